@@ -93,8 +93,8 @@ def attack(
         for label, epsilon, run in loud:
             short = varied(run, settings=heard)
             # the fit of messages takes noise to be independent between buses
-            apart = settings.release == "bus" and settings.power_factor is None
-            if apart or run.rules.perturbation.target != "demand":
+            difference = settings.release == "bus" and settings.power_factor is None
+            if difference or run.rules.perturbation.target != "demand":
                 outcomes += _attack(short, plan, zones, label, epsilon, plan.seeds, watch)
             if run.rules.perturbation.target == "demand":
                 outcomes.append(_releases(short, plan, zones, label, epsilon))
@@ -113,13 +113,13 @@ def attack(
 def _identified(silent: Prepared, plan: AttackPlan, zones: Sequence[int]) -> dict[int, Identified]:
     """Return the identifiability of demand in each zone's noise-free messages."""
     network, base = listen(silent), silent.case.base_mva
-    found = {}
+    entries = {}
     for zone in zones:
         model = forward_model(silent, zone, network.heard[zone])
         demand = silent.zones[zone].demand
         limit = tolerance(base * demand[: len(demand) // 2]) / base
-        found[zone] = identify(model, zone_prior(silent, plan, zone), demand, limit)
-    return found
+        entries[zone] = identify(model, zone_prior(silent, plan, zone), demand, limit)
+    return entries
 
 
 def with_total(prepared: Prepared, epsilon: float) -> Prepared:
@@ -167,9 +167,9 @@ def _attack(
             for way in ways:
                 model = StationarityModel(forward) if way == "stationarity" else forward
                 generator = np.random.default_rng([prepared.seed, seed, zone])
-                found = fit(model, prior, noise, generator)
-                estimates[way][seed, own] = found.demand[: len(own)]
-                spread[way][own] = found.spread[: len(own)]
+                result = fit(model, prior, noise, generator)
+                estimates[way][seed, own] = result.demand[: len(own)]
+                spread[way][own] = result.spread[: len(own)]
             watch(f"{label}, zone {prepared.zones[zone].name}")
     return [AttackOutcome(label, epsilon, way, estimates[way], spread[way]) for way in ways]
 
@@ -206,9 +206,9 @@ def _releases(
             )
             mirrored = 2.0 * disclosure.measure(own.demand) - seen  # as likely
             for draw, y in ((2 * seed, seen), (2 * seed + 1, mirrored)):
-                found = prior.mean + pull @ (y - matrix @ prior.mean)
-                found = np.clip(found, prior.lower, prior.upper)
-                estimates[draw, own.own] = found[: len(own.own)]
+                value = prior.mean + pull @ (y - matrix @ prior.mean)
+                value = np.clip(value, prior.lower, prior.upper)
+                estimates[draw, own.own] = value[: len(own.own)]
         left = prior.spread**2 * (1.0 - np.einsum("im,mi->i", pull, matrix))
         spread[own.own] = np.sqrt(left)[: len(own.own)]
     return AttackOutcome(label, epsilon, "releases", estimates, spread)

@@ -198,31 +198,31 @@ def zone_levels(
     script : sequence of Heard
         The rounds of the ``messages`` level; the others use the first.
     """
-    one = varied(prepared, rules=replace(prepared.rules, local_updates=1))
+    item = varied(prepared, rules=replace(prepared.rules, local_updates=1))
     opened = opening(script, 1)
     data = prepared.problems[zone].program.zone.demand
-    found: list[AuditedMechanism] = []
-    first = _taped(one, zone, opened, data, make_agent)
+    matches: list[AuditedMechanism] = []
+    first = _taped(item, zone, opened, data, make_agent)
     released = {"release"}
-    if one.rules.perturbation.target == "output":
+    if item.rules.perturbation.target == "output":
         released.add("solution")  # which is what was released, and a solve less for each run
     for level in levels:
         if level in released:
             frozen = [draw.output for draw in first]
-            twin = agent_play(one, zone, opened, make_agent)(data + other.change, Tape(frozen))
-            release = _release(one, first[0])
+            twin = agent_play(item, zone, opened, make_agent)(data + other.change, Tape(frozen))
+            release = _release(item, first[0])
             here, there = first[0].value, twin.draws[0].value
-            found.append(ReleaseLevel(*_stated_once(one, release), level, here, there, release))
+            matches.append(ReleaseLevel(*_stated_once(item, release), level, here, there, release))
             continue
-        run, rounds = (one, opened) if level == "solution" else (prepared, script)
+        run, rounds = (item, opened) if level == "solution" else (prepared, script)
         draws = first if level == "solution" else _taped(run, zone, rounds, data, make_agent)
         stated = _stated_once(run, _release(run, draws[0]))
         if level == "messages":
             stated = _stated_total(run, draws)
-        found.append(
+        matches.append(
             RunLevel(*stated, level, data, data + other.change, run, zone, rounds, make_agent)
         )
-    return found
+    return matches
 
 
 def secure_level(prepared: Prepared, simulated: ReleaseLevel) -> ReleaseLevel | None:

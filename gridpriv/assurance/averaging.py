@@ -54,8 +54,8 @@ def averaging(
                     noise = heard_noise(run, network.heard[zone])
                     forward, prior = forward_model(run, zone, script), zone_prior(run, plan, zone)
                     model = StationarityModel(forward) if all_heard(run) else forward
-                    found = fit(model, prior, noise, np.random.default_rng([run.seed, seed]))
-                    errors.append(np.abs(found.demand[: len(own)] - run.case.pd[own]))
+                    result = fit(model, prior, noise, np.random.default_rng([run.seed, seed]))
+                    errors.append(np.abs(result.demand[: len(own)] - run.case.pd[own]))
                 mae = float(np.concatenate(errors).mean()) * run.case.base_mva
                 rows.append(
                     {"noise_schedule": noise_schedule, "rounds": count, "seed": seed, "mae_mw": mae}

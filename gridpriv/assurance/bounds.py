@@ -23,14 +23,14 @@ from gridpriv.core.errors import InputError, not_allowed
 
 def proportion_below(hits: Floats, runs: int, error: float) -> Floats:
     """Return the one-sided Clopper-Pearson lower bound of a proportion."""
-    found = stats.beta.ppf(error, hits, runs - hits + 1)
-    return np.where(hits > 0, found, 0.0)
+    ppf = stats.beta.ppf(error, hits, runs - hits + 1)
+    return np.where(hits > 0, ppf, 0.0)
 
 
 def proportion_above(hits: Floats, runs: int, error: float) -> Floats:
     """Return the one-sided Clopper-Pearson upper bound of a proportion."""
-    found = stats.beta.ppf(1.0 - error, hits + 1, runs - hits)
-    return np.where(hits < runs, found, 1.0)
+    ppf = stats.beta.ppf(1.0 - error, hits + 1, runs - hits)
+    return np.where(hits < runs, ppf, 1.0)
 
 
 def epsilon_bound(

@@ -50,10 +50,12 @@ class Eavesdropper:
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
         """Call every agent; if it is a round, keep the order and the reply."""
         outcomes = self._inner.ask(calls)
-        for zone, (one, reply) in enumerate(zip(each(calls, len(outcomes)), outcomes, strict=True)):
-            name = one.method.__name__
+        for zone, (item, reply) in enumerate(
+            zip(each(calls, len(outcomes)), outcomes, strict=True)
+        ):
+            name = item.method.__name__
             if name in ("warm_start", "round") and isinstance(reply, Reply):
-                (order,) = one.given
+                (order,) = item.given
                 warm = name == "warm_start"
                 self.heard[zone].append(Heard(**vars(order), reply=reply, warm_start=warm))
         return outcomes

@@ -117,8 +117,8 @@ class AttackResult:
         The words of :mod:`gridpriv.assurance.identifiability`.
         """
         words = np.full(self.prepared.case.n_bus, "", dtype="U12")
-        for zone, found in self.identified.items():
-            words[self.prepared.zones[zone].own] = found.verdict
+        for zone, result in self.identified.items():
+            words[self.prepared.zones[zone].own] = result.verdict
         return words[self.attacked]
 
     def zones(self) -> pd.DataFrame:
@@ -127,15 +127,15 @@ class AttackResult:
         zone_of = {b: z for z in self.identified for b in self.prepared.zones[z].own}
         here = np.array([zone_of[bus] for bus in self.attacked])
         rows = []
-        for zone, found in self.identified.items():
+        for zone, result in self.identified.items():
             counts = {w: int((words[here == zone] == w).sum()) for w in VERDICTS}
             rows.append(
                 {
                     "zone": self.prepared.zones[zone].name,
-                    "demands": len(found.hidden),
-                    "rank": found.rank,
-                    "largest": float(found.singular[0]),
-                    "smallest": float(found.singular[-1]),
+                    "demands": len(result.hidden),
+                    "rank": result.rank,
+                    "largest": float(result.singular[0]),
+                    "smallest": float(result.singular[-1]),
                     **counts,
                 }
             )

@@ -68,21 +68,21 @@ class DifferentiableSolver(ClarabelSolver):
         program = self._program
         p = program.quadratic(metric, exact=self._exact)
         q = program.linear(linear, metric, exact=self._exact)
-        found, scale = self._first(p, q, near=False).solve(), 1.0
+        solution, scale = self._first(p, q, near=False).solve(), 1.0
         for scale_next, settings in SAFER:
-            if found.status == clarabel.SolverStatus.Solved:
+            if solution.status == clarabel.SolverStatus.Solved:
                 break
             scale = scale_next
-            found = self._setup(scale * p, scale * q, settings).solve()
-        if found.status != clarabel.SolverStatus.Solved:
-            raise SolverError(f"clarabel ended {found.status} in the forward model")
-        dual, slack = np.asarray(found.z) / scale, np.asarray(found.s)
+            solution = self._setup(scale * p, scale * q, settings).solve()
+        if solution.status != clarabel.SolverStatus.Solved:
+            raise SolverError(f"clarabel ended {solution.status} in the forward model")
+        dual, slack = np.asarray(solution.z) / scale, np.asarray(solution.s)
         upper = program.upper_triangle(p)
         full = upper + sparse.triu(upper, 1).T
         system = sparse.block_array(
             [[full, self._rows.T], [self._rows, -self._scaling(slack, dual)]], format="csc"
         )
-        return SolvedUpdate(program.restore(np.asarray(found.x)), splu(system), program)
+        return SolvedUpdate(program.restore(np.asarray(solution.x)), splu(system), program)
 
     def _scaling(self, slack: Floats, dual: Floats) -> Any:
         """Return H with H dual = slack, block by block."""

@@ -116,7 +116,7 @@ def repeated_releases(prepared: Prepared, make_agent: MakeAgent = Agent) -> list
     """Return every zone's noise over :data:`REPEATS` releases of its demand."""
     rule = prepared.rules.noise
     assert rule is not None
-    found = []
+    matches = []
     for zone, problem in enumerate(prepared.problems):
         tape, demand = Tape(), problem.program.zone.demand
         rules = replace(prepared.rules, noise=taped(rule, tape))
@@ -124,8 +124,8 @@ def repeated_releases(prepared: Prepared, make_agent: MakeAgent = Agent) -> list
         for row in range(REPEATS):
             data = DEMANDS[row % len(DEMANDS)] * demand
             agent.twin(data, NoiseStreams(prepared.seed + row)).disclose()
-        found.append(_sample(prepared, problem.name, tape.drawn))
-    return found
+        matches.append(_sample(prepared, problem.name, tape.drawn))
+    return matches
 
 
 def _sample(prepared: Prepared, zone: str, draws: Sequence[Draw]) -> Sample:
@@ -158,7 +158,7 @@ def _joined(prepared: Prepared, zone: str, runs: Sequence[dict[str, list[Draw]]]
 
 def _laws(samples: Sequence[Sample], risk: float) -> list[Finding]:
     """Test the law of norms, directions and signs; of each zone what deviates most."""
-    found = []
+    matches = []
     for sample in samples:
         tests = []
         for first in range(min(len(DEMANDS), len(sample.noise))):
@@ -171,8 +171,8 @@ def _laws(samples: Sequence[Sample], risk: float) -> list[Finding]:
         signs = stats.binomtest(positive, sample.noise.size)
         chance = min([*(float(test.pvalue) for test in tests), float(signs.pvalue)])
         surprise, allowed = -math.log10(max(chance, 1e-300)), -math.log10(risk / len(samples))
-        found.append(Finding("law", sample.zone, "-", surprise, allowed))
-    return found
+        matches.append(Finding("law", sample.zone, "-", surprise, allowed))
+    return matches
 
 
 def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
@@ -184,16 +184,16 @@ def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
     confidence : float
         With which sound mechanisms pass all tests.
     """
-    found: list[Finding] = []
+    matches: list[Finding] = []
     for (kind, source), law_of in MECHANISMS.items():
         if source == "secure" and kind != "knorm" and find_spec("opendp") is None:
             continue
         mechanism = make_mechanism(law_of, multiplier, 1.0)
-        noise = mechanism.perturb(np.zeros(2 * DRAWS), partial(np.random.default_rng, len(found)))
+        noise = mechanism.perturb(np.zeros(2 * DRAWS), partial(np.random.default_rng, len(matches)))
         sample = Sample("-", noise[None], mechanism)
         (finding,) = _laws([sample], (1.0 - confidence) / len(MECHANISMS))
-        found.append(replace(finding, neighbour=f"{kind}, {source}"))
-    return found
+        matches.append(replace(finding, neighbour=f"{kind}, {source}"))
+    return matches
 
 
 def law(mechanism: Mechanism) -> Callable[[Floats], Floats]:
@@ -256,17 +256,17 @@ def _radii(samples: Sequence[Sample], risk: float) -> Finding:
 def _within_units(samples: Sequence[Sample], risk: float) -> list[Finding]:
     """Compare the signs of p and q of a unit, over all units of a zone."""
     paired = [sample for sample in samples if sample.paired]
-    found = []
+    matches = []
     for sample in paired:
         p, q = np.split(sample.noise > 0.0, 2, axis=1)
         reach = _binomial_reach(p.size, risk / len(paired))
-        found.append(
+        matches.append(
             replace(
                 _agreement(np.array([float((p == q).sum())]), p.size, reach, "p with q"),
                 zone=sample.zone,
             )
         )
-    return found
+    return matches
 
 
 def _consecutive(runs: Sequence[dict[str, list[Draw]]], rounds: int, risk: float) -> Finding:

@@ -158,18 +158,18 @@ def fit(
     if noise.exact:
         search = _search(model, prior, noise, total, iterations)
         return _shrunk(search, prior, search.explained(total, generator))
-    found, demand = [], prior.mean
+    result, demand = [], prior.mean
     if noise.target == "demand":  # one round's noisy demand explains that round's message
         search = _search(model, prior, replace(noise, once=True), 1, iterations)
-        found.append(_shrunk(search, prior, search.explained(1, generator)))
+        result.append(_shrunk(search, prior, search.explained(1, generator)))
     for rounds in range(1, total + 1):
         if rounds == total or rounds & (rounds - 1) == 0:
             search = _search(model, prior, noise, rounds, iterations)
             fitted = search.descend(demand, rounds, NOISY_STAGES)
             demand = fitted.demand
-            found.append(_shrunk(search, prior, fitted))
+            result.append(_shrunk(search, prior, fitted))
     # more rounds average more noise, unless what they leave unexplained says otherwise
-    return min(found, key=lambda estimate: float((estimate.spread / prior.spread).mean()))
+    return min(result, key=lambda estimate: float((estimate.spread / prior.spread).mean()))
 
 
 def _search(
@@ -182,20 +182,20 @@ def _search(
     return _Search(model, wide, noise, hidden, iterations)
 
 
-def _shrunk(search: _Search, prior: DemandPrior, found: _Fitted) -> Estimate:
+def _shrunk(search: _Search, prior: DemandPrior, result: _Fitted) -> Estimate:
     """Return the estimate that a fit makes, less what noise takes up of it."""
     noise, spread, hidden = search.noise, search.prior.spread, search.hidden
-    weights = _weights(found.at, noise, found.tau)
-    information = _information(found.at, weights) + np.diag(1.0 / spread**2)
+    weights = _weights(result.at, noise, result.tau)
+    information = _information(result.at, weights) + np.diag(1.0 / spread**2)
     posterior = np.sqrt(np.diag(np.linalg.pinv(information, hermitian=True)))
-    residual = search.model.observed[: len(found.at.sent)] - found.at.sent
+    residual = search.model.observed[: len(result.at.sent)] - result.at.sent
     fitted = float(np.einsum("tm,tmn,tn->", residual, weights, residual, optimize=True))
     # a fit that leaves more than the noise explains is trusted less
     doubt = max(0.0, fitted / residual.size - 1.0) if noise.target != "none" else 0.0
     keep = prior.spread**2 / (spread**2 + doubt * posterior**2)
-    demand = np.clip(prior.mean + keep * (found.demand - prior.mean), prior.lower, prior.upper)
+    demand = np.clip(prior.mean + keep * (result.demand - prior.mean), prior.lower, prior.upper)
     left = np.sqrt(keep * hidden + keep**2 * (1.0 + doubt) * posterior**2)
-    return Estimate(demand, np.minimum(left, prior.spread), found.misfit, len(residual))
+    return Estimate(demand, np.minimum(left, prior.spread), result.misfit, len(residual))
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,7 @@ class _Search:
                 if here.misfit <= EXPLAINED:
                     break
                 trial = self.descend(self._draw(here, generator), rounds, STAGES)
-                here = min(here, trial, key=lambda found: found.misfit)
+                here = min(here, trial, key=lambda result: result.misfit)
             if here.misfit <= EXPLAINED:
                 kept, failures = here, 0
             else:
@@ -228,13 +228,13 @@ class _Search:
             last = here
         return kept
 
-    def _draw(self, found: _Fitted, generator: np.random.Generator) -> Floats:
+    def _draw(self, result: _Fitted, generator: np.random.Generator) -> Floats:
         """Return a demand drawn from what the rounds so far leave open."""
-        tau = max(1e-4, KEEPS_UP * found.misfit)
-        scaled = found.at.by_demand.reshape(-1, len(self.prior.spread)) * self.prior.spread / tau
+        tau = max(1e-4, KEEPS_UP * result.misfit)
+        scaled = result.at.by_demand.reshape(-1, len(self.prior.spread)) * self.prior.spread / tau
         values, vectors = np.linalg.eigh(scaled.T @ scaled + np.eye(len(self.prior.spread)))
         change = vectors @ (generator.normal(size=len(values)) / np.sqrt(values))
-        trial = found.demand + self.prior.spread * change
+        trial = result.demand + self.prior.spread * change
         return np.asarray(np.clip(trial, self.prior.lower, self.prior.upper))
 
     def descend(self, demand: Floats, rounds: int, taus: tuple[float, ...]) -> _Fitted:
@@ -331,8 +331,8 @@ def _step(
 
 def _free(demand: Floats, pull: Floats, prior: DemandPrior) -> Floats:
     """Return a mask of the entries that are not held at a bound."""
-    held = (demand <= prior.lower) & (pull < 0) | (demand >= prior.upper) & (pull > 0)
-    return np.asarray(~held)
+    value = (demand <= prior.lower) & (pull < 0) | (demand >= prior.upper) & (pull > 0)
+    return np.asarray(~value)
 
 
 def _cost(residual: Floats, weights: Floats, demand: Floats, prior: DemandPrior) -> float:

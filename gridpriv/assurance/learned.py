@@ -154,12 +154,12 @@ class LearnedCheck:
 
 def audit_learning(lanes: Sequence[Lane] = LANES) -> list[LearnedCheck]:
     """Return the checks of all lanes; a lane of a torch module needs torch."""
-    found: list[LearnedCheck] = []
+    matches: list[LearnedCheck] = []
     for lane in lanes:
         if lane.module and _module() is None:
             continue
-        found += audit_lane(lane)
-    return found
+        matches += audit_lane(lane)
+    return matches
 
 
 def audit_lane(lane: Lane) -> list[LearnedCheck]:
@@ -172,12 +172,12 @@ def audit_lane(lane: Lane) -> list[LearnedCheck]:
     _trained(lane, there, settings, second)
     moved, excess = [], 0.0
     for k, releases in enumerate(first.releases):
-        apart = first.values[k] - second.values[k]
-        release, distance = releases[0], float(np.linalg.norm(apart[0]))
+        difference = first.values[k] - second.values[k]
+        release, distance = releases[0], float(np.linalg.norm(difference[0]))
         scale = release.mechanism.scale
         moved.append(distance / scale)
         excess = max(excess, distance * release.certified.parameter / scale)
-        others = np.linalg.norm(apart.reshape(len(apart), -1)[1:], axis=1)
+        others = np.linalg.norm(difference.reshape(len(difference), -1)[1:], axis=1)
         excess = max(excess, float(others.max(initial=0.0)) / scale * 1e6)  # they see no sample
     certified = total_epsilon(charges, DELTA)
     rate = 2.0 / SAMPLES if lane.batch else 1.0
@@ -316,15 +316,15 @@ def _composed(p: Floats, q: Floats, count: int, delta: float) -> float:
 
 def _law(noise: Sequence[Floats]) -> tuple[float, float]:
     """Return the distance of the mean square of standardized noise from 1, and its bound."""
-    pooled = np.concatenate([one.ravel() for one in noise])
+    pooled = np.concatenate([item.ravel() for item in noise])
     return abs(float((pooled**2).mean()) - 1.0), DEVIATIONS * math.sqrt(2.0 / len(pooled))
 
 
 def _independence(noise: Sequence[Floats]) -> tuple[float, float]:
     """Return the largest correlation of two draws of equal length, and its bound."""
     by_length: dict[int, list[Floats]] = {}
-    for one in noise:
-        by_length.setdefault(one.shape[1], []).append(one)
+    for item in noise:
+        by_length.setdefault(item.shape[1], []).append(item)
     worst, allowed = 0.0, 1.0
     for length, parts in by_length.items():
         rows = np.concatenate(parts)

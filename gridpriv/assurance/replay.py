@@ -264,17 +264,17 @@ def _calls(pair: ReplayPair) -> Finding:
 
 def _values(pair: ReplayPair) -> Finding:
     """Return the private value that comes nearest to, or furthest beyond, what is declared."""
-    found = [Finding("values", pair.zone, pair.neighbour, 0.0, 0.0)]
+    matches = [Finding("values", pair.zone, pair.neighbour, 0.0, 0.0)]
     for a, b in pair.draws():
         norm, declared = a.sensitivity.norm, a.sensitivity.value
         distance = length(a.value - b.value, norm)
         plain: Norm = "box" if norm == "pair" else 1 if norm == "number" else norm
         size = length(a.value, plain)
         allowed = declared + ROUNDING * size
-        found.append(
-            replace(found[0], measured=distance, allowed=allowed, ratio=distance / declared)
+        matches.append(
+            replace(matches[0], measured=distance, allowed=allowed, ratio=distance / declared)
         )
-    return max(found[1:] or found, key=lambda row: row.measured - row.allowed)
+    return max(matches[1:] or matches, key=lambda row: row.measured - row.allowed)
 
 
 def _messages(pair: ReplayPair) -> Finding:

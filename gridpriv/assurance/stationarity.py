@@ -75,11 +75,11 @@ class StationarityModel:
 
     @cached_property
     def _rounds(self) -> list[tuple[Floats, Floats, Floats]]:
-        before, found = self._model.start, []
+        before, result = self._model.start, []
         for heard, dual in zip(self.script, self._model.duals, strict=True):
-            found.append(self._round(heard.sent, before, heard.penalty, heard.w, dual, heard.step))
+            result.append(self._round(heard.sent, before, heard.penalty, heard.w, dual, heard.step))
             before = heard.sent
-        return found
+        return result
 
     def _round(
         self, z: Floats, before: Floats, rho: Floats, w: Floats, dual: Floats, step: float

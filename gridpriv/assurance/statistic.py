@@ -127,16 +127,16 @@ def _candidates(here: Floats, there: Floats) -> dict[str, Statistic]:
     gap = here.mean(axis=0) - there.mean(axis=0)
     spread = (here.var(axis=0) + there.var(axis=0)) / 2.0
     significance = np.abs(gap) / np.sqrt(np.maximum(spread, TINY))
-    found: dict[str, Statistic] = {}
+    entries: dict[str, Statistic] = {}
     diagonal = gap / np.maximum(spread, TINY)
-    found["linear, per coordinate"] = lambda x: x @ _unit(diagonal)
+    entries["linear, per coordinate"] = lambda x: x @ _unit(diagonal)
     single = int(np.argmax(significance))
-    found["one coordinate"] = lambda x: x[:, single]
+    entries["one coordinate"] = lambda x: x[:, single]
     if here.shape[1] <= min(WHITENED, len(here) // 3):
         whitened = _whitened(here, there, gap)
-        found["linear, whitened"] = lambda x: x @ _unit(whitened)
-    found["Laplace, per coordinate"] = _laplace(here, there, significance)
-    return found
+        entries["linear, whitened"] = lambda x: x @ _unit(whitened)
+    entries["Laplace, per coordinate"] = _laplace(here, there, significance)
+    return entries
 
 
 def _unit(direction: Floats) -> Floats:

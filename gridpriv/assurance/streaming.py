@@ -49,17 +49,17 @@ def stream_findings(prepared: Prepared) -> list[Finding]:
         ]
     except InputError:
         return []
-    found = []
+    matches = []
     for name, twin in twins:
         paths = [
             *differences((base.block, base.multiplier), (twin.block, twin.multiplier), "noise"),
             *differences(base.planned, twin.planned, "releases"),
         ]
         label = f"stream, {name}" + (f": {paths[0]}" if paths else "")
-        found.append(Finding("public state", "all", label, float(len(paths)), 0.0))
+        matches.append(Finding("public state", "all", label, float(len(paths)), 0.0))
     for place, zone in enumerate(base.owned.zones):
-        found += _zone_findings(base, [twin for _, twin in twins], place, zone)
-    return [*found, _charges(base)]
+        matches += _zone_findings(base, [twin for _, twin in twins], place, zone)
+    return [*matches, _charges(base)]
 
 
 def _stream(prepared: Prepared, demand: Floats) -> Stream:
@@ -88,7 +88,7 @@ Drawn = Callable[[int, Floats], Floats]
 
 def _zone_findings(base: Stream, twins: list[Stream], place: int, zone: Zone) -> list[Finding]:
     """Return the findings of one zone."""
-    one = base.disclosures[place]
+    disclosure = base.disclosures[place]
     (release,) = base.planned[zone.name]
     streams, values, outputs = NoiseStreams(base.seed), list[Floats](), list[Floats]()
 
@@ -98,17 +98,19 @@ def _zone_findings(base: Stream, twins: list[Stream], place: int, zone: Zone) ->
         return outputs[-1]
 
     demand = base._data(zone)
-    here = _estimated(one, demand, draw, release)
+    here = _estimated(disclosure, demand, draw, release)
     noise = np.array(outputs) - np.array(values)
     repeated = noise.size - len(np.unique(noise))
     losses = [
-        _loss(one, release, values, outputs, moved)
+        _loss(disclosure, release, values, outputs, moved)
         for moved in _windows(base, demand, np.random.default_rng(base.seed))
     ]
     paths = [
         path
         for twin in twins
-        for path in differences(here, _estimated(one, twin._data(zone), _frozen(outputs), release))
+        for path in differences(
+            here, _estimated(disclosure, twin._data(zone), _frozen(outputs), release)
+        )
     ]
     bare = float((noise == 0.0).sum())
     budget = base.settings.budget.epsilon
@@ -121,9 +123,9 @@ def _zone_findings(base: Stream, twins: list[Stream], place: int, zone: Zone) ->
 
 
 def _estimated(
-    one: StreamDisclosure, demand: Floats, draw: Drawn, release: Release
+    item: StreamDisclosure, demand: Floats, draw: Drawn, release: Release
 ) -> TemporalBasis:
-    return estimates(one, demand, draw, release.mechanism.variance)
+    return estimates(item, demand, draw, release.mechanism.variance)
 
 
 def _frozen(outputs: list[Floats]) -> Drawn:
@@ -131,34 +133,34 @@ def _frozen(outputs: list[Floats]) -> Drawn:
 
 
 def _loss(
-    one: StreamDisclosure,
+    item: StreamDisclosure,
     release: Release,
     values: list[Floats],
     outputs: list[Floats],
     moved: Floats,
 ) -> float:
     """Return the sum over blocks of distance over noise scale."""
-    norm, found = release.sensitivity.norm, [0.0]
+    norm, result = release.sensitivity.norm, [0.0]
 
     def distance(block: int, mean: Floats) -> Floats:
-        found.append(length(mean - values[block], norm) / release.mechanism.scale)
+        result.append(length(mean - values[block], norm) / release.mechanism.scale)
         return outputs[block]
 
-    estimates(one, moved, distance, release.mechanism.variance)
-    return sum(found)
+    estimates(item, moved, distance, release.mechanism.variance)
+    return sum(result)
 
 
 def _windows(base: Stream, demand: Floats, generator: np.random.Generator) -> list[Floats]:
     """Return streams that differ at one bus within a window, for every offset to the blocks."""
-    units, found = demand.shape[1] // 2, []
+    units, result = demand.shape[1] // 2, []
     for start in range(WINDOW // 2, WINDOW // 2 + base.block + 1):
         for dp, dq in corners(base.owned.rules.adjacency)[:2]:
             for signs in (np.ones(WINDOW), np.where(generator.random(WINDOW) < 0.5, 1.0, -1.0)):
                 moved, unit = demand.copy(), int(generator.integers(units))
                 moved[start : start + WINDOW, unit] += dp * signs
                 moved[start : start + WINDOW, unit + units] += dq * signs
-                found.append(moved)
-    return found
+                result.append(moved)
+    return result
 
 
 def _charges(base: Stream) -> Finding:

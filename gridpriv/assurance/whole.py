@@ -96,7 +96,7 @@ def fresh(prepared: Prepared) -> Prepared:
 
 def _other_data(prepared: Prepared, base: Run) -> list[tuple[str, list[Floats]]]:
     demand = [problem.program.zone.demand for problem in prepared.problems]
-    found = [
+    matches = [
         ("no demand", [np.zeros_like(d) for d in demand]),
         ("twice the demand", [2.0 * d for d in demand]),
     ]
@@ -107,8 +107,8 @@ def _other_data(prepared: Prepared, base: Run) -> list[tuple[str, list[Floats]]]
             for problem, draw in zip(prepared.problems, base.draws, strict=False)
         ]
         if len(said) == len(demand):
-            found.append(("the released demand", said))
-    return found
+            matches.append(("the released demand", said))
+    return matches
 
 
 def _coordinator(base: Run, other: Run, name: str) -> Finding:

@@ -173,15 +173,15 @@ def sweep(settings: Settings) -> list[Settings]:
     budget = settings.budget
     if budget.scope == "total" and budget.delta is None:
         budget = replace(budget, scope="per-release")
-    held = settings_of(type(settings))
-    found = []
-    for place in itertools.product(*(held[name].choices for name in SWEPT)):
+    current = settings_of(type(settings))
+    matches = []
+    for place in itertools.product(*(current[name].choices for name in SWEPT)):
         changes: Json = dict(zip(SWEPT, place, strict=True))
         demand = changes["perturbation"] == "demand"
         changes["noise_schedule"] = settings.noise_schedule if demand else None
         if changes["mechanism"] in ("laplace", "gaussian"):
-            found.append(replace(settings, budget=budget, **changes))
-    return found
+            matches.append(replace(settings, budget=budget, **changes))
+    return matches
 
 
 def _audited(
@@ -324,8 +324,8 @@ def _print_attack(result: AttackResult) -> None:
     )
     print_records(title, columns, _three(document["summary"], columns))
     zones = {name: name for name in ("zone", "demands", "rank", *VERDICTS)}
-    held = [row | {"zone": str(row["zone"])} for row in document["zones"]]
-    print_records("What noise-free messages hold (buses)", zones, held)
+    matches = [row | {"zone": str(row["zone"])} for row in document["zones"]]
+    print_records("What noise-free messages hold (buses)", zones, matches)
     table = result.by_distance()
     near = {
         "configuration": "run",

@@ -327,19 +327,19 @@ def _export(args: argparse.Namespace, key: Path | None) -> int:
             write_text(Path(args.out), text, private=True)
         except ValueError:
             raise not_allowed("out", args.out, "the name of a file") from None
-    told = "" if args.out is not None else text
-    return tell(args, document, lambda: sys.stdout.write(told), args.out)
+    lines = "" if args.out is not None else text
+    return tell(args, document, lambda: sys.stdout.write(lines), args.out)
 
 
 def _charges(book: Book) -> list[Json]:
     """Return every charge, oldest first; ``units`` is for how many units it was."""
-    found = []
+    matches = []
     for row, entry in book.charged:
         units = sum(last - first + 1 for first, last in entry.units)
         for charge, count in entry.charges:
             cells = (row, entry.owner, entry.run, entry.at, units, *vars(charge).values(), count)
-            found.append(dict(zip(COLUMNS, cells, strict=True)))
-    return found
+            matches.append(dict(zip(COLUMNS, cells, strict=True)))
+    return matches
 
 
 def _verify(args: argparse.Namespace, key: Path | None) -> int:
@@ -347,21 +347,21 @@ def _verify(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.privacy.ledger_file import parse_head
 
     expect = None if args.expect is None else parse_head(args.expect)
-    found = verify(args.file, expect, key)
-    document = {"ledger": str(args.file), "rows": found.head.count, "head": str(found.head)}
-    document |= {"expected": args.expect, "unfinished_bytes": found.unfinished}
+    result = verify(args.file, expect, key)
+    document = {"ledger": str(args.file), "rows": result.head.count, "head": str(result.head)}
+    document |= {"expected": args.expect, "unfinished_bytes": result.unfinished}
     expected = expect is not None
-    return tell(args, document, lambda: _print_verified(args.file, found, expected=expected))
+    return tell(args, document, lambda: _print_verified(args.file, result, expected=expected))
 
 
-def _print_verified(file: str, found: LedgerFile, *, expected: bool) -> None:
-    print(f"{file}: every byte of its {counted(found.head.count, 'row')} is as it was written.")
-    if found.unfinished:
+def _print_verified(file: str, result: LedgerFile, *, expected: bool) -> None:
+    print(f"{file}: every byte of its {counted(result.head.count, 'row')} is as it was written.")
+    if result.unfinished:
         print(
-            f"After them come {found.unfinished} bytes of a row that a process was stopped in; "
+            f"After them come {result.unfinished} bytes of a row that a process was stopped in; "
             "its charge was never confirmed, and the next charge removes them."
         )
-    print(f"Head: {found.head}")
+    print(f"Head: {result.head}")
     if not expected:
         print("An older copy of the file looks like this one without an earlier head:")
         print("keep this head elsewhere, and give it to --expect next time.")

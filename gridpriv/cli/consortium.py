@@ -67,13 +67,13 @@ def execute_consortium(args: argparse.Namespace) -> int:
     zoning, folder = chosen_zoning(case, args), Path(args.out)
     lay_out(case, zoning, settings, args.run, args.address, folder)
     document = {"out": str(folder), "run": args.run, "zones": list(zoning.names)}
-    told = (
+    text = (
         f"{folder}: coordinator, {counted(zoning.n_zone, 'zone')} ({', '.join(zoning.names)}), "
         "authority.\n"
         f"gridpriv coordinator --config {folder / 'coordinator' / 'coordinator.toml'}\n"
         f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on"
     )
-    return tell(args, document, lambda: print(told))
+    return tell(args, document, lambda: print(text))
 
 
 def _verify(args: argparse.Namespace) -> int:
@@ -181,12 +181,12 @@ def execute_keys(args: argparse.Namespace) -> int:
     refuse_used(folder)
     write_keys(folder, authority, parties)
     document = {"out": str(folder), "parties": list(parties), "days": args.days}
-    told = (
+    text = (
         f"{folder}: certificates of {', '.join(parties)} for {args.days} days, and the "
         "authority that signed them.\nEach key is its party's alone; the authority's key signs "
         "new parties: keep it away from all of them."
     )
-    return tell(args, document, lambda: print(told))
+    return tell(args, document, lambda: print(text))
 
 
 COMMANDS = {

@@ -113,20 +113,20 @@ def add_flags(
     axis : bool
         A flag takes several values, by commas or given again: an axis of a study.
     """
-    standard, held = defaults(kind), settings_of(kind)
+    standard, current = defaults(kind), settings_of(kind)
     for part, declared in parts_of(kind).items():
         group = parser.add_argument_group(part.__name__.lower(), part.__doc__)
         for name in declared:
             if name in without:
                 continue
-            one = held[name]
+            item = current[name]
             flag(
                 group,
                 f"--{name.replace('_', '-')}",
-                f"{one.metavar},..." if axis and not one.repeated else one.metavar,
-                one.described(standard[name]).replace("%", "%%"),
-                str if axis else one.read,
-                action="append" if axis or one.repeated else "store",
+                f"{item.metavar},..." if axis and not item.repeated else item.metavar,
+                item.described(standard[name]).replace("%", "%%"),
+                str if axis else item.read,
+                action="append" if axis or item.repeated else "store",
             )
 
 
@@ -156,20 +156,20 @@ def named_settings(text: str, kind: type[Part], example: str, *also: str) -> tup
     pairs = [word.partition("=") for word in rest.split()]
     if not (name.strip() and colon and all(equals for _, equals, _ in pairs)):
         raise not_allowed("method", text, f"NAME: SETTING=VALUE ..., such as {example!r}")
-    held, given = settings_of(kind), {}
-    check_names([key for key, _, _ in pairs], (*held, *also))
+    current, given = settings_of(kind), {}
+    check_names([key for key, _, _ in pairs], (*current, *also))
     for key, _, value in pairs:
         plain = key.replace("-", "_")
-        one = held.get(plain)
-        read = value if one is None else one.read(value)
-        given[plain] = tuple(value.split(",")) if one is not None and one.repeated else read
+        item = current.get(plain)
+        read = value if item is None else item.read(value)
+        given[plain] = tuple(value.split(",")) if item is not None and item.repeated else read
     return name.strip(), given
 
 
 def refuse_beside_study(given: Iterable[str]) -> None:
     """Refuse what a study file says itself."""
-    if told := ", ".join(given):
-        raise InputError(f"--study reads a whole study. Move these settings into the file: {told}")
+    if text := ", ".join(given):
+        raise InputError(f"--study reads a whole study. Move these settings into the file: {text}")
 
 
 def command_again(args: argparse.Namespace, settings: Settings) -> str:
@@ -181,8 +181,8 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
     words += given_words(args, *ZONE_FLAGS, "demand", "series")
     if args.reference is not None:
         words.append("--reference" if args.reference else "--no-reference")
-    held = settings_of(type(settings))
-    files = {name: getattr(settings, name) for name in held if held[name].metavar == "FILE"}
+    current = settings_of(type(settings))
+    files = {name: getattr(settings, name) for name in current if current[name].metavar == "FILE"}
     full: Json = {name: _full(path) for name, path in files.items() if path is not None}
     schedule = settings.as_dict()["noise_schedule"] or settings.noise_schedule
     same = replace(settings, noise_schedule=schedule, **full)
@@ -298,20 +298,20 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
         from gridpriv.grid.partition import METHODS
 
         one_of("partition", args.partition, METHODS)
-    found = zoning_of(case, zones, args.partition)
-    if found is None:
+    zoning = zoning_of(case, zones, args.partition)
+    if zoning is None:
         own = [f", --zones-from {name}" for name in case.groups]
         raise InputError(
             f"case {case.name} has no shipped zone map: give --zones K{''.join(own)} or "
             "--zoning FILE.csv"
         )
-    if found.n_zone == 1:
+    if zoning.n_zone == 1:
         warnings.warn(
             "one zone holds the whole grid: there is no other zone to coordinate with",
             GridprivWarning,
             stacklevel=2,
         )
-    return found
+    return zoning
 
 
 def add_ledger_arguments(parser: Parser) -> None:

@@ -36,8 +36,8 @@ TARGET = (
 
 def add_cases(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``cases``."""
-    one = "report of one case: every field of its source"
-    parser.add_argument("case", metavar="CASE", nargs="?", help=one)
+    text = "report of one case: every field of its source"
+    parser.add_argument("case", metavar="CASE", nargs="?", help=text)
     switch(parser, "--report", "report of CASE, as without the flag")
     switch(parser, "--all", "also read the cases of installed extras (takes a minute)")
     add_output(parser)

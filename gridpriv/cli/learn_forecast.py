@@ -125,13 +125,13 @@ def forecast(args: argparse.Namespace) -> int:
     noisy = args.total < math.inf
     owners = partial(_owners, case, zoning, adjacency)
     with open_charge(args.ledger, args.ledger_key, owners, noisy=noisy) as charge:
-        found, times = _forecast(args, series, zoning, adjacency, charge)
-    quantiles = {level: found.quantile(level) * case.base_mva for level in levels}
-    document = _document(args, case, zoning, found, times, quantiles)
+        result, times = _forecast(args, series, zoning, adjacency, charge)
+    quantiles = {level: result.quantile(level) * case.base_mva for level in levels}
+    document = _document(args, case, zoning, result, times, quantiles)
     if args.test_steps:
-        document["test"] = _tested(series, zoning, found, quantiles, args)
+        document["test"] = _tested(series, zoning, result, quantiles, args)
     if args.out is not None:
-        write_text(Path(args.out), frame_csv(_table(case, zoning, found, times)), private=False)
+        write_text(Path(args.out), frame_csv(_table(case, zoning, result, times)), private=False)
     return tell(args, document, lambda: _print(document), args.out)
 
 
@@ -181,9 +181,9 @@ def _forecast(
     ]
     if charge is not None:  # a run that does not fit is refused before it draws
         planned = planned_releases(past, args.total, adjacency.beta, args.noise)
-        costs = {one.zone: charge.cost(one.zone, planned) for one in histories}
+        costs = {history.zone: charge.cost(history.zone, planned) for history in histories}
         charge.ledger.plan(costs)
-    found = forecast_demand(
+    result = forecast_demand(
         histories,
         past,
         ahead,
@@ -193,7 +193,7 @@ def _forecast(
         seed=args.seed,
         charge=lambda zone, release: None if charge is None else charge(zone, {release: 1}),
     )
-    return found, times
+    return result, times
 
 
 def _features(times: Sequence[str], weather: str | None) -> Floats:
@@ -216,31 +216,31 @@ def _features(times: Sequence[str], weather: str | None) -> Floats:
         raise not_allowed("weather", weather, "a CSV file with step and at least one column")
     table.index = pd.Index(pd.to_datetime(table.pop("step")))
     wanted = pd.to_datetime(list(times))
-    missing = [str(one) for one in wanted if one not in table.index]
+    missing = [str(item) for item in wanted if item not in table.index]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(
             f"weather {weather} misses step {missing[0]}{more}: give a row for every step"
         )
-    found = table.loc[wanted].to_numpy(float)
-    if not np.isfinite(found).all():
+    numpy = table.loc[wanted].to_numpy(float)
+    if not np.isfinite(numpy).all():
         raise InputError(
             f"weather {weather} holds a value that is no finite number: give finite numbers"
         )
-    return np.hstack([known, found, found**2])
+    return np.hstack([known, numpy, numpy**2])
 
 
-def _table(case: Case, zoning: Zoning, found: Forecast, times: Sequence[str]) -> Any:
+def _table(case: Case, zoning: Zoning, result: Forecast, times: Sequence[str]) -> Any:
     """Return the rows of a ``--public-demand`` file."""
     import numpy as np
     import pandas as pd
 
     order = np.concatenate(zoning.members)
     zone_of = np.repeat(np.arange(zoning.n_zone), [len(m) for m in zoning.members])
-    relative = found.zone_spread / np.maximum(np.abs(found.zone_mean), 1e-9)
+    relative = result.zone_spread / np.maximum(np.abs(result.zone_mean), 1e-9)
     parts = []
     for t, step in enumerate(times):
-        mean, spread = case.base_mva * found.mean[:, t], case.base_mva * found.spread[:, t]
+        mean, spread = case.base_mva * result.mean[:, t], case.base_mva * result.spread[:, t]
         parts.append(
             pd.DataFrame(
                 {
@@ -261,13 +261,13 @@ def _document(
     args: argparse.Namespace,
     case: Case,
     zoning: Zoning,
-    found: Forecast,
+    result: Forecast,
     times: Sequence[str],
     quantiles: Mapping[float, Floats],
 ) -> Json:
     base = case.base_mva
-    noisy = found.epsilon < math.inf
-    told: Json = json_ready(
+    noisy = result.epsilon < math.inf
+    text: Json = json_ready(
         {
             "case": case.name,
             "steps": list(times),
@@ -276,28 +276,28 @@ def _document(
                 {
                     "zone": zone,
                     "buses": len(members),
-                    "mean_mw": (base * found.zone_mean[z]).tolist(),
-                    "spread_mw": (base * found.zone_spread[z]).tolist(),
+                    "mean_mw": (base * result.zone_mean[z]).tolist(),
+                    "spread_mw": (base * result.zone_spread[z]).tolist(),
                     "quantiles": {str(q): values[z].tolist() for q, values in quantiles.items()},
                 }
                 for z, (zone, members) in enumerate(zip(zoning.names, zoning.members, strict=True))
             ],
             "privacy": {
                 "adjacency": f"one bus changes its demand by at most {args.beta} in every step",
-                "releases_per_zone": max((len(r) for r in found.releases.values()), default=0),
-                "total_pure": found.epsilon if noisy else None,
+                "releases_per_zone": max((len(r) for r in result.releases.values()), default=0),
+                "total_pure": result.epsilon if noisy else None,
                 "noise": args.noise if noisy else "none",
             },
             "test": None,
         }
     )
-    return told
+    return text
 
 
 def _tested(
     series: DemandSeries,
     zoning: Zoning,
-    found: Forecast,
+    result: Forecast,
     quantiles: Mapping[float, Floats],
     args: argparse.Namespace,
 ) -> list[Json]:
@@ -316,7 +316,7 @@ def _tested(
         rows.append(
             {
                 "zone": zone,
-                "mape": mape(total[count:], base * found.zone_mean[z]),
+                "mape": mape(total[count:], base * result.zone_mean[z]),
                 "pinball_mw": pinball_loss(total[count:], {q: v[z] for q, v in quantiles.items()}),
                 "naive_mape": mape(total[count:], naive),
                 "naive_pinball_mw": pinball_loss(total[count:], dict.fromkeys(quantiles, naive)),

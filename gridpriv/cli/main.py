@@ -133,10 +133,10 @@ def main(arguments: list[str] | None = None) -> int:
             if own:
                 gc.freeze()  # Python would look for cycles in all that ends with it, for 0.06 s
     except (Exception, KeyboardInterrupt) as error:
-        told = _told(error)
-        if told is None and (not own or TRACEBACK in os.environ):
+        text = _told(error)
+        if text is None and (not own or TRACEBACK in os.environ):
             raise
-        sentence, code = told or (_defect(error), DEFECT)
+        sentence, code = text or (_defect(error), DEFECT)
         if own:
             _let_go_of_output()
         if sentence:
@@ -246,11 +246,11 @@ def show_warnings(*, quiet: bool = False) -> None:
     if not quiet:
         warnings.simplefilter("always", GridprivWarning)
 
-    told: set[str] = set()
+    distinct: set[str] = set()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        if str(message) not in told:  # runs of a study warn alike
-            told.add(str(message))
+        if str(message) not in distinct:  # runs of a study warn alike
+            distinct.add(str(message))
             print(f"warning: {clean(str(message))}", file=sys.stderr)
 
     warnings.showwarning = show

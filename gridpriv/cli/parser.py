@@ -60,8 +60,8 @@ class Parser(argparse.ArgumentParser):
 
     def flags(self) -> list[str]:
         """Return the names of the flags, as settings are named."""
-        found = [flag for flag in self._option_string_actions if flag.startswith("--")]
-        return [flag[2:].replace("-", "_") for flag in found]
+        matches = [flag for flag in self._option_string_actions if flag.startswith("--")]
+        return [flag[2:].replace("-", "_") for flag in matches]
 
     def examples(self) -> str:
         """Return the command lines that show what the command is for; empty for a group."""
@@ -89,7 +89,7 @@ class Help(argparse.HelpFormatter):
     ) -> None:
         """Add what must be given; the options stand below."""
         every = list(actions)
-        needed = [one for one in every if not one.option_strings or one.required]
+        needed = [item for item in every if not item.option_strings or item.required]
         if usage is None and len(needed) < len(every):
             usage = " ".join(["%(prog)s", *map(_needed, needed), "[options]"])
         super().add_usage(usage, every, groups, prefix)

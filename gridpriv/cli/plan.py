@@ -93,8 +93,8 @@ def execute(args: argparse.Namespace) -> int:
     if not 1 <= args.draws <= MOST_DRAWS:
         raise not_allowed("draws", args.draws, f"1 to {MOST_DRAWS}")
     with progress(args, case.name, len(options) * args.draws) as advance:
-        found = forecast(case, zoning, settings, options, args.draws, advance)
-    best = recommended(found)
+        result = forecast(case, zoning, settings, options, args.draws, advance)
+    best = recommended(result)
     varied = ("release", "mechanism", "rounds", "coordination", "seed")
     common = {name: value for name, value in settings.told_of(case).items() if name not in varied}
     document = {
@@ -106,10 +106,10 @@ def execute(args: argparse.Namespace) -> int:
         "map_sha256": map_digest(zone_map(case, zoning)),
         "settings": common,
         "draws": args.draws,
-        "methods": [one.as_dict() for one in found],
+        "methods": [item.as_dict() for item in result],
         "over_time": costs_over_time(args.total),
         "recommended": best.as_dict(),
-        "sentences": sentences(case, found, best, args),
+        "sentences": sentences(case, result, best, args),
     }
     if folder is not None:
         write_results(folder, "plan", document)
@@ -143,7 +143,7 @@ def sentences(
 
     said = []
     grid_mw = case.base_mva * capacity(case)
-    drowned = sorted({one.release for one in methods if one.noise_mw > grid_mw > 0.0})
+    drowned = sorted({method.release for method in methods if method.noise_mw > grid_mw > 0.0})
     if drowned:
         said.append(
             f"The noise on a zone's sum exceeds the generating capacity of the grid "
@@ -248,10 +248,10 @@ def _summarise(document: Json) -> None:
         print(sentence)
 
 
-def _range(found: dict[str, float] | None) -> str | None:
-    if found is None:
+def _range(result: dict[str, float] | None) -> str | None:
+    if result is None:
         return None
-    least, median, most = (figure(found[name]) for name in ("least", "median", "most"))
+    least, median, most = (figure(result[name]) for name in ("least", "median", "most"))
     return median if least == most else f"{median} ({least} to {most})"
 
 

@@ -230,11 +230,11 @@ def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str
     """Return demands as CSV, a row a name and bus."""
     rows = [
         (name, bus, f"{p:.6f}", f"{q:.6f}")
-        for name, one in zip(names, served, strict=True)
+        for name, item in zip(names, served, strict=True)
         for bus, p, q in zip(
-            one.case.bus_id.tolist(),
-            one.case.base_mva * one.case.pd,
-            one.case.base_mva * one.case.qd,
+            item.case.bus_id.tolist(),
+            item.case.base_mva * item.case.pd,
+            item.case.base_mva * item.case.qd,
             strict=True,
         )
     ]

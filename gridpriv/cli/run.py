@@ -120,8 +120,8 @@ def execute(args: argparse.Namespace) -> int:
     if args.dry_run:
         from gridpriv.study.estimate import estimate
 
-        found = estimate([(case, settings)])
-        return tell(args, vars(found), lambda: print(found))
+        matches = estimate([(case, settings)])
+        return tell(args, vars(matches), lambda: print(matches))
     if args.series is not None:
         return _run_series(args, context, _horizon(args, case, zoning, settings))
     question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
@@ -255,8 +255,8 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
     series = horizon.series
     with ExitStack() as stack:
         place = context.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        told = (series.case, horizon.zoning, horizon.settings, horizon.seed, series)
-        kept = stack.enter_context(context.held(place, *told))
+        values = (series.case, horizon.zoning, horizon.settings, horizon.seed, series)
+        kept = stack.enter_context(context.held(place, *values))
         try:
             context.series(horizon, kept)
             kept.finish()
@@ -286,11 +286,15 @@ def _summarise_series(document: Json) -> None:
     planned = counted(document["planned"], "step")
     title = f"{document['case']}: {document['series']}, one budget for {planned}"
     print_table(title, ["result", "value", "unit"], rows)
-    told = series.series_messages(steps, document["planned"], document["settings"])
-    told += series.released_once(document)
+    series_messages = series.series_messages(steps, document["planned"], document["settings"])
+    series_messages += series.released_once(document)
     if noisy:
-        told += protected(document)
-    for sentence in [*told, *series.stream_sentences(privacy.get("stream")), privacy["caveat"]]:
+        series_messages += protected(document)
+    for sentence in [
+        *series_messages,
+        *series.stream_sentences(privacy.get("stream")),
+        privacy["caveat"],
+    ]:
         print(sentence)
 
 

@@ -159,9 +159,9 @@ def _dry_run(plan: StudyPlan, args: argparse.Namespace) -> int:
     grids = load_grids(plan)
     tasks = [(grids[task.case, task.zoning].case, task.settings) for task in plan.tasks()]
     jobs = args.jobs or os.cpu_count() or 1
-    found = estimate(tasks, jobs)
-    document = vars(found) | {"jobs": jobs}
-    return tell(args, document, lambda: print(f"{found} in {counted(jobs, 'job')}"))
+    result = estimate(tasks, jobs)
+    document = vars(result) | {"jobs": jobs}
+    return tell(args, document, lambda: print(f"{result} in {counted(jobs, 'job')}"))
 
 
 def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
@@ -281,7 +281,7 @@ def print_summary(table: pd.DataFrame) -> None:
         seeds = sorted({int(n) for n in rows.seeds})
         many = "" if len(seeds) == 1 else f"{seeds[0]} to "
         beyond = rows.cost_of_privacy_high - rows.cost_of_privacy
-        told = {
+        text = {
             "method": list(rows.series),
             "eps": [_number(x) for x in rows.total_epsilon],
             "privacy $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
@@ -290,9 +290,11 @@ def print_summary(table: pd.DataFrame) -> None:
             "deviation MW": [amount(x, "MW") for x in rows.interchange_deviation_mw],
             "ok %": [None if _number(x) is None else round(100.0 * x) for x in rows.ac_feasible],
         }
-        held = {name: cells for name, cells in told.items() if any(c is not None for c in cells)}
+        entries = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
         title = f"{panel}: means over {many}{counted(seeds[-1], 'seed')} after AC redispatch"
-        print_table(f"{title}; ok: AC-feasible", list(held), list(zip(*held.values(), strict=True)))
+        print_table(
+            f"{title}; ok: AC-feasible", list(entries), list(zip(*entries.values(), strict=True))
+        )
     if table.cost_of_privacy.notna().any():
         console().print(
             "privacy $/h: generation and load shedding over the cheapest noise-free method, "
@@ -308,15 +310,15 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
         raise InputError("name at least one case, or a study file with --study FILE.toml")
     settings = {} if args.preset is None else {"preset": args.preset}
     axes: Json = {}
-    for name, one in settings_of(Settings).items():
+    for name, item in settings_of(Settings).items():
         texts = getattr(args, name, None)
         if texts is None or name in OWN_FLAGS:
             continue
-        values = tuple(texts) if one.repeated else values_of(name, one, texts)
-        single = one.repeated or (len(values) == 1 and name not in WAYS)
-        (settings if single else axes)[name] = values if one.repeated or not single else values[0]
+        values = tuple(texts) if item.repeated else values_of(name, item, texts)
+        single = item.repeated or (len(values) == 1 and name not in WAYS)
+        (settings if single else axes)[name] = values if item.repeated or not single else values[0]
     own = ("title", "question", "reference")
-    told = {k: getattr(args, k) for k in own if getattr(args, k) is not None}
+    entries = {k: getattr(args, k) for k in own if getattr(args, k) is not None}
     read = [named_settings(text, Settings, EXAMPLE, "preset") for text in args.method or ()]
     methods = [make_method(name, **given) for name, given in read]
     return make_plan(
@@ -325,40 +327,40 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
         methods=methods,
         settings=settings,
         **_own_axes(args),
-        **told,
+        **entries,
         **axes,
     )
 
 
 def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:
     """Return the values that a flag names: each text is one, or several by commas."""
-    found: list[Any] = []
+    matches: list[Any] = []
     for text in texts:
         try:
-            found.append(setting.settled(name, setting.read(text)))
+            matches.append(setting.settled(name, setting.read(text)))
         except InputError:  # a notation such as geometric:1,2,3,4 has commas of its own
             parts = listed(text)
             if not parts:
                 raise
-            found += [setting.settled(name, setting.read(part)) for part in parts]
-    return found
+            matches += [setting.settled(name, setting.read(part)) for part in parts]
+    return matches
 
 
 def _own_axes(args: argparse.Namespace) -> Json:
-    found: Json = {}
+    entries: Json = {}
     for name in AXES:
         axis = name.replace("-", "_")
         text = getattr(args, axis)
         if text is None:
             continue
-        found[axis] = [KINDS.get(name, str)(part) for part in listed(text)]
-        if not found[axis]:
+        entries[axis] = [KINDS.get(name, str)(part) for part in listed(text)]
+        if not entries[axis]:
             raise not_allowed(name, text, "one value or more")
-    if "budgets" in found:
-        found["budgets"] = [part.replace(";", ",") for part in found["budgets"]]
-    if len(found.get("seeds", ())) == 1 and "," not in args.seeds:
-        found["seeds"] = found["seeds"][0]
-    return found
+    if "budgets" in entries:
+        entries["budgets"] = [part.replace(";", ",") for part in entries["budgets"]]
+    if len(entries.get("seeds", ())) == 1 and "," not in args.seeds:
+        entries["seeds"] = entries["seeds"][0]
+    return entries
 
 
 def _refuse_axes(args: argparse.Namespace) -> None:
@@ -366,7 +368,7 @@ def _refuse_axes(args: argparse.Namespace) -> None:
     flags = (*AXES, *(n.replace("_", "-") for n in names(Settings)), "method", "preset")
     alone = {"--per-release": args.per_release, "--no-reference": args.reference is False}
     given = [f"--{n}" for n in flags if getattr(args, n.replace("-", "_"), None) is not None]
-    given += [name for name, told in alone.items() if told]
+    given += [name for name, text in alone.items() if text]
     refuse_beside_study([*args.case, *given])
 
 

@@ -243,14 +243,14 @@ class Agent:
         data = view.perturb("demand", view.data, place, metric)
         gradient = view.perturb("objective", self.problem.gradient(at, data), place, metric)
         if exact:
-            found = self.problem.minimise_exact(
+            minimise_exact = self.problem.minimise_exact(
                 gradient - to.pull, metric, near=near, within=within
             )
         else:
             linear = gradient - to.pull - z / to.step
-            found = self.problem.minimise(linear, metric, near=near, within=within)
-        released = self._released(found.z, place, metric, view)
-        return Minimiser(released, found.iterations, found.retries)
+            minimise_exact = self.problem.minimise(linear, metric, near=near, within=within)
+        released = self._released(minimise_exact.z, place, metric, view)
+        return Minimiser(released, minimise_exact.iterations, minimise_exact.retries)
 
     def _released(self, z: Floats, place: Place, metric: Floats, view: View) -> Floats:
         """Perturb the minimiser: all of it where it is fed back, else what is sent."""
@@ -325,7 +325,7 @@ class WarmStart:
         self._end = agent.iterate
 
 
-def _alike(one: Order, other: Order) -> bool:
-    return (one.number, one.step) == (other.number, other.step) and (
-        one.w.tobytes() + one.penalty.tobytes() == other.w.tobytes() + other.penalty.tobytes()
+def _alike(item: Order, other: Order) -> bool:
+    return (item.number, item.step) == (other.number, other.step) and (
+        item.w.tobytes() + item.penalty.tobytes() == other.w.tobytes() + other.penalty.tobytes()
     )

@@ -277,7 +277,7 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
         # an agent adds its dual itself: told w + lead, it is attracted by w + dual/rho + lead
         w, target = w + consensus.average(lead), target + lead
         try:
-            sent, (apart, farthest), heard = _answered(
+            sent, (difference, farthest), heard = _answered(
                 exchange(_orders(consensus, t, target, each, plan.step(t))), consensus, w
             )
         except GridprivError as error:
@@ -285,14 +285,14 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
             raise
         dual = state.dual + each * (target - sent)
         moved = rho * np.sqrt(consensus.holders) * np.abs(w - last_w)
-        following, last_w = plan.penalty.following(t, rho, apart, moved), w
+        following, last_w = plan.penalty.following(t, rho, difference, moved), w
         state = State(sent, dual, following)
         if plan.acceleration is not None:
             each = consensus.spread(following)
             past = [*past, state]
             steps = plan.acceleration.kept([_step(consensus, s, each) for s in past])
             past, lead = past[-len(steps) :], plan.acceleration.lead(steps, each)
-        primal, dual_residual = (float(np.linalg.norm(each)) for each in (apart, moved))
+        primal, dual_residual = (float(np.linalg.norm(each)) for each in (difference, moved))
         yield Turn(t, w, rho, primal, farthest, dual_residual, state)
         still = t > plan.first and moved.max(initial=0.0) < DUAL_TOLERANCE * plan.tolerance
         if heard and still and farthest < plan.tolerance:

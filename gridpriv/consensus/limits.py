@@ -209,11 +209,11 @@ class ReleaseLimits:
             (_step(stated.mechanism), _step(own.mechanism)),
         )
         if not self.varies:
-            return alike and all(_close(one, other) for one, other in pairs)
+            return alike and all(_close(item, other) for item, other in pairs)
         calibrated = _close(own.assumed, own.sensitivity.value)  # to the proven sensitivity
         return (
             alike
-            and all(one <= other * (1.0 + ROUNDING) for one, other in pairs)
+            and all(item <= other * (1.0 + ROUNDING) for item, other in pairs)
             and _close(stated.mechanism.scale * own.assumed, own.mechanism.scale * stated.assumed)
             and _close(stated.assumed, stated.sensitivity.value if calibrated else own.assumed)
         )
@@ -280,8 +280,8 @@ def _step(mechanism: Mechanism) -> float:
     return mechanism.step if isinstance(mechanism, Staircase) else 0.0
 
 
-def _close(one: float, other: float) -> bool:
-    return abs(one - other) <= ROUNDING * abs(other)
+def _close(item: float, other: float) -> bool:
+    return abs(item - other) <= ROUNDING * abs(other)
 
 
 def _check_same(order: Order, previous: Order | None) -> None:

@@ -137,7 +137,7 @@ class InProcess:
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's answer, or its exception."""
         own = each(calls, len(self.agents))
-        return [one.answer(agent) for one, agent in zip(own, self.agents, strict=True)]
+        return [item.answer(agent) for item, agent in zip(own, self.agents, strict=True)]
 
     def close(self) -> None:
         """Do nothing."""
@@ -179,10 +179,10 @@ class Workers:
         outcomes: dict[int, R | Exception] = {}
         for number, share in enumerate(self._shares):
             try:
-                found = self._answer(number)
+                answer = self._answer(number)
             except GridprivError as error:
-                found = [error] * len(share)
-            outcomes |= zip(share, found, strict=True)
+                answer = [error] * len(share)
+            outcomes |= zip(share, answer, strict=True)
         return [outcomes[position] for position in range(len(own))]
 
     def close(self) -> None:
@@ -192,12 +192,12 @@ class Workers:
 
     def _answer(self, number: int) -> Any:
         """Return a worker's last answer; those nobody waited for (an interrupt) are dropped."""
-        worker, found = self._workers[number], None
+        worker, answer = self._workers[number], None
         while self._owed[number]:
             worker.pipe.poll(None)  # the whole wait: an interrupt here leaves the answer whole
             self._owed[number] -= 1
-            found = worker.answer()
-        return found
+            answer = worker.answer()
+        return answer
 
 
 def _serve(pipe: Connection, factory: AgentFactory, share: list[int]) -> None:
@@ -211,7 +211,7 @@ def _serve(pipe: Connection, factory: AgentFactory, share: list[int]) -> None:
         pipe.send(len(agents))
         while True:
             calls = pipe.recv()
-            pipe.send([one.answer(agent) for one, agent in zip(calls, agents, strict=True)])
+            pipe.send([item.answer(agent) for item, agent in zip(calls, agents, strict=True)])
     except (EOFError, ConnectionError):
         return
 
@@ -248,7 +248,7 @@ class Cluster:
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's answer, or its exception; a lost worker's is that it is lost."""
         own = each(calls, len(self._actors))
-        asked = [actor.answer(one) for actor, one in zip(self._actors, own, strict=True)]
+        asked = [actor.answer(item) for actor, item in zip(self._actors, own, strict=True)]
         return [_outcome(future) for future in asked]
 
     def close(self) -> None:
@@ -274,9 +274,9 @@ class AgentActor:
     def __init__(self, factory: AgentFactory, position: int) -> None:
         (self._agent,) = factory.make([position])
 
-    def answer(self, one: Call[Any]) -> Any:
+    def answer(self, item: Call[Any]) -> Any:
         """Return the agent's answer, or its exception."""
-        return one.answer(self._agent)
+        return item.answer(self._agent)
 
 
 def _outcome(future: Any) -> Any:
@@ -315,16 +315,16 @@ class ReusedAgents:
 
     def close(self) -> None:
         """Let go of the agents."""
-        held, self._held = self._held, None
-        if held is not None:
-            held.close()
+        current, self._held = self._held, None
+        if current is not None:
+            current.close()
 
 
 class _StaysOpen:
     """A transport that stays open when a run is over."""
 
-    def __init__(self, held: Transport) -> None:
-        self._held = held
+    def __init__(self, current: Transport) -> None:
+        self._held = current
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
         return self._held.ask(calls)

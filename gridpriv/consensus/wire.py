@@ -183,8 +183,8 @@ def decode(content: bytes) -> Message:
         raise MessageError("no message of gridpriv")
     if version != VERSION:
         raise MessageError(f"a message of version {version}; this is version {VERSION}")
-    found: Message = unpacked(content[HEAD.size :], KINDS[kind])
-    return found
+    result: Message = unpacked(content[HEAD.size :], KINDS[kind])
+    return result
 
 
 def packed(value: Any, kind: Any) -> bytes:
@@ -195,9 +195,9 @@ def packed(value: Any, kind: Any) -> bytes:
 def unpacked(content: bytes, kind: Any, most: float = LARGEST) -> Any:
     """Return the value that :func:`packed` was given; numbers are at most ``most``, or anything."""
     body = _WireReader(content, most)
-    found = _reader(kind)(body)
+    reader = _reader(kind)(body)
     body.end()
-    return found
+    return reader
 
 
 @cache
@@ -224,7 +224,9 @@ def _writer(kind: Any) -> Callable[[Any], bytes]:
         return lambda value: b"\0" if value is None else b"\1" + inner(value)
     if origin is tuple and parts[-1] is not Ellipsis:
         each = [_writer(of) for of in parts]
-        return lambda value: b"".join([write(one) for write, one in zip(each, value, strict=True)])
+        return lambda value: b"".join(
+            [write(item) for write, item in zip(each, value, strict=True)]
+        )
     if origin is tuple:
         inner = _writer(parts[0])
         return lambda value: COUNT.pack(len(value)) + b"".join(map(inner, value))
@@ -330,10 +332,10 @@ class _WireReader:
     def whole(self, kind: Any, fields: list[Any]) -> Any:
         """Return a dataclass of its fields, if they go together."""
         try:
-            found = kind(*fields)
+            result = kind(*fields)
         except ValueError as error:
             raise MessageError(str(error)) from None
-        match found:
+        match result:
             case Order(_, w, penalty, step):
                 if len(w) != len(penalty) or not (penalty > 0.0).all():
                     raise MessageError("an order whose penalties are not positive, one a variable")
@@ -344,7 +346,7 @@ class _WireReader:
                     raise MessageError("a release that no mechanism makes")
             case Reply(_, releases) if not all(releases.values()):
                 raise MessageError("a release that was never drawn")
-        return found
+        return result
 
     def count(self, most: int = MOST_COUNT) -> int:
         """Return a whole number."""

@@ -113,13 +113,13 @@ def read_party(path: Path, kind: type[Kind]) -> Kind:
 
 def party_text(party: Part, comments: bool = True) -> str:
     """Return the file of a configuration, with what every line is."""
-    held, standard = settings_of(type(party)), defaults(type(party))
+    current, standard = settings_of(type(party)), defaults(type(party))
     lines = []
-    for name in held:
+    for name in current:
         value = getattr(party, name)
         text = json.dumps(value, ensure_ascii=False)
         line = f"# {name} =" if value is None else f"{name} = {text}"
-        lines.append(f"{line}  # {held[name].described(standard[name])}" if comments else line)
+        lines.append(f"{line}  # {current[name].described(standard[name])}" if comments else line)
     return "\n".join(lines) + "\n"
 
 

@@ -65,7 +65,7 @@ class Worker:
                 "; add that line"
             )
         work = bytes(ForkingPickler.dumps((serve, given)))
-        told = spawn.get_preparation_data("worker") if b"__main__" in work else {}
+        preparation_data = spawn.get_preparation_data("worker") if b"__main__" in work else {}
         self.pipe, theirs = Pipe()
         boot = (
             f"import sys; sys.path[:] = {sys.path!r}; "
@@ -81,7 +81,9 @@ class Worker:
         )
         theirs.close()
         with suppress(BrokenPipeError):  # it ended early: the first answer says so
-            self.pipe.send({key: told[key] for key in SCRIPT if key in told})
+            self.pipe.send(
+                {key: preparation_data[key] for key in SCRIPT if key in preparation_data}
+            )
             self.pipe.send_bytes(work)
 
     def send(self, message: Any) -> None:
@@ -144,8 +146,8 @@ class Beside(Generic[Given, Answer]):
 
     def answer(self) -> Answer:
         """Return the result of the last request, or raise its exception."""
-        found: Answer = self.worker.answer()
-        return found
+        result: Answer = self.worker.answer()
+        return result
 
     def __call__(self, given: Given) -> Answer:
         """Return ``function(given)``; raise what it raises."""
@@ -175,17 +177,17 @@ def unordered(
     with ExitStack() as stack:
         busy: dict[Any, Beside[Given, Answer]] = {}
         for task in islice(left, processes):
-            one = stack.enter_context(Beside(function))
-            one.ask(task)
-            busy[one.worker.pipe] = one
+            enter_context = stack.enter_context(Beside(function))
+            enter_context.ask(task)
+            busy[enter_context.worker.pipe] = enter_context
         while busy:
             for pipe in wait(list(busy)):
-                one = busy.pop(pipe)
-                found = one.answer()
+                enter_context = busy.pop(pipe)
+                answer = enter_context.answer()
                 for task in islice(left, 1):
-                    one.ask(task)
-                    busy[pipe] = one
-                yield found
+                    enter_context.ask(task)
+                    busy[pipe] = enter_context
+                yield answer
 
 
 def work(handle: int) -> None:

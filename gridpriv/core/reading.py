@@ -65,9 +65,9 @@ def read_bytes(path: Path, what: str = "file", most: int = LARGEST_OWN) -> bytes
     try:
         _regular(path.stat().st_mode, path, what)
         with open(os.open(path, UNBLOCKED), "rb") as file:  # noqa: PTH123
-            found = os.fstat(file.fileno())
-            _regular(found.st_mode, path, what)
-            content = file.read(most + 1) if found.st_size <= most else None
+            status = os.fstat(file.fileno())
+            _regular(status.st_mode, path, what)
+            content = file.read(most + 1) if status.st_size <= most else None
     except FileNotFoundError as error:
         raise MissingFileError(f"{what} {path} does not exist") from error
     except (OSError, ValueError) as error:  # ValueError: a path that no system allows
@@ -110,14 +110,14 @@ def read_packed(path: Path, what: str, most: int) -> bytes:
     bound = unpacked_bound(len(content))
     try:
         with gzip.open(io.BytesIO(content)) as file:
-            found = file.read(bound + 1)
+            read = file.read(bound + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(
             f"{what} {path} is no gzip file: {error}; give a file made by gzip"
         ) from error
-    if len(found) > bound:
+    if len(read) > bound:
         raise InputError(f"{what} {path}: must be a file that unpacks to at most {bound} bytes")
-    return found
+    return read
 
 
 def unpacked_bound(packed: int) -> int:
@@ -153,12 +153,12 @@ def read_table(path: Path, what: str) -> Json:
     """
     try:
         text = read_text(path, what, MIB)
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{what} {path}: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise InputError(f"{what} {path}: a table of keys is expected")
-    return found
+    return document
 
 
 def read_document(

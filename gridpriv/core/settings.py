@@ -87,8 +87,8 @@ class Part:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        for name, one in settings_of(type(self)).items():
-            object.__setattr__(self, name, one.settled(name, getattr(self, name)))
+        for name, item in settings_of(type(self)).items():
+            object.__setattr__(self, name, item.settled(name, getattr(self, name)))
         self.agree()
 
     def agree(self) -> None:
@@ -121,8 +121,8 @@ def number(
     unset: str = "",
 ) -> Any:
     """Return a field with a number; ``check(name, value)`` raises unless it is allowed."""
-    one = Setting(text, "X", _checked(check), reading(float), unit=unit, unset=unset)
-    return _field(default, one)
+    setting = Setting(text, "X", _checked(check), reading(float), unit=unit, unset=unset)
+    return _field(default, setting)
 
 
 def notation(
@@ -165,7 +165,7 @@ def several(text: str, metavar: str, *, unset: str) -> Any:
     """Return a field with a tuple of texts; its flag is given once for each."""
 
     def settle(name: str, value: Any) -> Any:
-        if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+        if isinstance(value, str) or not all(isinstance(item, str) for item in value):
             raise not_allowed(name, value, "a list of texts")
         return tuple(value)
 
@@ -174,8 +174,8 @@ def several(text: str, metavar: str, *, unset: str) -> Any:
 
 def changed(part: PartType, name: str, default: Any, **changes: Any) -> Any:
     """Return a part's field with another default, and what else an application has otherwise."""
-    held = settings_of(part)[name]
-    given = {key: getattr(held, key) for key in held.__dataclass_fields__} | changes
+    current = settings_of(part)[name]
+    given = {key: getattr(current, key) for key in current.__dataclass_fields__} | changes
     return _field(default, Setting(**given))
 
 
@@ -195,8 +195,8 @@ def _field(default: Any, setting: Setting) -> Any:
 
 def settings_of(part: type[Part]) -> dict[str, Setting]:
     """Return the declarations of the fields of a part, by name."""
-    held: Iterable[Field[Any]] = fields(part)  # type: ignore[arg-type]
-    return {one.name: one.metadata["setting"] for one in held}
+    current: Iterable[Field[Any]] = fields(part)  # type: ignore[arg-type]
+    return {item.name: item.metadata["setting"] for item in current}
 
 
 def as_flags(settings: Part, named: Collection[str] = ()) -> list[str]:
@@ -211,23 +211,23 @@ def as_flags(settings: Part, named: Collection[str] = ()) -> list[str]:
         if value != standard[name] or (name in named and value is not None):
             flag = f"--{name.replace('_', '-')}"
             values = value if isinstance(value, tuple) else (written(value),)
-            words += [word for one in values for word in (flag, str(one))]
+            words += [word for item in values for word in (flag, str(item))]
     return words
 
 
 def parts_of(kind: type[Part]) -> dict[type[Part], list[str]]:
     """Return the parts that settings are made of, and the names that each declares first."""
-    found: dict[type[Part], list[str]] = {}
+    entries: dict[type[Part], list[str]] = {}
     for part in reversed(kind.__mro__):
         if issubclass(part, Part) and part is not Part:
-            known = {name for declared in found.values() for name in declared}
-            found[part] = [name for name in names(part) if name not in known]
-    return {part: declared for part, declared in found.items() if declared}
+            known = {name for declared in entries.values() for name in declared}
+            entries[part] = [name for name in names(part) if name not in known]
+    return {part: declared for part, declared in entries.items() if declared}
 
 
 def defaults(part: type[Part]) -> Json:
     """Return the default of every field of a part, by name."""
-    return {one.name: one.default for one in fields(part)}  # type: ignore[arg-type]
+    return {item.name: item.default for item in fields(part)}  # type: ignore[arg-type]
 
 
 def names(part: type[Part]) -> tuple[str, ...]:
@@ -281,10 +281,10 @@ def documented(part: PartType) -> PartType:
     """Add what every setting is to the documentation of its class (a decorator)."""
     lines = [part.__doc__ or "", "", "    Attributes", "    ----------"]
     chosen = defaults(part)
-    for name, one in settings_of(part).items():
+    for name, item in settings_of(part).items():
         lines.append(f"    {name}")
         lines += textwrap.wrap(
-            one.described(chosen[name]), 92, initial_indent=" " * 8, subsequent_indent=" " * 8
+            item.described(chosen[name]), 92, initial_indent=" " * 8, subsequent_indent=" " * 8
         )
     part.__doc__ = "\n".join(lines) + "\n    "
     return part

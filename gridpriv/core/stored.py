@@ -140,23 +140,23 @@ def read_study(folder: str | Path) -> Study:
     """
     place = Path(folder)
     manifest = read_manifest(place)
-    found: Json = {}
+    entries: Json = {}
     if not manifest["finished"]:
-        found = unfinished_tables(place)
+        entries = unfinished_tables(place)
         manifest = read_manifest(place)  # it may have been finished while the parts were read
     if manifest["finished"]:
-        found = tables_in(place, manifest)
-    return study_of(place, manifest, found)
+        entries = tables_in(place, manifest)
+    return study_of(place, manifest, entries)
 
 
-def study_of(folder: Path, manifest: Json, found: Json) -> Study:
+def study_of(folder: Path, manifest: Json, result: Json) -> Study:
     """Return the study of a manifest and Arrow tables."""
     import pandas as pd
 
     no_run = {column: pd.Series(dtype=str) for column in ("run", "status")}
     tables = {name: pd.DataFrame(no_run) for name in TABLES}
     tables |= {name: pd.DataFrame() for name in (*NETWORK_TABLES, "claims")}
-    return Study(folder, manifest, tables | {k: table.to_pandas() for k, table in found.items()})
+    return Study(folder, manifest, tables | {k: table.to_pandas() for k, table in result.items()})
 
 
 def read_manifest(folder: Path) -> Json:
@@ -207,17 +207,17 @@ def part_files(folder: Path) -> list[Path]:
 
 def parts_in(folder: Path) -> list[StoredRun]:
     """Return the parts of an unfinished folder; refuse a damaged one."""
-    found = []
+    matches = []
     for path in part_files(folder):
         try:
-            found.append(read_part(path))
+            matches.append(read_part(path))
         except FileNotFoundError:  # the study was finished meanwhile
             continue
         except DamagedError as error:
             raise InputError(
                 f"{error}. The command that began the study, with --resume, makes it again"
             ) from error
-    return found
+    return matches
 
 
 def rows_in(folder: Path) -> Rows:
@@ -236,8 +236,8 @@ def unfinished_tables(folder: Path) -> Json:
 
 def read_part(path: Path) -> StoredRun:
     """Return a part; raises :class:`DamagedError` for what is none."""
-    told = read_sealed(path)
-    run, number, rows = (told.get(key) for key in ("run", "number", "rows"))
+    sealed = read_sealed(path)
+    run, number, rows = (sealed.get(key) for key in ("run", "number", "rows"))
     if not (isinstance(run, str) and isinstance(number, int) and isinstance(rows, dict)):
         raise DamagedError(f"{path} is damaged: it is no part of a store")
     if not re.fullmatch(rf"{re.escape(run)}(-[0-9]+)?", path.stem):
@@ -247,7 +247,7 @@ def read_part(path: Path) -> StoredRun:
 
 def tables_in(folder: Path, manifest: Json) -> Json:
     """Return the Arrow tables of a finished folder."""
-    found = {}
+    entries = {}
     for name, digest in _table_digests(folder, manifest).items():
         path = folder / f"{name}.parquet"
         try:
@@ -259,8 +259,8 @@ def tables_in(folder: Path, manifest: Json) -> Json:
                 f"{path} is damaged or was edited: it is not what the study was finished with"
                 "; use an undamaged copy, or --resume in a new folder"
             )
-        found[name] = read_parquet(path, content)
-    return found
+        entries[name] = read_parquet(path, content)
+    return entries
 
 
 def _table_digests(folder: Path, manifest: Json) -> dict[str, str]:

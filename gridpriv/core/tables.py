@@ -143,8 +143,8 @@ class TableSchema:
 
 def _figure(origin: Origin, text: str, unit: str = "", *, key: bool = False, at: str = "") -> Any:
     title, _, meaning = text.partition(": ")
-    told = {"origin": origin, "title": title, "meaning": meaning, "unit": unit, "place": at}
-    return field(default=None, metadata={"column": told, "key": key})
+    entries = {"origin": origin, "title": title, "meaning": meaning, "unit": unit, "place": at}
+    return field(default=None, metadata={"column": entries, "key": key})
 
 
 known = partial(_figure, "settings")
@@ -166,8 +166,8 @@ def part(row: type[Row] | TableSchema) -> Any:
 
 def like(row: type[Row], name: str, **changes: str) -> Any:
     """Return a field with the declaration of another row's, changed where it differs."""
-    told = {one.name: one.metadata for one in fields(row)}[name]  # type: ignore[arg-type]
-    return field(default=None, metadata={**told, "column": told["column"] | changes})
+    text = {item.name: item.metadata for item in fields(row)}[name]  # type: ignore[arg-type]
+    return field(default=None, metadata={**text, "column": text["column"] | changes})
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -186,46 +186,46 @@ class Row:
         row = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
         columns: dict[bool, list[Column]] = {True: [], False: []}
         nested = {}
-        for one in fields(cls):  # type: ignore[arg-type]
-            if "part" in one.metadata:
-                nested[one.name.rstrip("_")] = one.metadata["part"]
+        for item in fields(cls):  # type: ignore[arg-type]
+            if "part" in item.metadata:
+                nested[item.name.rstrip("_")] = item.metadata["part"]
                 continue
-            dtype = DTYPES.get(str(one.type), "any")
-            told = {"name": one.name.rstrip("_"), "dtype": dtype} | one.metadata["column"]
-            columns[one.metadata["key"]].append(Column(**told))
+            dtype = DTYPES.get(str(item.type), "any")
+            text = {"name": item.name.rstrip("_"), "dtype": dtype} | item.metadata["column"]
+            columns[item.metadata["key"]].append(Column(**text))
         plain = f"{row[:1].lower()}{row[1:]}".rstrip(".")
         cls.table = TableSchema(name, plain, tuple(columns[True]), tuple(columns[False]), nested)
 
     @classmethod
     def of(cls, source: object, **given: Any) -> Self:
         """Return a row whose figures are attributes of an object, those given instead."""
-        names = [one.name for one in fields(cls)]  # type: ignore[arg-type]
+        names = [item.name for item in fields(cls)]  # type: ignore[arg-type]
         return cls(**{name: getattr(source, name, None) for name in names} | given)
 
     @classmethod
     def read(cls, document: Json) -> Json:
         """Return the figures that a document has at the places that their columns name."""
-        found: Json = {}
+        entries: Json = {}
         for column in cls.table.columns:
             *parents, last = column.place.split(".")
             here: Any = document
             for parent in parents:
                 here = here.get(parent, {})
             if last in here:
-                found[column.name] = here[last]
-        return found
+                entries[column.name] = here[last]
+        return entries
 
     def as_dict(self) -> Json:
         """Return the figures by name, rows in it as dicts."""
-        held = ((one.name, getattr(self, one.name)) for one in fields(self))  # type: ignore[arg-type]
-        return {name.rstrip("_"): as_plain(value) for name, value in held}
+        current = ((item.name, getattr(self, item.name)) for item in fields(self))  # type: ignore[arg-type]
+        return {name.rstrip("_"): as_plain(value) for name, value in current}
 
 
 def as_plain(value: Any) -> Any:
     """Return rows, also in lists, as dicts; everything else as it is."""
     if isinstance(value, Row):
         return value.as_dict()
-    return [as_plain(one) for one in value] if isinstance(value, list | tuple) else value
+    return [as_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def setting_columns(settings: type[Part]) -> tuple[Column, ...]:
@@ -235,11 +235,11 @@ def setting_columns(settings: type[Part]) -> tuple[Column, ...]:
             name,
             "private" if name == "seed" else "settings",
             name.replace("_", " ").capitalize(),
-            one.help,
-            one.unit,
-            _dtype(one.choices, name, settings),
+            item.help,
+            item.unit,
+            _dtype(item.choices, name, settings),
         )
-        for name, one in settings_of(settings).items()
+        for name, item in settings_of(settings).items()
     )
 
 
@@ -261,11 +261,11 @@ def first_of_each(*columns: Column) -> tuple[Column, ...]:
     )
 
 
-def merged(one: TableSchema, other: TableSchema) -> TableSchema:
+def merged(item: TableSchema, other: TableSchema) -> TableSchema:
     """Return the table that holds the columns of both; those of the first win."""
-    keys = first_of_each(*one.keys, *other.keys)
-    figures = first_of_each(*one.figures, *other.figures)
-    return TableSchema(one.name, f"{one.row}, or {other.row}", keys, figures)
+    keys = first_of_each(*item.keys, *other.keys)
+    figures = first_of_each(*item.figures, *other.figures)
+    return TableSchema(item.name, f"{item.row}, or {other.row}", keys, figures)
 
 
 def publish(value: Any, schema: Column | TableSchema, *, protected: bool) -> Any:

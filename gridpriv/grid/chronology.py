@@ -185,10 +185,10 @@ class Chronology:
             Share of the ramps that may be planned.
         steps : int
         """
-        held = zip(self.storages, energy.tolist(), strict=True)
+        current = zip(self.storages, energy.tolist(), strict=True)
         return replace(
             self,
-            storages=tuple(replace(one, start=level) for one, level in held),
+            storages=tuple(replace(item, start=level) for item, level in current),
             ramp_up=ramps * self.ramp_up,
             ramp_down=ramps * self.ramp_down,
             reserve_required=self.reserve_required[:, :steps],
@@ -218,7 +218,7 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
     needed = ("name", "bus", "p_mw", "energy_mwh")
     rows = CsvRows(Path(path), "storage list", (needed, ()), (needed, tuple(OPTIONS)))
     seen: dict[str, int] = {}
-    found: list[Storage] = []
+    matches: list[Storage] = []
     buses: list[int] = []
     reactive: list[float] = []
     for line, row in rows:
@@ -235,10 +235,10 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
         soc = value["soc_percent"]
         end = soc if np.isnan(value["end_soc_percent"]) else value["end_soc_percent"]
         reactive.append(value["q_mvar"] / base)
-        found.append(
+        matches.append(
             Storage(
                 name,
-                case.n_gen + len(found),
+                case.n_gen + len(matches),
                 charge / base,
                 value["p_mw"] / base,
                 full,
@@ -249,9 +249,9 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
                 end / 100 * full,
             )
         )
-    if not found:
+    if not matches:
         raise InputError(f"{rows.label} lists no storage: give one row per storage")
-    return _with_generators(case, found, np.array(buses), np.array(reactive)), tuple(found)
+    return _with_generators(case, matches, np.array(buses), np.array(reactive)), tuple(matches)
 
 
 def _check_row(rows: CsvRows, line: int, row: dict[str, str], value: dict[str, float]) -> None:
@@ -353,14 +353,14 @@ def _read_reserves(case: Case, path: Path) -> tuple[Floats, Floats, Floats]:
 def _read_switches(case: Case, path: Path) -> tuple[Switch, ...]:
     keys = ("start_cost", "min_up_hours", "min_down_hours")
     rows = CsvRows(path, "commitment list", (("gen", *keys), ()))
-    found, seen = [], dict[str, int]()
+    result, seen = [], dict[str, int]()
     for line, row in rows:
         g = _generator(rows, row, line, case, seen)
         values = [rows.number(row, key, line) for key in keys]
         for key, value in zip(keys, values, strict=True):
             if value < 0:
                 raise rows.error(line, key, row[key], "0 or more")
-        found.append(Switch(g, *values))
-    if not found:
+        result.append(Switch(g, *values))
+    if not result:
         raise InputError(f"{rows.label} names no generator: give one row per generator")
-    return tuple(found)
+    return tuple(result)

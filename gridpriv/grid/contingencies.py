@@ -78,12 +78,12 @@ def contingencies(case: Case, which: str | Path) -> tuple[Contingency, ...]:
         if str(which).endswith(".csv"):
             return _read(case, Path(which))
         raise not_allowed("contingencies", str(which), f"{', '.join(LISTS)} or a file FILE.csv")
-    found: list[Contingency] = []
+    matches: list[Contingency] = []
     if which in ("branches", "all"):
-        found += (_single(f"branch:{row}") for row in case.branch_row.tolist())
+        matches += (_single(f"branch:{row}") for row in case.branch_row.tolist())
     if which in ("generators", "all"):
-        found += (_single(f"gen:{row}") for row in case.gen_row.tolist())
-    return tuple(found)
+        matches += (_single(f"gen:{row}") for row in case.gen_row.tolist())
+    return tuple(matches)
 
 
 def branch_rating(case: Case, rating: Rating) -> Floats:

@@ -144,7 +144,7 @@ def privacy_statement(
     """
     tallies = tally.distinct()
     releases = max((sum(t.values()) for t in tallies), default=0)
-    charges = {c for one in tallies for c in one}
+    charges = {c for item in tallies for c in item}
     delta, target = settings.release_delta, settings.target_delta
     pure = charges and all(c.kind == "laplace" for c in charges)
     return {
@@ -187,9 +187,9 @@ def _calibration(client: int, release: Release) -> Json:
 
 
 def _worst_rho(tallies: list[Mapping[Charge, int]]) -> float | None:
-    found = [zcdp_total(tally) for tally in tallies]
-    rhos = [rho for rho in found if rho is not None]
-    return max(rhos) if rhos and len(rhos) == len(found) else None
+    matches = [zcdp_total(tally) for tally in tallies]
+    rhos = [rho for rho in matches if rho is not None]
+    return max(rhos) if rhos and len(rhos) == len(matches) else None
 
 
 def _least_multiplier(charges: Iterable[Charge]) -> float | None:

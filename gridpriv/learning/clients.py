@@ -125,14 +125,14 @@ class Clients:
         """
         xp, width = namespace(self.x), self.shape[0]
         first = np.random.default_rng(0).normal(size=(width, min(RANK, width)))
-        found = []
+        matches = []
         for p in range(self.number):
             x, _ = self.part(p)
             basis = like(first, x)
             for _ in range(2):
                 basis, _ = xp.linalg.qr(xp.matmul(transposed(x), xp.matmul(x, basis)))
-            found.append((basis, xp.matmul(x, basis)))
-        return xp.stack([basis for basis, _ in found]), xp.concat([part for _, part in found])
+            matches.append((basis, xp.matmul(x, basis)))
+        return xp.stack([basis for basis, _ in matches]), xp.concat([part for _, part in matches])
 
     def curved(self, w: Array) -> tuple[Array, Array]:
         """Return mean gradients (P, J, 1), and mean Hessians in the leading directions, (P, r, r).

@@ -192,12 +192,12 @@ def planned_releases(past: Floats, epsilon: float, beta: float, source: str) -> 
     noise = Noise(epsilon, beta, source, NoiseStreams(0), lambda *_: None)
     moved = beta * shape_sensitivity(features)
     parts = {"buses": beta, "zone": beta, "shape": moved, "spread": beta}
-    found: dict[Release, int] = {}
+    entries: dict[Release, int] = {}
     for part, distance in parts.items():
         if distance > 0:
             release = noise.release(part, distance)
-            found[release] = found.get(release, 0) + 1
-    return found
+            entries[release] = entries.get(release, 0) + 1
+    return entries
 
 
 def forecast_demand(
@@ -234,18 +234,18 @@ def forecast_demand(
         For histories of another length than the features, or numbers that are not finite.
     """
     steps = len(past)
-    if steps < 2 or any(len(one.p) != steps for one in histories):
-        found = [len(one.p) for one in histories]
-        raise not_allowed("history", found, f"{steps} steps in every zone, at least 2")
-    held = [past, ahead, *(values for one in histories for values in (one.p, one.q))]
-    if not all(np.isfinite(values).all() for values in held):
+    if steps < 2 or any(len(history.p) != steps for history in histories):
+        matches = [len(history.p) for history in histories]
+        raise not_allowed("history", matches, f"{steps} steps in every zone, at least 2")
+    current = [past, ahead, *(values for history in histories for values in (history.p, history.q))]
+    if not all(np.isfinite(values).all() for values in current):
         raise InputError(
             "the history or its features hold a number that is not finite: give finite numbers"
         )
     features, features_ahead = orthonormal(past, ahead)
     moved = beta * shape_sensitivity(features)
     noise = Noise(epsilon, beta, source, NoiseStreams(seed), charge) if epsilon < math.inf else None
-    drawn: dict[str, list[Release]] = {one.zone: [] for one in histories}
+    drawn: dict[str, list[Release]] = {history.zone: [] for history in histories}
 
     def released(z: int, part: str, values: Floats, distance: float) -> tuple[Floats, float]:
         """Return the released values of a zone and the variance of their noise."""
@@ -257,11 +257,11 @@ def forecast_demand(
         return noise.draw(histories[z].zone, place, release, values), release.mechanism.variance
 
     buses, zones, products = [], [], []
-    for z, one in enumerate(histories):
-        p, q = one.p.mean(axis=0), one.q.mean(axis=0)
+    for z, history in enumerate(histories):
+        p, q = history.p.mean(axis=0), history.q.mean(axis=0)
         buses.append(released(z, "buses", p, beta))
         zones.append(released(z, "zone", np.array([p.sum(), q.sum()]), beta))
-        products.append(released(z, "shape", features.T @ one.p.sum(axis=1) / steps, moved))
+        products.append(released(z, "shape", features.T @ history.p.sum(axis=1) / steps, moved))
     levels = _levels(buses, zones)
     sums = [level[0][0].sum() for level in levels]
     size = np.maximum(np.array(sums), beta)
@@ -272,8 +272,8 @@ def forecast_demand(
     relative = np.maximum(1.0 + shape @ features_ahead.T, 0.0)
     fitted = np.maximum(1.0 + shape @ features.T, 0.0)
     errors = []
-    for z, one in enumerate(histories):
-        gap = np.abs(one.p.sum(axis=1) - sums[z] * fitted[z]).mean(keepdims=True)
+    for z, history in enumerate(histories):
+        gap = np.abs(history.p.sum(axis=1) - sums[z] * fitted[z]).mean(keepdims=True)
         seen, _ = released(z, "spread", gap, beta)
         least = 0.02 * float(sums[z])
         noisy = len(buses[z][0]) * buses[z][1]  # of the sum of buses, beside the zone's own release
@@ -293,7 +293,7 @@ def _levels(
     noisy = np.concatenate([values for values, _ in buses])
     means, variances = _posterior(noisy, buses[0][1])
     cuts = np.cumsum([len(values) for values, _ in buses])[:-1]
-    found = []
+    matches = []
     for expected, variance, (values, noise), (total, zone_noise) in zip(
         np.split(means, cuts), np.split(variances, cuts), buses, zones, strict=True
     ):
@@ -303,8 +303,8 @@ def _levels(
         shift = variance * ((active - expected.sum()) / max(float(variance.sum()), 1e-300))
         own = np.maximum(expected + shift, 0.0) if noise > 0 else expected
         ratio = float(np.clip(total[1] / max(active, 1e-12), -1.0, 1.0))
-        found.append((np.stack([own, ratio * own]), np.stack([variance, ratio**2 * variance])))
-    return found
+        matches.append((np.stack([own, ratio * own]), np.stack([variance, ratio**2 * variance])))
+    return matches
 
 
 def _posterior(noisy: Floats, variance: float) -> tuple[Floats, Floats]:
@@ -368,7 +368,7 @@ def _assembled(
         np.concatenate(spreads, axis=2),
         np.array(zone_mean),
         zone_spread,
-        {zone: tuple(found) for zone, found in drawn.items()},
+        {zone: tuple(result) for zone, result in drawn.items()},
         epsilon,
     )
 

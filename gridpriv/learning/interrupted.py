@@ -71,10 +71,10 @@ class Keeper:
         """Write the state after a round if it is time."""
         if time.perf_counter() - self._last < self.every:
             return
-        told = {"identity": self.identity, "rounds": done.number, "rows": rows}
+        entries = {"identity": self.identity, "rounds": done.number, "rows": rows}
         arrays = {f"state_{k}": to_numpy(array) for k, array in enumerate(done.state())}
         buffer = io.BytesIO()
-        np.savez(buffer, told=np.frombuffer(json.dumps(told).encode(), np.uint8), **arrays)
+        np.savez(buffer, told=np.frombuffer(json.dumps(entries).encode(), np.uint8), **arrays)
         make_folder(self.folder)
         write_bytes(self.folder / FILE, buffer.getvalue(), private=True)
         self._last = time.perf_counter()
@@ -92,11 +92,12 @@ class Keeper:
         self.drawn += [0] * (t - len(self.drawn))
         self.drawn[t - 1] += 1
         spent = [
-            [[c.kind, c.parameter, c.second, count] for c, count in one.items()] for one in charges
+            [[c.kind, c.parameter, c.second, count] for c, count in charge.items()]
+            for charge in charges
         ]
-        told = {"identity": self.identity, "drawn": self.drawn, "charges": spent, "delta": delta}
+        entries = {"identity": self.identity, "drawn": self.drawn, "charges": spent, "delta": delta}
         make_folder(self.folder)
-        write_text(self.folder / DRAWN, sealed(told), private=True)
+        write_text(self.folder / DRAWN, sealed(entries), private=True)
 
     def done(self) -> None:
         """Remove what was kept: the run came to its end."""
@@ -119,13 +120,13 @@ def released(folder: Path) -> str:
     DamagedError
         If what is noted is not what was written.
     """
-    told = read_sealed(folder / DRAWN)
-    spent = [{Charge(*charge): count for *charge, count in one} for one in told["charges"]]
-    releases = max(sum(one.values()) for one in spent)
-    total = max(total_epsilon(one, told["delta"]) for one in spent)
+    text = read_sealed(folder / DRAWN)
+    spent = [{Charge(*charge): count for *charge, count in item} for item in text["charges"]]
+    releases = max(sum(item.values()) for item in spent)
+    total = max(total_epsilon(item, text["delta"]) for item in spent)
     return (
         f"up to {counted(releases, 'release')} of a client, which together certify epsilon "
-        f"{total:.3g} (delta {told['delta']:g})"
+        f"{total:.3g} (delta {text['delta']:g})"
     )
 
 
@@ -159,7 +160,7 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
     if not (folder / FILE).exists():
         return Keeper(folder, identity, every, drawn=drawn)
     try:
-        told, state = _read(folder / FILE)
+        text, state = _read(folder / FILE)
     except DamagedError as error:
         rest = "remove it and start again"
         if secure:
@@ -168,27 +169,27 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
                 "folder releases in addition to that"
             )
         raise InputError(f"{error}: {rest}") from error
-    _refuse_other(folder, told["identity"], identity)
-    return Keeper(folder, identity, every, Begun(told["rounds"], state), told["rows"], drawn)
+    _refuse_other(folder, text["identity"], identity)
+    return Keeper(folder, identity, every, Begun(text["rounds"], state), text["rows"], drawn)
 
 
 def _read_drawn(folder: Path, identity: Json) -> list[int]:
     """Return an upper bound on the draws of each round."""
     try:
-        told = read_sealed(folder / DRAWN)
+        text = read_sealed(folder / DRAWN)
     except (MissingFileError, DamagedError) as error:
         raise InputError(
             f"{error}. What it said of releases cannot be made again: put back a copy of it, or "
             "name another folder"
         ) from error
-    _refuse_other(folder, told["identity"], identity)
-    drawn: list[int] = told["drawn"]
+    _refuse_other(folder, text["identity"], identity)
+    drawn: list[int] = text["drawn"]
     return drawn
 
 
-def _refuse_other(folder: Path, held: Json, identity: Json) -> None:
+def _refuse_other(folder: Path, current: Json, identity: Json) -> None:
     for what, value in identity.items():
-        if held.get(what) != value:
+        if current.get(what) != value:
             raise InputError(
                 f"resume = True: must be left out, {folder} holds a run of other {what}"
             )
@@ -196,11 +197,11 @@ def _refuse_other(folder: Path, held: Json, identity: Json) -> None:
 
 def _read(path: Path) -> tuple[Json, tuple[Floats, ...]]:
     try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as held:
-            told = json.loads(held["told"].tobytes())
-            state = tuple(held[f"state_{k}"] for k in range(len(held.files) - 1))
-        if not isinstance(told["identity"], dict) or not isinstance(told["rounds"], int):
+        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as current:
+            document = json.loads(current["told"].tobytes())
+            state = tuple(current[f"state_{k}"] for k in range(len(current.files) - 1))
+        if not isinstance(document["identity"], dict) or not isinstance(document["rounds"], int):
             raise ValueError("no run")
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise DamagedError(f"{path} is damaged ({error})") from error
-    return told, state
+    return document, state

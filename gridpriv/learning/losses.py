@@ -194,7 +194,7 @@ def test_errors(dataset: Dataset, models: Sequence[Array] | Array) -> Array:
     if len(models) > at_once:
         parts = [models[k : k + at_once] for k in range(0, len(models), at_once)]
         return np.concatenate([test_errors(dataset, part) for part in parts])
-    side_by_side = np.concatenate([to_numpy(one).astype(x.dtype) for one in models], axis=1)
+    side_by_side = np.concatenate([to_numpy(model).astype(x.dtype) for model in models], axis=1)
     scores = (x @ side_by_side).reshape(len(y), len(models), outputs)
     if dataset.task == "multiclass":
         return np.mean(scores.argmax(axis=2) != y[:, None], axis=0)

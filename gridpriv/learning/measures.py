@@ -30,8 +30,8 @@ class NormalizedError:
 
     def __call__(self, done: Round) -> None:
         """See one round."""
-        apart = float(np.sum((to_numpy(done.local) - self._reference[None]) ** 2))
-        self.values.append(apart / float(np.sum(self._reference**2)))
+        difference = float(np.sum((to_numpy(done.local) - self._reference[None]) ** 2))
+        self.values.append(difference / float(np.sum(self._reference**2)))
 
 
 class AugmentedObjective:
@@ -64,9 +64,9 @@ class AugmentedObjective:
             return
         mean, w = self._local / done.number, self._w / done.number
         losses = self._clients.values(mean)
-        penalties = [self._regularizer.value(one) for one in mean]
-        apart = np.sqrt(((mean - w[None]) ** 2).sum(axis=(1, 2)))
-        self.values.append(float(np.sum(losses + penalties + self._penalty * apart)))
+        penalties = [self._regularizer.value(item) for item in mean]
+        sqrt = np.sqrt(((mean - w[None]) ** 2).sum(axis=(1, 2)))
+        self.values.append(float(np.sum(losses + penalties + self._penalty * sqrt)))
 
 
 Measure = NormalizedError | AugmentedObjective

@@ -125,12 +125,12 @@ class Functional:
     @classmethod
     def of(cls, module: Any, dataset: Dataset, device: str = "cpu") -> Functional:
         """Return a module's functional form."""
-        held = copy.deepcopy(module).eval().to("cuda" if device == "cuda" else "cpu")
-        held.requires_grad_(requires_grad=False)
+        current = copy.deepcopy(module).eval().to("cuda" if device == "cuda" else "cpu")
+        current.requires_grad_(requires_grad=False)
         return cls(
-            held,
+            current,
             loss_of(dataset),
-            {n: p.shape for n, p in held.named_parameters()},
+            {n: p.shape for n, p in current.named_parameters()},
             dataset.features,
         )
 
@@ -240,7 +240,7 @@ class ModuleClients:
 
     def values(self, w: Array) -> Floats:
         """Return every client's mean loss at its own model, or all at one."""
-        found = []
+        matches = []
         for p in range(self.number):
             x, targets = self.samples.part(p)
             flat = like(w if len(w.shape) == 2 else w[p], x)[:, 0]
@@ -248,8 +248,8 @@ class ModuleClients:
                 self.functional.values(flat, x[k : k + 4 * CHUNK], targets[k : k + 4 * CHUNK])
                 for k in range(0, len(x), 4 * CHUNK)
             ]
-            found.append(float(_torch().cat(losses).mean()))
-        return np.array(found)
+            matches.append(float(_torch().cat(losses).mean()))
+        return np.array(matches)
 
     def errors(self, dataset: Dataset, models: Array) -> Floats:
         """Return the test errors of models (A, d, 1); equal ones are computed once."""
@@ -257,8 +257,8 @@ class ModuleClients:
         if len(dataset.y_test) == 0:
             return np.full(len(models), math.nan)
         distinct, place = torch.unique(models[:, :, 0], dim=0, return_inverse=True)
-        found = np.array([self._error(dataset, flat) for flat in distinct])
-        picked: Floats = found[place.cpu().numpy()]
+        values = np.array([self._error(dataset, flat) for flat in distinct])
+        picked: Floats = values[place.cpu().numpy()]
         return picked
 
     def _error(self, dataset: Dataset, flat: Array) -> float:

@@ -143,12 +143,12 @@ class ClientProblem:
         term joins the sum (add-one), or one leaves and one joins (replace-one); the sum is
         divided by a public count.
         """
-        one = self._sample_bound(norm)
-        if not math.isfinite(one):
+        sample_bound = self._sample_bound(norm)
+        if not math.isfinite(sample_bound):
             raise InputError(
                 f"the gradient of the {self._loss.name} loss has no bound: give --clip C"
             )
-        return _mean_moved(adjacency, one, self._norm, self.count, norm)
+        return _mean_moved(adjacency, sample_bound, self._norm, self.count, norm)
 
     def output_sensitivity(
         self, adjacency: SampleAdjacency, norm: Norm, update: Update, metric: Floats
@@ -188,12 +188,12 @@ class ClientProblem:
 
 @lru_cache(maxsize=1024)
 def _mean_moved(
-    adjacency: SampleAdjacency, one: float, features: float, count: int, norm: Norm
+    adjacency: SampleAdjacency, item: float, features: float, count: int, norm: Norm
 ) -> Sensitivity:
     """Return the sensitivity of a mean gradient; cached for equal clients."""
     return Sensitivity(
-        adjacency.factor / count * one,
+        adjacency.factor / count * item,
         norm,
-        f"{adjacency.factor:g} sample gradient of norm {one:.6g} at most (features of norm "
+        f"{adjacency.factor:g} sample gradient of norm {item:.6g} at most (features of norm "
         f"{features:.6g}), over {count} samples",
     )

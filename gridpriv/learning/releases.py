@@ -115,7 +115,7 @@ class Tally:
 
     def distinct(self) -> list[Mapping[Charge, int]]:
         """Return the clients' charges, equal ones once."""
-        seen = {frozenset(one.items()): one for one in self.charges.values() if one}
+        seen = {frozenset(charge.items()): charge for charge in self.charges.values() if charge}
         return list(seen.values())
 
 

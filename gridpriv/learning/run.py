@@ -240,8 +240,8 @@ class _Log:
     def __call__(self, done: Round) -> None:
         """Keep one round."""
         seconds = time.perf_counter() - self._began
-        apart = done.apart
-        if not math.isfinite(apart):
+        difference = done.apart
+        if not math.isfinite(difference):
             raise SolverError(
                 f"{self.task.settings.algorithm} diverged in round {done.number}: "
                 "take smaller steps (--step-scale, --learning-rate) or a larger --penalty"
@@ -249,7 +249,7 @@ class _Log:
         row: Json = {
             "round": done.number,
             "objective": math.nan,
-            "consensus_residual": apart,
+            "consensus_residual": difference,
             "noise_magnitude": done.noise_magnitude,
             **dict.fromkeys(EVALUATED, math.nan),
             "seconds": seconds,

@@ -286,22 +286,22 @@ def secure_sum(transport: Transport, rule: SumRule, dimension: int, lost: Lost =
     gone: set[int] = set()
 
     def ask(stage: int, calls: Any) -> dict[int, Any]:
-        found = transport.ask(calls)
-        gone.update(i for i, answer in enumerate(found) if isinstance(answer, Exception))
+        result = transport.ask(calls)
+        gone.update(i for i, answer in enumerate(result) if isinstance(answer, Exception))
         gone.update(lost[stage] if lost else ())
         if rule.clients - len(gone) < rule.needed:
-            reason = next((f" ({a})" for a in found if isinstance(a, Exception)), "")
+            reason = next((f" ({a})" for a in result if isinstance(a, Exception)), "")
             raise InputError(
                 f"{len(gone)} of {rule.clients} clients are lost, {rule.dropouts} may be: "
                 f"the sum is not taken{reason}"
                 "; raise --dropouts, or run the round again"
             )
-        return {i: answer for i, answer in enumerate(found) if i not in gone}
+        return {i: answer for i, answer in enumerate(result) if i not in gone}
 
     keys = ask(0, call(SumClient.keys))
     given = ask(1, call(SumClient.shares, keys))
     sealed = [{j: to[i] for j, to in given.items() if i in to} for i in range(rule.clients)]
-    masked = ask(2, [call(SumClient.masked, one) for one in sealed])
+    masked = ask(2, [call(SumClient.masked, item) for item in sealed])
     shown = ask(3, call(SumClient.reveal, sorted(masked)))
     total = np.zeros(dimension, np.uint64)
     for words in masked.values():
@@ -325,13 +325,13 @@ def shamir(secret: bytes, needed: int, number: int) -> list[bytes]:
     """Return shares of a secret, of which ``needed`` recover it and fewer tell nothing."""
     size = (PRIME.bit_length() + 7) // 8
     law = [int.from_bytes(secret), *(secrets.randbelow(PRIME) for _ in range(needed - 1))]
-    found = []
+    matches = []
     for x in range(1, number + 1):
         value = 0
         for coefficient in reversed(law):
             value = (value * x + coefficient) % PRIME
-        found.append(value.to_bytes(size))
-    return found
+        matches.append(value.to_bytes(size))
+    return matches
 
 
 def recovered(shares: Mapping[int, bytes]) -> bytes:

@@ -61,13 +61,13 @@ def privacy_figures(privacy: Json) -> Table:
 
 def sentences(document: Json) -> list[str]:
     """Return the messages beside the figures."""
-    settings, privacy, told = document["settings"], document["privacy"], []
+    settings, privacy, text = document["settings"], document["privacy"], []
     if settings["mechanism"] != "none":
-        told.append(f"Protected: {privacy['adjacency']}.")
-        told += [f"Note: {note}." for note in privacy["notes"]]
+        text.append(f"Protected: {privacy['adjacency']}.")
+        text += [f"Note: {note}." for note in privacy["notes"]]
         worst = max(privacy["sensitivity"], key=lambda row: row["ratio"] or 0.0, default=None)
         if worst and worst["ratio"] and worst["ratio"] > 1.0 + 1e-9:
-            told.append(
+            text.append(
                 f"The noise is calibrated to sensitivity {shown(worst['assumed'])}, but client "
                 f"{worst['client']} has {shown(worst['sensitivity'])}: "
                 f"{worst['bound_source'].rstrip('.')}."
@@ -77,8 +77,8 @@ def sentences(document: Json) -> list[str]:
     if document["seed"] is not None:
         of = " of splits and samples" * (settings["noise"] == "secure")
         parts.insert(1, f"seed {document['seed']}{of}")
-    told.append("; ".join(parts))
-    return told
+    text.append("; ".join(parts))
+    return text
 
 
 def _one_solve(document: Json) -> bool:

@@ -147,10 +147,10 @@ class TrainedModel:
         InputError
             See :meth:`scores`.
         """
-        found, labels = self.classify(x), self.description.labels
+        result, labels = self.classify(x), self.description.labels
         if not labels:
-            return found
-        place = (found + 1) // 2 if self.description.task == "binary" else found
+            return result
+        place = (result + 1) // 2 if self.description.task == "binary" else result
         return np.asarray(labels)[place]
 
     def published(self) -> TrainedModel:
@@ -185,13 +185,13 @@ def load_model(path: str | Path) -> TrainedModel:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             weights = archive["weights"]
-            told = json.loads(archive["description"].tobytes())
-        if told.pop("format") != FORMAT:
-            raise ValueError(f"format {told.get('format')}, {FORMAT} expected")
-        told.pop("version")
+            document = json.loads(archive["description"].tobytes())
+        if document.pop("format") != FORMAT:
+            raise ValueError(f"format {document.get('format')}, {FORMAT} expected")
+        document.pop("version")
         for name in ("labels", "columns"):
-            told[name] = tuple(told[name])
-        description = ModelDescription(**told)
+            document[name] = tuple(document[name])
+        description = ModelDescription(**document)
         if weights.ndim != 2 or weights.dtype.kind != "f" or not np.isfinite(weights).all():
             raise ValueError("weights that are no matrix of finite numbers")
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
@@ -249,5 +249,5 @@ def _module_scores(module: Any, weights: Floats, x: Features) -> Floats:
     flat = torch.as_tensor(weights[:, 0]).to(first)
     vector_to_parameters(flat, module.parameters())
     with torch.no_grad():
-        found = module.eval()(torch.as_tensor(np.ascontiguousarray(x)).to(first))
-    return np.asarray(found.double().cpu().numpy())
+        result = module.eval()(torch.as_tensor(np.ascontiguousarray(x)).to(first))
+    return np.asarray(result.double().cpu().numpy())

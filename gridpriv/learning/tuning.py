@@ -143,16 +143,19 @@ def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) 
             raise not_allowed("tune-on", CHARGED, "public:S for a method without noise")
         return _charged(dataset, candidates)
     private, public, ratio = divided(dataset, tuning.share, candidates[0].seed)
-    errors = [_tried(public, _thinner(one, ratio), Shared(noise=ratio))[0] for one in candidates]
+    errors = [
+        _tried(public, _thinner(candidate, ratio), Shared(noise=ratio))[0]
+        for candidate in candidates
+    ]
     return Chosen(_best(candidates, errors), private, choice=_choice(candidates, errors))
 
 
 def _charged(dataset: Dataset, candidates: Sequence[LearnSettings]) -> Chosen:
     runs, spent, errors = len(candidates) + 1, dict[int, Counter[Charge]](), []
-    for k, one in enumerate(candidates):
+    for k, candidate in enumerate(candidates):
         # streams of its own: two runs with the same noise would give it away
-        streams = NoiseStreams(one.seed + (k + 1) * APART)
-        error, charges = _tried(dataset, one, Shared(runs, streams=streams))
+        streams = NoiseStreams(candidate.seed + (k + 1) * APART)
+        error, charges = _tried(dataset, candidate, Shared(runs, streams=streams))
         errors.append(error)
         for client, cost in charges.items():
             spent.setdefault(client, Counter()).update(cost)
@@ -166,15 +169,15 @@ def _tried(
     """Return a candidate's error and charges; a run that diverges is charged for as a whole."""
     whole = replace(settings, evaluate_every=settings.rounds)
     try:
-        found = learn(dataset, whole, shared=shared)
+        result = learn(dataset, whole, shared=shared)
     except SolverError:
         task, _ = make_task(dataset, whole, shared=shared)
         return math.inf, {
             int(client) - 1: Counter({release.certified: n for release, n in drawn.items()})
             for client, drawn in planned(task).items()
         }
-    error = found.final["test_error"]
-    return (error if math.isfinite(error) else math.inf), found.charges
+    error = result.final["test_error"]
+    return (error if math.isfinite(error) else math.inf), result.charges
 
 
 def divided(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset, float]:
@@ -215,7 +218,7 @@ def _best(candidates: Sequence[LearnSettings], errors: Sequence[float]) -> Learn
 def _choice(candidates: Sequence[LearnSettings], errors: Sequence[float]) -> str:
     """Return the chosen values of the settings in which candidates differ."""
     best = _best(candidates, errors).as_given()
-    given = [one.as_given() for one in candidates]
-    varied = [name for name in best if any(one[name] != best[name] for one in given)]
+    given = [candidate.as_given() for candidate in candidates]
+    varied = [name for name in best if any(candidate[name] != best[name] for candidate in given)]
     words = " ".join(f"{name.replace('_', '-')} {best[name]}" for name in varied)
     return f"{words} of {len(candidates)}".strip()

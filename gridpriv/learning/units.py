@@ -61,14 +61,14 @@ def client_datasets(
 
 def planned(task: Task) -> dict[str, Counter[Release]]:
     """Return the remaining charges of every client, from settings and public numbers only."""
-    found: dict[str, Counter[Release]] = {}
+    entries: dict[str, Counter[Release]] = {}
     if task.rule is None:
-        return found
+        return entries
     drawing = find_releases(task.settings.algorithm)(task)
     for t in range(task.begun.rounds + 1, task.settings.rounds + 1):
         for client, release in drawing(t):
-            found.setdefault(str(client + 1), Counter())[covering(release)] += 1
-    return found
+            entries.setdefault(str(client + 1), Counter())[covering(release)] += 1
+    return entries
 
 
 def _samples(dataset: Dataset, rows: Indices) -> tuple[Unit, ...]:

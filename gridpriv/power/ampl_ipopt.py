@@ -51,11 +51,11 @@ def solve_nl(path: Path, options: dict[str, str]) -> tuple[Any, Any, str]:
     settings: dict[str, Any] = {"print_time": False, "ipopt.print_level": 0, "ipopt.sb": "yes"}
     settings |= {f"ipopt.{key}": _number(value) for key, value in options.items()}
     solver = casadi.nlpsol("nl", "ipopt", problem, settings)
-    found = solver(
+    result = solver(
         x0=builder.x_init, lbx=builder.x_lb, ubx=builder.x_ub, lbg=builder.g_lb, ubg=builder.g_ub
     )
-    x = np.asarray(found["x"]).ravel()
-    duals = -np.asarray(found["lam_g"]).ravel()
+    x = np.asarray(result["x"]).ravel()
+    duals = -np.asarray(result["lam_g"]).ravel()
     return x, duals, str(solver.stats()["return_status"])
 
 

@@ -218,22 +218,22 @@ def relax(
         zone = whole_grid(network)
         program = compile_zone(zone)
         missing = hard_balance(program) if hard else squared_imbalance(program)
-        found = solve_conic(program, zone.demand, missing)
+        solve_pyomo = solve_conic(program, zone.demand, missing)
     else:
-        found = _solve_pyomo(whole_grid(network), solver, hard_balance=hard)
-    solved = found.status != "Infeasible"
+        solve_pyomo = _solve_pyomo(whole_grid(network), solver, hard_balance=hard)
+    solved = solve_pyomo.status != "Infeasible"
     unit = chosen.cost_unit / case.base_mva if objective == "cost" else 1.0
-    p, q = np.split(found.imbalance, 2)
-    p_price, q_price = np.split(unit * found.price, 2)
+    p, q = np.split(solve_pyomo.imbalance, 2)
+    p_price, q_price = np.split(unit * solve_pyomo.price, 2)
     return SolvedRelaxation(
         network=network,
         objective=objective,
-        bound=chosen.cost_unit * found.value + _fixed_cost(network) if solved else None,
-        error=found.error,
-        status=found.status,
+        bound=chosen.cost_unit * solve_pyomo.value + _fixed_cost(network) if solved else None,
+        error=solve_pyomo.error,
+        status=solve_pyomo.status,
         solver=solver,
         seconds=time.perf_counter() - began,
-        z=found.z,
+        z=solve_pyomo.z,
         p_imbalance=np.zeros_like(p) if hard else p,
         q_imbalance=np.zeros_like(q) if hard else q,
         p_price=p_price,
@@ -288,7 +288,7 @@ def least_shed_mw(case: Case) -> float | None:
     None where the relaxation has no solution, whatever is shed: generation cannot go low enough.
     """
     zone = whole_grid(make_network(case))
-    found = solve_conic(compile_zone(zone), zone.demand, shed_demand(zone.demand))
-    if found.status == "Infeasible":
+    result = solve_conic(compile_zone(zone), zone.demand, shed_demand(zone.demand))
+    if result.status == "Infeasible":
         return None
-    return case.base_mva * max(found.value * (1.0 - found.error), 0.0)
+    return case.base_mva * max(result.value * (1.0 - result.error), 0.0)

@@ -51,13 +51,13 @@ class _Linear:
         """Add variables; return their indices."""
         added = np.arange(self.columns, self.columns + len(low))
         self.columns += len(low)
-        for held, values in (
+        for current, values in (
             (self.low, low),
             (self.high, high),
             (self.cost, np.full(len(low), cost)),
             (self.whole, np.full(len(low), float(whole))),
         ):
-            held.append(np.asarray(values, float))
+            current.append(np.asarray(values, float))
         return added
 
     def row(self, low: Floats, high: Floats, *terms: tuple[Ints, Floats | float]) -> None:
@@ -79,16 +79,16 @@ class _Linear:
         rows, columns, values = (np.concatenate(part) for part in zip(*self.entries, strict=True))
         matrix = sparse.coo_array((values, (rows, columns)), shape=(self.rows, self.columns))
         lower, upper = (np.concatenate(side) for side in zip(*self.sides, strict=True))
-        found = milp(
+        result = milp(
             np.concatenate(self.cost),
             integrality=np.concatenate(self.whole),
             bounds=Bounds(np.concatenate(self.low), np.concatenate(self.high)),
             constraints=LinearConstraint(matrix.tocsr(), lower, upper),
             options={"mip_rel_gap": GAP},
         )
-        if found.x is None:
-            raise SolverError(f"no commitment serves the released demand: HiGHS: {found.message}")
-        return np.asarray(found.x)
+        if result.x is None:
+            raise SolverError(f"no commitment serves the released demand: HiGHS: {result.message}")
+        return np.asarray(result.x)
 
 
 def commitment(case: Case, chronology: Chronology, need: Floats) -> Bools:
@@ -105,12 +105,12 @@ def commitment(case: Case, chronology: Chronology, need: Floats) -> Bools:
         If no commitment meets the need and the reserves.
     """
     program, count = _Linear(), len(need)
-    one, none = np.ones(count), np.zeros(count)
+    item, none = np.ones(count), np.zeros(count)
     switches = {switch.gen: switch for switch in chronology.switches}
     storages = {storage.gen: storage for storage in chronology.storages}
     running, outputs, reserves = {}, [], {}
     for g in range(case.n_gen):
-        on = program.variables(none if g in switches else one, one, whole=g in switches)
+        on = program.variables(none if g in switches else item, item, whole=g in switches)
         running[g] = on
         low, high = np.clip([case.pmin[g], case.pmax[g]], -LARGEST, LARGEST)
         output = program.variables(np.full(count, min(low, 0.0)), np.full(count, max(high, 0.0)))
@@ -129,8 +129,8 @@ def commitment(case: Case, chronology: Chronology, need: Floats) -> Bools:
     program.row(need, need, *((output, 1.0) for output in outputs))
     for k in (0, 1):
         if chronology.reserve_required[k].any():
-            held = [(up_down[k], 1.0) for up_down in reserves.values()]
-            program.row(chronology.reserve_required[k], none + np.inf, *held)
+            matches = [(up_down[k], 1.0) for up_down in reserves.values()]
+            program.row(chronology.reserve_required[k], none + np.inf, *matches)
     x = program.solve()
     return np.column_stack([x[running[g]] > 0.5 for g in range(case.n_gen)])
 

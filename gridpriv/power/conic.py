@@ -181,11 +181,11 @@ def solve_conic(program: ZoneProgram, demand: Floats, slack: Slack) -> ConicSolu
     best: ConicSolution | None = None
     status = ""
     for scaling in SCALINGS:
-        found = _solve(form, scaling)
-        status = str(found.status)
+        solve = _solve(form, scaling)
+        status = str(solve.status)
         if status not in ("Solved", "AlmostSolved", *INFEASIBLE):
             continue
-        solution = _solution(program, demand, form, found, scaling)
+        solution = _solution(program, demand, form, solve, scaling)
         if status in INFEASIBLE or (status == "Solved" and solution.error <= GOOD_ERROR):
             return solution
         if best is None or solution.error < best.error:
@@ -299,13 +299,13 @@ def _products(zone: Zone, at: Columns, spread: Floats) -> Rows:
     """Return the cone of every pair's voltage products in the scaled variables."""
     i, j = (at("w", ends[zone.pairs]) for ends in (zone.network.pair_i, zone.network.pair_j))
     u, v = at.all("wr"), at.all("wi")
-    one, zero = np.ones(len(zone.pairs)), np.zeros(len(zone.pairs))
-    half, quarter = 0.5 * one, 0.25 * spread**2
+    item, zero = np.ones(len(zone.pairs)), np.zeros(len(zone.pairs))
+    half, quarter = 0.5 * item, 0.25 * spread**2
     return cone_rows(
         term_rows(zero, (i, half), (j, half), (u, 1.0 - quarter)),
         term_rows(zero, (i, half), (j, half), (u, -1.0 - quarter)),
-        term_rows(zero, (i, one / spread), (j, -one / spread), (u, zero)),
-        term_rows(zero, (v, one), (v, one), (u, zero)),
+        term_rows(zero, (i, item / spread), (j, -item / spread), (u, zero)),
+        term_rows(zero, (v, item), (v, item), (u, zero)),
     )
 
 
@@ -329,13 +329,13 @@ def _solve(form: _Form, scaling: Scaling) -> Any:
 
 
 def _solution(
-    program: ZoneProgram, demand: Floats, form: _Form, found: Any, scaling: Scaling
+    program: ZoneProgram, demand: Floats, form: _Form, result: Any, scaling: Scaling
 ) -> ConicSolution:
     """Undo the scaling. The dual y of the row Bz = -d is the derivative of the value by d."""
-    x, y = np.asarray(found.x), np.asarray(found.z) / scaling.objective
-    missed = form.rows @ x + np.asarray(found.s) - form.offset
+    x, y = np.asarray(result.x), np.asarray(result.z) / scaling.objective
+    missed = form.rows @ x + np.asarray(result.s) - form.offset
     gradient = form.quadratic @ x + form.linear + form.rows.T @ y
-    value = float(found.obj_val) / scaling.objective
+    value = float(result.obj_val) / scaling.objective
     error = float(np.abs(y) @ np.abs(missed) + np.abs(x) @ np.abs(gradient))
     z = (form.expand @ x)[: program.size]
     return ConicSolution(
@@ -344,5 +344,5 @@ def _solution(
         price=form.row_scale * y[: len(demand)],
         value=value,
         error=error / max(abs(value), 1.0),
-        status="Infeasible" if str(found.status) in INFEASIBLE else "Solved",
+        status="Infeasible" if str(result.status) in INFEASIBLE else "Solved",
     )

@@ -138,10 +138,12 @@ def _least_moves(live: SubCase, pg: Floats, voll: float) -> Dispatch:
     _price_moves(model, pg)
     add_service_cost(model, voll / NOTIONAL_COST, SPILL_WEIGHT * voll / NOTIONAL_COST)
     for kept in (np.concatenate([model.cut, model.curtailment]), None):
-        found = model.program.solve(None, kept)
-        if found.solved:
-            return model.dispatch(found.x)
-    raise SolverError(f"no set points keep the limits of {case.name}: ipopt ended {found.status}")
+        solution = model.program.solve(None, kept)
+        if solution.solved:
+            return model.dispatch(solution.x)
+    raise SolverError(
+        f"no set points keep the limits of {case.name}: ipopt ended {solution.status}"
+    )
 
 
 def _price_moves(model: AcModel, pg: Floats) -> None:
@@ -185,10 +187,10 @@ def _by_zone(
     base, case = before.case.base_mva, outage.case
     moved = state.pg - pg
     shed = state.p_shed - before.state.p_shed
-    found = []
+    matches = []
     for name, buses in owners:
         own = moved[np.isin(case.gen_bus, buses)]
         up, down = np.maximum(own, 0.0).sum(), np.maximum(-own, 0.0).sum()
         cut = max(float(shed[buses].sum()), 0.0)
-        found.append(ZoneCorrection(name, base * float(up), base * float(down), base * cut))
-    return tuple(found)
+        matches.append(ZoneCorrection(name, base * float(up), base * float(down), base * cut))
+    return tuple(matches)

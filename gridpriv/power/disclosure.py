@@ -96,7 +96,7 @@ def disclose_over_time(
     level, reactive = float(prior.active.mean.sum()), every_bus(zone)
     # an error of the sum is shared out over the buses
     shared = float(np.linalg.norm(prior.active.shares)) if reactive else 1.0
-    found = []
+    matches = []
     for strategy, option in product(strategies(zone, release), options):
         over = option if len(strategy.matrix) else Cosines(option.steps)  # nothing has no basis
         still = Disclosure(
@@ -119,14 +119,14 @@ def disclose_over_time(
             power_factors=adjacency.power_factors,
         )
         expected = math.hypot(left, shared * math.sqrt(coefficient_left(over, variance, level)))
-        found.append(TemporalDisclosure(replace(still, expected=expected), over))
-    if not found:
+        matches.append(TemporalDisclosure(replace(still, expected=expected), over))
+    if not matches:
         raise not_allowed(
             "temporal_basis",
             str(max(len(option.weights) for option in options)),
             "0 with mechanism 'staircase': a bus moves the cosines too",
         )
-    return min(found, key=lambda one: one.level.expected)
+    return min(matches, key=lambda item: item.level.expected)
 
 
 def every_bus(zone: Zone) -> bool:

@@ -96,7 +96,7 @@ class FlowDomain:
         direction = np.eye(count)[zone]
         ends = []
         for sign in (1.0, -1.0):
-            found = linprog(
+            result = linprog(
                 sign * direction,
                 A_ub=matrix,
                 b_ub=bound,
@@ -104,7 +104,7 @@ class FlowDomain:
                 b_eq=[0.0],
                 bounds=(None, None),
             )
-            change = {0: sign * (found.fun or 0.0), 3: -sign * np.inf}.get(found.status, np.nan)
+            change = {0: sign * (result.fun or 0.0), 3: -sign * np.inf}.get(result.status, np.nan)
             ends.append(float(self.net_position[zone] + change))
         return ends[0], ends[1]
 
@@ -171,8 +171,8 @@ def shift_keys(case: Case, zone_of: Ints) -> Floats:
     count = int(zone_of.max()) + 1
     room = np.where(np.isfinite(case.pmax), np.maximum(case.pmax, 0.0), 0.0)
     capacity = np.bincount(case.gen_bus, room, case.n_bus)
-    held = np.bincount(zone_of, capacity, count) > 0
-    weight = np.where(held[zone_of], capacity, np.maximum(case.pd, 0.0))
+    mask = np.bincount(zone_of, capacity, count) > 0
+    weight = np.where(mask[zone_of], capacity, np.maximum(case.pd, 0.0))
     total = np.bincount(zone_of, weight, count)
     if (total <= 0).any():
         raise InputError(

@@ -292,14 +292,14 @@ def _products(expand: Matrix) -> tuple[Ints, Ints, Ints, Floats]:
     """Return (i, a, b, T_ia T_ib) for each row i of T and its pairs of columns a <= b."""
     counts = np.diff(expand.indptr)
     none = np.zeros(0, dtype=np.int64)
-    found: list[tuple[Ints, Ints, Ints, Floats]] = [(none, none, none, np.zeros(0))]
+    matches: list[tuple[Ints, Ints, Ints, Floats]] = [(none, none, none, np.zeros(0))]
     for length in np.unique(counts[counts > 0]):
         rows = np.flatnonzero(counts == length)
         take = expand.indptr[rows][:, None] + np.arange(length)
         columns, values = expand.indices[take].astype(np.int64), expand.data[take]
         first, second = np.triu_indices(length)
         a, b = columns[:, first], columns[:, second]
-        found.append(
+        matches.append(
             (
                 np.repeat(rows, len(first)),
                 np.minimum(a, b).ravel(),
@@ -307,5 +307,5 @@ def _products(expand: Matrix) -> tuple[Ints, Ints, Ints, Floats]:
                 (values[:, first] * values[:, second]).ravel(),
             )
         )
-    i, a, b, v = (np.concatenate(part) for part in zip(*found, strict=True))
+    i, a, b, v = (np.concatenate(part) for part in zip(*matches, strict=True))
     return i, a, b, v

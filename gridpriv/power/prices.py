@@ -54,8 +54,8 @@ def tie_prices(zone: Zone, shared: np.ndarray, dual: Floats) -> pd.DataFrame:
     number = zone.coordinates[shared]
     tables = []
     for flow in FLOWS:
-        held = np.flatnonzero((number >= start[flow]) & (number < start[flow] + case.n_branch))
-        branch = number[held] - start[flow]
+        positions = np.flatnonzero((number >= start[flow]) & (number < start[flow] + case.n_branch))
+        branch = number[positions] - start[flow]
         table = pd.DataFrame(
             {
                 "zone": zone.name,
@@ -63,7 +63,7 @@ def tie_prices(zone: Zone, shared: np.ndarray, dual: Floats) -> pd.DataFrame:
                 "from_bus": case.bus_id[case.f_bus[branch]],
                 "to_bus": case.bus_id[case.t_bus[branch]],
                 "flow": flow,
-                "price": factor * dual[held],
+                "price": factor * dual[positions],
                 "unit": unit,
             }
         )

@@ -110,7 +110,7 @@ class ZoneProblem:
         if within < math.inf and self.reduced.size:
             if exact not in self._certified:
                 self._certified[exact] = Certified(self.reduced, exact=exact)
-            found = self._certified[exact].solve(linear, metric, within)
+            solution = self._certified[exact].solve(linear, metric, within)
         else:
             if exact not in self._solvers:
                 self._solvers[exact] = make_solver(
@@ -120,8 +120,8 @@ class ZoneProblem:
                     exact=exact,
                     solver_tolerance=self.solver_tolerance,
                 )
-            found = self._solvers[exact].solve(linear, metric, near=near)
-        return Minimiser(found.z, found.iterations, found.retries)
+            solution = self._solvers[exact].solve(linear, metric, near=near)
+        return Minimiser(solution.z, solution.iterations, solution.retries)
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:
         """Return squared imbalance (p.u.), shed and surplus in MW and MVAr, cost; private.
@@ -166,8 +166,8 @@ class ZoneProblem:
         """Return the sensitivity of the released minimiser; a round's updates share it."""
         place = (adjacency, norm, update, metric.tobytes())
         if self._last_output is None or self._last_output[0] != place:
-            found = output_sensitivity(self.program, adjacency, norm, update, metric)
-            self._last_output = (place, found)
+            result = output_sensitivity(self.program, adjacency, norm, update, metric)
+            self._last_output = (place, result)
         return self._last_output[1]
 
     @property

@@ -150,7 +150,7 @@ class Columns:
 
     def __init__(self, zone: Zone) -> None:
         self._held = zone.held
-        ends = np.cumsum([len(held) for held in zone.held.values()])
+        ends = np.cumsum([len(current) for current in zone.held.values()])
         self._starts = dict(zip(zone.held, [0, *ends[:-1].tolist()], strict=True))
         self.size = int(ends[-1])
 
@@ -247,8 +247,8 @@ def _ohm(zone: Zone, at: Columns) -> list[Rows]:
     wf, wt = at("w", case.f_bus[k]), at("w", case.t_bus[k])
     wr, wi = at("wr", network.pair_of[k]), at("wi", network.pair_of[k])
     # V_f V_t* = wr + j wi where the branch runs from i to j, its conjugate where it does not
-    sign, one, zero = np.where(network.forward[k], 1.0, -1.0), np.ones(len(k)), np.zeros(len(k))
-    p_from, q_from, p_to, q_to = ((at.all(family), one) for family in FLOWS)
+    sign, item, zero = np.where(network.forward[k], 1.0, -1.0), np.ones(len(k)), np.zeros(len(k))
+    p_from, q_from, p_to, q_to = ((at.all(family), item) for family in FLOWS)
     return [
         term_rows(zero, p_from, (wf, -ff.real), (wr, -ft.real), (wi, -sign * ft.imag)),
         term_rows(zero, q_from, (wf, ff.imag), (wr, ft.imag), (wi, -sign * ft.real)),
@@ -266,8 +266,8 @@ def _piecewise_cost(zone: Zone, at: Columns) -> Rows:
         for slope, fixed in zip(*piecewise_lines(case.cost[g], case.base_mva), strict=True)
     ]
     of, slopes, fixed = np.array(lines, dtype=float).reshape(-1, 3).T
-    gens, one = of.astype(np.int64), np.ones(len(lines))
-    return term_rows(0.0 - fixed / unit, (at("pg", gens), slopes / unit), (at("pc", gens), -one))
+    gens, item = of.astype(np.int64), np.ones(len(lines))
+    return term_rows(0.0 - fixed / unit, (at("pg", gens), slopes / unit), (at("pc", gens), -item))
 
 
 def _angles(zone: Zone, at: Columns) -> Iterator[Rows]:
@@ -275,8 +275,8 @@ def _angles(zone: Zone, at: Columns) -> Iterator[Rows]:
     for limits, sign in zip(zone.network.angle_limits, (1.0, -1.0), strict=True):
         pairs = zone.pairs[np.isfinite(limits[zone.pairs])]
         wr, wi = at("wr", pairs), at("wi", pairs)
-        one, zero = np.ones(len(pairs)), np.zeros(len(pairs))
-        yield term_rows(zero, (wr, sign * np.tan(limits[pairs])), (wi, -sign * one))
+        item, zero = np.ones(len(pairs)), np.zeros(len(pairs))
+        yield term_rows(zero, (wr, sign * np.tan(limits[pairs])), (wi, -sign * item))
 
 
 def _envelope(zone: Zone, at: Columns) -> Iterator[Rows]:
@@ -304,11 +304,13 @@ def _thermal(zone: Zone, at: Columns) -> Iterator[Rows]:
     """Apparent power limits at both ends of rated branches, (D.2j), as cones (rate, p, q)."""
     rate = zone.network.case.rate[zone.branches]
     rated = (rate > 0.0) & np.isfinite(rate)
-    one, zero = np.ones(int(rated.sum())), np.zeros(int(rated.sum()))
+    item, zero = np.ones(int(rated.sum())), np.zeros(int(rated.sum()))
     for end in ("from", "to"):
         p, q = at.all(f"p_{end}")[rated], at.all(f"q_{end}")[rated]
         yield cone_rows(
-            term_rows(rate[rated], (p, zero)), term_rows(zero, (p, one)), term_rows(zero, (q, one))
+            term_rows(rate[rated], (p, zero)),
+            term_rows(zero, (p, item)),
+            term_rows(zero, (q, item)),
         )
 
 
@@ -317,12 +319,12 @@ def _soc(zone: Zone, at: Columns) -> Rows:
     network, pairs = zone.network, zone.pairs
     i, j = at("w", network.pair_i[pairs]), at("w", network.pair_j[pairs])
     wr, wi = at.all("wr"), at.all("wi")
-    one, zero = np.ones(len(pairs)), np.zeros(len(pairs))
+    item, zero = np.ones(len(pairs)), np.zeros(len(pairs))
     return cone_rows(
-        term_rows(zero, (i, one), (j, one)),
-        term_rows(zero, (i, one), (j, -one)),
-        term_rows(zero, (wr, one), (wr, one)),
-        term_rows(zero, (wi, one), (wi, one)),
+        term_rows(zero, (i, item), (j, item)),
+        term_rows(zero, (i, item), (j, -item)),
+        term_rows(zero, (wr, item), (wr, item)),
+        term_rows(zero, (wi, item), (wi, item)),
     )
 
 

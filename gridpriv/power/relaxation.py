@@ -187,8 +187,8 @@ def constrain_angle_envelope(m: pyo.ConcreteModel, zone: Zone) -> None:
         sum_i, sum_j = float(case.vmin[i] + case.vmax[i]), float(case.vmin[j] + case.vmax[j])
         gap = float(case.vmin[i] * case.vmin[j] - case.vmax[i] * case.vmax[j])
         along = math.cos(middle) * m.wr[k] + math.sin(middle) * m.wi[k]
-        held = vj * cosine * sum_j * m.w[i] + vi * cosine * sum_i * m.w[j]
-        return sum_i * sum_j * along - held >= sign * vi * vj * cosine * gap
+        value = vj * cosine * sum_j * m.w[i] + vi * cosine * sum_i * m.w[j]
+        return sum_i * sum_j * along - value >= sign * vi * vj * cosine * gap
 
     def at_most(m: Any, k: int) -> Any:
         i, j = int(network.pair_i[k]), int(network.pair_j[k])

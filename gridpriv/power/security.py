@@ -74,8 +74,8 @@ class PostContingency:
     @property
     def secure(self) -> bool:
         """True where no limit is passed and no demand is shed."""
-        found = self.status != "diverged" and not self.violations
-        return found and self.shed_mw <= TOLERANCE["MW"]
+        result = self.status != "diverged" and not self.violations
+        return result and self.shed_mw <= TOLERANCE["MW"]
 
     @property
     def severity(self) -> tuple[float, ...]:
@@ -260,12 +260,12 @@ def _near(before: PreContingency, outage: Outage) -> AcState | None:
     equations = replace(grid.equations, injected=admittance, q_low=low, q_high=high)
     still = np.zeros(len(grid.interchange)), np.zeros(len(grid.reference))
     try:
-        found = solve_power_flow(
+        result = solve_power_flow(
             equations, before.grid.jacobian.refilled(equations), start.voltage, *still
         )
     except PowerFlowError:
         return None
-    voltage, alpha = np.where(dead, 0.0, found.voltage), found.alpha
+    voltage, alpha = np.where(dead, 0.0, result.voltage), result.alpha
     vm = np.abs(voltage)
     exhausted = (alpha > grid.most + SWITCH_TOLERANCE) | (alpha < grid.least - SWITCH_TOLERANCE)
     sunk = ~dead & (vm < left.vmin - SUNK) & (start.vm >= left.vmin - SUNK)
@@ -274,7 +274,7 @@ def _near(before: PreContingency, outage: Outage) -> AcState | None:
         return None
     given = alpha[grid.gen_area]
     regulation = (np.where(given >= 0, grid.up, grid.down) * given)[kept]
-    generated = (found.voltage * np.conj(admittance @ found.voltage) - injection(grid)).imag
+    generated = (result.voltage * np.conj(admittance @ result.voltage) - injection(grid)).imag
     s_from, s_to = branch_flows(left, voltage)
     p_shed = np.where(dead, np.maximum(left.pd, 0.0), asked.p_shed)
     q_shed = np.where(dead, left.qd, asked.q_shed)
@@ -295,7 +295,7 @@ def _near(before: PreContingency, outage: Outage) -> AcState | None:
         dead,
         none,
         none,
-        found.mismatch,
+        result.mismatch,
         1,
     )
 
@@ -433,12 +433,12 @@ def security_analysis(
     watch : callable
         Called after every contingency.
     """
-    found = []
+    matches = []
     for contingency in listed:
         estimate = _screened(before, contingency, screen) if screen > 0 else None
-        found.append(estimate or assess(before, contingency))
-        watch(found[-1])
-    return tuple(sorted(found, key=lambda one: one.severity, reverse=True))
+        matches.append(estimate or assess(before, contingency))
+        watch(matches[-1])
+    return tuple(sorted(matches, key=lambda item: item.severity, reverse=True))
 
 
 def _screened(

@@ -102,16 +102,16 @@ def shortage(case: Case) -> Shortage:
 def _causes(case: Case, least: AcOptimum) -> Iterator[Cause]:
     shed = least.state.shed_mw
     for kind in KINDS:
-        held = [limit for limit in least.state.binding if limit.kind == kind]
-        held = [limit for limit in held if (kind, limit.limit) != ("generator P", "lower")]
-        if not held:
+        matches = [limit for limit in least.state.binding if limit.kind == kind]
+        matches = [limit for limit in matches if (kind, limit.limit) != ("generator P", "lower")]
+        if not matches:
             continue
         try:
-            without = acopf(without_limits(case, held), "shed").state.shed_mw
+            without = acopf(without_limits(case, matches), "shed").state.shed_mw
         except SolverError:
             continue
         if without < (1 - NOTICED) * shed:
-            yield Cause(kind, tuple(dict.fromkeys(limit.at for limit in held)), without)
+            yield Cause(kind, tuple(dict.fromkeys(limit.at for limit in matches)), without)
 
 
 def without_limits(case: Case, limits: list[Limit]) -> Case:

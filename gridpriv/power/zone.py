@@ -129,9 +129,9 @@ class Zone:
     @cached_property
     def coordinates(self) -> Ints:
         """Number of each of the zone's variables in the whole grid, in the zone's order."""
-        held = self.held | {"pc": np.searchsorted(self.network.piecewise, self.priced)}
+        value = self.held | {"pc": np.searchsorted(self.network.piecewise, self.priced)}
         start = self.network.offsets
-        return np.concatenate([start[family] + index for family, index in held.items()])
+        return np.concatenate([start[family] + index for family, index in value.items()])
 
     @cached_property
     def demand(self) -> Floats:

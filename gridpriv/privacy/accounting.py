@@ -139,8 +139,8 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
     elif kinds == {"laplace"} and sum(count for _, count in charges) == 2:
         bound = _two_laplace_epsilon([pure_epsilon(c) for c, n in charges for _ in range(n)], delta)
     elif kinds == {"staircase"} and sum(count for _, count in charges) == 1:
-        (one, _), *_ = charges
-        bound = max(0.0, one.parameter + math.log1p(-min(delta / one.second, 1.0 - 1e-16)))
+        (item, _), *_ = charges
+        bound = max(0.0, item.parameter + math.log1p(-min(delta / item.second, 1.0 - 1e-16)))
     elif kinds <= {"laplace", "gaussian"}:
         bound = _pld_epsilon(charges, delta)
     elif kinds <= COMPOSED:
@@ -164,8 +164,8 @@ def _two_laplace_epsilon(moves: list[float], delta: float) -> float:
 
     def curve(e: float) -> float:
         low, far = max(e - a, -b), math.exp((e - a - b) / 2.0)
-        found = 0.5 * (1.0 - far) - 0.5 * math.expm1((low - b) / 2.0) - 0.25 * (b - low) * far
-        return found - 0.5 * math.exp(-b) * math.expm1(min(e + b - a, 0.0) / 2.0)
+        value = 0.5 * (1.0 - far) - 0.5 * math.expm1((low - b) / 2.0) - 0.25 * (b - low) * far
+        return value - 0.5 * math.exp(-b) * math.expm1(min(e + b - a, 0.0) / 2.0)
 
     low, high = 0.0, a + b
     for _ in range(60):
@@ -259,8 +259,8 @@ def _randomised_response_epsilon(charges: tuple[tuple[Charge, int], ...], delta:
     total = privacy_loss_distribution.identity()
     for charge, count in charges:
         noise = 2.0 / (1.0 + math.exp(pure_epsilon(charge)))
-        one = privacy_loss_distribution.from_randomized_response(noise, 2)
-        total = total.compose(one.self_compose(count))
+        randomized_response = privacy_loss_distribution.from_randomized_response(noise, 2)
+        total = total.compose(randomized_response.self_compose(count))
     return float(total.get_epsilon_for_delta(delta))
 
 
@@ -306,10 +306,10 @@ def laplace_multiplier(epsilon: float, delta: float, releases: int) -> float:
         low, high = low - math.log(2.0), low
     from scipy.optimize import brentq
 
-    found = float(brentq(excess, low, high, xtol=1e-6))
-    while excess(found) > 0.0:
-        found += 1e-6
-    return min(math.exp(found), pure)
+    result = float(brentq(excess, low, high, xtol=1e-6))
+    while excess(result) > 0.0:
+        result += 1e-6
+    return min(math.exp(result), pure)
 
 
 @lru_cache(maxsize=256)
@@ -320,8 +320,8 @@ def staircase_multiplier(epsilon: float, delta: float, releases: int, dimension:
         return pure
 
     def excess(log_multiplier: float) -> float:
-        one = math.exp(-log_multiplier)
-        charge = Charge("staircase", one, chance_of_loss(one, dimension))
+        exp = math.exp(-log_multiplier)
+        charge = Charge("staircase", exp, chance_of_loss(exp, dimension))
         return total_epsilon({charge: releases}, delta) - epsilon
 
     low = high = math.log(pure)
@@ -363,10 +363,10 @@ def secure_multiplier(epsilon: float, delta: float, releases: int) -> float:
 
     low = math.log(math.sqrt(releases) / (8.0 * epsilon + 8.0))
     high = math.log(20.0 * releases / epsilon + 20.0 * math.sqrt(-math.log(delta)))
-    found = float(brentq(excess, low, high, xtol=1e-6))
-    while excess(found) > 0.0:  # the distribution's grid makes steps: end on the safe side
-        found += 1e-4
-    return math.exp(found)
+    result = float(brentq(excess, low, high, xtol=1e-6))
+    while excess(result) > 0.0:  # the distribution's grid makes steps: end on the safe side
+        result += 1e-4
+    return math.exp(result)
 
 
 def classical_gaussian_multiplier(epsilon: float, delta: float) -> float:

@@ -79,14 +79,14 @@ class Protection:
             If another unit, or not all of these figures, were protected by the release.
         """
         bounds = {move.figure: move for move in stated.moves}
-        apart = [1.0]
+        matches = [1.0]
         for move in self.moves:
             bound = bounds.get(move.figure)
             if stated.unit != self.unit or bound is None or bound.measure != move.measure:
                 raise InputError(f"granted for: {self}; the run is for: {stated}")
             if math.isfinite(bound.most):
-                apart.append(move.most / bound.most)
-        most = max(apart)
+                matches.append(move.most / bound.most)
+        most = max(matches)
         return 1.0 if math.isclose(most, 1.0, rel_tol=SAME) else most
 
 
@@ -115,7 +115,7 @@ class PowerFactors:
 
     def __post_init__(self) -> None:
         ends = (self.first, self.last)
-        if not all(LEAST_FACTOR <= abs(one) <= 1.0 for one in ends) or self.half < LEAST_HALF:
+        if not all(LEAST_FACTOR <= abs(end) <= 1.0 for end in ends) or self.half < LEAST_HALF:
             raise not_allowed("power_factor", str(self), POWER_FACTOR)
 
     def __str__(self) -> str:
@@ -123,7 +123,7 @@ class PowerFactors:
 
     @property
     def _ends(self) -> tuple[float, float]:
-        low, high = sorted(_tangent(one) for one in (self.first, self.last))
+        low, high = sorted(_tangent(item) for item in (self.first, self.last))
         return low, high
 
     @property
@@ -215,8 +215,8 @@ class DemandAdjacency:
         moves = {"p": Move("active demand", most, "MW"), "q": Move("reactive demand", most, "MVAr")}
         if self.power_factors is not None:
             middle, half = self.power_factors.middle, self.power_factors.half
-            apart = f"reactive demand less {middle:.9g} times its active demand"
-            moves["q"] = Move(apart, half * most, "MVAr")
+            text = f"reactive demand less {middle:.9g} times its active demand"
+            moves["q"] = Move(text, half * most, "MVAr")
         return Protection("bus", "buses", tuple(moves[kind] for kind in self.protects.split("+")))
 
 
@@ -256,14 +256,14 @@ class Beta:
 
         ``called`` is what the refusal calls it.
         """
-        found = self.per_unit(base_mva)
-        if LEAST_BETA * (1.0 - SAME) <= found <= MOST_BETA * (1.0 + SAME):
-            return found
+        per_unit = self.per_unit(base_mva)
+        if LEAST_BETA * (1.0 - SAME) <= per_unit <= MOST_BETA * (1.0 + SAME):
+            return per_unit
         if not self.unit:
             allowed = f"{LEAST_BETA:g} to {MOST_BETA:g} p.u. (or such as 1MW)"
             raise not_allowed(called, self.value, allowed)
-        one = Beta(1.0, self.unit).per_unit(base_mva)
-        bounds = f"{LEAST_BETA / one:g} to {MOST_BETA / one:g} {self.unit}"
+        item = Beta(1.0, self.unit).per_unit(base_mva)
+        bounds = f"{LEAST_BETA / item:g} to {MOST_BETA / item:g} {self.unit}"
         raise not_allowed(called, str(self), f"{bounds} on a base of {base_mva:g} MVA")
 
 

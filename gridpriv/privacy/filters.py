@@ -140,14 +140,16 @@ class GrantFilter:
         """Say whether all charges together stay within the grant."""
         return self.used(charges) <= 1.0 + SLACK
 
-    def room(self, spent: Charges, one: Charges, most: int = 10**12) -> int:
+    def room(self, spent: Charges, item: Charges, most: int = 10**12) -> int:
         """Return the number of further charges ``one`` that fit after ``spent``, up to ``most``."""
         low, high = 0, 1
-        while high < most and self.fits(combined(spent, one, high)):
+        while high < most and self.fits(combined(spent, item, high)):
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self.fits(combined(spent, one, middle)) else (low, middle)
+            low, high = (
+                (middle, high) if self.fits(combined(spent, item, middle)) else (low, middle)
+            )
         return low
 
 

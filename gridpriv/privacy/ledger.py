@@ -91,10 +91,10 @@ class HeldLedger:
 
 def read_held(path: Path, key: Path | None, timeout: float) -> tuple[HeldLedger, list[ChainedRow]]:
     """Return a ledger that was read whole, and its rows."""
-    held = HeldLedger(path, key, timeout)
-    with held.file.reading() as rows:
-        held.take(rows)
-    return held, rows
+    held_ledger = HeldLedger(path, key, timeout)
+    with held_ledger.file.reading() as rows:
+        held_ledger.take(rows)
+    return held_ledger, rows
 
 
 def refuse_shared(datasets: Iterable[LedgerDataset]) -> None:
@@ -193,12 +193,12 @@ def grant(
     accounts = [unit.account for dataset in owners for unit in dataset.units if unit.account]
     register = Register(Path(path))
     with register.granting(accounts, lambda: _identity(Path(path), key, timeout)):
-        held = HeldLedger(Path(path), key, timeout)
-        with held.file.making() as rows:
-            held.take(rows)
-            _write_grant(held, owners, epsilon, delta)
+        held_ledger = HeldLedger(Path(path), key, timeout)
+        with held_ledger.file.making() as rows:
+            held_ledger.take(rows)
+            _write_grant(held_ledger, owners, epsilon, delta)
     if accounts:
-        register.note(held.identity, held.file.head)
+        register.note(held_ledger.identity, held_ledger.file.head)
 
 
 def _identity(path: Path, key: Path | None, timeout: float) -> str:
@@ -210,18 +210,18 @@ def _identity(path: Path, key: Path | None, timeout: float) -> str:
 
 
 def _write_grant(
-    held: HeldLedger, owners: list[LedgerDataset], epsilon: float, delta: float
+    current: HeldLedger, owners: list[LedgerDataset], epsilon: float, delta: float
 ) -> None:
     """Add the row of a grant; refuse units that have one."""
     for dataset in owners:
-        again = [u for u in dataset.units if held.number(u) is not None]
+        again = [u for u in dataset.units if current.number(u) is not None]
         if again:
             raise InputError(
-                f"ledger {held.file.path}: {_some(len(again), dataset)} of {dataset.owner!r} have "
-                "a grant already; nothing was granted"
+                f"ledger {current.file.path}: {_some(len(again), dataset)} of {dataset.owner!r} "
+                "have a grant already; nothing was granted"
             )
-    marks = [unit.marks(held.file.key) for dataset in owners for unit in dataset.units]
-    held.write(
+    marks = [unit.marks(current.file.key) for dataset in owners for unit in dataset.units]
+    current.write(
         Grant(
             at=now(),
             epsilon=epsilon,
@@ -269,14 +269,14 @@ def verify(
     InputError
         If anything was changed, or the ledger does not go on from ``expect``.
     """
-    held, rows = read_held(Path(path), key, timeout)
+    current, rows = read_held(Path(path), key, timeout)
     if expect is not None and expect not in {Head(), *(row.head for row in rows)}:
         raise InputError(
             f"ledger {path} does not go on from the head {expect}: it is an older copy, or "
-            f"another ledger; its own head is {held.file.head}"
+            f"another ledger; its own head is {current.file.head}"
             "; restore the newer copy"
         )
-    return held.file
+    return current.file
 
 
 class Ledger:
@@ -317,8 +317,8 @@ class Ledger:
         entered = any(unit.account for dataset in self._given[0] for unit in dataset.units)
         self._register = Register(self.path) if entered else None
         self._checked = not entered
-        with self._transaction() as held:
-            self._units = {owner: self._numbers(held, d) for owner, d in self._datasets.items()}
+        with self._transaction() as current:
+            self._units = {owner: self._numbers(current, d) for owner, d in self._datasets.items()}
         for owner in self._datasets:
             self.factor(owner)
 
@@ -348,11 +348,13 @@ class Ledger:
         check_charges(charges)
         units = self._units[self._dataset(owner).owner]
         self._warm_up(units, charges, planned=False)
-        with self._transaction() as held:
-            rules, lacking = decide(held.book, units, charges, planned=False)
+        with self._transaction() as current:
+            rules, lacking = decide(current.book, units, charges, planned=False)
             if not lacking:
-                held.fix(rules)
-                held.write(Charged(now(), owner, run_id, as_ranges(units), tuple(charges.items())))
+                current.fix(rules)
+                current.write(
+                    Charged(now(), owner, run_id, as_ranges(units), tuple(charges.items()))
+                )
         if lacking:
             raise self._refused(owner, lacking, charges, "nothing was charged")
 
@@ -371,14 +373,14 @@ class Ledger:
         for owner, charges in planned.items():
             check_charges(charges)
             self._warm_up(self._units[self._dataset(owner).owner], charges, planned=True)
-        with self._transaction() as held:
+        with self._transaction() as current:
             decided = {
-                owner: decide(held.book, self._units[owner], charges, planned=True)
+                owner: decide(current.book, self._units[owner], charges, planned=True)
                 for owner, charges in planned.items()
             }
             if not any(lacking for _, lacking in decided.values()):
                 for rules, _ in decided.values():
-                    held.fix(rules)
+                    current.fix(rules)
         for owner, (_, lacking) in decided.items():
             if lacking:
                 raise self._refused(owner, lacking, planned[owner], "the run was not started")
@@ -416,26 +418,26 @@ class Ledger:
             raise InputError(f"ledger {self.path}: {owner!r} is not a dataset of this run")
         return self._datasets[owner]
 
-    def _numbers(self, held: HeldLedger, dataset: LedgerDataset) -> Ints:
+    def _numbers(self, current: HeldLedger, dataset: LedgerDataset) -> Ints:
         """Return the numbers of a dataset's units, if this ledger is its data's."""
-        numbers = [held.number(unit) for unit in dataset.units]
-        found = [number for number in numbers if number is not None]
-        if len(found) < len(numbers):
+        numbers = [current.number(unit) for unit in dataset.units]
+        matches = [number for number in numbers if number is not None]
+        if len(matches) < len(numbers):
             raise BudgetError(
                 f"ledger {self.path} holds no grant for {_whose(numbers.count(None), dataset)}; "
                 f"{UNDONE}"
             )
         other = [
             number
-            for number, unit in zip(found, dataset.units, strict=True)
-            if held.book.record(number) != unit.marks(held.file.key)[1]
+            for number, unit in zip(matches, dataset.units, strict=True)
+            if current.book.record(number) != unit.marks(current.file.key)[1]
         ]
         if other:
             raise InputError(
                 f"ledger {self.path}: the grant of {_whose(len(other), dataset)} "
                 f"is for other data than this run's; {UNDONE}"
             )
-        return np.array(found, dtype=np.int64)
+        return np.array(matches, dtype=np.int64)
 
     def _warm_up(self, units: Ints, charges: Charges, *, planned: bool) -> None:
         """Do the slow part of fixing a rule, which is cached, before the file is locked."""

@@ -205,8 +205,8 @@ class Book:
 
     def accounts_of(self, units: Ints) -> list[tuple[Account, Ints]]:
         """Return the accounts of some units, each with those of the units that have it."""
-        held = self._account_of[units]
-        return [(self._accounts[i], units[held == i]) for i in np.unique(held).tolist()]
+        current = self._account_of[units]
+        return [(self._accounts[i], units[current == i]) for i in np.unique(current).tolist()]
 
     def apply(self, number: int, entry: Entry) -> None:
         """Take in a row."""
@@ -235,9 +235,9 @@ class Book:
     def _apart(self, units: Ints) -> list[int]:
         """Return the positions of the accounts of these units, with no other units in them."""
         positions = []
-        held = self._account_of[units]
-        for i in np.unique(held).tolist():
-            inside, account = units[held == i], self._accounts[i]
+        current = self._account_of[units]
+        for i in np.unique(current).tolist():
+            inside, account = units[current == i], self._accounts[i]
             if len(inside) == account.units:
                 positions.append(i)
                 continue
@@ -296,14 +296,14 @@ def now() -> str:
 
 def encode(entry: Entry) -> bytes:
     """Return a row as it stands in the file."""
-    told: Json
+    entries: Json
     if isinstance(entry, Grant):
-        told = {"grant": asdict(entry)}
+        entries = {"grant": asdict(entry)}
     elif isinstance(entry, Fixed):
-        told = {"rule": {"at": entry.at, "units": entry.units, "rule": _told_rule(entry.rule)}}
+        entries = {"rule": {"at": entry.at, "units": entry.units, "rule": _told_rule(entry.rule)}}
     else:
-        told = {"charge": vars(entry) | {"charges": _told_charges(entry.charges)}}
-    return json.dumps(told, separators=(",", ":"), allow_nan=True).encode("ascii")
+        entries = {"charge": vars(entry) | {"charges": _told_charges(entry.charges)}}
+    return json.dumps(entries, separators=(",", ":"), allow_nan=True).encode("ascii")
 
 
 def decode(body: bytes) -> Entry:
@@ -315,8 +315,8 @@ def decode(body: bytes) -> Entry:
         For a row that only another version can have written.
     """
     try:
-        ((kind, told),) = json.loads(body).items()
-        return ROWS[kind](told)
+        ((kind, text),) = json.loads(body).items()
+        return ROWS[kind](text)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"it was written by another version of gridpriv ({error!r}): use that version"

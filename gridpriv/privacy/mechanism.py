@@ -362,8 +362,8 @@ MECHANISMS: dict[tuple[str, str], type[Additive]] = {
 
 def make_mechanism(kind: type[Additive], scale: float, distance: float) -> Mechanism:
     """Return noise of a scale, calibrated to a distance (a staircase's step)."""
-    found = kind(scale, distance) if issubclass(kind, Staircase) else kind(scale)
-    return cast(Mechanism, found)
+    result = kind(scale, distance) if issubclass(kind, Staircase) else kind(scale)
+    return cast(Mechanism, result)
 
 
 def _finite(value: Floats) -> Floats:

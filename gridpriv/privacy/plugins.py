@@ -63,20 +63,20 @@ def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
         raise not_allowed("name", name, "a name that no mechanism has")
     if not name.isidentifier() or name != name.lower():
         raise not_allowed("name", name, "lower case letters, digits and underscores")
-    one, two = kind(1.0), kind(2.0)
+    item, two = kind(1.0), kind(2.0)
     missing = [
         part
         for part in ("scale", "norm", "variance", "perturb", "charge")
-        if not hasattr(one, part)
+        if not hasattr(item, part)
     ]
     if missing:
         raise InputError(
             f"Mechanism {name!r} lacks {', '.join(missing)}. Add it (see gridpriv.Mechanism)."
         )
-    for charge in (_charge(one, 1.0), _charge(two, 2.0)):
+    for charge in (_charge(item, 1.0), _charge(two, 2.0)):
         if not isinstance(charge, Charge):
             raise InputError(f"charge() of mechanism {name!r} must return a gridpriv Charge.")
-    first, second = (_charge(m, d) for m, d in ((one, 1.0), (two, 2.0)))
+    first, second = (_charge(m, d) for m, d in ((item, 1.0), (two, 2.0)))
     alike = first.kind == second.kind and math.isclose(
         first.parameter, second.parameter, rel_tol=SAME
     )

@@ -75,13 +75,13 @@ def best_share(epsilon: float, dimension: int) -> float:
 
     # the variance has one minimum in log g: the best share falls as exp(-epsilon/(dimension + 2))
     low = -epsilon / 2.0 - 3.0
-    found = minimize_scalar(
+    result = minimize_scalar(
         lambda log: variance(epsilon, dimension, math.exp(log)),
         bounds=(low, 0.0),
         method="bounded",
         options={"xatol": 1e-9},
     )
-    return math.exp(float(found.x))
+    return math.exp(float(result.x))
 
 
 @lru_cache(maxsize=1024)

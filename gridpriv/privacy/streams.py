@@ -140,12 +140,12 @@ class TotalFilter:
         hours : (k,) int
             In ascending order.
         """
-        found, later = [], copy.copy(self)
+        result, later = [], copy.copy(self)
         for hour in hours:
             for passed in range(later._hour + 1, hour + 1):
                 later.advance(passed)
-            found.append(later.expected)
-        return np.array(found)
+            result.append(later.expected)
+        return np.array(result)
 
     def observe(self, mean: float | None, hours: int, variance: float) -> None:
         """Take in the released mean of a block that ends here, and begin the next block.

@@ -50,8 +50,8 @@ class Bars:
     @property
     def alt(self) -> str:
         """The bars in words."""
-        told = "; ".join(f"{b.name}: {figure(b.value)} {b.note}".rstrip() for b in self.bars)
-        return f"{self.title}. {self.x_label}: {told}."
+        text = "; ".join(f"{b.name}: {figure(b.value)} {b.note}".rstrip() for b in self.bars)
+        return f"{self.title}. {self.x_label}: {text}."
 
     def plot(
         self,
@@ -147,8 +147,8 @@ class SplitBars:
     @property
     def alt(self) -> str:
         """The bars in words."""
-        told = "; ".join(f"{bar.name}: {bar.note}" for bar in self.bars)
-        return f"{self.title}. {told}."
+        text = "; ".join(f"{bar.name}: {bar.note}" for bar in self.bars)
+        return f"{self.title}. {text}."
 
     def plot(
         self,

@@ -55,7 +55,7 @@ def cost_chart(table: pd.DataFrame, metric: Metric, panel: str, look: dict[str, 
 
 
 def _cost_series(rows: pd.DataFrame, metric: Metric) -> list[Series]:
-    found = []
+    matches = []
     for name, curve in rows.groupby("series", sort=False):
         flat = bool(curve.budget.isin(QUIET).all())
         known = curve[curve[metric.key].notna() & (flat | curve.total_epsilon.notna())]
@@ -63,8 +63,8 @@ def _cost_series(rows: pd.DataFrame, metric: Metric) -> list[Series]:
         columns = ("total_epsilon", f"{metric.key}_low", f"{metric.key}_high")
         x, low, high = ((), (), ()) if flat else (_floats(known[c]) for c in columns)
         if len(known):
-            found.append(Series(str(name), x, _floats(known[metric.key]), low, high, flat=flat))
-    return found
+            matches.append(Series(str(name), x, _floats(known[metric.key]), low, high, flat=flat))
+    return matches
 
 
 def _floats(column: Iterable[float]) -> tuple[float, ...]:
@@ -79,7 +79,7 @@ def round_charts(
     if rounds.empty or table.empty:
         return {}
     runs = named_runs(study)
-    found = {
+    entries = {
         f"{metric.title} by round ({metric.origin})": [
             chart
             for panel in dict.fromkeys(runs.panel)
@@ -88,7 +88,7 @@ def round_charts(
         for metric in drawable(BY_ROUND, rounds)
         if metric.key != "consensus_residual_max" or "consensus_residual" not in rounds
     }
-    return {title: charts for title, charts in found.items() if charts}
+    return {title: charts for title, charts in entries.items() if charts}
 
 
 def step_charts(study: Study, look: dict[str, Look]) -> list[Chart]:

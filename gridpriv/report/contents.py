@@ -44,31 +44,31 @@ def contents(study: Study, table: pd.DataFrame) -> tuple[Table, ...]:
     table : DataFrame
         Its :func:`gridpriv.report.summary.summary`.
     """
-    found = [make_table(*content) for content in _contents(study, table)]
+    matches = [make_table(*content) for content in _contents(study, table)]
     if simulation_caveat(study):
-        found = [replace(t, columns=tuple(map(schema.marked, t.columns))) for t in found]
-    return tuple(table for table in found if table.rows)
+        matches = [replace(t, columns=tuple(map(schema.marked, t.columns))) for t in matches]
+    return tuple(table for table in matches if table.rows)
 
 
 def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
-    document, told, held = run_document(study), _worded(study, table), study.tables
+    document, text, current = run_document(study), _worded(study, table), study.tables
     if document is not None:
         caption, _, rows = figures(document)
         yield _outcome(caption, rows)
         yield _interchange(document)
     elif means_over(study) == "steps":
         yield _outcome("Means of the steps", series_figures(step_rows(study)))
-        yield StepRow.table, "Steps", held.get("steps", pd.DataFrame())
+        yield StepRow.table, "Steps", current.get("steps", pd.DataFrame())
     else:
-        yield schema.SUMMARY, "Means over seeds", told
-    yield ClaimRow.table, "Stated orderings", held.get("claims", pd.DataFrame())
+        yield schema.SUMMARY, "Means over seeds", text
+    yield ClaimRow.table, "Stated orderings", current.get("claims", pd.DataFrame())
     yield schema.ZoneMeans.table, f"Per zone, means over {means_over(study)}", _zones(study, table)
-    if len(told):
-        yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, told)
+    if len(text):
+        yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, text)
     for name in findings.SCHEMAS:
-        yield findings.SCHEMAS[name], findings.CAPTIONS[name], held.get(name, pd.DataFrame())
-    if len(told) and told.ac_converged.notna().any():
-        yield schema.PowerFlows.table, "AC power flow at the dispatched generation", told
+        yield findings.SCHEMAS[name], findings.CAPTIONS[name], current.get(name, pd.DataFrame())
+    if len(text) and text.ac_converged.notna().any():
+        yield schema.PowerFlows.table, "AC power flow at the dispatched generation", text
     yield schema.Failures.table, "Reasons", _alike(noted(study))
     yield schema.Provenance.table, "This study", _provenance(study)
     yield GridRow.table, "Cases", _grids(study.manifest)
@@ -103,18 +103,18 @@ def noted(study: Study) -> pd.DataFrame:
 
 def _outcome(caption: str, rows: Rows) -> Content:
     """Return the result of runs with the terminal's names and digits."""
-    told = [(name, shown(value), unit) for name, value, unit in rows]
+    lines = [(name, shown(value), unit) for name, value, unit in rows]
     return (
         schema.RunOutcome.table,
         caption,
-        pd.DataFrame(told, columns=schema.RunOutcome.table.names),
+        pd.DataFrame(lines, columns=schema.RunOutcome.table.names),
     )
 
 
 def _interchange(document: Json) -> Content:
     """Return scheduled and actual interchange in the order of the document's zones."""
-    held = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
-    rows = [held[zone["zone"]] for zone in document["zones"] if zone["zone"] in held]
+    entries = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
+    rows = [entries[zone["zone"]] for zone in document["zones"] if zone["zone"] in entries]
     rows = [row for row in rows if row.get("scheduled_mw") is not None]
     caption = "Interchange, exports positive, metered in the middle of tie lines"
     return Interchange.table, caption, pd.DataFrame(rows if len(rows) > 1 else [])
@@ -166,7 +166,7 @@ def _provenance(study: Study) -> pd.DataFrame:
     manifest = study.manifest
     done, failed, withheld = len(study.done), len(study.failed), len(study.withheld)
     runs = f"{done} finished, {failed} failed"
-    told = {
+    entries = {
         "runs": runs + (f", {withheld} without certified noise are withheld" if withheld else ""),
         "seeds": ", ".join(map(str, manifest.get("seeds", []))),
         "created": manifest.get("created", ""),
@@ -175,7 +175,7 @@ def _provenance(study: Study) -> pd.DataFrame:
             for name in ("machine", "versions")
         },
     }
-    rows = [(name, value) for name, value in told.items() if value]
+    rows = [(name, value) for name, value in entries.items() if value]
     return pd.DataFrame(rows, columns=schema.Provenance.table.names)
 
 
@@ -190,14 +190,14 @@ def _grids(manifest: Json) -> pd.DataFrame:
 
 
 def _setting_rows(manifest: Json) -> list[tuple[str, str, str]]:
-    told = manifest["study"]
-    rows = [("all runs", k, _valued(v)) for k, v in told.get("settings", {}).items()]
+    text = manifest["study"]
+    rows = [("all runs", k, _valued(v)) for k, v in text.get("settings", {}).items()]
     rows += [
         ("axis", k, _listed(v))
-        for k, v in told.items()
+        for k, v in text.items()
         if isinstance(v, list) and k != "methods" and v not in ([], [""])
     ]
-    for method in told.get("methods") or []:
+    for method in text.get("methods") or []:
         rows += [
             (f"way: {method['name']}", k, _valued(v)) for k, v in method.items() if k != "name"
         ]

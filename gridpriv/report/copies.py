@@ -40,20 +40,20 @@ def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
         Of ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``; Parquet is what the store has.
     """
     study = read_study(kept.store.folder)
-    held = study.tables.get("documents", pd.DataFrame())
-    if held.empty:
+    value = study.tables.get("documents", pd.DataFrame())
+    if value.empty:
         return None
-    document: Json = json.loads(held["document"].iloc[0])
+    document: Json = json.loads(value["document"].iloc[0])
     repeat = study.manifest.get("repeat")
-    told = document | ({"repeat": repeat} if repeat else {})
-    kept.store.text("run.json", json.dumps(told, indent=2) + "\n")
+    text = document | ({"repeat": repeat} if repeat else {})
+    kept.store.text("run.json", json.dumps(text, indent=2) + "\n")
     _write_tables(kept, study, tables)
     place, private = study.folder, not study.public
     zones = zones_map(kept.runs.case, kept.runs.zoning)
     write_figure(zones, place / "zones.png", private=private)
     if len(study.rounds):
-        one = study.runs.iloc[0]
-        picture = convergence_figure(study.rounds, f"{one.case}: {one['update']}, {one.method}")
+        item = study.runs.iloc[0]
+        picture = convergence_figure(study.rounds, f"{item.case}: {item['update']}, {item.method}")
         write_figure(picture, place / "convergence.png", private=private)
     if "res_line" in study.tables:
         network = tuple(study.tables[name] for name in NETWORK_TABLES)
@@ -88,8 +88,8 @@ def _write_tables(kept: RunFolder, study: Study, state: str) -> None:
         elif name in COPIED and not study.public:
             kept.store.text(f"{name}.csv", frame_csv(pd.DataFrame(columns=STORED[name].names)))
     if state == "json" and "res_bus" in study.tables:
-        found = {name: _copied(study.tables[name]) for name in STATE}
-        kept.store.text("tables.json", frames_json(found))
+        entries = {name: _copied(study.tables[name]) for name in STATE}
+        kept.store.text("tables.json", frames_json(entries))
 
 
 def _copied(table: pd.DataFrame) -> pd.DataFrame:

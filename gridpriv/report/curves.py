@@ -75,7 +75,7 @@ class Chart:
     @property
     def alt(self) -> str:
         """The chart in words: first and last value of every series."""
-        told = []
+        lines = []
         for s in self.series:
             values = [(x, y) for x, y in zip(s.x or (0.0,), s.y, strict=False) if math.isfinite(y)]
             if not values:
@@ -84,8 +84,8 @@ class Chart:
             text = f"{s.name}: {figure(y0)} {self.unit}"
             if len(values) > 1:
                 text += f" at {figure(x0)} to {figure(y1)} {self.unit} at {figure(x1)}"
-            told.append(text)
-        return f"{self.subject or self.title}. {'; '.join(told)}."
+            lines.append(text)
+        return f"{self.subject or self.title}. {'; '.join(lines)}."
 
     @property
     def log(self) -> bool:

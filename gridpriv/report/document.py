@@ -56,8 +56,8 @@ class Report:
     @property
     def lines(self) -> tuple[str, ...]:
         """Cards and messages as text, line by line."""
-        told = [line for card in self.cards for line in (card.title, *map(str, card.facts))]
-        return (*told, *map(str, self.messages))
+        text = [line for card in self.cards for line in (card.title, *map(str, card.facts))]
+        return (*text, *map(str, self.messages))
 
 
 def make_report(study: Study) -> Report:
@@ -87,21 +87,21 @@ def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
         return [message("no-finished-run", {}), *released_by_unfinished(study)]
     document = run_document(study)
     if document is not None:
-        found = [*notes(document), *_left_out(study), *_next_of_run(document)]
-        return by_severity(found)
+        matches = [*notes(document), *_left_out(study), *_next_of_run(document)]
+        return by_severity(matches)
     if "steps" in study.tables and study.withheld.empty:
         settings = study.manifest["study"]["settings"]
-        found = series_messages(step_rows(study), int(study.manifest["planned"]), settings)
+        matches = series_messages(step_rows(study), int(study.manifest["planned"]), settings)
         panels = []
     else:
         panels = list(Panel.all(study, table))
-        found = [one for panel in panels for one in panel.messages()]
-    found += [*_claims(study), *composition(study), *protections(study), *_left_out(study)]
+        matches = [item for panel in panels for item in panel.messages()]
+    matches += [*_claims(study), *composition(study), *protections(study), *_left_out(study)]
     if caveat := simulation_caveat(study):
-        found.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
+        matches.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
     steps = [step for panel in panels for step in panel.next_steps()]
     steps += [message("next-secure", {})] if caveat else []
-    return by_severity(found + list({str(step): step for step in steps}.values()))
+    return by_severity(matches + list({str(step): step for step in steps}.values()))
 
 
 def _next_of_run(document: Json) -> Iterator[Message]:

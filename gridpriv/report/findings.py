@@ -58,12 +58,12 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
         For a file that no such command wrote, or that was changed since.
     """
     rows_of = {"plan": _plan_rows, "audit": _audit_rows, "attack": _attack_rows}
-    found = {}
+    entries = {}
     for name, rows in rows_of.items():
         for place in (folder / f"{name}.json", folder / name / f"{name}.json"):
             if place.is_file():
                 try:
-                    found[name] = table = rows(read_sealed(place))
+                    entries[name] = table = rows(read_sealed(place))
                     if any(pd.api.types.is_list_like(cell) for cell in table.to_numpy().flat):
                         raise ValueError("a cell that holds a list")
                 except (ValueError, KeyError, TypeError) as error:
@@ -72,7 +72,7 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
                         ": give the folder that the command wrote"
                     ) from error
                 break
-    return found
+    return entries
 
 
 def measured(plan: pd.DataFrame, run: Json, digest: str) -> list[Message]:
@@ -95,10 +95,10 @@ def measured(plan: pd.DataFrame, run: Json, digest: str) -> list[Message]:
 def _method_of(run: Json) -> Json:
     """Return a run's method in a plan's words; of one that releases nothing without its noise."""
     settings = run["settings"]
-    apart = IN_OTHER_WORDS | (NOISE if settings["release"] == NOTHING else set())
+    difference = IN_OTHER_WORDS | (NOISE if settings["release"] == NOTHING else set())
     central = settings["coordination"] == CENTRAL
     rounds = {"rounds": CENTRAL if central else str(settings["rounds"])}
-    stated = {name: str(value) for name, value in settings.items() if name not in apart}
+    stated = {name: str(value) for name, value in settings.items() if name not in difference}
     return {"case": run["case"]} | stated | rounds
 
 
@@ -125,9 +125,9 @@ def _audit_rows(document: Json) -> pd.DataFrame:
     names = ("perturbation", "mechanism", "update")
     return pd.DataFrame(
         [
-            row | {"configuration": " ".join(str(one["settings"][n]) for n in names)}
-            for one in document.get("audits", [document])
-            for row in one["statistical"]
+            row | {"configuration": " ".join(str(item["settings"][n]) for n in names)}
+            for item in document.get("audits", [document])
+            for row in item["statistical"]
         ]
     )
 

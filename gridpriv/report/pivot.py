@@ -128,9 +128,9 @@ class Pivots:
             _pivoted(runs, by_rows, by_columns, figures, how) for how in ("mean", half_width)
         )
         units = {name: _unit(name) for name in figures}
-        told = ", ".join(f"{_title(n)}{f' ({units[n]})' if units[n] else ''}" for n in figures)
+        text = ", ".join(f"{_title(n)}{f' ({units[n]})' if units[n] else ''}" for n in figures)
         seeds = runs.groupby([*by_rows, *by_columns], dropna=False).size().max()
-        caption = f"{told}: mean and 95 % interval over {seeds} seeds"
+        caption = f"{text}: mean and 95 % interval over {seeds} seeds"
         return Pivot(mean, half.reindex_like(mean), units, caption)
 
     def _first_cost(self) -> str:

@@ -87,10 +87,10 @@ def _by_seed(rows: pd.DataFrame, metric: Metric) -> pd.Series:
 
 def _difference(lowest: pd.Series, other: pd.Series) -> Floats:
     """Return the other's figure less the lowest one's, by common seed."""
-    for one, rest in ((lowest, other), (other, lowest)):
-        if list(one.index) == ["any"]:
-            sign = 1.0 if one is lowest else -1.0
-            return np.asarray(sign * (rest.to_numpy() - one.iloc[0]), dtype=float)
+    for item, rest in ((lowest, other), (other, lowest)):
+        if list(item.index) == ["any"]:
+            sign = 1.0 if item is lowest else -1.0
+            return np.asarray(sign * (rest.to_numpy() - item.iloc[0]), dtype=float)
     return np.asarray((other - lowest).dropna(), dtype=float)
 
 

@@ -57,18 +57,18 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
     if public:
         study = publish_study(study)
     else:
-        found = read_findings(Path(folder))
-        study = Study(study.folder, study.manifest, study.tables | found)
+        findings = read_findings(Path(folder))
+        study = Study(study.folder, study.manifest, study.tables | findings)
     tables = {name: table.map(_clean) for name, table in study.tables.items()}
     return Study(study.folder, _clean(study.manifest), tables)
 
 
 def run_document(study: Study) -> Json | None:
     """Return the document of a folder that is of one run, else None."""
-    held = study.tables.get("documents")
-    if study.manifest.get("kind") != RUN or held is None or held.empty:
+    value = study.tables.get("documents")
+    if study.manifest.get("kind") != RUN or value is None or value.empty:
         return None
-    document: Json = _clean(json.loads(held["document"].iloc[0]))
+    document: Json = _clean(json.loads(value["document"].iloc[0]))
     return document
 
 
@@ -88,9 +88,9 @@ def _clean(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, list):
-        return [_clean(one) for one in value]
+        return [_clean(item) for item in value]
     if isinstance(value, dict):
-        return {_clean(key): _clean(one) for key, one in value.items()}
+        return {_clean(key): _clean(item) for key, item in value.items()}
     return value
 
 

@@ -186,8 +186,8 @@ def _interval(values: pd.Series, name: str) -> dict[str, float]:
 
 
 def _known(done: pd.DataFrame, name: str) -> pd.Series:
-    held = done[name] if name in done else pd.Series(dtype=float)
-    return pd.to_numeric(held, errors="coerce").dropna()
+    current = done[name] if name in done else pd.Series(dtype=float)
+    return pd.to_numeric(current, errors="coerce").dropna()
 
 
 def short(label: str) -> str:

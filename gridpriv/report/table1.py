@@ -39,11 +39,11 @@ def write_table1(table: pd.DataFrame, claims: pd.DataFrame, folder: Path) -> lis
     """Write table1.csv and report.html."""
     variances = make_table(VARIANCES, "Variance of the noise", table)
     stated = make_table(ClaimRow.table, "Stated ordering", claims)
-    held = claims.set_index("sensitivity").outcome
+    outcome = claims.set_index("sensitivity").outcome
     worst = (table.proven_case118 / table.drawn).groupby(table.algorithm).max()
     facts = (
-        Fact("ObjG > OutG > ObjL > OutL, published noise", held["published"]),
-        Fact("The same, proven sensitivity on case118", held["proven, case118"]),
+        Fact("ObjG > OutG > ObjL > OutL, published noise", outcome["published"]),
+        Fact("The same, proven sensitivity on case118", outcome["proven, case118"]),
         Fact("Variance, proven over published", f"{worst.min():.3g} to {worst.max():.3g}"),
     )
     report = Report(

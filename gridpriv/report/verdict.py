@@ -244,12 +244,12 @@ class Panel:
         if len(ranked):
             ranking, first = self.ranking, ranked.iloc[0]
             if len(ranking.order) > 1:
-                apart = (
+                text = (
                     ""
                     if ranking.decided
                     else (f"lowest mean; {len(ranking.leaders)} methods are not distinguishable")
                 )
-                facts.append(Fact(f"Lowest {metric.noun}", str(first.series), apart))
+                facts.append(Fact(f"Lowest {metric.noun}", str(first.series), text))
             facts += self._figures(first, metric)
         else:
             facts.append(Fact("AC-feasible", "no method", "", "bad"))
@@ -304,10 +304,10 @@ class Panel:
         yield from self._ranking_messages(self.metric)
         yield from self._feasibility_messages()
         yield from self._baseline_messages(self.metric)
-        apart = self.compared[self.compared.consensus_residual > AGREED]
-        if len(apart):
-            residual = figure(apart.consensus_residual.max())
-            values = {"panel": self.name, "methods": named(apart.series), "residual": residual}
+        difference = self.compared[self.compared.consensus_residual > AGREED]
+        if len(difference):
+            residual = figure(difference.consensus_residual.max())
+            values = {"panel": self.name, "methods": named(difference.series), "residual": residual}
             yield message("not-converged", values)
 
     def _ranking_messages(self, metric: Metric) -> Iterator[Message]:

@@ -140,8 +140,8 @@ class Means:
 
     def budgets(self, method: str) -> list[str]:
         """Return a method's budgets, by epsilon."""
-        found = dict.fromkeys(self.runs.loc[self.runs["method"] == method, "budget"])
-        return sorted(found, key=stated_epsilon)
+        fromkeys = dict.fromkeys(self.runs.loc[self.runs["method"] == method, "budget"])
+        return sorted(fromkeys, key=stated_epsilon)
 
     def updates(self, method: str) -> list[int]:
         """Return a method's numbers of local updates."""
@@ -187,12 +187,12 @@ def read_claims(path: Path, name: str) -> list[Claim]:
     InputError
         For a row that says nothing that can be checked.
     """
-    told = read_table(path, "claims")
-    common = told.get("suffixes", {"": ""})
+    table = read_table(path, "claims")
+    common = table.get("suffixes", {"": ""})
     return [
         make_claim(row, calibration, suffix)
         for calibration, suffix in common.items()
-        for row in told["claims"]
+        for row in table["claims"]
         if name in _texts(row["of"])
     ]
 
@@ -213,27 +213,27 @@ def check_claims(study: Study, claims: Iterable[Claim]) -> pd.DataFrame:
     for case in dict.fromkeys(study.done["case"]):
         means = Means(study, str(case))
         for claim in claims:
-            found = [c for c in comparisons(claim, means) if not math.isnan(c.less + c.more)]
-            if found:
+            matches = [c for c in comparisons(claim, means) if not math.isnan(c.less + c.more)]
+            if matches:
                 rows.append(
                     {"claim": claim.text, "case": case, "sensitivity": claim.sensitivity}
-                    | verdict(found, some=claim.some)
+                    | verdict(matches, some=claim.some)
                     | {"ours": claim.ours, "settled": claim.verdict}
                     | {"cause": claim.cause, "why": claim.why}
                 )
     return pd.DataFrame(rows)
 
 
-def verdict(found: Sequence[Comparison], *, some: bool = False) -> dict[str, object]:
+def verdict(result: Sequence[Comparison], *, some: bool = False) -> dict[str, object]:
     """Return the verdict on a claim: every comparison must hold, or (``some``) one.
 
     Comparisons that tell nothing are left out; without any other there is no information.
     """
-    telling = [c for c in found if c.informative]
+    telling = [c for c in result if c.informative]
     wrong = [c for c in telling if not c.holds]
     good = len(telling) - len(wrong)
     holds = good > 0 if some else not wrong
-    shown = [c for c in telling if c.holds] if some else wrong or telling or list(found)
+    shown = [c for c in telling if c.holds] if some else wrong or telling or list(result)
     return {
         "outcome": (HOLDS if holds else FAILS) if telling else SILENT,
         "holding": good,
@@ -264,17 +264,17 @@ def _below(claim: Claim, means: Means) -> Iterator[Comparison]:
         else product(claim.less, claim.more)
     )
     for less, more in names:
-        for one, other in _pairs(claim, means, less, more):
-            a = means.value(one, claim.figure, at)
+        for item, other in _pairs(claim, means, less, more):
+            a = means.value(item, claim.figure, at)
             b = claim.factor * means.value(other, claim.figure, than)
             times = f"{claim.factor:g} x " if claim.factor != 1.0 else ""
-            where = f"{_told(one, at)} {a:.4g} < {times}{_told(other, than)} {b:.4g}"
+            where = f"{_told(item, at)} {a:.4g} < {times}{_told(other, than)} {b:.4g}"
             yield Comparison(where, a, b, informative=_tells(claim, a, b / claim.factor))
 
 
-def _tells(claim: Claim, one: float, other: float) -> bool:
+def _tells(claim: Claim, item: float, other: float) -> bool:
     """Return False of two values near what guessing reaches, or near each other."""
-    return min(one, other) < claim.chance and abs(one - other) > claim.flat
+    return min(item, other) < claim.chance and abs(item - other) > claim.flat
 
 
 def _times(claim: Claim) -> tuple[int | str | None, int | str | None]:
@@ -289,9 +289,9 @@ def _pairs(claim: Claim, means: Means, less: str, more: str) -> Iterator[tuple[C
     own, others, quiet = means.budgets(less), means.budgets(more), [NO_NOISE]
     noisy = [b for b in dict.fromkeys(own + others) if b != NO_NOISE]
     for budget in _chosen(claim, quiet if own == others == quiet else noisy):
-        one = NO_NOISE if own == quiet else budget
+        item = NO_NOISE if own == quiet else budget
         other = NO_NOISE if others == quiet else budget
-        if one not in own or other not in others:
+        if item not in own or other not in others:
             continue
         mine, theirs = means.updates(less), means.updates(more)
         pairs = [(e, e) for e in mine if e in theirs]
@@ -299,7 +299,7 @@ def _pairs(claim: Claim, means: Means, less: str, more: str) -> Iterator[tuple[C
             pairs = [(claim.updates, claim.than_updates or claim.updates)]
         elif len(mine) == len(theirs) == 1:
             pairs = [(mine[0], theirs[0])]
-        yield from ((Cell(less, one, e), Cell(more, other, than)) for e, than in pairs)
+        yield from ((Cell(less, item, e), Cell(more, other, than)) for e, than in pairs)
 
 
 def _chosen(claim: Claim, budgets: list[str]) -> list[str]:
@@ -308,20 +308,22 @@ def _chosen(claim: Claim, budgets: list[str]) -> list[str]:
 
 def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
     at, _ = _times(claim)
-    held = {s: _chosen(claim, means.budgets(s)) for s in claim.falling if means.budgets(s)}
+    entries = {s: _chosen(claim, means.budgets(s)) for s in claim.falling if means.budgets(s)}
     if claim.along == "budgets":
-        chains = [[Cell(s, b, e) for b in held[s]] for s in held for e in means.updates(s)]
-    elif all(len(budgets) == 1 for budgets in held.values()):  # each may have one of its own
-        chains = [[Cell(s, held[s][0], means.updates(s)[0]) for s in held]]
+        chains = [[Cell(s, b, e) for b in entries[s]] for s in entries for e in means.updates(s)]
+    elif all(len(budgets) == 1 for budgets in entries.values()):  # each may have one of its own
+        chains = [[Cell(s, entries[s][0], means.updates(s)[0]) for s in entries]]
     else:
-        common = dict.fromkeys(b for budgets in held.values() for b in budgets)
-        chains = [[Cell(s, b, means.updates(s)[0]) for s in held if b in held[s]] for b in common]
+        common = dict.fromkeys(b for budgets in entries.values() for b in budgets)
+        chains = [
+            [Cell(s, b, means.updates(s)[0]) for s in entries if b in entries[s]] for b in common
+        ]
     for chain in chains:
-        for one, other in pairwise(chain):
-            a, b = means.value(other, claim.figure, at), means.value(one, claim.figure, at)
-            where = f"{_told(other, at)} {a:.4g} <= {_told(one, at)} {b:.4g}"
-            told = _tells(claim, a, b)
-            yield Comparison(where, a, b + claim.slack, equal=True, informative=told)
+        for item, other in pairwise(chain):
+            a, b = means.value(other, claim.figure, at), means.value(item, claim.figure, at)
+            where = f"{_told(other, at)} {a:.4g} <= {_told(item, at)} {b:.4g}"
+            tells = _tells(claim, a, b)
+            yield Comparison(where, a, b + claim.slack, equal=True, informative=tells)
 
 
 def _passes(claim: Claim, means: Means) -> Iterator[Comparison]:
@@ -329,9 +331,11 @@ def _passes(claim: Claim, means: Means) -> Iterator[Comparison]:
         if budget not in means.budgets(claim.rival):
             continue
         curve = means.curve(claim.passes, budget, claim.figure)
-        found = passing_round(curve, means.curve(claim.rival, budget, claim.figure))
-        told = f"{claim.passes} is below {claim.rival} from round {found or 'none'} of {len(curve)}"
-        yield Comparison(told, claim.after * len(curve), float(found or -1))
+        result = passing_round(curve, means.curve(claim.rival, budget, claim.figure))
+        text = (
+            f"{claim.passes} is below {claim.rival} from round {result or 'none'} of {len(curve)}"
+        )
+        yield Comparison(text, claim.after * len(curve), float(result or -1))
 
 
 def passing_round(values: Sequence[float] | pd.Series, rival: ArrayLike) -> int | None:
@@ -351,8 +355,8 @@ def _spreads(claim: Claim, means: Means) -> Iterator[Comparison]:
     )
     over_schemes, over_budgets = np.ptp(cells, axis=0).mean(), np.ptp(cells, axis=1).mean()
     where = f"range over methods {over_schemes:.4g} < over budgets {over_budgets:.4g}"
-    told = bool(cells.min() < claim.chance) and max(over_schemes, over_budgets) > claim.flat
-    yield Comparison(where, float(over_schemes), float(over_budgets), informative=told)
+    text = bool(cells.min() < claim.chance) and max(over_schemes, over_budgets) > claim.flat
+    yield Comparison(where, float(over_schemes), float(over_budgets), informative=text)
 
 
 def _told(cell: Cell, at: int | str | None) -> str:

@@ -193,8 +193,8 @@ class RunContext:
         with ExitStack() as stack:
             kept = None
             if self.out is not None:
-                told = (case, prepared.zoning, prepared.settings, prepared.seed)
-                kept = stack.enter_context(self.held(self.out, *told))
+                values = (case, prepared.zoning, prepared.settings, prepared.seed)
+                kept = stack.enter_context(self.held(self.out, *values))
                 if not kept.left():
                     with self.progress(case.name, 0):
                         self._finished(kept, show)
@@ -277,8 +277,8 @@ class RunContext:
                     try:
                         if self.reference:
                             scale = horizon.settings.load_scale * horizon.series.scale(number)
-                            found = reference(result, scale, zones)
-                            result = replace(result, reference=found)
+                            matches = reference(result, scale, zones)
+                            result = replace(result, reference=matches)
                     finally:  # what has been drawn is stored, whatever happens beside it
                         kept.add(number, result)
                 advance(f"step {horizon.series.steps[number]}")

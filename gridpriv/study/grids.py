@@ -45,14 +45,14 @@ def parse_zoning(case: Case, text: str) -> Zoning:
         one_of("zonings: method", method, METHODS)
     if text and not count.isdigit():
         raise not_allowed("zonings", text, "K, METHOD:K, or a CSV file with columns bus,zone")
-    found = zoning_of(case, int(count) if text else None, method or None)
-    if found is None:
+    zoning = zoning_of(case, int(count) if text else None, method or None)
+    if zoning is None:
         raise not_allowed(
             "zonings",
             "the default map",
             f"K, METHOD:K or a file for case {case.name}, which has no shipped map",
         )
-    return found
+    return zoning
 
 
 def describe(grids: Grids) -> list[Json]:
@@ -80,10 +80,10 @@ def network_rows(grids: Grids) -> Rows:
     """Return positions of buses, and branches, of every grid (public)."""
     from gridpriv.grid.layout import network_tables  # imports networkx: slow
 
-    found: Rows = {}
+    entries: Rows = {}
     for (case, zoning), grid in grids.items():
         tables = network_tables(grid.case, grid.zoning)
         for name, table in zip(NETWORK_TABLES, tables, strict=True):
             rows = table.assign(case=case, zoning=zoning).to_dict("records")
-            found.setdefault(name, []).extend(rows)
-    return found
+            entries.setdefault(name, []).extend(rows)
+    return entries

@@ -152,13 +152,15 @@ class StudyPlan:
             if what not in QUIET:
                 ground = {k: v for k, v in method.settings if k not in BESIDE_GROUND}
                 grounds.setdefault(self._come_to(ground), ground)
-        missing = [one for kind, one in REFERENCES.items() if kind not in drawn and self.reference]
+        missing = [
+            item for kind, item in REFERENCES.items() if kind not in drawn and self.reference
+        ]
         return tuple(
             make_method(
-                ", ".join([one.name, *(word_of(k, v) for k, v in ground.items())]),
-                **(ground | dict(one.settings)),
+                ", ".join([item.name, *(word_of(k, v) for k, v in ground.items())]),
+                **(ground | dict(item.settings)),
             )
-            for one, ground in product(missing, grounds.values())
+            for item, ground in product(missing, grounds.values())
         )
 
     def _come_to(self, ground: Json) -> str:
@@ -277,16 +279,16 @@ def make_plan(
         For an empty axis, a repeated value, or a setting that no run can have.
     """
     common = dict(settings or {})
-    for where, held in (
+    for where, current in (
         ("settings", common),
         *((f"method {s.name!r}", dict(s.settings)) for s in methods),
     ):
-        for key in held:
+        for key in current:
             if key in OWN_AXIS:
                 raise InputError(
                     f"{where}: {shown(key)}: must be left out: use the axis {OWN_AXIS[key]}"
                 )
-        check_names(held, (*names(Settings), "preset"))
+        check_names(current, (*names(Settings), "preset"))
     combined = {PLURALS.get(name, name): values for name, values in axes.items()}
     check_names(combined, (*SCHEME_AXES, *(make_plan.__kwdefaults__ or ())))
     delta = common.get("target_delta", Settings.target_delta)

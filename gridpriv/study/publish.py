@@ -36,11 +36,11 @@ RUNS = TableSchema(
 
 
 def _stored() -> dict[str, TableSchema]:
-    found = {"runs": RUNS}
+    entries = {"runs": RUNS}
     for table in (*zonal.TABLES, ClaimRow.table, ChargeRow.table, *learning.TABLES):
-        held = found.get(table.name)
-        found[table.name] = table if held is None else merged(held, table)
-    return found
+        value = entries.get(table.name)
+        entries[table.name] = table if value is None else merged(value, table)
+    return entries
 
 
 STORED = _stored()
@@ -70,13 +70,13 @@ def publish_study(study: Study) -> Study:
             table = table.assign(run=[named.get(run, run) for run in table["run"]])
         tables[name] = publish_table(table, schema, bare)
     if study.manifest.get("kind") == "run" and "documents" in study.tables:
-        told = []
-        for one in study.tables["documents"].itertuples(index=False):
-            run, document = named[one.run], json.loads(one.document)
-            told.append(
+        lines = []
+        for itertuple in study.tables["documents"].itertuples(index=False):
+            run, document = named[itertuple.run], json.loads(itertuple.document)
+            lines.append(
                 (run, json.dumps(publish(document, RunDocument.table, protected=run not in bare)))
             )
-        tables["documents"] = pd.DataFrame(told, columns=["run", "document"])
+        tables["documents"] = pd.DataFrame(lines, columns=["run", "document"])
     if bare:
         tables["runs"].loc[tables["runs"]["run"].isin(bare), "status"] = WITHHELD
     return Study(study.folder, publish_manifest(study.manifest), tables)
@@ -88,23 +88,21 @@ def _uncertified(runs: pd.DataFrame) -> pd.Series[bool]:
     Without noise messages are private data themselves. A learning paper's noise may be scaled to
     private data, or what is sent depend on more than releases.
     """
-    found = runs["mechanism"] == "none"
+    mask = runs["mechanism"] == "none"
     if "adjacency" in runs:  # of learning
-        found |= runs["sensitivity"] == "published"
-    return found
+        mask |= runs["sensitivity"] == "published"
+    return mask
 
 
 def publish_manifest(manifest: Json) -> Json:
     """Return the public part of a manifest."""
-    told: Json = publish(manifest, Manifest.table, protected=True)
-    return {key: value for key, value in told.items() if value is not None} | {"public": True}
+    text: Json = publish(manifest, Manifest.table, protected=True)
+    return {key: value for key, value in text.items() if value is not None} | {"public": True}
 
 
 def publish_rows(rows: Rows) -> Rows:
     """Return the public part of one protected run's rows."""
     kept = {
-        name: publish_table(pd.DataFrame(found), STORED[name])
-        for name, found in rows.items()
-        if found
+        name: publish_table(pd.DataFrame(row), STORED[name]) for name, row in rows.items() if row
     }
     return {name: table.to_dict("records") for name, table in kept.items() if len(table)}

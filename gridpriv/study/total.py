@@ -53,9 +53,9 @@ def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
     killed = sorted(set(charges["run"]) - set(study.runs["run"]))
     if not killed or "budget" not in study.manifest["study"]["settings"]:
         return study.runs
-    told = study.manifest["study"]["settings"] | {"case": study.manifest["cases"][0]["case"]}
+    text = study.manifest["study"]["settings"] | {"case": study.manifest["cases"][0]["case"]}
     names = ("case", "budget", "target_delta", "beta", "protects")
-    common = {name: told[name] for name in names} | {"power_factor": told.get("power_factor")}
+    common = {name: text[name] for name in names} | {"power_factor": text.get("power_factor")}
     rows = [{"run": run, "zoning": ""} | common for run in killed]
     left = pd.DataFrame(rows)
     return left if study.runs.empty else pd.concat([study.runs, left], ignore_index=True)
@@ -88,13 +88,13 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
 
 def differing(study: Study, runs: pd.DataFrame) -> list[str]:
     """Return the settings by which runs on one data set protect different things."""
-    told = ("beta", "protects", "power_factor", "adjacency")
-    found = runs[[name for name in told if name in runs]]
-    base = {one.get("case"): one.get("base_mva") for one in study.manifest.get("cases") or []}
-    if "beta" in found:
-        each = zip(runs["case"], found["beta"], strict=True)
-        found = found.assign(beta=[_per_unit(beta, base.get(case)) for case, beta in each])
-    return [name for name in found if found[name].nunique(dropna=False) > 1]
+    values = ("beta", "protects", "power_factor", "adjacency")
+    run = runs[[name for name in values if name in runs]]
+    base = {item.get("case"): item.get("base_mva") for item in study.manifest.get("cases") or []}
+    if "beta" in run:
+        each = zip(runs["case"], run["beta"], strict=True)
+        run = run.assign(beta=[_per_unit(beta, base.get(case)) for case, beta in each])
+    return [name for name in run if run[name].nunique(dropna=False) > 1]
 
 
 def _per_unit(beta: object, base_mva: float | None) -> object:
@@ -119,12 +119,12 @@ def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] 
 
 
 def _by_owner(rows: pd.DataFrame) -> dict[str, Counter[Charge]]:
-    found: dict[str, Counter[Charge]] = {}
+    entries: dict[str, Counter[Charge]] = {}
     columns = rows[["owner", "kind", "parameter", "second", "count"]]
     for owner, kind, parameter, second, count in columns.itertuples(index=False):
         charge = Charge(str(kind), float(parameter), float(second))
-        found.setdefault(str(owner), Counter())[charge] += int(count)
-    return found
+        entries.setdefault(str(owner), Counter())[charge] += int(count)
+    return entries
 
 
 def _epsilon(charges: Charges, delta: float) -> float:

@@ -126,7 +126,7 @@ def certificate(made: Made, published: Case, files: Mapping[str, str], run: str 
         Identifier of the ledger's entries.
     """
     settings, base = made.ready.settings, published.base_mva
-    charges = Counter(one.release.certified for one in made.drawn)
+    charges = Counter(item.release.certified for item in made.drawn)
     epsilon, beta = total_pure(charges), base * made.ready.rules.adjacency.beta
     optimum = made.served.optimum
     return dict(
@@ -145,7 +145,7 @@ def certificate(made: Made, published: Case, files: Mapping[str, str], run: str 
                     "best_guess": best_guess(epsilon),
                     "inversion_error_mw": inversion_error(beta, epsilon),
                 },
-                "releases": [_row(one) for one in made.drawn],
+                "releases": [_row(item) for item in made.drawn],
                 "demand": _demand(made),
                 "optimum": {
                     "ac_feasible": not optimum.violations,

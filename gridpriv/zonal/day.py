@@ -185,8 +185,8 @@ def plan_receding(
         ahead = chronology.later(level, last, PLANNED, len(demands))
         given = (step.zones, demands, ahead, step.settings.voll, operating_unit(case))
         optimum = day_optimum(*given)
-        outputs, prices, held = _coupled(optimum, case)
-        output[t], reserve[:, t], rounds = outputs[0], held[:, 0], rounds + optimum.rounds
+        outputs, prices, current = _coupled(optimum, case)
+        output[t], reserve[:, t], rounds = outputs[0], current[:, 0], rounds + optimum.rounds
         energy[t] = _energies(optimum, ahead, len(demands))[0]
         schedules.append(_schedule(step, demands[0], optimum.steps[0], prices[0]))
         level, last = energy[t], output[t]

@@ -201,16 +201,16 @@ def forecast(
                 )
         of_ways = [list(outcomes) for outcomes in zip(*tried, strict=True)]
         silent = [k for k, way in enumerate(options) if way["release"] == "nothing"]
-        found = [
+        matches = [
             _expected(prepare(grid, zoning, replace(settings, **way)), way, outcomes)
             for way, outcomes in zip(options, of_ways, strict=True)
         ]
     if not silent:
-        return found
-    nothing = of_ways[min(silent, key=lambda k: found[k].harm)]
+        return matches
+    nothing = of_ways[min(silent, key=lambda k: matches[k].harm)]
     return [
-        one if k in silent else _against(one, outcomes, nothing)
-        for k, (one, outcomes) in enumerate(zip(found, of_ways, strict=True))
+        item if k in silent else _against(item, outcomes, nothing)
+        for k, (item, outcomes) in enumerate(zip(matches, of_ways, strict=True))
     ]
 
 
@@ -271,28 +271,28 @@ def _served(grid: Case, voll: float) -> AcOptimum | None:
     return best if best.state.shed_mw <= SHED_TOLERANCE_MW else None
 
 
-def recommended(found: Sequence[Expected]) -> Expected:
+def recommended(result: Sequence[Expected]) -> Expected:
     """Return the method of least median cost (without costs, of least load shedding).
 
     It must do better than prior-only on more than half of the scenarios and in the median,
     or nothing is what is recommended. Of ways that come as near as scenarios can tell it is the
     one with the least expected error, and of those the one that is nearest to the optimum.
     """
-    nothing = [one for one in found if one.release == "nothing"]
+    nothing = [item for item in result if item.release == "nothing"]
     worth = [
-        one
-        for one in found
-        if one.release != "nothing" and (one.better is None or 2 * one.better > one.scenarios)
+        item
+        for item in result
+        if item.release != "nothing" and (item.better is None or 2 * item.better > item.scenarios)
     ]
     left = [*nothing, *worth]
-    for place in range(max(len(one.harm) for one in left)):
-        figures = [one.harm[place] if place < len(one.harm) else np.inf for one in left]
+    for place in range(max(len(item.harm) for item in left)):
+        figures = [item.harm[place] if place < len(item.harm) else np.inf for item in left]
         least = _at_most(min(figures))
-        left = [one for one, x in zip(left, figures, strict=True) if x <= least]
-    silent = [one for one in left if one.release == "nothing"]
+        left = [item for item, x in zip(left, figures, strict=True) if x <= least]
+    silent = [item for item in left if item.release == "nothing"]
     if silent:
-        return min(silent, key=lambda one: one.rank)
-    return min(left, key=lambda one: (one.error_mw, one.rank))
+        return min(silent, key=lambda item: item.rank)
+    return min(left, key=lambda item: (item.error_mw, item.rank))
 
 
 def _at_most(figure: float) -> float:
@@ -319,7 +319,7 @@ def _outcome(
 
 def _expected(prepared: Prepared, way: Json, outcomes: Sequence[Outcome | None]) -> Expected:
     """Return the public figures of a method and its ranges over scenarios."""
-    known = [one for one in outcomes if one is not None]
+    known = [outcome for outcome in outcomes if outcome is not None]
     beyond = [o.cost - o.optimum for o in known if o.cost is not None and o.optimum is not None]
     return Expected(
         way["release"],
@@ -327,39 +327,39 @@ def _expected(prepared: Prepared, way: Json, outcomes: Sequence[Outcome | None])
         str(way.get("rounds", CENTRAL)),
         noise_mw(prepared),
         error_mw(prepared),
-        _range([one.cost for one in known if one.cost is not None]),
+        _range([outcome.cost for outcome in known if outcome.cost is not None]),
         _range(beyond),
         None,
-        _range([one.shed_mw for one in known]),
-        _range([one.balancing_mw for one in known]),
+        _range([outcome.shed_mw for outcome in known]),
+        _range([outcome.balancing_mw for outcome in known]),
         None,
         None,
         len(outcomes),
-        sum(one.ac_feasible for one in known),
+        sum(outcome.ac_feasible for outcome in known),
         len(outcomes) - len(known),
     )
 
 
 def _against(
-    one: Expected, outcomes: Sequence[Outcome | None], nothing: Sequence[Outcome | None]
+    item: Expected, outcomes: Sequence[Outcome | None], nothing: Sequence[Outcome | None]
 ) -> Expected:
     """Return figures of a method over the prior-only baseline, scenario by scenario."""
     pairs = list(zip(outcomes, nothing, strict=True))
     costs = [(a.cost, b.cost) for a, b in pairs if a is not None and b is not None]
     beyond = [a - b for a, b in costs if a is not None and b is not None]
     return replace(
-        one,
+        item,
         over_prior_only=_range(beyond),
         better=sum(_better(a, b) for a, b in pairs),
         worse=sum(_better(b, a) for a, b in pairs),
     )
 
 
-def _better(one: Outcome | None, other: Outcome | None) -> bool:
+def _better(item: Outcome | None, other: Outcome | None) -> bool:
     """Return True where an outcome is better than another by more than :data:`WORTH`."""
-    if one is None or other is None:
-        return one is not None
-    for mine, theirs in zip(one.harm, other.harm, strict=True):
+    if item is None or other is None:
+        return item is not None
+    for mine, theirs in zip(item.harm, other.harm, strict=True):
         if _at_most(mine) < theirs:
             return True
         if _at_most(theirs) < mine:
@@ -387,13 +387,13 @@ def error_mw(prepared: Prepared) -> float:
 def _sums(prepared: Prepared) -> Iterator[tuple[str, float, float]]:
     """Yield every zone with the expected error and the noise of its sum, in MW."""
     rule, base = prepared.rules.noise, prepared.case.base_mva
-    for zone, held in zip(prepared.zones, prepared.disclosures, strict=True):
-        if held is None or rule is None:
+    for zone, current in zip(prepared.zones, prepared.disclosures, strict=True):
+        if current is None or rule is None:
             continue
-        matrix, ones = held.strategy.matrix, np.ones((1, len(zone.own)))
-        sensitivity = held.sensitivity(prepared.rules.adjacency, rule.norm)
+        matrix, ones = current.strategy.matrix, np.ones((1, len(zone.own)))
+        sensitivity = current.sensitivity(prepared.rules.adjacency, rule.norm)
         drawn = rule.release(sensitivity).mechanism.variance
         # the combination of statistics that adds up to the sum with the least noise
         root = np.linalg.lstsq(matrix.T, ones[0], rcond=None)[0] if len(matrix) else np.zeros(0)
-        error = expected_error(held.strategy, drawn, held.prior, ones)
+        error = expected_error(current.strategy, drawn, current.prior, ones)
         yield zone.name, base * error, base * float(np.sqrt(drawn * (root @ root)))

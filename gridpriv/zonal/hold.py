@@ -65,8 +65,8 @@ class Hold:
 
     def rows(self, base_mva: float) -> list[Json]:
         """Return a row per zone (:class:`gridpriv.zonal.documents.HeldZone`)."""
-        found = zip(self.zones, base_mva * self.band, self.delta, strict=True)
-        return [{"zone": z, "band_mw": float(b), "delta": float(d)} for z, b, d in found]
+        result = zip(self.zones, base_mva * self.band, self.delta, strict=True)
+        return [{"zone": z, "band_mw": float(b), "delta": float(d)} for z, b, d in result]
 
 
 def make_hold(

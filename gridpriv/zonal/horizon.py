@@ -131,12 +131,12 @@ class Horizon:
         """Release of every zone (public)."""
         rules = self.owned.rules
         assert rules.noise is not None
-        found: Releases = {}
-        for zone, one in zip(self.owned.zones, self.disclosures, strict=True):
-            sensitivity = one.sensitivity(rules.adjacency, rules.noise.norm)
+        entries: Releases = {}
+        for zone, item in zip(self.owned.zones, self.disclosures, strict=True):
+            sensitivity = item.sensitivity(rules.adjacency, rules.noise.norm)
             if sensitivity.value:
-                found[zone.name] = Counter([rules.noise.release(sensitivity)])
-        return found
+                entries[zone.name] = Counter([rules.noise.release(sensitivity)])
+        return entries
 
     def released_rows(self) -> list[Json]:
         """Return zones' single release (:class:`gridpriv.zonal.documents.ReleasedOnce`)."""
@@ -146,31 +146,31 @@ class Horizon:
         return [
             {
                 "zone": zone.name,
-                "statistics": one.level.strategy.name,
-                "cosines": len(one.over.weights),
-                "weight": max(one.over.weights, default=None),
-                "expected_error_mw": base * one.level.expected,
+                "statistics": item.level.strategy.name,
+                "cosines": len(item.over.weights),
+                "weight": max(item.over.weights, default=None),
+                "expected_error_mw": base * item.level.expected,
             }
-            for zone, one in zip(self.owned.zones, self.disclosures, strict=True)
+            for zone, item in zip(self.owned.zones, self.disclosures, strict=True)
         ]
 
     def draw(self, charge: Charging = lambda *_: None) -> Known:
         """Charge and draw what serves all steps; return what it leaves likely."""
         streams, planned = NoiseStreams(step_seed(self.seed, 0)), self.planned
-        found = []
-        for zone, one in zip(self.owned.zones, self.disclosures, strict=True):
-            value, release = one.measure(self._data(zone)), None
+        matches = []
+        for zone, item in zip(self.owned.zones, self.disclosures, strict=True):
+            value, release = item.measure(self._data(zone)), None
             for release in planned.get(zone.name, ()):
                 charge(zone.name, {release: 1})
                 value = release.apply(value, partial(streams.stream, zone.key, 1, 1))
-            found.append(one.estimate(value, release))
-        return tuple(found)
+            matches.append(item.estimate(value, release))
+        return tuple(matches)
 
     def expected(self) -> Known:
         """Return the public prior of demand, used where nothing has been drawn."""
         return tuple(
-            TemporalBasis(one.level.prior.mean, np.zeros((2, len(one.over.weights))))
-            for one in self.disclosures
+            TemporalBasis(disclosure.level.prior.mean, np.zeros((2, len(disclosure.over.weights))))
+            for disclosure in self.disclosures
         )
 
     def _data(self, zone: Zone) -> Floats:
@@ -220,8 +220,8 @@ class Horizon:
         return replace(
             ready,
             known=tuple(
-                Earlier(replace(one.level, scale=ready.scale), ready.scale * one.at(step, basis))
-                for one, basis in likely
+                Earlier(replace(item.level, scale=ready.scale), ready.scale * item.at(step, basis))
+                for item, basis in likely
             ),
         )
 

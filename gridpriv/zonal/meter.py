@@ -83,8 +83,8 @@ def meter_table(result: SettledRun) -> DataFrame:
     """
     from pandas import DataFrame
 
-    found, case = derivatives(result), result.case
-    if found is None:
+    matches, case = derivatives(result), result.case
+    if matches is None:
         return DataFrame(columns=["zone", "bus", "interchange_mw_per_mw"])
     rows = []
     for number, zone in enumerate(result.zone_models):
@@ -92,34 +92,34 @@ def meter_table(result: SettledRun) -> DataFrame:
             row: dict[str, Any] = {
                 "zone": zone.name,
                 "bus": int(case.bus_id[bus]),
-                "interchange_mw_per_mw": found.interchange_p[number, bus],
-                "interchange_mw_per_mvar": found.interchange_q[number, bus],
+                "interchange_mw_per_mw": matches.interchange_p[number, bus],
+                "interchange_mw_per_mvar": matches.interchange_q[number, bus],
             }
-            for place, tie in enumerate(found.ties):
+            for place, tie in enumerate(matches.ties):
                 name = f"tie_{_ends(result, tie).replace('-', '_')}_mw_per_mw"
-                row[name] = found.flow_p[place, bus]
+                row[name] = matches.flow_p[place, bus]
             rows.append(row)
     return DataFrame(rows)
 
 
 def meter_rows(result: SettledRun) -> list[Json] | None:
     """Return a row per zone (``documents.Meter``); None where nothing is settled."""
-    found = derivatives(result)
-    if found is None:
+    matches = derivatives(result)
+    if matches is None:
         return None
     rows = []
     for number, zone in enumerate(result.zone_models):
         own, noise = zone.own, message_noise_mw(result, number)
-        moves = np.abs(found.interchange_p[number, own])
-        flows = np.abs(found.flow_p[:, own])
-        place = int(np.argmax(flows.max(axis=1))) if len(found.ties) else None
+        moves = np.abs(matches.interchange_p[number, own])
+        flows = np.abs(matches.flow_p[:, own])
+        place = int(np.argmax(flows.max(axis=1))) if len(matches.ties) else None
         rows.append(
             {
                 "zone": zone.name,
                 "interchange_mw_per_mw": float(moves.max()),
                 "bus": int(result.case.bus_id[own[int(np.argmax(moves))]]),
                 "tie_mw_per_mw": 0.0 if place is None else float(flows[place].max()),
-                "tie": None if place is None else _ends(result, found.ties[place]),
+                "tie": None if place is None else _ends(result, matches.ties[place]),
                 "noise_mw": noise if math.isfinite(noise) else None,
                 "meter_tells_more": bool(float(moves.min()) * noise > RESOLUTION_MW),
             }

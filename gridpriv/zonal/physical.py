@@ -91,13 +91,17 @@ def verdict(figures: Json) -> str:
     """Return the feasibility of a state and its load shedding, in a sentence without a stop."""
     words = {"feasible": "AC-feasible", "marginal": "marginal", "infeasible": "not AC-feasible"}
     parts, rounding = [words[figures["status"]]], negligible_mw(figures["load_mw"])
-    shed, apart = figures["shed_mw"], figures["deenergized_mw"] or 0.0
+    shed, difference = figures["shed_mw"], figures["deenergized_mw"] or 0.0
     if figures["failure"]:
         parts[0] += ": the AC power flow fails"
     elif shed <= rounding:
         parts.append("no load shedding")
     else:
-        island = f", {amount(apart, 'MW')} MW of it on de-energized islands" if apart > 0 else ""
+        island = (
+            f", {amount(difference, 'MW')} MW of it on de-energized islands"
+            if difference > 0
+            else ""
+        )
         parts.append(f"{amount(shed, 'MW')} MW of load shedding{island}")
     if (figures["balancing_mw"] or 0.0) > rounding:
         parts.append(f"{amount(figures['balancing_mw'], 'MW')} MW of balancing power")
@@ -114,35 +118,35 @@ class Reference(Baselines):
     least_shed_mw: Number = like(CostOfPrivacy, "least_shed_mw")
 
 
-def cost_of_privacy(figures: Json, held: Reference) -> Json:
+def cost_of_privacy(figures: Json, current: Reference) -> Json:
     """Return a run's cost over its baselines, and its load shedding by cause."""
     return {
-        "cost": _beyond(figures["cost"], held.noise_free_cost),
-        "shed_mw": _beyond(figures["shed_mw"], held.noise_free_shed_mw),
-        "optimality_gap": optimality_gap(figures, held),
-        "least_shed_mw": held.least_shed_mw,
-        **Baselines.of(held).as_dict(),
-        **shed_causes(figures, held),
+        "cost": _beyond(figures["cost"], current.noise_free_cost),
+        "shed_mw": _beyond(figures["shed_mw"], current.noise_free_shed_mw),
+        "optimality_gap": optimality_gap(figures, current),
+        "least_shed_mw": current.least_shed_mw,
+        **Baselines.of(current).as_dict(),
+        **shed_causes(figures, current),
     }
 
 
-def optimality_gap(figures: Json, held: Reference) -> float | None:
+def optimality_gap(figures: Json, current: Reference) -> float | None:
     """Return the cost of a state over the AC optimum, $/h; None where one of them is missing."""
-    return _beyond(figures["cost"], held.optimum_cost)
+    return _beyond(figures["cost"], current.optimum_cost)
 
 
 def _beyond(value: float | None, base: float | None) -> float | None:
     return None if value is None or base is None else value - base
 
 
-def shed_causes(figures: Json, held: Reference) -> dict[str, float | None]:
+def shed_causes(figures: Json, current: Reference) -> dict[str, float | None]:
     """Return shed demand by cause, in MW; the causes add up to it.
 
     What lies on islands in which nothing generates; what no dispatch of the rest serves; what the
     same zones shed without noise beyond that, so for rounds that are not finished; noise.
     """
     shed, dead = figures["shed_mw"], figures["deenergized_mw"]
-    least, plain = held.least_shed_mw, held.noise_free_shed_mw
+    least, plain = current.least_shed_mw, current.noise_free_shed_mw
     if shed is None or dead is None or least is None or plain is None:
         return dict.fromkeys(("island_mw", "unavoidable_mw", "coordination_mw", "noise_mw"))
     least = min(max(least, dead), shed)

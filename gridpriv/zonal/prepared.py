@@ -126,12 +126,12 @@ class Prepared(Instance):
         if expected is None or noise is None:
             return None
         prior = zone_prior(unreserved(zone, self.case), expected)
-        found = disclose(
+        result = disclose(
             zone, self.settings.release, prior, noise, self.rules.adjacency, self.direct_current
         )
         factors = self.rules.adjacency.power_factors
         secure = noise.source == "secure"
-        return replace(found, scale=self.scale, power_factors=factors, exact=secure)
+        return replace(result, scale=self.scale, power_factors=factors, exact=secure)
 
     @cached_property
     def direct_current(self) -> DirectCurrent:

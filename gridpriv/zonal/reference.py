@@ -76,13 +76,13 @@ def _settled(result: RunResult, scale: float, zones: Connect | None, given: Json
         warnings.simplefilter("ignore", GridprivWarning)  # the run has said it
         try:
             prepared = prepare(result.case, result.zoning, settings, scale)
-            found = run_prepared(prepared, transport=zones)
+            matches = run_prepared(prepared, transport=zones)
         except GridprivError:
             return _Beside()
-    physical = found.physical
+    physical = matches.physical
     # zones' plans without a power flow say nothing of what is served
     shed_mw = None if physical["failure"] else physical["shed_mw"]
-    return _Beside(physical["cost"], shed_mw, physical["status"], found.consensus_residual)
+    return _Beside(physical["cost"], shed_mw, physical["status"], matches.consensus_residual)
 
 
 def _optimum_cost(result: RunResult) -> float | None:

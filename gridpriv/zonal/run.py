@@ -174,7 +174,7 @@ def run_prepared(
             drawn = _drawn(prepared, zones, opening, len(records))
             trace = Trace(tuple(records), drawn, state.sent, state.dual)
             return RunResult(
-                **{one.name: getattr(prepared, one.name) for one in fields(Instance)},
+                **{field.name: getattr(prepared, field.name) for field in fields(Instance)},
                 zone_models=prepared.zones,
                 consensus=prepared.consensus,
                 trace=trace,
@@ -359,8 +359,8 @@ def _redispatched(
     if prepared.hold is not None:
         aside = prepared.hold.reserve
         boundaries = tuple(
-            replace(one, reserve=aside[zone.gens])
-            for zone, one in zip(prepared.zones, boundaries, strict=True)
+            replace(item, reserve=aside[zone.gens])
+            for zone, item in zip(prepared.zones, boundaries, strict=True)
         )
     return settle(
         prepared.case,
@@ -425,12 +425,12 @@ def _drawn(
     A zone whose process was lost cannot say; it may have drawn all of the round it was lost in.
     """
     most = prepared.rules.perturbation.releases(finished + 1, prepared.rules.local_updates)
-    found = {}
-    told = zip(prepared.zones, transport.ask(call(ZoneMember.drawn)), opening.releases, strict=True)
-    for zone, drawn, release in told:
+    entries = {}
+    text = zip(prepared.zones, transport.ask(call(ZoneMember.drawn)), opening.releases, strict=True)
+    for zone, drawn, release in text:
         lost = {} if release is None else {release: most}
-        found[zone.name] = lost if isinstance(drawn, Exception) else drawn
-    return found
+        entries[zone.name] = lost if isinstance(drawn, Exception) else drawn
+    return entries
 
 
 def _outcomes(prepared: Prepared, transport: Transport) -> Iterator[ZoneOutcome]:

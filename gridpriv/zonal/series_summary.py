@@ -35,7 +35,7 @@ def series_figures(steps: list[Json]) -> list[list[object]]:
         pairs = [(step.get(key), step.get(less) if less else 0.0) for step in steps]
         return [value - base for value, base in pairs if value is not None and base is not None]
 
-    told = [
+    lines = [
         ("demand", known("demand_mw"), "MW"),
         ("load shedding", known("redispatch_shed_mw"), "MW"),
         ("  noise-free", known("noise_free_shed_mw"), "MW"),
@@ -47,7 +47,7 @@ def series_figures(steps: list[Json]) -> list[list[object]]:
     ]
     return [
         [f"{name}, {_mean_of(values, steps)}", amount(sum(values) / len(values), unit), unit]
-        for name, values, unit in told
+        for name, values, unit in lines
         if values
     ]
 
@@ -59,7 +59,7 @@ def _mean_of(known: list[float], steps: list[Json]) -> str:
 
 def series_sentences(steps: list[Json], planned: int, settings: Json) -> list[str]:
     """Return :func:`series_messages` as text."""
-    return [str(one) for one in series_messages(steps, planned, settings)]
+    return [str(series_message) for series_message in series_messages(steps, planned, settings)]
 
 
 def series_messages(steps: list[Json], planned: int, settings: Json) -> list[Message]:

@@ -367,8 +367,8 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
     def law(self) -> str:
         """Return the mechanism's law: a staircase is on pairs, or on numbers where one moves."""
         mechanism = self.effective_mechanism()
-        one = mechanism == "staircase" and self.protects != "p+q"
-        return "staircase-number" if one else mechanism
+        item = mechanism == "staircase" and self.protects != "p+q"
+        return "staircase-number" if item else mechanism
 
     def effective_perturbation(self) -> Perturbation:
         """Return the perturbation, with the noise schedule that applies."""

@@ -99,7 +99,7 @@ class StreamDisclosure:
         later : int
             With it, that of so many steps later, by the releases until ``step``.
         """
-        prior, found = self.level.prior, []
+        prior, result = self.level.prior, []
         for mean, swing, sums in zip(
             basis.mean.reshape(2, -1),
             basis.temporal_coefficients[:, step * self.ahead + later],
@@ -110,8 +110,8 @@ class StreamDisclosure:
             moved = float(np.clip(expected + swing, sums.lower, sums.upper)) - expected
             size = np.abs(mean)
             shares = size / size.sum() if size.sum() > 0 else sums.shares
-            found.append(mean + moved * shares)
-        return np.concatenate(found)
+            result.append(mean + moved * shares)
+        return np.concatenate(result)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ class Stream(Horizon):
             likely = list(zip(self.disclosures, known, strict=True))
             scale, reach = steps[number].scale, min(self.ahead, count - number)
             return [
-                [scale * one.at(number, basis, later) for one, basis in likely]
+                [scale * item.at(number, basis, later) for item, basis in likely]
                 for later in range(reach)
             ]
 
@@ -181,7 +181,7 @@ class Stream(Horizon):
         """Releases of every zone in every block (public)."""
         owned = self.owned
         assert owned.expected is not None and owned.rules.noise is not None
-        found = []
+        matches = []
         for zone in owned.zones:
             level = Disclosure(
                 total(len(zone.own)),
@@ -189,20 +189,20 @@ class Stream(Horizon):
                 0.0,
                 exact=owned.rules.noise.source == "secure",
             )
-            one = StreamDisclosure(level, self.block, self.hours, self.ahead)
-            error = self.error(one, owned.rules.noise.multiplier)
-            found.append(replace(one, level=replace(level, expected=error)))
-        return tuple(found)
+            stream_disclosure = StreamDisclosure(level, self.block, self.hours, self.ahead)
+            error = self.error(stream_disclosure, owned.rules.noise.multiplier)
+            matches.append(replace(stream_disclosure, level=replace(level, expected=error)))
+        return tuple(matches)
 
-    def error(self, one: StreamDisclosure, multiplier: float) -> float:
+    def error(self, item: StreamDisclosure, multiplier: float) -> float:
         """Return the expected error of an hour's total of p, by public figures."""
         rules = self.owned.rules
         assert rules.noise is not None
         rule = replace(rules.noise, multiplier=multiplier)
-        release = rule.release(one.sensitivity(rules.adjacency, rule.norm))
-        (active, _) = one.filters()
+        release = rule.release(item.sensitivity(rules.adjacency, rule.norm))
+        (active, _) = item.filters()
         variance = release.mechanism.variance
-        return expected_error(active.level, active.spread, one.block, variance)
+        return expected_error(active.level, active.spread, item.block, variance)
 
     @property
     def planned(self) -> Releases:
@@ -212,9 +212,9 @@ class Stream(Horizon):
         count = (self.hours[-1] + 1) // self.block
         return {
             zone.name: Counter(
-                {rules.noise.release(one.sensitivity(rules.adjacency, rules.noise.norm)): count}
+                {rules.noise.release(item.sensitivity(rules.adjacency, rules.noise.norm)): count}
             )
-            for zone, one in zip(self.owned.zones, self.disclosures, strict=True)
+            for zone, item in zip(self.owned.zones, self.disclosures, strict=True)
             if count
         }
 
@@ -227,16 +227,16 @@ class Stream(Horizon):
                 "statistics": f"total of every {self.block} h",
                 "cosines": 0,
                 "weight": None,
-                "expected_error_mw": base * one.level.expected,
+                "expected_error_mw": base * item.level.expected,
             }
-            for zone, one in zip(self.owned.zones, self.disclosures, strict=True)
+            for zone, item in zip(self.owned.zones, self.disclosures, strict=True)
         ]
 
     def draw(self, charge: Charging = lambda *_: None) -> Known:
         """Charge and draw every block of the series; return the estimate of every step."""
         streams, planned = NoiseStreams(step_seed(self.seed, 0)), self.planned
-        found = []
-        for zone, one in zip(self.owned.zones, self.disclosures, strict=True):
+        matches = []
+        for zone, item in zip(self.owned.zones, self.disclosures, strict=True):
             release = next(iter(planned.get(zone.name, ())), None)
 
             def drawn(
@@ -247,8 +247,8 @@ class Stream(Horizon):
                 return release.apply(mean, partial(streams.stream, zone.key, block + 1, 1))
 
             variance = 0.0 if release is None else release.mechanism.variance
-            found.append(estimates(one, self._data(zone), drawn, variance))
-        return tuple(found)
+            matches.append(estimates(item, self._data(zone), drawn, variance))
+        return tuple(matches)
 
     def _data(self, zone: Zone) -> Floats:
         return np.hstack([self.series.pd[:, zone.own], self.series.qd[:, zone.own]])
@@ -256,8 +256,8 @@ class Stream(Horizon):
     def expected(self) -> Known:
         """Return the public prior where nothing has been drawn."""
         return tuple(
-            TemporalBasis(one.level.prior.mean, np.zeros((2, self.ahead * len(self.series))))
-            for one in self.disclosures
+            TemporalBasis(disclosure.level.prior.mean, np.zeros((2, self.ahead * len(self.series))))
+            for disclosure in self.disclosures
         )
 
     @property
@@ -299,7 +299,7 @@ def stream_costs(settings: Settings, window: int, block: int) -> Json:
 
 
 def estimates(
-    one: StreamDisclosure,
+    item: StreamDisclosure,
     demand: Floats,
     drawn: Callable[[int, Floats], Floats],
     variance: float,
@@ -316,27 +316,27 @@ def estimates(
         Of the noise on each.
     """
     halves = demand.reshape(len(demand), 2, -1)
-    totals = (on_grid(halves) if one.level.exact else halves).sum(axis=2)
-    step_of = {hour: step for step, hour in enumerate(one.hours)}
-    filters = one.filters()
-    swings, block = np.zeros((2, len(demand), one.ahead)), np.zeros(2)
-    level = one.level.prior.mean.reshape(2, -1).sum(axis=1)
-    for hour in range(one.hours[-1] + 1):
+    totals = (on_grid(halves) if item.level.exact else halves).sum(axis=2)
+    step_of = {hour: step for step, hour in enumerate(item.hours)}
+    filters = item.filters()
+    swings, block = np.zeros((2, len(demand), item.ahead)), np.zeros(2)
+    level = item.level.prior.mean.reshape(2, -1).sum(axis=1)
+    for hour in range(item.hours[-1] + 1):
         for filter_ in filters:
             filter_.advance(hour)
         step = step_of.get(hour)
         predicted = np.array([filter_.expected for filter_ in filters])
         block += predicted if step is None else totals[step]
-        if (hour + 1) % one.block == 0:
-            released = drawn(hour // one.block, block / one.block)
+        if (hour + 1) % item.block == 0:
+            released = drawn(hour // item.block, block / item.block)
             for filter_, mean in zip(filters, released, strict=True):
-                filter_.observe(float(mean), one.block, variance)
+                filter_.observe(float(mean), item.block, variance)
             block = np.zeros(2)
         if step is not None:
-            later = one.hours[step : step + one.ahead]
+            later = item.hours[step : step + item.ahead]
             for k, filter_ in enumerate(filters):
                 swings[k, step, : len(later)] = filter_.predicted(later) - level[k]
-    return TemporalBasis(one.level.prior.mean, swings.reshape(2, -1))
+    return TemporalBasis(item.level.prior.mean, swings.reshape(2, -1))
 
 
 def make_stream(
@@ -369,7 +369,7 @@ def make_stream(
     for block in blocks_of(window):
         multiplier = horizon_multiplier(settings, window // block)
         stream = Stream(series, zoning, settings, plain.seed, multiplier, chronology, block=block)
-        error = sum(one.level.expected**2 for one in stream.disclosures)
+        error = sum(disclosure.level.expected**2 for disclosure in stream.disclosures)
         options.append((error, block, stream))
     return min(options, key=lambda option: option[:2])[2]
 

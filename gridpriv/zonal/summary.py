@@ -244,12 +244,12 @@ def sentences(document: Json) -> list[str]:
 def notes(document: Json) -> list[Message]:
     """Return the messages of a run, and what its certificate covers."""
     privacy, explanation = document["privacy"], document["final"]["explanation"]
-    told = []
+    lines = []
     if explanation:
-        told.append(message("ac-state", {"state": f"{explanation[0].upper()}{explanation[1:]}"}))
-    told += [*messages(document), *released(document)]
+        lines.append(message("ac-state", {"state": f"{explanation[0].upper()}{explanation[1:]}"}))
+    lines += [*messages(document), *released(document)]
     if privacy["mechanism"] != "none":
-        told += protected(document)
+        lines += protected(document)
         worst = max(privacy["sensitivity"], key=lambda row: row["ratio"], default=None)
         if worst and worst["ratio"] > 1.0 + 1e-9:
             values = {
@@ -259,13 +259,13 @@ def notes(document: Json) -> list[Message]:
                 "source": worst["bound_source"],
                 "ratio": shown(worst["ratio"]),
             }
-            told.append(message("published-sensitivity", values))
+            lines.append(message("published-sensitivity", values))
     scale = document["settings"].get("load_scale", 1.0)
     if privacy["mechanism"] != "none" and privacy["releases_per_zone"] and scale > 1.0:
-        told.append(message("protected-scaled", {"scale": f"{scale:g}"}))
+        lines.append(message("protected-scaled", {"scale": f"{scale:g}"}))
     seed = "" if document["seed"] is None else f"; seed {document['seed']}"
-    told.append(message("noise-source", {"caveat": f"{privacy['caveat']}{seed}"}))
-    return told
+    lines.append(message("noise-source", {"caveat": f"{privacy['caveat']}{seed}"}))
+    return lines
 
 
 def released(document: Json) -> list[Message]:
@@ -273,11 +273,11 @@ def released(document: Json) -> list[Message]:
     rows = document.get("released") or []
     if not rows or document["settings"]["release"] in ("bus", "nothing"):
         return []
-    told = [message("released-statistics", {"statistics": ", ".join(_chosen(rows))})]
+    lines = [message("released-statistics", {"statistics": ", ".join(_chosen(rows))})]
     single = {zone["zone"] for zone in document["zones"] if zone["buses"] == 1}
     if alone := [row["zone"] for row in rows if row["zone"] in single]:
-        told.append(message("single-bus-zones", {"zones": ", ".join(alone)}))
-    return told
+        lines.append(message("single-bus-zones", {"zones": ", ".join(alone)}))
+    return lines
 
 
 def _chosen(rows: list[Json]) -> list[str]:
@@ -308,15 +308,15 @@ def protected(document: Json) -> list[Message]:
 
 def protection(adjacency: str, protects: str, power_factor: str | None) -> list[Message]:
     """Return the protected change as messages, with its limits."""
-    told = [message("protected", {"adjacency": adjacency})]
+    lines = [message("protected", {"adjacency": adjacency})]
     kinds = {"p": ("active", "reactive"), "q": ("reactive", "active")}
     if protects in kinds:
         own, other = kinds[protects]
-        told.append(message("protected-one-kind", {"own": own, "other": other}))
+        lines.append(message("protected-one-kind", {"own": own, "other": other}))
     if power_factor is not None:
         factors = " to ".join(power_factor.split(".."))
-        told.append(message("protected-power-factors", {"factors": factors}))
-    return told
+        lines.append(message("protected-power-factors", {"factors": factors}))
+    return lines
 
 
 def line(document: Json) -> str:

@@ -75,19 +75,19 @@ def round_record(
     turn: Turn, names: Sequence[str], figures: Sequence[Figures], seconds: float
 ) -> RoundRecord:
     """Return a round's record; zones in the order of ``names``."""
-    values = [one.values for one in figures]
+    values = [figure.values for figure in figures]
     rho = turn.penalty
     return RoundRecord(
         round=turn.number,
         consensus_residual=turn.residual,
         consensus_residual_max=turn.farthest,
         dual_residual=turn.dual_residual,
-        noise_magnitude=float(sum(one.noise_magnitude for one in figures)),
-        figures={key: float(sum(one[key] for one in values)) for key in values[0]},
+        noise_magnitude=float(sum(figure.noise_magnitude for figure in figures)),
+        figures={key: float(sum(figure[key] for figure in values)) for key in values[0]},
         by_agent=dict(zip(names, values, strict=True)),
         penalty=(float(rho.min()), float(rho.max())) if rho.size else (0.0, 0.0),
         seconds=seconds,
-        iterations=sum(one.effort.iterations for one in figures),
-        retries=sum(one.effort.retries for one in figures),
-        solves=sum(one.effort.solves for one in figures),
+        iterations=sum(figure.effort.iterations for figure in figures),
+        retries=sum(figure.effort.retries for figure in figures),
+        solves=sum(figure.effort.solves for figure in figures),
     )

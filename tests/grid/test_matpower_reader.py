@@ -181,7 +181,7 @@ def test_code_after_the_tables_is_refused_with_its_line(code: str) -> None:
 
 @pytest.mark.parametrize("before", ["x = mpc.baseMVA;", "mpc.bus(:, 3) = 1;"])
 def test_code_before_the_tables_sees_none(before: str) -> None:
-    with pytest.raises(InputError, match=r"line 2: .*before the tables"):
+    with pytest.raises(InputError, match=r"line 2: .*above the tables"):
         read(SMALL.replace("mpc.version", before + "\nmpc.version", 1))
 
 
@@ -327,7 +327,7 @@ def test_a_missing_or_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
     ],
 )
 def test_a_name_that_is_nearly_a_cases_is_told_which(name: str, hint: str) -> None:
-    said = f"case '{name}' is not known{hint}: a shipped case (case118, case14), a path"
+    said = f"case '{name}' is not known{hint}: must be a shipped case (case118, case14), a path"
     with pytest.raises(InputError, match=re.escape(said)):
         load_case(name)
 

@@ -122,17 +122,17 @@ def step_multiplier(
         steps = task.settings.rounds * runs
         return math.sqrt(steps / (steps / task.multiplier**2 - runs / first**2))
     whole = None if first is None else first / task.shared.noise / math.sqrt(runs)
-    found = sampled_multiplier(task.settings, plain, amplified.rate, amplified.kind, whole)
-    return task.shared.noise * found
+    result = sampled_multiplier(task.settings, plain, amplified.rate, amplified.kind, whole)
+    return task.shared.noise * result
 
 
 def batch_gradients(
     task: Task, active: Ints, w: Array, place: tuple[int, int], clip: float | None
 ) -> Array:
     """Return the active clients' gradients at w (A, J, K), of batches drawn at a round and step."""
-    clients, found = task.clients, []
+    clients, result = task.clients, []
     for k, p in enumerate(active.tolist()):
         samples = int(clients.counts[p])
         weights = draw_weights(task, samples, task.streams.stream(2 + p, *place))
-        found.append(clients.weighted(p, w[k], weights, clip) / batch_divisor(task, samples))
-    return namespace(w).stack(found)
+        result.append(clients.weighted(p, w[k], weights, clip) / batch_divisor(task, samples))
+    return namespace(w).stack(result)

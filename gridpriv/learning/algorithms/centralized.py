@@ -59,7 +59,7 @@ def solve(
     options = {"maxiter": 20000, "maxfun": 50000, "ftol": 1e-12, "gtol": tolerance, "maxcor": 30}
     start = np.zeros(2 * size if split else size)
     with one_blas_thread():
-        found = minimize(
+        result = minimize(
             objective,
             start,
             jac=True,
@@ -67,9 +67,9 @@ def solve(
             bounds=[bounds] * len(start),
             options=options,
         )
-    if not found.success and "ABNORMAL" not in found.message:
-        raise SolverError(f"the centralized solution was not found: {found.message}")
-    w = found.x[:size] - found.x[size:] if split else found.x
+    if not result.success and "ABNORMAL" not in result.message:
+        raise SolverError(f"the centralized solution was not found: {result.message}")
+    w = result.x[:size] - result.x[size:] if split else result.x
     solution: Floats = w.reshape(shape)
     return solution
 

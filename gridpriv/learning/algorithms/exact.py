@@ -124,10 +124,10 @@ def _nesterov(task: Task, linear: Array, rho: float, start: Array) -> Array:
     left = xp.ones_like(start[:, :1, :1]) > 0
     for _ in range(MOST_STEPS):
         slope = clients.gradients(ahead, task.settings.clip) + linear + rho * ahead
-        found = regularizer.prox(ahead - slope / lipschitz, 1.0 / lipschitz)
-        mapping = lipschitz * xp.sqrt(xp.sum((found - ahead) ** 2, axis=(1, 2)))[:, None, None]
-        ahead = found + momentum * (found - v)
-        v = found
+        prox = regularizer.prox(ahead - slope / lipschitz, 1.0 / lipschitz)
+        mapping = lipschitz * xp.sqrt(xp.sum((prox - ahead) ** 2, axis=(1, 2)))[:, None, None]
+        ahead = prox + momentum * (prox - v)
+        v = prox
         answer = xp.where(left, v, answer)
         left = left & (mapping > TOLERANCE)
         if not bool(xp.any(left)):

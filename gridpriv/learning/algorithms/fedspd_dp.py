@@ -125,13 +125,13 @@ def batch_smoothness(task: Task, samples: int) -> float:
 
     A Poisson batch may hold all the client's samples while its sum is divided by ``batch``.
     """
-    one = task.clients.loss.smoothness(task.norm)
+    smoothness = task.clients.loss.smoothness(task.norm)
     most = samples if task.settings.sampling == "poisson" else batch_divisor(task, samples)
-    return one * most / batch_divisor(task, samples)
+    return smoothness * most / batch_divisor(task, samples)
 
 
 def sound_sensitivity(
-    steps: int, gamma: float, rho: float, one: float, smoothness: float, *, convex: bool = True
+    steps: int, gamma: float, rho: float, item: float, smoothness: float, *, convex: bool = True
 ) -> float:
     """Return the sensitivity of y when the round starts from released values.
 
@@ -144,7 +144,7 @@ def sound_sensitivity(
     stretch = max(1.0, smoothness / gamma - 1.0) if convex else 1.0 + smoothness / gamma
     distance, total = 0.0, 0.0
     for _ in range(steps):
-        distance = (gamma * stretch * distance + one) / (gamma + rho)
+        distance = (gamma * stretch * distance + item) / (gamma + rho)
         total += distance
     return 2.0 * total / steps
 
@@ -193,10 +193,10 @@ def _release(task: Task, p: int, gamma: float, rho: float) -> Release:
     """Return the release of one client's 2 x, of which y is a public shift."""
     settings, steps = task.settings, task.settings.local_updates
     samples = int(task.clients.counts[p])
-    one = step_sensitivity(task, samples, task.sample_gradient())
+    item = step_sensitivity(task, samples, task.sample_gradient())
     convex = settings.clip is None or task.clients.shape[1] == 1
     smoothness = batch_smoothness(task, samples)
-    sound = sound_sensitivity(steps, gamma, rho, one, smoothness, convex=convex)
+    sound = sound_sensitivity(steps, gamma, rho, item, smoothness, convex=convex)
     if settings.sensitivity == "published":
         task.tally.note(
             "the published algorithm carries unperturbed state from round to round, which lemma 2 "

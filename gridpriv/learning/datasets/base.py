@@ -149,7 +149,7 @@ class Dataset:
 
     def in_double(self) -> Dataset:
         """Return the data set in float64: sums over it round by far less than a sample moves."""
-        x, x_test = (one.astype(np.float64) for one in (self.x_train, self.x_test))
+        x, x_test = (item.astype(np.float64) for item in (self.x_train, self.x_test))
         return replace(self, x_train=x, x_test=x_test)
 
     def head(self, train: int, test: int | None = None) -> Dataset:

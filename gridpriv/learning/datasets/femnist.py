@@ -45,13 +45,13 @@ def load_femnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset
     return Dataset(
         name="femnist",
         task="multiclass",
-        x_train=np.concatenate([one.x for one in train]),
-        y_train=np.concatenate([one.y for one in train]),
-        x_test=np.concatenate([one.x for one in test]),
-        y_test=np.concatenate([one.y for one in test]),
+        x_train=np.concatenate([item.x for item in train]),
+        y_train=np.concatenate([item.y for item in train]),
+        x_test=np.concatenate([item.x for item in test]),
+        y_test=np.concatenate([item.y for item in test]),
         classes=CLASSES,
         norm=math.sqrt(pixels),
-        writer_of=np.repeat(np.arange(len(train)), [len(one.y) for one in train]),
+        writer_of=np.repeat(np.arange(len(train)), [len(item.y) for item in train]),
         source=f"LEAF files in {folder}: {len(train)} writers with training data, "
         f"{len(test)} with test data{_missing(folder)}",
     )
@@ -76,11 +76,11 @@ def _read(folder: Path, dtype: type[np.floating]) -> list[Writer]:
         raise InputError(f"{folder} has no .json or .json.gz file: put LEAF's there, from {SITE}")
     for path in paths:
         check_sum(path, f"femnist/{folder.name}/{path.name}")
-    found = [_writer(place, user, dtype) for place, user in _users(paths)]
-    empty = next((one.place for one in found if len(one.y) == 0), None)
+    matches = [_writer(place, user, dtype) for place, user in _users(paths)]
+    empty = next((item.place for item in matches if len(item.y) == 0), None)
     if empty is not None and folder.name == "train":
         raise InputError(f"{empty} has no sample: a writer of a training file has 1 or more")
-    writers = [one for one in found if len(one.y) > 0]
+    writers = [item for item in matches if len(item.y) > 0]
     if not writers:
         raise InputError(
             f"{folder}: the .json files have no writer with a sample"
@@ -121,11 +121,11 @@ def _user_data(path: Path) -> dict[str, Any]:
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a json object, which would keep the last of equal names without a word."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"the name {twice!r} comes twice in an object")
-    return found
+    return entries
 
 
 def _writer(place: str, user: Any, dtype: type[np.floating]) -> Writer:
@@ -189,10 +189,10 @@ def _not_an_image(place: str, images: list[Any]) -> InputError:
 def _check_pixels(writers: list[Writer]) -> None:
     """Raise :class:`InputError` unless all writers' images have as many pixels."""
     first = writers[0]
-    for one in writers:
-        if one.x.shape[1] != first.x.shape[1]:
+    for writer in writers:
+        if writer.x.shape[1] != first.x.shape[1]:
             raise InputError(
-                f"{one.place} has images of {one.x.shape[1]} pixels, "
+                f"{writer.place} has images of {writer.x.shape[1]} pixels, "
                 f"{first.place} of {first.x.shape[1]}"
                 ": give images of one size"
             )

@@ -51,16 +51,16 @@ def check_sum(path: Path, key: str) -> None:
     A SHA256SUMS file beside it takes the place of the packaged list, for data of one's own.
     Files that neither names are accepted.
     """
-    beside = path.parent / SUMS
-    expected = (read_sums(beside) if beside.is_file() else packaged_sums()).get(
-        path.name if beside.is_file() else key
+    value = path.parent / SUMS
+    expected = (read_sums(value) if value.is_file() else packaged_sums()).get(
+        path.name if value.is_file() else key
     )
     if expected is None:
         return
-    found = sha256(path)
-    if found != expected:
+    result = sha256(path)
+    if result != expected:
         raise InputError(
-            f"{path} is corrupted or incomplete: its SHA-256 is {found}, expected {expected} "
+            f"{path} is corrupted or incomplete: its SHA-256 is {result}, expected {expected} "
             f"({path.stat().st_size} bytes; for data of your own write a {SUMS} file beside it)"
         )
 

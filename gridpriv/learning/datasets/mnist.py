@@ -122,11 +122,11 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
             f"{path} is incomplete: it ends within its header; download the file again (--download)"
         )
     shape = tuple(int(n) for n in np.frombuffer(content[HEADER:start], dtype=">u4"))
-    held, size = len(content) - start, math.prod(shape)
-    if held != size:
-        state = "incomplete" if held < size else "longer than its array"
+    current, size = len(content) - start, math.prod(shape)
+    if current != size:
+        state = "incomplete" if current < size else "longer than its array"
         raise InputError(
-            f"{path} is {state}: {held} bytes for an array of {shape}"
+            f"{path} is {state}: {current} bytes for an array of {shape}"
             "; download the file again (--download)"
         )
     if size == 0:

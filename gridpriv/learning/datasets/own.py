@@ -159,8 +159,8 @@ def _read_archive(path: Path, needed: tuple[str, ...] = ("x", "y")) -> dict[str,
                 raise refused(f"{path} array", name, f"one of {', '.join(known)}")
         most = unpacked_bound(path.stat().st_size)
         if sum(sizes.values()) > most:
-            held = f"{sum(sizes.values())} bytes"
-            raise refused(f"{path} unpacked", held, f"at most {most} (save it unpacked: np.savez)")
+            text = f"{sum(sizes.values())} bytes"
+            raise refused(f"{path} unpacked", text, f"at most {most} (save it unpacked: np.savez)")
         for name in needed:
             if name not in sizes:
                 raise InputError(

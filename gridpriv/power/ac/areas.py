@@ -252,10 +252,12 @@ def solve(
     if last is not None:
         alpha = last.solution.alpha
         delta = np.where(exhausted == last.exhausted, last.solution.delta, 0.0)
-    found = solve_power_flow(equations, grid.jacobian, voltage, alpha, delta)
-    holds = found.held[grid.case.n_bus :]
-    at_limit = np.where(most - found.alpha <= found.alpha - least, 1, -1)
-    return Settled(found, np.where(stays, bound, np.where(holds, 0, at_limit)), exhausted, eased, 1)
+    result = solve_power_flow(equations, grid.jacobian, voltage, alpha, delta)
+    holds = result.held[grid.case.n_bus :]
+    at_limit = np.where(most - result.alpha <= result.alpha - least, 1, -1)
+    return Settled(
+        result, np.where(stays, bound, np.where(holds, 0, at_limit)), exhausted, eased, 1
+    )
 
 
 def equations_at(grid: AreaGrid, settled: Settled) -> FlowEquations:

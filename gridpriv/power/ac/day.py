@@ -196,7 +196,7 @@ class _Built:
         reserves = first + count * len(coupled)
         holding = np.flatnonzero((chronology.reserve_most > 0).any(axis=0))
         size = reserves + 2 * count * len(holding)
-        held = reserves + np.arange(2 * count * len(holding)).reshape(2, count, len(holding))
+        value = reserves + np.arange(2 * count * len(holding)).reshape(2, count, len(holding))
         units_ = []
         for j, gen in enumerate(coupled.tolist()):
             here = np.flatnonzero(holding == gen)
@@ -211,11 +211,11 @@ class _Built:
             )
             units_.append(own)
             blocks.append(own.block)
-            at.append(np.concatenate([outputs[:, j], held[:, :, here].ravel()]))
+            at.append(np.concatenate([outputs[:, j], value[:, :, here].ravel()]))
         if len(holding):
             for t in range(count):
                 blocks.append(_reserve_block(chronology, holding, t, voll / price))
-                at.append(held[:, t].ravel())
+                at.append(value[:, t].ravel())
         return _Built(blocks, Border(size, at), steps, units_)
 
 
@@ -247,15 +247,15 @@ def _unit_block(
         reserve = np.stack([up, down])
         above = program.add_rows(none - np.inf, high)
         below = program.add_rows(low, none + np.inf)
-        for row, held, sign in ((above, up, 1.0), (below, down, -1.0)):
+        for row, current, sign in ((above, up, 1.0), (below, down, -1.0)):
             program.add_linear(row, output, 1.0)
-            program.add_linear(row, held, sign)
-        for most, held, cost in zip(
+            program.add_linear(row, current, sign)
+        for most, current, cost in zip(
             chronology.reserve_most[:, gen], reserve, chronology.reserve_price[:, gen], strict=True
         ):
             box = program.add_rows(none, most * on)
-            program.add_linear(box, held, 1.0)
-            program.add_cost(held, cost / price)
+            program.add_linear(box, current, 1.0)
+            program.add_cost(current, cost / price)
     limits = program.add_rows(low, high)
     program.add_linear(limits, output, 1.0)
     _add_ramps(program, output, chronology, gen, on, high)
@@ -324,10 +324,10 @@ def _reserve_block(chronology: Chronology, holding: Ints, step: int, lost: float
     """Return the requirement of one step: reserves of all zones, or a priced shortfall."""
     program, count = QuadraticProgram(), len(holding)
     endless = np.full(2 * count, np.inf)
-    held = program.add_variables(-endless, endless, np.zeros(2 * count)).reshape(2, count)
+    reshape = program.add_variables(-endless, endless, np.zeros(2 * count)).reshape(2, count)
     short = program.add_variables(np.zeros(2), np.full(2, np.inf), np.zeros(2))
     row = program.add_rows(chronology.reserve_required[:, step], np.full(2, np.inf))
-    program.add_linear(np.repeat(row, count), held.ravel(), 1.0)
+    program.add_linear(np.repeat(row, count), reshape.ravel(), 1.0)
     program.add_linear(row, short, 1.0)
     program.add_cost(short, lost)
-    return Block(program.form(), held.ravel(), NO_ROWS, program.start)
+    return Block(program.form(), reshape.ravel(), NO_ROWS, program.start)

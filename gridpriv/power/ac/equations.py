@@ -160,13 +160,13 @@ def residual(equations: FlowEquations, point: Point) -> Residual:
     actual = equations.tie_area @ power.real[n:]
     moved = point.alpha - (actual - equations.interchange - equations.bias @ shared)
     area = point.alpha - np.clip(moved, equations.least, equations.most)
-    held = np.concatenate(
+    values = np.concatenate(
         [
             (equations.q_low < wanted) & (wanted < equations.q_high),
             (equations.least < moved) & (moved < equations.most),
         ]
     )
-    return Residual(np.concatenate([active, generated - stand, area]), held)
+    return Residual(np.concatenate([active, generated - stand, area]), values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,8 +245,8 @@ class Jacobian:
         key = np.concatenate(
             [column_place[c].astype(np.int64) * size + row_place[r] for r, c in terms]
         )
-        found, slot = np.unique(key, return_inverse=True)
-        indptr = np.searchsorted(found, size * np.arange(delta + islands + 1))
+        result, slot = np.unique(key, return_inverse=True)
+        indptr = np.searchsorted(result, size * np.arange(delta + islands + 1))
         return Jacobian(
             row,
             column,
@@ -261,7 +261,7 @@ class Jacobian:
             bias,
             slack,
             slot,
-            found % size,
+            result % size,
             indptr,
             row_order,
             column_place,
@@ -276,7 +276,7 @@ class Jacobian:
         admittance = np.concatenate([y, self.admittance[len(y) :]])
         return replace(self, admittance=admittance, up=up, down=down, bias=bias, slack=slack)
 
-    def at(self, given: FlowEquations, point: Point, held: Bools) -> sparse.csc_array:
+    def at(self, given: FlowEquations, point: Point, stored: Bools) -> sparse.csc_array:
         """Return the derivative of equations of this pattern at a point.
 
         Parameters
@@ -293,25 +293,25 @@ class Jacobian:
         rising = (point.alpha >= 0).astype(float)
         values = np.concatenate(
             [
-                self._rows(by_angle, held, n)[self.turning],
-                self._rows(by_magnitude, held, n),
-                KAPPA * held[:n],
+                self._rows(by_angle, stored, n)[self.turning],
+                self._rows(by_magnitude, stored, n),
+                KAPPA * stored[:n],
                 -self.up.data * rising[self.up.col],
                 -self.down.data * (1.0 - rising[self.down.col]),
-                -self.bias.data * (held[n + self.bias.row] & ~given.exhausted[self.bias.col]),
+                -self.bias.data * (stored[n + self.bias.row] & ~given.exhausted[self.bias.col]),
                 -self.slack.data * given.exhausted[self.slack.col],
-                ~held[n:],
+                ~stored[n:],
             ]
         )
         data = np.bincount(self.slot, values, minlength=len(self.indices))
         shape = (2 * n + given.bias.shape[0], len(self.indptr) - 1)
         return sparse.csc_array((data, self.indices, self.indptr), shape=shape)
 
-    def _rows(self, by: Complexes, held: Bools, n: int) -> Floats:
+    def _rows(self, by: Complexes, current: Bools, n: int) -> Floats:
         """Return the terms of active, reactive and metered power; who holds has none of its own."""
         at_bus = self.row < n
-        reactive = np.where(held[self.row[at_bus]], 0.0, by.imag[at_bus])
-        weight = np.where(held[self.area - n], self.weight, 0.0)
+        reactive = np.where(current[self.row[at_bus]], 0.0, by.imag[at_bus])
+        weight = np.where(current[self.area - n], self.weight, 0.0)
         return np.concatenate([by.real[at_bus], reactive, weight * by.real[self.metered]])
 
 
@@ -332,11 +332,11 @@ def _elimination(row: Ints, column: Ints, n: int) -> Ints:
 
 def _metered(tie_area: sparse.csr_array, row: Ints, n: int) -> tuple[Ints, Ints, Floats]:
     """Return for all terms of what areas meter: the area's equation, the term of Y, its weight."""
-    held = tie_area.tocoo()
+    tocoo = tie_area.tocoo()
     terms = np.flatnonzero(row >= n)
     terms = terms[np.argsort(row[terms], kind="stable")]
-    first = np.searchsorted(row[terms], n + held.col)
-    count = np.searchsorted(row[terms], n + held.col, side="right") - first
-    of = np.repeat(np.arange(len(held.data)), count)
+    first = np.searchsorted(row[terms], n + tocoo.col)
+    count = np.searchsorted(row[terms], n + tocoo.col, side="right") - first
+    of = np.repeat(np.arange(len(tocoo.data)), count)
     within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
-    return 2 * n + held.row[of], terms[first[of] + within], held.data[of]
+    return 2 * n + tocoo.row[of], terms[first[of] + within], tocoo.data[of]

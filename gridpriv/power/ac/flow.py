@@ -182,39 +182,39 @@ def _on_dead_buses_none(case: Case, dispatch: Dispatch, dead: Bools) -> Dispatch
 
 def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: PreviousState | None) -> Settled:
     """Solve power flows until every reactive limit holds and every area is settled."""
-    found = None if before is None else _near_before(grid, before)
-    if found is None:
-        found = _from_without_limits(grid, _first(grid, np.where(grid.idle, 1, 0), starts))
-    return _areas_settled(grid, found)
+    without_limits = None if before is None else _near_before(grid, before)
+    if without_limits is None:
+        without_limits = _from_without_limits(grid, _first(grid, np.where(grid.idle, 1, 0), starts))
+    return _areas_settled(grid, without_limits)
 
 
-def _areas_settled(grid: AreaGrid, found: Settled) -> Settled:
+def _areas_settled(grid: AreaGrid, result: Settled) -> Settled:
     """Return the state in which no area is beyond its limits, or the last that is found."""
-    ran_out = np.zeros(len(found.bound), dtype=bool)
+    ran_out = np.zeros(len(result.bound), dtype=bool)
     for number in range(2, MOST_POWER_FLOWS):
-        after = _areas_switched(grid, found, ran_out)
-        if np.array_equal(after, found.bound):
-            return replace(found, power_flows=number)
-        ran_out |= (found.bound == 0) & (after != 0)
+        after = _areas_switched(grid, result, ran_out)
+        if np.array_equal(after, result.bound):
+            return replace(result, power_flows=number)
+        ran_out |= (result.bound == 0) & (after != 0)
         # from a state outside limits a search within them comes to a lower branch too easily
-        near = None if found.eased else _nearby(grid, replace(found, bound=after), 0.0)
+        near = None if result.eased else _nearby(grid, replace(result, bound=after), 0.0)
         try:
-            found = near or _within_limits(
-                grid, solve(grid, after, found.solution.voltage, found, np.inf)
+            result = near or _within_limits(
+                grid, solve(grid, after, result.solution.voltage, result, np.inf)
             )
         except PowerFlowError:
-            return replace(found, power_flows=number)
-    return found
+            return replace(result, power_flows=number)
+    return result
 
 
 def _near_before(grid: AreaGrid, before: PreviousState) -> Settled | None:
     """Return the state within reactive limits near where the grid stood, unless voltages sink."""
-    found = _nearby(grid, before.on(grid), 0.0)
-    if found is None:
+    nearby = _nearby(grid, before.on(grid), 0.0)
+    if nearby is None:
         return None
     floor = grid.case.vmin - SUNK
-    sinking = (np.abs(found.solution.voltage) < floor) & (np.abs(before.voltage) >= floor)
-    return None if sinking.any() else found
+    sinking = (np.abs(nearby.solution.voltage) < floor) & (np.abs(before.voltage) >= floor)
+    return None if sinking.any() else nearby
 
 
 def _from_without_limits(grid: AreaGrid, first: Settled) -> Settled:
@@ -231,29 +231,29 @@ def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
     Where none is found at once, what is beyond the limits is taken away little by little; where
     some of it cannot be, nor can all.
     """
-    found = _nearby(grid, last, 0.0)
-    if found is not None:
-        return found
+    nearby = _nearby(grid, last, 0.0)
+    if nearby is not None:
+        return nearby
     share, nearest = 0.5, solve(grid, last.bound, last.solution.voltage, last, np.inf)
     for _ in range(1, MOST_EASED):
-        found = _nearby(grid, nearest, share)
-        if found is None:
+        nearby = _nearby(grid, nearest, share)
+        if nearby is None:
             share = 0.5 * (1.0 + share)
             continue
-        if found.solution.steps == 0:
-            return found
-        nearest = found
+        if nearby.solution.steps == 0:
+            return nearby
+        nearest = nearby
     return nearest if share > 0.5 else _nearby(grid, nearest, 0.0) or nearest
 
 
 def _nearby(grid: AreaGrid, last: Settled, eased: float) -> Settled | None:
     """Return the state within eased reactive limits, unless it lies on another branch."""
     try:
-        found = solve(grid, last.bound, last.solution.voltage, last, eased)
+        solution = solve(grid, last.bound, last.solution.voltage, last, eased)
     except PowerFlowError:
         return None
-    moved = np.abs(np.abs(found.solution.voltage) - np.abs(last.solution.voltage))
-    return None if moved.max() > LARGEST_MOVE else found
+    moved = np.abs(np.abs(solution.solution.voltage) - np.abs(last.solution.voltage))
+    return None if moved.max() > LARGEST_MOVE else solution
 
 
 def _held_or_shared(

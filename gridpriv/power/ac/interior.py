@@ -183,9 +183,9 @@ def iterate(
             return
         directions, delta = step
         last_delta = delta or last_delta
-        primal = min(one.primal for one in directions)
-        dual = min(one.dual for one in directions)
-        slope = sum(one.slope for one in directions)
+        primal = min(direction.primal for direction in directions)
+        dual = min(direction.dual for direction in directions)
+        slope = sum(direction.slope for direction in directions)
         now, length = _searched(blocks, border, now, filter_, (primal, dual, slope), largest)
         blocks.accept()
         yield Iteration(
@@ -244,8 +244,8 @@ def _step(
     while delta < LARGEST_DELTA:
         directions = _directions(blocks, border, mu, delta)
         if directions is not None:
-            curvature = sum(one.curvature for one in directions)
-            square = sum(one.square for one in directions)
+            curvature = sum(direction.curvature for direction in directions)
+            square = sum(direction.square for direction in directions)
             if curvature >= CURVATURE * square or delta > 1e6:
                 return directions, delta
         if delta == 0.0:

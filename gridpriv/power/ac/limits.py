@@ -157,14 +157,14 @@ def binding(case: Case, here: LimitedQuantities, tolerance: float = 0.0) -> tupl
     tolerance : float
         Distance that counts as none, as a share of the limit's size, beside rounding.
     """
-    found: list[Limit] = []
+    matches: list[Limit] = []
     for family in _families(case, here):
         for name, amount in _amounts(family):
             bound = family.low if name == "lower" else family.high
             near = family.rounding + tolerance * np.abs(np.where(np.isinf(bound), 0, bound))
             stands = (np.abs(amount) <= near) & (family.low < family.high)
-            found += _named(family, name, amount, stands)
-    return tuple(found)
+            matches += _named(family, name, amount, stands)
+    return tuple(matches)
 
 
 def _amounts(family: _Family) -> tuple[tuple[str, Floats], tuple[str, Floats]]:
@@ -194,12 +194,14 @@ def limit_table(limits: tuple[Limit, ...]) -> pd.DataFrame:
     return pd.DataFrame(limits, columns=list(Limit._fields)).drop(columns="rating")
 
 
-def limit_sentence(held: tuple[Limit, ...], most: int = 3) -> str:
+def limit_sentence(current: tuple[Limit, ...], most: int = 3) -> str:
     """Return the binding limits of a grid as a sentence, a few elements of each kind."""
     parts = []
     for kind, words in KINDS.items():
         for limit in ("upper", "lower"):
-            places = dict.fromkeys(row.at for row in held if (row.kind, row.limit) == (kind, limit))
+            places = dict.fromkeys(
+                row.at for row in current if (row.kind, row.limit) == (kind, limit)
+            )
             if not places or (kind.startswith("generator") and limit == "lower"):
                 continue
             named = ", ".join(list(places)[:most]) + (" and others" if len(places) > most else "")

@@ -107,8 +107,8 @@ def _flow_change(grid: AreaGrid, settled: Settled, branches: Ints) -> Floats:
     equations, jacobian = equations_at(grid, settled), grid.jacobian
     voltage = solution.voltage
     point = Point(np.angle(voltage), np.abs(voltage), solution.alpha, solution.delta)
-    held = residual(equations, point).held
-    factors = splu(jacobian.at(equations, point, held))
+    current = residual(equations, point).held
+    factors = splu(jacobian.at(equations, point, current))
     by_angle, by_magnitude = _by_voltage(grid.case, voltage, branches)
     by_state = np.zeros((len(branches), len(jacobian.column_place)))
     turning = ~equations.reference
@@ -118,7 +118,7 @@ def _flow_change(grid: AreaGrid, settled: Settled, branches: Ints) -> Floats:
     asked[jacobian.column_place] = by_state.T
     adjoint = np.zeros_like(asked)
     adjoint[jacobian.row_order] = factors.solve(asked, trans="T")
-    active, reactive = adjoint[:n].T, np.where(held[:n], 0.0, adjoint[n : 2 * n].T)
+    active, reactive = adjoint[:n].T, np.where(current[:n], 0.0, adjoint[n : 2 * n].T)
     return -np.stack([active, reactive])  # F of each power has + pd and + qd
 
 

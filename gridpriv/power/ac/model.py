@@ -141,7 +141,7 @@ def ac_model(
     """
     balanced = np.ones(case.n_bus, bool) if balanced is None else balanced
     rated = (case.rate > 0) & np.isfinite(case.rate)
-    held = np.flatnonzero(rated if metered is None else rated | metered)
+    positions = np.flatnonzero(rated if metered is None else rated | metered)
     program = QuadraticProgram()
     roots = _references(case, balanced)
     reference = roots if reference is None else reference
@@ -160,8 +160,8 @@ def ac_model(
         program.add_product(p_balance[own], part[own], part[own], case.gs[own])
         program.add_product(q_balance[own], part[own], part[own], -case.bs[own])
     loaded = np.flatnonzero(balanced & (case.pd > 0))
-    none, one = np.zeros(len(loaded)), np.ones(len(loaded))
-    cut = program.add_variables(none, one, none)
+    none, item = np.zeros(len(loaded)), np.ones(len(loaded))
+    cut = program.add_variables(none, item, none)
     program.add_linear(p_balance[loaded], cut, -case.pd[loaded])
     program.add_linear(q_balance[loaded], cut, -case.qd[loaded])
     curtailable, most = _curtailable(case, balanced)
@@ -170,7 +170,7 @@ def ac_model(
     )
     program.add_linear(p_balance[curtailable], curtailment, 1.0)
     rows = (p_balance, q_balance)
-    flow = _flows(program, case, (e, f), held, rows, here)
+    flow = _flows(program, case, (e, f), positions, rows, here)
     _angle_limits(program, case, (e, f), here)
     owner = np.concatenate(program.owners)
     return AcModel(
@@ -184,7 +184,7 @@ def ac_model(
         loaded,
         curtailment,
         curtailable,
-        held,
+        positions,
         flow,
         reference,
         *rows,
@@ -248,19 +248,29 @@ def _flows(
     flow = np.full((4, len(metered)), -1)
     for side, (near, far, own, mutual) in enumerate(ends):
         inside = here[near[metered]]
-        held = metered[inside]
-        rate = np.where(case.rate > 0, case.rate, np.inf)[held]
+        current = metered[inside]
+        rate = np.where(case.rate > 0, case.rate, np.inf)[current]
         rated = np.isfinite(rate)
-        zero = np.zeros(len(held))
+        zero = np.zeros(len(current))
         p, q = (program.add_variables(-rate, rate, zero) for _ in "pq")
-        p_row, q_row = (program.add_rows(zero, zero, near[held]) for _ in "pq")
-        _add_flow(program, voltage, (p_row, q_row), near[held], far[held], own[held], mutual[held])
+        p_row, q_row = (program.add_rows(zero, zero, near[current]) for _ in "pq")
+        _add_flow(
+            program,
+            voltage,
+            (p_row, q_row),
+            near[current],
+            far[current],
+            own[current],
+            mutual[current],
+        )
         program.add_linear(p_row, p, -1.0)
         program.add_linear(q_row, q, -1.0)
-        here_balanced = p_balance[near[held]] >= 0
-        program.add_linear(p_balance[near[held]][here_balanced], p[here_balanced], 1.0)
-        program.add_linear(q_balance[near[held]][here_balanced], q[here_balanced], 1.0)
-        limit = program.add_rows(np.full(rated.sum(), -np.inf), rate[rated] ** 2, near[held][rated])
+        here_balanced = p_balance[near[current]] >= 0
+        program.add_linear(p_balance[near[current]][here_balanced], p[here_balanced], 1.0)
+        program.add_linear(q_balance[near[current]][here_balanced], q[here_balanced], 1.0)
+        limit = program.add_rows(
+            np.full(rated.sum(), -np.inf), rate[rated] ** 2, near[current][rated]
+        )
         program.add_product(limit, p[rated], p[rated], 1.0)
         program.add_product(limit, q[rated], q[rated], 1.0)
         k = free[p_balance[near[free]] >= 0]

@@ -73,17 +73,17 @@ def nearest_served(case: Case, norm: Norm) -> Served:
     """
     objective: AcObjective = "cost" if has_convex_costs(case) else "losses"
     # a projection is solved a hundred times faster than an optimal power flow without a solution
-    found = _projected(case, norm, None)
-    if found is None or np.abs(found[0]).max() <= SERVED:
-        best = _all_served(case, objective, None if found is None else found[1])
+    projected = _projected(case, norm, None)
+    if projected is None or np.abs(projected[0]).max() <= SERVED:
+        best = _all_served(case, objective, None if projected is None else projected[1])
         if best is not None:
             return Served(best, np.zeros((2, case.n_bus)), 0.0)
     for voltage in _starts(case):
         for margin in MARGINS:
-            found = _projected(tightened(case, margin), norm, voltage)
-            if found is None:
+            projected = _projected(tightened(case, margin), norm, voltage)
+            if projected is None:
                 continue
-            moved, dispatch = found
+            moved, dispatch = projected
             served = replace(case, pd=case.pd + moved[0], qd=case.qd + moved[1])
             best = _all_served(served, objective, dispatch)
             if best is not None:
@@ -154,10 +154,10 @@ def _projected(case: Case, norm: Norm, voltage: Complexes | None) -> tuple[Float
     start = model.program.start
     if voltage is not None:
         start = model.starting_from(voltage, start[model.pg], start[model.qg])
-    found = model.program.solve(start, np.concatenate([model.cut, model.curtailment]))
-    if not found.solved:
+    solution = model.program.solve(start, np.concatenate([model.cut, model.curtailment]))
+    if not solution.solved:
         return None
-    return np.stack([found.x[part] for part in changes]), model.dispatch(found.x)
+    return np.stack([solution.x[part] for part in changes]), model.dispatch(solution.x)
 
 
 def _add_changes(model: AcModel, norm: Norm) -> tuple[Ints, Ints]:

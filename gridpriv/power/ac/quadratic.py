@@ -231,12 +231,12 @@ class QuadraticProgram:
         if before is None or before.shape != (self.rows, self.columns):
             if start is None:
                 return self.solve()
-            found = self._solve(OPTIONS | POINT, start)
+            solve = self._solve(OPTIONS | POINT, start)
         else:
-            found = self._solve(
+            solve = self._solve(
                 OPTIONS | WARM, before.x, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
             )
-        return found if found.solved else self.solve()
+        return solve if solve.solved else self.solve()
 
     def solve(self, start: Floats | None = None, zero: Ints | None = None) -> Solved:
         """Solve with Ipopt.
@@ -263,11 +263,13 @@ class QuadraticProgram:
         if zero is not None:
             low[zero] = high[zero] = 0.0
         lower, upper = (np.concatenate([b[side] for b in self._sides]) for side in (0, 1))
-        found = solver(
+        result = solver(
             x0=np.clip(start, low, high), lbx=low, ubx=high, lbg=lower, ubg=upper, **multipliers
         )
         stats = solver.stats()
-        x, multiplier, bound = (np.asarray(found[name]).ravel() for name in ("x", "lam_g", "lam_x"))
+        x, multiplier, bound = (
+            np.asarray(result[name]).ravel() for name in ("x", "lam_g", "lam_x")
+        )
         status, iterations = str(stats["return_status"]), int(stats["iter_count"])
         return Solved(x, multiplier, bound, status, iterations)
 

@@ -95,9 +95,9 @@ class Certified:
             margin = np.full(len(self._depths), first)
             scale = 1.0 if largest is None else largest / max(float(np.abs(q).max()), 1.0)
             for _ in range(SOLVES):
-                found = self._attempt(number, scale * p, scale * q, margin)
-                iterations, solves = iterations + int(found.iterations), solves + 1
-                x = np.asarray(found.x)
+                attempt = self._attempt(number, scale * p, scale * q, margin)
+                iterations, solves = iterations + int(attempt.iterations), solves + 1
+                x = np.asarray(attempt.x)
                 slack = self._offset - self._rows @ x
                 outside = ROUNDING - self._depth(slack)
                 if not np.isfinite(x).all() or (outside <= 0.0).all():
@@ -105,7 +105,7 @@ class Certified:
                 margin = np.where(outside > 0.0, 2.0 * (margin + outside), margin)
             else:
                 continue
-            least = min(least, self._error(p, q, x, slack, np.asarray(found.z) / scale))
+            least = min(least, self._error(p, q, x, slack, np.asarray(attempt.z) / scale))
             if least <= within:
                 return Solution(self._program.restore(x), iterations, solves - 1)
         proven = f"none below {least:.3g}" if math.isfinite(least) else "none"
@@ -141,8 +141,8 @@ class Certified:
         y = y.copy()
         y[self._depths] += np.maximum(-self._depth(y), 0.0)
         gradient = self._program.curved(p, x) + q + self._columns @ y
-        beside = np.abs(gradient) @ self._program.width
-        return math.sqrt(max(float(y @ slack), 0.0) + float(beside))
+        value = np.abs(gradient) @ self._program.width
+        return math.sqrt(max(float(y @ slack), 0.0) + float(value))
 
     def _depth(self, slack: Floats) -> Floats:
         """Return the distance of each block of a slack from its cone's boundary; < 0: outside."""

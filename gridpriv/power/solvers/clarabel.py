@@ -46,23 +46,23 @@ class ClarabelSolver:
         """
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
-        found = self._first(p, q, near=near).solve()
-        ended = [found]
+        solution = self._first(p, q, near=near).solve()
+        ended = [solution]
         for repeat, (scale, settings) in enumerate(SAFER):
-            if found.status == clarabel.SolverStatus.Solved:
+            if solution.status == clarabel.SolverStatus.Solved:
                 break
             if near and repeat >= LIKELIEST and _almost(ended):
                 break
-            found = self._setup(scale * p, scale * q, settings).solve()
-            ended.append(found)
-        iterations, retries = sum(int(one.iterations) for one in ended), len(ended) - 1
-        if retries == len(SAFER) and found.status == clarabel.SolverStatus.PrimalInfeasible:
+            solution = self._setup(scale * p, scale * q, settings).solve()
+            ended.append(solution)
+        iterations, retries = sum(int(item.iterations) for item in ended), len(ended) - 1
+        if retries == len(SAFER) and solution.status == clarabel.SolverStatus.PrimalInfeasible:
             raise SolverError("there is no solution (clarabel's certificate at its defaults)")
-        if found.status != clarabel.SolverStatus.Solved:
+        if solution.status != clarabel.SolverStatus.Solved:
             almost = _almost(ended)
             z = self._program.restore(np.asarray(almost[0].x)) if almost else None
-            return Unsolved(f"clarabel ended {found.status}", iterations, retries, z)
-        return Solution(self._program.restore(np.asarray(found.x)), iterations, retries)
+            return Unsolved(f"clarabel ended {solution.status}", iterations, retries, z)
+        return Solution(self._program.restore(np.asarray(solution.x)), iterations, retries)
 
     def _first(self, p: Floats, q: Floats, *, near: bool) -> Any:
         """Return the solver that is tried first, at P and q."""
@@ -96,7 +96,7 @@ class _Kept:
 
 
 def _almost(ended: list[Any]) -> list[Any]:
-    return [one for one in ended if one.status == clarabel.SolverStatus.AlmostSolved]
+    return [item for item in ended if item.status == clarabel.SolverStatus.AlmostSolved]
 
 
 def _rows(program: ReducedProgram) -> tuple[Matrix, Floats, list[Any]]:

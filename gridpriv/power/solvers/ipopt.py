@@ -48,20 +48,20 @@ class IpoptSolver:
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
         parameters = np.concatenate([q, p])
-        found, stats = self._run(self._solver, parameters)
+        result, stats = self._run(self._solver, parameters)
         iterations = int(stats["iter_count"])
         for retries, more in enumerate(({}, *SAFER)):
             if stats["return_status"] == "Solve_Succeeded":
-                return Solution(self._program.restore(found), iterations, retries)
+                return Solution(self._program.restore(result), iterations, retries)
             safer = casadi.nlpsol("zone", "ipopt", self._problem, OPTIONS | more)
-            found, stats = self._run(safer, parameters)
+            result, stats = self._run(safer, parameters)
             iterations += int(stats["iter_count"])
         if stats["return_status"] == "Solve_Succeeded":
-            return Solution(self._program.restore(found), iterations, len(SAFER) + 1)
+            return Solution(self._program.restore(result), iterations, len(SAFER) + 1)
         return Unsolved(f"ipopt ended {stats['return_status']}", iterations, len(SAFER))
 
     def _run(self, solver: Any, parameters: Floats) -> tuple[Floats, dict[str, Any]]:
-        found = solver(
+        result = solver(
             x0=self._x,
             p=parameters,
             lbx=self._program.lower,
@@ -69,7 +69,7 @@ class IpoptSolver:
             lbg=self._low,
             ubg=self._high,
         )
-        return np.asarray(found["x"]).ravel(), solver.stats()
+        return np.asarray(result["x"]).ravel(), solver.stats()
 
 
 def _start(program: ReducedProgram) -> Floats:

@@ -71,11 +71,11 @@ def pyomo_solver(name: str) -> Any:
 
 def bundled_ipopt() -> str:
     """Return the path of the ``gridpriv-ipopt`` executable."""
-    beside = Path(sys.executable).parent / "gridpriv-ipopt"
-    found = str(beside) if beside.exists() else shutil.which("gridpriv-ipopt")
-    if found is None:
+    value = Path(sys.executable).parent / "gridpriv-ipopt"
+    result = str(value) if value.exists() else shutil.which("gridpriv-ipopt")
+    if result is None:
         raise InputError("the executable gridpriv-ipopt is missing: install gridpriv with pip")
-    return found
+    return result
 
 
 def check_available(name: str) -> None:

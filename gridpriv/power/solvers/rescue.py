@@ -57,12 +57,14 @@ class Rescued:
         if near and first.z is not None:
             return Solution(first.z, first.iterations, first.retries)
         try:
-            found = self._second.attempt(linear, metric, near=near)
+            attempt = self._second.attempt(linear, metric, near=near)
         except SolverError as error:
             raise SolverError(f"{first.ended} after safer settings; {error}") from error
-        iterations, retries = first.iterations + found.iterations, first.retries + found.retries
-        if isinstance(found, Solution):
-            return Solution(found.z, iterations, retries + 1)
-        if near and found.z is not None:
-            return Solution(found.z, iterations, retries + 1)
-        raise SolverError(f"{first.ended} after safer settings; {found.ended} after safer settings")
+        iterations, retries = first.iterations + attempt.iterations, first.retries + attempt.retries
+        if isinstance(attempt, Solution):
+            return Solution(attempt.z, iterations, retries + 1)
+        if near and attempt.z is not None:
+            return Solution(attempt.z, iterations, retries + 1)
+        raise SolverError(
+            f"{first.ended} after safer settings; {attempt.ended} after safer settings"
+        )

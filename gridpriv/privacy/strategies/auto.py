@@ -81,5 +81,5 @@ def auto(
             option, variance, prior, use, reactive=reactive, power_factors=power_factors
         )
 
-    found = [Disclosure(option, prior, scored(option)) for option in options]
-    return min(found, key=lambda disclosure: disclosure.expected)
+    matches = [Disclosure(option, prior, scored(option)) for option in options]
+    return min(matches, key=lambda disclosure: disclosure.expected)

@@ -68,5 +68,5 @@ class Disclosure:
     def estimate(self, released: Floats, release: Release | None) -> Floats:
         """Return the demand that what was released leaves likely; the prior where nothing was."""
         noise = 0.0 if release is None else release.mechanism.variance
-        found = self.strategy.estimate(released, noise, self.prior, self.power_factors)
-        return self.scale * found
+        result = self.strategy.estimate(released, noise, self.prior, self.power_factors)
+        return self.scale * result

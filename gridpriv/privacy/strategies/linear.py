@@ -120,8 +120,8 @@ class Statistics:
         if power_factors is None:
             return np.concatenate([active, _posterior(self.matrix, q_seen, variance, belief)])
         along, half = power_factors.middle * active, power_factors.half
-        apart = _posterior(self.matrix, q_seen, variance, belief.less(along, half))
-        return np.concatenate([active, along + half * apart])
+        posterior = _posterior(self.matrix, q_seen, variance, belief.less(along, half))
+        return np.concatenate([active, along + half * posterior])
 
 
 Strategy = Statistics

@@ -53,9 +53,9 @@ class Observed:
         known = self.evidence
         row = int(generator.choice(len(DEVIATIONS), p=known.weight))
         s, shares = DEVIATIONS[row], belief.shares
-        apart = belief.scale * generator.standard_normal(len(shares))
-        apart -= apart.sum() * belief.scale**2 / (belief.scale**2).sum()
-        start = belief.mean + belief.spread * generator.standard_normal() * shares + s * apart
+        value = belief.scale * generator.standard_normal(len(shares))
+        value -= value.sum() * belief.scale**2 / (belief.scale**2).sum()
+        start = belief.mean + belief.spread * generator.standard_normal() * shares + s * value
         missed = self.seen - self.matrix @ start - noise
         pull = known.vectors @ ((known.vectors.T @ missed) / known.size[row])
         total = self.matrix @ shares @ pull

@@ -147,8 +147,8 @@ class TemporalDisclosure:
         value = adjacency.beta * kinds * _reach(self.over, weight, norm, both=both)
         if self.level.exact:
             value *= 1.0 + 8.0 * (self.over.steps + 1) * GRID / adjacency.beta
-        told = f", with {len(self.over.weights)} cosines over {self.over.steps} steps"
-        return replace(still, value=value, bound_source=still.bound_source + told, share=1.0)
+        text = f", with {len(self.over.weights)} cosines over {self.over.steps} steps"
+        return replace(still, value=value, bound_source=still.bound_source + text, share=1.0)
 
     def estimate(self, released: Floats, release: Release | None) -> TemporalBasis:
         """Return the posterior mean; the prior, with zero coefficients, without a release."""
@@ -170,12 +170,12 @@ class TemporalDisclosure:
         if factors is None:
             return np.stack([active, _likely(seen[1], variance, follows, q_sum)])
         along, half = factors.middle * active, factors.half
-        apart = _likely(seen[1], variance, (follows - along) / half, q_sum / half)
-        return np.stack([active, along + half * apart])
+        likely = _likely(seen[1], variance, (follows - along) / half, q_sum / half)
+        return np.stack([active, along + half * likely])
 
     def at(self, step: int, basis: TemporalBasis) -> Floats:
         """Return the demand (2n,) of a step, counted from 0; its sums in their public range."""
-        found = []
+        matches = []
         prior = self.level.prior
         column = self.over.rows[:, step]
         likely = zip(basis.mean.reshape(2, -1), basis.temporal_coefficients @ column, strict=True)
@@ -184,8 +184,8 @@ class TemporalDisclosure:
         ):
             total = float(mean.sum())
             moved = float(np.clip(total + swing, sums.lower, sums.upper)) - total
-            found.append(mean + moved * _shares(mean, sums))
-        return np.concatenate(found)
+            matches.append(mean + moved * _shares(mean, sums))
+        return np.concatenate(matches)
 
 
 def coefficient_left(over: Cosines, variance: float, level: float) -> float:

@@ -26,10 +26,10 @@ def tree(levels: Sequence[Ints], weights: Sequence[float]) -> Statistics:
     """
     if len(levels) != len(weights) or not all(weight > 0 for weight in weights):
         raise InputError("a tree needs one positive weight for every level: give one per level")
-    found: dict[bytes, float] = {}
+    entries: dict[bytes, float] = {}
     for parts, weight in zip(levels, weights, strict=True):
         for members in np.unique(parts)[:, None] == parts:
             part = members.tobytes()
-            found[part] = found.get(part, 0.0) + weight  # the same part twice is one sum
-    member = np.frombuffer(b"".join(found), dtype=bool).reshape(len(found), len(levels[0]))
-    return Statistics("tree", member * np.array(list(found.values()))[:, None])
+            entries[part] = entries.get(part, 0.0) + weight  # the same part twice is one sum
+    member = np.frombuffer(b"".join(entries), dtype=bool).reshape(len(entries), len(levels[0]))
+    return Statistics("tree", member * np.array(list(entries.values()))[:, None])
