@@ -35,7 +35,7 @@ from gridpriv.zonal import rows
 from gridpriv.zonal.hold import Hold, make_hold
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run import crew, open_rounds, run_prepared
+from gridpriv.zonal.run import open_rounds, run_prepared, zone_agents
 
 PUBLIC_CHECKS = ("public state", "public bytes")
 OWN = ("figures", "outcome", "drawn", "plan")
@@ -72,7 +72,7 @@ def prepared_again(prepared: Prepared, case: Case) -> Prepared:
 
 def public_state(prepared: Prepared) -> dict[str, Any]:
     """Return the public state of a run before its first release."""
-    with closing(in_process(crew(prepared))) as zones:
+    with closing(in_process(zone_agents(prepared))) as zones:
         opening = open_rounds(prepared, zones)
     return {
         "rules": prepared.rules,
@@ -90,7 +90,7 @@ def public_state(prepared: Prepared) -> dict[str, Any]:
 
 
 def hold_of(prepared: Prepared) -> Hold:
-    """Return what zones set aside, or would under ``--hold interchange``."""
+    """Return the reserves that zones set aside, or would under ``--hold interchange``."""
     rules = prepared.rules
     given = prepared.zones, prepared.disclosures, rules.noise, rules.adjacency
     return prepared.hold or make_hold(*given)

@@ -31,7 +31,7 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.zonal.opening import (
     WARM_START_ROUNDS,
-    Ground,
+    PublicInputs,
     coordinate_units,
     reactive_flows,
     schedules,
@@ -150,12 +150,12 @@ class Agreement:
         return {name: value for name, value in given.items() if name not in OF_ONE_PARTY}
 
     @cached_property
-    def ground(self) -> Ground:
+    def ground(self) -> PublicInputs:
         """The public inputs of the rounds."""
         zones = self.zones.values()
         numbers = np.concatenate([zone.coordinates for zone in zones])
         _, first = np.unique(numbers, return_index=True)
-        return Ground(
+        return PublicInputs(
             settings=self.settings,
             consensus=make_consensus([zone.coordinates for zone in zones]),
             start=[zone.start for zone in zones],

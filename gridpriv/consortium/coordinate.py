@@ -24,7 +24,7 @@ from gridpriv.core.lock import held
 from gridpriv.core.text import csv_text, json_ready
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import noise_caveat, zone_statement
-from gridpriv.zonal.opening import Carrying, opened
+from gridpriv.zonal.opening import Carrying, initial_rounds
 
 COLUMNS = ("round", "consensus_residual", "consensus_residual_max", "penalty_min", "penalty_max")
 CERTIFICATE, CERTIFICATES = "certificate.pem", "certificates"
@@ -49,7 +49,7 @@ class CoordinatedRun:
 def play(agreement: Agreement, carry: Carrying, note: Note) -> CoordinatedRun:
     """Run the rounds over an exchange, and tell all zones the agreed values."""
     ground, names = agreement.ground, list(agreement.zones)
-    state, plan = opened(ground, carry)
+    state, plan = initial_rounds(ground, carry)
     releases: dict[str, Counter[Release]] = {name: Counter() for name in names}
 
     def counted(orders: Sequence[Order]) -> list[Reply]:

@@ -194,7 +194,7 @@ def executed(batch: Batch) -> Iterator[Rows]:
     The noise is calibrated, and the zones compile and warm start, once for all of them. No solver
     remembers anything from one run to the next, so a resumed study has the same tables.
     """
-    from gridpriv.zonal.run import own_transport, run_prepared
+    from gridpriv.zonal.run import default_transport, run_prepared
 
     first = batch.tasks[0].settings
     try:
@@ -203,7 +203,7 @@ def executed(batch: Batch) -> Iterator[Rows]:
         reason = f"{error}{notes(error)}"
         yield from (failed_rows(_untried(task), reason) for task in batch.tasks)
         return
-    with closing(ReusedAgents(own_transport(first.workers))) as zones:
+    with closing(ReusedAgents(default_transport(first.workers))) as zones:
         for task in batch.tasks:
             one = replace(prepared, settings=task.settings, seed=task.settings.seed or 0)
             limit = _limit(batch.time_limit)

@@ -37,7 +37,7 @@ from gridpriv.zonal.horizon import Horizon, Known
 from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.reference import reference
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run import Admit, Planned, own_transport, run_prepared
+from gridpriv.zonal.run import Admit, Planned, default_transport, run_prepared
 from gridpriv.zonal.settings import Settings
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[..., None]]]
@@ -157,7 +157,7 @@ class RunContext:
 
     def zones(self, workers: int) -> ReusedAgents:
         """Return the processes of the zones, kept for further runs of them."""
-        return ReusedAgents(self.transport or own_transport(workers))
+        return ReusedAgents(self.transport or default_transport(workers))
 
     def held(
         self,

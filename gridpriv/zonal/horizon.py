@@ -57,7 +57,14 @@ from gridpriv.zonal.day import DayPlan, plan_day
 from gridpriv.zonal.prepared import Earlier, Prepared, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.rows import Baselines
-from gridpriv.zonal.run import Admit, Leave, crew, open_rounds, own_transport, run_prepared
+from gridpriv.zonal.run import (
+    Admit,
+    Leave,
+    default_transport,
+    open_rounds,
+    run_prepared,
+    zone_agents,
+)
 from gridpriv.zonal.settings import AUTO, PER_STEP, Settings
 
 Known: TypeAlias = tuple[TemporalBasis, ...]
@@ -239,7 +246,7 @@ class Horizon:
     def tried(self, number: int, transport: Connect) -> None:
         """Try every zone of a step on public data: what cannot work fails before it costs."""
         ready = self.prepared(number, self.expected())
-        with closing(transport(crew(ready))) as zones:
+        with closing(transport(zone_agents(ready))) as zones:
             open_rounds(ready, zones)
 
     def run_step(
@@ -423,7 +430,7 @@ def run_series(
     horizon = make_horizon(series, zoning, settings, chronology)
     known = None
     if horizon.released_once:
-        horizon.tried(0, own_transport(settings.workers))
+        horizon.tried(0, default_transport(settings.workers))
         known = horizon.draw(charge or (lambda *_: None))
     plan = horizon.plan(known)
     results = []

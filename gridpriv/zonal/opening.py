@@ -39,7 +39,7 @@ Carrying: TypeAlias = Callable[[Phase], Exchange]
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class PublicInputs:
     """Public inputs of a coordinator before the first round.
 
     Attributes
@@ -59,7 +59,7 @@ class Ground:
     step: StepSize
 
 
-def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
+def initial_rounds(ground: PublicInputs, carry: Carrying) -> tuple[State, Plan]:
     """Try or warm start every zone on its public proxy; return where the private rounds start."""
     settings, consensus = ground.settings, ground.consensus
     schedule, in_rounds = schedules(settings, ground.units)

@@ -70,7 +70,7 @@ class PriceQuery:
         if not self.exact:
             return float((self.prices * demand).sum())
         pairs = zip(self.prices.ravel().tolist(), on_grid(demand).ravel().tolist(), strict=True)
-        return float(sum(Fraction(price) * Fraction(one) for price, one in pairs))
+        return float(sum(Fraction(price) * Fraction(pair) for price, pair in pairs))
 
 
 def check_priced(case: Case) -> None:

@@ -78,22 +78,22 @@ class DemandRelease:
         """Posterior covariances (2, n, n) of active and of reactive demand."""
         matrix, prior = self.disclosure.strategy.matrix, self.disclosure.prior
         variance = self.release.mechanism.variance
-        found = []
+        matches = []
         beliefs = (prior.active, prior.reactive(self.mean[0]))
         for seen, belief in zip(np.split(self.released, 2), beliefs, strict=True):
             weight = evidence(matrix, seen, variance, belief).weight
             deviation = float(np.sqrt(weight @ DEVIATIONS**2))
-            found.append(posterior_covariance(matrix, variance, belief, deviation))
-        return np.stack(found)
+            matches.append(posterior_covariance(matrix, variance, belief, deviation))
+        return np.stack(matches)
 
     def draws(self, generator: np.random.Generator) -> Iterator[Floats]:
         """Yield demands (2, n) of the posterior, without end."""
-        held = self.disclosure
+        disclosure = self.disclosure
         draws = posterior_draws(
-            held.strategy.matrix,
+            disclosure.strategy.matrix,
             self.released,
             self.release.mechanism,
-            held.prior,
+            disclosure.prior,
             generator,
         )
         return (demand.reshape(2, -1) for demand in draws)
@@ -305,7 +305,8 @@ def prepare_publication(case: Case, settings: Settings, *, priced: bool = False)
     prior = zone_prior(zone, ready.expected)
     exact = settings.noise == "secure"
     options = [
-        Disclosure(one, prior, 0.0, exact=exact) for one in strategies(zone, settings.release)
+        Disclosure(strategy, prior, 0.0, exact=exact)
+        for strategy in strategies(zone, settings.release)
     ]
     return Publication(ready, min(options, key=lambda d: _score(ready, d, priced)), priced)
 
@@ -361,7 +362,7 @@ def protect(publication: Publication, charge: Charging = lambda *_: None) -> Pro
     posterior = PricedRelease(first, query, float(answer[0]))
     served = _nearest(first, posterior.mean)
     draws = _served_draws(publication, posterior, RANGE_DRAWS)
-    costs = [one.optimum.cost or 0.0 for one in draws]
+    costs = [draw.optimum.cost or 0.0 for draw in draws]
     drawn = Counter([release, query.release])
     return ProtectedCase(publication, posterior, served, drawn, (min(costs), max(costs)))
 

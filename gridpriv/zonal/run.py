@@ -37,7 +37,7 @@ from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.zonal.checks import nominal_epsilon, zone_statements
 from gridpriv.zonal.given import Zones, case_of, settings_from, zoning_for
-from gridpriv.zonal.opening import Ground, coordinate_units, opened, step_size
+from gridpriv.zonal.opening import PublicInputs, coordinate_units, initial_rounds, step_size
 from gridpriv.zonal.prepared import Instance, Prepared, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.rows import Timing
@@ -159,9 +159,9 @@ def run_prepared(
         Called with what was done if the run ends early once it may have drawn (a solver, a
         refusal, an interrupt, a defect), before the exception goes on.
     """
-    carry = transport or own_transport(prepared.settings.workers)
+    carry = transport or default_transport(prepared.settings.workers)
     began = time.perf_counter()
-    with closing(carry(crew(prepared, charge))) as zones:
+    with closing(carry(zone_agents(prepared, charge))) as zones:
         opening = open_rounds(prepared, zones)
         if admit is not None:
             admit(planned_releases(prepared, zones, opening))
@@ -217,7 +217,7 @@ def run_prepared(
             raise
 
 
-def crew(prepared: Prepared, charge: Charging | None = None) -> Fleet:
+def zone_agents(prepared: Prepared, charge: Charging | None = None) -> Fleet:
     """Return the zones of a run, for a transport to carry."""
     return Fleet(
         prepared.zones,
@@ -232,7 +232,7 @@ def crew(prepared: Prepared, charge: Charging | None = None) -> Fleet:
     )
 
 
-def own_transport(workers: int) -> Connect:
+def default_transport(workers: int) -> Connect:
     """Return the transport of this machine's processes."""
     if workers == 1:
         return in_process
@@ -262,7 +262,7 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
     if prepared.settings.coordination == "central" or prepared.scheduled is not None:
         return _open_central(prepared, transport)
     numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
-    ground = Ground(
+    ground = PublicInputs(
         settings=prepared.settings,
         consensus=prepared.consensus,
         start=[flat_start(zone)[s] for zone, s in prepared.held],
@@ -275,7 +275,7 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
             ),
         ),
     )
-    state, plan = opened(ground, lambda phase: exchange(transport, OPENING[phase]))
+    state, plan = initial_rounds(ground, lambda phase: exchange(transport, OPENING[phase]))
     orders = orders_at(prepared.consensus, state, plan, 1)
     return Opening(state, plan, tuple(_releases(transport, orders)))
 

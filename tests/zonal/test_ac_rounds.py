@@ -15,7 +15,7 @@ from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.schedule import schedule_in_rounds
 from gridpriv.zonal.prepared import prepare
-from gridpriv.zonal.run import crew, open_rounds
+from gridpriv.zonal.run import open_rounds, zone_agents
 
 PGLIB = Path(__file__).parent.parent / "data" / "pglib"
 GRIDS = {
@@ -67,7 +67,7 @@ def test_zones_find_the_ac_optimum_that_ipopt_finds(grid):
 def _fleet(case, zones, **given):
     settings = make_settings(rounds=1, seed=5, mechanism="laplace", noise_schedule="once", **given)
     prepared = prepare(case, partition(case, zones), settings)
-    transport = in_process(crew(prepared))
+    transport = in_process(zone_agents(prepared))
     open_rounds(prepared, transport)
     return prepared, transport
 
@@ -106,7 +106,7 @@ def test_rounds_differ_where_what_was_released_differs():
     for seed in (5, 6):
         settings = make_settings(rounds=1, seed=seed, mechanism="laplace", noise_schedule="once")
         prepared = prepare(case, partition(case, 3), settings)
-        transport = in_process(crew(prepared))
+        transport = in_process(zone_agents(prepared))
         open_rounds(prepared, transport)
         answers(transport, call(ZoneMember.disclose))
         recording = Recording(transport)

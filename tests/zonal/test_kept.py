@@ -19,7 +19,7 @@ from gridpriv.power import fleet
 from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.zonal.prepared import prepare
-from gridpriv.zonal.run import own_transport, run_prepared
+from gridpriv.zonal.run import default_transport, run_prepared
 
 NOISY = make_settings(rounds=3, seed=4, solver="clarabel", objective="cost")
 
@@ -62,7 +62,7 @@ def counted(monkeypatch):
 def test_a_run_after_another_is_what_it_is_alone(case14, zones14, given, workers):
     later = replace(NOISY, **given)
     alone = run_prepared(prepare(case14, zones14, later))
-    with closing(ReusedAgents(own_transport(workers))) as zones:
+    with closing(ReusedAgents(default_transport(workers))) as zones:
         run_prepared(prepare(case14, zones14, NOISY), transport=zones)
         after = run_prepared(prepare(case14, zones14, later), transport=zones)
     assert last(after) == last(alone)

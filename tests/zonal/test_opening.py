@@ -11,12 +11,12 @@ from gridpriv.consensus.schedules import InUnits, KeptPenalty, ResidualBalancing
 from gridpriv.consensus.transport import in_process
 from gridpriv.zonal.messages import messages
 from gridpriv.zonal.prepared import prepare
-from gridpriv.zonal.run import crew, open_rounds
+from gridpriv.zonal.run import open_rounds, zone_agents
 
 
 def penalties(case, zoning, **given):
     prepared = prepare(case, zoning, Settings(seed=1, rounds=2, **given))
-    with closing(in_process(crew(prepared))) as zones:
+    with closing(in_process(zone_agents(prepared))) as zones:
         return prepared, open_rounds(prepared, zones).plan.penalty
 
 

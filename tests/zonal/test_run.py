@@ -14,7 +14,7 @@ from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import zoning_from_groups
 from gridpriv.power.centralized import relax
 from gridpriv.zonal.prepared import prepare
-from gridpriv.zonal.run import crew, run_prepared
+from gridpriv.zonal.run import run_prepared, zone_agents
 
 
 def preset(**given):
@@ -271,7 +271,7 @@ def test_zones_are_solved_loosely_where_there_are_more_than_a_hundred(
     case118, zones, solver_tolerance
 ):
     prepared = prepare(case118, partition(case118, zones), make_settings())
-    assert prepared.solver_tolerance == crew(prepared).solver_tolerance == solver_tolerance
+    assert prepared.solver_tolerance == zone_agents(prepared).solver_tolerance == solver_tolerance
 
 
 def test_a_scripts_linear_algebra_has_one_thread_while_a_run_runs_and_its_own_again_after(

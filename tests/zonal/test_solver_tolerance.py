@@ -8,7 +8,7 @@ import pytest
 from gridpriv import load_case, make_settings, run, shipped_zoning
 from gridpriv.grid.partition import partition
 from gridpriv.zonal.prepared import prepare
-from gridpriv.zonal.run import crew
+from gridpriv.zonal.run import zone_agents
 
 STILL = 1e-4
 
@@ -75,7 +75,7 @@ def test_more_zones_settle_at_one_cost_too(name, zones, rounds):
 @pytest.mark.parametrize("solver_tolerance", ["matched", "tight"])
 def test_zones_are_solved_as_far_as_settings_say(case14, zones14, solver_tolerance):
     prepared = prepare(case14, zones14, make_settings(solver_tolerance=solver_tolerance))
-    (member,) = crew(prepared).make([0])
+    (member,) = zone_agents(prepared).make([0])
     assert (
         member.problem.solver_tolerance == prepared.problems[0].solver_tolerance == solver_tolerance
     )

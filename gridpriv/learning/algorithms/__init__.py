@@ -27,8 +27,8 @@ def find_algorithm(name: str) -> Algorithm:
 
 def find_releases(name: str) -> Callable[[Task], Releases]:
     """Return the function that states an algorithm's releases in advance; non-private have none."""
-    found: Callable[[Task], Releases] = _part(name, 2)
-    return found
+    part: Callable[[Task], Releases] = _part(name, 2)
+    return part
 
 
 def _part(name: str, which: int) -> Any:

@@ -38,8 +38,8 @@ def dvp(task: Task, watch: Watch) -> None:
         noise = like(draw * (multiplier * sensitivity)[:, None, None], local)
         linear = noise - dual - rho * w[None]
         # from where the loss is left out: the client's last model is as far off as its noise
-        found = minimise_locally(task, linear, rho, -linear / rho)
-        sent, _ = task.release(k, found, drawing(k))
+        result = minimise_locally(task, linear, rho, -linear / rho)
+        sent, _ = task.release(k, result, drawing(k))
         return like(sent, local), noise
 
     star_admm(task, watch, step)

@@ -51,10 +51,10 @@ def releases(task: Task) -> Releases:
     )
 
     def of_round(t: int) -> Drawing:
-        found = task.releases(
+        result = task.releases(
             distance, "lemma I of Gauthier et al.", multiplier=float(scales[t - 1])
         )
-        return Drawing.of_all(found)
+        return Drawing.of_all(result)
 
     return of_round
 
@@ -174,12 +174,12 @@ def _read(path: Path, clients: int) -> Any:
         if not words or words[0].startswith("#"):
             continue
         try:
-            one, other = (int(word) - 1 for word in words)
+            item, other = (int(word) - 1 for word in words)
         except ValueError:
             raise InputError(f"{path} line {number}: two client numbers expected") from None
-        if not (0 <= one < clients and 0 <= other < clients) or one == other:
+        if not (0 <= item < clients and 0 <= other < clients) or item == other:
             raise InputError(
                 f"{path} line {number}: two different clients of 1 to {clients} expected"
             )
-        graph.add_edge(one, other)
+        graph.add_edge(item, other)
     return graph

@@ -79,8 +79,8 @@ class ObservedRule(PaperRule):
 
     def release(self, sensitivity: Sensitivity) -> Release:
         """Return noise in proportion to the largest gradient."""
-        found = super().release(sensitivity)
-        return replace(found, mechanism=Unproved(found.mechanism))
+        result = super().release(sensitivity)
+        return replace(result, mechanism=Unproved(result.mechanism))
 
 
 class ClientAgent(Agent):
@@ -146,7 +146,7 @@ def _left(agents: list[ClientAgent], turn: Turn, shape: tuple[int, int], noise: 
 def _state(agents: list[ClientAgent], state: State) -> tuple[Floats, ...]:
     """Return the state for the next round: agents' iterates and duals, coordinator's means."""
     at = [agent.iterate for agent in agents]
-    own = (np.stack([getattr(one, part) for one in at]) for part in ("z", "average", "dual"))
+    own = (np.stack([getattr(item, part) for item in at]) for part in ("z", "average", "dual"))
     return *own, state.sent, state.dual, state.rho
 
 
@@ -166,8 +166,8 @@ def releases(task: Task) -> Releases:
 
     def of_round(t: int) -> Drawing:
         penalty = np.full(task.size, penalties.at(t))
-        found = [agent.release(penalty, agent.step_of(t, step(t))) for agent in agents]
-        drawn = [(p, r) for p, r in enumerate(found) if r is not None for _ in range(updates)]
+        matches = [agent.release(penalty, agent.step_of(t, step(t))) for agent in agents]
+        drawn = [(p, r) for p, r in enumerate(matches) if r is not None for _ in range(updates)]
         return Drawing([r for _, r in drawn], np.array([p for p, _ in drawn], dtype=int))
 
     return of_round
@@ -241,9 +241,9 @@ def noise_rule(task: Task, problem: ClientProblem) -> NoiseRule | None:
             "it depends on private data and certifies nothing"
         )
         # c_1 stands for one sample in the objective's sensitivity, for two in the output's
-        one = problem.gradient_sensitivity(task.adjacency, 2).value * problem.count
+        value = problem.gradient_sensitivity(task.adjacency, 2).value * problem.count
         pair = 2.0 if settings.perturbation == "output" else 1.0
-        rule = ObservedRule("gaussian", "simulated", task.multiplier, bound=one / pair)
+        rule = ObservedRule("gaussian", "simulated", task.multiplier, bound=value / pair)
         return rule.at(0.0)
     if settings.sensitivity == "proven":
         return NoiseRule(settings.mechanism, settings.noise, task.multiplier)

@@ -158,8 +158,8 @@ def pvp(task: Task, watch: Watch) -> None:
     def step(k: int, rho: float, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         linear = -dual - rho * w[None]
         # from where the loss is left out: the client's last model is as far off as its noise
-        found = minimise_locally(task, linear, rho, -linear / rho)
-        noisy, noise = task.release(k, found, drawing(k))
+        result = minimise_locally(task, linear, rho, -linear / rho)
+        noisy, noise = task.release(k, result, drawing(k))
         return like(noisy, local), noise
 
     star_admm(task, watch, step)

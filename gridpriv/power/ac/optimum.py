@@ -201,34 +201,36 @@ def acopf(
     unit = _add_objective(model, objective, voll)
     if estimated:
         add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * voll / unit)
-    found = _solve(model, live, start, shedding=shedding)
-    state = _state(case, live, model, found.x)
-    if not found.solved:
-        raise SolverError(_ended(found.status, state))
+    solve = _solve(model, live, start, shedding=shedding)
+    state = _state(case, live, model, solve.x)
+    if not solve.solved:
+        raise SolverError(_ended(solve.status, state))
     p_price, q_price = np.full(case.n_bus, np.nan), np.full(case.n_bus, np.nan)
     priced = _with_demand(case)[live.buses]
     for price, rows in ((p_price, model.p_balance), (q_price, model.q_balance)):
-        price[live.buses] = np.where(priced, unit * found.multiplier[rows], np.nan)
+        price[live.buses] = np.where(priced, unit * solve.multiplier[rows], np.nan)
     return AcOptimum(
         state,
         objective,
         voll,
         p_price,
         q_price,
-        found.status,
-        found.iterations,
+        solve.status,
+        solve.iterations,
         time.perf_counter() - began,
-        _voltage_gradient(case, live, model, found),
+        _voltage_gradient(case, live, model, solve),
         unit,
     )
 
 
-def _voltage_gradient(case: Case, live: SubCase, model: AcModel, found: Solved) -> sparse.csr_array:
+def _voltage_gradient(
+    case: Case, live: SubCase, model: AcModel, result: Solved
+) -> sparse.csr_array:
     """Return the Lagrangian's gradient in voltages by the bus that its terms belong to."""
     form = model.program.form()
     rows = np.concatenate([form.row, form.row])
     columns = np.concatenate([form.i, form.j])
-    values = form.slopes(found.x)[: len(rows)] * found.multiplier[rows]
+    values = form.slopes(result.x)[: len(rows)] * result.multiplier[rows]
     n = case.n_bus
     total = sparse.csr_array((n, n), dtype=np.complex128)
     for variables, unit in ((model.e, 1.0), (model.f, 1j)):
@@ -242,14 +244,14 @@ def _voltage_gradient(case: Case, live: SubCase, model: AcModel, found: Solved) 
 
 def _ended(status: str, state: AcState, most: int = 3) -> str:
     """Return the point at which Ipopt ended without an optimum, and advice, as a sentence."""
-    case, told = state.case, ""
+    case, text = state.case, ""
     if np.isfinite(state.mismatch):
         missed = sorted(state.violations, key=lambda v: -v.amount / max(abs(v.bound), 1e-3))
         named = [f"{v.kind} at {v.at} is {v.amount:.3g} {v.unit} outside" for v in missed[:most]]
         balance = f"power balances to {case.base_mva * state.mismatch:.3g} MVA"
-        told = f" where {', '.join([balance, *named])}"
+        text = f" where {', '.join([balance, *named])}"
     return (
-        f"case {case.name}: ipopt ended {status}{told}. Limits of neighbours may contradict each "
+        f"case {case.name}: ipopt ended {status}{text}. Limits of neighbours may contradict each "
         f"other: try other ones, less load, or gridpriv relax, which says what no dispatch can do"
     )
 
@@ -258,8 +260,8 @@ def _with_demand(case: Case) -> Bools:
     """Return the buses of islands on which somebody asks for power."""
     island = islands(case)
     asked = np.bincount(island, (case.pd != 0) | (case.qd != 0))
-    found: Bools = asked[island] > 0
-    return found
+    mask: Bools = asked[island] > 0
+    return mask
 
 
 def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float:
@@ -289,10 +291,10 @@ def _solve(model: AcModel, live: SubCase, start: Dispatch | None, *, shedding: b
     everything = np.concatenate([model.cut, model.curtailment])
     for zero in (everything, None) if shedding else (everything,):
         for begin in (*starts, unloaded) if zero is None else starts:
-            found = model.program.solve(begin, zero)
-            if found.solved:
-                return found
-    return found
+            solution = model.program.solve(begin, zero)
+            if solution.solved:
+                return solution
+    return solution
 
 
 def _state(case: Case, live: SubCase, model: AcModel, x: Floats) -> AcState:

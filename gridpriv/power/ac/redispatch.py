@@ -287,10 +287,10 @@ def plan_zone(
         measured = boundary.reaction.voltage[np.searchsorted(zone.buses, area.part.buses)]
         _expect_reaction(model, area, boundary.reaction, measured, boundary.firmness)
     start = None if before or scheduled is None else _start(zone, area, model, scheduled)
-    found = model.program.solve_again(before, start)
-    if not found.solved:
+    solve_again = model.program.solve_again(before, start)
+    if not solve_again.solved:
         return _as_in_last_round(zone, last), before
-    return _plan(zone, demand, area, model, found, price), found
+    return _plan(zone, demand, area, model, solve_again, price), solve_again
 
 
 def _live_area(zone: Zone, demand: Floats, boundary: Boundary, dead: Bools) -> _Area:
@@ -387,10 +387,10 @@ def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
     case, program = model.case, model.program
     scale = case.base_mva / BASE_MVA  # flows and voltages weigh as on a base of 100 MVA
     p, q, _, _ = _tie_flows(model, area)
-    held = [(q, boundary.q)]
+    matches = [(q, boundary.q)]
     if boundary.reaction is None:
-        held.append((p, boundary.p))
-    for flow, agreed in held:
+        matches.append((p, boundary.p))
+    for flow, agreed in matches:
         weight = boundary.firmness * FLOW_WEIGHT * scale
         program.add_cost(flow, -2 * weight * agreed, weight)
     f, t = case.f_bus[area.ties], case.t_bus[area.ties]
@@ -416,10 +416,10 @@ def _expect_reaction(
     """
     case, program, beyond = model.case, model.program, reaction.beyond
     ends = np.searchsorted(area.part.buses, beyond.ends)
-    apart = islands(case)
-    framed = len(model.reference) <= apart.max()  # angles are those of the measured frame
+    difference = islands(case)
+    framed = len(model.reference) <= difference.max()  # angles are those of the measured frame
     if not framed:
-        frame = voltage[model.reference][apart]
+        frame = voltage[model.reference][difference]
         voltage = voltage * np.conj(frame) / np.abs(frame)
     e, f = voltage[ends].real, voltage[ends].imag
     size = np.abs(voltage[ends])
@@ -445,11 +445,13 @@ def _expect_reaction(
         program.add_linear(rows, model.e[ends][columns], flat * by_e[columns])
         if flow is p:
             program.add_linear(row, np.repeat(given, len(row)), -beyond.share)
-            if apart.max() > 0 and not framed:  # an island's own turn
-                free = np.full(apart.max(), np.inf)
+            if difference.max() > 0 and not framed:  # an island's own turn
+                free = np.full(difference.max(), np.inf)
                 turns = program.add_variables(-free, free, np.zeros(len(free)))
-                other = apart[ends][columns] > 0
-                program.add_linear(rows[other], turns[apart[ends][columns][other] - 1], flat[other])
+                other = difference[ends][columns] > 0
+                program.add_linear(
+                    rows[other], turns[difference[ends][columns][other] - 1], flat[other]
+                )
 
 
 def _interchange(model: AcModel, area: _Area, x: Floats) -> float:
@@ -459,9 +461,9 @@ def _interchange(model: AcModel, area: _Area, x: Floats) -> float:
 
 
 def _plan(
-    zone: Zone, demand: Floats, area: _Area, model: AcModel, found: Solved, price: float
+    zone: Zone, demand: Floats, area: _Area, model: AcModel, result: Solved, price: float
 ) -> ZonePlan:
-    asked, part, rest = model.dispatch(found.x), area.part, _at_rest(zone, demand)
+    asked, part, rest = model.dispatch(result.x), area.part, _at_rest(zone, demand)
     own = np.searchsorted(zone.own, part.buses[area.own])
     served = asked.p_shed < NEGLIGIBLE
     asked = replace(
@@ -479,15 +481,15 @@ def _plan(
         return every
 
     return ZonePlan(
-        pg=with_live(rest.pg, gens, found.x[model.pg]),
-        qg=with_live(rest.qg, gens, found.x[model.qg]),
-        voltage=with_live(rest.voltage, buses, model.voltage(found.x)),
+        pg=with_live(rest.pg, gens, result.x[model.pg]),
+        qg=with_live(rest.qg, gens, result.x[model.qg]),
+        voltage=with_live(rest.voltage, buses, model.voltage(result.x)),
         p_shed=with_live(rest.p_shed, own, asked.p_shed[area.own]),
         q_shed=with_live(rest.q_shed, own, asked.q_shed[area.own]),
         curtailment=with_live(rest.curtailment, own, asked.curtailment[area.own]),
-        interchange=_interchange(model, area, found.x),
-        p_price=with_live(rest.p_price, own, price * found.multiplier[model.p_balance[area.own]]),
-        q_price=with_live(rest.q_price, own, price * found.multiplier[model.q_balance[area.own]]),
+        interchange=_interchange(model, area, result.x),
+        p_price=with_live(rest.p_price, own, price * result.multiplier[model.p_balance[area.own]]),
+        q_price=with_live(rest.q_price, own, price * result.multiplier[model.q_balance[area.own]]),
         solved=True,
     )
 

@@ -152,7 +152,7 @@ def measured_boundary(
     measures to be passed are tightened by ``gain`` times as much, for what it expected of its
     neighbours has not come, and those with room left are relaxed again by that room.
     """
-    found, case = _boundary(zone, state.s_from, state.s_to, state.vm**2), zone.network.case
+    result, case = _boundary(zone, state.s_from, state.s_to, state.vm**2), zone.network.case
     vm, low, high = (values[zone.buses] for values in (state.vm, case.vmin, case.vmax))
     middle = (low + high) / 2
     ends = state.s_from[zone.branches], state.s_to[zone.branches]
@@ -160,10 +160,10 @@ def measured_boundary(
     qg, qmin, qmax = (values[zone.gens] for values in (state.qg, case.qmin, case.qmax))
     limited = np.isfinite(qmax)
     above = np.where(limited, qg - np.where(limited, qmax, 0.0), 0.0)
-    rate = found.rate
+    rate = result.rate
     tightened = np.clip(planned.rate - gain * (flow - rate), rate / 2, rate)
     return replace(
-        found,
+        result,
         firmness=planned.firmness,
         firm=planned.firm,
         reaction=_reaction(zone, state, beyond),
@@ -238,7 +238,7 @@ def settle(
     state = settlement.state
     if state is not None and settlement.status != "infeasible" and not _shedding(zones, settlement):
         return settlement
-    firm = _replanned(case, zones, [replace(one, firm=True) for one in agreed], plan)
+    firm = _replanned(case, zones, [replace(item, firm=True) for item in agreed], plan)
     return min(settlement, firm, key=_rank)
 
 
@@ -246,10 +246,10 @@ def _replanned(
     case: Case, zones: Sequence[Zone], agreed: Sequence[Boundary], plan: Planning
 ) -> Settlement:
     """Let every zone plan, and plan again while it sees a violation or sheds load."""
-    scheduled = np.array([one.interchange for one in agreed])
-    boundaries, plans = list(agreed), [one for one in plan(agreed) if one is not None]
-    held = scheduled.copy()
-    best = last = _settled(case, zones, scheduled, held, plans, None)
+    scheduled = np.array([item.interchange for item in agreed])
+    boundaries, plans = list(agreed), [item for item in plan(agreed) if item is not None]
+    copy = scheduled.copy()
+    best = last = _settled(case, zones, scheduled, copy, plans, None)
     idle = 0
     owners = owner_of(case, zones)
     grid, beyond = lossless(case), dict[int, Surroundings | None]()
@@ -274,17 +274,17 @@ def _replanned(
             old if new is None or not new.solved else new
             for old, new in zip(plans, plan(asked), strict=True)
         ]
-        for z, one in enumerate(asked):
-            if one is not None and one.reserve is None and plans[z].solved:
-                held[z] = plans[z].interchange
-        last = _settled(case, zones, scheduled, held, plans, last)
+        for z, item in enumerate(asked):
+            if item is not None and item.reserve is None and plans[z].solved:
+                copy[z] = plans[z].interchange
+        last = _settled(case, zones, scheduled, copy, plans, last)
         idle = 0 if _harm(last) < (1.0 - WORTH_IT) * _harm(best) else idle + 1
         if _rank(last) < _rank(best):
             best = last
         if idle == MOST_IDLE:
             break
     best = _in_turn(case, zones, agreed, best, plan)
-    return _after_emergency_shedding(case, zones, held, best)
+    return _after_emergency_shedding(case, zones, copy, best)
 
 
 def _in_turn(
@@ -313,18 +313,18 @@ def _in_turn(
             beyond = surroundings_of(zones[z], grid)
             if beyond is None or last.state is None:
                 continue
-            found = measured_boundary(zones[z], last.state, boundaries[z], beyond, GAIN)
-            boundaries[z] = replace(found, free=True, worth=None)
+            result = measured_boundary(zones[z], last.state, boundaries[z], beyond, GAIN)
+            boundaries[z] = replace(result, free=True, worth=None)
             asked: list[Boundary | None] = [None] * len(zones)
             asked[z] = boundaries[z]
             new = plan(asked)[z]
             if new is None or not new.solved:
                 continue
-            plans, held = list(last.plans), last.state.interchange.copy()
+            plans, current = list(last.plans), last.state.interchange.copy()
             plans[z] = new
             if boundaries[z].reserve is None:
-                held[z] = new.interchange
-            last = _settled(case, zones, best.scheduled, held, plans, last)
+                current[z] = new.interchange
+            last = _settled(case, zones, best.scheduled, current, plans, last)
             if _rank(last) < _rank(best):
                 best = last
         idle = 0 if _harm(best) < (1.0 - WORTH_IT) * before else idle + 1
@@ -334,7 +334,7 @@ def _in_turn(
 
 
 def _after_emergency_shedding(
-    case: Case, zones: Sequence[Zone], held: Floats, settlement: Settlement
+    case: Case, zones: Sequence[Zone], current: Floats, settlement: Settlement
 ) -> Settlement:
     """Shed load until no generator is above a limit; keep the better outcome."""
     best, owners = settlement, owner_of(case, zones)
@@ -354,7 +354,7 @@ def _after_emergency_shedding(
             for zone, plan in zip(zones, settlement.plans, strict=True)
         ]
         settlement = replace(
-            _settled(case, zones, settlement.scheduled, held, plans, settlement),
+            _settled(case, zones, settlement.scheduled, current, plans, settlement),
             replans=settlement.replans,
         )
         if _rank(settlement) < _rank(best):
@@ -397,12 +397,12 @@ def _settled(
     case: Case,
     zones: Sequence[Zone],
     scheduled: Floats,
-    held: Floats,
+    current: Floats,
     plans: Sequence[ZonePlan],
     before: Settlement | None,
 ) -> Settlement:
     """Settle the grid on plans; ``before`` is the settlement that the zones have seen."""
-    schedule = Schedule(owner_of(case, zones), held)
+    schedule = Schedule(owner_of(case, zones), current)
     replans, stood = (0, None) if before is None else (before.replans + 1, before.state)
     try:
         state = ac_flow(case, joint_dispatch(case, zones, plans), schedule, stood)
@@ -418,14 +418,14 @@ def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan])
     voltage = np.ones(case.n_bus, complex)
     p_shed, q_shed, curtailment = np.zeros(case.n_bus), np.zeros(case.n_bus), np.zeros(case.n_bus)
     turns = _turns(case, zones, plans)
-    for zone, one, turn in zip(zones, plans, turns, strict=True):
-        pg[zone.gens] = one.pg
+    for zone, item, turn in zip(zones, plans, turns, strict=True):
+        pg[zone.gens] = item.pg
         own = np.searchsorted(zone.buses, zone.own)
-        voltage[zone.own] = one.voltage[own] * np.exp(1j * turn)
+        voltage[zone.own] = item.voltage[own] * np.exp(1j * turn)
         p_shed[zone.own], q_shed[zone.own], curtailment[zone.own] = (
-            one.p_shed,
-            one.q_shed,
-            one.curtailment,
+            item.p_shed,
+            item.q_shed,
+            item.curtailment,
         )
     vm = np.abs(voltage)
     return Dispatch(pg, np.where(vm > 0, vm, 1.0), np.angle(voltage), p_shed, q_shed, curtailment)

@@ -100,15 +100,15 @@ def lossless(case: Case) -> Lossless | None:
     worth = float(np.abs(susceptance).mean()) if case.n_branch else 1.0
     island = islands(case)
     stake = np.unique(island, return_index=True)[1]
-    held = np.zeros(case.n_bus)
-    held[stake] = worth
+    values = np.zeros(case.n_bus)
+    values[stake] = worth
     matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus)
     charging = np.bincount(case.f_bus, case.b, case.n_bus)
     charging += np.bincount(case.t_bus, case.b, case.n_bus)
     kept = np.where(np.isin(np.arange(case.n_bus), case.gen_bus), HELD, NOTHING) * worth
     stiffness = matrix + sparse.diags_array(kept - charging - 2.0 * case.bs)
     try:
-        factors = Factors.of((matrix + sparse.diags_array(held)).tocsc())
+        factors = Factors.of((matrix + sparse.diags_array(values)).tocsc())
         reactive = Factors.of(stiffness.tocsc())
     except RuntimeError:  # lines of resistance only, or capacitors that cancel their lines
         return None
@@ -133,8 +133,8 @@ def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
     near, far = np.where(out, f, t), np.where(out, t, f)
     ends, at = np.unique(far, return_inverse=True)
     stake = grid.stake[np.unique(grid.island[ends])]
-    beside = np.setdiff1d(stake, np.concatenate([ends, own]))
-    beyond = np.concatenate([ends, beside])
+    setdiff1d = np.setdiff1d(stake, np.concatenate([ends, own]))
+    beyond = np.concatenate([ends, setdiff1d])
     kept = np.concatenate([beyond, np.unique(near)])
     try:
         whole = np.linalg.inv(grid.factors.solve_at(kept, np.eye(len(kept))))
