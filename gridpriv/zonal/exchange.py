@@ -15,16 +15,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
-from gridpriv.core.errors import InputError, SolverError
-from gridpriv.core.tables import publish
-from gridpriv.core.text import json_ready
+from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.optimum import AcOptimum
 from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order
@@ -32,7 +29,7 @@ from gridpriv.power.objective import AcObjective, cost_at, has_convex_costs, mar
 from gridpriv.power.schedule import estimated_optimum
 from gridpriv.zonal.documents import ExchangeDocument
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run_document import privacy_document
+from gridpriv.zonal.run_document import RunAnalysis, analysis_of
 from gridpriv.zonal.security import viewed_case
 from gridpriv.zonal.views import LOCAL, SHARED, FlowBased, FlowModel
 
@@ -44,7 +41,7 @@ STEPS = 200
 
 
 @dataclass(frozen=True, eq=False)
-class ExchangeResult:
+class ExchangeResult(RunAnalysis):
     """Exchange between the zones of a run.
 
     Attributes
@@ -56,11 +53,6 @@ class ExchangeResult:
     domain : FlowDomain
     market : (g,) float or None
         Outputs of the market without a network, p.u.; None without convex costs.
-    privacy : dict
-        Certificate of the run's releases (``privacy`` of ``gridpriv run --json``).
-    protected : bool
-        The run's releases carry noise.
-    seconds : float
     """
 
     settings: FlowBased
@@ -68,14 +60,6 @@ class ExchangeResult:
     optimum: AcOptimum
     domain: FlowDomain
     market: Floats | None
-    privacy: Json
-    protected: bool
-    seconds: float
-
-    @property
-    def public(self) -> bool:
-        """Every figure is a function of noisy releases and public data."""
-        return self.settings.view == SHARED and self.protected
 
     @cached_property
     def branches(self) -> list[Json]:
@@ -240,31 +224,15 @@ class ExchangeResult:
         InputError
             If ``public`` is asked of a local view.
         """
-        if public and not self.public:
-            raise InputError(
-                f"public = True needs a run whose releases carry noise and view {SHARED!r}; this "
-                f"is view {self.settings.view!r}"
-            )
-        case = self.domain.case
-        document: Json = {
-            "case": case.name,
-            "buses": case.n_bus,
-            "view": self.settings.view,
+        figures: Json = {
             "ptdf_model": self.settings.ptdf,
-            "visibility": "public" if self.public else "local",
             "zones": self.zone_rows,
             "branches": self.branches,
             "exchanges": self.exchanges,
             "domain": self.slice,
             "payments": self.payments,
-            "privacy": self.privacy,
-            "seconds": self.seconds,
-            "version": version("gridpriv"),
         }
-        if public:
-            document = publish(document, ExchangeDocument.table, protected=True)
-        cleaned: Json = json_ready(document)
-        return cleaned
+        return self.document(self.domain.case, figures, ExchangeDocument.table, public=public)
 
 
 def exchange(
@@ -307,9 +275,7 @@ def exchange(
         optimum,
         domain,
         _market(case, optimum.state.pg),
-        privacy_document(result.settings, result.case, result.rules, result.statements),
-        result.settings.mechanism != "none",
-        time.perf_counter() - began,
+        **analysis_of(result, view, began),
     )
 
 

@@ -1,18 +1,44 @@
-"""Parts of a run's document; :mod:`gridpriv.zonal.documents` declares them."""
+"""A finished run as figures and a document, which :mod:`gridpriv.zonal.documents` declares."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from gridpriv.consensus.coordinator import Consensus
 from gridpriv.consensus.memory import AgentRules
 from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError
+from gridpriv.core.tables import TableSchema, publish
+from gridpriv.core.text import json_ready
 from gridpriv.grid.case import Case
+from gridpriv.grid.zoning import zone_rows
+from gridpriv.power.ac.settle import Settlement
+from gridpriv.power.fleet import ZoneOutcome
 from gridpriv.power.solvers import solver_version
+from gridpriv.power.zone import Zone
 from gridpriv.privacy.accounting import published_total
 from gridpriv.privacy.statement import ZoneStatement, noise_caveat
+from gridpriv.privacy.strategies.disclosure import Disclosure
+from gridpriv.zonal.documents import Physical, RunDocument
+from gridpriv.zonal.meter import meter_rows
+from gridpriv.zonal.physical import (
+    Reference,
+    cost_of_privacy,
+    optimality_gap,
+    physical_figures,
+    verdict,
+)
+from gridpriv.zonal.prepared import Instance
+from gridpriv.zonal.rows import Plans, Timing, ZoneSize
 from gridpriv.zonal.settings import Settings
+from gridpriv.zonal.summary import notes
 from gridpriv.zonal.trace import Trace
+from gridpriv.zonal.views import SHARED
 
 if TYPE_CHECKING:
     from gridpriv.power.schedule import AcRounds
@@ -108,4 +134,246 @@ def solver_document(name: str, trace: Trace) -> Json:
         "solves": solves,
         "failures": sum(r.retries for r in trace.rounds),
         "seconds_per_solve": seconds / solves if solves else None,
+    }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FinishedRun(Instance):
+    """Figures of a finished (or failed) run, and its document.
+
+    Attributes
+    ----------
+    case : Case
+        As it was run: with its load scale and outages.
+    zoning : Zoning
+    settings : Settings
+    shared : tuple of (n,) bool
+        Which coordinates of each zone have another holder, in the order of ``zone_models``.
+    seed : int
+        Of the simulated noise.
+    rules : AgentRules
+        What every zone draws and by which update it goes on.
+    hold : Hold or None
+        Generation that zones set aside to keep the scheduled interchange.
+    zone_models : tuple of Zone
+        In the order of their keys, which no zone map changes.
+    consensus : Consensus
+        Which global variable each shared coordinate is.
+    trace : Trace
+        The finished rounds and every zone's releases.
+    outcomes : tuple of ZoneOutcome
+        What each zone ended with; local.
+    disclosures : tuple
+        What zones release of demand, zone by zone; None without a release.
+    settlement : Settlement or None
+        The grid after all zones have acted; None for a run that ended early.
+    ac_rounds : AcRounds or None
+        In which zones solved the AC optimal power flow; None where they did not.
+    statements : tuple of ZoneStatement
+        The zones' privacy losses in the order of the zone map; empty without noise.
+    timing : Timing
+        Seconds.
+    early : str or None
+        Why the run ended before its last round.
+    reference : Reference or None
+        Baselines of the run, where requested.
+    """
+
+    zone_models: tuple[Zone, ...]
+    consensus: Consensus
+    trace: Trace
+    outcomes: tuple[ZoneOutcome, ...]
+    disclosures: tuple[Disclosure | None, ...]
+    settlement: Settlement | None
+    ac_rounds: AcRounds | None
+    statements: tuple[ZoneStatement, ...]
+    timing: Timing
+    early: str | None = None
+    reference: Reference | None = None
+
+    @property
+    def consensus_residual(self) -> float | None:
+        """Residual of the coupling constraints at the schedule, p.u.; public.
+
+        ADMM's primal residual in the last round. Where zones then solved the AC optimal power flow
+        together they share tie-end voltages without copies: it is the largest residual of its
+        equations.
+        """
+        if self.ac_rounds is not None and self.ac_rounds.schedule is not None:
+            return self.ac_rounds.iterations[-1].primal
+        return self.trace.rounds[-1].consensus_residual if self.trace.rounds else None
+
+    @cached_property
+    def round_rows(self) -> list[Json]:
+        """One row per round (:class:`gridpriv.zonal.rows.RoundRow`)."""
+        return [
+            {
+                "round": r.round,
+                "objective": r.figures["objective"],
+                "consensus_residual": r.consensus_residual,
+                "consensus_residual_max": r.consensus_residual_max,
+                "dual_residual": r.dual_residual,
+                "noise_magnitude": r.noise_magnitude,
+                **{k: v for k, v in r.figures.items() if k != "objective"},
+                "penalty_min": r.penalty[0],
+                "penalty_max": r.penalty[1],
+                "solver_iterations": r.iterations,
+                "solver_retries": r.retries,
+                "seconds": r.seconds,
+            }
+            for r in self.trace.rounds
+        ]
+
+    @cached_property
+    def zone_rows(self) -> list[Json]:
+        """One row per zone (:class:`gridpriv.zonal.rows.ZoneRow`)."""
+        size = {
+            zone.name: {"variables": len(zone.coordinates), "shared": int(shared.sum())}
+            for zone, shared in zip(self.zone_models, self.shared, strict=True)
+        }
+        last = self.trace.rounds[-1].by_agent if self.trace.rounds else {}
+        return [
+            row | size[row["zone"]] | last.get(row["zone"], {})
+            for row in zone_rows(self.case, self.zoning)
+        ]
+
+    @cached_property
+    def physical(self) -> Json:
+        """The AC state after redispatch in MW and $/h (:mod:`gridpriv.zonal.physical`); local."""
+        if self.settlement is None:
+            return Physical().as_dict()
+        return physical_figures(self.case, self.zone_models, self.settlement, self.settings)
+
+    def explanation(self) -> str | None:
+        """Return AC feasibility and load shedding in a sentence; local."""
+        return None if self.settlement is None else verdict(self.physical)
+
+    def as_dict(self, *, public: bool = False) -> Json:
+        """Return the run as JSON can hold it.
+
+        ``public`` leaves null whatever depends on private demand beyond the releases, solver
+        effort and times included, and the seed, which would undo the noise.
+        """
+        case, settings = self.case, self.settings
+        document: Json = {
+            "case": case.name,
+            "buses": case.n_bus,
+            "zones": [{name: row[name] for name in ZoneSize.table.names} for row in self.zone_rows],
+            "released": [
+                {
+                    "zone": zone.name,
+                    "statistics": found.strategy.name,
+                    "expected_error_mw": case.base_mva * found.scale * found.expected,
+                }
+                for zone, found in zip(self.zone_models, self.disclosures, strict=True)
+                if found is not None
+            ],
+            "settings": settings.told_of(case) | {"zoning": self.zoning.source},
+            "rounds": self.round_rows,
+            "ended": "early" if self.early else "finished",
+            "reason": self.early,
+            "messages": [],
+            "final": self._final(),
+            "privacy": privacy_document(settings, case, self.rules, self.statements),
+            "solver": solver_document(settings.solver, self.trace),
+            "timing": self.timing.as_dict(),
+            "seed": None if settings.noise == "secure" else self.seed,
+            "version": version("gridpriv"),
+        }
+        document["messages"] = [note.as_dict() for note in notes(document)]
+        if public:
+            protected = self.settings.mechanism != "none"
+            document = publish(document, RunDocument.table, protected=protected)
+        cleaned: Json = json_ready(document)
+        return cleaned
+
+    def _final(self) -> Json:
+        """Return the figures of a run after its last round and after redispatch."""
+        last = self.trace.rounds[-1] if self.trace.rounds else None
+        figures, held = last.figures if last else {}, self.reference
+        physical, on_ac = self.physical, ac_rounds_document(self.ac_rounds)
+        gap = None if held is None else optimality_gap(physical, held)
+        largest, dual = (
+            (on_ac["primal_residual"], on_ac["dual_residual"])
+            if on_ac is not None and on_ac["converged"]
+            else (getattr(last, n, None) for n in ("consensus_residual_max", "dual_residual"))
+        )
+        return {
+            **{name: figures.get(name) for name in Plans.table.names},
+            "explanation": self.explanation(),
+            "consensus_residual": self.consensus_residual,
+            "consensus_residual_max": largest,
+            "dual_residual": dual,
+            "ac_rounds": on_ac,
+            "redispatch": redispatch_document(physical),
+            "ac": ac_document(physical),
+            "physical": physical | {"optimality_gap": gap},
+            "meter": meter_rows(self),
+            "hold": None if self.hold is None else self.hold.rows(self.case.base_mva),
+            "cost_of_privacy": None if held is None else cost_of_privacy(physical, held),
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunAnalysis:
+    """An analysis of a run, on the demand that a view holds.
+
+    Attributes
+    ----------
+    view : str
+        Demand that is analysed.
+    privacy : dict
+        Privacy block of the run (:func:`privacy_document`).
+    protected : bool
+        Messages of the run carry noise.
+    seconds : float
+        Wall clock of the analysis.
+    """
+
+    view: str
+    privacy: Json
+    protected: bool
+    seconds: float
+
+    @property
+    def public(self) -> bool:
+        """Every figure is a function of noisy releases and public data."""
+        return self.view == SHARED and self.protected
+
+    def document(self, case: Case, figures: Json, schema: TableSchema, *, public: bool) -> Json:
+        """Return the analysis as JSON can hold it; ``public`` leaves null whatever is local.
+
+        Raises
+        ------
+        InputError
+            If ``public`` is asked of a local view.
+        """
+        if public and not self.public:
+            raise InputError(
+                f"public = True: must be left out with view {self.view!r} of this run: it is "
+                f"computed from true demand. Take view {SHARED!r} of a run whose releases carry "
+                "noise."
+            )
+        told: Json = {
+            "case": case.name,
+            "buses": case.n_bus,
+            "view": self.view,
+            "visibility": "public" if self.public else "local",
+            **figures,
+            "privacy": self.privacy,
+            "seconds": self.seconds,
+            "version": version("gridpriv"),
+        }
+        found = publish(told, schema, protected=True) if public else told
+        cleaned: Json = json_ready(found)
+        return cleaned
+
+
+def analysis_of(result: FinishedRun, view: str, began: float) -> Json:
+    """Return the fields of a :class:`RunAnalysis` of a result that began at a clock time."""
+    return {
+        "view": view,
+        "privacy": privacy_document(result.settings, result.case, result.rules, result.statements),
+        "protected": result.settings.mechanism != "none",
+        "seconds": time.perf_counter() - began,
     }

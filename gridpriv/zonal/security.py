@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,6 @@ import numpy as np
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, SolverError
-from gridpriv.core.tables import publish
-from gridpriv.core.text import json_ready
 from gridpriv.grid.case import Case
 from gridpriv.grid.contingencies import Contingency, Rating, contingencies
 from gridpriv.grid.network_file import public_network
@@ -41,7 +38,7 @@ from gridpriv.power.security import (
 )
 from gridpriv.zonal.documents import Prevention, SecurityDocument
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run_document import privacy_document
+from gridpriv.zonal.run_document import RunAnalysis, analysis_of
 from gridpriv.zonal.views import LOCAL, SHARED, Security, check_view_of, viewing_zone
 
 if TYPE_CHECKING:
@@ -49,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class SecurityResult:
+class SecurityResult(RunAnalysis):
     """The contingencies of a grid, the most severe first.
 
     Attributes
@@ -58,11 +55,6 @@ class SecurityResult:
     before : PreContingency
         The grid before an outage.
     contingencies : tuple of PostContingency
-    privacy : dict
-        Certificate of the run's releases (``privacy`` of ``gridpriv run --json``).
-    protected : bool
-        Whether the run's releases carry noise.
-    seconds : float
     prevention : Prevention, optional
         The preventive plan that the contingencies were analysed in.
     corrections : mapping, optional
@@ -72,16 +64,8 @@ class SecurityResult:
     settings: Security
     before: PreContingency
     contingencies: tuple[PostContingency, ...]
-    privacy: Json
-    protected: bool
-    seconds: float
     prevention: Prevention | None = None
     corrections: Mapping[str, Correction] | None = None
-
-    @property
-    def public(self) -> bool:
-        """True where every figure is a function of noisy releases and public data."""
-        return self.settings.view == SHARED and self.protected
 
     @property
     def secure(self) -> bool:
@@ -119,32 +103,15 @@ class SecurityResult:
         InputError
             If ``public`` is asked of a local view.
         """
-        if public and not self.public:
-            raise InputError(
-                f"public = True: must be left out with view {self.settings.view!r} of this run: it "
-                f"is computed from true demand. Take view {SHARED!r} of a run whose releases carry "
-                "noise."
-            )
-        case = self.before.case
-        document: Json = {
-            "case": case.name,
-            "buses": case.n_bus,
-            "view": self.settings.view,
+        figures: Json = {
             "rating": self.settings.rating,
-            "visibility": "public" if self.public else "local",
             "secure": self.secure,
             "corrected": self.corrected,
             "base": _before(self.before.state),
             "prevention": (self.prevention or NOT_PREVENTIVE).as_dict(),
             "contingencies": self._rows(),
-            "privacy": self.privacy,
-            "seconds": self.seconds,
-            "version": version("gridpriv"),
         }
-        if public:
-            document = publish(document, SecurityDocument.table, protected=True)
-        cleaned: Json = json_ready(document)
-        return cleaned
+        return self.document(self.before.case, figures, SecurityDocument.table, public=public)
 
     def _rows(self) -> list[Json]:
         return [
@@ -259,11 +226,9 @@ def security(
         settings,
         before,
         analysed,
-        privacy_document(result.settings, result.case, result.rules, result.statements),
-        result.settings.mechanism != "none",
-        time.perf_counter() - began,
         prevention,
         _corrections(result, before, analysed) if corrective or secure else None,
+        **analysis_of(result, view, began),
     )
 
 

@@ -79,7 +79,7 @@ def test_private_demand_moves_no_byte_of_the_shared_view(noisy: Any) -> None:
     assert texts[0] == texts[1]
     local = [gridpriv.exchange(one, view="local").as_dict() for one in (noisy, scrambled)]
     assert local[0]["zones"] != local[1]["zones"], "the test would see a difference"
-    with pytest.raises(InputError, match="needs a run whose releases carry noise"):
+    with pytest.raises(InputError, match="of a run whose releases carry noise"):
         gridpriv.exchange(noisy, view="local").as_dict(public=True)
 
 
