@@ -12,7 +12,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -22,24 +22,22 @@ from typing import Any
 from gridpriv.consensus.transport import ReusedAgents
 from gridpriv.core.cluster import connect
 from gridpriv.core.document import Json
-from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, not_allowed, notes
+from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, not_allowed
 from gridpriv.core.processes import unordered
-from gridpriv.core.store import Store, open_store
-from gridpriv.core.stored import MANIFEST, Rows, Study, read_study
+from gridpriv.core.store import Store
+from gridpriv.core.stored import MANIFEST, Rows, Study
+from gridpriv.study.engine import Advance, Progress, failed_rows, note, reason_of, run_study, unseen
 from gridpriv.study.files import to_toml
 from gridpriv.study.grids import Grids, ZonedCase, describe, load_grids, network_rows
 from gridpriv.study.manifest import header
 from gridpriv.study.plan import StudyPlan, StudyTask, make_plan
-from gridpriv.study.record import FINALS, failed_rows, identity, run_rows
-from gridpriv.study.total import told_totals
+from gridpriv.study.record import FINALS, identity, run_rows
 from gridpriv.zonal.prepared import check_single, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.trace import RoundRecord
 
-Advance = Callable[[str], None]
 # the rows of every run of a batch (None: stored already), each in words, and what was warned of
 Finished = tuple[list[tuple[Rows | None, str]], list[str]]
-Progress = Callable[[int], AbstractContextManager[Callable[[str], None]]]
 
 
 def compare(
@@ -51,7 +49,7 @@ def compare(
     resume: bool | None = None,
     retry_failed: bool = False,
     time_limit: float | None = None,
-    progress: Progress = lambda _: nullcontext(lambda _: None),
+    progress: Progress = unseen,
     **axes: Any,
 ) -> Study:
     """Run a study and return it.
@@ -102,25 +100,29 @@ def compare(
         task.settings.protected(grid.case)  # refuses a distance that no grid of its base has
     told = header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
     manifest = told | {"cases": describe(grids)}
-    common = partial(network_rows, grids)
-    with open_store(Path(out), manifest, resume=resume, common=common) as store:
+
+    def work(left: list[StudyTask], store: Store, advance: Advance) -> None:
         store.text("study.toml", to_toml(plan))
-        if retry_failed:
-            store.forget(run for run, status in store.stored().items() if status == "failed")
-        stored = store.stored()
-        left = [task for task in tasks if task.id not in stored]
-        with progress(len(left)) as advance:
-            run_tasks(
-                left,
-                grids,
-                store,
-                jobs=jobs or os.cpu_count() or 1,
-                cluster=cluster,
-                time_limit=time_limit,
-                advance=advance,
-            )
-        store.finish(told_totals)
-    return read_study(out)
+        run_tasks(
+            left,
+            grids,
+            store,
+            jobs=jobs or os.cpu_count() or 1,
+            cluster=cluster,
+            time_limit=time_limit,
+            advance=advance,
+        )
+
+    return run_study(
+        Path(out),
+        manifest,
+        tasks,
+        work,
+        resume=resume,
+        retry_failed=retry_failed,
+        common=partial(network_rows, grids),
+        progress=progress,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +202,7 @@ def executed(batch: Batch) -> Iterator[Rows]:
     try:
         prepared = prepare(batch.grid.case, batch.grid.zoning, first)
     except GridprivError as error:
-        reason = f"{error}{notes(error)}"
+        reason = reason_of(error)
         yield from (failed_rows(_untried(task), reason) for task in batch.tasks)
         return
     with closing(ReusedAgents(default_transport(first.workers))) as zones:
@@ -216,7 +218,7 @@ def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Rows:
     try:
         return run_rows(identity(task), run(leave=early.append))
     except GridprivError as error:
-        reason = f"{error}{notes(error)}"
+        reason = reason_of(error)
         if not early:
             return failed_rows(_untried(task), reason)
         return run_rows(identity(task), early[0], reason)
@@ -254,13 +256,6 @@ def make_batches(
 def _unseeded(task: StudyTask) -> StudyTask:
     """Return a task without its seed and number."""
     return replace(task, number=0, settings=replace(task.settings, seed=None))
-
-
-def note(rows: Rows) -> str:
-    """Return a run in a few words, for the progress bar."""
-    row = rows["runs"][0]
-    words = f"{row['case']}, {row['method']}, {row['budget']}"
-    return words if row["status"] == "done" else f"{words}: failed"
 
 
 def _limit(seconds: float | None) -> Callable[[RoundRecord], None]:

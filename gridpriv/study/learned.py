@@ -12,15 +12,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
 from gridpriv.core.document import Json
-from gridpriv.core.errors import GridprivError, InputError, notes, whole
+from gridpriv.core.errors import GridprivError, InputError, whole
 from gridpriv.core.processes import unordered
-from gridpriv.core.store import open_store
+from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import MANIFEST, Rows, Study, read_study
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import frame_csv, json_ready
@@ -38,15 +38,22 @@ from gridpriv.learning.trained import FILE
 from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.privacy.budget import QUIET
 from gridpriv.privacy.rows import Certificate
+from gridpriv.study.engine import (
+    Advance,
+    Progress,
+    add_each,
+    failed_rows,
+    reason_of,
+    run_study,
+    unseen,
+)
 from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, as_told, client_rounds
 from gridpriv.study.manifest import LEARNING_RUN, header
 from gridpriv.study.publish import publish_manifest, publish_rows
-from gridpriv.study.record import failed_rows
 from gridpriv.study.total import charge_rows, told_totals
 
 # from a data set's name and a run's settings to the data set
 Datasets = Callable[[str, LearnSettings], Dataset]
-Progress = Callable[[int], AbstractContextManager[Callable[[str], None]]]
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,7 @@ def compare_learning(
     retry_failed: bool = False,
     kind: str = "comparison of algorithms",
     repeat: str = "",
-    progress: Progress = lambda _: nullcontext(lambda _: None),
+    progress: Progress = unseen,
 ) -> Study:
     """Run a study of learning into a folder, or the rest of one; return it.
 
@@ -139,20 +146,25 @@ def compare_learning(
     )
     run = partial(attempted, shelf, tuning=plan.tuning)
     held = (out / MANIFEST).exists()
-    with open_store(out, manifest | {"repeat": repeat}, resume=resume) as store:
-        stored = store.stored()
-        failed = {run for run, status in stored.items() if retry_failed and status == "failed"}
-        left = [trial for trial in trials if trial.id in failed or trial.id not in stored]
+
+    def check(left: list[Trial]) -> None:
         if held:
             _refuse_drawn_again(out, left)
-        store.forget(failed)
-        with progress(len(left)) as advance, closing(unordered(run, left, jobs)) as results:
-            for rows in results:
-                store.add(rows)
-                row = rows["runs"][0]
-                advance(f"{row['method']}, {row['budget']}")
-        store.finish(told_totals)
-    return read_study(out)
+
+    def work(left: list[Trial], store: Store, advance: Advance) -> None:
+        with closing(unordered(run, left, jobs)) as found:
+            add_each(found, store, advance)
+
+    return run_study(
+        out,
+        manifest | {"repeat": repeat},
+        trials,
+        work,
+        resume=resume,
+        retry_failed=retry_failed,
+        check=check,
+        progress=progress,
+    )
 
 
 def _refuse_drawn_again(out: Path, left: Sequence[Trial]) -> None:
@@ -180,7 +192,7 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
         measure = MEASURES[trial.measure](dataset, settings) if trial.measure else None
         result = learn(dataset, settings, measure or (lambda _: None), shared=shared)
     except GridprivError as error:
-        return failed_rows(row, f"{error}{notes(error)}")
+        return failed_rows(row, reason_of(error))
     return _result_rows(row, result, measure)
 
 

@@ -7,8 +7,8 @@ states of its figures (:mod:`gridpriv.study.claims`). Both come with the package
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -19,8 +19,8 @@ import pandas as pd
 from gridpriv.core.document import Json
 from gridpriv.core.errors import one_of
 from gridpriv.core.reading import read_table
-from gridpriv.core.store import open_store, reopen_store
-from gridpriv.core.stored import Study, read_study
+from gridpriv.core.store import Store, reopen_store
+from gridpriv.core.stored import Rows, Study, read_study
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.learning.algorithms.fedspd_dp import total_curves
 from gridpriv.power.problem import ZoneProblem
@@ -30,6 +30,7 @@ from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.sensitivity import Norm
 from gridpriv.study.claims import Claim, check_claims, read_claims
 from gridpriv.study.comparison import compare
+from gridpriv.study.engine import Advance, Progress, add_each, run_study, unseen
 from gridpriv.study.files import read_plan
 from gridpriv.study.grid_papers import GRID_TABLES
 from gridpriv.study.learn_plan import read_learn_plan
@@ -69,7 +70,7 @@ def reproduce(
     jobs: int | None = None,
     resume: bool = False,
     retry_failed: bool = False,
-    progress: Callable[[int], Any] = lambda _: nullcontext(lambda _: None),
+    progress: Progress = unseen,
     **running: Any,
 ) -> Study:
     """Run a figure's study into a folder, check what the paper states, and return it.
@@ -132,33 +133,46 @@ def _store_totals(out: Path, *, resume: bool) -> None:
     question = "What does FedSPD-DP cost in all, as the paper states it and as is certified?"
     curves = total_curves()
     manifest = header("reproduction", title, question, {"seeds": []}, len(curves))
-    with open_store(
-        out, manifest | {"repeat": "gridpriv reproduce li-fig6"}, resume=resume
-    ) as store:
-        for number, (accounting, curve) in enumerate(curves.items()):
-            run = f"accounting-{number}"
-            if run in store.stored():
-                continue
-            row = {
-                "run": run,
-                "number": number,
-                "case": "adult",
-                "zoning": "",
-                "load_scale": 1.0,
-                "method": accounting,
-                "budget": NO_NOISE,
-                "seed": 0,
-                "mechanism": NO_NOISE,
-                "local_updates": 5,
-                "status": "done",
-                "reason": "",
-                "finished_rounds": max(curve),
-                "sensitivity": "published",
-                "accounted": curve[max(curve)],
-            }
-            rounds = [{"run": run, "round": t, "accounted": e} for t, e in curve.items()]
-            store.add({"runs": [row], "rounds": rounds})
-        store.finish()
+    tasks = [Accounting(f"accounting-{n}", n, *pair) for n, pair in enumerate(curves.items())]
+
+    def work(left: list[Accounting], store: Store, advance: Advance) -> None:
+        add_each(map(_totals_rows, left), store, advance)
+
+    repeat = {"repeat": "gridpriv reproduce li-fig6"}
+    run_study(out, manifest | repeat, tasks, work, resume=resume)
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """Total privacy loss of FedSPD-DP by rounds, under one accounting."""
+
+    id: str
+    number: int
+    name: str
+    curve: Mapping[int, float]
+
+
+def _totals_rows(task: Accounting) -> Rows:
+    last = max(task.curve)
+    row = {
+        "run": task.id,
+        "number": task.number,
+        "case": "adult",
+        "zoning": "",
+        "load_scale": 1.0,
+        "method": task.name,
+        "budget": NO_NOISE,
+        "seed": 0,
+        "mechanism": NO_NOISE,
+        "local_updates": 5,
+        "status": "done",
+        "reason": "",
+        "finished_rounds": last,
+        "sensitivity": "published",
+        "accounted": task.curve[last],
+    }
+    rounds = [{"run": task.id, "round": t, "accounted": e} for t, e in task.curve.items()]
+    return {"runs": [row], "rounds": rounds}
 
 
 def table1_formula(algorithm: str, epsilon: float) -> float:

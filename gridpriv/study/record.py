@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pandas import DataFrame
 
 from gridpriv.core.document import Json
-from gridpriv.core.stored import TABLES, Rows
+from gridpriv.core.stored import Rows
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.rows import Certificate
@@ -97,12 +97,6 @@ def certified(
         for release, count in counts.items():
             found[zone][release.certified] += count
     return found
-
-
-def failed_rows(identity_row: Json, reason: str) -> Rows:
-    """Return the rows of a failed run with its reason; ``identity_row`` identifies it."""
-    status = {"status": "failed", "reason": reason, "finished_rounds": 0}
-    return {name: [] for name in TABLES} | {"runs": [identity_row | status]}
 
 
 def identity(task: StudyTask) -> Json:
