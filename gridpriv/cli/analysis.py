@@ -21,13 +21,7 @@ from gridpriv.cli.flags import (
     run_settings,
     switch,
 )
-from gridpriv.cli.output import (
-    output_folder,
-    print_records,
-    progress,
-    tell,
-    write_results,
-)
+from gridpriv.cli.output import output_folder, print_records, progress, tell, write_results
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json

@@ -228,12 +228,7 @@ def _run(args: argparse.Namespace) -> int:
         ):
             advance("", begun.rounds)
             return learn(
-                dataset,
-                settings,
-                lambda _: advance(""),
-                load_seconds,
-                charge=charge,
-                keeper=keeper,
+                dataset, settings, lambda _: advance(""), load_seconds, charge=charge, keeper=keeper
             )
 
     if folder is None:

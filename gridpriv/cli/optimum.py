@@ -208,7 +208,4 @@ def _print_optimum(found: AcOptimum, document: Json) -> None:
         )
 
 
-COMMANDS = {
-    "relax": Command(add_relax, execute_relax),
-    "acopf": Command(add_acopf, execute_acopf),
-}
+COMMANDS = {"relax": Command(add_relax, execute_relax), "acopf": Command(add_acopf, execute_acopf)}

@@ -20,10 +20,7 @@ class DamagedError(InputError):
 
 
 def sealed(
-    document: Json,
-    *,
-    default: Callable[[Any], Any] | None = None,
-    indent: int | None = None,
+    document: Json, *, default: Callable[[Any], Any] | None = None, indent: int | None = None
 ) -> str:
     """Return a document as JSON text that holds its checksum; options as of ``json.dumps``."""
     plain = json.loads(json.dumps(document, default=default))

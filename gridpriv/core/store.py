@@ -253,11 +253,7 @@ class Store:
 
 @contextmanager
 def open_store(
-    folder: Path,
-    manifest: Json,
-    *,
-    resume: bool,
-    common: Callable[[], Rows] = dict,
+    folder: Path, manifest: Json, *, resume: bool, common: Callable[[], Rows] = dict
 ) -> Iterator[Store]:
     """Hold a folder for a study; begin it, or go on with it.
 

@@ -233,10 +233,7 @@ def _untried(task: StudyTask) -> Json:
 
 
 def make_batches(
-    tasks: Sequence[StudyTask],
-    grids: Grids,
-    workers: int,
-    time_limit: float | None = None,
+    tasks: Sequence[StudyTask], grids: Grids, workers: int, time_limit: float | None = None
 ) -> list[Batch]:
     """Return batches of tasks that differ in their seed only, the longest first.
 

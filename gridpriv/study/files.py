@@ -12,13 +12,7 @@ from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.reading import read_table
 from gridpriv.core.settings import check_names
 from gridpriv.study.methods import PLURALS, SCHEME_AXES, Method, empty_axis, make_method, shown
-from gridpriv.study.plan import (
-    DEFAULT_QUESTION,
-    DEFAULT_SEEDS,
-    DEFAULT_TITLE,
-    StudyPlan,
-    make_plan,
-)
+from gridpriv.study.plan import DEFAULT_QUESTION, DEFAULT_SEEDS, DEFAULT_TITLE, StudyPlan, make_plan
 
 SCALARS = ("title", "question", "per_release", "seeds", "reference", "settings", "methods")
 AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *PLURALS, *SCHEME_AXES)

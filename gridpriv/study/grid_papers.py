@@ -174,7 +174,7 @@ def capacities() -> Computed:
                     "the cost",
                     bool((table["ratio"] <= 1.0).all()),
                     f"the shadow price is up to {table['ratio'].max():.3g} times the dearest price",
-                ),
+                )
             ]
         ),
     )

@@ -114,13 +114,7 @@ class LearnPlan:
         return found
 
     def _settings(
-        self,
-        way: Method,
-        given: Json,
-        preset: str | None,
-        dataset: str,
-        budget: str,
-        seed: int,
+        self, way: Method, given: Json, preset: str | None, dataset: str, budget: str, seed: int
     ) -> LearnSettings:
         """Return a run's settings: of the common ones those that its algorithm reads."""
         own = dict(way.settings)
@@ -267,11 +261,7 @@ def as_told(given: Json) -> Json:
 
 
 def _repeated(
-    given: Json,
-    preset: str | None,
-    dataset: str,
-    budgets: tuple[str, ...],
-    seeds: tuple[int, ...],
+    given: Json, preset: str | None, dataset: str, budgets: tuple[str, ...], seeds: tuple[int, ...]
 ) -> list[tuple[str, int]]:
     """Return the budgets and seeds of a way; without noise no budget."""
     base = make_learn_settings(dataset_name(dataset), preset)

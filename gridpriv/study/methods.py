@@ -16,13 +16,7 @@ from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import names
 from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET
 from gridpriv.privacy.settings import Privacy
-from gridpriv.zonal.settings import (
-    PRIOR_ONLY,
-    Adjacency,
-    Draws,
-    Settings,
-    make_settings,
-)
+from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, Draws, Settings, make_settings
 
 # settings that have their own axis, so that [settings] and methods may not hold them
 OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}

@@ -88,9 +88,7 @@ def run_rows(identity_row: Json, result: RunResult, reason: str = "") -> Rows:
     }
 
 
-def certified(
-    releases: Mapping[str, Mapping[Release, int]],
-) -> dict[str, Counter[Charge]]:
+def certified(releases: Mapping[str, Mapping[Release, int]]) -> dict[str, Counter[Charge]]:
     """Return the charges of every zone for its releases."""
     found: dict[str, Counter[Charge]] = {zone: Counter() for zone in releases}
     for zone, counts in releases.items():
