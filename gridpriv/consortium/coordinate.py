@@ -19,8 +19,7 @@ from gridpriv.consortium.agreement import Agreement
 from gridpriv.consortium.parties import CoordinatorParty
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError
-from gridpriv.core.files import make_folder, write_text
-from gridpriv.core.lock import held
+from gridpriv.core.files import held, make_folder, write_text
 from gridpriv.core.text import csv_text, json_ready
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import noise_caveat, zone_statement

@@ -23,8 +23,7 @@ from gridpriv.consortium.limits import check_limits, with_limits, zone_member
 from gridpriv.consortium.parties import ZoneParty
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError, not_allowed, one_of
-from gridpriv.core.files import make_folder, write_text
-from gridpriv.core.lock import held
+from gridpriv.core.files import held, make_folder, write_text
 from gridpriv.core.reading import read_text
 from gridpriv.core.text import json_ready
 from gridpriv.grid.case import Case

@@ -4,14 +4,16 @@ A file is written beside its place under a name that nobody can predict (so no l
 wait there), flushed to disk, renamed over the place (a link there is replaced, not followed), and
 its folder is flushed: after a crash at any point the place holds the old content or the new one,
 never a part. A process that is killed leaves at most the file beside, ``.<16 hex digits>.part``;
-who holds the folder (:mod:`gridpriv.core.lock`) removes it with :func:`sweep`.
+who holds the folder (:mod:`gridpriv.core.files`) removes it with :func:`sweep`.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -150,3 +152,64 @@ def refuse_used(folder: Path, allowed: str = "") -> None:
             f"({', '.join(held[:3])}{', ...' if len(held) > 3 else ''}); "
             "name an empty or a new folder"
         )
+
+
+LOCK = ".lock"
+LONGEST_HOLDER = 300  # characters of what a lock file says
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder, made where there is none, against other writers.
+
+    One that was made here and is left empty is removed again.
+
+    Processes that the holder starts write under its lock and take none themselves.
+
+    Raises
+    ------
+    InputError
+        If another process holds it (or this one does already).
+    StorageError
+        If the lock cannot be written.
+    """
+    made = not folder.exists()
+    make_folder(folder)
+    path = folder / LOCK
+    with storing(f"lock {folder}"):
+        handle = _acquire(path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()
+        os.close(handle)
+        if made:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _acquire(path: Path) -> int:
+    """Return the handle of the lock file at ``path``, locked and with this process's name in it."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    while True:
+        handle = os.open(path, flags, PRIVATE_MODE)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(handle, LONGEST_HOLDER).decode("utf-8", "replace").strip()
+            os.close(handle)
+            raise InputError(
+                f"{path.parent} is being written to by {holder or 'another process'}: "
+                "wait for it to end, or name another folder"
+            ) from None
+        except OSError:
+            os.close(handle)
+            raise
+        # the holder before us may have removed this file after we opened it
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), path.lstat()):
+                os.ftruncate(handle, 0)
+                os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+                return handle
+        os.close(handle)

@@ -27,7 +27,7 @@ flush = getattr(os, "fdatasync", os.fsync)  # of content and size; no other mark
 
 
 class Records:
-    """A file of records; whoever writes it holds its folder (:mod:`gridpriv.core.lock`).
+    """A file of records; whoever writes it holds its folder (:mod:`gridpriv.core.files`).
 
     Parameters
     ----------

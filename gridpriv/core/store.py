@@ -9,7 +9,7 @@ checksum, and the parts are removed. Since every file is written whole or not at
 moment exactly one of the two, parts or tables, is what the folder holds, and the manifest says
 which. Other files in the folder (reports, CSV copies) are for people and are never read.
 
-One process writes to a folder at a time (:mod:`gridpriv.core.lock`); the processes that it
+One process writes to a folder at a time (:mod:`gridpriv.core.files`); the processes that it
 starts add parts.
 """
 
@@ -27,7 +27,9 @@ from typing import Any
 from gridpriv.core.document import Json
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError
 from gridpriv.core.files import (
+    LOCK,
     StorageError,
+    held,
     make_folder,
     refuse_used,
     remove,
@@ -36,7 +38,6 @@ from gridpriv.core.files import (
     write_bytes,
     write_text,
 )
-from gridpriv.core.lock import LOCK, held
 from gridpriv.core.processes import WorkerError
 from gridpriv.core.sealed import DamagedError, sealed
 from gridpriv.core.stored import (

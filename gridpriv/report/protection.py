@@ -18,7 +18,7 @@ from gridpriv.privacy.budget import NO_NOISE, QUIET
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.messages import message
 from gridpriv.report.summary import short
-from gridpriv.study.manifest import LEARNING_RUN
+from gridpriv.study.engine import LEARNING_RUN
 from gridpriv.study.rows import StudyTotal
 from gridpriv.study.total import differing, study_totals
 from gridpriv.zonal.summary import protection

@@ -26,10 +26,18 @@ from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, no
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import Store
 from gridpriv.core.stored import MANIFEST, Rows, Study
-from gridpriv.study.engine import Advance, Progress, failed_rows, note, reason_of, run_study, unseen
+from gridpriv.study.engine import (
+    Advance,
+    Progress,
+    failed_rows,
+    header,
+    note,
+    reason_of,
+    run_study,
+    unseen,
+)
 from gridpriv.study.files import to_toml
 from gridpriv.study.grids import Grids, ZonedCase, describe, load_grids, network_rows
-from gridpriv.study.manifest import header
 from gridpriv.study.plan import StudyPlan, StudyTask, make_plan
 from gridpriv.study.record import FINALS, identity, run_rows
 from gridpriv.zonal.prepared import check_single, prepare

@@ -39,16 +39,17 @@ from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.privacy.budget import QUIET
 from gridpriv.privacy.rows import Certificate
 from gridpriv.study.engine import (
+    LEARNING_RUN,
     Advance,
     Progress,
     add_each,
     failed_rows,
+    header,
     reason_of,
     run_study,
     unseen,
 )
 from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, as_told, client_rounds
-from gridpriv.study.manifest import LEARNING_RUN, header
 from gridpriv.study.publish import publish_manifest, publish_rows
 from gridpriv.study.total import charge_rows, told_totals
 

@@ -30,12 +30,11 @@ from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.sensitivity import Norm
 from gridpriv.study.claims import Claim, check_claims, read_claims
 from gridpriv.study.comparison import compare
-from gridpriv.study.engine import Advance, Progress, add_each, run_study, unseen
+from gridpriv.study.engine import Advance, Progress, add_each, header, run_study, unseen
 from gridpriv.study.files import read_plan
 from gridpriv.study.grid_papers import GRID_TABLES
 from gridpriv.study.learn_plan import read_learn_plan
 from gridpriv.study.learned import Shelf, compare_learning
-from gridpriv.study.manifest import header
 from gridpriv.zonal.prepared import noise_rule, prepare
 from gridpriv.zonal.settings import Settings, make_settings
 

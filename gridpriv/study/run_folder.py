@@ -38,8 +38,8 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.statement import refuse_unprotected
 from gridpriv.privacy.strategies.temporal_basis import TemporalBasis
+from gridpriv.study.engine import header
 from gridpriv.study.grids import ZonedCase, describe, network_rows
-from gridpriv.study.manifest import header
 from gridpriv.study.publish import publish_manifest, publish_rows
 from gridpriv.study.record import certified, run_rows, settings_shown, with_run
 from gridpriv.study.total import charge_rows, told_totals

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import StorageError
-from gridpriv.core.lock import held
+from gridpriv.core.files import StorageError, held
 
 
 def names(folder: Path) -> list[str]:
@@ -23,7 +22,7 @@ def names(folder: Path) -> list[str]:
 HOLD = """
 import sys
 from pathlib import Path
-from gridpriv.core.lock import held
+from gridpriv.core.files import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
