@@ -30,6 +30,43 @@ class RunResult(FinishedRun):
 
     Figures that come from private demand are *local*: the owner may see them, a public
     export leaves them out. ``rounds`` and ``buses`` say which is which in ``local_columns``.
+
+    Attributes
+    ----------
+    case : Case
+        As it was run: with its load scale and outages.
+    zoning : Zoning
+    settings : Settings
+    shared : tuple of (n,) bool
+        Which coordinates of each zone have another holder, in the order of ``zone_models``.
+    seed : int
+        Of the simulated noise.
+    rules : AgentRules
+        What every zone draws and by which update it goes on.
+    hold : Hold or None
+        Generation that zones set aside to keep the scheduled interchange.
+    zone_models : tuple of Zone
+        In the order of their keys, which no zone map changes.
+    consensus : Consensus
+        Which global variable each shared coordinate is.
+    trace : Trace
+        The finished rounds and every zone's releases.
+    outcomes : tuple of ZoneOutcome
+        What each zone ended with; local.
+    disclosures : tuple
+        What zones release of demand, zone by zone; None without a release.
+    settlement : Settlement or None
+        The grid after all zones have acted; None for a run that ended early.
+    ac_rounds : AcRounds or None
+        In which zones solved the AC optimal power flow; None where they did not.
+    statements : tuple of ZoneStatement
+        The zones' privacy losses in the order of the zone map; empty without noise.
+    timing : Timing
+        Seconds.
+    early : str or None
+        Why the run ended before its last round.
+    reference : Reference or None
+        Baselines of the run, where requested.
     """
 
     plot = Above("gridpriv.report.plots", "RunPlots")
