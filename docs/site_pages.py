@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import html
+import json
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -24,6 +25,7 @@ from gridpriv.cli.main import COMMANDS
 from gridpriv.cli.parser import Parser
 from gridpriv.core.settings import Part, defaults, parts_of, settings_of
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.report.json_schema import json_schemas
 from gridpriv.report.schema import told
 from gridpriv.zonal.settings import Settings
 
@@ -69,6 +71,9 @@ def on_files(files: Files, config: Any) -> Files:
     pages = {"commands": commands, "settings": settings, "tables": tables, "api": api}
     for name, page in pages.items():
         files.append(File.generated(config, f"reference/{name}.md", content=page()))
+    for name, schema in json_schemas().items():
+        text = json.dumps(schema, indent=1, ensure_ascii=False)
+        files.append(File.generated(config, f"reference/schemas/{name}", content=text))
     kept = decisions(Path(config.docs_dir) / "decisions")
     files.append(File.generated(config, "decisions/index.md", content=kept))
     return files

@@ -75,7 +75,10 @@ PIVOT = (
 )
 PAGE = """# Tables and documents
 
-Made by `gridpriv schema --markdown`. *public* is what `--public` keeps: settings (what is known
+Made by `gridpriv schema --markdown`. `gridpriv schema --json-schema DIR` writes a JSON schema
+(draft 2020-12) of each document that `--json` prints; the site has them in `reference/schemas/`.
+
+*public* is what `--public` keeps: settings (what is known
 before a run), and figures computed from releases, of runs whose messages carry noise. *local* is
 for the owner of the data. What is not listed here is never published.
 """
@@ -561,13 +564,19 @@ def add_schema(parser: argparse.ArgumentParser) -> None:
     table = "name of a table; without it, all are printed"
     parser.add_argument("table", nargs="?", metavar="TABLE", help=table)
     switch(parser, "--markdown", "print Markdown")
+    schemas = "write a JSON schema per document that --json prints into DIR"
+    parser.add_argument("--json-schema", metavar="DIR", help=schemas)
     add_output(parser)
 
 
 def execute_schema(args: argparse.Namespace) -> int:
     """Print the table asked for, or all."""
+    from gridpriv.report.json_schema import write_json_schemas
     from gridpriv.report.schema import told
 
+    if args.json_schema is not None:
+        write_json_schemas(Path(args.json_schema))
+        return 0
     tables = told()
     if args.table is not None:
         one_of("table", args.table, tables)

@@ -8,12 +8,13 @@ until no contingency passes a limit that a cut could prevent.
 
 Cuts are priced, so a plan exists also where not every contingency can be prevented. A contingency
 that no set points correct without load shedding (:mod:`gridpriv.power.corrective`) has no secure
-preventive plan. It is left to corrective redispatch, and so is one that still passes a limit after
-:data:`PATIENCE` plans; their cuts are dropped.
+preventive plan. It is left to corrective redispatch, and so is one that passes a limit in
+:data:`PATIENCE` plans with cuts on it; their cuts are dropped.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -45,12 +46,12 @@ from gridpriv.power.security import (
 )
 from gridpriv.power.zone import Zone
 
-MOST_PLANS, RELINEARIZED = 20, 6
+MOST_PLANS, RELINEARIZED = 30, 6
 """Plans, each with the cuts of those before it; plans after which all cuts are linearized anew."""
 HARD = 0.02
 """Share of a limit passed from which a contingency is tried by redispatch after the first plan."""
 PATIENCE = 10
-"""Plans after which a contingency that still passes a limit is left to corrective redispatch."""
+"""Plans with cuts on a limit that a contingency passes all the same, before it is left so."""
 MOST = 2
 """Contingencies that one plan's cuts of a limit come from: the others pass it less."""
 FAR = 0.1
@@ -234,6 +235,7 @@ def secure_plan(
     kept: dict[Place, list[Cut]] = {}
     left: frozenset[str] = frozenset()
     tried: set[str] = set()
+    passes: Counter[str] = Counter()
     rounds, first, best = 0, None, None
     for number in range(1, MOST_PLANS + 1):
         try:
@@ -249,7 +251,8 @@ def secure_plan(
         hard = _passing(analysed, left, HARD) if number == 1 else passing
         more = _unpreventable(problem, before, hard, tried)
         tried |= hard.keys()
-        left |= more if number < PATIENCE else passing.keys()
+        passes.update({place[0] for place in _worst(analysed, left) if place in kept})
+        left |= more | {name for name, plans in passes.items() if plans >= PATIENCE}
         held = sum(map(len, kept.values()))
         plan = SecurePlan(before, blocks, analysed, held, number, rounds, left)
         first = first or plan
