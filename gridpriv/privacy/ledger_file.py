@@ -172,7 +172,80 @@ class ChainedRow:
     body: bytes
 
 
-class LedgerFile:
+class LockedFile:
+    """A file at a path that is opened and locked for each use, and refused once it was replaced.
+
+    Parameters
+    ----------
+    timeout : float
+        Seconds to wait for other processes.
+    """
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        self.path = path
+        self._timeout = timeout
+        self._handle: int | None = None
+        self._place: tuple[int, int] | None = None
+
+    @contextmanager
+    def _locked(self, flags: int, kind: int) -> Iterator[int]:
+        handle = self._open(flags)
+        try:
+            _lock(handle, kind, self._timeout, self.path)
+            self._check_place(handle)
+            self._handle = handle
+            yield handle
+        finally:
+            self._handle = None
+            os.close(handle)
+
+    def _open(self, flags: int) -> int:
+        try:
+            # without O_NONBLOCK, opening a pipe that nobody writes to waits for ever
+            handle = _opened(self.path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise self._missing(flags) from None
+        except (OSError, ValueError) as error:  # ValueError: a name with a null character
+            reason = getattr(error, "strerror", None) or error
+            act = "read" if flags == os.O_RDONLY else "written"
+            raise InputError(f"ledger {self.path} cannot be {act}: {reason}; {UNDONE}") from error
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise InputError(f"ledger {self.path} is not a regular file; {UNDONE}")
+        return handle
+
+    def _missing(self, flags: int) -> InputError:
+        if flags & os.O_CREAT and self.path.is_symlink():
+            return InputError(
+                f"ledger {self.path} is a link to a file that does not exist: name the file "
+                "itself, or remove the link"
+            )
+        if flags & os.O_CREAT:
+            return InputError(
+                f"ledger {self.path}: there is no folder {self.path.parent}"
+                "; make it, or name another"
+            )
+        return InputError(
+            f"there is no ledger {self.path}; 'gridpriv ledger grant {self.path} --case CASE "
+            "--epsilon E' makes one"
+        )
+
+    def _check_place(self, handle: int) -> None:
+        """Refuse a file that is not, or no longer, the one at the ledger's path."""
+        held = os.fstat(handle)
+        place = held.st_dev, held.st_ino
+        try:
+            same = os.path.samestat(held, self.path.stat())
+        except OSError:
+            same = False
+        if not same or (self._place or place) != place:
+            raise InputError(
+                f"ledger {self.path} was moved or replaced while it was in use; {UNDONE}"
+            )
+        self._place = place
+
+
+class LedgerFile(LockedFile):
     """A ledger's rows, as far as this object has read and checked them.
 
     No file stays open between two uses, so the object may cross a fork. Of a file that only grew
@@ -185,14 +258,11 @@ class LedgerFile:
     """
 
     def __init__(self, path: Path, key: Path, timeout: float) -> None:
-        self.path = path
+        super().__init__(path, timeout)
         self.head = Head()
         self.unfinished = 0
         self._key_path = key
         self._key: Key | None = None
-        self._timeout = timeout
-        self._handle: int | None = None
-        self._place: tuple[int, int] | None = None
         self._offset = HEAD_BYTES
         self._last = b""
 
@@ -258,63 +328,6 @@ class LedgerFile:
                     os.fsync(handle)
                 finally:
                     os.close(handle)
-
-    @contextmanager
-    def _locked(self, flags: int, kind: int) -> Iterator[int]:
-        handle = self._open(flags)
-        try:
-            _lock(handle, kind, self._timeout, self.path)
-            self._check_place(handle)
-            self._handle = handle
-            yield handle
-        finally:
-            self._handle = None
-            os.close(handle)
-
-    def _open(self, flags: int) -> int:
-        try:
-            # without O_NONBLOCK, opening a pipe that nobody writes to waits for ever
-            handle = _opened(self.path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
-            raise self._missing(flags) from None
-        except (OSError, ValueError) as error:  # ValueError: a name with a null character
-            reason = getattr(error, "strerror", None) or error
-            act = "read" if flags == os.O_RDONLY else "written"
-            raise InputError(f"ledger {self.path} cannot be {act}: {reason}; {UNDONE}") from error
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            raise InputError(f"ledger {self.path} is not a regular file; {UNDONE}")
-        return handle
-
-    def _missing(self, flags: int) -> InputError:
-        if flags & os.O_CREAT and self.path.is_symlink():
-            return InputError(
-                f"ledger {self.path} is a link to a file that does not exist: name the file "
-                "itself, or remove the link"
-            )
-        if flags & os.O_CREAT:
-            return InputError(
-                f"ledger {self.path}: there is no folder {self.path.parent}"
-                "; make it, or name another"
-            )
-        return InputError(
-            f"there is no ledger {self.path}; 'gridpriv ledger grant {self.path} --case CASE "
-            "--epsilon E' makes one"
-        )
-
-    def _check_place(self, handle: int) -> None:
-        """Refuse a file that is not, or no longer, the one at the ledger's path."""
-        held = os.fstat(handle)
-        place = held.st_dev, held.st_ino
-        try:
-            same = os.path.samestat(held, self.path.stat())
-        except OSError:
-            same = False
-        if not same or (self._place or place) != place:
-            raise InputError(
-                f"ledger {self.path} was moved or replaced while it was in use; {UNDONE}"
-            )
-        self._place = place
 
     def _continued(self) -> list[ChainedRow]:
         """Return the new rows; put right what a killed writer left."""
