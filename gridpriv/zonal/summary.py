@@ -263,8 +263,9 @@ def notes(document: Json) -> list[Message]:
     scale = document["settings"].get("load_scale", 1.0)
     if privacy["mechanism"] != "none" and privacy["releases_per_zone"] and scale > 1.0:
         lines.append(message("protected-scaled", {"scale": f"{scale:g}"}))
-    seed = "" if document["seed"] is None else f"; seed {document['seed']}"
-    lines.append(message("noise-source", {"caveat": f"{privacy['caveat']}{seed}"}))
+    if privacy["mechanism"] != "none":
+        seed = "" if document["seed"] is None else f"; seed {document['seed']}"
+        lines.append(message("noise-source", {"caveat": f"{privacy['caveat']}{seed}"}))
     return lines
 
 
