@@ -245,7 +245,8 @@ def ended_at_tolerance(document: Json) -> bool:
     """Return True where SOC rounds ended early because all coupling variables agreed."""
     final, settings = document["final"], document["settings"]
     fewer = 0 < len(document["rounds"] or ()) < settings["rounds"]
-    return fewer and bool(final["consensus_residual_max"] < settings["tolerance"])
+    residual = final["consensus_residual_max"]  # None: private, in a public export
+    return fewer and residual is not None and bool(residual < settings["tolerance"])
 
 
 def fresh_noise(settings: Json) -> bool:
