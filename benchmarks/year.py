@@ -154,7 +154,6 @@ def _over(
     over = 100.0 * (costs / free - 1.0)
     return {
         "cost_percent": [float(np.nanmean(over[months == m])) for m in range(12)],
-        "cost_percent_year": float(np.nansum(costs - free) / np.nansum(free) * 100.0),
         "median_percent": float(np.nanmedian(over)),
         "hours": len(sample),
         "not_ac_feasible": int(np.isnan(costs).sum()),

@@ -9,10 +9,8 @@ import numpy as np
 
 from gridpriv.assurance.audit_result import ROUNDS, AuditPlan, AuditResult, LevelAudit
 from gridpriv.assurance.audited import AuditedMechanism, ReleaseLevel, secure_level, zone_levels
-from gridpriv.assurance.bounds import ceiling, check_runs, detectable, runs_needed
 from gridpriv.assurance.eavesdrop import Eavesdropper, MakeAgent, listen, varied
-from gridpriv.assurance.independence import mechanism_laws, noise_checks
-from gridpriv.assurance.low_bits import low_bits
+from gridpriv.assurance.independence import low_bits, mechanism_laws, noise_checks
 from gridpriv.assurance.neighbours import (
     Neighbour,
     class_neighbours,
@@ -24,9 +22,8 @@ from gridpriv.assurance.neighbours import (
 from gridpriv.assurance.public_state import bytes_findings, other_demands, state_findings
 from gridpriv.assurance.publishing import publish_findings
 from gridpriv.assurance.replay import Finding, replay_run
-from gridpriv.assurance.series import series_findings
-from gridpriv.assurance.statistic import measure
-from gridpriv.assurance.streaming import stream_findings
+from gridpriv.assurance.series import series_findings, stream_findings
+from gridpriv.assurance.statistic import ceiling, check_runs, detectable, measure, runs_needed
 from gridpriv.assurance.whole import fresh, whole_run
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import InputError, not_allowed
@@ -71,8 +68,9 @@ def audit(
 
     References
     ----------
-    Lower bounds of epsilon by Clopper and Pearson's intervals (:mod:`gridpriv.assurance.bounds`);
-    checks, and limits of a passed audit: docs/audit-and-attack.md.
+    Lower bounds of epsilon by Clopper and Pearson's intervals
+    (:mod:`gridpriv.assurance.statistic`); checks, and limits of a passed audit:
+    docs/audit-and-attack.md.
     """
     plan = plan or AuditPlan()
     rule = prepared.rules.noise

@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gridpriv.assurance.audited import LEVELS
-from gridpriv.assurance.independence import NOISE_CHECKS
-from gridpriv.assurance.low_bits import LOW_BITS
+from gridpriv.assurance.independence import LOW_BITS, NOISE_CHECKS
 from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.assurance.public_state import PUBLIC_CHECKS
 from gridpriv.assurance.publishing import PUBLISH_CHECKS
 from gridpriv.assurance.replay import CHECKS, Finding
-from gridpriv.assurance.series import SERIES_CHECKS
+from gridpriv.assurance.series import SERIES_CHECKS, STREAM_CHECKS
 from gridpriv.assurance.statistic import Measured
-from gridpriv.assurance.streaming import STREAM_CHECKS
 from gridpriv.assurance.whole import WHOLE_CHECKS
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of

@@ -131,7 +131,7 @@ def _moved(query: PriceQuery, demand: Floats, adjacency: DemandAdjacency) -> Fin
 
 
 def _rounding(made: ProtectedCase, case: Case) -> list[Finding]:
-    """Return how far secure statistics and prices move for neighbours that are hardly apart."""
+    """Return the moves of secure statistics and prices between neighbours at a tiny distance."""
     tiny, demand = DemandAdjacency(TINY), np.stack([case.pd, case.qd])
     exact = replace(made.first.disclosure, exact=True)
     norm = made.first.release.mechanism.norm

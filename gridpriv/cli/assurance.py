@@ -260,8 +260,7 @@ def add_attack(parser: argparse.ArgumentParser) -> None:
 def execute_attack(args: argparse.Namespace) -> int:
     """Attack; print or write what was learned."""
     from gridpriv.assurance.adversary import AttackPlan
-    from gridpriv.assurance.attack import attack
-    from gridpriv.assurance.averaging import averaging
+    from gridpriv.assurance.attack import attack, averaging
     from gridpriv.zonal.prepared import prepare
 
     case, zoning, settings = _studied(args)

@@ -575,7 +575,7 @@ class PublishedOptimum(Row):
         ("Optimal cost: optimal cost of the published case; null without costs"), "$/h"
     )
     cost_range: Any = released(
-        "Cost range: range of the true case's optimal cost that holds 19 of 21 posterior "
+        "Cost range: range of the true case's optimal cost that holds 38 of 40 posterior "
         "draws; null without --fidelity cost",
         "$/h",
     )

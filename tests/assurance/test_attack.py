@@ -15,8 +15,7 @@ from gridpriv.assurance.adversary import (
     tie_distance,
     zone_prior,
 )
-from gridpriv.assurance.attack import attack
-from gridpriv.assurance.averaging import averaging
+from gridpriv.assurance.attack import attack, averaging
 from gridpriv.assurance.eavesdrop import Heard, listen
 from gridpriv.assurance.findings import AttackOutcome, AttackResult
 from gridpriv.assurance.identifiability import Identified, identify

@@ -15,18 +15,18 @@ from gridpriv.assurance import whole
 from gridpriv.assurance.audit import RUNS, _runs, audit, audit_mechanism, target
 from gridpriv.assurance.audit_result import AuditPlan
 from gridpriv.assurance.audited import zone_levels
-from gridpriv.assurance.bounds import (
+from gridpriv.assurance.eavesdrop import answer, listen, zone_agent
+from gridpriv.assurance.replay import agent_play, replay
+from gridpriv.assurance.statistic import (
     ceiling,
     check_runs,
     detectable,
     epsilon_bound,
+    measure,
     proportion_above,
     proportion_below,
     runs_needed,
 )
-from gridpriv.assurance.eavesdrop import answer, listen, zone_agent
-from gridpriv.assurance.replay import agent_play, replay
-from gridpriv.assurance.statistic import measure
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.zonal.settings import Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gridpriv.assurance.low_bits import low_bits
+from gridpriv.assurance.independence import low_bits
 from gridpriv.privacy import mechanism
 from gridpriv.privacy.perturbation import NoiseRule
 
