@@ -141,7 +141,7 @@ def solver_document(name: str, trace: Trace) -> Json:
 class FinishedRun(Instance):
     """Figures of a finished (or failed) run, and its document.
 
-    Its fields are told by :class:`gridpriv.zonal.result.RunResult`, which adds tables and plots.
+    Fields: see :class:`gridpriv.zonal.result.RunResult`, which adds tables and plots.
     """
 
     zone_models: tuple[Zone, ...]
