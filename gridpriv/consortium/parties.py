@@ -108,7 +108,7 @@ def read_party(path: Path, kind: type[Kind]) -> Kind:
     try:
         return kind(**document)
     except InputError as error:
-        raise InputError(f"configuration {path}: {error}; correct the file") from error
+        raise InputError(f"configuration {path}: {error}") from error
 
 
 def party_text(party: Part, comments: bool = True) -> str:

@@ -64,7 +64,7 @@ def read_plan(path: str | Path, scale: str = "quick") -> StudyPlan:
     try:
         return plan_from(at_scale(given, scale, (*SCALARS, *AXES)), file.stem)
     except InputError as error:
-        raise InputError(f"study file {file}: {error}; correct the file") from None
+        raise InputError(f"study file {file}: {error}") from None
 
 
 def at_scale(given: Json, scale: str, known: Iterable[str]) -> Json:

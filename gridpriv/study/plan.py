@@ -201,7 +201,7 @@ class StudyPlan:
             else:
                 runs = [replace(first, seed=seed) for seed in self.seeds]
         except InputError as error:
-            raise InputError(f"method {method.name!r}: {error}; correct the method") from None
+            raise InputError(f"method {method.name!r}: {error}") from None
         for settings in runs:
             yield StudyTask(0, *place, method.name, settings)
 

@@ -185,7 +185,7 @@ def test_verify_prints_a_head_that_a_later_ledger_goes_on_from(
     charge(granted, {"1": {Charge("laplace", 10.0): 5}})
     text = run(capsys, "verify", str(granted), "--expect", document["head"])
     assert "every byte of its 3 rows" in text  # the grant, a rule, a charge
-    assert "goes on from the expected head" in text
+    assert "continues the expected head" in text
     head = next(line for line in text.splitlines() if line.startswith("Head: "))
     granted.write_bytes(granted.read_bytes()[:-1])
     assert main(["ledger", "verify", str(granted), "--json"]) == 2

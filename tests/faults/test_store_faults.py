@@ -249,10 +249,10 @@ def test_special_files_in_the_places_of_ours_are_refused_at_once(
             (folder / other).write_bytes(intact)
         (folder / name).unlink()
         os.mkfifo(folder / name)
-        assert "not a regular file" in refusal(read_study, folder)
+        assert "must be a regular file" in refusal(read_study, folder)
         (folder / name).unlink()
         (folder / name).symlink_to("/dev/zero")
-        assert "not a regular file" in refusal(read_study, folder)
+        assert "must be a regular file" in refusal(read_study, folder)
 
 
 def test_another_study_is_refused_and_what_an_earlier_version_wrote(tmp_path: Path) -> None:

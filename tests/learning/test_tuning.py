@@ -109,7 +109,7 @@ def test_the_better_setting_is_taken_and_told():
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_what_cannot_be_tuned_is_refused():
-    with pytest.raises(InputError, match="public:S for a way without noise"):
+    with pytest.raises(InputError, match="public:S for a method without noise"):
         quiet = replace(SETTINGS, mechanism="none")
         tuning = Tuning("charged", GRID)
         tune(made.binary(), tuning.candidates(quiet), tuning)

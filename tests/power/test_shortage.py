@@ -127,6 +127,6 @@ def test_acopf_says_which_limits_stand_in_the_way_and_what_to_try(tmp_path, caps
     assert "gridpriv relax" in told
     assert main(["acopf", "case14", "--load-scale", "2.5"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "stands at limits: active output at its upper limit" in told
+    assert "Binding limits where load is shed: active output at its upper limit" in told
     assert main(["acopf", "case14"]) == 0
-    assert "stands at limits" not in capsys.readouterr().out
+    assert "Binding limits" not in capsys.readouterr().out

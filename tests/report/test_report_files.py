@@ -482,7 +482,7 @@ def test_the_compare_command_tells_of_ways_without_a_finished_run(
         (["compare", "case14", "--budgets", ","], "one value or more"),
         (["compare", "case14", "--seeds", "two"], "seeds = 'two': must be"),
         (["compare", "case14", "--mechanisms", "gausian"], "did you mean 'gaussian'"),
-        (["compare", "case14", "--study", "x.toml"], "--study names a whole study"),
+        (["compare", "case14", "--study", "x.toml"], "--study reads a whole study"),
         (["compare", "case14", "--zonings", "spectrl:3"], "did you mean 'spectral'"),
         (["compare", "nocase"], "nocase"),
         (["compare", "case14", "--format", "odt"], "format = 'odt': must be"),

@@ -269,7 +269,7 @@ def test_a_step_of_a_factor_errs_by_what_one_run_expects_to(day, tmp_path):
 
 
 FACTORS = "left out: the steps of this series are factors on one demand"
-NOT_ONCE = "left out, or beside perturbation demand and noise_schedule once"
+NOT_ONCE = "left out, or with perturbation demand and noise_schedule once"
 
 
 @pytest.mark.parametrize(
