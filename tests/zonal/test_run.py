@@ -238,7 +238,7 @@ def test_a_failing_solver_names_zone_and_round_and_keeps_the_trace(case14, zones
         return solve(self, linear, metric, **how)
 
     monkeypatch.setattr(ZoneProblem, "minimise_exact", failing)
-    settings = make_settings(rounds=5, seed=1, start="flat", solver="clarabel")
+    settings = make_settings(rounds=5, seed=1, start="flat", planning="soc")
     early = []
     with pytest.raises(SolverError, match=r"zone 2|zone 3") as caught:
         run_prepared(prepare(case14, zones14, settings), leave=early.append)
