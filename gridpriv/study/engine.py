@@ -32,14 +32,14 @@ def unseen(_total: int) -> AbstractContextManager[Advance]:
     return nullcontext(lambda _: None)
 
 
-class Task(Protocol):
+class StudyRun(Protocol):
     """One run of a study."""
 
     @property
     def id(self) -> str: ...  # noqa: D102
 
 
-Kind = TypeVar("Kind", bound=Task)
+Kind = TypeVar("Kind", bound=StudyRun)
 
 
 def run_study(
