@@ -85,8 +85,7 @@ def round_charts(
             for panel in dict.fromkeys(runs.panel)
             for chart in _panel_rounds(rounds, runs[runs.panel == panel], metric, panel, look)
         ]
-        for metric in drawable(BY_ROUND, rounds)
-        if metric.key != "consensus_residual_max" or "consensus_residual" not in rounds
+        for metric in _by_round(rounds)
     }
     return {title: charts for title, charts in entries.items() if charts}
 
@@ -131,8 +130,15 @@ def column_charts(
 
 def convergence_charts(rounds: pd.DataFrame) -> dict[str, Chart]:
     """Return residual (public), cost, imbalance and shed (local) by round, by column."""
-    metrics = [m for m in (*BY_ROUND, ROUND_SHED) if m.key != "noise_magnitude"]
+    metrics = [m for m in (*_by_round(rounds), ROUND_SHED) if m.key != "noise_magnitude"]
     return _sourced(metrics, rounds, rounds["round"], "round")
+
+
+def _by_round(rounds: pd.DataFrame) -> list[Metric]:
+    """Return the metrics of rounds: of grids without the distance of local models."""
+    of_grid = "consensus_residual" in rounds
+    metrics = drawable(BY_ROUND, rounds)
+    return [m for m in metrics if not (of_grid and m.key == "consensus_residual_max")]
 
 
 def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:

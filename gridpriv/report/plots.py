@@ -92,7 +92,7 @@ class RunPlots:
 
         Parameters
         ----------
-        quantity : {'consensus_residual', 'disagreement', 'cost', 'objective', 'shed_mw'}
+        quantity : {'consensus_residual', 'dual_residual', 'cost', 'objective', 'shed_mw'}
 
         Raises
         ------
