@@ -11,7 +11,10 @@ from gridpriv.study import Method, Study, compare, make_plan
 
 SCHEMES = [
     Method("no noise", (("mechanism", "none"),)),
-    Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once"))),
+    Method(
+        "demand, once",
+        (("perturbation", "demand"), ("noise_schedule", "once"), ("planning", "soc")),
+    ),
     Method(
         "a <b>bold</b> & 100 % name",
         (("perturbation", "demand"), ("noise_schedule", "once"), ("rounds", 3)),

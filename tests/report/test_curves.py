@@ -345,7 +345,7 @@ def test_a_series_stands_at_its_steps_names_where_they_are_rising_numbers(
 def test_a_run_that_stopped_early_stays_in_its_curve_where_it_is(study: Study) -> None:
     """Without it the mean of the last rounds would be that of those that agree last."""
     runs = named_runs(study)
-    seeds = runs.run[(runs.method == "demand, per round") & (runs.budget == runs.budget.iloc[-1])]
+    seeds = runs.run[(runs.method == "demand, once") & (runs.budget == runs.budget.iloc[-1])]
     early, rounds = seeds.iloc[0], study.rounds
     kept = rounds[(rounds.run != early) | (rounds["round"] <= 2)]
     short = replace(study, tables=dict(study.tables) | {"rounds": kept})
