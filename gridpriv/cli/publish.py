@@ -204,7 +204,9 @@ def _write(
         *([SIMULATED] if args.noise == "simulated" else []),
         f"Made by gridpriv publish; see {place.stem}.certificate.json",
     ]
-    files = {place.name: matpower_text(published, header)}
+    files = {
+        place.name: matpower_text(published, header, made.served.optimum.state.qg, rounded=True)
+    }
     notes = []
     if args.scenarios:
         name = f"{place.stem}.scenarios.csv"
@@ -244,21 +246,34 @@ def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str
 def summarise(document: Json) -> None:
     """Print what is published, what it guarantees and what it is good for."""
     guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
-    span = optimum["cost_range"] or (None, None)
     print_table(
         f"{document['case']}: a protected copy of {document['source']}",
         ["figure", "value", "unit"],
         [
             ["total epsilon (pure)", guard["total_epsilon"], ""],
             ["best probability of telling two demands apart", guard["best_guess"], ""],
-            ["least error of one bus's demand", amount(guard["inversion_error_mw"], "MW"), "MW"],
+            [
+                "error of one bus, guaranteed lower bound (any attacker)",
+                amount(guard["inversion_error_mw"], "MW"),
+                "MW",
+            ],
             ["published demand", amount(demand["total_mw"], "MW"), "MW"],
-            ["expected error of the total", amount(demand["expected_total_error_mw"], "MW"), "MW"],
-            ["expected error of one bus", amount(demand["expected_bus_error_mw"], "MW"), "MW"],
+            [
+                "error of the total, expected for a reader",
+                amount(demand["expected_total_error_mw"], "MW"),
+                "MW",
+            ],
+            [
+                "error of one bus, expected for a reader",
+                amount(demand["expected_bus_error_mw"], "MW"),
+                "MW",
+            ],
             ["change by the projection", amount(demand["projected_mw"], "MW"), "MW"],
             ["optimal cost", amount(optimum["cost"], "$/h"), "$/h"],
-            ["true optimal cost, from", amount(span[0], "$/h"), "$/h"],
-            ["true optimal cost, to", amount(span[1], "$/h"), "$/h"],
+            *(
+                [f"true optimal cost, {end}", amount(cost, "$/h"), "$/h"]
+                for end, cost in zip(("from", "to"), optimum["cost_range"] or (), strict=False)
+            ),
         ],
     )
     for sentence in sentences(document):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,9 +13,19 @@ from gridpriv.grid.case import PIECEWISE, Case, GenCost
 
 MBASE, IN_SERVICE, NO_ANGLE = 100.0, 1.0, 360.0
 REFERENCE, GENERATOR, LOAD = 3, 2, 1
+DEMAND_DECIMALS, OUTPUT_DECIMALS, VOLTAGE_DECIMALS = 6, 4, 6
+BUS_DECIMALS = {2: DEMAND_DECIMALS, 3: DEMAND_DECIMALS, 7: VOLTAGE_DECIMALS, 8: VOLTAGE_DECIMALS}
+GENERATOR_DECIMALS = {1: OUTPUT_DECIMALS, 2: OUTPUT_DECIMALS, 5: VOLTAGE_DECIMALS}
+"""By column of the rounded tables: MW and MVAr, p.u. and degrees."""
 
 
-def matpower_text(case: Case, comments: Iterable[str] = (), qg: Floats | None = None) -> str:
+def matpower_text(
+    case: Case,
+    comments: Iterable[str] = (),
+    qg: Floats | None = None,
+    *,
+    rounded: bool = False,
+) -> str:
     """Return a case as the text of a MATPOWER file.
 
     What reads back is the case: rows in service, in the case's order.
@@ -27,13 +37,24 @@ def matpower_text(case: Case, comments: Iterable[str] = (), qg: Floats | None = 
         Lines under the header.
     qg : (g,) float, optional
         Reactive output, p.u.; 0 by default.
+    rounded : bool
+        Round demand, voltages and outputs to the digits that a solver leaves a meaning: 1e-6 MW,
+        1e-6 p.u. and degrees, 1e-4 MW. Outputs stay within their limits.
     """
+    buses, generators = bus_rows(case), generator_rows(case, qg)
+    if rounded:
+        buses = _rounded(buses, BUS_DECIMALS)
+        generators = _rounded(generators, GENERATOR_DECIMALS)
+        for output, most, least in ((1, 8, 9), (2, 3, 4)):
+            generators[:, output] = np.clip(
+                generators[:, output], generators[:, least], generators[:, most]
+            )
     lines = [f"function mpc = {function_name(case.name)}"]
     lines += [f"% {' '.join(comment.split())}" for comment in comments]
     lines += ["", "mpc.version = '2';", f"mpc.baseMVA = {number(case.base_mva)};", ""]
     for name, header, rows in (
-        ("bus", "bus_i type Pd Qd Gs Bs area Vm Va baseKV zone Vmax Vmin", bus_rows(case)),
-        ("gen", "bus Pg Qg Qmax Qmin Vg mBase status Pmax Pmin", generator_rows(case, qg)),
+        ("bus", "bus_i type Pd Qd Gs Bs area Vm Va baseKV zone Vmax Vmin", buses),
+        ("gen", "bus Pg Qg Qmax Qmin Vg mBase status Pmax Pmin", generators),
         (
             "branch",
             "fbus tbus r x b rateA rateB rateC ratio angle status angmin angmax",
@@ -167,6 +188,14 @@ def _groups(names: Sequence[str], count: int) -> Floats:
         return np.array([float(name) for name in names])
     order = {name: place + 1.0 for place, name in enumerate(dict.fromkeys(names))}
     return np.array([order[name] for name in names])
+
+
+def _rounded(table: Floats, decimals: Mapping[int, int]) -> Floats:
+    """Return a table with columns rounded, without negative zeros."""
+    table = table.copy()
+    for column, places in decimals.items():
+        table[:, column] = np.round(table[:, column], places) + 0.0
+    return table
 
 
 def _rows(table: Floats) -> Iterable[str]:

@@ -266,7 +266,8 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
             *costs,
             projected,
             *notes,
-            "Voltages, outputs and setpoints in the file are those of the AC optimum of this case.",
+            "Voltages, outputs and setpoints in the file are those of the AC optimum of this case, "
+            "rounded.",
             "",
             "## What it must not be used for",
             "",
