@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gridpriv.consensus.transport import Connect
     from gridpriv.grid.zoning import Zoning
     from gridpriv.study.context import RunContext
+    from gridpriv.study.estimate import WorkEstimate
     from gridpriv.zonal.horizon import Horizon
     from gridpriv.zonal.result import RunResult
 
@@ -117,15 +118,18 @@ def execute(args: argparse.Namespace) -> int:
     zoning = chosen_zoning(case, args)
     if args.public:
         refuse_unprotected(settings.effective_mechanism())
-    if args.dry_run:
-        from gridpriv.study.estimate import estimate
-
-        matches = estimate([(case, settings)])
-        return tell(args, vars(matches), lambda: print(matches))
-    if args.series is not None:
-        return _run_series(args, context, _horizon(args, case, zoning, settings))
-    question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
+    from gridpriv.study.estimate import estimate
     from gridpriv.zonal.prepared import prepare
+
+    if args.series is not None:
+        horizon = _horizon(args, case, zoning, settings)
+        if args.dry_run:
+            return _tell_estimate(args, estimate([(case, settings)] * len(horizon.series.steps)))
+        return _run_series(args, context, horizon)
+    question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
+    prepared = prepare(case, zoning, settings)
+    if args.dry_run:
+        return _tell_estimate(args, estimate([(case, settings)]))
 
     def show(document: Json, early: bool = False) -> None:
         tell(args, document, lambda: None if early else summarise(document), folder)
@@ -136,8 +140,13 @@ def execute(args: argparse.Namespace) -> int:
 
             write_set_points(result.solution, args.case, Path(args.write))
 
-    context.run(case, prepare(case, zoning, settings), show, write)
+    context.run(case, prepared, show, write)
     return 0
+
+
+def _tell_estimate(args: argparse.Namespace, work: WorkEstimate) -> int:
+    """Print the time that the runs would take."""
+    return tell(args, vars(work), lambda: print(work))
 
 
 def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) -> RunContext:

@@ -15,7 +15,7 @@ and never plans another interchange.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -126,11 +126,24 @@ def unreserved(zone: Zone, case: Case) -> Zone:
     return replace(zone, network=replace(zone.network, case=case))
 
 
-def hold_messages(rows: Sequence[Json] | None) -> list[Json]:
-    """Return the values of the message on held interchange: of the zone most likely to leave it."""
-    if not rows:
-        return []
-    worst = max(rows, key=lambda row: (row["delta"], -row["band_mw"]))
-    return [
-        {"zone": worst["zone"], "band": f"{worst['band_mw']:.3g}", "delta": f"{worst['delta']:.2g}"}
-    ]
+def hold_messages(rows: Sequence[Json] | None) -> Iterator[tuple[str, Json]]:
+    """Yield codes and values of the messages on held interchange.
+
+    ``hold`` names the zone most likely to leave it; ``hold-short`` the zones whose generation is
+    too little for the chance that is aimed at, ``hold-empty`` those that set none aside.
+    """
+    short = [row for row in rows or () if row["delta"] > CHANCE]
+    empty = [row for row in short if row["band_mw"] == 0.0]
+    if empty:
+        yield "hold-empty", {"zones": ", ".join(row["zone"] for row in empty)}
+    if rows and not short:
+        yield "hold", _worst(rows)
+    left = [row for row in short if row not in empty]
+    if left:
+        yield "hold-short", _worst(left)
+
+
+def _worst(rows: Sequence[Json]) -> Json:
+    """Return the values of the zone that most likely leaves its band."""
+    row = max(rows, key=lambda row: (row["delta"], -row["band_mw"]))
+    return {"zone": row["zone"], "band": f"{row['band_mw']:.3g}", "delta": f"{row['delta']:.2g}"}

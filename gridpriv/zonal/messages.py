@@ -59,6 +59,17 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
         "Zones keep their scheduled interchange themselves. Zone {zone} is the likeliest to leave "
         "it: where its total demand is off its estimate by more than {band} MW, delta = {delta}.",
     ),
+    "hold-short": (
+        "warning",
+        "Zone {zone} has too little generation to keep its scheduled interchange: its total demand "
+        "is off its estimate by more than {band} MW with probability {delta}, and then it draws "
+        "balancing power.",
+    ),
+    "hold-empty": (
+        "warning",
+        "Zones without generation to set aside do not keep their scheduled interchange: {zones}. "
+        "They draw balancing power, and their neighbours' meters show it.",
+    ),
     "balancing-without-noise": (
         "warning",
         "The agreed interchange is not physically realizable: without any noise, zones draw "
@@ -202,8 +213,7 @@ def _meter(document: Json) -> Iterator[tuple[str, Json]]:
     if document["settings"]["mechanism"] != "none":
         for values in meter_messages(document["final"].get("meter")):
             yield "meter", values
-    for values in hold_messages(document["final"].get("hold")):
-        yield "hold", values
+    yield from hold_messages(document["final"].get("hold"))
 
 
 def limits_named(violations: list[Json]) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MOST_BUSES = 3_000
 """Largest grid with meter figures: derivatives are dense, ties times buses."""
+LEAST_MOVE = 1e-3
+"""Least MW of interchange per MW of load that a meter can be said to show."""
 RESOLUTION_MW = 0.01
 """What a meter on a tie line resolves."""
 
@@ -121,7 +123,9 @@ def meter_rows(result: SettledRun) -> list[Json] | None:
                 "tie_mw_per_mw": 0.0 if place is None else float(flows[place].max()),
                 "tie": None if place is None else _ends(result, matches.ties[place]),
                 "noise_mw": noise if math.isfinite(noise) else None,
-                "meter_tells_more": bool(float(moves.min()) * noise > RESOLUTION_MW),
+                "meter_tells_more": bool(
+                    moves.min() > LEAST_MOVE and float(moves.min()) * noise > RESOLUTION_MW
+                ),
             }
         )
     return rows

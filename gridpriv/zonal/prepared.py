@@ -250,6 +250,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
     )
     if settings.hold is None:
         return ready
+    check_hold(settings, perturbation.target, zoning)
     return _held(ready, make_hold(ready.zones, ready.disclosures, rules.noise, adjacency))
 
 
@@ -273,6 +274,21 @@ def check_single(settings: Settings, zoning: Zoning) -> None:
     if settings.workers > zoning.n_zone:
         raise not_allowed(
             "workers", settings.workers, f"at most {zoning.n_zone}, the number of zones"
+        )
+
+
+def check_hold(settings: Settings, target: str, zoning: Zoning) -> None:
+    """Refuse to hold an interchange that does not exist, or whose chance no release states."""
+    if settings.mechanism != "none" and target != "demand":
+        raise not_allowed(
+            "perturbation",
+            target,
+            f"'demand' with hold = {settings.hold!r}: the chance to leave the band is that of a "
+            "released total. Leave --hold out",
+        )
+    if zoning.n_zone == 1:
+        raise not_allowed(
+            "zones", 1, f"2 or more with hold = {settings.hold!r}: one zone has no interchange"
         )
 
 

@@ -387,3 +387,15 @@ def test_the_headline_is_the_mean_of_runs_that_ask_for_each_figure(
     page = re.sub(r"<[^>]+>", " ", (tmp_path / "out" / "report.html").read_text())
     for name in ("load shedding, mean", "balancing power between zones, mean"):
         assert re.search(rf"{name}\s+{re.escape(told[name])}\s", page), name
+
+
+def test_a_dry_run_refuses_what_the_run_refuses(capsys, tmp_path):
+    series = tmp_path / "series.csv"
+    series.write_text("step,load_scale\na,1\nb,0.9\n")
+    bad = tmp_path / "storage.csv"
+    bad.write_text("name,bus,p_mw,energy_mwh\nx,9,nan,10\n")
+    assert main(["run", "case14", "--series", str(tmp_path / "none.csv"), "--dry-run"]) == 2
+    assert main(["run", "case14", "--series", str(series), "--storage", str(bad), "--dry-run"]) == 2
+    capsys.readouterr()
+    assert main(["run", "case14", "--series", str(series), "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("2 runs")

@@ -10,6 +10,7 @@ import pytest
 
 import gridpriv
 from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.zonal.hold import total_errors
 from gridpriv.zonal.prepared import Earlier, Prepared, prepare
@@ -89,3 +90,25 @@ def test_what_is_set_aside_is_public() -> None:
     np.testing.assert_array_equal(here.reserve, there.reserve)
     np.testing.assert_array_equal(here.delta, there.delta)
     assert (here.delta[here.band > here.band.min() + 1e-9] <= 1.1e-3).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"perturbation": "output", "rounds": 3}, "perturbation"),
+        ({"perturbation": "objective", "rounds": 3}, "perturbation"),
+        ({"zones": 1}, "zones"),
+    ],
+)
+def test_hold_is_refused_where_it_could_state_nothing(
+    changes: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        gridpriv.run("case14", hold="interchange", seed=1, **{"zones": 3, **changes})
+
+
+def test_zones_without_generation_are_not_said_to_keep_their_interchange() -> None:
+    result = gridpriv.run("case14", zones=14, hold="interchange", seed=1)
+    codes = {message["code"] for message in result.as_dict()["messages"]}
+    assert "hold" not in codes
+    assert "hold-empty" in codes
