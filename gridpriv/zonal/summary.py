@@ -110,17 +110,22 @@ def results(document: Json) -> list[list[object]]:
     """
     physical, costs = document["final"]["physical"], document["final"]["cost_of_privacy"] or {}
     cost, prior = physical["cost"], costs.get("prior_only_cost")
-    saved = None if None in (cost, prior) else prior - cost
+    saved, free = None if None in (cost, prior) else prior - cost, costs.get("noise_free_cost")
     noisy, gap = document["settings"]["mechanism"] != "none", costs.get("optimality_gap")
     money = [
         ("cost", cost, None, ""),
         (
             "cost of privacy",
             costs.get("cost") if noisy else None,
-            costs.get("noise_free_cost"),
+            free,
             "over noise-free",
         ),
-        ("saved by the release", saved, prior, "vs prior-only (epsilon = 0)"),
+        (
+            "saved by the release",
+            saved,
+            free,
+            f"{'of noise-free, ' if free else ''}vs prior-only (epsilon = 0)",
+        ),
         ("optimality gap", gap, None if None in (cost, gap) else cost - gap, "over the AC optimum"),
     ]
     rows: list[list[object]] = [

@@ -403,3 +403,10 @@ def test_a_run_that_releases_nothing_is_at_epsilon_0(capsys):
     assert verdict_of(silent)["Certified total"] == "epsilon 0"
     bare = document_of(capsys, "--mechanism", "none", "--no-reference")
     assert verdict_of(bare)["Privacy"] == "none"
+
+
+def test_what_a_release_saves_is_in_percent_of_the_noise_free_cost(private) -> None:
+    costs = {"prior_only_cost": 400.0, "noise_free_cost": 200.0}
+    document = changed(private, physical={"cost": 300.0}, costs=costs)
+    rows = {name: words for name, _, _, words in figures(document)[2]}
+    assert rows["saved by the release"] == "50 % of noise-free, vs prior-only (epsilon = 0)"
