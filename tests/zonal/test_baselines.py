@@ -17,7 +17,7 @@ from gridpriv.zonal.messages import TEMPLATES, messages
 from gridpriv.zonal.reference import reference
 from gridpriv.zonal.series_summary import series_sentences
 from gridpriv.zonal.settings import make_settings
-from gridpriv.zonal.summary import MOST_ZONES_NAMED, figures, notes, released, sentences
+from gridpriv.zonal.summary import MOST_ZONES_NAMED, figures, notes, released, results, sentences
 
 GRID = [
     "run",
@@ -408,5 +408,5 @@ def test_a_run_that_releases_nothing_is_at_epsilon_0(capsys):
 def test_what_a_release_saves_is_in_percent_of_the_noise_free_cost(private) -> None:
     costs = {"prior_only_cost": 400.0, "noise_free_cost": 200.0}
     document = changed(private, physical={"cost": 300.0}, costs=costs)
-    rows = {name: words for name, _, _, words in figures(document)[2]}
+    rows = {name: words for name, _, _, words in results(document)}
     assert rows["saved by the release"] == "50 % of noise-free, vs prior-only (epsilon = 0)"
