@@ -27,6 +27,7 @@ from gridpriv.core.display import counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.zonal.settings import PRESETS, Settings
+from gridpriv.zonal.summary import privacy_line
 from gridpriv.zonal.views import LOCAL, SHARED, FlowBased, Security, check_view_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from gridpriv.study.context import RunContext
     from gridpriv.zonal.prepared import Prepared
 
-MOST_SHOWN = 10
+MOST_SHOWN, MOST_NAMED = 10, 3
+STATES = {"diverged": "no AC state"}
 SHED_TOLERANCE_MW = 0.01
 VIEWS = {SHARED: "released demand", LOCAL: "true demand"}
 LOCAL_NOTE = "Local: computed from true demand. Do not publish it."
@@ -147,7 +149,8 @@ def _print_exchange(document: Json) -> None:
             f"{row['energy_mwh']:.4g} MWh at tie prices."
         )
     if document["visibility"] == "public":
-        print("Public: a function of releases and public data, at no epsilon beyond the run's.")
+        print("Public: a function of releases and public data, at no further epsilon.")
+        print(*_certificate(document["privacy"], None), sep="\n")
     else:
         print(LOCAL_NOTE)
 
@@ -190,55 +193,102 @@ def execute_security(args: argparse.Namespace) -> int:
     document, folder = found.as_dict(public=args.public), output_folder(args.out)
     if folder is not None:
         write_results(folder, "security", document, contingencies=found.table)
-    return tell(args, document, lambda: _print_security(document), folder)
+    secret = args.public or result.settings.noise == "secure"
+    seed = None if secret else result.seed
+    return tell(args, document, lambda: _print_security(document, seed), folder)
 
 
-def _print_security(document: Json) -> None:
+def _print_security(document: Json, seed: int | None) -> None:
     """Print the most severe contingencies, and the verdict."""
     rows = document["contingencies"]
-    loadings = any(row["worst_loading_percent"] is not None for row in rows)
     shown = [
         row
-        | {"at": " ".join(row["at"]), "count": len(row["violations"])}
-        | {"worst": _worst(row["violations"])}
+        | {"outage": f"{row['name']} ({' '.join(row['at'])})", "count": len(row["violations"])}
+        | {"worst": STATES.get(row["status"]) or _worst(row["violations"])}
         for row in rows[:MOST_SHOWN]
     ]
-    columns = {
-        "name": "outage",
-        "at": "at",
-        "status": "AC state",
-        **({"worst_loading_percent": "loading %"} if loadings else {}),
-        "count": "violations",
-        "worst": "worst",
+    # a column without a figure takes room from those that have one
+    optional = {
+        "worst_loading_percent": "loading %",
         "islanded_mw": "islanded MW",
         "shed_mw": "shed MW",
     }
-    title = (
-        f"{document['case']}: {_contingencies(len(rows))}, "
-        f"{VIEWS.get(document['view'], document['view'])}"
-    )
-    print_records(title, columns, shown, islanded_mw="MW", shed_mw="MW")
-    for sentence in sentences(document):
+    columns = {"outage": "outage", "count": "limits violated", "worst": "worst violation"}
+    columns |= {key: name for key, name in optional.items() if any(row[key] for row in shown)}
+    number = f"first {len(shown)} of " if len(shown) < len(rows) else ""
+    title = f"{document['case']}: {number}{_contingencies(len(rows))}, {_demand(document)}"
+    units = {key: "MW" for key in ("islanded_mw", "shed_mw") if key in columns}
+    print_records(title, columns, shown, **units)
+    for sentence in [*sentences(document), *_certificate(document["privacy"], seed)]:
         print(sentence)
+    if number:
+        print("All outages: --out DIR or --json.")
+
+
+def _demand(document: Json) -> str:
+    """Return the demand that the analysis reads: released, true, or known in a zone."""
+    return VIEWS.get(document["view"], f"demand as known in zone {document['view']}")
+
+
+def _certificate(privacy: Json, seed: int | None) -> list[str]:
+    """Return the certificate of the analysed run as ``gridpriv run`` prints it."""
+    if privacy["mechanism"] == "none":
+        return []
+    drawn = "" if seed is None else f"; seed {seed}"
+    return [
+        privacy_line(privacy),
+        f"This run: {privacy['caveat']}{drawn}.",
+        f"Protected: {privacy['adjacency']}.",
+    ]
+
+
+def _verdict(document: Json) -> str:
+    """Return the verdict, with the demand on which it holds."""
+    rows = document["contingencies"]
+    noisy = document["view"] != LOCAL and document["privacy"]["mechanism"] != "none"
+    on = f"On the {_demand(document)}{' (an estimate)' if noisy else ''}"
+    other = " On the true demand this can differ (--view local)." if noisy else ""
+    if document["secure"]:
+        return f"Secure. {on}, no outage violates a limit or sheds load.{other}"
+    outside = sum(bool(row["violations"]) for row in rows)
+    shed = [
+        f"{row['name']} {row['shed_mw']:.4g} MW"
+        for row in rows
+        if row["shed_mw"] > SHED_TOLERANCE_MW
+    ]
+    diverged = [row["name"] for row in rows if row["status"] == "diverged"]
+    return (
+        f"Not secure. {on}, of {_contingencies(len(rows))} {outside} violate a limit, "
+        f"{len(shed)} shed load{_some(shed)} and {len(diverged)} have no AC state"
+        f"{_some(diverged)}.{other}"
+    )
+
+
+def _some(names: list[str]) -> str:
+    """Return the first names in parentheses."""
+    more = ", ..." if len(names) > MOST_NAMED else ""
+    return f" ({', '.join(names[:MOST_NAMED])}{more})" if names else ""
 
 
 def sentences(document: Json) -> list[str]:
     """Return the verdict, its base case, and who may see it."""
     rows, base = document["contingencies"], document["base"]
-    diverged = sum(row["status"] == "diverged" for row in rows)
-    outside = sum(bool(row["violations"]) for row in rows)
-    shed = sum(row["shed_mw"] > SHED_TOLERANCE_MW for row in rows)
     screened = sum(row["status"] == "screened" for row in rows)
+    violated, shed = base["violations"], base["shed_mw"]
+    inside = not violated and shed <= SHED_TOLERANCE_MW
+    rating = document["rating"]
+    fallback = "" if rating == "A" else ", or the one before it where a branch has none"
     said = [
-        "Secure: no contingency violates a limit or sheds load."
-        if document["secure"]
-        else f"Not secure. Of {_contingencies(len(rows))}, {outside} violate a limit, "
-        f"{shed} shed load and {diverged} have no AC state."
+        _verdict(document),
+        "Before any outage, no limit is violated and no load is shed."
+        if inside
+        else f"Before any outage, limits violated: {len(violated)}; load shed: {shed:.4g} MW.",
+        f"Branch limits: rating A before an outage, rating {rating} after it{fallback}.",
     ]
-    if base["violations"] or base["shed_mw"] > SHED_TOLERANCE_MW:
+    if any(row["islanded_mw"] for row in rows):
         said.append(
-            f"Before any outage, {counted(len(base['violations']), 'limit')} are violated and "
-            f"{base['shed_mw']:.4g} MW are shed."
+            f"Islanded MW is the {_demand(document)} that an outage cuts off; an estimate has some "
+            "at every bus."
         )
     if document["prevention"]["plans"]:
         said.append(_prevented(document["prevention"]))
@@ -249,16 +299,10 @@ def sentences(document: Json) -> list[str]:
             f"{screened} contingencies were screened by DC power flow: their voltages are not "
             "checked."
         )
-    total = document["privacy"]["total_pure"]
     if document["visibility"] != "public":
         said.append(LOCAL_NOTE)
-    elif total is None:
-        said.append("Public: a function of releases and public data, at no further epsilon.")
     else:
-        said.append(
-            "Public: a function of releases and public data, at no epsilon beyond the run's "
-            f"(total {total:.4g}, pure)."
-        )
+        said.append("Public: a function of releases and public data, at no further epsilon.")
     return said
 
 
@@ -292,14 +336,26 @@ def _corrected(rows: list[Json]) -> str:
 
 
 def _worst(violations: list[Json]) -> str:
-    """Return the place of the limit that is passed most; lines and voltages come first."""
+    """Return the limit that is passed most; lines and voltages come first.
+
+    Of other kinds with its value: of lines it is in the column of loadings.
+    """
     first = ("line", "voltage")
     ranked = sorted(violations, key=lambda v: (v["kind"] not in first, -v["amount"]))
-    return f"{ranked[0]['kind']} {ranked[0]['at']}" if ranked else ""
+    if not ranked:
+        return ""
+    top = ranked[0]
+    if top["kind"] == "line":
+        return f"line {top['at']}"
+    sign = ">" if top["limit"] == "upper" else "<"
+    value, bound = f"{top['value']:.4g}", f"{top['bound']:.4g}"
+    if value == bound:
+        value = f"{top['value']:.6g}"
+    return f"{top['kind']} {top['at']}: {value} {sign} {bound} {top['unit']}"
 
 
 def _contingencies(number: int) -> str:
-    return "1 contingency" if number == 1 else f"{number} contingencies"
+    return counted(number, "outage")
 
 
 COMMANDS = {

@@ -221,7 +221,7 @@ def summarise(document: Json) -> None:
     print_rows(summary.results(document))
     messages = summary.notes(document)
     if document["privacy"]["mechanism"] != "none":
-        print(summary.privacy_line(document))
+        print(summary.privacy_line(document["privacy"]))
         print(*(note for note in messages if note.code == "noise-source"), sep="\n")
     print(summary.rounds_line(document))
     settled = document["final"]["physical"]["balancing_mw"] is not None

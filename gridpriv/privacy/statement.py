@@ -44,7 +44,8 @@ def noise_caveat(drawn: str, noise: str) -> str:
         return "nothing of demand is released"
     if noise == "simulated":
         return (
-            "no privacy: simulation, anyone with the seed can remove the noise (use --noise secure)"
+            "simulated noise, no privacy: anyone with the seed can remove the noise (use --noise "
+            "secure)"
         )
     return "secure noise: no seed"
 

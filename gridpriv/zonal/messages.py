@@ -126,7 +126,7 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     "ac-state": ("info", "{state}."),
     "released-statistics": (
         "info",
-        "Released statistics (expected interchange error, MW, from public data): {statistics}.",
+        "Released statistics, with the expected interchange error from public data: {statistics}.",
     ),
     "released-once": (
         "info",
@@ -155,7 +155,7 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
         "The protected change is in the demand before --load-scale {scale}: {scale} times as much "
         "in this run.",
     ),
-    "noise-source": ("info", "{caveat}"),
+    "noise-source": ("info", "This run: {caveat}."),
     "steps-run": ("info", "{finished} of {planned} {are} run."),
     "steps-feasible": ("info", "AC-feasible steps{of}: {feasible} of {known}."),
     "steps-shed": ("info", "Mean load shedding: {mean} MW; at most {most} MW at step {step}."),

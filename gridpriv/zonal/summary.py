@@ -127,6 +127,12 @@ def results(document: Json) -> list[list[object]]:
             f"{'of noise-free, ' if free else ''}vs prior-only (epsilon = 0)",
         ),
         ("optimality gap", gap, None if None in (cost, gap) else cost - gap, "over the AC optimum"),
+        (
+            "payments between zones",
+            physical["balancing_cost"],
+            None,
+            "for balancing power, part of no cost",
+        ),
     ]
     rows: list[list[object]] = [
         [name, amount(value, "$/h"), "$/h", _relative(value, base, baseline)]
@@ -152,7 +158,7 @@ def results(document: Json) -> list[list[object]]:
             rows.append([f"AC-feasible, {name}", FEASIBILITY[status], "", ""])
     if physical["violations"]:
         rows.append(["violated limits", len(physical["violations"]), "", ""])
-    quiet = ("load shedding", "curtailed generation")
+    quiet = ("load shedding", "curtailed generation", "payments between zones")
     return [
         row for row in rows if row[1] is not None and not (row[0] in quiet and str(row[1]) == "0")
     ]
@@ -164,18 +170,19 @@ def _relative(value: float | None, base: float | None, baseline: str) -> str:
     return f"{figure(percent, 2)} % {baseline}" if baseline and percent > WORSE else baseline
 
 
-def privacy_line(document: Json) -> str:
-    """Return the certified and the nominal epsilon of the worst zone."""
-    privacy = document["privacy"]
+def privacy_line(privacy: Json) -> str:
+    """Return the certified and the nominal epsilon of the worst zone, and when they hold."""
     release, total = privacy["per_release"], privacy["total"]
     if privacy["releases_per_zone"] == 0:
         return f"Privacy: total epsilon {shown(privacy['total_pure'])}, as no demand is released."
     releases = counted(privacy["releases_per_zone"], "release")
-    line = (
-        f"Privacy: certified total epsilon {shown(privacy['total_pure'])} (pure DP), "
-        f"{shown(total['epsilon'])} at delta = {total['delta']:g}; {releases} per zone."
-    )
-    if release["nominal"] == release["certified"]:
+    pure, at_delta = shown(privacy["total_pure"]), shown(total["epsilon"])
+    totals = [] if privacy["total_pure"] is None else [f"{pure} (pure DP)"]
+    if at_delta != pure:
+        totals.append(f"{at_delta} at delta = {total['delta']:g}")
+    holds = " (holds with --noise secure)" if privacy["noise"] == "simulated" else ""
+    line = f"Certificate{holds}: total epsilon {', '.join(totals)}; {releases} per zone."
+    if shown(release["nominal"]) == shown(release["certified"]):
         return line
     return (
         f"{line} One release: nominal epsilon {shown(release['nominal'])}, certified "
@@ -279,7 +286,7 @@ def released(document: Json) -> list[Message]:
     rows = document.get("released") or []
     if not rows or document["settings"]["release"] in ("bus", "nothing"):
         return []
-    lines = [message("released-statistics", {"statistics": ", ".join(_chosen(rows))})]
+    lines = [message("released-statistics", {"statistics": "; ".join(_chosen(rows))})]
     single = {zone["zone"] for zone in document["zones"] if zone["buses"] == 1}
     if alone := [row["zone"] for row in rows if row["zone"] in single]:
         lines.append(message("single-bus-zones", {"zones": ", ".join(alone)}))
@@ -289,12 +296,14 @@ def released(document: Json) -> list[Message]:
 def _chosen(rows: list[Json]) -> list[str]:
     """Return each zone's released statistics; of many zones, their number by statistics."""
     if len(rows) <= MOST_ZONES_NAMED:
-        return [f"zone {r['zone']} {r['statistics']} ({r['expected_error_mw']:.3g})" for r in rows]
+        return [
+            f"zone {r['zone']}: {r['statistics']}, {r['expected_error_mw']:.3g} MW" for r in rows
+        ]
     errors: dict[str, list[float]] = {}
     for row in rows:
         errors.setdefault(row["statistics"], []).append(row["expected_error_mw"])
     return [
-        f"{name} in {counted(len(each), 'zone')} ({_from_to(each)})"
+        f"{name} in {counted(len(each), 'zone')} ({_from_to(each)} MW)"
         for name, each in errors.items()
     ]
 

@@ -141,7 +141,24 @@ def test_files_hold_the_ranking(tmp_path, capsys):
     assert table.set_index("name").loc["north", "outages"] == "branch:1 branch:3"
     assert {path.name for path in out.iterdir()} == {"contingencies.csv", "security.json"}
     printed = capsys.readouterr().out
-    assert "2 contingencies" in printed and "Public: a function of releases" in printed
+    assert "2 outages" in printed and "Public: a function of releases" in printed
+
+
+def test_the_verdict_names_its_demand_its_ratings_and_its_privacy(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["security", "case39", *NOISE]) == 0
+    printed = capsys.readouterr().out
+    assert "Not secure. On the released demand (an estimate), of 56 outages" in printed
+    assert "first 10 of 56 outages" in printed and "--view local" in printed
+    assert "Before any outage, " in printed and "rating C after it" in printed
+    assert "Certificate (holds with --noise secure): total epsilon 1 (pure DP)" in printed
+    assert "This run: simulated noise, no privacy" in printed and "; seed 1." in printed
+    assert "Protected: one bus changes its active demand by 10 MW" in printed
+    table = printed[: printed.index("Not secure.")]
+    assert "shed M " not in table and max(map(len, table.splitlines())) <= 80
+    assert main(["security", "case39", *PLAIN, "--view", "local"]) == 0
+    printed = capsys.readouterr().out
+    assert "On the true demand, " in printed and "Certificate" not in printed
 
 
 def test_a_run_is_charged_to_the_ledger_once_and_the_analysis_not_at_all(tmp_path, capsys):

@@ -146,11 +146,11 @@ def test_a_public_run_of_simulated_noise_says_so_and_hides_the_seed(
 ) -> None:
     assert run("--seed", str(SEEDS[0]), "--public", "--out", str(tmp_path / "new")) == 0
     told = capsys.readouterr().out
-    assert "no privacy: simulation" in told and str(SEEDS[0]) not in told
+    assert "simulated noise, no privacy" in told and str(SEEDS[0]) not in told
     for name, text in content(tmp_path / "new").items():
         assert str(SEEDS[0]) not in text, name
     document = json.loads((tmp_path / "new" / "run.json").read_text())
-    assert document["privacy"]["caveat"].startswith("no privacy: simulation")
+    assert document["privacy"]["caveat"].startswith("simulated noise, no privacy")
 
 
 def test_a_public_run_goes_into_a_fresh_folder_only(

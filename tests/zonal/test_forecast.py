@@ -229,6 +229,7 @@ def way(release, cost, error=1.0, failed=0, better=None):
         10,
         10 - failed,
         failed,
+        error,
     )
 
 
