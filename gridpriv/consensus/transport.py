@@ -8,7 +8,7 @@ its noise stream depend on the agent only, and each is called whatever becomes o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
@@ -75,10 +75,15 @@ class AgentFactory(Protocol):
     ----------
     sizes : sequence of int
         How large each agent's problem is.
+    model : hashable
+        What a reset leaves as it is: agents of another model are made anew.
     """
 
     @property
     def sizes(self) -> Sequence[int]: ...  # noqa: D102
+
+    @property
+    def model(self) -> Hashable: ...  # noqa: D102
 
     def make(self, positions: Sequence[int]) -> Sequence[Any]:
         """Return the agents at these positions."""
@@ -290,7 +295,7 @@ def _outcome(future: Any) -> Any:
 
 
 class ReusedAgents:
-    """Agents that are made once, for several runs one after the other.
+    """Agents that are made once, for several runs of one model one after the other.
 
     Parameters
     ----------
@@ -301,9 +306,13 @@ class ReusedAgents:
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
         self._held: Transport | None = None
+        self._model: Hashable = None
 
     def __call__(self, factory: AgentFactory) -> Transport:
         """Return a transport to agents that were reset to where the factory's would start."""
+        if factory.model != self._model:
+            self.close()
+        self._model = factory.model
         if self._held is not None:
             try:
                 answers(self._held, factory.resets())

@@ -60,6 +60,12 @@ class Fleet:
         """Number of variables of every zone."""
         return [len(zone.coordinates) for zone in self.zones]
 
+    @property
+    def model(self) -> tuple[str, ...]:
+        """The grid with its demand and limits, and the zones."""
+        case = self.zones[0].network.case
+        return case.fingerprint, *(zone.name for zone in self.zones)
+
     def make(self, positions: Sequence[int]) -> list[ZoneMember]:
         """Return the zones at these positions, compiled."""
         unit = operating_unit(self.zones[0].network.case)

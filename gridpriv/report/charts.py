@@ -94,15 +94,17 @@ def step_charts(study: Study, look: dict[str, Look]) -> list[Chart]:
     """Return the figures of a series against its steps."""
     steps = study.tables.get("steps", pd.DataFrame())
     drawn = [m for m in drawable(BY_STEP, steps) if steps[m.key].abs().max() > m.least]
-    return column_charts(drawn, steps, *_along(steps), look)
+    x, x_label, names = _along(steps)
+    return [replace(c, x_names=names) for c in column_charts(drawn, steps, x, x_label, look)]
 
 
-def _along(steps: pd.DataFrame) -> tuple[list[float], str]:
-    """Return where a series' steps stand on an axis, and its label: their names if numbers."""
+def _along(steps: pd.DataFrame) -> tuple[list[float], str, tuple[str, ...]]:
+    """Return where a series' steps stand on an axis, its label, and names if they are words."""
     named = pd.to_numeric(steps.get("step", pd.Series(dtype=float)), errors="coerce")
     if named.notna().all() and named.is_monotonic_increasing:
-        return [float(name) for name in named], "step"
-    return [float(number) for number in range(1, len(steps) + 1)], "step, counted from 1"
+        return [float(name) for name in named], "step", ()
+    numbers = [float(number) for number in range(1, len(steps) + 1)]
+    return numbers, "step", tuple(map(str, steps.get("step", ())))
 
 
 def column_charts(
@@ -143,7 +145,9 @@ def _by_round(rounds: pd.DataFrame) -> list[Metric]:
 
 def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:
     """Return residual (public), demand and shed (local) of a table of steps, by column."""
-    return _sourced(BY_STEP, steps, *_along(steps))
+    x, x_label, names = _along(steps)
+    charts = _sourced(BY_STEP, steps, x, x_label)
+    return {key: replace(chart, x_names=names) for key, chart in charts.items()}
 
 
 def _sourced(

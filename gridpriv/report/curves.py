@@ -17,6 +17,8 @@ from gridpriv.core.display import figure
 from gridpriv.report.figures import Look, looks, set_labels, set_title, styled_axes
 
 LOG_FROM = 30.0
+MOST_NAMES = 7
+"""Names across an axis that stand beside each other."""
 LEVEL = 0.02
 """Relative range of means below which no curve rises or falls."""
 
@@ -46,6 +48,8 @@ class Chart:
         Of the values, for the description in words.
     subject : str
         What the description is about; the title if left out.
+    x_names : tuple of str
+        Names of the places 1, 2, ... across; without them their numbers are written.
     x_log : bool
     floor : float
         Least value of a logarithmic vertical axis; lower values are drawn on its edge.
@@ -65,6 +69,7 @@ class Chart:
     series: tuple[Series, ...]
     unit: str
     subject: str = ""
+    x_names: tuple[str, ...] = ()
     x_log: bool = False
     floor: float = 0.0
     bars: bool = False
@@ -118,6 +123,10 @@ class Chart:
             else:
                 whole = all(float(v).is_integer() for s in self.series for v in s.x)
                 axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10], integer=whole))
+            if self.x_names:
+                every = math.ceil(len(self.x_names) / MOST_NAMES)
+                places = range(1, len(self.x_names) + 1, every)
+                axes.set_xticks(list(places), [self.x_names[k - 1] for k in places])
             axes.yaxis.set_major_formatter(FuncFormatter(tick))
             low, high = self.limits
             if self.log:

@@ -54,6 +54,7 @@ from gridpriv.privacy.strategies.temporal_basis import (
 )
 from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.day import DayPlan, plan_day
+from gridpriv.zonal.messages import limits_named
 from gridpriv.zonal.prepared import Earlier, Prepared, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.rows import Baselines
@@ -457,6 +458,7 @@ def step_row(name: str, result: RunResult) -> Json:
         "cost": physical["cost"],
         "balancing_mw": physical["balancing_mw"],
         "status": physical["status"],
+        "violated": physical["failure"] or limits_named(physical["violations"]) or None,
         "ac_feasible": physical["ac_feasible"],
         **Baselines.of(result.reference).as_dict(),
         "seconds": result.timing.total,

@@ -158,6 +158,11 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     "noise-source": ("info", "This run: {caveat}."),
     "steps-run": ("info", "{finished} of {planned} {are} run."),
     "steps-feasible": ("info", "AC-feasible steps{of}: {feasible} of {known}."),
+    "step-infeasible": (
+        "warning",
+        "Step {step} is not AC-feasible: {violated}. Raise --budget or --voll, or lower the demand "
+        "of the step; gridpriv run on that step alone says how much the AC optimum sheds.",
+    ),
     "steps-shed": ("info", "Mean load shedding: {mean} MW; at most {most} MW at step {step}."),
     "steps-no-shed": ("info", "Mean load shedding: {mean} MW."),
     "steps-not-converged": (

@@ -308,6 +308,7 @@ class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
         "AC feasibility: status of the AC state: feasible, marginal (violations within 0.1 % "
         "of the limit) or infeasible"
     )
+    violated: Text = private("Violated limits: the largest by their amounts, or why no AC state is")
     rounds: Number = released("Rounds finished: number of finished rounds of the step")
     consensus_residual: Number = like(Residuals, "consensus_residual")
     demand_mw: Number = private("Demand: active demand of the grid", "MW")

@@ -74,6 +74,9 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
         if known := [step[key] for step in steps if step.get(key) is not None]:
             feasible = sum(status == "feasible" for status in known)
             yield "steps-feasible", {"of": of, "feasible": feasible, "known": len(known)}
+    for step in steps:
+        if step.get("status") == "infeasible" and step.get("violated"):
+            yield "step-infeasible", {"step": step["step"], "violated": step["violated"]}
     shed = [
         (step["redispatch_shed_mw"], step["step"])
         for step in steps

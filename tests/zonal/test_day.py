@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "power"))
@@ -18,6 +19,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.grid.chronology import Chronology, with_storage
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.zonal.horizon import make_horizon, run_series
+from gridpriv.zonal.series_summary import series_sentences
 from gridpriv.zonal.stream import make_stream
 
 STORAGE = (
@@ -208,6 +210,35 @@ def test_the_command_writes_what_storages_do(tmp_path, capsys):
     ]
     assert rows[0]["p_mw"] < -1 and rows[2]["p_mw"] > 1
     assert (tmp_path / "out" / "storage.csv").is_file()
+
+
+def test_the_summary_of_a_day_names_the_limit_of_an_infeasible_step():
+    row = {"step": "night", "status": "infeasible", "violated": "generator P at 9 by 0.326 MW"}
+    row |= {"consensus_residual": 0.0}
+    said = series_sentences([row], 1, {"voll": 1e4, "objective": "cost"})
+    assert any("night" in text and "generator P at 9 by 0.326 MW" in text for text in said)
+    assert not any(
+        "not AC-feasible" in text
+        for text in series_sentences(
+            [row | {"status": "feasible", "violated": None}], 1, {"voll": 1e4, "objective": "cost"}
+        )
+    )
+
+
+def test_storages_of_the_command_keep_to_the_plan_under_noise(tmp_path, capsys):
+    """The zones of the first step are tried before the plan: they must not keep the old limits."""
+    day = tmp_path / "day.csv"
+    day.write_text("step,load_scale\nnight,0.6\nmorning,1.0\nevening,0.9\n")
+    battery = "name,bus,p_mw,energy_mwh,efficiency_charge,efficiency_discharge\n"
+    (tmp_path / "storage.csv").write_text(battery + "battery,9,20,60,0.95,0.95\n")
+    words = ["run", "case14", "--series", str(day), "--objective", "cost", "--seed", "1"]
+    words += ["--storage", str(tmp_path / "storage.csv"), "--step-hours", "8", "--no-reference"]
+    assert main([*words, "--json", "--out", str(tmp_path / "out")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["status"] for row in document["steps"]] == ["feasible"] * 3
+    given = pd.read_csv(tmp_path / "out" / "res_gen.csv").query("bus == 9")
+    planned = pd.read_csv(tmp_path / "out" / "storage.csv")
+    assert given.p_mw.to_numpy() == pytest.approx(planned.p_mw.to_numpy(), abs=1e-6)
 
 
 @pytest.mark.parametrize(

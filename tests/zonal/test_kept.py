@@ -91,6 +91,8 @@ def test_zones_of_a_lost_process_are_made_again():
             closed.append(self)
 
     class Factory:
+        model = "the same"
+
         def resets(self):
             return [call(ZoneMember.reset)]
 
