@@ -177,6 +177,8 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
 
     Some defaults are named too: those that a later version may set otherwise.
     """
+    from gridpriv.privacy.budget import QUIET
+
     words = ["gridpriv", args.command, _full(args.case)]
     words += given_words(args, *ZONE_FLAGS, "demand", "series")
     if args.reference is not None:
@@ -184,9 +186,10 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
     current = settings_of(type(settings))
     files = {name: getattr(settings, name) for name in current if current[name].metavar == "FILE"}
     full: Json = {name: _full(path) for name, path in files.items() if path is not None}
+    budget = () if settings.drawn in QUIET else ("budget",)
     schedule = settings.as_dict()["noise_schedule"] or settings.noise_schedule
     same = replace(settings, noise_schedule=schedule, **full)
-    return shlex.join([*words, *as_flags(same, ("release", "noise_schedule", "rounds"))])
+    return shlex.join([*words, *as_flags(same, ("release", "noise_schedule", "rounds", *budget))])
 
 
 def given_words(args: argparse.Namespace, *names: str) -> list[str]:

@@ -110,6 +110,7 @@ def test_a_day_is_held_again_against_what_it_was_held_against(
     assert main([*words, "--out", "first", "--quiet"]) == 0
     assert main(["report", "first", "--quiet"]) == 0
     again = printed(tmp_path / "first")
+    assert "--budget" in again  # a default too: a later version may set another
     assert main([*again[1:], "--out", "second", "--quiet"]) == 0
     first, second = (
         json.loads((tmp_path / name / "horizon.json").read_text()) for name in ("first", "second")
