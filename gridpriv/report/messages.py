@@ -55,8 +55,8 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     ),
     "composition": (
         "warning",
-        "Published together, the {runs} {kind} of {case} cost at most epsilon {epsilon} at "
-        "delta = {delta}{unknown}, not what each of them states.",
+        "Publishing all {runs} {kind} of {case} would cost at most epsilon {epsilon} at "
+        "delta = {delta}{unknown}. One alone costs what its row says.",
     ),
     "composition-differs": (
         "warning",
