@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 from tanks import Waterworks, rules
 
-from gridpriv.consensus import journal, zone_client
+from gridpriv.consensus import sessions, zone_client
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
 from gridpriv.consensus.limits import AnswerLimits, ReleaseLimits, RequestLimits
 from gridpriv.consensus.messages import Order, Reply
@@ -305,12 +305,12 @@ class Coordination:
 
     @contextmanager
     def patched(self):
-        kept = journal.Records
-        journal.Records = records(self.disk)
+        kept = sessions.Records
+        sessions.Records = records(self.disk)
         try:
             yield
         finally:
-            journal.Records = kept
+            sessions.Records = kept
 
     def play(self):
         consensus = make_consensus([np.array([0]), np.array([0])])
