@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gridpriv.grid.zoning import Zoning
     from gridpriv.study.context import RunContext
     from gridpriv.study.estimate import WorkEstimate
+    from gridpriv.study.run_folder import RunFolder
     from gridpriv.zonal.horizon import Horizon
     from gridpriv.zonal.result import RunResult
 
@@ -144,6 +145,13 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
+def _write_copies(kept: RunFolder, tables: str) -> Json | None:
+    """Write the tables and figures of a run; imports what draws only then."""
+    from gridpriv.report.copies import write_run_copies
+
+    return write_run_copies(kept, tables)
+
+
 def _tell_estimate(args: argparse.Namespace, work: WorkEstimate) -> int:
     """Print the time that the runs would take."""
     return tell(args, vars(work), lambda: print(work))
@@ -151,7 +159,6 @@ def _tell_estimate(args: argparse.Namespace, work: WorkEstimate) -> int:
 
 def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) -> RunContext:
     """Return the context of the run: ledger, folder, baselines, progress."""
-    from gridpriv.report.copies import write_run_copies
     from gridpriv.study.context import RunContext
 
     usual = not args.public and args.series is None
@@ -165,7 +172,7 @@ def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) 
         transport=_transport(args, settings),
         repeat=partial(command_again, args),
         progress=partial(progress, args),
-        copies=partial(write_run_copies, tables=args.tables),
+        copies=partial(_write_copies, tables=args.tables),
     )
 
 

@@ -14,14 +14,12 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-
-from pandas import DataFrame
+from typing import TYPE_CHECKING
 
 from gridpriv.consensus.transport import Connect, ReusedAgents
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.interrupts import uninterrupted
-from gridpriv.core.text import frame_csv
 from gridpriv.grid.case import Case
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
@@ -29,7 +27,6 @@ from gridpriv.privacy.filters import combined
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge
 from gridpriv.privacy.ledger_rows import LedgerDataset
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.study.run_folder import RunFolder, Runs, open_runs
 from gridpriv.zonal.datasets import zone_datasets
 from gridpriv.zonal.day import DayPlan
 from gridpriv.zonal.documents import STORAGE_FILE, StorageStep
@@ -39,6 +36,9 @@ from gridpriv.zonal.reference import reference
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import Admit, Planned, default_transport, run_prepared
 from gridpriv.zonal.settings import Settings
+
+if TYPE_CHECKING:
+    from gridpriv.study.run_folder import RunFolder
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[..., None]]]
 """From a label and a number of steps to what shows them: ``advance(note, steps=1)``."""
@@ -170,6 +170,8 @@ class RunContext:
     ) -> AbstractContextManager[RunFolder]:
         """Return the folder that a run, or a series, is kept in; held until its context ends."""
         again = settings if settings.noise == "secure" else replace(settings, seed=seed)
+        from gridpriv.study.run_folder import Runs, open_runs  # imports pandas
+
         runs = Runs(case, zoning, settings, seed, series, self.repeat(again))
         charged = self.ledger is not None
         return open_runs(folder, runs, public=self.public, resume=self.resume, charged=charged)
@@ -310,6 +312,10 @@ def _planned(horizon: Horizon, kept: RunFolder, known: Known | None) -> DayPlan 
     """Plan all steps together where something couples them; store what storages do (public)."""
     plan = horizon.plan(known)
     if plan is not None:
+        from pandas import DataFrame
+
+        from gridpriv.core.text import frame_csv
+
         rows = plan.rows(horizon.series.case, horizon.series.steps)
         table = DataFrame(rows, columns=list(StorageStep.table.names))
         kept.store.text(STORAGE_FILE, frame_csv(table))

@@ -188,6 +188,7 @@ def plan_receding(
         outputs, prices, current = _coupled(optimum, case)
         output[t], reserve[:, t], rounds = outputs[0], current[:, 0], rounds + optimum.rounds
         energy[t] = _energies(optimum, ahead, len(demands))[0]
+        _follow_energy(output[t], level, energy[t], ahead)
         schedules.append(_schedule(step, demands[0], optimum.steps[0], prices[0]))
         level, last = energy[t], output[t]
     departure = 0.5 * (1.0 - PLANNED) * chronology.hours
@@ -272,6 +273,18 @@ def _kept(
     for storage in chronology.storages:
         low[:, storage.gen] = high[:, storage.gen] = output[:, storage.gen]
     return np.minimum(low, output), np.maximum(high, np.minimum(low, output))
+
+
+def _follow_energy(output: Floats, before: Floats, after: Floats, chronology: Chronology) -> None:
+    """Set the output of storages to what changes their energy as planned, in place.
+
+    A plan may charge and discharge at once where energy is worth nothing; a storage cannot.
+    """
+    hours = chronology.hours
+    for k, storage in enumerate(chronology.storages):
+        gained = (after[k] - (1.0 - storage.loss * hours) * before[k]) / hours
+        stored = gained / storage.charge_efficiency if gained > 0 else None
+        output[storage.gen] = -gained * storage.discharge_efficiency if stored is None else -stored
 
 
 def _energies(optimum: DayOptimum, chronology: Chronology, count: int) -> Floats:

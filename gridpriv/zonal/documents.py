@@ -273,7 +273,7 @@ class LimitPassed(Row, name="violations"):
     bound: Number = released("Bound: limit of the quantity")
     amount: Number = released("Amount: distance of the value beyond the limit")
     unit: Text = released("Unit: unit of value, bound and amount")
-    rating: Number = known("Rating: of the element, in the unit of the value")
+    rating: Number = known("Rating: rating of the element, in the unit of the value")
 
 
 class AfterOutage(Row):

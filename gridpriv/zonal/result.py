@@ -156,12 +156,16 @@ class RunResult(FinishedRun):
 
     @cached_property
     def tie_prices(self) -> pd.DataFrame:
-        """Price of one more unit of flow on a tie line to each zone: duals, public."""
+        """Price of one more unit of flow on a tie line to each zone: duals, public.
+
+        Without rows where the schedule is of AC rounds: the relaxation's rounds end before theirs.
+        """
         import pandas as pd
 
         duals = self.consensus.split(self.trace.dual)
         held = zip(self.zone_models, self.shared, duals, strict=True)
-        return pd.concat([tie_prices(*one) for one in held], ignore_index=True)
+        table = pd.concat([tie_prices(*one) for one in held], ignore_index=True)
+        return table if self.ac_rounds is None else table.iloc[:0]
 
     @cached_property
     def binding(self) -> pd.DataFrame:

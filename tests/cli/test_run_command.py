@@ -149,6 +149,8 @@ def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
         "2",
         "--seed",
         "4",
+        "--planning",
+        "soc",
         "--solver",
         "clarabel",
         "--out",
@@ -249,7 +251,7 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
         (("run", "case14", "--solver", "gurobi"), "solver = 'gurobi'"),
         (("run", "case14", "--workers", "9"), "the number of zones"),
         (("run", "case14", "--zones", "99"), "zones = 99"),
-        (("run", "case14", "--zones", "3", "--method", "kmeans"), "method = 'kmeans'"),
+        (("run", "case14", "--zones", "3", "--method", "kmeans"), "partition = 'kmeans'"),
         (("run", "case14", "--epsilon", "1", "--budget", "total:1"), "exclude each other"),
         (("run", "case14", "--preset", "ryukim"), "did you mean 'ryu-kim'"),
         (
@@ -461,7 +463,7 @@ def test_an_interrupt_of_what_a_run_is_held_against_is_one_and_keeps_the_run(
         error.add_note("releases drawn in this run, at most of a zone: 0")
         raise error
 
-    monkeypatch.setattr("gridpriv.zonal.reference.reference", interrupted)
+    monkeypatch.setattr("gridpriv.study.context.reference", interrupted)
     folder = tmp_path / "out"
     code, shown, said = call(
         capsys, "run", "case14", "--rounds", "1", "--seed", "1", "--out", str(folder)

@@ -155,7 +155,7 @@ def test_what_is_kept_is_private_and_another_run_is_refused(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         learn(data, settings, stop_after(2), keeper=keeper)
     assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
-    with pytest.raises(InputError, match="add --resume to go on"):
+    with pytest.raises(InputError, match="add --resume to continue"):
         make_keeper(tmp_path, data, settings, resume=False)
     with pytest.raises(InputError, match="other settings"):
         make_keeper(tmp_path, data, replace(settings, seed=9), resume=True)

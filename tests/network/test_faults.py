@@ -691,7 +691,8 @@ def throw(folder, in_one_process, count):
         # connection has ended
         while getattr(found := caller.say(hello(folder), message, heard=2), "taken", False):
             pass
-        assert isinstance(found, Refusal) and not found.taken, (found, message[:100])
+        ended = isinstance(found, OSError) and len(message) == 1 << 20  # before all of it is sent
+        assert ended or (isinstance(found, Refusal) and not found.taken), (found, message[:100])
     results = parties.zones("1").results()
     assert not isinstance(results["1"], Exception), results
     same_rounds(results[NAME], in_one_process)

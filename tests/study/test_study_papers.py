@@ -273,7 +273,7 @@ def test_a_reproduction_without_data_is_a_study_with_claims_and_a_report(
     assert len(study.tables["claims"]) == 5
     assert main(["report", str(out), "--public", "--format", "csv"]) == 0
     header = (out / "public/report-public-csv/claims.csv").read_text().splitlines()[0]
-    assert "As settled" in header and "Outcome" not in header
+    assert "Recorded outcome" in header and "Outcome" not in header
 
 
 def test_wrong_scale_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from gridpriv.power.problem import ZoneProblem
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import default_transport, run_prepared
 
-NOISY = make_settings(rounds=3, seed=4, solver="clarabel", objective="cost")
+NOISY = make_settings(rounds=3, planning="soc", seed=4, solver="clarabel", objective="cost")
 
 
 def last(result):

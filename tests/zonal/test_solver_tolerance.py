@@ -27,7 +27,9 @@ def pair(many):  # noqa: ARG001
     zoning = shipped_zoning(case)
     return {
         solver_tolerance: run(
-            case, zoning, make_settings(rounds=100, seed=3, solver_tolerance=solver_tolerance)
+            case,
+            zoning,
+            make_settings(rounds=100, seed=3, planning="soc", solver_tolerance=solver_tolerance),
         )
         for solver_tolerance in ("matched", "tight")
     }
