@@ -21,16 +21,13 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.interrupts import uninterrupted
 from gridpriv.grid.case import Case
-from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.filters import combined
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge
 from gridpriv.privacy.ledger_rows import LedgerDataset
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.zonal.datasets import zone_datasets
-from gridpriv.zonal.day import DayPlan
 from gridpriv.zonal.documents import STORAGE_FILE, StorageStep
-from gridpriv.zonal.horizon import Horizon, Known
 from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.reference import reference
 from gridpriv.zonal.result import RunResult
@@ -38,7 +35,10 @@ from gridpriv.zonal.run import Admit, Planned, default_transport, run_prepared
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
+    from gridpriv.grid.overrides import DemandSeries
     from gridpriv.study.run_folder import RunFolder
+    from gridpriv.zonal.day import DayPlan
+    from gridpriv.zonal.horizon import Horizon, Known
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[..., None]]]
 """From a label and a number of steps to what shows them: ``advance(note, steps=1)``."""
