@@ -278,7 +278,7 @@ def _kept(
 def _follow_energy(output: Floats, before: Floats, after: Floats, chronology: Chronology) -> None:
     """Set the output of storages to what changes their energy as planned, in place.
 
-    A plan may charge and discharge at once where energy is worth nothing; a storage cannot.
+    A plan may charge and discharge at once where energy has no value; a storage cannot.
     """
     hours = chronology.hours
     for k, storage in enumerate(chronology.storages):
