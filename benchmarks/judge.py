@@ -592,6 +592,10 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _cost_of_privacy,
     ),
     (
+        rf"^\s*payments between zones\s+{NUMBER}\s+\$/h\s+for balancing power, part of no cost\s*$",
+        _balancing_cost,
+    ),
+    (
         rf"^\s*optimality gap\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?over the AC optimum\s*$",
         _over_optimum,
     ),

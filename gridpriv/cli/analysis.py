@@ -27,7 +27,6 @@ from gridpriv.core.display import counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.zonal.settings import PRESETS, Settings
-from gridpriv.zonal.summary import privacy_line
 from gridpriv.zonal.views import LOCAL, SHARED, FlowBased, Security, check_view_of
 
 if TYPE_CHECKING:
@@ -232,6 +231,8 @@ def _demand(document: Json) -> str:
 
 def _certificate(privacy: Json, seed: int | None) -> list[str]:
     """Return the certificate of the analysed run as ``gridpriv run`` prints it."""
+    from gridpriv.zonal.summary import privacy_line  # imports the AC model
+
     if privacy["mechanism"] == "none":
         return []
     drawn = "" if seed is None else f"; seed {seed}"

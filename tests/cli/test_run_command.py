@@ -446,7 +446,7 @@ def test_a_charged_run_is_kept_whatever_becomes_of_what_it_is_held_against(
     def broken(*_: object) -> None:
         raise OSError("handle is closed")
 
-    monkeypatch.setattr("gridpriv.zonal.reference.reference", broken)
+    monkeypatch.setattr("gridpriv.study.context.reference", broken)
     words = ["run", "case14", "--rounds", "1", "--solver", "clarabel", "--seed", "1", "--quiet"]
     with pytest.raises(OSError, match="handle is closed"):
         main([*words, "--out", str(tmp_path / "out")])
