@@ -10,10 +10,10 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     "no-finished-run": ("warning", "No run finished. The reasons are listed below."),
     "lowest": (
         "info",
-        "{panel}: {method} has the lowest {figure}, {value}. The difference from every other "
+        "{panel}: {method} has the lowest {figure} ({value}). The difference from every other "
         "method is significant (95 %, paired seeds).",
     ),
-    "lowest-noise-free": ("info", "{panel}: {method} has the lowest {figure}, {value}."),
+    "lowest-noise-free": ("info", "{panel}: {method} has the lowest {figure} ({value})."),
     "not-distinguishable": (
         "info",
         "{panel}: {methods} are not distinguishable by {figure} (95 %, paired seeds).",
