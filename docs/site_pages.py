@@ -12,17 +12,16 @@ import html
 import json
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gridpriv.cli.schema import markdown
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 import gridpriv
-from gridpriv.cli.main import COMMANDS
+from gridpriv.cli.main import COMMANDS, command_of
 from gridpriv.cli.parser import Parser
+from gridpriv.cli.study import markdown
 from gridpriv.core.settings import Part, defaults, parts_of, settings_of
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.report.json_schema import json_schemas
@@ -111,7 +110,7 @@ def commands() -> str:
     ]
     for name, purpose in COMMANDS.items():
         parser = Parser(prog=f"gridpriv {name}")
-        import_module(f"gridpriv.cli.{name.replace('-', '_')}").add_arguments(parser)
+        command_of(name).add_arguments(parser)
         for words, leaf, said in _leaves(parser, f"gridpriv {name}", purpose):
             usage = leaf.format_usage().partition(" ")[2]
             lines += [
