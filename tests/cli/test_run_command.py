@@ -195,6 +195,8 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
         "case14",
         "--rounds",
         "2",
+        "--planning",
+        "soc",
         "--seed",
         "4",
         "--solver",
