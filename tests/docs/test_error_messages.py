@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.docs.test_language import ROOT, SOURCES
+from test_language import ROOT, SOURCES
 
 GIVEN = re.compile(r"\{\}|--[a-z]")
 REMEDY = re.compile(
