@@ -7,20 +7,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gridpriv.cli.flags import (
-    PUBLIC,
-    add_case_arguments,
-    add_flags,
-    add_ledger_arguments,
-    add_output,
-    add_settings,
-    add_zone_arguments,
-    chosen_zoning,
-    given_case,
-    given_settings,
-    run_settings,
-    switch,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_records, progress, tell, write_results
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
@@ -45,17 +32,17 @@ def _add_arguments(
     parser: argparse.ArgumentParser, kind: type[FlowBased | Security], without: Collection[str] = ()
 ) -> None:
     """Add the arguments of a run, and those of the analysis of it."""
-    add_case_arguments(parser)
-    add_zone_arguments(parser)
-    add_settings(parser, Settings, PRESETS, without=without)
-    add_flags(parser, kind)
+    flags.add_case_arguments(parser)
+    flags.add_zone_arguments(parser)
+    flags.add_settings(parser, Settings, PRESETS, without=without)
+    flags.add_flags(parser, kind)
 
 
 def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[Case, Prepared]:
     """Return the case and the run that is analysed; refuse a view that it has not."""
     from gridpriv.zonal.prepared import prepare
 
-    settings = run_settings(args)
+    settings = flags.run_settings(args)
     if args.public:
         from gridpriv.privacy.statement import refuse_unprotected
 
@@ -66,8 +53,8 @@ def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[C
                 f"Choose --view {SHARED} or drop --public."
             )
     output_folder(args.out)
-    case = given_case(args)
-    prepared = prepare(case, chosen_zoning(case, args), settings)
+    case = flags.given_case(args)
+    prepared = prepare(case, flags.chosen_zoning(case, args), settings)
     check_view_of(chosen.view, prepared.zoning.names, prepared.rules.perturbation.target)
     return case, prepared
 
@@ -83,16 +70,16 @@ def _context(args: argparse.Namespace) -> RunContext:
 def add_exchange(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``exchange``."""
     _add_arguments(parser, FlowBased)
-    add_ledger_arguments(parser)
-    switch(parser, "--public", "write public figures only")
-    add_output(parser, "folder for exchange.json, branches.csv, domain.png")
+    flags.add_ledger_arguments(parser)
+    flags.switch(parser, "--public", "write public figures only")
+    flags.add_output(parser, "folder for exchange.json, branches.csv, domain.png")
 
 
 def execute_exchange(args: argparse.Namespace) -> int:
     """Run, analyse the exchange between zones, print and write it."""
     from gridpriv.zonal.exchange import exchange
 
-    chosen = FlowBased(**given_settings(args, FlowBased))
+    chosen = FlowBased(**flags.given_settings(args, FlowBased))
     case, prepared = _prepared(args, chosen)
     if prepared.zoning.n_zone < 2:
         raise InputError("exchange needs at least two zones. Give --zones 2 or more.")
@@ -158,14 +145,14 @@ def add_security(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``security``."""
     _add_arguments(parser, Security, without=("stream", "temporal_basis"))
     secure = "plan so that no listed outage violates a limit (preventive, on released demand)"
-    switch(parser, "--secure", secure)
+    flags.switch(parser, "--secure", secure)
     corrective = (
         "find zones' redispatch after each outage that violates a limit (--secure does too)"
     )
-    switch(parser, "--corrective", corrective)
-    add_ledger_arguments(parser)
-    switch(parser, "--public", PUBLIC)
-    add_output(parser, "write security.json, contingencies.csv")
+    flags.switch(parser, "--corrective", corrective)
+    flags.add_ledger_arguments(parser)
+    flags.switch(parser, "--public", flags.PUBLIC)
+    flags.add_output(parser, "write security.json, contingencies.csv")
 
 
 def execute_security(args: argparse.Namespace) -> int:
@@ -173,7 +160,7 @@ def execute_security(args: argparse.Namespace) -> int:
     from gridpriv.grid.contingencies import contingencies
     from gridpriv.zonal.security import check_secure, security
 
-    chosen = Security(**given_settings(args, Security))
+    chosen = Security(**flags.given_settings(args, Security))
     if args.secure:
         check_secure(chosen)
     case, prepared = _prepared(args, chosen)

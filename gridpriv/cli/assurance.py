@@ -9,19 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.flags import (
-    CASE,
-    REAL,
-    WHOLE,
-    add_output,
-    add_settings,
-    add_zone_arguments,
-    chosen_zoning,
-    flag,
-    number,
-    run_settings,
-    switch,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.output import (
     output_folder,
     print_records,
@@ -48,7 +36,7 @@ if TYPE_CHECKING:
 FAILED = 1
 LEARNING = "learning"  # in the place of a case: the algorithms of gridpriv learn
 SWEPT = ("perturbation", "mechanism", "update")
-EPSILONS = number(lambda text: tuple(map(float, text.split(","))), "numbers, such as 0.5,1,5")
+EPSILONS = flags.number(lambda text: tuple(map(float, text.split(","))), "numbers, such as 0.5,1,5")
 AVERAGED = (1, 2, 5, 10, 20, 40)
 KNOWN_BETTER = 0.01
 """Share of the prior's error by which an attack must beat it: less is the solver's last digits."""
@@ -83,18 +71,18 @@ STATISTICS = {
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     """Add the case, zones and settings of the run that is studied."""
-    parser.add_argument("case", metavar="CASE", help=CASE)
-    add_zone_arguments(parser)
-    add_settings(parser, Settings, PRESETS, without=("temporal_basis", "stream"))
+    parser.add_argument("case", metavar="CASE", help=flags.CASE)
+    flags.add_zone_arguments(parser)
+    flags.add_settings(parser, Settings, PRESETS, without=("temporal_basis", "stream"))
 
 
 def _studied(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
     """Return case, zones and settings of a run that is studied."""
     from gridpriv.grid.library import load_case
 
-    settings = run_settings(args)
+    settings = flags.run_settings(args)
     case = load_case(args.case)
-    return case, chosen_zoning(case, args), settings
+    return case, flags.chosen_zoning(case, args), settings
 
 
 def add_audit(parser: argparse.ArgumentParser) -> None:
@@ -104,17 +92,17 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         "runs on each of two neighbouring demands (default: 50000 at level release, 10000 at "
         "solution, 3000 at messages)"
     )
-    flag(parser, "--runs", "N", runs, WHOLE)
-    flag(parser, "--confidence", "C", "confidence of the bound", REAL, 0.999)
-    flag(parser, "--audit-rounds", "R", "number of rounds that are replayed", WHOLE, 5)
+    flags.flag(parser, "--runs", "N", runs, flags.WHOLE)
+    flags.flag(parser, "--confidence", "C", "confidence of the bound", flags.REAL, 0.999)
+    flags.flag(parser, "--audit-rounds", "R", "number of rounds that are replayed", flags.WHOLE, 5)
     levels = "what the adversary observes, comma-separated: release | solution | messages"
-    flag(parser, "--levels", "A,B", levels, default="release,solution,messages")
+    flags.flag(parser, "--levels", "A,B", levels, default="release,solution,messages")
     bus = (
         "bus whose demand differs between the neighbours (default: the bus of largest sensitivity)"
     )
-    flag(parser, "--bus", "BUS", bus, WHOLE)
-    switch(parser, "--sweep", "audit every perturbation, mechanism and update")
-    add_output(parser, "folder for settings, tables and figures")
+    flags.flag(parser, "--bus", "BUS", bus, flags.WHOLE)
+    flags.switch(parser, "--sweep", "audit every perturbation, mechanism and update")
+    flags.add_output(parser, "folder for settings, tables and figures")
 
 
 def execute_audit(args: argparse.Namespace) -> int:
@@ -242,19 +230,21 @@ def _sweep_rows(result: AuditResult) -> list[list[object]]:
 def add_attack(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``attack``."""
     _add_run(parser)
-    flag(parser, "--seeds", "N", "number of noisy runs to attack", WHOLE, 5)
+    flags.flag(parser, "--seeds", "N", "number of noisy runs to attack", flags.WHOLE, 5)
     epsilons = "total epsilons of further attacked runs, comma-separated"
-    flag(parser, "--epsilons", "E,E", epsilons, EPSILONS, ())
+    flags.flag(parser, "--epsilons", "E,E", epsilons, EPSILONS, ())
     rounds = "largest number of rounds that the adversary observes"
-    flag(parser, "--attack-rounds", "R", rounds, WHOLE, 10)
+    flags.flag(parser, "--attack-rounds", "R", rounds, flags.WHOLE, 10)
     prior = "public prior: equal shares of the total demand of the grid or of the zone: grid | zone"
-    flag(parser, "--prior", "WHOSE", prior, default="grid")
+    flags.flag(parser, "--prior", "WHOSE", prior, default="grid")
     spread = "standard deviation of the public prior divided by its mean"
-    flag(parser, "--prior-spread", "S", spread, REAL, 1.0)
-    flag(parser, "--bus", "BUS", "attack this bus's zone only (default: every zone)", WHOLE)
+    flags.flag(parser, "--prior-spread", "S", spread, flags.REAL, 1.0)
+    flags.flag(
+        parser, "--bus", "BUS", "attack this bus's zone only (default: every zone)", flags.WHOLE
+    )
     error = "also report the error by number of rounds, for noise drawn every round and once"
-    switch(parser, "--averaging", error)
-    add_output(parser, "folder for settings, tables and figures")
+    flags.switch(parser, "--averaging", error)
+    flags.add_output(parser, "folder for settings, tables and figures")
 
 
 def execute_attack(args: argparse.Namespace) -> int:

@@ -11,19 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gridpriv.cli.flags import (
-    CASE,
-    DEMAND,
-    REAL,
-    WHOLE,
-    add_flags,
-    add_output,
-    add_zone_arguments,
-    chosen_zoning,
-    flag,
-    given_case,
-    given_settings,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.output import json_text, print_table, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
@@ -80,15 +68,15 @@ class Releases(Part):
 
 def add_account(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``account``."""
-    flag(parser, "--releases", "T", "number of releases", WHOLE, required=True)
+    flags.flag(parser, "--releases", "T", "number of releases", flags.WHOLE, required=True)
     noise = parser.add_argument_group("noise", "Exactly one of these flags.")
-    flag(noise, "--epsilon", "E", "epsilon of one release", REAL)
-    flag(noise, "--noise-multiplier", "M", "noise scale divided by sensitivity", REAL)
-    flag(noise, "--total", "E[,D]", "total for which the noise is computed")
-    add_flags(parser, Releases)
+    flags.flag(noise, "--epsilon", "E", "epsilon of one release", flags.REAL)
+    flags.flag(noise, "--noise-multiplier", "M", "noise scale divided by sensitivity", flags.REAL)
+    flags.flag(noise, "--total", "E[,D]", "total for which the noise is computed")
+    flags.add_flags(parser, Releases)
     target = "delta at which the total is stated (default: that of --total, or 1e-5)"
-    flag(parser, "--target-delta", "D", target, REAL)
-    add_output(parser)
+    flags.flag(parser, "--target-delta", "D", target, flags.REAL)
+    flags.add_output(parser)
 
 
 def execute_account(args: argparse.Namespace) -> int:
@@ -125,7 +113,7 @@ def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
 
 def statement(args: argparse.Namespace) -> Json:
     """Return per-release and total privacy as JSON can hold it; infinite epsilon is null."""
-    chosen, releases = Releases(**given_settings(args, Releases)), args.releases
+    chosen, releases = Releases(**flags.given_settings(args, Releases)), args.releases
     multiplier, target = asked(args, chosen)
     charge, gaussian = Charge(chosen.mechanism, multiplier), chosen.mechanism == "gaussian"
     # a Gaussian release of multiplier m has epsilon of at least about 1/(2 m^2)
@@ -188,20 +176,20 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
     )
     for action in (grant, show, export, verify):
         action.add_argument("file", metavar="FILE", help="the ledger")
-        flag(action, "--key", "FILE", "key file of the ledger (default: FILE.key)")
-    flag(grant, "--case", "CASE", CASE, required=True)
-    flag(grant, "--demand", "FILE.csv", DEMAND)
-    add_zone_arguments(grant)
-    flag(grant, "--epsilon", "E", "total of all releases", REAL, required=True)
-    flag(grant, "--delta", "D", "of all releases (default: 0, pure)", REAL, 0.0)
-    add_flags(grant, Adjacency)
-    flag(grant, "--owner", "ZONE", "grant to this zone only (repeatable)", action="append")
-    flag(export, "--format", "NAME", "csv | json (default: that of --out's name, or csv)")
+        flags.flag(action, "--key", "FILE", "key file of the ledger (default: FILE.key)")
+    flags.flag(grant, "--case", "CASE", flags.CASE, required=True)
+    flags.flag(grant, "--demand", "FILE.csv", flags.DEMAND)
+    flags.add_zone_arguments(grant)
+    flags.flag(grant, "--epsilon", "E", "total of all releases", flags.REAL, required=True)
+    flags.flag(grant, "--delta", "D", "of all releases (default: 0, pure)", flags.REAL, 0.0)
+    flags.add_flags(grant, Adjacency)
+    flags.flag(grant, "--owner", "ZONE", "grant to this zone only (repeatable)", action="append")
+    flags.flag(export, "--format", "NAME", "csv | json (default: that of --out's name, or csv)")
     head = "head digest printed earlier; an older copy of the ledger is refused"
-    flag(verify, "--expect", "HEAD", head)
+    flags.flag(verify, "--expect", "HEAD", head)
     for action in (grant, show, verify):
-        add_output(action)
-    add_output(export, "output file; otherwise standard output", "FILE")
+        flags.add_output(action)
+    flags.add_output(export, "output file; otherwise standard output", "FILE")
 
 
 def execute_ledger(args: argparse.Namespace) -> int:
@@ -215,9 +203,9 @@ def _grant(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.privacy.ledger_file import key_path
     from gridpriv.zonal.datasets import zone_datasets
 
-    case = given_case(args)
-    zoning = chosen_zoning(case, args)
-    near = Adjacency(**given_settings(args, Adjacency))
+    case = flags.given_case(args)
+    zoning = flags.chosen_zoning(case, args)
+    near = Adjacency(**flags.given_settings(args, Adjacency))
     datasets = _chosen(zone_datasets(case, zoning, near.adjacency(case)), args.owner)
     grant(args.file, datasets, args.epsilon, args.delta, key)
     _warn_delta(args.delta, len(near.protects.split("+")) * max(map(len, zoning.members)))

@@ -9,18 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gridpriv.cli.flags import (
-    WHOLE,
-    add_case_arguments,
-    add_output,
-    add_settings,
-    add_zone_arguments,
-    chosen_zoning,
-    flag,
-    given_case,
-    run_settings,
-    switch,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.output import print_records, print_table, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
@@ -38,14 +27,14 @@ FOLDERS = (
 
 def add_consortium(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``consortium``."""
-    add_case_arguments(parser)
+    flags.add_case_arguments(parser)
     parser.add_argument("folders", metavar="FOLDER", nargs="*", help=FOLDERS)
-    flag(parser, "--run", "NAME", "name of the run", default="1")
+    flags.flag(parser, "--run", "NAME", "name of the run", default="1")
     where = "address of the coordinator for zones"
-    flag(parser, "--address", "HOST:PORT", where, default="127.0.0.1:50051")
-    add_zone_arguments(parser)
-    add_settings(parser, Settings, PRESETS, without=("workers", "temporal_basis", "stream"))
-    add_output(parser, "new folder with one folder per party", "DIR")
+    flags.flag(parser, "--address", "HOST:PORT", where, default="127.0.0.1:50051")
+    flags.add_zone_arguments(parser)
+    flags.add_settings(parser, Settings, PRESETS, without=("workers", "temporal_basis", "stream"))
+    flags.add_output(parser, "new folder with one folder per party", "DIR")
 
 
 def execute_consortium(args: argparse.Namespace) -> int:
@@ -62,9 +51,9 @@ def execute_consortium(args: argparse.Namespace) -> int:
         raise InputError("a consortium's folders need a place: give --out DIR")
     from gridpriv.consortium.folders import lay_out
 
-    settings = run_settings(args)
-    case = given_case(args)
-    zoning, folder = chosen_zoning(case, args), Path(args.out)
+    settings = flags.run_settings(args)
+    case = flags.given_case(args)
+    zoning, folder = flags.chosen_zoning(case, args), Path(args.out)
     lay_out(case, zoning, settings, args.run, args.address, folder)
     document = {"out": str(folder), "run": args.run, "zones": list(zoning.names)}
     text = (
@@ -94,15 +83,15 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _add_party(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every party."""
-    flag(parser, "--config", "FILE", "configuration file (TOML)", required=True)
+    flags.flag(parser, "--config", "FILE", "configuration file (TOML)", required=True)
     loopback = (
         "run without certificates, on loopback addresses only; any process of this machine can "
         "then act as any zone"
     )
-    switch(parser, "--insecure-loopback", loopback)
+    flags.switch(parser, "--insecure-loopback", loopback)
     log = "events that are logged: debug | info | warning | error"
-    flag(parser, "--log", "LEVEL", log, default="warning")
-    add_output(parser)
+    flags.flag(parser, "--log", "LEVEL", log, default="warning")
+    flags.add_output(parser)
 
 
 def execute_coordinator(args: argparse.Namespace) -> int:
@@ -164,9 +153,9 @@ def _print_zone(document: Json) -> None:
 def add_keys(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``keys``."""
     zone = "zone name from the agreement (repeatable)"
-    flag(parser, "--zone", "NAME", zone, action="append", required=True)
-    flag(parser, "--days", "N", "validity of the certificates, days", WHOLE, 30)
-    add_output(parser, "new folder with one folder per party", "DIR")
+    flags.flag(parser, "--zone", "NAME", zone, action="append", required=True)
+    flags.flag(parser, "--days", "N", "validity of the certificates, days", flags.WHOLE, 30)
+    flags.add_output(parser, "new folder with one folder per party", "DIR")
 
 
 def execute_keys(args: argparse.Namespace) -> int:

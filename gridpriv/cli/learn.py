@@ -12,21 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.flags import (
-    REAL,
-    WHOLE,
-    add_flags,
-    add_formats,
-    add_ledger_arguments,
-    add_output,
-    add_settings,
-    flag,
-    given_settings,
-    named_settings,
-    refuse_beside_study,
-    switch,
-    wanted_formats,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.learn_forecast import forecast, forecast_arguments
 from gridpriv.cli.output import output_folder, print_table, progress, tell
 from gridpriv.cli.parser import Command
@@ -104,11 +90,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser)
-    add_settings(parser, LearnSettings, preset_names())
-    add_ledger_arguments(parser)
-    switch(parser, "--public", "write public figures only (releases and public data)")
-    switch(parser, "--resume", "continue the interrupted run of --out")
-    add_output(parser, "write model.npz, tables, run.json and rounds.csv")
+    flags.add_settings(parser, LearnSettings, preset_names())
+    flags.add_ledger_arguments(parser)
+    flags.switch(parser, "--public", "write public figures only (releases and public data)")
+    flags.switch(parser, "--resume", "continue the interrupted run of --out")
+    flags.add_output(parser, "write model.npz, tables, run.json and rounds.csv")
 
 
 def _grant_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,34 +104,34 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser, nargs="?")
-    add_settings(parser, LearnSettings, preset_names(), SET_BY_COMPARISON)
-    flag(parser, "--study", "FILE", "read the study from a TOML file instead")
-    flag(
+    flags.add_settings(parser, LearnSettings, preset_names(), SET_BY_COMPARISON)
+    flags.flag(parser, "--study", "FILE", "read the study from a TOML file instead")
+    flags.flag(
         parser,
         "--algorithms",
         "A,B",
         f"algorithms; ryu-kim:output is its output perturbation (default: {ALGORITHMS})",
     )
-    flag(parser, "--method", "METHOD", METHOD, action="append")
-    flag(
+    flags.flag(parser, "--method", "METHOD", METHOD, action="append")
+    flags.flag(
         parser, "--totals", "E,E", f"certified total epsilons, comma-separated (default: {TOTALS})"
     )
-    flag(parser, "--seeds", "N", f"number of seeds (default: {SEEDS})", WHOLE)
-    flag(parser, "--tune", "SETTING=V,V", TUNE, action="append")
-    flag(parser, "--tune-on", "ROWS", TUNE_ON)
-    flag(parser, "--client-rounds", "N", CLIENT_ROUNDS, WHOLE)
-    flag(
+    flags.flag(parser, "--seeds", "N", f"number of seeds (default: {SEEDS})", flags.WHOLE)
+    flags.flag(parser, "--tune", "SETTING=V,V", TUNE, action="append")
+    flags.flag(parser, "--tune-on", "ROWS", TUNE_ON)
+    flags.flag(parser, "--client-rounds", "N", CLIENT_ROUNDS, flags.WHOLE)
+    flags.flag(
         parser,
         "--allow",
         "NAME",
         "accepted differences between methods: client-rounds | units",
         action="append",
     )
-    flag(parser, "--jobs", "N", "processes (default: %(default)s)", WHOLE, 1)
-    switch(parser, "--resume", "run only what the folder lacks")
-    switch(parser, "--retry-failed", "with --resume, also repeat failed runs")
-    add_formats(parser)
-    add_output(parser, "folder of the study", default="learn-compare")
+    flags.flag(parser, "--jobs", "N", "processes (default: %(default)s)", flags.WHOLE, 1)
+    flags.switch(parser, "--resume", "run only what the folder lacks")
+    flags.switch(parser, "--retry-failed", "with --resume, also repeat failed runs")
+    flags.add_formats(parser)
+    flags.add_output(parser, "folder of the study", default="learn-compare")
 
 
 def _source_arguments(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
@@ -156,8 +142,8 @@ def _source_arguments(parser: argparse.ArgumentParser, nargs: str | None = None)
         help="mnist | femnist | adult | lasso | a folder of one of these names | data of your own: "
         "FILE.npz (x, y, client), FILE.csv or FILE.parquet (y, client), a folder of images",
     )
-    flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
-    switch(parser, "--download", "fetch missing files")
+    flags.flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
+    flags.switch(parser, "--download", "fetch missing files")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -175,7 +161,7 @@ def execute(args: argparse.Namespace) -> int:
 def _grant(args: argparse.Namespace) -> int:
     from gridpriv.learning.datasets import dataset_name
 
-    given = {k: v for k, v in given_settings(args, LearnSettings).items() if k in OF_SAMPLES}
+    given = {k: v for k, v in flags.given_settings(args, LearnSettings).items() if k in OF_SAMPLES}
     settings = make_learn_settings(dataset_name(args.dataset), **given)
     return grant(args, _dataset(args, settings), settings)
 
@@ -201,7 +187,7 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.resume and args.out is None:
         raise InputError("--resume continues the run of a folder. Name the folder with --out")
-    given = given_settings(args, LearnSettings)
+    given = flags.given_settings(args, LearnSettings)
     name = dataset_name(args.dataset)
     settings = make_learn_settings(name, args.preset, **given)
     folder = output_folder(args.out)
@@ -267,7 +253,7 @@ def _compare(args: argparse.Namespace) -> int:
     from gridpriv.cli.study import finish_learning
     from gridpriv.study.learned import Shelf, compare_learning
 
-    formats = wanted_formats(args)
+    formats = flags.wanted_formats(args)
     plan = _plan(args)
     folder = output_folder(args.out)
     assert folder is not None
@@ -290,17 +276,17 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
     from gridpriv.study.learn_plan import DELTA, LearnPlan, read_learn_plan
     from gridpriv.study.methods import make_method
 
-    given = given_settings(args, LearnSettings)
+    given = flags.given_settings(args, LearnSettings)
     if args.study is not None:
         told = [*given, *(name for name in OF_PLANS if getattr(args, name) is not None)]
-        flags = [f"--{name.replace('_', '-')}" for name in told]
-        refuse_beside_study([*([args.dataset] if args.dataset else []), *flags])
+        given_flags = [f"--{name.replace('_', '-')}" for name in told]
+        flags.refuse_beside_study([*([args.dataset] if args.dataset else []), *given_flags])
         return read_learn_plan(Path(args.study))
     if not args.dataset:
         raise InputError("name a data set, or a study file with --study FILE.toml")
     named = args.algorithms or (None if args.method else ALGORITHMS)
     ways = [_way(name.strip()) for name in named.split(",")] if named else []
-    methods = (named_settings(text, LearnSettings, EXAMPLE) for text in args.method or ())
+    methods = (flags.named_settings(text, LearnSettings, EXAMPLE) for text in args.method or ())
     ways += [make_method(name, **own) for name, own in methods]
     for name in SET_BY_COMPARISON:
         if name in given or any(name in dict(way.settings) for way in ways if name != "algorithm"):
@@ -374,11 +360,11 @@ def _again(args: argparse.Namespace) -> str:
         "client-rounds": args.client_rounds,
         "tune-on": args.tune_on,
     }
-    words |= {k: written(v) for k, v in given_settings(args, LearnSettings).items()}
-    flags = [f"--{k.replace('_', '-')} {v}" for k, v in words.items() if v is not None]
+    words |= {k: written(v) for k, v in flags.given_settings(args, LearnSettings).items()}
+    named = [f"--{k.replace('_', '-')} {v}" for k, v in words.items() if v is not None]
     for name in ("method", "tune", "allow"):
-        flags += [f"--{name} {shlex.quote(text)}" for text in getattr(args, name) or ()]
-    return " ".join(["gridpriv learn compare", args.dataset, *flags])
+        named += [f"--{name} {shlex.quote(text)}" for text in getattr(args, name) or ()]
+    return " ".join(["gridpriv learn compare", args.dataset, *named])
 
 
 def _numbers(text: str) -> list[float]:
@@ -396,11 +382,11 @@ OF_SAMPLES = frozenset(
 
 def grant_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``learn grant`` takes beside a data set."""
-    flag(parser, "--epsilon", "E", "total of all releases", REAL, required=True)
-    flag(parser, "--delta", "D", "of all releases (default: 0, pure)", REAL, 0.0)
-    add_ledger_arguments(parser)
-    add_flags(parser, LearnSettings, without=set(names(LearnSettings)) - OF_SAMPLES)
-    add_output(parser)
+    flags.flag(parser, "--epsilon", "E", "total of all releases", flags.REAL, required=True)
+    flags.flag(parser, "--delta", "D", "of all releases (default: 0, pure)", flags.REAL, 0.0)
+    flags.add_ledger_arguments(parser)
+    flags.add_flags(parser, LearnSettings, without=set(names(LearnSettings)) - OF_SAMPLES)
+    flags.add_output(parser)
 
 
 def grant(args: argparse.Namespace, dataset: Dataset, settings: LearnSettings) -> int:
@@ -471,8 +457,8 @@ def predict_arguments(parser: argparse.ArgumentParser) -> None:
         help="FILE.npz (x), FILE.csv or FILE.parquet (the columns of training), a folder of "
         "images, or a named data set, of which the test rows are predicted; labels y are optional",
     )
-    flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
-    add_output(parser, "CSV file of row and prediction", "F.csv")
+    flags.flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
+    flags.add_output(parser, "CSV file of row and prediction", "F.csv")
 
 
 def predict(args: argparse.Namespace) -> int:

@@ -9,15 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.flags import (
-    REAL,
-    WHOLE,
-    add_ledger_arguments,
-    add_output,
-    add_zone_arguments,
-    chosen_zoning,
-    flag,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.output import print_table, tell
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
@@ -40,14 +32,14 @@ DAY = 24
 def forecast_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``learn forecast``."""
     parser.add_argument("case", metavar="CASE", help="case name, or file")
-    flag(
+    flags.flag(
         parser,
         "--history",
         "FILE.csv",
         "past demand: step,bus,pd_mw,qd_mvar; steps are dates and times",
         required=True,
     )
-    flag(
+    flags.flag(
         parser,
         "--weather",
         "FILE.csv",
@@ -56,16 +48,16 @@ def forecast_arguments(parser: argparse.ArgumentParser) -> None:
             "calendar only)"
         ),
     )
-    add_zone_arguments(parser)
-    flag(
+    flags.add_zone_arguments(parser)
+    flags.flag(
         parser,
         "--total",
         "E",
         "total epsilon (pure DP) of a zone's releases; inf: no noise (default: %(default)s)",
-        REAL,
+        flags.REAL,
         0.2,
     )
-    flag(
+    flags.flag(
         parser,
         "--beta",
         "BETA",
@@ -75,12 +67,14 @@ def forecast_arguments(parser: argparse.ArgumentParser) -> None:
         ),
         default="1MW",
     )
-    flag(
+    flags.flag(
         parser, "--noise", "NAME", "simulated | secure (default: %(default)s)", default="simulated"
     )
-    flag(parser, "--model", "NAME", "linear | network (default: %(default)s)", default="linear")
-    flag(parser, "--steps", "N", "steps ahead (default: %(default)s)", WHOLE, DAY)
-    flag(
+    flags.flag(
+        parser, "--model", "NAME", "linear | network (default: %(default)s)", default="linear"
+    )
+    flags.flag(parser, "--steps", "N", "steps ahead (default: %(default)s)", flags.WHOLE, DAY)
+    flags.flag(
         parser,
         "--test-steps",
         "N",
@@ -88,19 +82,19 @@ def forecast_arguments(parser: argparse.ArgumentParser) -> None:
             "hold out the last N steps and compare the forecast with them (default: 0); the "
             "comparison is private"
         ),
-        WHOLE,
+        flags.WHOLE,
         0,
     )
-    flag(
+    flags.flag(
         parser,
         "--quantiles",
         "Q,Q",
         "of every zone's demand (default: %(default)s)",
         default=QUANTILES,
     )
-    flag(parser, "--seed", "N", "(default: 0)", int, 0)
-    add_ledger_arguments(parser)
-    add_output(parser, "file of the forecast, for --public-demand", "F.csv")
+    flags.flag(parser, "--seed", "N", "(default: 0)", int, 0)
+    flags.add_ledger_arguments(parser)
+    flags.add_output(parser, "file of the forecast, for --public-demand", "F.csv")
 
 
 def forecast(args: argparse.Namespace) -> int:
@@ -117,7 +111,7 @@ def forecast(args: argparse.Namespace) -> int:
     levels = _levels(args.quantiles)
     check_quantiles(levels)
     case = load_case(args.case)
-    zoning = chosen_zoning(case, args)
+    zoning = flags.chosen_zoning(case, args)
     series = read_demand_series(args.history, case)
     if args.test_steps >= len(series) - 1:
         raise not_allowed("test-steps", args.test_steps, f"fewer than {len(series) - 1}")

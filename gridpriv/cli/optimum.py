@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridpriv.cli.flags import (
-    add_case_arguments,
-    add_flags,
-    add_output,
-    given_case,
-    given_settings,
-    question_demand,
-    switch,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.cli.parser import Command
 from gridpriv.core.arrays import Floats
@@ -71,9 +63,9 @@ class Optimum(Scenario):
 
 def changed_case(args: argparse.Namespace) -> Case:
     """Return the case with the demand, load scale and outages that the arguments ask for."""
-    scenario = Scenario(**given_settings(args, Scenario))
-    case = given_case(args).scale_load(scenario.load_scale)
-    question_demand(args, case, scenario.load_scale)
+    scenario = Scenario(**flags.given_settings(args, Scenario))
+    case = flags.given_case(args).scale_load(scenario.load_scale)
+    flags.question_demand(args, case, scenario.load_scale)
     return case.without(scenario.outage)
 
 
@@ -85,9 +77,9 @@ def price_rows(prices: Floats) -> list[list[object]]:
 
 def add_relax(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``relax``."""
-    add_case_arguments(parser)
-    add_flags(parser, Relaxation)
-    add_output(parser, "write relax.json, buses.csv, binding.csv")
+    flags.add_case_arguments(parser)
+    flags.add_flags(parser, Relaxation)
+    flags.add_output(parser, "write relax.json, buses.csv, binding.csv")
 
 
 def execute_relax(args: argparse.Namespace) -> int:
@@ -98,7 +90,7 @@ def execute_relax(args: argparse.Namespace) -> int:
     from gridpriv.power.centralized import relax
     from gridpriv.power.solvers import check_solver
 
-    chosen = Relaxation(**given_settings(args, Relaxation))
+    chosen = Relaxation(**flags.given_settings(args, Relaxation))
     check_solver(chosen.solver)
     found = relax(case, chosen.objective, chosen.solver, chosen.imbalance_weight)
     document = found.as_dict()
@@ -129,11 +121,11 @@ def _print_bound(document: Json, prices: Floats) -> None:
 
 def add_acopf(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``acopf``."""
-    add_case_arguments(parser)
-    add_flags(parser, Optimum)
+    flags.add_case_arguments(parser)
+    flags.add_flags(parser, Optimum)
     bound = "with --objective cost, also solve the SOC relaxation: lower bound and prices"
-    switch(parser, "--bound", bound)
-    add_output(parser, "write acopf.json, buses.csv, generators.csv, binding.csv")
+    flags.switch(parser, "--bound", bound)
+    flags.add_output(parser, "write acopf.json, buses.csv, generators.csv, binding.csv")
 
 
 def execute_acopf(args: argparse.Namespace) -> int:
@@ -145,7 +137,7 @@ def execute_acopf(args: argparse.Namespace) -> int:
     from gridpriv.power.ac.optimum import acopf
     from gridpriv.power.centralized import relax
 
-    chosen = Optimum(**given_settings(args, Optimum))
+    chosen = Optimum(**flags.given_settings(args, Optimum))
     found = acopf(case, chosen.objective, chosen.voll)
     bound = relax(case, "cost") if args.bound else None
     document = found.as_dict()

@@ -7,19 +7,7 @@ import math
 import shlex
 from typing import TYPE_CHECKING, get_args
 
-from gridpriv.cli.flags import (
-    CASE,
-    PUBLIC_DEMAND,
-    REAL,
-    WHOLE,
-    ZONE_FLAGS,
-    add_output,
-    add_zone_arguments,
-    chosen_zoning,
-    flag,
-    given_words,
-    listed,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_table, progress, tell, write_results
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import amount, counted, figure
@@ -39,30 +27,37 @@ RELEASES, MECHANISMS, ROUNDS = "nothing,bus,auto,total", "knorm", "central,20"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("case", metavar="CASE", help=CASE)
-    add_zone_arguments(parser)
-    flag(parser, "--beta", "BETA", settings_of(Settings)["beta"].help, default="10MW")
-    flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
-    flag(parser, "--total", "E", "total epsilon (pure DP)", REAL, 1.0)
-    flag(parser, "--public-demand", "FILE", PUBLIC_DEMAND)
-    flag(
+    parser.add_argument("case", metavar="CASE", help=flags.CASE)
+    flags.add_zone_arguments(parser)
+    flags.flag(parser, "--beta", "BETA", settings_of(Settings)["beta"].help, default="10MW")
+    flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
+    flags.flag(parser, "--total", "E", "total epsilon (pure DP)", flags.REAL, 1.0)
+    flags.flag(parser, "--public-demand", "FILE", flags.PUBLIC_DEMAND)
+    flags.flag(
         parser,
         "--releases",
         "A,B,...",
         "statistics of demand: nothing | bus | total | tree | auto",
         default=RELEASES,
     )
-    flag(parser, "--mechanisms", "A,B,...", "noise: knorm | laplace", default=MECHANISMS)
-    flag(
+    flags.flag(parser, "--mechanisms", "A,B,...", "noise: knorm | laplace", default=MECHANISMS)
+    flags.flag(
         parser,
         "--rounds",
         "A,B,...",
         "numbers of rounds; central: one central optimization",
         default=ROUNDS,
     )
-    flag(parser, "--draws", "N", "number of demand scenarios sampled from public data", WHOLE, 10)
-    flag(parser, "--solver", "NAME", "clarabel, ipopt or pyomo:NAME", default=Settings.solver)
-    add_output(parser, "write plan.json")
+    flags.flag(
+        parser,
+        "--draws",
+        "N",
+        "number of demand scenarios sampled from public data",
+        flags.WHOLE,
+        10,
+    )
+    flags.flag(parser, "--solver", "NAME", "clarabel, ipopt or pyomo:NAME", default=Settings.solver)
+    flags.add_output(parser, "write plan.json")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -74,7 +69,7 @@ def execute(args: argparse.Namespace) -> int:
 
     folder = output_folder(args.out)
     case = load_case(args.case)
-    zoning = chosen_zoning(case, args)
+    zoning = flags.chosen_zoning(case, args)
     if not (args.total > 0.0 and math.isfinite(args.total)):
         raise not_allowed("total", args.total, "a positive number")
     beta = parse_beta(args.beta, "beta")
@@ -119,7 +114,9 @@ def execute(args: argparse.Namespace) -> int:
 def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
     from gridpriv.zonal.forecast import CENTRAL
 
-    axes = {name: listed(getattr(args, name)) for name in ("releases", "mechanisms", "rounds")}
+    axes = {
+        name: flags.listed(getattr(args, name)) for name in ("releases", "mechanisms", "rounds")
+    }
     for name, values in axes.items():
         if not values:
             raise not_allowed(name, "", "at least one value")
@@ -186,7 +183,7 @@ def _command(best: Expected, args: argparse.Namespace) -> str:
             "gridpriv",
             "run",
             args.case,
-            *given_words(args, *ZONE_FLAGS, "public_demand"),
+            *flags.given_words(args, *flags.ZONE_FLAGS, "public_demand"),
             "--release",
             best.release,
             "--mechanism",

@@ -11,17 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from gridpriv.cli.flags import (
-    PUBLIC_DEMAND,
-    REAL,
-    WHOLE,
-    add_case_arguments,
-    add_ledger_arguments,
-    add_output,
-    flag,
-    given_case,
-    read_series,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.output import print_table, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import amount, counted
@@ -56,35 +46,35 @@ SIMULATED = "SIMULATED NOISE, NO PRIVACY: anyone with the seed can subtract the 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    add_case_arguments(parser)
+    flags.add_case_arguments(parser)
     beta = "adjacency distance: protected change of one bus's demand, with its unit"
-    flag(parser, "--beta", "BETA", beta, default="10MW")
-    flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
-    flag(parser, "--total", "E", "total epsilon (pure DP)", REAL, 1.0)
+    flags.flag(parser, "--beta", "BETA", beta, default="10MW")
+    flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
+    flags.flag(parser, "--total", "E", "total epsilon (pure DP)", flags.REAL, 1.0)
     protects = f"protected demand of a bus: {' | '.join(PROTECTS)}"
-    flag(parser, "--protects", "NAME", protects, default="p+q")
+    flags.flag(parser, "--protects", "NAME", protects, default="p+q")
     release = f"statistics of demand: {' | '.join(RELEASES)}"
-    flag(parser, "--release", "NAME", release, default="auto")
+    flags.flag(parser, "--release", "NAME", release, default="auto")
     mechanism = f"{' | '.join(MECHANISMS)} (default: knorm for p+q, else laplace)"
-    flag(parser, "--mechanism", "NAME", mechanism)
+    flags.flag(parser, "--mechanism", "NAME", mechanism)
     noise = f"source of the noise: {' | '.join(NOISES)}"
-    flag(parser, "--noise", "NAME", noise, default="simulated")
-    flag(parser, "--seed", "N", "seed of simulated noise", WHOLE)
-    flag(parser, "--public-demand", "FILE", PUBLIC_DEMAND)
+    flags.flag(parser, "--noise", "NAME", noise, default="simulated")
+    flags.flag(parser, "--seed", "N", "seed of simulated noise", flags.WHOLE)
+    flags.flag(parser, "--public-demand", "FILE", flags.PUBLIC_DEMAND)
     fidelity = (
         "cost: spend half of the total on a noisy cost query that keeps the optimal cost near the "
         "true one"
     )
-    flag(parser, "--fidelity", "NAME", fidelity)
+    flags.flag(parser, "--fidelity", "NAME", fidelity)
     scenarios = "also write N demand scenarios sampled from the posterior, at no further epsilon"
-    flag(parser, "--scenarios", "N", scenarios, WHOLE, 0)
+    flags.flag(parser, "--scenarios", "N", scenarios, flags.WHOLE, 0)
     series = (
         "publish every step of a series under one total: step,load_scale or "
         "step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]"
     )
-    flag(parser, "--series", "FILE.csv", series)
-    add_ledger_arguments(parser)
-    add_output(
+    flags.flag(parser, "--series", "FILE.csv", series)
+    flags.add_ledger_arguments(parser)
+    flags.add_output(
         parser, "MATPOWER file to write; certificate and data sheet are written next to it", "FILE"
     )
 
@@ -92,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Release, project, write the files, print what they are."""
     place, settings = _place(args), _settings(args)
-    case = given_case(args)
+    case = flags.given_case(args)
     settings.adjacency(case)  # refuses, or warns of, a distance that this grid has not
     publish = _series(args, case, settings) if args.series else _case(args, case, settings)
     with _charged(args, case, settings, publish.planned) as charge:
@@ -167,7 +157,7 @@ def _series(args: argparse.Namespace, case: Case, settings: Settings) -> Ready:
     from gridpriv.zonal.protected_case import WHOLE_GRID
     from gridpriv.zonal.protected_series import prepare_series, protect_series
 
-    horizon = prepare_series(read_series(args, case), settings)
+    horizon = prepare_series(flags.read_series(args, case), settings)
     return Ready(horizon.planned[WHOLE_GRID], lambda charge: protect_series(horizon, charge))
 
 

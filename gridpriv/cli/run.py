@@ -12,22 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gridpriv.cli.flags import (
-    PUBLIC,
-    add_case_arguments,
-    add_ledger_arguments,
-    add_output,
-    add_settings,
-    add_zone_arguments,
-    chosen_zoning,
-    command_again,
-    flag,
-    given_case,
-    question_demand,
-    read_series,
-    run_settings,
-    switch,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_rows, print_table, progress, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
@@ -40,7 +25,6 @@ if TYPE_CHECKING:
     from gridpriv.consensus.transport import Connect
     from gridpriv.grid.zoning import Zoning
     from gridpriv.study.context import RunContext
-    from gridpriv.study.estimate import WorkEstimate
     from gridpriv.study.run_folder import RunFolder
     from gridpriv.zonal.horizon import Horizon
     from gridpriv.zonal.result import RunResult
@@ -70,25 +54,23 @@ WRITE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments; unset ones keep the defaults or the preset's."""
-    add_case_arguments(parser)
-    add_zone_arguments(parser)
-    add_settings(parser, Settings, PRESETS)
-    flag(parser, "--series", "FILE.csv", SERIES)
+    flags.add_case_arguments(parser)
+    flags.add_zone_arguments(parser)
+    flags.add_settings(parser, Settings, PRESETS)
+    flags.flag(parser, "--series", "FILE.csv", SERIES)
     for name, text in COUPLING.items():
-        flag(parser, f"--{name}", "FILE.csv", text)
-    flag(parser, "--step-hours", "H", "length of a step (default: 1)", float, 1.0)
-    switch(parser, "--resume", "run the steps that are missing in --out")
-    add_ledger_arguments(parser)
-    flag(parser, "--cluster", "ADDRESS", "solve zones on this Dask cluster")
+        flags.flag(parser, f"--{name}", "FILE.csv", text)
+    flags.flag(parser, "--step-hours", "H", "length of a step (default: 1)", float, 1.0)
+    flags.switch(parser, "--resume", "run the steps that are missing in --out")
+    flags.add_ledger_arguments(parser)
+    flags.flag(parser, "--cluster", "ADDRESS", "solve zones on this Dask cluster")
     tables = "format of res_bus and other tables: csv | parquet | json"
-    flag(parser, "--tables", "FORMAT", tables, default="csv")
+    flags.flag(parser, "--tables", "FORMAT", tables, default="csv")
     either = argparse.BooleanOptionalAction
     parser.add_argument("--reference", action=either, default=None, help=REFERENCE)
-    dry = "check case, zones and settings, print the estimated time, run nothing"
-    switch(parser, "--dry-run", dry)
-    switch(parser, "--public", PUBLIC)
-    flag(parser, "--write", "FILE", WRITE)
-    add_output(parser, "folder for settings, tables and figures")
+    flags.switch(parser, "--public", flags.PUBLIC)
+    flags.flag(parser, "--write", "FILE", WRITE)
+    flags.add_output(parser, "folder for settings, tables and figures")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -99,7 +81,7 @@ def execute(args: argparse.Namespace) -> int:
         from gridpriv.zonal.tables import FORMATS
 
         one_of("tables", args.tables, FORMATS)
-    settings = run_settings(args)
+    settings = flags.run_settings(args)
     if settings.mechanism == "none" and (args.budget is not None or args.epsilon is not None):
         warnings.warn(
             f"budget = {str(settings.budget)!r} has no effect: mechanism 'none' draws no noise",
@@ -115,22 +97,16 @@ def execute(args: argparse.Namespace) -> int:
     folder = output_folder(args.out)
     settings = _resumed(args, folder, settings)
     context = _context(args, folder, settings)
-    case = given_case(args)
-    zoning = chosen_zoning(case, args)
+    case = flags.given_case(args)
+    zoning = flags.chosen_zoning(case, args)
     if args.public:
         refuse_unprotected(settings.effective_mechanism())
-    from gridpriv.study.estimate import estimate
     from gridpriv.zonal.prepared import prepare
 
     if args.series is not None:
-        horizon = _horizon(args, case, zoning, settings)
-        if args.dry_run:
-            return _tell_estimate(args, estimate([(case, settings)] * len(horizon.series.steps)))
-        return _run_series(args, context, horizon)
-    question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
+        return _run_series(args, context, _horizon(args, case, zoning, settings))
+    flags.question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
     prepared = prepare(case, zoning, settings)
-    if args.dry_run:
-        return _tell_estimate(args, estimate([(case, settings)]))
 
     def show(document: Json, early: bool = False) -> None:
         tell(args, document, lambda: None if early else summarise(document), folder)
@@ -152,11 +128,6 @@ def _write_copies(kept: RunFolder, tables: str) -> Json | None:
     return write_run_copies(kept, tables)
 
 
-def _tell_estimate(args: argparse.Namespace, work: WorkEstimate) -> int:
-    """Print the time that the runs would take."""
-    return tell(args, vars(work), lambda: print(work))
-
-
 def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) -> RunContext:
     """Return the context of the run: ledger, folder, baselines, progress."""
     from gridpriv.study.context import RunContext
@@ -170,7 +141,7 @@ def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) 
         ledger_key=args.ledger_key,
         reference=usual if args.reference is None else args.reference,
         transport=_transport(args, settings),
-        repeat=partial(command_again, args),
+        repeat=partial(flags.command_again, args),
         progress=partial(progress, args),
         copies=partial(_write_copies, tables=args.tables),
     )
@@ -245,7 +216,7 @@ def _horizon(args: argparse.Namespace, case: Case, zoning: Zoning, settings: Set
     from gridpriv.zonal.stream import make_stream
 
     case, storages = with_storage(case, args.storage) if args.storage else (case, ())
-    series = read_series(args, case)
+    series = flags.read_series(args, case)
     chronology = Chronology.of(
         case,
         storages,
@@ -258,7 +229,7 @@ def _horizon(args: argparse.Namespace, case: Case, zoning: Zoning, settings: Set
     sizes = np.abs(series.pd).sum(axis=1)
     for step in dict.fromkeys((int(sizes.argmax()), int(sizes.argmin()))):
         scaled = series.at(step).scale_load(settings.load_scale)
-        question_demand(args, scaled, settings.load_scale, series.steps[step])
+        flags.question_demand(args, scaled, settings.load_scale, series.steps[step])
     return make_stream(series, zoning, settings, chronology)
 
 

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import textwrap
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.flags import (
-    REAL,
-    WHOLE,
-    add_formats,
-    add_output,
-    add_settings,
-    flag,
-    listed,
-    named_settings,
-    refuse_beside_study,
-    switch,
-    wanted_formats,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.output import (
     console,
     output_folder,
@@ -46,7 +33,6 @@ if TYPE_CHECKING:
     from gridpriv.report.document import Report
     from gridpriv.study import Study, StudyPlan
 
-LI_TOTALS = "li-fig6"  # a table of totals by rounds
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = {
@@ -88,16 +74,16 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``compare``."""
     parser.add_argument("case", nargs="*", metavar="CASE", help="cases by name, or paths")
     study = "read the study from a TOML or JSON file (default: none)"
-    flag(parser, "--study", "FILE", study)
-    flag(parser, "--method", "METHOD", METHOD, action="append")
+    flags.flag(parser, "--study", "FILE", study)
+    flags.flag(parser, "--method", "METHOD", METHOD, action="append")
     axes = parser.add_argument_group("axes", "Values at which every method runs, comma-separated.")
     for name, text in AXES.items():
-        flag(axes, f"--{name}", "A,B,...", text)
+        flags.flag(axes, f"--{name}", "A,B,...", text)
     per_release = "read budgets as epsilons per release, as in the paper, not as totals"
-    switch(axes, "--per-release", per_release)
+    flags.switch(axes, "--per-release", per_release)
     parser.epilog = EPILOG
     without = (*OWN_FLAGS, "temporal_basis", "stream")
-    add_settings(parser, Settings, PRESETS, without=without, axis=True)
+    flags.add_settings(parser, Settings, PRESETS, without=without, axis=True)
     for name in ("mechanism", "perturbation", "update"):  # as they were called before
         parser.add_argument(f"--{name}s", dest=name, action="append", help=argparse.SUPPRESS)
     add_running(parser)
@@ -108,36 +94,32 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="leave out the noise-free and the prior-only baseline",
     )
-    dry = "check the study, print its runs and the estimated time, run nothing"
-    switch(parser, "--dry-run", dry)
-    flag(parser, "--title", "TEXT", "title of the report (default: a general one)")
+    flags.flag(parser, "--title", "TEXT", "title of the report (default: a general one)")
     question = "question that the report answers (default: a general one)"
-    flag(parser, "--question", "TEXT", question)
+    flags.flag(parser, "--question", "TEXT", question)
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
     """Add how a study is run and where it goes."""
-    flag(parser, "--jobs", "N", "processes (default: all cores)", WHOLE)
-    flag(parser, "--cluster", "ADDRESS", "address of a Dask cluster that runs the study")
-    switch(parser, "--resume", "run only what the folder lacks")
-    switch(parser, "--retry-failed", "with --resume, also repeat failed runs")
-    flag(parser, "--time-limit", "SECONDS", "time limit of one run", REAL)
-    add_formats(parser)
-    add_output(parser, "folder of the study (default: study-NAME)")
+    flags.flag(parser, "--jobs", "N", "processes (default: all cores)", flags.WHOLE)
+    flags.flag(parser, "--cluster", "ADDRESS", "address of a Dask cluster that runs the study")
+    flags.switch(parser, "--resume", "run only what the folder lacks")
+    flags.switch(parser, "--retry-failed", "with --resume, also repeat failed runs")
+    flags.flag(parser, "--time-limit", "SECONDS", "time limit of one run", flags.REAL)
+    flags.add_formats(parser)
+    flags.add_output(parser, "folder of the study (default: study-NAME)")
 
 
 def execute_compare(args: argparse.Namespace) -> int:
     """Run the study, write its folder and report, print the answer."""
     from gridpriv.study import compare, read_plan
 
-    formats = wanted_formats(args)
+    formats = flags.wanted_formats(args)
     if args.study:
         _refuse_axes(args)
         plan = read_plan(args.study)
     else:
         plan = _plan(args)
-    if args.dry_run:
-        return _dry_run(plan, args)
     if args.out is None:
         args.out = f"study-{plan.name or '-'.join(Path(c).stem for c in plan.cases)}"
     output_folder(args.out)
@@ -152,19 +134,6 @@ def execute_compare(args: argparse.Namespace) -> int:
         progress=partial(progress, args, "study"),
     )
     return finish(study, args, formats)
-
-
-def _dry_run(plan: StudyPlan, args: argparse.Namespace) -> int:
-    """Check a study and print how many runs it has and their time."""
-    from gridpriv.study.estimate import estimate
-    from gridpriv.study.grids import load_grids
-
-    grids = load_grids(plan)
-    tasks = [(grids[task.case, task.zoning].case, task.settings) for task in plan.tasks()]
-    jobs = args.jobs or os.cpu_count() or 1
-    result = estimate(tasks, jobs)
-    document = vars(result) | {"jobs": jobs}
-    return tell(args, document, lambda: print(f"{result} in {counted(jobs, 'job')}"))
 
 
 def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
@@ -215,8 +184,7 @@ def _print_means(study: Study, table: pd.DataFrame, report: Report) -> None:
         columns["failed"] = "failed"
     kept = table[list(columns)].astype(object)
     rows = kept.where(kept.notna(), None).values.tolist()
-    if table["mean_objective"].notna().any():  # totals alone have none
-        print_table(study.manifest["title"], list(columns.values()), rows)
+    print_table(study.manifest["title"], list(columns.values()), rows)
     print_messages(report)
 
 
@@ -322,7 +290,7 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
         (settings if single else axes)[name] = values if item.repeated or not single else values[0]
     own = ("title", "question", "reference")
     entries = {k: getattr(args, k) for k in own if getattr(args, k) is not None}
-    read = [named_settings(text, Settings, EXAMPLE, "preset") for text in args.method or ()]
+    read = [flags.named_settings(text, Settings, EXAMPLE, "preset") for text in args.method or ()]
     methods = [make_method(name, **given) for name, given in read]
     return make_plan(
         args.case,
@@ -342,7 +310,7 @@ def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:
         try:
             matches.append(setting.settled(name, setting.read(text)))
         except InputError:  # a notation such as geometric:1,2,3,4 has commas of its own
-            parts = listed(text)
+            parts = flags.listed(text)
             if not parts:
                 raise
             matches += [setting.settled(name, setting.read(part)) for part in parts]
@@ -356,7 +324,7 @@ def _own_axes(args: argparse.Namespace) -> Json:
         text = getattr(args, axis)
         if text is None:
             continue
-        entries[axis] = [KINDS.get(name, str)(part) for part in listed(text)]
+        entries[axis] = [KINDS.get(name, str)(part) for part in flags.listed(text)]
         if not entries[axis]:
             raise not_allowed(name, text, "one value or more")
     if "budgets" in entries:
@@ -368,11 +336,11 @@ def _own_axes(args: argparse.Namespace) -> Json:
 
 def _refuse_axes(args: argparse.Namespace) -> None:
     """Refuse what a study file says itself."""
-    flags = (*AXES, *(n.replace("_", "-") for n in names(Settings)), "method", "preset")
+    named = (*AXES, *(n.replace("_", "-") for n in names(Settings)), "method", "preset")
     alone = {"--per-release": args.per_release, "--no-reference": args.reference is False}
-    given = [f"--{n}" for n in flags if getattr(args, n.replace("-", "_"), None) is not None]
+    given = [f"--{n}" for n in named if getattr(args, n.replace("-", "_"), None) is not None]
     given += [name for name, text in alone.items() if text]
-    refuse_beside_study([*args.case, *given])
+    flags.refuse_beside_study([*args.case, *given])
 
 
 def _number(value: Any) -> float | None:
@@ -383,16 +351,15 @@ def add_reproduce(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``reproduce``."""
     name = "figure or table, such as rk-fig3; without it, all are listed"
     parser.add_argument("name", metavar="NAME", nargs="?", help=name)
-    flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
+    flags.flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
     scale = "size of the study: quick, or full as in the paper (default: %(default)s)"
-    flag(parser, "--scale", "NAME", scale, default="quick")
+    flags.flag(parser, "--scale", "NAME", scale, default="quick")
     add_running(parser)
 
 
 def execute_reproduce(args: argparse.Namespace) -> int:
     """Reproduce, check what the paper states, print and write the outcome."""
-    from gridpriv.study.grid_papers import GRID_TABLES
-    from gridpriv.study.papers import learns, reads_scale, reproduce, reproductions
+    from gridpriv.study.papers import COMPUTED, learns, reads_scale, reproduce, reproductions
 
     known = reproductions()
     if args.name is None:
@@ -401,14 +368,14 @@ def execute_reproduce(args: argparse.Namespace) -> int:
         show = partial(print_table, "Reproductions", ["name", "what"], listed_)
         return tell(args, {"reproductions": rows}, show)
     one_of("name", args.name, known)
-    if args.name == "rk-table1" or args.name in GRID_TABLES:
+    if args.name in COMPUTED:
         _refuse(args, ("data", "scale", "cluster", "resume"))
-        return _table1(args) if args.name == "rk-table1" else _grid_table(args)
+        return _computed(args)
     learning = learns(args.name)
     _refuse(args, ("cluster", "time_limit") if learning else ("data",))
     if not reads_scale(args.name):
         _refuse(args, ("scale",))
-    formats = wanted_formats(args)
+    formats = flags.wanted_formats(args)
     args.out = args.out or f"study-{args.name}"
     output_folder(args.out)
     running = {} if learning else {"cluster": args.cluster, "time_limit": args.time_limit}
@@ -425,19 +392,7 @@ def execute_reproduce(args: argparse.Namespace) -> int:
     )
     if not (args.quiet or args.json):
         print_claims(study.tables["claims"])
-        if args.name == LI_TOTALS:
-            _print_totals(study)
     return (finish_learning if learning else finish)(study, args, formats)
-
-
-def _print_totals(study: Study) -> None:
-    """Print total epsilon by accounting and number of rounds."""
-    rounds = study.rounds.merge(study.done[["run", "method"]], on="run")
-    table = rounds.pivot(index="method", columns="round", values="accounted")
-    order = [name for name in study.done["method"] if name in table.index]
-    rows = [[name, *(f"{e:.3g}" for e in table.loc[name])] for name in order]
-    title = "Total epsilon at delta 1e-4 of 0.1 a round, by number of rounds"
-    print_table(title, ["accounting", *map(str, table.columns)], rows)
 
 
 def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
@@ -448,31 +403,11 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
             raise not_allowed(name, value, f"left out with {args.name}, which does not read it")
 
 
-def _table1(args: argparse.Namespace) -> int:
-    from gridpriv.study.papers import table1, table1_claims
-
-    table = table1()
-    claims = table1_claims(table)
-    if args.out:
-        from gridpriv.report.table1 import write_table1
-
-        write_table1(table, claims, Path(args.out))
-    columns = ["algorithm", "epsilon", "paper prints", "drawn", "proven, case14", "proven, case118"]
-
-    def summarise() -> None:
-        title = "Variance of the noise on one coordinate (p.u. squared)"
-        print_table(title, columns, table.values.tolist())
-        print_claims(claims)
-
-    document = {"table": table.to_dict("records"), "claims": claims.to_dict("records")}
-    return tell(args, document, summarise, args.out)
-
-
-def _grid_table(args: argparse.Namespace) -> int:
+def _computed(args: argparse.Namespace) -> int:
     from gridpriv.core.text import json_ready
-    from gridpriv.study.grid_papers import GRID_TABLES
+    from gridpriv.study.papers import COMPUTED
 
-    title, compute = GRID_TABLES[args.name]
+    title, compute = COMPUTED[args.name]
     folder = output_folder(args.out)
     computed = compute()
     tables = {"table": computed.table, "claims": computed.claims}
@@ -516,12 +451,12 @@ def _paragraph(head: str, text: str) -> None:
 def add_report(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``report``."""
     parser.add_argument("folder", metavar="DIR", help="folder of gridpriv compare or run --out")
-    add_formats(parser)
-    flag(parser, "--figures", "FORMAT", "also write every figure as a file: png | svg | pdf")
-    flag(parser, "--pivot", "ROWS,COLUMNS", PIVOT)
-    flag(parser, "--values", "A,B", "columns whose means --pivot shows (default: the cost)")
-    switch(parser, "--public", "leave out figures of private data; writes a new folder")
-    add_output(parser, "output folder (default: DIR; with --public, DIR/public)")
+    flags.add_formats(parser)
+    flags.flag(parser, "--figures", "FORMAT", "also write every figure as a file: png | svg | pdf")
+    flags.flag(parser, "--pivot", "ROWS,COLUMNS", PIVOT)
+    flags.flag(parser, "--values", "A,B", "columns whose means --pivot shows (default: the cost)")
+    flags.switch(parser, "--public", "leave out figures of private data; writes a new folder")
+    flags.add_output(parser, "output folder (default: DIR; with --public, DIR/public)")
 
 
 def execute_report(args: argparse.Namespace) -> int:
@@ -529,7 +464,7 @@ def execute_report(args: argparse.Namespace) -> int:
     from gridpriv.report.export import export
 
     output_folder(args.out)
-    formats = wanted_formats(args)
+    formats = flags.wanted_formats(args)
     if not formats:
         raise not_allowed("format", args.format, "one or more of html, pdf, xlsx, csv, tex")
     files = export(
@@ -563,10 +498,10 @@ def add_schema(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``schema``."""
     table = "name of a table; without it, all are printed"
     parser.add_argument("table", nargs="?", metavar="TABLE", help=table)
-    switch(parser, "--markdown", "print Markdown")
+    flags.switch(parser, "--markdown", "print Markdown")
     schemas = "write a JSON schema per document that --json prints into DIR"
     parser.add_argument("--json-schema", metavar="DIR", help=schemas)
-    add_output(parser)
+    flags.add_output(parser)
 
 
 def execute_schema(args: argparse.Namespace) -> int:

@@ -102,9 +102,6 @@ class Compared(Row):
     augmented_objective: Number = private(
         "Augmented objective: augmented objective of Huang et al."
     )
-    accounted: Number = known(
-        "Total privacy loss: total epsilon according to one accounting method"
-    )
 
 
 class ComparedRound(OfRound, Compared, name="rounds"):

@@ -47,9 +47,6 @@ class Metric:
 
 OF_LEARNING = (
     Metric(
-        "accounted", "Total privacy loss", "epsilon", "from formulas", spoken="total privacy loss"
-    ),
-    Metric(
         "normalized_error",
         "Normalized error",
         "of the centralized solution",

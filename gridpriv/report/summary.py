@@ -32,7 +32,6 @@ METRICS = (
     "local_loss",
     "normalized_error",
     "augmented_objective",
-    "accounted",
 )
 CONSTANT = (
     "total_epsilon",

@@ -7,8 +7,7 @@ states of its figures (:mod:`gridpriv.study.claims`). Both come with the package
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -19,8 +18,8 @@ import pandas as pd
 from gridpriv.core.document import Json
 from gridpriv.core.errors import one_of
 from gridpriv.core.reading import read_table
-from gridpriv.core.store import Store, reopen_store
-from gridpriv.core.stored import Rows, Study, read_study
+from gridpriv.core.store import reopen_store
+from gridpriv.core.stored import Study, read_study
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.learning.algorithms.fedspd_dp import total_curves
 from gridpriv.power.problem import ZoneProblem
@@ -30,9 +29,9 @@ from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.sensitivity import Norm
 from gridpriv.study.claims import Claim, check_claims, read_claims
 from gridpriv.study.comparison import compare
-from gridpriv.study.engine import Advance, Progress, add_each, header, run_study, unseen
+from gridpriv.study.engine import Progress, unseen
 from gridpriv.study.files import read_plan
-from gridpriv.study.grid_papers import GRID_TABLES
+from gridpriv.study.grid_papers import GRID_TABLES, Computed
 from gridpriv.study.learn_plan import read_learn_plan
 from gridpriv.study.learned import Shelf, compare_learning
 from gridpriv.zonal.prepared import noise_rule, prepare
@@ -41,10 +40,6 @@ from gridpriv.zonal.settings import Settings, make_settings
 FOLDER = Path(__file__).parents[1] / "papers"
 PAPER = "study file"
 FOUR = ("ObjG", "ObjL", "OutG", "OutL")
-COMPUTED = {
-    "rk-table1": "Ryu and Kim, table 1: variance of the noise of the four algorithms",
-    "li-fig6": "Li et al., figure 6: total privacy loss by accounting",
-}
 SCALES = ("quick", "full")
 EPSILONS = (0.05, 0.1, 0.5, 1.0)
 BETA, DELTA = 0.01, 1e-2
@@ -56,8 +51,8 @@ KINDS = {"G": "gaussian", "L": "laplace"}
 def reproductions() -> dict[str, str]:
     """Return the title of every reproduction, by name."""
     files = {path.stem: read_table(path, PAPER)["title"] for path in sorted(FOLDER.glob("*.toml"))}
-    tables = {name: title for name, (title, _) in GRID_TABLES.items()}
-    return dict(sorted((COMPUTED | tables | files).items()))
+    tables = {name: title for name, (title, _) in COMPUTED.items()}
+    return dict(sorted((tables | files).items()))
 
 
 def reproduce(
@@ -86,9 +81,7 @@ def reproduce(
     one_of("scale", scale, SCALES)
     held: Json = {"resume": resume, "progress": progress, "retry_failed": retry_failed}
     path = FOLDER / f"{name}.toml"
-    if name == "li-fig6":
-        _store_totals(out, resume=resume)
-    elif learns(name):
+    if learns(name):
         plan = read_learn_plan(path, scale)
         shelf = Shelf(data, data_seed=plan.data_seed)
         again = f"gridpriv reproduce {name} --scale {scale}"
@@ -102,9 +95,7 @@ def reproduce(
 
 def learns(name: str) -> bool:
     """Return True for a reproduction of a learning paper."""
-    return name == "li-fig6" or (
-        name not in COMPUTED and "cases" not in read_table(FOLDER / f"{name}.toml", PAPER)
-    )
+    return "cases" not in read_table(FOLDER / f"{name}.toml", PAPER)
 
 
 def reads_scale(name: str) -> bool:
@@ -126,52 +117,24 @@ def with_claims(folder: Path, name: str) -> Study:
     return read_study(folder)
 
 
-def _store_totals(out: Path, *, resume: bool) -> None:
-    """Store Li et al.'s totals: a run an accounting, a row a number of rounds."""
-    title = COMPUTED["li-fig6"]
-    question = "What does FedSPD-DP cost in all, as the paper states it and as is certified?"
+def totals() -> Computed:
+    """Return Li et al.'s totals: an accounting a row, a number of rounds a column."""
     curves = total_curves()
-    manifest = header("reproduction", title, question, {"seeds": []}, len(curves))
-    tasks = [Accounting(f"accounting-{n}", n, *pair) for n, pair in enumerate(curves.items())]
-
-    def work(left: list[Accounting], store: Store, advance: Advance) -> None:
-        add_each(map(_totals_rows, left), store, advance)
-
-    repeat = {"repeat": "gridpriv reproduce li-fig6"}
-    run_study(out, manifest | repeat, tasks, work, resume=resume)
-
-
-@dataclass(frozen=True)
-class Accounting:
-    """Total privacy loss of FedSPD-DP by rounds, under one accounting."""
-
-    id: str
-    number: int
-    name: str
-    curve: Mapping[int, float]
-
-
-def _totals_rows(task: Accounting) -> Rows:
-    last = max(task.curve)
-    row = {
-        "run": task.id,
-        "number": task.number,
-        "case": "adult",
-        "zoning": "",
-        "load_scale": 1.0,
-        "method": task.name,
-        "budget": NO_NOISE,
-        "seed": 0,
-        "mechanism": NO_NOISE,
-        "local_updates": 5,
-        "status": "done",
-        "reason": "",
-        "finished_rounds": last,
-        "sensitivity": "published",
-        "accounted": task.curve[last],
-    }
-    rounds = [{"run": task.id, "round": t, "accounted": e} for t, e in task.curve.items()]
-    return {"runs": [row], "rounds": rounds}
+    labels = {"case": "adult", "budget": NO_NOISE, "local_updates": 5, "status": "done"}
+    study = Study(
+        Path(),
+        {},
+        {
+            "runs": pd.DataFrame([{"run": name, "method": name} | labels for name in curves]),
+            "rounds": pd.DataFrame(
+                {"run": name, "round": t, "accounted": epsilon}
+                for name, curve in curves.items()
+                for t, epsilon in curve.items()
+            ),
+        },
+    )
+    table = pd.DataFrame(curves).T.rename(columns=str).rename_axis("accounting").reset_index()
+    return Computed(table, check_claims(study, claims_of("li-fig6")))
 
 
 def table1_formula(algorithm: str, epsilon: float) -> float:
@@ -181,25 +144,19 @@ def table1_formula(algorithm: str, epsilon: float) -> float:
     return factor * (times * BETA / epsilon) ** 2
 
 
-def table1() -> pd.DataFrame:
+def table1() -> Computed:
     """Return table 1: the printed variance, the variance drawn, and that of proven noise.
 
     ``proven_CASE`` is the largest variance over a case's zones (in the first round) of noise
     that certifies the stated epsilon per release.
     """
-    return pd.DataFrame(
-        [
-            {
-                "algorithm": algorithm,
-                "epsilon": epsilon,
-                "printed": table1_formula(algorithm, epsilon),
-                "drawn": _variance(algorithm, epsilon, None),
-                "proven_case14": _variance(algorithm, epsilon, "case14"),
-                "proven_case118": _variance(algorithm, epsilon, "case118"),
-            }
-            for algorithm, epsilon in product(FOUR, EPSILONS)
-        ]
+    columns = {"drawn": None, "proven_case14": "case14", "proven_case118": "case118"}
+    table = pd.DataFrame(
+        {"algorithm": algorithm, "epsilon": epsilon, "printed": table1_formula(algorithm, epsilon)}
+        | {name: _variance(algorithm, epsilon, case) for name, case in columns.items()}
+        for algorithm, epsilon in product(FOUR, EPSILONS)
     )
+    return Computed(table, table1_claims(table))
 
 
 def table1_claims(table: pd.DataFrame) -> pd.DataFrame:
@@ -269,3 +226,11 @@ def _problems(name: str) -> tuple[ZoneProblem, ...]:
     zoning = shipped_zoning(case)
     assert zoning is not None
     return prepare(case, zoning, _settings("ObjL", 1.0, "proven")).problems
+
+
+COMPUTED: dict[str, tuple[str, Callable[[], Computed]]] = {
+    "rk-table1": ("Ryu and Kim, table 1: variance of the noise of the four algorithms", table1),
+    "li-fig6": ("Li et al., figure 6: total epsilon at delta 1e-4 of 0.1 a round", totals),
+    **GRID_TABLES,
+}
+"""Tables without a study: title, and what computes them."""

@@ -389,13 +389,10 @@ def test_the_headline_is_the_mean_of_runs_that_ask_for_each_figure(
         assert re.search(rf"{name}\s+{re.escape(told[name])}\s", page), name
 
 
-def test_a_dry_run_refuses_what_the_run_refuses(capsys, tmp_path):
+def test_a_bad_series_or_storage_is_refused_before_anything_runs(tmp_path):
     series = tmp_path / "series.csv"
     series.write_text("step,load_scale\na,1\nb,0.9\n")
     bad = tmp_path / "storage.csv"
     bad.write_text("name,bus,p_mw,energy_mwh\nx,9,nan,10\n")
-    assert main(["run", "case14", "--series", str(tmp_path / "none.csv"), "--dry-run"]) == 2
-    assert main(["run", "case14", "--series", str(series), "--storage", str(bad), "--dry-run"]) == 2
-    capsys.readouterr()
-    assert main(["run", "case14", "--series", str(series), "--dry-run"]) == 0
-    assert capsys.readouterr().out.startswith("2 runs")
+    assert main(["run", "case14", "--series", str(tmp_path / "none.csv")]) == 2
+    assert main(["run", "case14", "--series", str(series), "--storage", str(bad)]) == 2
