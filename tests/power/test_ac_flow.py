@@ -489,6 +489,19 @@ def test_two_islands_that_generate_both_live():
     assert balance(case, state) < 1e-8
 
 
+def test_reactive_limits_that_one_island_cannot_meet_hold_in_the_other():
+    ends = ([0, 2], [1, 3])
+    case = meshed([0.0, 0.5] * 2, 0.0, [0, 2], [0.0] * 2, [2.0] * 2, ends, [0.0] * 2, [0.1] * 2)
+    case = replace(case, qd=np.array([0.0, 0.3, 0.0, 0.0]), qmin=np.full(2, -0.2))
+    # a reactor of 0.1: with losses the second generator needs 0.125 to hold its voltage
+    case = replace(case, bs=np.array([0.0, 0.0, 0.0, -0.1]), qmax=np.array([0.2, 0.12]))
+    state = ac_flow(case, replace(dispatch_of(case), pg=np.array([0.5, 0.5])))
+    assert {(v.kind, v.element) for v in state.violations if v.kind == "generator Q"} == {
+        ("generator Q", 1)
+    }
+    assert state.qg[1] == pytest.approx(0.12, abs=1e-6) and state.vm[2] < 1.0
+
+
 def test_an_island_in_which_nothing_generates_is_dead_and_its_demand_is_shed(case14):
     case = case14.without(("branch:17", "branch:20"))  # bus 14 alone
     assert list(case.bus_id[dead_buses(case)]) == [14]

@@ -16,7 +16,7 @@ demand is shed, its voltages are 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -26,10 +26,10 @@ from scipy.sparse.linalg import splu
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.admittance import branch_flows, laplacian
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import dead_buses
+from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.power.ac.areas import AreaGrid, Settled, injection, interchange_of, solve
 from gridpriv.power.ac.newton import FlowSolution, PowerFlowError
-from gridpriv.power.ac.part import part_of
+from gridpriv.power.ac.part import SubCase, part_of
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 
 SWITCH_TOLERANCE = 1e-7
@@ -99,32 +99,17 @@ def ac_flow(
     served = _on_dead_buses_none(case, dispatch, dead)
     if dead.all():
         return _dead_state(case, served, schedule)
-    alive = (~dead, ~dead[case.f_bus], ~dead[case.gen_bus])
-    live = part_of(case, *(np.flatnonzero(which) for which in alive))
-    inner = Dispatch(
-        dispatch.pg[live.gens],
-        *(
-            getattr(served, name)[live.buses]
-            for name in ("vm", "va", "p_shed", "q_shed", "curtailment")
-        ),
-    )
-    try:
-        grid, settled = _held_or_shared(
-            live.case,
-            inner,
-            replace(schedule, zone_of=schedule.zone_of[live.buses]),
-            None
-            if before is None
-            else PreviousState(before.voltage[live.buses], before.pg[live.gens]),
-        )
-    except PowerFlowError as error:
-        raise error.named(int(live.case.bus_id[error.bus]), case.base_mva) from None
     voltage = np.zeros(case.n_bus, complex)
-    voltage[live.buses] = settled.solution.voltage
     pg, qg, regulation = np.zeros((3, case.n_gen))
-    regulation[live.gens] = grid.regulation(settled)
-    pg[live.gens] = inner.pg + regulation[live.gens]
-    qg[live.gens] = grid.reactive(settled.solution.voltage)
+    mismatch, power_flows = 0.0, 0
+    for live in _parts(case, dead, schedule):
+        grid, settled = _part_flow(live, served, schedule, before)
+        voltage[live.buses] = settled.solution.voltage
+        regulation[live.gens] = grid.regulation(settled)
+        pg[live.gens] = grid.dispatch.pg + regulation[live.gens]
+        qg[live.gens] = grid.reactive(settled.solution.voltage)
+        mismatch = max(mismatch, settled.solution.mismatch)
+        power_flows = max(power_flows, settled.power_flows)
     s_from, s_to = branch_flows(case, voltage)
     interchange = interchange_of(case, schedule, s_from, s_to)
     return AcState(
@@ -142,9 +127,39 @@ def ac_flow(
         dead,
         interchange,
         interchange - schedule.interchange,
-        settled.solution.mismatch,
-        settled.power_flows,
+        mismatch,
+        power_flows,
     )
+
+
+def _parts(case: Case, dead: Bools, schedule: Schedule) -> Iterator[SubCase]:
+    """Yield the energized islands, each by itself unless areas on several of them share a schedule.
+
+    Reactive limits that one island cannot meet are then eased there only.
+    """
+    island = islands(case) if len(schedule.interchange) == 1 else np.zeros(case.n_bus, int)
+    for number in np.unique(island[~dead]):
+        there = ~dead & (island == number)
+        parts = (there, there[case.f_bus], there[case.gen_bus])
+        yield part_of(case, *(np.flatnonzero(part) for part in parts))
+
+
+def _part_flow(
+    live: SubCase, dispatch: Dispatch, schedule: Schedule, before: AcState | None
+) -> tuple[AreaGrid, Settled]:
+    """Return the state of an energized part of a grid; errors name its bus."""
+    by_bus = ("vm", "va", "p_shed", "q_shed", "curtailment")
+    inner = Dispatch(
+        dispatch.pg[live.gens], *(getattr(dispatch, name)[live.buses] for name in by_bus)
+    )
+    stood = None
+    if before is not None:
+        stood = PreviousState(before.voltage[live.buses], before.pg[live.gens])
+    areas = replace(schedule, zone_of=schedule.zone_of[live.buses])
+    try:
+        return _held_or_shared(live.case, inner, areas, stood)
+    except PowerFlowError as error:
+        raise error.named(int(live.case.bus_id[error.bus]), live.case.base_mva) from None
 
 
 def _dead_state(case: Case, served: Dispatch, schedule: Schedule) -> AcState:
