@@ -6,7 +6,8 @@ that it may take part for. docs/decisions/0060-network.md compares the ways.
 
 Until a zone is admitted its connection is *pending*, and never in a member's way:
 
-- a pending connection that says nothing is closed after SILENT seconds, any after PENDING seconds;
+- a pending connection that says nothing ends after SILENT seconds, any after PENDING seconds, by
+  deadlines of its own;
 - an address has at most ``most_of_address`` of them, all together are at most ``most``: one more
   ends the oldest, those that said nothing first. So a member who connects is let in, whoever
   else is waiting; it is ended only if ``most_of_address`` others at its own address begin to
@@ -21,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock, Thread
 
 from gridpriv.consensus.channel import Channel, tls
@@ -37,7 +38,7 @@ from gridpriv.consensus.wire import MessageError, Refusal, encode
 from gridpriv.core.errors import GridprivError, InputError, not_allowed
 
 SILENT, PENDING = 3.0, 10.0  # seconds
-SWEEP = 0.25  # seconds between two looks at the pending connections
+LOOK = 0.25  # seconds between two looks whether the server stops
 UNADMITTED = 2  # connections of one identity at a time that are not admitted
 LEAVING = 1.0  # seconds in which connections end by themselves when the server stops
 
@@ -54,7 +55,6 @@ class Guest:
 
     channel: Channel
     address: str
-    since: float = field(default_factory=time.monotonic)
     speaks: bool = False
 
 
@@ -123,17 +123,12 @@ class Server:
                 guest.channel.end()
 
     def _listen(self) -> None:
-        """Take connections; end those that are pending for too long, or too many."""
-        self._listener.settimeout(SWEEP)
+        """Take connections; end pending ones that are too many."""
+        self._listener.settimeout(LOOK)
         while self._open:
             with suppress(OSError):  # a timeout, or a caller who has left already
                 plain, peer = self._listener.accept()
                 self._arrived(plain, str(peer[0]))
-            now = time.monotonic()
-            with self._lock:
-                for guest in self._pending:
-                    if now - guest.since > (PENDING if guest.speaks else SILENT):
-                        guest.channel.end()
 
     def _arrived(self, plain: socket.socket, host: str) -> None:
         address = ":".join(host.split(":")[:4]) if ":" in host else host
@@ -143,8 +138,8 @@ class Server:
             self._pending[guest] = None
             here = [other for other in self._pending if other.address == address]
             for group, most in ((here, self.most_of_address), ([*self._pending], self.most)):
-                if len(group) > most:
-                    oldest = min(group[:-1], key=lambda other: (other.speaks, other.since))
+                if len(group) > most:  # in the order in which they came
+                    oldest = min(group[:-1], key=lambda other: other.speaks)
                     del self._pending[oldest]
                     oldest.channel.end()
         Thread(target=self._serve, args=(guest,), daemon=True).start()
@@ -180,6 +175,7 @@ class Server:
         try:
             with self._lock:
                 self._pending.pop(guest, None)
+            channel.deadline = float("inf")
             if shown:
                 self._admitted(zone, shown)
             channel.send(
@@ -201,7 +197,10 @@ class Server:
         RefusedError
             For a certificate that is no zone's, and for too many connections of one identity.
         """
+        came = time.monotonic()
+        guest.channel.deadline = came + SILENT
         guest.channel.wait()
+        guest.channel.deadline = came + PENDING
         guest.speaks = True
         if self._context is None:
             return None, b"", None

@@ -398,6 +398,15 @@ class Coordination:
             if name == ZONES[0]:
                 raise ViolationError("an honest answer was refused") from None
             self.leave(name)
+            return
+        used = self.sessions._due(self.sessions._sessions[name]) is not due
+        told = decode(answer)
+        if (
+            used
+            and isinstance(told, Answer)
+            and (told.turn, told.request) != (due.turn, due.digest)
+        ):
+            raise ViolationError(f"an answer to {told.turn} was used for {due.turn}")
 
     def leave(self, name):
         self.sessions.leave(name)

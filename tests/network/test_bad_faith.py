@@ -441,8 +441,11 @@ def test_a_key_that_others_can_read_is_refused(folder):
     assert credentials(party, folder / "1", "1", insecure=False) is not None
 
 
-def certificate(folder, names, usage):
-    """A certificate that the consortium's authority signed, with these common names."""
+def certificate(folder, names, usage, since=-1, until=24 * 60):
+    """A certificate that the consortium's authority signed, with these common names.
+
+    Times are minutes from now.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -460,8 +463,8 @@ def certificate(folder, names, usage):
         ),
         public_key=own.public_key(),
         serial_number=x509.random_serial_number(),
-        not_valid_before=now - timedelta(minutes=1),
-        not_valid_after=now + timedelta(days=1),
+        not_valid_before=now + timedelta(minutes=since),
+        not_valid_after=now + timedelta(minutes=until),
     )
     ca = usage == "authority"
     builder = builder.add_extension(x509.BasicConstraints(ca=ca, path_length=None), True)
