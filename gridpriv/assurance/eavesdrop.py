@@ -101,7 +101,8 @@ def listen(
         for zone, own in enumerate(data or [None] * len(prepared.zones))
     ]
     transport = Eavesdropper(agents)
-    for turn in play_rounds(prepared, transport, open_rounds(prepared, transport), None):
+    relaxed = varied(prepared, settings=replace(prepared.settings, planning="soc"))
+    for turn in play_rounds(relaxed, transport, open_rounds(relaxed, transport)):
         watch(f"round {turn.number}")
     return transport
 

@@ -29,7 +29,7 @@ from gridpriv.power.objective import ObjectiveKind
 from gridpriv.power.prior import capacity
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
-from gridpriv.power.zone import Zone
+from gridpriv.power.zone import Zone, coordinates, within_limits_without_load
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.strategies.disclosure import Disclosure
 
@@ -140,6 +140,12 @@ class ZoneMember:
         """Try a round on public data."""
         return self.agent.ready(order)
 
+    def tried(self, order: Order) -> Reply:
+        """Try a round on public data, unless the limits plainly have a state within them."""
+        if within_limits_without_load(self.problem.program.zone):
+            return Reply(np.zeros(0), {})
+        return self.ready(order)
+
     def round(self, order: Order) -> Reply:
         """Run one round."""
         return self.agent.round(order)
@@ -229,6 +235,18 @@ class ZoneMember:
         """Return voltages, slopes and the price level of the zone."""
         ac = self._ac
         return None if ac is None else (ac.voltage, ac.slope, ac.price_level)
+
+    def ac_take(self) -> Floats:
+        """Take the AC schedule in place of rounds; return its coupling variables."""
+        zone = self.problem.program.zone
+        case = zone.network.case
+        voltage = np.zeros(case.n_bus, complex)
+        pg, qg = np.zeros((2, case.n_gen))
+        if self._ac is not None:
+            at = self._ac.scheduled
+            voltage[zone.buses], pg[zone.gens], qg[zone.gens] = at.voltage, at.pg, at.qg
+        self.set_iterate(coordinates(zone.network, voltage, pg, qg, zone.held))
+        return self.agent.average[self.shared]
 
     def outcome(self) -> ZoneOutcome:
         """Return the zone at its average, by its true demand."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TypeVar, cast
 
 import numpy as np
@@ -21,11 +20,10 @@ from gridpriv.power.ac.block import Direction, Elimination, Merit
 from gridpriv.power.ac.interior import Border, Iteration, iterate
 from gridpriv.power.ac.joint import tie_ends
 from gridpriv.power.ac.optimum import AcOptimum, acopf
-from gridpriv.power.ac.state import AcState
 from gridpriv.power.centralized import relax
 from gridpriv.power.fleet import ZoneMember
-from gridpriv.power.objective import AcObjective, cost_at
-from gridpriv.power.zone import Network, Zone
+from gridpriv.power.objective import AcObjective
+from gridpriv.power.zone import Network, Zone, coordinates
 
 AC_TOLERANCE = 1e-6
 """Error of the optimality conditions (p.u., and multiples of c0) at which AC rounds end."""
@@ -118,7 +116,9 @@ def central_schedule(
     if ac and objective.kind != "imbalance":
         optimum = estimated_optimum(case, objective.kind, voll)
         if optimum is not None:
-            return CentralSchedule(coordinates(network, optimum.state), _by_zone(optimum, zones))
+            state = optimum.state
+            z = coordinates(network, state.voltage, state.pg, state.qg)
+            return CentralSchedule(z, _by_zone(optimum, zones))
     priced = objective.kind == "cost"
     relaxed = relax(case, "cost", imbalance_weight=objective.weight) if priced else relax(case)
     return CentralSchedule(relaxed.z, None)
@@ -218,29 +218,3 @@ class _Asked:
 
     def accept(self) -> list[None]:
         return self._all(call(ZoneMember.ac_accept))
-
-
-def coordinates(network: Network, state: AcState) -> Floats:
-    """Return an AC state in the coordinates of a network, shape (end,)."""
-    case, voltage = network.case, state.voltage
-    product = voltage[network.pair_i] * np.conj(voltage[network.pair_j])
-    costs = [
-        cost_at(case.cost[g], case.base_mva, state.pg[g]) / network.objective.cost_unit
-        for g in network.piecewise.tolist()
-    ]
-    families = {
-        "w": state.vm**2,
-        "wr": product.real,
-        "wi": product.imag,
-        "p_from": state.s_from.real,
-        "q_from": state.s_from.imag,
-        "p_to": state.s_to.real,
-        "q_to": state.s_to.imag,
-        "pg": state.pg,
-        "qg": state.qg,
-        "pc": np.array(costs),
-    }
-    z = np.zeros(network.offsets["end"])
-    for (name, start), (_, end) in pairwise(network.offsets.items()):
-        z[start:end] = families[name]
-    return z

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.grid.admittance import BranchAdmittance, branch_admittance
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, grouped
@@ -192,3 +192,54 @@ def flat_start(zone: Zone) -> Floats:
     output = dict(zip(zone.gens.tolist(), pg.tolist(), strict=True))
     pc = [cost_at(case.cost[g], case.base_mva, output[g]) / unit for g in zone.priced.tolist()]
     return np.concatenate([ones, zeros, pg, qg, pc])
+
+
+def coordinates(
+    network: Network,
+    voltage: Complexes,
+    pg: Floats,
+    qg: Floats,
+    held: dict[str, Ints] | None = None,
+) -> Floats:
+    """Return an AC state in the coordinates of a network, or of a zone of it.
+
+    Parameters
+    ----------
+    voltage : (n,) complex
+    pg, qg : (g,)
+    held : dict, optional
+        As :attr:`Zone.held`; by default every element of the grid.
+    """
+    case, y = network.case, network.admittance
+    if held is None:
+        every = [np.arange(n) for n in (case.n_branch, case.n_gen)]
+        held = {"wr": np.arange(len(network.pair_i)), "p_from": every[0], "pg": every[1]}
+        held |= {"w": np.arange(case.n_bus), "pc": network.piecewise}
+    pair, line, gens = held["wr"], held["p_from"], held["pg"]
+    product = voltage[network.pair_i[pair]] * np.conj(voltage[network.pair_j[pair]])
+    f, t = voltage[case.f_bus[line]], voltage[case.t_bus[line]]
+    s_from = f * np.conj(y.ff[line] * f + y.ft[line] * t)
+    s_to = t * np.conj(y.tf[line] * f + y.tt[line] * t)
+    unit = network.objective.cost_unit
+    costs = [cost_at(case.cost[g], case.base_mva, pg[g]) / unit for g in held["pc"].tolist()]
+    w = np.abs(voltage[held["w"]]) ** 2
+    flows = (s_from.real, s_from.imag, s_to.real, s_to.imag)
+    return np.concatenate([w, product.real, product.imag, *flows, pg[gens], qg[gens], costs])
+
+
+def within_limits_without_load(zone: Zone) -> bool:
+    """Return True where voltages near 1 p.u. at equal angles keep all branch limits of a zone.
+
+    Its feasible set, in which no demand occurs, then has a point.
+    """
+    case, lines = zone.network.case, zone.branches
+    v = np.clip(1.0, case.vmin, case.vmax).astype(complex)
+    held = zone.held | {"pc": np.zeros(0, dtype=np.int64)}
+    output = np.zeros(case.n_gen)
+    z = coordinates(zone.network, v, output, output, held)
+    at = len(zone.buses) + 2 * len(zone.pairs)
+    p_from, q_from, p_to, q_to = z[at : at + 4 * len(lines)].reshape(4, -1)
+    flow = np.maximum(np.hypot(p_from, q_from), np.hypot(p_to, q_to))
+    rate = np.where(case.rate[lines] > 0, case.rate[lines], np.inf)
+    low, high = (limit[zone.pairs] for limit in zone.network.angle_limits)
+    return bool((flow <= rate).all() and (low <= 0.0).all() and (high >= 0.0).all())

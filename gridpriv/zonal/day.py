@@ -33,7 +33,8 @@ from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.joint import ZoneBlock, joint_plan, tie_ends
 from gridpriv.power.ac.redispatch import operating_unit
 from gridpriv.power.commitment import commitment
-from gridpriv.power.schedule import AcSchedule, CentralSchedule, coordinates
+from gridpriv.power.schedule import AcSchedule, CentralSchedule
+from gridpriv.power.zone import coordinates
 from gridpriv.zonal.prepared import Prepared
 
 LOOK_AHEAD = 24
@@ -246,7 +247,8 @@ def _schedule(
     schedule = AcSchedule(
         voltage, slopes, max(level, 1.0), tuple(prices[zone.gens] for zone in zones)
     )
-    return CentralSchedule(coordinates(step.network, state), schedule)
+    z = coordinates(step.network, state.voltage, state.pg, state.qg)
+    return CentralSchedule(z, schedule)
 
 
 def _windows(

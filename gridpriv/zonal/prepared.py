@@ -166,6 +166,12 @@ class Prepared(Instance):
         """Equations that the schedule is planned on."""
         return self.settings.case_planning(self.case)
 
+    @property
+    def in_ac_rounds(self) -> bool:
+        """True where zones solve the AC optimal power flow of released demand in rounds."""
+        rounds = self.settings.coordination == "rounds" and self.scheduled is None
+        return rounds and self.planning == "ac"
+
     def firmness(self, price_level: float) -> float:
         """Return the factor on the terms that hold zones to an AC schedule (public).
 

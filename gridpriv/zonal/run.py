@@ -196,17 +196,15 @@ def run_prepared(
         try:
             before = time.perf_counter()
             central = disclosed_schedule(prepared, zones)
-            for turn in play_rounds(prepared, zones, opening, central):
+            if prepared.in_ac_rounds:
+                on_ac = ac_rounds(prepared, zones)
+            for turn in play_rounds(prepared, zones, opening, central, on_ac):
                 seconds, state = time.perf_counter() - before, turn.state
                 records.append(
                     round_record(turn, names, answers(zones, call(ZoneMember.figures)), seconds)
                 )
                 watch(records[-1])
                 before = time.perf_counter()
-                if central is None and len(records) == 1:
-                    on_ac = ac_rounds(prepared, zones)
-                    if on_ac is not None and on_ac.schedule is not None:
-                        break  # the relaxation's rounds would not be read
             planned = central or on_ac
             schedule = None if planned is None else planned.schedule
             return result(_redispatched(prepared, zones, schedule))
@@ -255,12 +253,19 @@ OPENING: dict[Phase, Callable[[ZoneMember, Order], Reply]] = {
 
 
 def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
-    """Try or warm start every zone on its public proxy; return where the private rounds start."""
+    """Return where the private rounds start.
+
+    Rounds on the relaxation start from public proxies of demand; others need one release only.
+    """
     if prepared.known is not None:
         calls = [call(ZoneMember.reuse, earlier.demand) for earlier in prepared.known]
         answers(transport, calls)
-    if prepared.settings.coordination == "central" or prepared.scheduled is not None:
-        return _open_central(prepared, transport)
+    if (
+        prepared.settings.coordination == "central"
+        or prepared.scheduled is not None
+        or prepared.in_ac_rounds
+    ):
+        return _open_release(prepared, transport)
     numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
     ground = PublicInputs(
         settings=prepared.settings,
@@ -299,18 +304,34 @@ def disclosed_schedule(prepared: Prepared, transport: Transport) -> CentralSched
 
 
 def play_rounds(
-    prepared: Prepared, transport: Transport, opening: Opening, central: CentralSchedule | None
+    prepared: Prepared,
+    transport: Transport,
+    opening: Opening,
+    central: CentralSchedule | None = None,
+    on_ac: AcRounds | None = None,
 ) -> Iterator[Turn]:
-    """Run the private rounds, or the one exchange of a central schedule."""
+    """Run the private rounds, or the one exchange of a schedule.
+
+    Where AC rounds did not converge, rounds on the relaxation follow.
+    """
     if central is not None:
-        return _central(prepared, transport, opening.state, central.z)
+        z = central.z
+        calls = [call(ZoneMember.set_iterate, z[zone.coordinates]) for zone in prepared.zones]
+        answers(transport, calls)
+        sent = [z[zone.coordinates[shared]] for zone, shared in prepared.held]
+        return _one_turn(prepared, opening.state, sent)
+    if on_ac is not None:
+        if on_ac.schedule is not None:
+            return _one_turn(prepared, opening.state, answers(transport, call(ZoneMember.ac_take)))
+        settings = replace(prepared.settings, planning="soc")
+        opening = open_rounds(replace(prepared, settings=settings), transport)
     return rounds(
         exchange(transport, ZoneMember.round), prepared.consensus, opening.state, opening.plan
     )
 
 
-def _open_central(prepared: Prepared, transport: Transport) -> Opening:
-    """Return where the one release of a central schedule starts."""
+def _open_release(prepared: Prepared, transport: Transport) -> Opening:
+    """Return where the one release starts that a schedule on the AC equations reads."""
     zones, none = prepared.zones, np.zeros(prepared.consensus.size)
     sent = prepared.consensus.stack(
         [flat_start(zone)[s] for zone, s in zip(zones, prepared.shared, strict=True)]
@@ -318,22 +339,16 @@ def _open_central(prepared: Prepared, transport: Transport) -> Opening:
     state = State(sent, np.zeros_like(sent), none)
     plan = Plan(1, nonsmooth_step(), prepared.settings.penalty)
     orders = orders_at(prepared.consensus, replace(state, rho=none + 1.0), plan, 1)
+    exchange(transport, ZoneMember.tried)(orders)
     return Opening(state, plan, tuple(_releases(transport, orders)))
 
 
-def _central(prepared: Prepared, transport: Transport, state: State, z: Floats) -> Iterator[Turn]:
-    """Send every zone its part of a central schedule."""
-    calls = [call(ZoneMember.set_iterate, z[zone.coordinates]) for zone in prepared.zones]
-    answers(transport, calls)
-    sent = _shared_parts(prepared, z)
+def _one_turn(prepared: Prepared, state: State, parts: Sequence[Floats]) -> Iterator[Turn]:
+    """Yield the one exchange of a schedule: the zones' coupling variables."""
+    sent = prepared.consensus.stack(parts)
     yield Turn(
         1, prepared.consensus.average(sent), state.rho, 0.0, 0.0, 0.0, replace(state, sent=sent)
     )
-
-
-def _shared_parts(prepared: Prepared, z: Floats) -> Floats:
-    """Return the coupling variables of all zones, stacked."""
-    return prepared.consensus.stack([z[zone.coordinates[s]] for zone, s in prepared.held])
 
 
 def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | None]:
@@ -342,12 +357,11 @@ def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | N
     return answers(transport, calls)
 
 
-def ac_rounds(prepared: Prepared, transport: Transport) -> AcRounds | None:
-    """Let zones solve the AC optimal power flow of released demand; None where they do not."""
-    if prepared.settings.coordination != "rounds" or prepared.planning != "ac":
-        return None
+def ac_rounds(prepared: Prepared, transport: Transport) -> AcRounds:
+    """Let every zone disclose once and zones solve the AC optimal power flow of what they did."""
     from gridpriv.power.schedule import schedule_in_rounds
 
+    answers(transport, call(ZoneMember.disclose))
     return schedule_in_rounds(prepared.network, prepared.zones, transport)
 
 

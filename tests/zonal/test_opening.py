@@ -15,7 +15,7 @@ from gridpriv.zonal.run import open_rounds, zone_agents
 
 
 def penalties(case, zoning, **given):
-    prepared = prepare(case, zoning, Settings(seed=1, rounds=2, **given))
+    prepared = prepare(case, zoning, Settings(seed=1, rounds=2, planning="soc", **given))
     with closing(in_process(zone_agents(prepared))) as zones:
         return prepared, open_rounds(prepared, zones).plan.penalty
 
