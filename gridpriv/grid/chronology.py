@@ -9,11 +9,14 @@ All of it is public: equipment and market data, no demand.
 - ``gen,start_cost,min_up_hours,min_down_hours``: generators that a commitment may let stand still;
 - ``gen,up_mw,down_mw`` and, optional, ``up_price,down_price`` ($/MWh): what generators can hold in
   reserve; the row of gen ``required`` is what all zones together hold in every step.
+
+Storage is also read from a pandapower net (JSON), and ramps from a MATPOWER file, where the case is
+of that file (:mod:`gridpriv.grid.source_equipment`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,16 +26,14 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import POLYNOMIAL, Case, GenCost
 from gridpriv.grid.csvfile import CsvRows
+from gridpriv.grid.source_equipment import (
+    OPTIONS,
+    StorageEntry,
+    net_storages,
+    not_in_range,
+    source_ramps,
+)
 
-OPTIONS = {
-    "charge_mw": np.nan,
-    "efficiency_charge": 1.0,
-    "efficiency_discharge": 1.0,
-    "loss_percent_per_hour": 0.0,
-    "soc_percent": 50.0,
-    "end_soc_percent": np.nan,
-    "q_mvar": 0.0,
-}
 REQUIRED = "required"
 
 
@@ -210,66 +211,66 @@ def _check_end(case: Case, storage: Storage, steps: int, hours: float) -> None:
 def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...]]:
     """Return the case with a generator for every storage of a file, and the storages.
 
+    Parameters
+    ----------
+    case : Case
+    path : str or path
+        A storage list, or the pandapower JSON that the case is of: its ``storage`` table. Their
+        set points are then no demand any more.
+
     Raises
     ------
     InputError
         With the line, for an unknown bus, a repeated name, or a figure that is not allowed.
     """
+    source = Path(path)
+    if source.suffix.lower() == ".json":
+        case, entries = net_storages(case, source)
+    else:
+        entries = list(_storage_rows(case, source))
+    if not entries:
+        raise InputError(f"storage list {source} lists no storage: give one row per storage")
+    made = tuple(_storage(case, number, entry) for number, entry in enumerate(entries))
+    buses = np.array([case.index_of[entry.bus] for entry in entries])
+    reactive = np.array([entry.value["q_mvar"] for entry in entries]) / case.base_mva
+    return _with_generators(case, made, buses, reactive), made
+
+
+def _storage_rows(case: Case, path: Path) -> Iterator[StorageEntry]:
+    """Yield the rows of a storage list."""
     needed = ("name", "bus", "p_mw", "energy_mwh")
-    rows = CsvRows(Path(path), "storage list", (needed, ()), (needed, tuple(OPTIONS)))
+    rows = CsvRows(path, "storage list", (needed, ()), (needed, tuple(OPTIONS)))
     seen: dict[str, int] = {}
-    matches: list[Storage] = []
-    buses: list[int] = []
-    reactive: list[float] = []
     for line, row in rows:
         name = rows.name(row, "name", line)
         rows.once(seen, name, line, "storage")
-        buses.append(int(rows.bus(row, line, case)[0]))
+        bus = rows.bus(row, line, case)[1]
         value = {key: rows.number(row, key, line) for key in ("p_mw", "energy_mwh")}
         for key, default in OPTIONS.items():
             value[key] = rows.number(row, key, line) if row.get(key, "").strip() else default
-        _check_row(rows, line, row, value)
-        base = case.base_mva
-        full = value["energy_mwh"] / base
-        charge = value["p_mw"] if np.isnan(value["charge_mw"]) else value["charge_mw"]
-        soc = value["soc_percent"]
-        end = soc if np.isnan(value["end_soc_percent"]) else value["end_soc_percent"]
-        reactive.append(value["q_mvar"] / base)
-        matches.append(
-            Storage(
-                name,
-                case.n_gen + len(matches),
-                charge / base,
-                value["p_mw"] / base,
-                full,
-                value["efficiency_charge"],
-                value["efficiency_discharge"],
-                value["loss_percent_per_hour"] / 100,
-                soc / 100 * full,
-                end / 100 * full,
-            )
-        )
-    if not matches:
-        raise InputError(f"{rows.label} lists no storage: give one row per storage")
-    return _with_generators(case, matches, np.array(buses), np.array(reactive)), tuple(matches)
-
-
-def _check_row(rows: CsvRows, line: int, row: dict[str, str], value: dict[str, float]) -> None:
-    ranges = {
-        "p_mw": (0.0, np.inf),
-        "charge_mw": (0.0, np.inf),
-        "energy_mwh": (0.0, np.inf),
-        "efficiency_charge": (1e-3, 1.0),
-        "efficiency_discharge": (1e-3, 1.0),
-        "loss_percent_per_hour": (0.0, 100.0),
-        "soc_percent": (0.0, 100.0),
-        "end_soc_percent": (0.0, 100.0),
-        "q_mvar": (0.0, np.inf),
-    }
-    for key, (low, high) in ranges.items():
-        if not np.isnan(value[key]) and not low <= value[key] <= high:
-            allowed = f"{low:g} or more" if np.isinf(high) else f"from {low:g} to {high:g}"
+        for key, allowed in not_in_range(value):
             raise rows.error(line, key, row.get(key, ""), allowed)
+        yield StorageEntry(name, bus, value)
+
+
+def _storage(case: Case, number: int, entry: StorageEntry) -> Storage:
+    """Return a storage of a list, whose generator is one beyond those of the case."""
+    value, base = entry.value, case.base_mva
+    charge = value["p_mw"] if np.isnan(value["charge_mw"]) else value["charge_mw"]
+    soc, end = value["soc_percent"], value["end_soc_percent"]
+    full = value["energy_mwh"] / base
+    return Storage(
+        entry.name,
+        case.n_gen + number,
+        charge / base,
+        value["p_mw"] / base,
+        full,
+        value["efficiency_charge"],
+        value["efficiency_discharge"],
+        value["loss_percent_per_hour"] / 100,
+        soc / 100 * full,
+        (soc if np.isnan(end) else end) / 100 * full,
+    )
 
 
 def _with_generators(
@@ -310,6 +311,9 @@ def _generator(
 
 
 def _read_ramps(case: Case, path: Path) -> tuple[Floats, Floats]:
+    if path.suffix.lower() in (".m", ".mat"):
+        ramps = source_ramps(case, path)
+        return ramps, ramps
     rows = CsvRows(path, "ramp list", (("gen", "up_mw_per_hour", "down_mw_per_hour"), ()))
     up, down = np.full((2, case.n_gen), np.inf)
     seen: dict[str, int] = {}

@@ -79,13 +79,18 @@ def load_matpower(path: Path) -> tuple[Case, ReadReport]:
         With the line number, where the file is malformed, runs code after its tables, or
         holds something a grid cannot have.
     """
-    text = read_bytes(path, "case file", LARGEST).decode("utf-8-sig", errors="replace")
     try:
-        tables = parse_matpower(text, path.stem)
+        tables = matpower_tables(path)
         case = case_from_tables(tables)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     return case, report_tables(tables, case, path.name, "MATPOWER .m")
+
+
+def matpower_tables(path: Path) -> MatpowerTables:
+    """Return the tables of a MATPOWER ``.m`` file."""
+    text = read_bytes(path, "case file", LARGEST).decode("utf-8-sig", errors="replace")
+    return parse_matpower(text, path.stem)
 
 
 def parse_matpower(text: str, name: str) -> MatpowerTables:

@@ -11,38 +11,9 @@ from numpy.typing import NDArray
 from gridpriv.grid.case import Case
 from gridpriv.grid.pandapower_checks import Net, frame, in_service
 from gridpriv.grid.pandapower_tables import fixed_voltages, voltage_bands
-from gridpriv.grid.readreport import FieldNote, counted, dc_note, grid_notes
+from gridpriv.grid.readreport import FieldNote, dc_note, grid_notes, known_fields, notes_of
 
-READ = {
-    "bus": "vn_kv; min_vm_pu and max_vm_pu are the voltage band",
-    "line": "r, x, c, g; max_i_ka at nominal voltage is the limit in MVA",
-    "trafo": "T model, tap position, phase shift; sn_mva is the limit",
-    "trafo3w": "three branches and a star point",
-    "impedance": "a branch without limit",
-    "load": "part of the bus demand",
-    "motor": "part of the bus demand",
-    "storage": "part of the bus demand, at p_mw",
-    "asymmetric_load": "part of the bus demand, summed over the phases",
-    "asymmetric_sgen": "negative demand, summed over the phases",
-    "sgen": "negative demand; a generator where controllable with min_p_mw and max_p_mw",
-    "gen": "a generator; held at p_mw where not controllable or without limits, and at vm_pu where "
-    "not controllable",
-    "ext_grid": "a generator at a reference bus, without limits unless the net gives them; "
-    "its voltage is held at vm_pu unless controllable",
-    "shunt": "bus shunt",
-    "ward": "constant power and constant impedance",
-    "switch": "closed bus switches fuse buses, open switches cut branches",
-    "poly_cost": "cp0, cp1, cp2",
-    "pwl_cost": "active power",
-}
-VOLTAGE_PARTS = (
-    "const_z_percent",
-    "const_i_percent",
-    "const_z_p_percent",
-    "const_i_p_percent",
-    "const_z_q_percent",
-    "const_i_q_percent",
-)
+VOLTAGE_PARTS = [f"const_{kind}_{part}percent" for kind in "zi" for part in ("", "p_", "q_")]
 PUBLIC_TABLES = ("res_", "_", "std_", "dtypes")
 
 
@@ -54,45 +25,44 @@ def net_notes(
     shunt_t: NDArray[np.complex128],
 ) -> tuple[FieldNote, ...]:
     """Return the notes on every table of a net."""
-    moved = int(((shunt_f != 0) | (shunt_t != 0)).sum())
+    tables = [key for key, field, _ in known_fields("pandapower") if key == field.field]
+    counts = {table: len(frame(net, table)) for table in tables if table != "profiles"}
+    profiles = net.get("profiles")
+    counts["profiles"] = len(profiles) if isinstance(profiles, dict) else 0
+    counts |= _bus_counts(net, case, bus_of) | _unsupported(net)
+    counts["moved"] = int(((shunt_f != 0) | (shunt_t != 0)).sum())
+    dc_lines = int(in_service(net, "dcline").sum())
     return (
-        *_tables(net),
-        FieldNote("sn_mva", "read", 1, f"the case is in per unit of {case.base_mva:g} MVA"),
-        *_service(net),
+        *notes_of("pandapower", counts | {"base": 1}, base=case.base_mva),
+        *(_out_of_service(net, table) for table in tables if not in_service(net, table).all()),
         *grid_notes(case),
-        *_buses(net, case, bus_of),
+        *_lost_buses(net, case, bus_of),
         *_fixed_voltages(net, bus_of),
-        *counted("iron losses, unequal shunts", "read", moved, "as shunts at the end buses"),
-        *_unsupported(net),
-        *_ignored(net),
+        *([dc_note(dc_lines)] if dc_lines else []),
+        *_ignored(net, tables),
     )
 
 
-def _tables(net: Net) -> Iterator[FieldNote]:
-    for table, text in READ.items():
-        yield from counted(table, "read", len(frame(net, table)), text)
+def _out_of_service(net: Net, table: str) -> FieldNote:
+    count = int((~in_service(net, table)).sum())
+    return FieldNote(f"{table}: out of service", "read", count, "left out")
 
 
-def _service(net: Net) -> Iterator[FieldNote]:
-    for table in READ:
-        out = int((~in_service(net, table)).sum())
-        yield from counted(f"{table}: out of service", "read", out, "left out")
-
-
-def _buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
-    numbers = pd.Series(bus_of)
-    kept = set(case.bus_id.tolist())
-    fused = len(numbers) - numbers.nunique()
-    yield from counted("bus: fused by closed switches", "read", fused, "named after the smallest")
-    auxiliary = len(kept - set(bus_of.values()))
-    yield from counted("auxiliary buses", "read", auxiliary, "star points and open line ends")
+def _bus_counts(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, int]:
     given = pd.Series(True, index=net.bus.index)
     for column in ("min_vm_pu", "max_vm_pu"):
         given &= net.bus[column].notna() if column in net.bus else False
-    bare = int((~given).sum())
-    yield from counted("bus: no voltage band", "read", bare, "0.9 to 1.1 p.u. is taken")
-    if case.xy is not None:
-        yield FieldNote("bus: geodata", "read", case.n_bus, "for drawings only")
+    return {
+        "fused": len(bus_of) - len(set(bus_of.values())),
+        "auxiliary": len(set(case.bus_id.tolist()) - set(bus_of.values())),
+        "bare": int((~given).sum()),
+        "places": 0 if case.xy is None else case.n_bus,
+    }
+
+
+def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
+    """Yield the note on buses without a path to an external grid."""
+    kept = set(case.bus_id.tolist())
     running = net.bus.index[in_service(net, "bus")]
     lost = [bus for bus in running if bus_of.get(int(bus)) not in kept]
     if lost:
@@ -135,45 +105,25 @@ def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[FieldNote]:
             )
 
 
-def _unsupported(net: Net) -> Iterator[FieldNote]:
-    running = int(in_service(net, "dcline").sum())
-    if running:
-        yield dc_note(running)
-    loads = frame(net, "load")
+def _unsupported(net: Net) -> dict[str, int]:
+    """Return the number of rows of each table that are modelled only in part."""
+    loads, costs, curves = (frame(net, name) for name in ("load", "poly_cost", "pwl_cost"))
     parts = loads[[c for c in VOLTAGE_PARTS if c in loads]]
-    varying = int(((parts.fillna(0) != 0).any(axis=1) & in_service(net, "load")).sum())
-    yield from counted(
-        "load: voltage dependence",
-        "unsupported",
-        varying,
-        "constant power is taken, as at 1 p.u.",
-        left_out=True,
-    )
+    counts = {"varying": ((parts.fillna(0) != 0).any(axis=1) & in_service(net, "load")).sum()}
     for table in ("load", "storage"):
         rows = frame(net, table)
-        if "controllable" in rows:
-            flexible = int(
-                (rows["controllable"].fillna(False).astype(bool) & in_service(net, table)).sum()
-            )
-            yield from counted(f"{table}: controllable", "unsupported", flexible, "held at p_mw")
-    costs = frame(net, "poly_cost")
+        flexible = rows.get("controllable", pd.Series(False, rows.index)).fillna(False).astype(bool)
+        counts[f"flexible {table}"] = (flexible & in_service(net, table)).sum()
     names = [str(name) for name in costs]
     reactive = [c for c in names if c.startswith("cq") and (costs[c].fillna(0) != 0).any()]
-    curves = frame(net, "pwl_cost")
-    count = len(reactive) + (int((curves["power_type"] != "p").sum()) if len(curves) else 0)
-    yield from counted("cost of reactive power", "unsupported", count, "not in the objective")
-    loose = int(costs["et"].isin(["load", "storage", "dcline"]).sum()) if len(costs) else 0
-    yield from counted("poly_cost of loads, storage, dcline", "unsupported", loose)
+    curved = int((curves["power_type"] != "p").sum()) if len(curves) else 0
+    loose = costs["et"].isin(["load", "storage", "dcline"]).sum() if len(costs) else 0
+    return counts | {"reactive cost": len(reactive) + curved, "loose cost": loose}
 
 
-def _ignored(net: Net) -> Iterator[FieldNote]:
+def _ignored(net: Net, read: list[str]) -> Iterator[FieldNote]:
     for name in net:
         rows = net[name]
-        known = name in READ or name == "dcline" or name.startswith(PUBLIC_TABLES)
+        known = name in read or name == "dcline" or name.startswith(PUBLIC_TABLES)
         if isinstance(rows, pd.DataFrame) and len(rows) and not known:
             yield FieldNote(name, "ignored", len(rows))
-    profiles = net.get("profiles")
-    if isinstance(profiles, dict) and profiles:
-        yield FieldNote(
-            "profiles", "ignored", len(profiles), "time series: run --series profiles reads them"
-        )

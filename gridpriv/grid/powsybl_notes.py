@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
-from gridpriv.grid.readreport import FieldNote, counted
+from gridpriv.grid.readreport import FieldNote, known_fields, notes_of
 
-READ: dict[str, tuple[str, str]] = {
-    "lines": ("r, x, g1, b1, g2, b2, connected", "unequal charging and losses: bus shunts"),
-    "2_windings_transformers": ("at their current taps", "magnetizing current: a bus shunt"),
-    "3_windings_transformers": ("at their current taps", "three branches to a star point"),
-    "phase_tap_changers": ("tap", "phase shift of the branch"),
-    "ratio_tap_changers": ("tap", "ratio of the branch"),
-    "generators": ("target_p, target_q, target_v, p and q limits", ""),
-    "loads": ("p0, q0", "bus demand"),
-    "shunt_compensators": ("g, b of the sections in use", "bus shunts"),
-    "static_var_compensators": ("b limits, target_v, target_q", "reactive power at p = 0"),
-    "batteries": ("target_p, target_q", "fixed injections"),
-    "boundary_lines": ("r, x, g, b, p0, q0", "a branch to a bus of their own, with its demand"),
-    "tie_lines": ("both halves", "two branches in series"),
-    "vsc_converter_stations": ("p of the line, target_v, target_q", "fixed active power"),
-    "lcc_converter_stations": ("p of the line, power factor", "fixed demand"),
-    "switches": ("open", "resolved by the bus view"),
-}
 LIMITS = ("CURRENT", "APPARENT_POWER", "ACTIVE_POWER")
 
 
@@ -39,149 +21,47 @@ def network_notes(network: Any, joined: int, remote: int) -> tuple[FieldNote, ..
     remote : int
         Regulators of another bus's voltage.
     """
-    frames = {kind: getattr(network, f"get_{kind}")() for kind in READ}
-    return (
-        *_read(frames, network),
-        *_limits(network),
-        *_control(frames, network, joined, remote),
-        *_ignored(network),
-    )
-
-
-def _read(frames: dict[str, pd.DataFrame], network: Any) -> Iterator[FieldNote]:
-    for kind, (columns, note) in READ.items():
-        yield from counted(f"{kind}: {columns}", "read", len(frames[kind]), note)
-    switches = frames["switches"]
-    yield from counted(
-        "switches: retained",
-        "read",
-        int(switches["retained"].sum()),
-        "closed ones join their buses all the same",
-    )
-    lines = network.get_hvdc_lines()
-    yield from counted(
-        "hvdc_lines: target_p, losses, r",
-        "read",
-        len(lines),
-        "active power of both stations, at its set point",
-    )
+    kinds = {key for key, _, _ in known_fields("powsybl") if hasattr(network, f"get_{key}")}
+    frames = {kind: getattr(network, f"get_{kind}")() for kind in kinds}
+    counts = {kind: len(rows) for kind, rows in frames.items()}
+    counts |= _limits(network) | _control(frames, network)
     levels = network.get_voltage_levels()
-    bands = levels[["low_voltage_limit", "high_voltage_limit"]].notna().all(axis=1)
-    yield from counted("voltage_levels: voltage limits", "read", int(bands.sum()))
-    yield from counted(
-        "voltage_levels: without limits", "read", int((~bands).sum()), "0.9 to 1.1 p.u."
-    )
-    countries = network.get_substations()["country"]
-    yield from counted(
-        "substations: country",
-        "read",
-        int((countries != "").sum()),
-        "for zone maps: --zones-from country",
-    )
-    yield from counted(
-        "areas", "read", len(network.get_areas()), "for zone maps: --zones-from area"
-    )
+    banded = levels[["low_voltage_limit", "high_voltage_limit"]].notna().all(axis=1)
+    counts |= {
+        "retained": _true(frames["switches"], "retained"),
+        "banded": banded.sum(),
+        "unbanded": (~banded).sum(),
+        "countries": (frames["substations"]["country"] != "").sum(),
+        "joined": joined,
+        "remote": remote,
+    }
+    return tuple(notes_of("powsybl", counts))
 
 
-def _limits(network: Any) -> Iterator[FieldNote]:
+def _limits(network: Any) -> dict[str, int]:
+    """Return the number of permanent and temporary ratings of each kind, and of those unused."""
     rows = network.get_loading_limits(all_attributes=True).reset_index()
     steady = rows["acceptable_duration"] == -1
+    counts = {"unselected": (~rows["selected"].astype(bool)).sum()}
     for kind in LIMITS:
-        some = rows["type"] == kind
-        name = kind.lower().replace("_", " ")
-        how = {
-            "CURRENT": "at nominal voltage",
-            "APPARENT_POWER": "as given",
-            "ACTIVE_POWER": "taken as apparent power",
-        }[kind]
-        yield from counted(
-            f"limits: {name}, permanent",
-            "read",
-            int((some & steady).sum()),
-            f"rateA, {how}; the smaller of two ends",
-        )
-        yield from counted(
-            f"limits: {name}, temporary",
-            "read",
-            int((some & ~steady).sum()),
-            f"rateB the longest, rateC the largest, {how}",
-        )
-    unused = rows.loc[~rows["selected"].astype(bool)] if len(rows) else rows
-    yield from counted("limits: groups not selected", "ignored", len(unused))
+        counts[f"{kind} steady"] = ((rows["type"] == kind) & steady).sum()
+        counts[f"{kind} brief"] = ((rows["type"] == kind) & ~steady).sum()
+    return counts
 
 
-def _control(
-    frames: dict[str, pd.DataFrame], network: Any, joined: int, remote: int
-) -> Iterator[FieldNote]:
-    yield from counted("branches of negligible impedance", "read", joined, "join their ends")
-    yield from counted(
-        "regulators: another bus's voltage",
-        "unsupported",
-        remote,
-        "hold their own bus at its voltage in PowSyBl's load flow",
-    )
+def _control(frames: dict[str, pd.DataFrame], network: Any) -> dict[str, int]:
+    """Return the number of elements whose control is held, or left out."""
     gens = frames["generators"]
-    fixed = gens["connected"] & ~gens["voltage_regulator_on"].astype(bool)
-    yield from counted(
-        "generators: voltage regulator off",
-        "read",
-        int(fixed.sum()),
-        "reactive power held at target_q",
-    )
-    curves = gens["reactive_limits_kind"] == "CURVE"
-    yield from counted(
-        "generators: reactive capability curve",
-        "unsupported",
-        int(curves.sum()),
-        "its limits at target_p",
-    )
-    for kind, what in (("phase", "flow or current"), ("ratio", "voltage")):
-        changers = frames[f"{kind}_tap_changers"]
-        regulating = int(changers["regulating"].astype(bool).sum()) if len(changers) else 0
-        yield from counted(
-            f"{kind}_tap_changers: regulation of {what}",
-            "unsupported",
-            regulating,
-            "held at the current tap",
-        )
-    shunts = frames["shunt_compensators"]
-    regulating = int(shunts["voltage_regulation_on"].astype(bool).sum()) if len(shunts) else 0
-    yield from counted(
-        "shunt_compensators: voltage regulation",
-        "unsupported",
-        regulating,
-        "sections stay as they are",
-    )
     droop = network.get_extensions("hvdcAngleDroopActivePowerControl")
-    emulated = int(droop["enabled"].astype(bool).sum()) if len(droop) else 0
-    yield from counted(
-        "hvdc_lines: AC emulation",
-        "unsupported",
-        emulated,
-        "active power at its set point",
-        left_out=True,
-    )
-    yield from counted(
-        "batteries: power limits", "unsupported", len(frames["batteries"]), "not dispatched"
-    )
-    yield from counted(
-        "dc_nodes and their converters",
-        "unsupported",
-        len(network.get_dc_nodes()),
-        "detailed DC grids are left out",
-        left_out=True,
-    )
+    return {
+        "fixed reactive": (gens["connected"] & ~gens["voltage_regulator_on"].astype(bool)).sum(),
+        "curves": (gens["reactive_limits_kind"] == "CURVE").sum(),
+        "phase regulating": _true(frames["phase_tap_changers"], "regulating"),
+        "ratio regulating": _true(frames["ratio_tap_changers"], "regulating"),
+        "shunts regulating": _true(frames["shunt_compensators"], "voltage_regulation_on"),
+        "emulated": _true(droop, "enabled"),
+    }
 
 
-def _ignored(network: Any) -> Iterator[FieldNote]:
-    for field, frame in (
-        ("busbar_sections", network.get_busbar_sections()),
-        ("substations: TSO, geo_tags", network.get_substations()),
-    ):
-        yield from counted(field, "ignored", len(frame))
-    yield FieldNote(
-        "generator costs",
-        "unsupported",
-        len(network.get_generators()),
-        "the formats have none: no objective cost",
-    )
+def _true(rows: pd.DataFrame, column: str) -> int:
+    return int(rows[column].astype(bool).sum()) if len(rows) else 0

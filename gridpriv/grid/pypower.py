@@ -70,7 +70,9 @@ def read_pypower(ppc: Mapping[str, object], name: str = "pypower") -> tuple[Case
     """
     if not isinstance(ppc, Mapping):
         raise InputError(f"{name}: a PYPOWER case is a dict, not {type(ppc).__name__}; give a dict")
-    return _read(ppc, name, name, "PYPOWER dict")
+    tables = _tables(ppc, name)
+    case = case_from_tables(tables)
+    return case, report_tables(tables, case, name, "PYPOWER dict")
 
 
 def load_mat(path: Path) -> tuple[Case, ReadReport]:
@@ -81,23 +83,31 @@ def load_mat(path: Path) -> tuple[Case, ReadReport]:
     InputError
         For a file that is no such case, naming the table and the row where one is at fault.
     """
+    tables = mat_tables(path)
+    try:
+        case = case_from_tables(tables)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    return case, report_tables(tables, case, path.name, "MATPOWER .mat")
+
+
+def mat_tables(path: Path) -> MatpowerTables:
+    """Return the tables of a MATPOWER ``.mat`` file."""
     fields = _struct(path)
     try:
-        return _read(fields, path.stem, path.name, "MATPOWER .mat")
+        return _tables(fields, path.stem)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
 
-def _read(
-    fields: Mapping[str, object], name: str, source: str, kind: str
-) -> tuple[Case, ReadReport]:
+def _tables(fields: Mapping[str, object], name: str) -> MatpowerTables:
     for needed in ("baseMVA", "bus", "gen", "branch"):
         if needed not in fields:
             raise InputError(f"{name}: {needed} is missing; is this a MATPOWER version 2 case?")
     version = fields.get("version")
     if version is not None and _text(version) != "2":
         raise InputError(f"{name}: version = {shown(_text(version))}: must be '2'")
-    tables = MatpowerTables(
+    return MatpowerTables(
         name=name,
         base_mva=_scalar(fields["baseMVA"]),
         bus=_matrix(fields["bus"], "bus"),
@@ -110,8 +120,6 @@ def _read(
         ),
         first_bus=0,
     )
-    case = case_from_tables(tables)
-    return case, report_tables(tables, case, source, kind)
 
 
 def _struct(path: Path) -> dict[str, object]:

@@ -4,14 +4,20 @@
 (names, areas, emergency ratings). *Unsupported* bears on the grid's operation and is not
 modelled; where it is in service and the power balance may differ from the source's because of it,
 ``left_out`` is set and loading the case warns.
+
+``fields.csv`` lists the fields of every source: key, name, status, note, and flags (``left out``;
+``always``: also where no row has it).
 """
 
 from __future__ import annotations
 
+import csv
 import warnings
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Status = Literal["read", "ignored", "unsupported"]
+FIELDS = Path(__file__).with_name("fields.csv")
 CONSTRAINING = ("A", "l", "u", "N", "fparm", "H", "Cw", "if", "reserves", "softlims", "userfcn")
 """MATPOWER fields that add constraints or costs to its own OPF."""
 
@@ -94,128 +101,107 @@ class ReadReport:
                 )
 
 
+@cache
+def known_fields(source: str) -> tuple[tuple[str, FieldNote, bool], ...]:
+    """Return the fields of a source in ``fields.csv``: key, note, and whether it is always said."""
+    with FIELDS.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["source"] == source]
+    return tuple(
+        (
+            row["key"],
+            FieldNote(
+                row["field"],
+                cast(Status, row["status"]),
+                0,
+                row["note"],
+                "left out" in row["flags"],
+            ),
+            "always" in row["flags"],
+        )
+        for row in rows
+    )
+
+
+def notes_of(source: str, counts: Mapping[str, int], **words: Any) -> Iterator[FieldNote]:
+    """Yield the notes on the fields of a source that some rows have.
+
+    Parameters
+    ----------
+    source : {'grid', 'matpower', 'pandapower', 'powsybl'}
+    counts : mapping
+        Number of rows by the field's key.
+    **words
+        Values in the texts of the notes.
+    """
+    for key, field, always in known_fields(source):
+        count = int(counts.get(key, 0))
+        if count > 0 or (always and key in counts):
+            note = field.note.format(**words) if "{" in field.note else field.note
+            yield replace(field, count=count, note=note)
+
+
 def report_tables(tables: MatpowerTables, case: Case, source: str, kind: str) -> ReadReport:
     """Return the report of a source that has MATPOWER's tables (.m, .mat, PYPOWER)."""
-    notes = (
-        *_bus_notes(tables, case),
-        *_branch_notes(tables, case),
-        *_gen_notes(tables, case),
-        *_cost_notes(tables, case),
-        *_other_notes(tables),
-    )
+    polynomial = [cost for cost in case.cost if cost.model == POLYNOMIAL]
+    words = {
+        "base": tables.base_mva,
+        "unlimited": int((case.rate <= 0).sum()),
+        "polynomial": len(polynomial),
+        "piecewise": len(case.cost) - len(polynomial),
+    }
+    counts = _counts(tables, case) | {"high": sum(any(cost.values[:-3]) for cost in polynomial)}
+    notes = *grid_notes(case), *notes_of("matpower", counts, **words), *_other_notes(tables)
     return ReadReport(source, kind, notes)
 
 
 def grid_notes(case: Case) -> Iterator[FieldNote]:
     """Yield what is said of a case whatever its format: references, islands, generators."""
-    reference = case.bus_id[case.reference].tolist()
-    yield FieldNote(
-        "reference bus",
-        "read",
-        len(reference),
-        f"bus {', '.join(map(str, reference[:5]))}; used by the AC check, the relaxation needs none"
-        if reference
-        else "none given: the AC check takes the bus of the largest generator",
-    )
+    at = case.bus_id[case.reference].tolist()
+    numbers = ", ".join(map(str, at[:5]))
+    reference = f"bus {numbers}; used by the AC check, the relaxation needs none"
+    if not at:
+        reference = "none given: the AC check takes the bus of the largest generator"
     number = len(np.unique(islands(case)))
-    yield from counted(
-        "islands", "read", number * (number > 1), "the grid in service is not connected"
-    )
-    several = int((np.bincount(case.gen_bus, minlength=case.n_bus) > 1).sum())
-    yield from counted(
-        "several generators on a bus", "read", several, "each keeps its own limits and cost"
-    )
     ends = np.sort(np.stack([case.f_bus, case.t_bus]), axis=0)
-    extra = case.n_branch - len(np.unique(ends, axis=1).T)
-    yield from counted("parallel branches", "read", extra, "each keeps its own flow and limit")
+    counts = {
+        "reference": len(at),
+        "islands": number * (number > 1),
+        "several": (np.bincount(case.gen_bus, minlength=case.n_bus) > 1).sum(),
+        "parallel": case.n_branch - len(np.unique(ends, axis=1).T),
+    }
+    yield from notes_of("grid", counts, reference=reference)
 
 
-def _bus_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
-    n = len(tables.bus)
-    yield FieldNote("baseMVA", "read", 1, f"{tables.base_mva:g} MVA")
-    yield FieldNote("bus: number, Pd, Qd, Gs, Bs, Vm, Va, baseKV, Vmax, Vmin", "read", n)
-    isolated = int((np.asarray(tables.bus)[:, mpc.BUS_TYPE] == mpc.ISOLATED).sum())
-    yield from counted("bus: type 4 (isolated)", "read", isolated, "left out, as the source says")
-    yield from grid_notes(case)
-    yield FieldNote("bus: area, zone", "read", n, "for zone maps only")
-
-
-def _branch_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
-    branch = _table(tables.branch)
-    on = branch[branch[:, mpc.BR_STATUS] > 0]
-    yield FieldNote("branch: ends, r, x, b, ratio, angle, status", "read", len(branch))
-    limited = int((case.rate > 0).sum())
-    yield FieldNote(
-        "branch: rateA", "read", limited, f"{case.n_branch - limited} branches have no limit (0)"
-    )
-    yield from counted("branch: out of service", "read", len(branch) - len(on), "left out")
-    bounded = np.isfinite(case.angmin) | np.isfinite(case.angmax)
-    yield from counted(
-        "branch: angmin, angmax", "read", int(bounded.sum()), "angle difference limits"
-    )
-    if branch.shape[1] > mpc.ANGMAX:
-        given = (on[:, mpc.ANGMIN] != 0) | (on[:, mpc.ANGMAX] != 0)
-        beyond = int(given.sum()) - int(bounded.sum())
-        yield from counted(
-            "branch: angmin, angmax at or beyond 90 degrees", "ignored", beyond, "mean no limit"
-        )
-    emergency = (on[:, mpc.RATE_A + 1 : mpc.RATE_A + 3] > 0).any(axis=1)
-    yield from counted(
-        "branch: rateB, rateC", "read", int(emergency.sum()), "for gridpriv security only"
-    )
-
-
-def _gen_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
-    gen = _table(tables.gen)
-    on = gen[gen[:, mpc.GEN_STATUS] > 0]
-    yield FieldNote("gen: bus, Pg, Qmax, Qmin, Vg, status, Pmax, Pmin", "read", len(gen))
-    yield FieldNote("gen: Qg, mBase", "ignored", len(gen), "results of an earlier solution")
-    yield from counted("gen: out of service", "read", len(gen) - case.n_gen, "left out")
-    demand = (on[:, mpc.PMIN] < 0) & (on[:, mpc.PMAX] == 0)
-    fixed_factor = demand & ((on[:, mpc.QMIN] != 0) | (on[:, mpc.QMAX] != 0))
-    yield from counted(
-        "gen: dispatchable loads (Pmin < 0 = Pmax)",
-        "read",
-        int(demand.sum()),
-        "generators of negative output: not part of the private demand",
-    )
-    yield from counted(
-        "gen: power factor of dispatchable loads",
-        "unsupported",
-        int(fixed_factor.sum()),
-        "P and Q move independently within their limits",
-    )
-    if on.shape[1] > 15:
-        curves = (on[:, 10:16] != 0).any(axis=1)
-        yield from counted(
-            "gen: Pc1 to Qc2max (capability curve)",
-            "unsupported",
-            int(curves.sum()),
-            "the box Qmin..Qmax is used",
-        )
-    if on.shape[1] > 20:
-        ramps = (on[:, 16:21] != 0).any(axis=1)
-        yield from counted("gen: ramp rates, apf", "ignored", int(ramps.sum()), "one period only")
-
-
-def _cost_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
-    if not tables.gencost:
-        yield FieldNote("gencost", "read", 0, "absent: no generator has a cost")
-        return
-    polynomial = [cost for cost in case.cost if cost.model == POLYNOMIAL]
-    high = sum(any(cost.values[:-3]) for cost in polynomial)
-    yield FieldNote(
-        "gencost: active power",
-        "read",
-        len(case.cost),
-        f"{len(polynomial)} polynomial, {len(case.cost) - len(polynomial)} piecewise linear",
-    )
-    yield from counted("gencost: powers above 2", "unsupported", high, "objective cost refuses")
-    rows = tables.gencost[: len(tables.gen)]
-    starts = sum(any(row[1:3]) for row in rows)
-    yield from counted("gencost: startup, shutdown", "ignored", starts, "no unit commitment")
-    reactive = len(tables.gencost) - len(rows)
-    yield from counted("gencost: reactive power", "unsupported", reactive, "not in the objective")
+def _counts(tables: MatpowerTables, case: Case) -> dict[str, int]:
+    """Return the number of rows that have each of MATPOWER's fields."""
+    branch, gen = _table(tables.branch), _table(tables.gen)
+    on, running = branch[branch[:, mpc.BR_STATUS] > 0], gen[gen[:, mpc.GEN_STATUS] > 0]
+    bounded = int((np.isfinite(case.angmin) | np.isfinite(case.angmax)).sum())
+    angles = on[:, mpc.ANGMIN : mpc.ANGMAX + 1]
+    demand = (running[:, mpc.PMIN] < 0) & (running[:, mpc.PMAX] == 0)
+    reactive = (running[:, [mpc.QMIN, mpc.QMAX]] != 0).any(axis=1)
+    costs = tables.gencost[: len(gen)]
+    return {
+        "base": 1,
+        "bus": len(tables.bus),
+        "isolated": (np.asarray(tables.bus)[:, mpc.BUS_TYPE] == mpc.ISOLATED).sum(),
+        "branch": len(branch),
+        "rated": (case.rate > 0).sum(),
+        "branch off": len(branch) - len(on),
+        "bounded": bounded,
+        "beyond": (angles != 0).any(axis=1).sum() - bounded,
+        "emergency": (on[:, mpc.RATE_A + 1 : mpc.RATE_C + 1] > 0).any(axis=1).sum(),
+        "gen": len(gen),
+        "gen off": len(gen) - case.n_gen,
+        "demands": demand.sum(),
+        "fixed factor": (demand & reactive).sum(),
+        "curves": (running[:, 10:16] != 0).any(axis=1).sum(),
+        "ramps": (running[:, 16:21] != 0).any(axis=1).sum(),
+        "no cost": not tables.gencost,
+        "costs": len(case.cost),
+        "starts": sum(any(row[1:3]) for row in costs),
+        "reactive cost": len(tables.gencost) - len(costs),
+    }
 
 
 def _other_notes(tables: MatpowerTables) -> Iterator[FieldNote]:
@@ -233,14 +219,6 @@ def dc_note(running: int) -> FieldNote:
     """Return the note on DC lines."""
     text = "DC lines are fixed demand at both ends: their limits and voltage control are left out"
     return FieldNote("dcline", "unsupported", running, text, running > 0)
-
-
-def counted(
-    field: str, status: Status, count: int, note: str = "", *, left_out: bool = False
-) -> Iterator[FieldNote]:
-    """Yield the note on a field of so many rows; nothing of none."""
-    if count > 0:
-        yield FieldNote(field, status, count, note, left_out)
 
 
 def _table(values: Floats) -> Floats:

@@ -1,0 +1,150 @@
+"""Storage and ramps that a case file holds beside what the model of one step needs.
+
+- pandapower's ``storage``: ``max_p_mw`` and ``min_p_mw`` (charging is positive; without them the
+  set point ``p_mw``), ``max_e_mwh``, ``min_e_mwh``, ``soc_percent``, ``min_q_mvar`` and
+  ``max_q_mvar``. The table has no efficiencies: 1.
+- MATPOWER's ``gen``: ``RAMP_30`` in MW per 30 minutes, or else ``RAMP_10`` or ``RAMP_AGC`` (MW per
+  minute); 0 is no limit. MOST reads the same columns (MOST user's manual, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError
+from gridpriv.grid.case import Case
+
+OPTIONS = {
+    "charge_mw": np.nan,
+    "efficiency_charge": 1.0,
+    "efficiency_discharge": 1.0,
+    "loss_percent_per_hour": 0.0,
+    "soc_percent": 50.0,
+    "end_soc_percent": np.nan,
+    "q_mvar": 0.0,
+}
+"""Columns of a storage list that may be missing, and what is taken then."""
+RANGES = {
+    "efficiency_charge": (1e-3, 1.0),
+    "efficiency_discharge": (1e-3, 1.0),
+    "loss_percent_per_hour": (0.0, 100.0),
+    "soc_percent": (0.0, 100.0),
+    "end_soc_percent": (0.0, 100.0),
+}
+"""Allowed values; the others may be 0 or more."""
+NET_COLUMNS = dict.fromkeys(("p_mw", "q_mvar", "min_e_mwh", "max_q_mvar", "min_q_mvar"), 0.0) | {
+    "scaling": 1.0,
+    "soc_percent": 50.0,
+    "max_e_mwh": np.nan,
+    "max_p_mw": np.nan,
+    "min_p_mw": np.nan,
+}
+"""Columns of pandapower's ``storage``, and what is taken where one is missing."""
+RAMPS = ((18, 2.0), (17, 6.0), (16, 60.0))
+"""Columns of MATPOWER's gen with ramps, and the number of their periods in an hour."""
+
+
+@dataclass(frozen=True)
+class StorageEntry:
+    """A row of a storage list: name, number of the bus, and figures in MW, MWh and percent."""
+
+    name: str
+    bus: int
+    value: Mapping[str, float]
+
+
+def not_in_range(value: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """Yield the figures of a storage that are not allowed, and what is."""
+    for key, number in value.items():
+        low, high = RANGES.get(key, (0.0, np.inf))
+        if not np.isnan(number) and not low <= number <= high:
+            yield key, f"{low:g} or more" if np.isinf(high) else f"from {low:g} to {high:g}"
+
+
+def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
+    """Return the storages in service of a pandapower JSON, and its case without their set points.
+
+    Raises
+    ------
+    InputError
+        If the case is of another file, or a row has a figure that is not allowed.
+    """
+    from gridpriv.grid.pandapower import convert_net
+    from gridpriv.grid.pandapower_checks import frame, in_service, optional
+    from gridpriv.grid.pandapower_json import open_json
+
+    _check_same(case, path, "storage")
+    net = open_json(path)
+    rows = frame(net, "storage")[in_service(net, "storage")]
+    bus_of = convert_net(net).link.bus
+    rows = rows[[bus_of.get(int(bus)) in case.index_of for bus in rows.get("bus", ())]]
+    given = {name: optional(rows, name, missing) for name, missing in NET_COLUMNS.items()}
+    at = np.array([case.index_of[bus_of[int(bus)]] for bus in rows["bus"]], dtype=np.int64)
+    pd, qd = case.pd.copy(), case.qd.copy()
+    for demand, name in ((pd, "p_mw"), (qd, "q_mvar")):
+        np.subtract.at(demand, at, given[name] * given["scaling"] / case.base_mva)
+    most = np.abs(given["p_mw"] * given["scaling"])
+    charge = np.where(np.isnan(given["max_p_mw"]), most, given["max_p_mw"])
+    discharge = np.where(np.isnan(given["min_p_mw"]), most, -given["min_p_mw"])
+    room = given["max_e_mwh"] - given["min_e_mwh"]
+    stored = given["soc_percent"] / 100 * given["max_e_mwh"] - given["min_e_mwh"]
+    names = rows["name"] if "name" in rows else [None] * len(rows)
+    entries = []
+    for k, (row, name) in enumerate(zip(rows.index, names, strict=True)):
+        value = OPTIONS | {
+            "p_mw": float(discharge[k]),
+            "charge_mw": float(charge[k]),
+            "energy_mwh": float(room[k]),
+            "soc_percent": float(100 * stored[k] / room[k]) if room[k] > 0 else 0.0,
+            "q_mvar": float(min(given["max_q_mvar"][k], -given["min_q_mvar"][k])),
+        }
+        if np.isnan(room[k]):
+            raise InputError(f"{path}: net.storage row {row}: max_e_mwh is missing; give its MWh")
+        for key, allowed in not_in_range(value):
+            raise InputError(
+                f"{path}: net.storage row {row}: {key} = {value[key]:g}: must be {allowed}"
+            )
+        number = int(case.bus_id[at[k]])
+        entries.append(StorageEntry(str(name) if name else f"storage {row}", number, value))
+    return replace(case, pd=pd, qd=qd), entries
+
+
+def source_ramps(case: Case, path: Path) -> Floats:
+    """Return the ramps of a MATPOWER file in p.u. per hour, (g,); inf where it has none.
+
+    Raises
+    ------
+    InputError
+        If the case is of another file, which has no ramps, or negative ones.
+    """
+    from gridpriv.grid.matpower import matpower_tables
+    from gridpriv.grid.pypower import mat_tables
+
+    _check_same(case, path, "ramps")
+    gen = (matpower_tables if path.suffix.lower() == ".m" else mat_tables)(path).gen
+    given = np.zeros(len(gen))
+    for column, periods in RAMPS:
+        if gen.shape[1] > column:
+            given = np.where(given > 0, given, periods * gen[:, column])
+    of_source = case.gen_row <= len(gen)  # not storages
+    ramp = np.zeros(case.n_gen)
+    ramp[of_source] = given[case.gen_row[of_source] - 1]
+    if not (ramp > 0).any() or not (ramp >= 0).all():
+        raise InputError(
+            f"{path} has no ramps of the generators of {case.name}: RAMP_30, RAMP_10 or RAMP_AGC "
+            "of mpc.gen must be 0 or more, one of them positive. Give --ramps FILE.csv instead."
+        )
+    return np.where(ramp > 0, ramp / case.base_mva, np.inf)
+
+
+def _check_same(case: Case, path: Path, what: str) -> None:
+    if path.stem != case.name:
+        raise InputError(
+            f"{what} of {path} belong to its own grid, but the case is {case.name}. Give that file "
+            "as the case too, or a CSV file."
+        )

@@ -1,0 +1,97 @@
+"""Storage and ramps from the columns of a case's own file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandapower as pp
+import pandapower.networks
+import pytest
+from scipy.io import savemat
+
+from gridpriv import load_case
+from gridpriv.core.errors import InputError
+from gridpriv.grid.chronology import Chronology, with_storage
+from gridpriv.grid.matpower_writer import bus_rows, generator_rows, matpower_text
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    net = pandapower.networks.case9()
+    pp.create_storage(
+        net, 4, p_mw=2.0, q_mvar=0.5, max_e_mwh=12.0, min_e_mwh=2.0, soc_percent=50.0,
+        max_p_mw=5.0, min_p_mw=-4.0, max_q_mvar=3.0, min_q_mvar=-2.0, name="big",
+    )  # fmt: skip
+    pp.create_storage(net, 6, p_mw=-1.0, max_e_mwh=3.0)
+    pp.create_storage(net, 6, p_mw=9.0, max_e_mwh=3.0, in_service=False)
+    pp.to_json(net, str(tmp_path / "own.json"))
+    return tmp_path / "own.json"
+
+
+def test_the_storage_table_of_a_net_is_read_and_its_set_points_are_no_demand(stored: Path) -> None:
+    case, (big, small) = with_storage(load_case(stored), stored)
+    base = case.base_mva
+    bare = pandapower.networks.case9()
+    assert base * case.pd.sum() == pytest.approx(bare.load.p_mw.sum())
+    assert base * case.qd.sum() == pytest.approx(bare.load.q_mvar.sum())
+    assert (big.name, small.name) == ("big", "storage 1")
+    assert case.bus_id[case.gen_bus[[big.gen, small.gen]]].tolist() == [4, 6]
+    told = base * np.array([big.charge, big.discharge, big.energy, big.start, big.end])
+    assert told == pytest.approx([5.0, 4.0, 10.0, 4.0, 4.0])  # 2 MWh are the floor
+    told = base * np.array([small.charge, small.discharge, small.energy, small.start])
+    assert told == pytest.approx([1.0, 1.0, 3.0, 1.5])
+    assert base * case.qmax[[big.gen, small.gen]] == pytest.approx([2.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("max_e_mwh", np.nan, "net.storage row 1: max_e_mwh is missing"),
+        ("min_p_mw", 3.0, "net.storage row 0: p_mw = -3: must be 0 or more"),
+        ("soc_percent", 130.0, "net.storage row 0: soc_percent"),
+    ],
+)
+def test_storages_that_are_refused(stored: Path, column: str, value: float, said: str) -> None:
+    net = pp.from_json(str(stored))
+    net.storage.loc[1 if np.isnan(value) else 0, column] = value
+    pp.to_json(net, str(stored))
+    with pytest.raises(InputError, match=said):
+        with_storage(load_case(stored), stored)
+
+
+def test_storages_of_another_grid_are_refused(stored: Path) -> None:
+    with pytest.raises(InputError, match="belong to its own grid"):
+        with_storage(load_case("case14"), stored)
+
+
+@pytest.mark.parametrize("ending", ["m", "mat"])
+def test_ramps_are_those_of_the_gen_table(tmp_path: Path, ending: str) -> None:
+    case = load_case("case14")
+    gen = generator_rows(case)
+    gen[0, 18], gen[1, 17], gen[2, 16] = 15.0, 4.0, 0.5  # RAMP_30, RAMP_10, RAMP_AGC
+    path = tmp_path / f"ramped.{ending}"
+    if ending == "m":
+        table = "\n".join(" ".join(map(repr, row)) for row in gen.tolist())
+        start, _, rest = matpower_text(case).partition("mpc.gen = [")
+        path.write_text(f"{start}mpc.gen = [{table}{rest[rest.index('];') :]}")
+    else:
+        from gridpriv.grid.matpower_writer import branch_rows
+
+        tables = {"bus": bus_rows(case), "gen": gen, "branch": branch_rows(case)}
+        savemat(path, {"mpc": {"version": "2", "baseMVA": case.base_mva, **tables}})
+    ramped = load_case(path)
+    found = Chronology.of(ramped, steps=2, ramps=path)
+    assert case.base_mva * found.ramp_up[:3] == pytest.approx([30.0, 24.0, 30.0])
+    assert np.isinf(found.ramp_up[3:]).all()
+    (tmp_path / "s.csv").write_text("name,bus,p_mw,energy_mwh\nb,9,1,1\n")
+    grown, storages = with_storage(ramped, tmp_path / "s.csv")
+    found = Chronology.of(grown, storages, steps=2, ramps=path)
+    assert np.isfinite(found.ramp_up).sum() == 3
+
+
+def test_a_file_without_ramps_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plain.m"
+    path.write_text(matpower_text(load_case("case14")))
+    with pytest.raises(InputError, match="has no ramps of the generators"):
+        Chronology.of(load_case(path), steps=2, ramps=path)
