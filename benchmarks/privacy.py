@@ -67,7 +67,7 @@ def main() -> None:
             means = {
                 "objective": float(np.mean([f["objective"] for f in finals])),
                 "residual": float(np.mean([f["consensus_residual"] for f in finals])),
-                "redispatch_mw": float(np.mean([f["redispatch"]["shed_mw"] for f in finals])),
+                "redispatch_mw": float(np.mean([f["physical"]["shed_mw"] for f in finals])),
             }
             rows.append({"case": name, "method": method, "budget": args.budget, **means})
             print(

@@ -9,15 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli import flags
-from gridpriv.cli.output import (
-    output_folder,
-    print_records,
-    print_table,
-    progress,
-    tell,
-    write_results,
-)
+from gridpriv.cli import flags, output
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
@@ -116,20 +108,20 @@ def execute_audit(args: argparse.Namespace) -> int:
     levels = tuple(args.levels.split(","))
     runs = None if args.runs is None else dict.fromkeys(RUNS, args.runs)
     plan = AuditPlan(runs, args.confidence, args.audit_rounds, levels=levels, bus=args.bus)
-    folder = output_folder(args.out)
+    folder = output.output_folder(args.out)
     chosen = sweep(settings) if args.sweep else [settings]
     results = [_audited(case, zoning, each, plan, args) for each in chosen]
     documents = [result.as_dict() for result in results]
     document = {"audits": documents} if args.sweep else documents[0]
     if folder is not None:
-        write_results(folder, "audit", document)
+        output.write_results(folder, "audit", document)
         if not args.sweep:
             from gridpriv.report.assurance import audit_bars
             from gridpriv.report.figures import write_figure
 
             write_figure(audit_bars(results[0]), folder / "audit.png", private=True)
     code = 0 if all(result.passed for result in results) else FAILED
-    return tell(args, document, lambda: _print_audits(results, args.sweep), folder, code)
+    return output.tell(args, document, lambda: _print_audits(results, args.sweep), folder, code)
 
 
 def _audit_learning(args: argparse.Namespace) -> int:
@@ -140,18 +132,18 @@ def _audit_learning(args: argparse.Namespace) -> int:
     failed = [check for check in checks if not check.passed]
     verdict = "violation" if failed else "consistent"
     document: Json = {"case": LEARNING, "checks": [c.as_dict() for c in checks], "verdict": verdict}
-    folder = output_folder(args.out)
+    folder = output.output_folder(args.out)
     if folder is not None:
-        write_results(folder, "audit", document)
+        output.write_results(folder, "audit", document)
     title = "gridpriv learn: replay on a neighbour, total by numerical integration, law of noise"
     rows = [[c.lane, c.check, c.measured, c.allowed, "yes" if c.passed else "NO"] for c in checks]
     heads = ["algorithm", "check", "measured", "allowed", "passed"]
 
     def show() -> None:
-        print_table(title, heads, rows)
+        output.print_table(title, heads, rows)
         print(f"Verdict: {verdict}; {len(failed)} of {len(checks)} checks failed.")
 
-    return tell(args, document, show, folder, FAILED if failed else 0)
+    return output.tell(args, document, show, folder, FAILED if failed else 0)
 
 
 def sweep(settings: Settings) -> list[Settings]:
@@ -179,13 +171,13 @@ def _audited(
     from gridpriv.zonal.prepared import prepare
 
     total = 100 * len(plan.levels) + zoning.n_zone
-    with progress(args, f"{case.name} {settings.perturbation}", total) as advance:
+    with output.progress(args, f"{case.name} {settings.perturbation}", total) as advance:
         return audit(prepare(case, zoning, settings), plan, watch=advance)
 
 
 def _print_audits(results: list[AuditResult], many: bool) -> None:
     if many:
-        print_table(
+        output.print_table(
             f"{results[0].prepared.case.name}: audit of {len(results)} configurations",
             ["configuration", "level", "nominal", "certified", "measured", "verdict"],
             [row for result in results for row in _sweep_rows(result)],
@@ -197,7 +189,7 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
     replayed = [row | {"check": CHECKS[row["check"]]} for row in document["replay"]]
     columns = {name: name for name in ("check", "neighbours", "measured", "allowed", "passed")}
     title = f"{document['case']}: replay on neighbouring demand, releases frozen"
-    print_records(title, columns, replayed)
+    output.print_records(title, columns, replayed)
     measured = [
         row | {"verdict": row["verdict"].removeprefix("claim ")} for row in document["statistical"]
     ]
@@ -205,7 +197,7 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
         f"Statistical audit, bus {document['neighbour']['bus']} of zone {document['zone']}, "
         f"{100 * document['confidence']:g} % confidence"
     )
-    print_records(title, STATISTICS, measured)
+    output.print_records(title, STATISTICS, measured)
     print(
         "nominal: epsilon according to the settings; cert.: certified epsilon, as charged;\n"
         "measured: lower bound of epsilon; sees: least epsilon above the nominal one that\n"
@@ -257,13 +249,13 @@ def execute_attack(args: argparse.Namespace) -> int:
     plan = AttackPlan(
         args.seeds, args.epsilons, args.attack_rounds, args.prior, args.prior_spread, args.bus
     )
-    folder = output_folder(args.out)
+    folder = output.output_folder(args.out)
     prepared = prepare(case, zoning, settings)
     noisy = settings.mechanism != "none"
     zones = zoning.n_zone if args.bus is None else 1
     steps = zones * (1 + noisy * plan.seeds * (1 + len(plan.epsilons)))
     steps += args.averaging * 2 * plan.seeds * len(AVERAGED)
-    with progress(args, case.name, steps) as advance:
+    with output.progress(args, case.name, steps) as advance:
         result, curve = attack(prepared, plan, advance), None
         if args.averaging and noisy:
             curve = averaging(prepared, plan, AVERAGED, advance)
@@ -271,9 +263,9 @@ def execute_attack(args: argparse.Namespace) -> int:
     document["averaging"] = None if curve is None else curve.to_dict("records")
     if folder is not None:
         tables = {"buses": result.buses(), "by_distance": result.by_distance()}
-        write_results(folder, "attack", document, **tables)
+        output.write_results(folder, "attack", document, **tables)
         _draw_attack(result, curve, folder)
-    return tell(args, document, lambda: _print_attack(result), folder)
+    return output.tell(args, document, lambda: _print_attack(result), folder)
 
 
 def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
@@ -311,10 +303,10 @@ def _print_attack(result: AttackResult) -> None:
         f"{result.prepared.case.name}: error of active demand, "
         f"{counted(len(result.attacked), 'bus')}, {counted(result.plan.seeds, 'seed')}"
     )
-    print_records(title, columns, _three(document["summary"], columns))
+    output.print_records(title, columns, _three(document["summary"], columns))
     zones = {name: name for name in ("zone", "demands", "rank", *VERDICTS)}
     matches = [row | {"zone": str(row["zone"])} for row in document["zones"]]
-    print_records("What noise-free messages hold (buses)", zones, matches)
+    output.print_records("What noise-free messages hold (buses)", zones, matches)
     table = result.by_distance()
     near = {
         "configuration": "run",
@@ -326,7 +318,7 @@ def _print_attack(result: AttackResult) -> None:
     }
     rows = table[table["adversary"] == "messages"].astype({"lines_to_tie": int, "buses": int})
     title = "Share recovered by lines to the nearest tie bus"
-    print_records(title, near, _three(rows.to_dict("records"), near))
+    output.print_records(title, near, _three(rows.to_dict("records"), near))
     errors = result.errors(result.shown).mean(axis=0)
     closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
     print(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 from gridpriv.cli import flags
 from gridpriv.cli.output import print_table, tell
 from gridpriv.core.document import Json
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import write_text
+from gridpriv.core.settings import Part, changed, choice, count, notation, number
 from gridpriv.core.text import frame_csv, json_ready
-from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta
+from gridpriv.privacy.adjacency import Beta, DemandAdjacency
+from gridpriv.privacy.settings import Noise, Privacy
+from gridpriv.zonal.settings import Adjacency
 
 if TYPE_CHECKING:
     from gridpriv.core.arrays import Floats
@@ -25,74 +29,60 @@ if TYPE_CHECKING:
     from gridpriv.learning.forecast import Forecast
     from gridpriv.privacy.ledger import ReleaseCharge
 
-QUANTILES = "0.05,0.25,0.5,0.75,0.95"
 DAY = 24
+HISTORY = "past demand: step,bus,pd_mw,qd_mvar; steps are dates and times"
+WEATHER = (
+    "public columns for past and forecast steps, such as step,temperature (default: calendar only)"
+)
+
+
+def _levels(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise not_allowed("quantiles", text, "numbers, by commas") from None
+
+
+def _positive_or_infinite(name: str, value: float) -> None:
+    if not (isinstance(value, float | int) and value > 0):
+        raise not_allowed(name, value, "a positive number, or inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecasting(Part):
+    """Forecast of every zone's demand, and its noise."""
+
+    total: float = number(
+        0.2, "total epsilon (pure DP) of a zone's releases; inf: no noise", _positive_or_infinite
+    )
+    beta: Beta = changed(
+        Adjacency,
+        "beta",
+        Beta(1.0, "MW"),
+        help="adjacency distance: protected change of one bus's demand in every step",
+    )
+    noise: Noise = changed(Privacy, "noise", "simulated")
+    model: str = choice("linear", ("linear", "network"), "model of a zone's demand")
+    steps: int = count(DAY, "steps ahead")
+    test_steps: int = count(
+        0,
+        "number of last steps that are held out and compared with the forecast; the comparison is "
+        "private",
+        least=0,
+    )
+    quantiles: tuple[float, ...] = notation(
+        (0.05, 0.25, 0.5, 0.75, 0.95), _levels, "Q,Q", "quantiles of every zone's demand"
+    )
+    seed: int = count(0, "seed of simulated noise", least=0)
 
 
 def forecast_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``learn forecast``."""
     parser.add_argument("case", metavar="CASE", help="case name, or file")
-    flags.flag(
-        parser,
-        "--history",
-        "FILE.csv",
-        "past demand: step,bus,pd_mw,qd_mvar; steps are dates and times",
-        required=True,
-    )
-    flags.flag(
-        parser,
-        "--weather",
-        "FILE.csv",
-        (
-            "public columns for past and forecast steps, such as step,temperature (default: "
-            "calendar only)"
-        ),
-    )
+    flags.flag(parser, "--history", "FILE.csv", HISTORY, required=True)
+    flags.flag(parser, "--weather", "FILE.csv", WEATHER)
     flags.add_zone_arguments(parser)
-    flags.flag(
-        parser,
-        "--total",
-        "E",
-        "total epsilon (pure DP) of a zone's releases; inf: no noise (default: %(default)s)",
-        flags.REAL,
-        0.2,
-    )
-    flags.flag(
-        parser,
-        "--beta",
-        "BETA",
-        (
-            "adjacency distance: protected change of one bus's demand in every step (default: "
-            "%(default)s)"
-        ),
-        default="1MW",
-    )
-    flags.flag(
-        parser, "--noise", "NAME", "simulated | secure (default: %(default)s)", default="simulated"
-    )
-    flags.flag(
-        parser, "--model", "NAME", "linear | network (default: %(default)s)", default="linear"
-    )
-    flags.flag(parser, "--steps", "N", "steps ahead (default: %(default)s)", flags.WHOLE, DAY)
-    flags.flag(
-        parser,
-        "--test-steps",
-        "N",
-        (
-            "hold out the last N steps and compare the forecast with them (default: 0); the "
-            "comparison is private"
-        ),
-        flags.WHOLE,
-        0,
-    )
-    flags.flag(
-        parser,
-        "--quantiles",
-        "Q,Q",
-        "of every zone's demand (default: %(default)s)",
-        default=QUANTILES,
-    )
-    flags.flag(parser, "--seed", "N", "(default: 0)", int, 0)
+    flags.add_flags(parser, Forecasting)
     flags.add_ledger_arguments(parser)
     flags.add_output(parser, "file of the forecast, for --public-demand", "F.csv")
 
@@ -104,36 +94,25 @@ def forecast(args: argparse.Namespace) -> int:
     from gridpriv.learning.forecast import check_quantiles
     from gridpriv.study.context import open_charge
 
-    one_of("noise", args.noise, ("simulated", "secure"))
-    one_of("model", args.model, ("linear", "network"))
-    if not args.total > 0:
-        raise not_allowed("total", args.total, "a positive number, or inf")
-    levels = _levels(args.quantiles)
-    check_quantiles(levels)
+    chosen = Forecasting(**flags.given_settings(args, Forecasting))
+    check_quantiles(list(chosen.quantiles))
     case = load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
     series = read_demand_series(args.history, case)
-    if args.test_steps >= len(series) - 1:
-        raise not_allowed("test-steps", args.test_steps, f"fewer than {len(series) - 1}")
-    adjacency = DemandAdjacency(parse_beta(args.beta).distance(case.base_mva))
-    noisy = args.total < math.inf
+    if chosen.test_steps >= len(series) - 1:
+        raise not_allowed("test-steps", chosen.test_steps, f"fewer than {len(series) - 1}")
+    adjacency = DemandAdjacency(chosen.beta.distance(case.base_mva))
+    noisy = chosen.total < math.inf
     owners = partial(_owners, case, zoning, adjacency)
     with open_charge(args.ledger, args.ledger_key, owners, noisy=noisy) as charge:
-        result, times = _forecast(args, series, zoning, adjacency, charge)
-    quantiles = {level: result.quantile(level) * case.base_mva for level in levels}
-    document = _document(args, case, zoning, result, times, quantiles)
-    if args.test_steps:
-        document["test"] = _tested(series, zoning, result, quantiles, args)
+        result, times = _forecast(args, chosen, series, zoning, adjacency, charge)
+    quantiles = {level: result.quantile(level) * case.base_mva for level in chosen.quantiles}
+    document = _document(chosen, case, zoning, result, times, quantiles)
+    if chosen.test_steps:
+        document["test"] = _tested(series, zoning, result, quantiles, chosen.test_steps)
     if args.out is not None:
         write_text(Path(args.out), frame_csv(_table(case, zoning, result, times)), private=False)
     return tell(args, document, lambda: _print(document), args.out)
-
-
-def _levels(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise not_allowed("quantiles", text, "numbers, by commas") from None
 
 
 def _owners(case: Case, zoning: Zoning, adjacency: DemandAdjacency) -> Sequence[Any]:
@@ -144,6 +123,7 @@ def _owners(case: Case, zoning: Zoning, adjacency: DemandAdjacency) -> Sequence[
 
 def _forecast(
     args: argparse.Namespace,
+    chosen: Forecasting,
     series: DemandSeries,
     zoning: Zoning,
     adjacency: DemandAdjacency,
@@ -158,33 +138,33 @@ def _forecast(
         planned_releases,
     )
 
-    count = len(series) - args.test_steps
+    count = len(series) - chosen.test_steps
     past_times = list(series.steps[:count])
-    if args.test_steps:
+    if chosen.test_steps:
         times = list(series.steps[count:])
     else:
         _ = _features(past_times, None)  # refuses steps that are no times
-        times = following(past_times, args.steps)
+        times = following(past_times, chosen.steps)
     features = _features([*past_times, *times], args.weather)
     past, ahead = features[:count], features[count:]
-    if args.model == "network":
+    if chosen.model == "network":
         past, ahead = network_features(past, ahead, 0)
     histories = [
         History(name, series.pd[:count, members], series.qd[:count, members])
         for name, members in zip(zoning.names, zoning.members, strict=True)
     ]
     if charge is not None:  # a run that does not fit is refused before it draws
-        planned = planned_releases(past, args.total, adjacency.beta, args.noise)
+        planned = planned_releases(past, chosen.total, adjacency.beta, chosen.noise)
         costs = {history.zone: charge.cost(history.zone, planned) for history in histories}
         charge.ledger.plan(costs)
     result = forecast_demand(
         histories,
         past,
         ahead,
-        epsilon=args.total,
+        epsilon=chosen.total,
         beta=adjacency.beta,
-        source=args.noise,
-        seed=args.seed,
+        source=chosen.noise,
+        seed=chosen.seed,
         charge=lambda zone, release: None if charge is None else charge(zone, {release: 1}),
     )
     return result, times
@@ -252,7 +232,7 @@ def _table(case: Case, zoning: Zoning, result: Forecast, times: Sequence[str]) -
 
 
 def _document(
-    args: argparse.Namespace,
+    chosen: Forecasting,
     case: Case,
     zoning: Zoning,
     result: Forecast,
@@ -265,7 +245,7 @@ def _document(
         {
             "case": case.name,
             "steps": list(times),
-            "model": args.model,
+            "model": chosen.model,
             "zones": [
                 {
                     "zone": zone,
@@ -277,10 +257,10 @@ def _document(
                 for z, (zone, members) in enumerate(zip(zoning.names, zoning.members, strict=True))
             ],
             "privacy": {
-                "adjacency": f"one bus changes its demand by at most {args.beta} in every step",
+                "adjacency": f"one bus changes its demand by at most {chosen.beta} in every step",
                 "releases_per_zone": max((len(r) for r in result.releases.values()), default=0),
                 "total_pure": result.epsilon if noisy else None,
-                "noise": args.noise if noisy else "none",
+                "noise": chosen.noise if noisy else "none",
             },
             "test": None,
         }
@@ -293,19 +273,19 @@ def _tested(
     zoning: Zoning,
     result: Forecast,
     quantiles: Mapping[float, Floats],
-    args: argparse.Namespace,
+    test_steps: int,
 ) -> list[Json]:
     """Return errors by zone on the steps that were left out, beside a seasonal-naive forecast."""
     import numpy as np
 
     from gridpriv.learning.forecast import mape, pinball_loss
 
-    base, count = series.case.base_mva, len(series) - args.test_steps
+    base, count = series.case.base_mva, len(series) - test_steps
     season = 7 * DAY if count >= 7 * DAY else DAY
     rows = []
     for z, (zone, members) in enumerate(zip(zoning.names, zoning.members, strict=True)):
         total = base * series.pd[:, members].sum(axis=1)
-        back = count - season + np.arange(args.test_steps) % season
+        back = count - season + np.arange(test_steps) % season
         naive = total[np.maximum(back, 0)]
         rows.append(
             {

@@ -51,59 +51,23 @@ COMMANDS = {
     "account": "total epsilon of T releases, or the noise for a total",
 }
 
-HOMES = {
-    "account": "budgets",
-    "acopf": "optimum",
-    "attack": "assurance",
-    "audit": "assurance",
-    "cases": "grids",
-    "compare": "study",
-    "consortium": "consortium",
-    "convert": "grids",
-    "coordinator": "consortium",
-    "exchange": "analysis",
-    "keys": "consortium",
-    "ledger": "budgets",
-    "relax": "optimum",
-    "report": "study",
-    "reproduce": "study",
-    "schema": "study",
-    "security": "analysis",
-    "zone-agent": "consortium",
-    "zones": "grids",
+SHARED = {
+    "analysis": ("exchange", "security"),
+    "assurance": ("attack", "audit"),
+    "budgets": ("account", "ledger"),
+    "consortium": ("consortium", "coordinator", "keys", "zone-agent"),
+    "grids": ("cases", "convert", "zones"),
+    "optimum": ("acopf", "relax"),
+    "study": ("compare", "report", "reproduce", "schema"),
 }
-"""Modules of commands that share one; the others have one of their own name."""
+"""Commands of modules that hold several; each other command has a module of its own name."""
 RARELY = 100_000  # new objects between two collections: imports make many and drop few
 TRACEBACK = "GRIDPRIV_TRACEBACK"
 DEFECT, PIPE_CLOSED = 70, 141
 # what a path given by the user can be, and what a machine can run out of
-OF_INPUT = frozenset(
-    {
-        errno.ENOENT,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EISDIR,
-        errno.ENOTDIR,
-        errno.ENAMETOOLONG,
-        errno.ELOOP,
-        errno.EEXIST,
-        errno.ENOTEMPTY,
-        errno.ENXIO,
-    }
-)
-OF_MACHINE = frozenset(
-    {
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EIO,
-        errno.EROFS,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.EFBIG,
-        errno.EAGAIN,
-    }
-)
+OF_INPUT = {"ENOENT", "EACCES", "EPERM", "EISDIR", "ENOTDIR", "ENAMETOOLONG", "ELOOP"}
+OF_INPUT |= {"EEXIST", "ENOTEMPTY", "ENXIO"}
+OF_MACHINE = {"ENOSPC", "EDQUOT", "EIO", "EROFS", "EMFILE", "ENFILE", "ENOMEM", "EFBIG", "EAGAIN"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -166,9 +130,10 @@ def _told(error: BaseException) -> tuple[str, int] | None:
         return "", PIPE_CLOSED
     if isinstance(error, MemoryError):
         return f"out of memory{notes(error)}", SolverError.exit_code
-    if isinstance(error, OSError) and error.errno in OF_INPUT | OF_MACHINE:
+    name = errno.errorcode.get(error.errno or 0) if isinstance(error, OSError) else None
+    if isinstance(error, OSError) and name in OF_INPUT | OF_MACHINE:
         where = f"{error.filename}: " if error.filename else ""
-        code = (InputError if error.errno in OF_INPUT else SolverError).exit_code
+        code = (InputError if name in OF_INPUT else SolverError).exit_code
         return f"{where}{error.strerror}{notes(error)}", code
     return None
 
@@ -228,7 +193,8 @@ def _parser(command: str) -> Parser:
 
 def command_of(name: str) -> Command:
     """Return a command by its name."""
-    commands: dict[str, Command] = import_module(f"gridpriv.cli.{HOMES.get(name, name)}").COMMANDS
+    module = next((module for module, names in SHARED.items() if name in names), name)
+    commands: dict[str, Command] = import_module(f"gridpriv.cli.{module}").COMMANDS
     return commands[name]
 
 

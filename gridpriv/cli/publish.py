@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,13 +15,15 @@ from gridpriv.cli.output import print_table, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import amount, counted
 from gridpriv.core.document import Json
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed, positive
 from gridpriv.core.files import write_text
 from gridpriv.core.sealed import sealed
+from gridpriv.core.settings import Part, changed, choice, count, names, number
 from gridpriv.core.text import csv_text
-from gridpriv.privacy.adjacency import PROTECTS, parse_beta
+from gridpriv.privacy.adjacency import Beta, Protects
 from gridpriv.privacy.budget import Budget
-from gridpriv.zonal.settings import Release, Settings, make_settings
+from gridpriv.privacy.settings import Mechanism, Noise, Privacy
+from gridpriv.zonal.settings import Adjacency, Draws, Release, Settings, make_settings
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
@@ -34,40 +35,54 @@ if TYPE_CHECKING:
     from gridpriv.zonal.protected_series import ProtectedSeries
 
 MOST_SCENARIOS = 1000
+MECHANISMS = ("knorm", "laplace", "staircase")
 RELEASES = tuple(name for name in get_args(Release) if name != "nothing")
-MECHANISMS, NOISES, FIDELITIES = (
-    ("knorm", "laplace", "staircase"),
-    ("simulated", "secure"),
-    ("cost",),
-)
+OF_RUNS = names(Settings)
 DEMAND_COLUMNS = ("bus", "pd_mw", "qd_mvar")
 SIMULATED = "SIMULATED NOISE, NO PRIVACY: anyone with the seed can subtract the noise"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication(Part):
+    """Release of a case's demand."""
+
+    beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
+    total: float = number(1.0, "total epsilon (pure DP)", positive)
+    protects: Protects = changed(Adjacency, "protects", "p+q")
+    release: Release = changed(
+        Draws, "release", "auto", choices=RELEASES, help="released statistics of demand"
+    )
+    mechanism: Mechanism | None = choice(
+        None, MECHANISMS, "noise mechanism", unset="knorm for p+q, else laplace"
+    )
+    noise: Noise = changed(Privacy, "noise", "simulated")
+    seed: int | None = changed(Draws, "seed", None)
+    public_demand: str | None = changed(Draws, "public_demand", None)
+    fidelity: str | None = choice(
+        None,
+        ("cost",),
+        "cost: spend half of the total on a noisy cost query that keeps the optimal cost near the "
+        "true one",
+        unset="none",
+    )
+    scenarios: int = count(
+        0,
+        "number of demand scenarios sampled from the posterior and written too, at no further "
+        "epsilon",
+        least=0,
+    )
+
+    def settings(self) -> Settings:
+        """Return the settings of its release."""
+        given = {name: getattr(self, name) for name in names(Publication) if name in OF_RUNS}
+        return make_settings(budget=Budget("total", self.total), coordination="central", **given)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     flags.add_case_arguments(parser)
-    beta = "adjacency distance: protected change of one bus's demand, with its unit"
-    flags.flag(parser, "--beta", "BETA", beta, default="10MW")
+    flags.add_flags(parser, Publication)
     flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
-    flags.flag(parser, "--total", "E", "total epsilon (pure DP)", flags.REAL, 1.0)
-    protects = f"protected demand of a bus: {' | '.join(PROTECTS)}"
-    flags.flag(parser, "--protects", "NAME", protects, default="p+q")
-    release = f"statistics of demand: {' | '.join(RELEASES)}"
-    flags.flag(parser, "--release", "NAME", release, default="auto")
-    mechanism = f"{' | '.join(MECHANISMS)} (default: knorm for p+q, else laplace)"
-    flags.flag(parser, "--mechanism", "NAME", mechanism)
-    noise = f"source of the noise: {' | '.join(NOISES)}"
-    flags.flag(parser, "--noise", "NAME", noise, default="simulated")
-    flags.flag(parser, "--seed", "N", "seed of simulated noise", flags.WHOLE)
-    flags.flag(parser, "--public-demand", "FILE", flags.PUBLIC_DEMAND)
-    fidelity = (
-        "cost: spend half of the total on a noisy cost query that keeps the optimal cost near the "
-        "true one"
-    )
-    flags.flag(parser, "--fidelity", "NAME", fidelity)
-    scenarios = "also write N demand scenarios sampled from the posterior, at no further epsilon"
-    flags.flag(parser, "--scenarios", "N", scenarios, flags.WHOLE, 0)
     series = (
         "publish every step of a series under one total: step,load_scale or "
         "step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]"
@@ -81,14 +96,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Release, project, write the files, print what they are."""
-    place, settings = _place(args), _settings(args)
+    place, chosen = _place(args), _chosen(args)
+    settings = chosen.settings()
     case = flags.given_case(args)
     settings.adjacency(case)  # refuses, or warns of, a distance that this grid has not
-    publish = _series(args, case, settings) if args.series else _case(args, case, settings)
+    publish = _series(args, case, settings) if args.series else _case(chosen, case, settings)
     with _charged(args, case, settings, publish.planned) as charge:
         done = publish.draw(charge or (lambda *_: None))
         run = None if charge is None else charge.run_id
-    document = _write(args, place, done, run)
+    document = _write(chosen, place, done, run)
     return tell(args, document, lambda: summarise(document), place)
 
 
@@ -100,34 +116,14 @@ class Ready:
     draw: Callable[[Any], ProtectedCase | ProtectedSeries]
 
 
-def _settings(args: argparse.Namespace) -> Settings:
-    for name, allowed in (
-        ("protects", PROTECTS),
-        ("release", RELEASES),
-        ("mechanism", MECHANISMS),
-        ("noise", NOISES),
-        ("fidelity", FIDELITIES),
-    ):
-        if getattr(args, name) is not None:
-            one_of(name, getattr(args, name), allowed)
-    if not (args.total > 0.0 and math.isfinite(args.total)):
-        raise not_allowed("total", args.total, "a positive number")
-    if not 0 <= args.scenarios <= MOST_SCENARIOS:
-        raise not_allowed("scenarios", args.scenarios, f"0 to {MOST_SCENARIOS}")
+def _chosen(args: argparse.Namespace) -> Publication:
+    chosen = Publication(**flags.given_settings(args, Publication))
+    if chosen.scenarios > MOST_SCENARIOS:
+        raise not_allowed("scenarios", chosen.scenarios, f"0 to {MOST_SCENARIOS}")
     for name in ("fidelity", "scenarios"):
-        if args.series and getattr(args, name):
-            raise not_allowed(name, getattr(args, name), "left out with --series")
-    return make_settings(
-        mechanism=args.mechanism,
-        budget=Budget("total", args.total),
-        noise=args.noise,
-        beta=parse_beta(args.beta, "beta"),
-        protects=args.protects,
-        seed=args.seed,
-        release=args.release,
-        public_demand=args.public_demand,
-        coordination="central",
-    )
+        if args.series and getattr(chosen, name):
+            raise not_allowed(name, getattr(chosen, name), "left out with --series")
+    return chosen
 
 
 def _place(args: argparse.Namespace) -> Path:
@@ -146,10 +142,10 @@ def _place(args: argparse.Namespace) -> Path:
     return place
 
 
-def _case(args: argparse.Namespace, case: Case, settings: Settings) -> Ready:
+def _case(chosen: Publication, case: Case, settings: Settings) -> Ready:
     from gridpriv.zonal.protected_case import prepare_publication, protect
 
-    publication = prepare_publication(case, settings, priced=args.fidelity is not None)
+    publication = prepare_publication(case, settings, priced=chosen.fidelity is not None)
     return Ready(publication.planned, lambda charge: protect(publication, charge))
 
 
@@ -180,7 +176,7 @@ def _charged(
 
 
 def _write(
-    args: argparse.Namespace, place: Path, done: ProtectedCase | ProtectedSeries, run: str | None
+    chosen: Publication, place: Path, done: ProtectedCase | ProtectedSeries, run: str | None
 ) -> Json:
     """Write the case and what belongs to it; return the certificate."""
     from gridpriv.grid.matpower_writer import function_name, matpower_text
@@ -191,18 +187,20 @@ def _write(
     made, published = done.made, done.case(function_name(place.stem))
     header = [
         f"Protected copy of {made.ready.case.name}: {made.adjacency}",
-        *([SIMULATED] if args.noise == "simulated" else []),
+        *([SIMULATED] if chosen.noise == "simulated" else []),
         f"Made by gridpriv publish; see {place.stem}.certificate.json",
     ]
     files = {
         place.name: matpower_text(published, header, made.served.optimum.state.qg, rounded=True)
     }
     notes = []
-    if args.scenarios:
+    if chosen.scenarios:
         name = f"{place.stem}.scenarios.csv"
-        scenarios = done.scenarios(args.scenarios) if isinstance(done, ProtectedCase) else ()
-        files[name] = _demands("scenario", map(str, range(1, args.scenarios + 1)), scenarios)
-        notes.append(f"{name} holds {counted(args.scenarios, 'demand')} drawn from the posterior.")
+        scenarios = done.scenarios(chosen.scenarios) if isinstance(done, ProtectedCase) else ()
+        files[name] = _demands("scenario", map(str, range(1, chosen.scenarios + 1)), scenarios)
+        notes.append(
+            f"{name} holds {counted(chosen.scenarios, 'demand')} drawn from the posterior."
+        )
     if isinstance(done, ProtectedSeries):
         name = f"{place.stem}.series.csv"
         files[name] = _demands("step", done.horizon.series.steps, done.served)

@@ -10,16 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli import flags
-from gridpriv.cli.output import (
-    console,
-    output_folder,
-    print_records,
-    print_table,
-    progress,
-    tell,
-    write_results,
-)
+from gridpriv.cli import flags, output
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import amount, counted
 from gridpriv.core.document import Json
@@ -122,7 +113,7 @@ def execute_compare(args: argparse.Namespace) -> int:
         plan = _plan(args)
     if args.out is None:
         args.out = f"study-{plan.name or '-'.join(Path(c).stem for c in plan.cases)}"
-    output_folder(args.out)
+    output.output_folder(args.out)
     study = compare(
         plan,
         out=args.out,
@@ -131,7 +122,7 @@ def execute_compare(args: argparse.Namespace) -> int:
         resume=args.resume,
         retry_failed=args.retry_failed,
         time_limit=args.time_limit,
-        progress=partial(progress, args, "study"),
+        progress=partial(output.progress, args, "study"),
     )
     return finish(study, args, formats)
 
@@ -154,7 +145,7 @@ def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
         print_messages(report)
 
     tops = [str(f) for f in files if f.parent == study.folder]
-    tell(args, document, summarise, "\n  ".join([str(args.out), *tops]))
+    output.tell(args, document, summarise, "\n  ".join([str(args.out), *tops]))
     return tell_failures(study)
 
 
@@ -165,7 +156,7 @@ def finish_learning(study: Study, args: argparse.Namespace, formats: list[str]) 
     rows = without_gaps(table.dropna(axis=1, how="all"))
     document = {"folder": args.out, **verdict(report), "runs": rows, "files": files}
     written = "\n  ".join([str(args.out), *files])
-    tell(args, document, lambda: _print_means(study, table, report), written)
+    output.tell(args, document, lambda: _print_means(study, table, report), written)
     return tell_failures(study)
 
 
@@ -184,7 +175,7 @@ def _print_means(study: Study, table: pd.DataFrame, report: Report) -> None:
         columns["failed"] = "failed"
     kept = table[list(columns)].astype(object)
     rows = kept.where(kept.notna(), None).values.tolist()
-    print_table(study.manifest["title"], list(columns.values()), rows)
+    output.print_table(study.manifest["title"], list(columns.values()), rows)
     print_messages(report)
 
 
@@ -216,7 +207,7 @@ def verdict(report: Report) -> Json:
 def print_cards(report: Report) -> None:
     """Print the verdict cards and the warnings of a report."""
     for card in report.cards:
-        console().print(card.title, style="bold", soft_wrap=True)
+        output.console().print(card.title, style="bold", soft_wrap=True)
         width = max(len(fact.label) for fact in card.facts) + 4
         for fact in card.facts:
             label = f"  {fact.label}".ljust(width)
@@ -242,7 +233,7 @@ def tell_failures(study: Study) -> int:
         words = f"{len(study.failed)} of {len(study.runs)} runs failed: {reason}"
         if study.done.empty:
             raise SolverError(words)
-        console(error=True).print(f"warning: {words}")
+        output.console(error=True).print(f"warning: {words}")
     return 0
 
 
@@ -263,11 +254,11 @@ def print_summary(table: pd.DataFrame) -> None:
         }
         entries = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
         title = f"{panel}: means over {many}{counted(seeds[-1], 'seed')} after AC redispatch"
-        print_table(
+        output.print_table(
             f"{title}; ok: AC-feasible", list(entries), list(zip(*entries.values(), strict=True))
         )
     if table.cost_of_privacy.notna().any():
-        console().print(
+        output.console().print(
             "privacy $/h: generation and load shedding over the cheapest noise-free method, "
             "without payments between zones for balancing power"
         )
@@ -365,8 +356,8 @@ def execute_reproduce(args: argparse.Namespace) -> int:
     if args.name is None:
         rows = [{"name": name, "what": title} for name, title in known.items()]
         listed_ = list(known.items())
-        show = partial(print_table, "Reproductions", ["name", "what"], listed_)
-        return tell(args, {"reproductions": rows}, show)
+        show = partial(output.print_table, "Reproductions", ["name", "what"], listed_)
+        return output.tell(args, {"reproductions": rows}, show)
     one_of("name", args.name, known)
     if args.name in COMPUTED:
         _refuse(args, ("data", "scale", "cluster", "resume"))
@@ -377,7 +368,7 @@ def execute_reproduce(args: argparse.Namespace) -> int:
         _refuse(args, ("scale",))
     formats = flags.wanted_formats(args)
     args.out = args.out or f"study-{args.name}"
-    output_folder(args.out)
+    output.output_folder(args.out)
     running = {} if learning else {"cluster": args.cluster, "time_limit": args.time_limit}
     study = reproduce(
         args.name,
@@ -387,7 +378,7 @@ def execute_reproduce(args: argparse.Namespace) -> int:
         jobs=args.jobs,
         resume=args.resume,
         retry_failed=args.retry_failed,
-        progress=partial(progress, args, args.name),
+        progress=partial(output.progress, args, args.name),
         **running,
     )
     if not (args.quiet or args.json):
@@ -408,26 +399,26 @@ def _computed(args: argparse.Namespace) -> int:
     from gridpriv.study.papers import COMPUTED
 
     title, compute = COMPUTED[args.name]
-    folder = output_folder(args.out)
+    folder = output.output_folder(args.out)
     computed = compute()
     tables = {"table": computed.table, "claims": computed.claims}
     document = {name: json_ready(table.to_dict("records")) for name, table in tables.items()}
     if folder is not None:
-        write_results(folder, args.name, document, **tables)
+        output.write_results(folder, args.name, document, **tables)
 
     def summarise() -> None:
         columns = [name.replace("_", " ") for name in computed.table]
-        print_table(title, columns, computed.table.values.tolist())
+        output.print_table(title, columns, computed.table.values.tolist())
         print_claims(computed.claims, "Statements, and whether they hold here")
 
-    return tell(args, document, summarise, folder)
+    return output.tell(args, document, summarise, folder)
 
 
 def print_claims(
     claims: pd.DataFrame, header: str = "What the paper states, and whether it holds here"
 ) -> None:
     """Print statements and whether they hold: a paragraph each."""
-    out = console()
+    out = output.console()
     out.print(f"{header}\n")
     for row in claims.to_dict("records"):
         noise = f" ({row['sensitivity']} noise)" if row["sensitivity"] else ""
@@ -445,7 +436,7 @@ def print_claims(
 
 def _paragraph(head: str, text: str) -> None:
     if text:
-        console().print(textwrap.fill(head + text, 80, subsequent_indent="    "))
+        output.console().print(textwrap.fill(head + text, 80, subsequent_indent="    "))
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
@@ -463,7 +454,7 @@ def execute_report(args: argparse.Namespace) -> int:
     """Write the report in every format asked for."""
     from gridpriv.report.export import export
 
-    output_folder(args.out)
+    output.output_folder(args.out)
     formats = flags.wanted_formats(args)
     if not formats:
         raise not_allowed("format", args.format, "one or more of html, pdf, xlsx, csv, tex")
@@ -478,7 +469,7 @@ def execute_report(args: argparse.Namespace) -> int:
     )
     names = [str(file) for file in files]
     document = {"folder": args.folder, "files": names}
-    return tell(args, document, lambda: print("\n".join(names)))
+    return output.tell(args, document, lambda: print("\n".join(names)))
 
 
 def _pivot(text: str | None) -> tuple[list[str], list[str]] | None:
@@ -519,13 +510,13 @@ def execute_schema(args: argparse.Namespace) -> int:
     if args.markdown:
         print(markdown(tables), end="")
         return 0
-    return tell(args, {"tables": list(tables.values())}, lambda: _print_schema(tables))
+    return output.tell(args, {"tables": list(tables.values())}, lambda: _print_schema(tables))
 
 
 def _print_schema(tables: dict[str, Json]) -> None:
     for name, table in tables.items():
         columns = {"name": "column"} | {n: n for n in ("unit", "visibility", "meaning")}
-        print_records(f"{name}: {table['row']}", columns, table["columns"])
+        output.print_records(f"{name}: {table['row']}", columns, table["columns"])
 
 
 def markdown(tables: dict[str, Json]) -> str:

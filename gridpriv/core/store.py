@@ -24,40 +24,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gridpriv.core import files, stored
 from gridpriv.core.document import Json
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError
-from gridpriv.core.files import (
-    LOCK,
-    StorageError,
-    held,
-    make_folder,
-    refuse_used,
-    remove,
-    storing,
-    sweep,
-    write_bytes,
-    write_text,
-)
+from gridpriv.core.files import held
 from gridpriv.core.processes import WorkerError
 from gridpriv.core.sealed import DamagedError, sealed
-from gridpriv.core.stored import (
-    COMMON,
-    FORMAT,
-    MANIFEST,
-    PARTS,
-    Rows,
-    StoredRun,
-    Study,
-    as_table,
-    part_files,
-    parts_in,
-    read_manifest,
-    read_part,
-    refuse_old,
-    study_of,
-    tables_in,
-    unfinished_tables,
-)
+from gridpriv.core.stored import Rows, StoredRun, Study
 
 TEXTS = ("study.toml",)  # files for people that are written before the first run
 SAME = ("kind", "public", "study", "cases", "version")  # what makes two folders the same study
@@ -79,7 +52,7 @@ class Store:
 
     def __init__(self, folder: Path, *, public: bool) -> None:
         self.folder, self.public = folder, public
-        self._parts = folder / PARTS
+        self._parts = folder / stored.PARTS
 
     def add(self, rows: Rows) -> None:
         """Store one run's rows; the first of ``runs`` has its ``run`` and ``number``."""
@@ -96,25 +69,25 @@ class Store:
         """Keep what is noted under a name as it is, and free the name."""
         path = self._parts / f"{name}.json"
         if path.exists():
-            earlier = sum(one.name.startswith(f"{name}-") for one in part_files(self.folder))
-            with storing(f"rename {path}"):
+            earlier = sum(one.name.startswith(f"{name}-") for one in stored.part_files(self.folder))
+            with files.storing(f"rename {path}"):
                 path.rename(self._parts / f"{name}-{earlier + 1}.json")
 
     @property
     def begun(self) -> bool:
         """True if anything of a run is stored."""
         return self.manifest["finished"] or any(
-            path.stem != COMMON for path in part_files(self.folder)
+            path.stem != stored.COMMON for path in stored.part_files(self.folder)
         )
 
     def text(self, name: str, text: str) -> None:
         """Write a file for people."""
-        write_text(self.folder / name, text, private=not self.public)
+        files.write_text(self.folder / name, text, private=not self.public)
 
     def stored(self) -> dict[str, str]:
         """Return the status of every stored run by its identity."""
         if self.manifest["finished"]:
-            runs = tables_in(self.folder, self.manifest)["runs"].to_pylist()
+            runs = stored.tables_in(self.folder, self.manifest)["runs"].to_pylist()
         else:
             runs = [row for part in self._whole_parts() for row in part.rows.get("runs", ())]
         return {row["run"]: row.get("status", "done") for row in runs}
@@ -127,64 +100,67 @@ class Store:
         if self.manifest["finished"]:
             self._take_apart()
         for run in gone:
-            remove(self._parts / f"{run}.json")
+            files.remove(self._parts / f"{run}.json")
 
     def finish(self, details: Callable[[Study], Json] = lambda _: {}) -> None:
         """Turn the parts into tables; ``details`` returns further entries of the manifest."""
         if self.manifest["finished"]:
             return
-        found = unfinished_tables(self.folder)
+        found = stored.unfinished_tables(self.folder)
         tables = {name: self._table(name, table) for name, table in found.items()}
-        study = study_of(self.folder, self.manifest, found)
+        study = stored.study_of(self.folder, self.manifest, found)
         extra = details(study) | {"finished": True, "tables": tables}
         self._write_manifest(self.manifest | extra)
-        remove(self._parts)
+        files.remove(self._parts)
 
     def put(self, name: str, rows: list[Json]) -> None:
         """Put a table of no run into a finished folder, in the place of the one there was."""
         tables = {k: v for k, v in self.manifest["tables"].items() if k != name}
         self._write_manifest(self.manifest | {"tables": tables})
-        told = self._table(name, as_table(rows))
+        told = self._table(name, stored.as_table(rows))
         self._write_manifest(self.manifest | {"tables": tables | {name: told}})
 
     def leave_nothing(self) -> None:
         """Remove what was begun, where no run is stored: input that no run can have."""
-        if self.unfinished and {path.stem for path in part_files(self.folder)} <= {COMMON}:
-            for name in (PARTS, *TEXTS, MANIFEST):
-                remove(self.folder / name)
+        if self.unfinished and {path.stem for path in stored.part_files(self.folder)} <= {
+            stored.COMMON
+        }:
+            for name in (stored.PARTS, *TEXTS, stored.MANIFEST):
+                files.remove(self.folder / name)
 
     @property
     def unfinished(self) -> bool:
         """True for the folder of an unfinished study."""
-        return (self.folder / MANIFEST).exists() and not self.manifest["finished"]
+        return (self.folder / stored.MANIFEST).exists() and not self.manifest["finished"]
 
     @property
     def manifest(self) -> Json:
         """Manifest of the folder."""
-        return read_manifest(self.folder)
+        return stored.read_manifest(self.folder)
 
     def begin(self, manifest: Json, common: Callable[[], Rows], resume: bool) -> None:
         """Make the folder that of a study, or see that it is; for who holds it."""
-        sweep(self.folder)
-        if not (self.folder / MANIFEST).exists():
-            refuse_old(self.folder)
-            refuse_used(self.folder, allowed=LOCK)
+        files.sweep(self.folder)
+        if not (self.folder / stored.MANIFEST).exists():
+            files.refuse_used(self.folder, allowed=files.LOCK)
             if resume:  # its name may be mistyped
                 warnings.warn(
                     f"there was nothing to resume in {self.folder}: it is begun",
                     GridprivWarning,
                     stacklevel=4,
                 )
-            self._write_manifest(manifest | {"format": FORMAT, "finished": False, "tables": {}})
+            self._write_manifest(
+                manifest | {"format": stored.FORMAT, "finished": False, "tables": {}}
+            )
         else:
             self._refuse_other(json.loads(json.dumps(manifest)), resume)
         if self.manifest["finished"]:
-            remove(self._parts)
+            files.remove(self._parts)
             return
-        make_folder(self._parts)
-        sweep(self._parts)
-        if COMMON not in {part.run for part in self._whole_parts()}:
-            self.note(COMMON, common())
+        files.make_folder(self._parts)
+        files.sweep(self._parts)
+        if stored.COMMON not in {part.run for part in self._whole_parts()}:
+            self.note(stored.COMMON, common())
 
     def _refuse_other(self, manifest: Json, resume: bool) -> None:
         was = self.manifest
@@ -208,27 +184,29 @@ class Store:
     def _whole_parts(self) -> list[StoredRun]:
         """Return the parts; remove those that are damaged, which are then made again."""
         found = []
-        for path in part_files(self.folder):
+        for path in stored.part_files(self.folder):
             try:
-                found.append(read_part(path))
+                found.append(stored.read_part(path))
             except DamagedError as error:
                 if "-" in path.stem:
                     raise InputError(
                         f"{error}. What it said of releases cannot be made again: put back a copy "
                         "of it, or name another folder"
                     ) from error
-                remove(path)
+                files.remove(path)
                 warnings.warn(f"{error}; it is made again", GridprivWarning, stacklevel=4)
         return found
 
     def _take_apart(self) -> None:
         """Turn the tables of a finished folder back into parts."""
-        by_run: dict[str, Rows] = {COMMON: {}}
-        for name, table in tables_in(self.folder, self.manifest).items():
+        by_run: dict[str, Rows] = {stored.COMMON: {}}
+        for name, table in stored.tables_in(self.folder, self.manifest).items():
             for row in table.to_pylist():
-                by_run.setdefault(row.get("run", COMMON), {}).setdefault(name, []).append(row)
-        make_folder(self._parts)
-        self.note(COMMON, by_run.pop(COMMON))
+                by_run.setdefault(row.get("run", stored.COMMON), {}).setdefault(name, []).append(
+                    row
+                )
+        files.make_folder(self._parts)
+        self.note(stored.COMMON, by_run.pop(stored.COMMON))
         for rows in by_run.values():
             self.add(rows)
         self._write_manifest(self.manifest | {"finished": False, "tables": {}})
@@ -236,7 +214,7 @@ class Store:
     def _add(self, run: str, number: int, rows: Rows) -> None:
         told = {"run": run, "number": number, "rows": rows}
         path = self._parts / f"{run}.json"
-        write_text(path, sealed(told, default=_scalar), private=not self.public)
+        files.write_text(path, sealed(told, default=_scalar), private=not self.public)
 
     def _table(self, name: str, table: Any) -> Json:
         """Write an Arrow table; return what the manifest says of it."""
@@ -245,11 +223,11 @@ class Store:
         buffer = io.BytesIO()
         pq.write_table(table, buffer)
         content = buffer.getvalue()
-        write_bytes(self.folder / f"{name}.parquet", content, private=not self.public)
+        files.write_bytes(self.folder / f"{name}.parquet", content, private=not self.public)
         return {"rows": table.num_rows, "sha256": hashlib.sha256(content).hexdigest()}
 
     def _write_manifest(self, manifest: Json) -> None:
-        self.text(MANIFEST, sealed(manifest, indent=2))
+        self.text(stored.MANIFEST, sealed(manifest, indent=2))
 
 
 @contextmanager
@@ -281,7 +259,7 @@ def open_store(
     """
     with held(folder):
         store = Store(folder, public=bool(manifest.get("public", False)))
-        new = not (folder / MANIFEST).exists()
+        new = not (folder / stored.MANIFEST).exists()
         try:
             store.begin(manifest, common, resume)
             yield store
@@ -289,7 +267,13 @@ def open_store(
             if new:
                 store.leave_nothing()
             raise
-        except (BudgetError, SolverError, StorageError, WorkerError, KeyboardInterrupt) as error:
+        except (
+            BudgetError,
+            SolverError,
+            files.StorageError,
+            WorkerError,
+            KeyboardInterrupt,
+        ) as error:
             if store.unfinished:
                 error.add_note(_hint(folder, manifest["planned"]))
             raise
@@ -299,11 +283,11 @@ def open_store(
 def reopen_store(folder: Path) -> Iterator[Store]:
     """Hold the folder of a study that is there, to put tables into it."""
     with held(folder):
-        yield Store(folder, public=bool(read_manifest(folder).get("public", False)))
+        yield Store(folder, public=bool(stored.read_manifest(folder).get("public", False)))
 
 
 def _hint(folder: Path, planned: int) -> str:
-    rows = [row for part in parts_in(folder) for row in part.rows.get("runs", ())]
+    rows = [row for part in stored.parts_in(folder) for row in part.rows.get("runs", ())]
     failed = sum(row.get("status") == "failed" for row in rows)
     told = f" and {failed} ended early" if failed else ""
     return (

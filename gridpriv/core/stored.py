@@ -26,14 +26,6 @@ MANIFEST = "manifest.json"
 PARTS, COMMON = "parts", "common"
 TABLES = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
 NETWORK_TABLES = ("network_buses", "network_branches")
-OLD = {  # what earlier versions left, and what makes it again
-    "study.toml": "gridpriv compare --study study.toml --out NEW (study.toml is in the folder)",
-    "horizon.json": "gridpriv run CASE --series FILE --out NEW (settings are in horizon.json)",
-    "series.json": "gridpriv run CASE --series FILE --out NEW (settings are in series.json)",
-    "run.json": "gridpriv run CASE --out NEW, or learn run DATASET (settings are in run.json)",
-    MANIFEST: "gridpriv compare or learn compare --out NEW (settings are in manifest.json)",
-}
-
 SHOWN = (
     "case",
     "method",
@@ -173,31 +165,18 @@ def read_manifest(folder: Path) -> Json:
         if written == FORMAT:
             return read_sealed(path)
     except FileNotFoundError:
-        refuse_old(folder)
         raise InputError(
             f"{folder} holds no results: there is no {path}"
             "; give the folder of gridpriv compare or run --out"
         ) from None
-    if isinstance(written, int) and written > FORMAT:
+    if isinstance(written, int):
         raise InputError(
             f"{folder} was written in format {written}; this version reads {FORMAT}"
             ": run the study again, or use that version"
         )
-    if isinstance(written, int):
-        refuse_old(folder)
     raise InputError(
         f"{path} is not the manifest of a study: give the folder of gridpriv compare or run --out"
     )
-
-
-def refuse_old(folder: Path) -> None:
-    """Refuse what an earlier version left, and say how it is made again."""
-    for name, repeat in OLD.items():
-        if (folder / name).is_file():
-            raise InputError(
-                f"{folder} was written by an earlier version of gridpriv, in a form that is no "
-                f"longer read; make it again: {repeat}"
-            )
 
 
 def part_files(folder: Path) -> list[Path]:

@@ -67,8 +67,6 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, text)
     for name in findings.SCHEMAS:
         yield findings.SCHEMAS[name], findings.CAPTIONS[name], current.get(name, pd.DataFrame())
-    if len(text) and text.ac_converged.notna().any():
-        yield schema.PowerFlows.table, "AC power flow at the dispatched generation", text
     yield schema.Failures.table, "Reasons", _alike(noted(study))
     yield schema.Provenance.table, "This study", _provenance(study)
     yield GridRow.table, "Cases", _grids(study.manifest)
@@ -126,7 +124,6 @@ def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:
         return table
     table = table.assign(
         budget_shown=table.budget.map(budget_words),
-        ac_converged_pct=table.ac_converged * 100.0,
         ac_feasible_pct=table.ac_feasible * 100.0,
     )
     statements = study.tables["statements"]

@@ -17,8 +17,7 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.message import Message
 from gridpriv.core.sealed import read_sealed
-from gridpriv.privacy.adjacency import parse_beta
-from gridpriv.privacy.budget import NOTHING, Budget
+from gridpriv.privacy.budget import NOTHING
 from gridpriv.report.messages import message
 from gridpriv.report.schema import PlannedMethod
 
@@ -105,8 +104,6 @@ def _method_of(run: Json) -> Json:
 def _plan_rows(document: Json) -> pd.DataFrame:
     grid = {
         "case": str(document["case"]),
-        "beta": str(parse_beta(document["beta"])),
-        "budget": str(Budget("total", float(document["total"]))),
         "map_sha256": str(document.get("map_sha256")),
     }
     grid |= {name: str(value) for name, value in document.get("settings", {}).items()}

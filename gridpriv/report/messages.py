@@ -165,7 +165,6 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
         "The attack fits demand to the messages that cross the network. An attack whose error is "
         "that of the prior has learned nothing.",
     ),
-    "ac-check": ("info", "AC power flow at the dispatch after AC redispatch."),
     "plan-measured-other": (
         "info",
         "This run is {gap} $/h over the AC optimum. The plan did not try its settings.",

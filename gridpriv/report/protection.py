@@ -42,7 +42,7 @@ def composition(study: Study) -> Iterator[Message]:
             continue
         if total.epsilon is None:
             noisy = (study.runs["case"] == total.case) & ~study.runs["budget"].isin(QUIET)
-            names = " and ".join(differing(study, study.runs[noisy]))
+            names = " and ".join(differing(study.runs[noisy]))
             yield message("composition-differs", values | {"names": names})
         elif math.isinf(total.epsilon):
             yield message("composition-uncertified", values)

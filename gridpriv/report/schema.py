@@ -104,24 +104,6 @@ class Guarantee(Certificate, OfMethod, name="privacy"):
     sensitivity_ratio: Number = like(Bound, "ratio")
 
 
-class PowerFlows(OfMethod, name="ac"):
-    """One method at one budget."""
-
-    ac_converged_pct: Number = like(RunFigures, "ac_converged", unit="% of runs")
-    ac_slack_mw: Number = like(
-        RunFigures,
-        "ac_slack_mw",
-        title="Mean regulation",
-        meaning="mean size of the regulation over seeds",
-    )
-    ac_vm_violations: Number = like(
-        RunFigures, "ac_vm_violations", title="Most voltage violations", unit="buses"
-    )
-    ac_loading_violations: Number = like(
-        RunFigures, "ac_loading_violations", title="Most loading violations", unit="branches"
-    )
-
-
 class ZoneMeans(Row, name="zones"):
     """One zone: means over seeds."""
 
@@ -189,7 +171,6 @@ class SettingValue(Row, name="settings"):
 ROWS = (
     RunOutcome,
     Guarantee,
-    PowerFlows,
     ZoneMeans,
     Failures,
     PlannedMethod,

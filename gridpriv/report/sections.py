@@ -68,7 +68,6 @@ def sections(study: Study, table: pd.DataFrame, tables: Iterable[Table]) -> Iter
         privacy,
         planned,
         audited,
-        ac,
         failed,
         provenance,
     )
@@ -309,11 +308,6 @@ def audited(of: Subject) -> Section | None:
     tables = of.held("audit", "attack")
     notes = tuple(message(table.name, {}) for table in tables)
     return Section("Audit and attack", notes, tables=tables) if tables else None
-
-
-def ac(of: Subject) -> Section | None:
-    """Return the AC power flow at the dispatch."""
-    return of.one_table("AC power flow", "ac", "ac-check")
 
 
 def failed(of: Subject) -> Section | None:

@@ -43,10 +43,8 @@ CONSTANT = (
     "releases_per_zone",
     "releases_per_client",
     "published_total",
-    "ac_vm_violations",
-    "ac_loading_violations",
 )
-AVERAGED = ("ac_converged", "ac_feasible", "baseline_cost", "method_cost", "noise_cost")
+AVERAGED = ("ac_feasible", "baseline_cost", "method_cost", "noise_cost")
 PANEL = ["case", "zoning", "load_scale"]
 COMBINATION = [*PANEL, "method", "local_updates", "budget"]
 
@@ -56,8 +54,7 @@ def summary(study: Study) -> pd.DataFrame:
 
     For every metric the mean and the ends of its 95 % interval (``_low``, never below 0, and
     ``_high``, of a percentage never above 100); of privacy figures the largest over seeds;
-    ``seeds``, ``failed``, and the shares of AC power flows that converged and of AC-feasible
-    runs.
+    ``seeds``, ``failed``, and the share of AC-feasible runs.
     """
     runs = with_cost_of_privacy(study.runs)
     if runs.empty:
@@ -72,7 +69,6 @@ def summary(study: Study) -> pd.DataFrame:
         row["seeds"] = len(done)
         row["failed"] = int((group["status"] == "failed").sum())
         row |= {name: float(_known(done, name).max()) for name in CONSTANT}
-        row["ac_slack_mw"] = float(_known(done, "ac_slack_mw").abs().mean())
         for name in METRICS:
             row |= _interval(_known(done, name), name)
         row |= {name: float(_known(done, name).mean()) for name in AVERAGED}

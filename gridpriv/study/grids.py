@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gridpriv.core.document import Json
-from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.core.stored import NETWORK_TABLES, Rows
 from gridpriv.grid.case import Case
-from gridpriv.grid.library import load_case, zoning_of
-from gridpriv.grid.zoning import Zoning, read_zoning, tie_lines, zone_map
+from gridpriv.grid.library import load_case
+from gridpriv.grid.zoning import Zoning, tie_lines, zone_map
 from gridpriv.study.plan import StudyPlan
+from gridpriv.zonal.given import zoning_for
 
 
 class ZonedCase(NamedTuple):
@@ -28,31 +28,10 @@ def load_grids(plan: StudyPlan) -> Grids:
     """Return the grid of every case and zoning of a plan; raises before anything runs."""
     cases = {label: load_case(label) for label in plan.cases}
     return {
-        (label, zoning): ZonedCase(case, parse_zoning(case, zoning))
+        (label, zoning): ZonedCase(case, zoning_for(case, zoning or None))
         for label, case in cases.items()
         for zoning in plan.zonings
     }
-
-
-def parse_zoning(case: Case, text: str) -> Zoning:
-    """Return the zone map of ``''`` (the shipped one), ``K``, ``METHOD:K`` or a CSV file."""
-    if text.endswith(".csv"):
-        return read_zoning(text, case)
-    method, _, count = text.rpartition(":")
-    if method:
-        from gridpriv.grid.partition import METHODS  # imports networkx: slow
-
-        one_of("zonings: method", method, METHODS)
-    if text and not count.isdigit():
-        raise not_allowed("zonings", text, "K, METHOD:K, or a CSV file with columns bus,zone")
-    zoning = zoning_of(case, int(count) if text else None, method or None)
-    if zoning is None:
-        raise not_allowed(
-            "zonings",
-            "the default map",
-            f"K, METHOD:K or a file for case {case.name}, which has no shipped map",
-        )
-    return zoning
 
 
 def describe(grids: Grids) -> list[Json]:

@@ -19,7 +19,7 @@ from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.tuning import Tuning
 from gridpriv.privacy.budget import NO_NOISE, parse_budget
 from gridpriv.study.files import SETTINGS, Kind, at_scale, check_kinds, each, method_of, plain
-from gridpriv.study.methods import Method
+from gridpriv.study.methods import Method, as_written
 
 DELTA = 1e-5
 TITLE = "{}: algorithms at equal certified totals"
@@ -41,6 +41,7 @@ KINDS: dict[str, Kind] = {
     "client_rounds": WHOLE,
     "data_seed": WHOLE,
 }
+TEXTS = ("title", "question", "dataset", "measure")
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,8 @@ class LearnPlan:
             "dataset": self.dataset,
             "budgets": list(self.budgets),
             "seeds": list(self.seeds),
-            "settings": as_told(self.settings),
-            "methods": [{"name": way.name} | as_told(dict(way.settings)) for way in self.ways],
+            "settings": as_written(self.settings),
+            "methods": [way.as_dict() for way in self.ways],
             "tuning": None if self.tuning is None else self.tuning.as_dict(),
             "client-rounds": self.client_rounds,
             "allow": list(self.allowed),
@@ -210,21 +211,7 @@ class Trial:
 def read_learn_plan(path: Path, scale: str = "quick") -> LearnPlan:
     """Return the plan of a study file; its table ``full`` changes it at that scale."""
     given = read_table(path, "study file")
-    known = (
-        "title",
-        "question",
-        "dataset",
-        "budgets",
-        "seeds",
-        "settings",
-        "methods",
-        "tuning",
-        "client_rounds",
-        "allow",
-        "measure",
-        "data_seed",
-    )
-    told = plain(at_scale(given, scale, known))
+    told = plain(at_scale(given, scale, (*TEXTS, *KINDS)))
     check_kinds(told, KINDS, (lambda value: isinstance(value, str), "a text"))
     tuning = told.pop("tuning", None)
     return LearnPlan(
@@ -250,14 +237,6 @@ def client_rounds(settings: LearnSettings) -> int:
 
 def _unit(settings: LearnSettings) -> str:
     return protected(settings.algorithm, settings.adjacency, settings.trust)
-
-
-def as_told(given: Json) -> Json:
-    """Return settings as a study file names them."""
-    return {
-        key.replace("_", "-"): list(value) if isinstance(value, tuple) else value
-        for key, value in given.items()
-    }
 
 
 def _repeated(

@@ -13,7 +13,7 @@ from typing import Any
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.settings import names
+from gridpriv.core.settings import names, written
 from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET
 from gridpriv.privacy.settings import Privacy
 from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, Draws, Settings, make_settings
@@ -30,6 +30,11 @@ OF_NOISE = (*names(Privacy), *names(Adjacency), *names(Draws))
 BESIDE_GROUND = (*OF_NOISE, "workers")  # change nothing of a run that draws no noise
 
 
+def as_written(given: Mapping[str, Any]) -> Json:
+    """Return settings as a study file writes them."""
+    return {shown(name): written(value) for name, value in given.items()}
+
+
 @dataclass(frozen=True)
 class Method:
     """One way of running: a name and the settings that make it.
@@ -43,6 +48,10 @@ class Method:
 
     name: str
     settings: tuple[tuple[str, Any], ...] = ()
+
+    def as_dict(self) -> Json:
+        """Return the method as a study file's table."""
+        return {"name": self.name} | as_written(dict(self.settings))
 
 
 def make_method(name: str, **settings: Any) -> Method:

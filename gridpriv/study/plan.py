@@ -18,7 +18,7 @@ from typing import Any
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, whole
-from gridpriv.core.settings import check_names, names, written
+from gridpriv.core.settings import check_names, names
 from gridpriv.core.text import clean
 from gridpriv.privacy.budget import NO_NOISE, QUIET, Budget, parse_budget
 from gridpriv.study.methods import (
@@ -29,6 +29,7 @@ from gridpriv.study.methods import (
     REFERENCES,
     SCHEME_AXES,
     Method,
+    as_written,
     drawn_by,
     effective,
     empty_axis,
@@ -217,11 +218,8 @@ class StudyPlan:
             "load-scales": list(self.load_scales),
             "seeds": list(self.seeds),
             "reference": self.reference,
-            "settings": {shown(k): written(v) for k, v in self.settings},
-            "methods": [
-                {"name": s.name} | {shown(k): written(v) for k, v in s.settings}
-                for s in self.methods
-            ],
+            "settings": as_written(dict(self.settings)),
+            "methods": [method.as_dict() for method in self.methods],
         }
 
 

@@ -20,7 +20,6 @@ from gridpriv.core.document import Json
 from gridpriv.core.stored import Study
 from gridpriv.core.text import json_ready
 from gridpriv.privacy.accounting import total_epsilon, total_pure
-from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.budget import QUIET
 from gridpriv.privacy.ledger_rows import total_of
 from gridpriv.privacy.mechanism import Charge
@@ -67,7 +66,7 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
     ended = noisy["status"].eq("done") if "status" in noisy else False
     delta, unknown = float(runs["target_delta"].min()), len(noisy) - len(runs)
     unknown -= int((ended & ~noisy["run"].isin(runs["run"])).sum())
-    if differing(study, runs):
+    if differing(runs):
         return StudyTotal(case=case, runs=len(runs), delta=delta, unknown=unknown)
     by_run = {run: _by_owner(rows) for run, rows in charges.groupby("run")}
     units: dict[frozenset[tuple[Charge, int]], Counter[Charge]] = {}
@@ -86,22 +85,13 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
     )
 
 
-def differing(study: Study, runs: pd.DataFrame) -> list[str]:
+def differing(runs: pd.DataFrame) -> list[str]:
     """Return the settings by which runs on one data set protect different things."""
-    values = ("beta", "protects", "power_factor", "adjacency")
-    run = runs[[name for name in values if name in runs]]
-    base = {item.get("case"): item.get("base_mva") for item in study.manifest.get("cases") or []}
-    if "beta" in run:
-        each = zip(runs["case"], run["beta"], strict=True)
-        run = run.assign(beta=[_per_unit(beta, base.get(case)) for case, beta in each])
-    return [name for name in run if run[name].nunique(dropna=False) > 1]
-
-
-def _per_unit(beta: object, base_mva: float | None) -> object:
-    """Return an adjacency distance as a number where it is one and its base is known."""
-    if isinstance(beta, str) and base_mva is not None:
-        return parse_beta(beta).per_unit(base_mva)
-    return beta
+    values = [name for name in ("protects", "power_factor", "adjacency") if name in runs]
+    varied = [name for name in values if runs[name].nunique(dropna=False) > 1]
+    # a killed run has no figures, and the settings of its series
+    same = "beta_pu" not in runs or runs["beta_pu"].nunique() <= 1
+    return varied if same else ["beta", *varied]
 
 
 def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] | None]:

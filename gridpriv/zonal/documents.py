@@ -80,7 +80,9 @@ class Physical(rows.SettledFigures, name="physical"):
     balancing_cost: Number = like(Interchange, "balancing_cost")
     interchange_deviation_mw: Number = like(rows.RunFigures, "interchange_deviation_mw")
     losses_mw: Number = private("Losses: active power losses of branches", "MW")
-    regulation_mw: Number = like(rows.RunFigures, "ac_slack_mw")
+    regulation_mw: Number = private(
+        "Regulation: active power that generators add to the dispatch in the AC solution", "MW"
+    )
     fallback_zones: Any = private(
         "Fallback zones: zones without an AC plan, which follow the last round"
     )
@@ -158,39 +160,15 @@ class AcRoundsFigures(Row, name="ac_rounds"):
     )
 
 
-class Redispatch(Row, name="redispatch"):
-    """The dispatch after local redispatch."""
-
-    objective: Number = like(rows.Plans, "objective")
-    shed_mw: Number = like(rows.Plans, "shed_mw")
-    surplus_mw: Number = like(rows.Plans, "surplus_mw")
-    cost: Number = like(rows.Plans, "cost")
-    failed_zones: Any = private("Failed zones: zones without a redispatch")
-
-
-class PowerFlow(Row, name="ac"):
-    """The AC power flow of that dispatch."""
-
-    converged: Flag = private("Converged: existence of an AC power-flow solution")
-    slack_mw: Number = like(rows.RunFigures, "ac_slack_mw")
-    vm_violations: Number = like(rows.RunFigures, "ac_vm_violations")
-    vm_worst_pu: Number = private(
-        ("Worst voltage: largest distance of a voltage beyond its band"), "p.u."
-    )
-    loading_violations: Number = like(rows.RunFigures, "ac_loading_violations")
-
-
 class Final(rows.Residuals, rows.Plans):
     """Figures after the last round."""
 
     explanation: Text = like(rows.RunFigures, "explanation")
     ac_rounds: AcRoundsFigures | None = part(AcRoundsFigures)
-    redispatch: Redispatch = part(Redispatch)
     physical: Physical = part(Physical)
     meter: list[Meter] | None = part(Meter)
     hold: list[HeldZone] | None = part(HeldZone)
     cost_of_privacy: CostOfPrivacy | None = part(CostOfPrivacy)
-    ac: PowerFlow = part(PowerFlow)
 
 
 class PrivacyBlock(NoiseBlock):

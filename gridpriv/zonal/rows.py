@@ -168,7 +168,7 @@ class BusRow(OfBus, OfZone, name="buses"):
     redispatch_shed_mw: Number = private(
         "Shed after redispatch: load shedding after AC redispatch with true demand",
         "MW",
-        at="final.redispatch.shed_mw",
+        at="final.physical.shed_mw",
     )
     redispatch_shed_mvar: Number = private(
         "Reactive shed after redispatch: reactive load shedding after zone redispatch", "MVAr"
@@ -398,23 +398,7 @@ class RunFigures(SettledFigures):
     )
     shed_mvar: Number = like(Plans, "shed_mvar")
     redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
-    redispatch_surplus_mw: Number = private(
-        "Curtailed after redispatch: curtailed active generation after zone redispatch",
-        "MW",
-        at="final.redispatch.surplus_mw",
-    )
-    redispatch_objective: Number = private(
-        "Squared imbalance after redispatch: squared imbalance at true demand after zone "
-        "redispatch",
-        "p.u. squared",
-        at="final.redispatch.objective",
-    )
     noise_magnitude: Number = like(RoundRow, "noise_magnitude")
-    redispatch_cost: Number = private(
-        "Cost after redispatch: cost of generation after zone redispatch",
-        "$/h",
-        at="final.redispatch.cost",
-    )
     interchange_deviation_mw: Number = private(
         "Interchange deviation: largest deviation of a zone from its scheduled interchange",
         "MW",
@@ -423,22 +407,8 @@ class RunFigures(SettledFigures):
     explanation: Text = private(
         "Explanation: load shedding and binding limits", at="final.explanation"
     )
-    ac_converged: Flag = private(
-        "AC power flow converged: existence of an AC power-flow solution at the dispatch",
-        at="final.ac.converged",
-    )
-    ac_slack_mw: Number = private(
-        "Regulation: active power that generators add to the dispatch in the AC solution",
-        "MW",
-        at="final.ac.slack_mw",
-    )
-    ac_vm_violations: Number = private(
-        "Voltage violations: buses outside their band by the AC solution",
-        at="final.ac.vm_violations",
-    )
-    ac_loading_violations: Number = private(
-        "Loading violations: branches above their rating by the AC solution",
-        at="final.ac.loading_violations",
+    beta_pu: Number = known(
+        "Protected distance: adjacency distance on the base of the case", "p.u.", at="privacy.beta"
     )
     solves: Number = released(
         "Solves: local updates of all zones in finished rounds", at="solver.solves"

@@ -44,30 +44,6 @@ if TYPE_CHECKING:
     from gridpriv.power.schedule import AcRounds
 
 
-def redispatch_document(physical: Json) -> Json:
-    """Return the zones' own plans in short; squared imbalance no longer applies to them."""
-    return {
-        "objective": None,
-        "shed_mw": physical["shed_mw"],
-        "surplus_mw": physical["curtailed_mw"],
-        "cost": physical["generation_cost"],
-        "failed_zones": physical["fallback_zones"],
-    }
-
-
-def ac_document(physical: Json) -> Json:
-    """Return the AC state in short."""
-    failure, outside = physical["failure"], physical["violations"] or ()
-    band = [row["amount"] for row in outside if row["kind"] == "voltage"]
-    lines = sum(row["kind"] == "line" for row in outside)
-    state = (len(band), max(band, default=0.0), lines) if failure == "" else (None, None, None)
-    return {
-        "converged": None if failure is None else not failure,
-        "slack_mw": physical["regulation_mw"],
-        **dict(zip(("vm_violations", "vm_worst_pu", "loading_violations"), state, strict=True)),
-    }
-
-
 def ac_rounds_document(rounds: AcRounds | None) -> Json | None:
     """Return number, residual and status of the AC rounds; None without them."""
     if rounds is None or not rounds.iterations:
@@ -270,8 +246,6 @@ class FinishedRun(Instance):
             "consensus_residual_max": largest,
             "dual_residual": dual,
             "ac_rounds": on_ac,
-            "redispatch": redispatch_document(physical),
-            "ac": ac_document(physical),
             "physical": physical | {"optimality_gap": gap},
             "meter": meter_rows(self),
             "hold": None if self.hold is None else self.hold.rows(self.case.base_mva),

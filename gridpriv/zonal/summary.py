@@ -23,12 +23,8 @@ CAUSES = {
     "noise_mw": "  by noise",
 }
 BASELINES = {
-    "cost": ("cost of privacy", "$/h"),
-    "optimality_gap": ("optimality gap", "$/h"),
-    "noise_free_cost": ("cost, noise-free", "$/h"),
-    "noise_free_shed_mw": ("load shedding, noise-free", "MW"),
-    "prior_only_cost": ("cost, prior-only (epsilon = 0)", "$/h"),
-    "prior_only_shed_mw": ("load shedding, prior-only", "MW"),
+    "noise_free_cost": "cost, noise-free",
+    "prior_only_cost": "cost, prior-only (epsilon = 0)",
 }
 FEASIBILITY = {"feasible": "yes", "marginal": "marginal", "infeasible": "no"}
 
@@ -54,38 +50,20 @@ def interchange(document: Json) -> Table:
 
 
 def figures(document: Json) -> Table:
-    """Return the figures of a run's document; those it leaves out have no row."""
+    """Return :func:`results` as a table, with the costs of the baselines, rounds and time."""
     final, solver = document["final"], document["solver"]
-    physical, baselines = final["physical"], final["cost_of_privacy"] or {}
-    failed = bool(physical["failure"])
-    power: list[tuple[str, float | None]] = [
-        ("load shedding of zones' plans" if failed else "load shedding", physical["shed_mw"]),
-        *((name, baselines[key]) for key, name in CAUSES.items() if baselines.get(key)),
-        ("curtailed generation", physical["curtailed_mw"]),
-        ("balancing power between zones", physical["balancing_mw"]),
-        ("largest interchange deviation", physical["interchange_deviation_mw"]),
-        ("losses", physical["losses_mw"]),
-    ]
+    costs = final["cost_of_privacy"] or {}
     solves = f", {counted(solver['solves'], 'solve')}" if solver["solves"] else ""
-    prior_only = baselines.get("prior_only_status")
-    rows: list[list[object]] = [["AC-feasible", FEASIBILITY.get(physical["status"]), ""]]
-    rows += [[name, amount(value, "MW"), "MW"] for name, value in power]
-    rows.append(["cost", amount(physical["cost"], "$/h"), "$/h"])
-    rows += [[name, amount(baselines.get(k), u), u] for k, (name, u) in BASELINES.items()]
-    if prior_only is not None and prior_only != "feasible":
-        rows.append(["AC-feasible, prior-only", FEASIBILITY[prior_only], ""])
-    rows += [
-        ["violated limits", None if failed else _length(physical["violations"]), ""],
+    rows: list[list[object]] = [
+        ["AC-feasible", FEASIBILITY.get(final["physical"]["status"]), ""],
+        *(row[:3] for row in results(document)),
         ["consensus residual", final["consensus_residual"], "p.u."],
         ["solver", f"{solver['name']}{solves}", ""],
         ["time", document["timing"]["total"], "s"],
     ]
-    title = (
-        f"{document['case']}: {counted(document['buses'], 'bus')}, "
-        f"{counted(len(document['zones']), 'zone')}, {_rounds(document)}, "
-        f"{noise(document['settings'])}"
-    )
-    return title, ["result", "value", "unit"], [row for row in rows if row[1] is not None]
+    rows[-3:-3] = [[name, amount(costs.get(key), "$/h"), "$/h"] for key, name in BASELINES.items()]
+    header = f"{title(document)}, {_rounds(document)}"
+    return header, ["result", "value", "unit"], [row for row in rows if row[1] is not None]
 
 
 def title(document: Json) -> str:

@@ -57,8 +57,6 @@ def test_the_json_document_has_the_promised_shape(capsys):
     }
     final = document["final"]
     assert set(final) >= {"objective", "consensus_residual", "shed_mw", "surplus_mw", "shed_mvar"}
-    assert set(final["redispatch"]) >= {"objective", "shed_mw"}
-    assert set(final["ac"]) >= {"converged", "slack_mw", "vm_violations"}
     privacy = document["privacy"]
     assert privacy["releases_per_zone"] == 1
     assert privacy["per_release"]["nominal"] == pytest.approx(5.0)
@@ -207,8 +205,8 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
     )
     assert document["final"]["objective"] is None
     assert document["final"]["shed_mw"] is None
-    assert document["final"]["redispatch"]["shed_mw"] is None
-    assert document["final"]["ac"]["slack_mw"] is None
+    assert document["final"]["physical"]["shed_mw"] is None
+    assert document["final"]["physical"]["regulation_mw"] is None
     assert all(row["objective"] is None for row in document["rounds"])
     assert all(row["noise_magnitude"] is None for row in document["rounds"])
     assert all(row["consensus_residual"] is not None for row in document["rounds"])

@@ -97,7 +97,7 @@ def test_a_public_workbook_holds_no_cost_demand_or_time(
     private = {
         "rounds": ["cost", "objective", "shed_mw", "noise_magnitude"],
         "zones": ["cost", "load_mw", "shed_mw"],
-        "runs": ["redispatch_cost"],
+        "runs": ["cost"],
         "buses": ["pd_mw"],
         "timing": ["solve", "total"],
     }

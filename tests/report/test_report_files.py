@@ -276,7 +276,7 @@ def test_a_single_runs_folder_has_a_report(tmp_path: Path) -> None:
     assert main(["report", str(folder), "--format", "html,csv"]) == 0
     page = (folder / "report.html").read_text()
     final = json.loads((folder / "run.json").read_text())["final"]
-    assert figure(final["redispatch"]["shed_mw"]) in page
+    assert figure(final["physical"]["shed_mw"]) in page
     assert "--seed 1" in page and 'class="map"' in page
 
 
@@ -345,9 +345,8 @@ def test_a_folder_without_results_and_a_bad_format_are_refused(
 @pytest.mark.parametrize(
     ("name", "document", "message"),
     [
-        ("run.json", '{"settings": {}}', "make it again: gridpriv run CASE"),
-        ("horizon.json", "{}", "make it again: gridpriv run CASE --series"),
-        ("manifest.json", '{"format": 2}', "make it again: gridpriv compare"),
+        ("run.json", '{"settings": {}}', "give the folder of gridpriv compare or run --out"),
+        ("manifest.json", '{"format": 2}', "was written in format 2"),
         ("manifest.json", "[1, 2]", "not one JSON object"),
         ("manifest.json", "{", "is no JSON"),
     ],

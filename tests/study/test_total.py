@@ -100,21 +100,16 @@ def test_a_bus_is_charged_for_its_zones_under_every_map() -> None:
     assert total.epsilon < gaussian_epsilon([2.0, 3.0], DELTA)
 
 
-def test_distances_are_compared_as_power_and_what_differs_is_named() -> None:
-    """0.01 per unit of 100 MVA is 1 MW, and 1,000 kW too; 2 MW is not."""
+def test_distances_are_compared_on_the_base_of_the_case_and_what_differs_is_named() -> None:
     charges = [(run, "1", "gaussian", 4.0, 0.0, 1) for run in "abc"]
-    runs = [
-        {"run": "a", "beta": "0.01"},
-        {"run": "b", "beta": "1MW"},
-        {"run": "c", "beta": "1000kW"},
-    ]
+    betas = {"a": "0.01", "b": "1MW", "c": "1000kW"}  # of a base of 100 MVA
+    runs = [{"run": run, "beta": beta, "beta_pu": 0.01} for run, beta in betas.items()]
     study = made(runs, charges, {"": {"1": "1"}})
-    study.manifest["cases"][0]["base_mva"] = 100.0
-    assert differing(study, study.runs) == []
+    assert differing(study.runs) == []
     (total,) = study_totals(study)
     assert total.epsilon == pytest.approx(gaussian_epsilon([4.0] * 3, DELTA), rel=1e-6)
-    study.runs.loc[2, "beta"] = "2MW"
-    assert differing(study, study.runs) == ["beta"]
+    study.runs.loc[2, "beta_pu"] = 0.02
+    assert differing(study.runs) == ["beta"]
     assert study_totals(study)[0].epsilon is None
 
 
@@ -131,7 +126,9 @@ def test_what_has_no_one_total_says_so() -> None:
     maps = {"": {"1": "1"}}
     (total,) = study_totals(made([{"run": "a"}, {"run": "b"}], charges, maps))
     assert total.epsilon == math.inf
-    (total,) = study_totals(made([{"run": "a"}, {"run": "b", "beta": "1MW"}], charges, maps))
+    (total,) = study_totals(
+        made([{"run": "a", "beta_pu": 0.02}, {"run": "b", "beta_pu": 0.01}], charges, maps)
+    )
     assert total.epsilon is None
     (total,) = study_totals(made([{"run": "a"}, {"run": "lost"}], charges[:1], maps))
     assert total.unknown == 1
