@@ -199,7 +199,7 @@ class RunContext:
                 kept = stack.enter_context(self.held(self.out, *values))
                 if not kept.left():
                     with self.progress(case.name, 0):
-                        self._finished(kept, show)
+                        _finish(kept, self.copies, show)
                     return None
 
             load = time.perf_counter() - self.began
@@ -211,7 +211,7 @@ class RunContext:
                 if kept is not None:
                     try:
                         kept.add(0, result)
-                        self._finished(kept)
+                        _finish(kept, self.copies)
                     except (GridprivError, OSError) as error:
                         error.add_note(f"not stored; {result.trace.drawn()}")
                         raise
@@ -236,14 +236,6 @@ class RunContext:
             finally:  # whatever becomes of the comparison, the run is charged
                 keep(result)
         return result
-
-    def _finished(
-        self, kept: RunFolder, show: Callable[[Json, bool], object] = lambda *_: None
-    ) -> None:
-        kept.finish()
-        document = self.copies(kept)
-        if document is not None:
-            show(document, False)
 
     def series(self, horizon: Horizon, kept: RunFolder) -> None:
         """Run every step of a series that its folder does not hold; one budget serves all."""
@@ -284,6 +276,17 @@ class RunContext:
                     finally:  # what has been drawn is stored, whatever happens beside it
                         kept.add(number, result)
                 advance(f"step {horizon.series.steps[number]}")
+
+
+def _finish(
+    kept: RunFolder,
+    copies: Callable[[RunFolder], Json | None],
+    show: Callable[[Json, bool], object] = lambda *_: None,
+) -> None:
+    kept.finish()
+    document = copies(kept)
+    if document is not None:
+        show(document, False)
 
 
 def in_turn(admit: Admit | None, begin: Admit) -> Admit:

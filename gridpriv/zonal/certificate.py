@@ -198,85 +198,80 @@ def _demand(made: Made) -> Json:
     }
 
 
+SHEET = """# {case}: a protected copy of {source}
+
+{buses} buses, {total_mw:,.1f} MW of active demand. {made}.
+
+## What is protected
+
+{simulated}Protected: {adjacency}. Total epsilon: {total_epsilon:.4g} (pure).
+Two demands of one bus that are {beta_mw:.4g} MW apart are distinguished with a probability of \
+{best_guess:.3f} at most.
+Any estimate of one bus's demand is off by {inversion_error_mw:.4g} MW or more, on average over \
+two possible demands.
+
+| release | noise | epsilon | sensitivity | standard deviation | unit |
+|---|---|---|---|---|---|
+{releases}
+
+Not protected: {public_data}.
+
+## What it can be used for
+
+{uses}
+Voltages, outputs and setpoints in the file are those of the AC optimum of this case, rounded.
+
+## What it must not be used for
+
+Demand of single buses, load growth, siting: figures of one bus are mostly noise and prior.
+Any further release of the same demand adds to the total epsilon.
+
+Made by gridpriv {version} publish; the certificate beside this file has every figure.
+"""
+SIMULATED = """**Simulated noise: this file has no privacy.** The figures below hold for the same \
+settings with `--noise secure`.
+
+"""
+RELEASE = (
+    "| {quantity} | {mechanism} | {epsilon:.4g} | {sensitivity:.4g} | {standard_deviation:.4g} "
+    "| {unit} |"
+)
+
+
 def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
     """Return the one-page data sheet of a certificate, in Markdown."""
-    guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
-    cost = (
-        "none: the case has no costs" if optimum["cost"] is None else f"{optimum['cost']:,.2f} $/h"
+    guard = document["protected"]
+    releases = [RELEASE.format(**release) for release in document["releases"]]
+    return SHEET.format(
+        **(document | guard | document["demand"] | {"releases": "\n".join(releases)}),
+        made=f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}",
+        simulated=SIMULATED if guard["noise"] == "simulated" else "",
+        uses="\n".join([*_uses(document["demand"], document["optimum"]), *notes]),
     )
-    span = optimum["cost_range"]
-    costs = [f"Optimal cost of this case: {cost}."]
+
+
+def _uses(demand: Json, optimum: Json) -> list[str]:
+    """Return what a published case is good for: errors, costs and the projection."""
+    total, bus = demand["expected_total_error_mw"], demand["expected_bus_error_mw"]
+    cost, span = optimum["cost"], optimum["cost_range"]
+    stated = "none: the case has no costs" if cost is None else f"{cost:,.2f} $/h"
+    lines = [f"Optimal cost of this case: {stated}."]
+    if total is not None:
+        lines.insert(0, f"Expected error of the total: {total:.4g} MW; of one bus: {bus:.4g} MW.")
     if span is not None:
-        costs.append(
+        lines.append(
             f"The optimal cost of the true case is between {span[0]:,.0f} and {span[1]:,.0f} $/h, "
             "38 times of 40 under the posterior of the releases."
         )
-    projected = (
+    if not demand["margin"]:
+        return [*lines, "The estimate was AC-feasible and was not moved."]
+    return [
+        *lines,
         f"The estimate was not AC-feasible. It was moved by {demand['projected_mw']:.4g} MW and "
         f"{demand['projected_mvar']:.4g} MVAr to the nearest demand that an AC optimum serves "
         f"(distance: {demand['metric']})."
-        if demand["margin"]
-        else "The estimate was AC-feasible and was not moved."
     )
-    total, bus = demand["expected_total_error_mw"], demand["expected_bus_error_mw"]
-    errors = (
-        []
-        if total is None
-        else [f"Expected error of the total: {total:.4g} MW; of one bus: {bus:.4g} MW."]
-    )
-    rows = [
-        f"| {r['quantity']} | {r['mechanism']} | {r['epsilon']:.4g} | {r['sensitivity']:.4g} "
-        f"| {r['standard_deviation']:.4g} | {r['unit']} |"
-        for r in document["releases"]
+    return [
+        *lines,
+        moved if demand["margin"] else "The estimate was AC-feasible and was not moved.",
     ]
-    simulated = (
-        [
-            "**Simulated noise: this file has no privacy.** The figures below hold for the same "
-            "settings with `--noise secure`.",
-            "",
-        ]
-        if guard["noise"] == "simulated"
-        else []
-    )
-    return "\n".join(
-        [
-            f"# {document['case']}: a protected copy of {document['source']}",
-            "",
-            f"{document['buses']} buses, {demand['total_mw']:,.1f} MW of active demand. "
-            f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}.",
-            "",
-            "## What is protected",
-            "",
-            *simulated,
-            f"Protected: {guard['adjacency']}. Total epsilon: {guard['total_epsilon']:.4g} (pure).",
-            f"Two demands of one bus that are {guard['beta_mw']:.4g} MW apart are distinguished "
-            f"with a probability of {guard['best_guess']:.3f} at most.",
-            f"Any estimate of one bus's demand is off by {guard['inversion_error_mw']:.4g} MW or "
-            "more, on average over two possible demands.",
-            "",
-            "| release | noise | epsilon | sensitivity | standard deviation | unit |",
-            "|---|---|---|---|---|---|",
-            *rows,
-            "",
-            f"Not protected: {document['public_data']}.",
-            "",
-            "## What it can be used for",
-            "",
-            *errors,
-            *costs,
-            projected,
-            *notes,
-            "Voltages, outputs and setpoints in the file are those of the AC optimum of this case, "
-            "rounded.",
-            "",
-            "## What it must not be used for",
-            "",
-            "Demand of single buses, load growth, siting: figures of one bus are mostly noise and "
-            "prior.",
-            "Any further release of the same demand adds to the total epsilon.",
-            "",
-            f"Made by gridpriv {document['version']} publish; the certificate beside this file has "
-            "every figure.",
-            "",
-        ]
-    )

@@ -74,6 +74,7 @@ Coordination = Literal["rounds", "central"]
 Planning = Literal["ac", "soc"]
 Release = Literal["bus", "total", "tree", "auto", "nothing"]
 AUTO, PER_STEP = "auto", "per-step"
+Refusal = tuple[bool, str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,79 +278,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
     def agree(self) -> None:
         """Refuse settings of which one has no meaning beside another."""
         super().agree()
-        noisy, demand = self.mechanism != "none", self.perturbation == "demand"
-        central = self.coordination == "central"
-        for wrong, name, allowed in (
-            (
-                self.imbalance_weight is not None and self.objective in (None, "imbalance"),
-                "imbalance_weight",
-                "left out, or with objective cost or losses: imbalance has no other term",
-            ),
-            (
-                self.noise_schedule is not None and not demand,
-                "noise_schedule",
-                f"left out: perturbation {self.perturbation} has none",
-            ),
-            (
-                self.noise == "secure" and self.seed is not None,
-                "seed",
-                "left out: secure noise has no seed",
-            ),
-            (
-                self.mechanism == "knorm" and not demand,
-                "mechanism",
-                "with perturbation 'demand' only: its noise is on pairs (p, q)",
-            ),
-            (
-                self.mechanism == "staircase" and not demand,
-                "mechanism",
-                "with perturbation 'demand' only: its noise is on what one bus moves",
-            ),
-            (
-                self.mechanism == "staircase" and self.release == "tree",
-                "release",
-                "bus, total, auto or nothing with mechanism 'staircase': a bus moves "
-                "several sums of a tree, and each would cost a whole epsilon",
-            ),
-            (
-                self.mechanism == "staircase" and self.noise == "secure",
-                "noise",
-                "simulated with mechanism 'staircase': its discrete form on a grid has no "
-                "proven sampler here (secure noise: knorm, laplace, gaussian)",
-            ),
-            (
-                self.power_factor is not None and not demand,
-                "power_factor",
-                f"left out: perturbation {self.perturbation!r} is for changes at any",
-            ),
-            (
-                self.acceleration not in (None, "none") and not self.repeats(),
-                "acceleration",
-                "'none', or with a stationary iteration: update exact, penalty auto, "
-                "start warm, coordination rounds, and noise that is not fresh",
-            ),
-            (
-                central and noisy and not demand,
-                "coordination",
-                f"'rounds' with perturbation {self.perturbation!r}: only demand can be gathered",
-            ),
-            (
-                central and self.noise_schedule not in (None, "once"),
-                "noise_schedule",
-                "'once': coordination central has one round",
-            ),
-            (
-                self.planning == "ac" and not self.released_demand(),
-                "planning",
-                "'soc' where noise is drawn in every round or is not on demand: AC rounds read one "
-                "release of demand",
-            ),
-            (
-                noisy and demand and self.sensitivity == "published",
-                "sensitivity",
-                "'proven' with perturbation 'demand': no other bound is published",
-            ),
-        ):
+        for wrong, name, allowed in (*_noise_refusals(self), *_coordination_refusals(self)):
             if wrong:
                 raise not_allowed(name, getattr(self, name), allowed)
 
@@ -464,6 +393,90 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
             "acceleration": self.effective_acceleration(),
             "tolerance": self.effective_tolerance(),
         }
+
+
+def _noise_refusals(settings: Settings) -> tuple[Refusal, ...]:
+    """Return what noise excludes: whether it is so, the setting, and its allowed values."""
+    noisy, demand = settings.mechanism != "none", settings.perturbation == "demand"
+    return (
+        (
+            settings.noise_schedule is not None and not demand,
+            "noise_schedule",
+            f"left out: perturbation {settings.perturbation} has none",
+        ),
+        (
+            settings.noise == "secure" and settings.seed is not None,
+            "seed",
+            "left out: secure noise has no seed",
+        ),
+        (
+            settings.mechanism == "knorm" and not demand,
+            "mechanism",
+            "with perturbation 'demand' only: its noise is on pairs (p, q)",
+        ),
+        (
+            settings.mechanism == "staircase" and not demand,
+            "mechanism",
+            "with perturbation 'demand' only: its noise is on what one bus moves",
+        ),
+        (
+            settings.mechanism == "staircase" and settings.release == "tree",
+            "release",
+            "bus, total, auto or nothing with mechanism 'staircase': a bus moves "
+            "several sums of a tree, and each would cost a whole epsilon",
+        ),
+        (
+            settings.mechanism == "staircase" and settings.noise == "secure",
+            "noise",
+            "simulated with mechanism 'staircase': its discrete form on a grid has no "
+            "proven sampler here (secure noise: knorm, laplace, gaussian)",
+        ),
+        (
+            settings.power_factor is not None and not demand,
+            "power_factor",
+            f"left out: perturbation {settings.perturbation!r} is for changes at any",
+        ),
+        (
+            noisy and demand and settings.sensitivity == "published",
+            "sensitivity",
+            "'proven' with perturbation 'demand': no other bound is published",
+        ),
+    )
+
+
+def _coordination_refusals(settings: Settings) -> tuple[Refusal, ...]:
+    """Return what coordination excludes, as :func:`_noise_refusals`."""
+    noisy, demand = settings.mechanism != "none", settings.perturbation == "demand"
+    central = settings.coordination == "central"
+    return (
+        (
+            settings.imbalance_weight is not None and settings.objective in (None, "imbalance"),
+            "imbalance_weight",
+            "left out, or with objective cost or losses: imbalance has no other term",
+        ),
+        (
+            settings.acceleration not in (None, "none") and not settings.repeats(),
+            "acceleration",
+            "'none', or with a stationary iteration: update exact, penalty auto, "
+            "start warm, coordination rounds, and noise that is not fresh",
+        ),
+        (
+            central and noisy and not demand,
+            "coordination",
+            f"'rounds' with perturbation {settings.perturbation!r}: only demand can be gathered",
+        ),
+        (
+            central and settings.noise_schedule not in (None, "once"),
+            "noise_schedule",
+            "'once': coordination central has one round",
+        ),
+        (
+            settings.planning == "ac" and not settings.released_demand(),
+            "planning",
+            "'soc' where noise is drawn in every round or is not on demand: AC rounds read one "
+            "release of demand",
+        ),
+    )
 
 
 PRIOR_ONLY: Json = {
