@@ -65,27 +65,13 @@ OF_PLANS = (
     "preset",
 )
 
-ACTIONS = {
-    "run": "run one algorithm on a data set",
-    "compare": "compare algorithms at equal certified totals; each takes the settings that it has",
-    "predict": "predict rows with a model that learn run --out has written",
-    "forecast": "forecast demand from the zones' history, as a public prior of demand",
-    "grant": "grant a total budget to each sample of a data set, in a ledger",
-}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    adds = (
-        _run_arguments,
-        _compare_arguments,
-        predict_arguments,
-        forecast_arguments,
-        _grant_arguments,
-    )
-    for (name, summary), add in zip(ACTIONS.items(), adds, strict=True):
-        add(actions.add_parser(name, help=summary, description=summary, allow_abbrev=False))
+    for name, (summary, command) in ACTIONS.items():
+        action = actions.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        command.add_arguments(action)
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,11 +81,6 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--public", "write public figures only (releases and public data)")
     flags.switch(parser, "--resume", "continue the interrupted run of --out")
     flags.add_output(parser, "write model.npz, tables, run.json and rounds.csv")
-
-
-def _grant_arguments(parser: argparse.ArgumentParser) -> None:
-    _source_arguments(parser)
-    grant_arguments(parser)
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
@@ -148,42 +129,14 @@ def _source_arguments(parser: argparse.ArgumentParser, nargs: str | None = None)
 
 def execute(args: argparse.Namespace) -> int:
     """Run the action."""
-    acts = {
-        "run": _run,
-        "compare": _compare,
-        "predict": predict,
-        "forecast": forecast,
-        "grant": _grant,
-    }
-    return acts[args.action](args)
-
-
-def _grant(args: argparse.Namespace) -> int:
-    from gridpriv.learning.datasets import dataset_name
-
-    given = {k: v for k, v in flags.given_settings(args, LearnSettings).items() if k in OF_SAMPLES}
-    settings = make_learn_settings(dataset_name(args.dataset), **given)
-    return grant(args, _dataset(args, settings), settings)
-
-
-def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
-    from gridpriv.learning import load_dataset
-
-    return load_dataset(
-        args.dataset,
-        args.data,
-        download=args.download,
-        missing=settings.missing,
-        scaling=settings.scaling,
-        seed=settings.seed,
-        norm=settings.norm,
-    )
+    return ACTIONS[args.action][1].execute(args)
 
 
 def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning import learn
     from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets import dataset_name
+    from gridpriv.study.learned import Shelf, keep_learning_run
 
     if args.resume and args.out is None:
         raise InputError("--resume continues the run of a folder. Name the folder with --out")
@@ -199,7 +152,7 @@ def _run(args: argparse.Namespace) -> int:
                 "on more than certified releases; choose sensitivity proven"
             )
     began = time.perf_counter()
-    dataset = _dataset(args, settings)
+    dataset = Shelf(args.data, args.download)(args.dataset, settings)
     load_seconds = time.perf_counter() - began
 
     was_finished = True
@@ -220,8 +173,6 @@ def _run(args: argparse.Namespace) -> int:
     if folder is None:
         document = run().as_dict(public=args.public)
     else:
-        from gridpriv.study.learned import keep_learning_run
-
         document = keep_learning_run(
             folder,
             args.dataset,
@@ -250,7 +201,7 @@ def summarise(document: Json) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from gridpriv.cli.study import finish_learning
+    from gridpriv.cli.study import finish, print_means
     from gridpriv.study.learned import Shelf, compare_learning
 
     formats = flags.wanted_formats(args)
@@ -268,7 +219,7 @@ def _compare(args: argparse.Namespace) -> int:
         repeat=_again(args),
         progress=partial(progress, args, "study"),
     )
-    return finish_learning(study, args, formats)
+    return finish(study, args, formats, print_means)
 
 
 def _plan(args: argparse.Namespace) -> LearnPlan:
@@ -381,7 +332,8 @@ OF_SAMPLES = frozenset(
 
 
 def grant_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``learn grant`` takes beside a data set."""
+    """Add the arguments of ``learn grant``."""
+    _source_arguments(parser)
     flags.flag(parser, "--epsilon", "E", "total of all releases", flags.REAL, required=True)
     flags.flag(parser, "--delta", "D", "of all releases (default: 0, pure)", flags.REAL, 0.0)
     flags.add_ledger_arguments(parser)
@@ -389,33 +341,36 @@ def grant_arguments(parser: argparse.ArgumentParser) -> None:
     flags.add_output(parser)
 
 
-def grant(args: argparse.Namespace, dataset: Dataset, settings: LearnSettings) -> int:
+def grant(args: argparse.Namespace) -> int:
     """Grant a total to every sample (with dp-fedavg: every client) of a data set."""
+    from gridpriv.learning.datasets import dataset_name
     from gridpriv.learning.run import split_for
     from gridpriv.learning.units import client_datasets
     from gridpriv.privacy.ledger import grant as write_grant
+    from gridpriv.study.learned import Shelf
 
+    given = {k: v for k, v in flags.given_settings(args, LearnSettings).items() if k in OF_SAMPLES}
+    settings = make_learn_settings(dataset_name(args.dataset), **given)
+    dataset = Shelf(args.data, args.download)(args.dataset, settings)
     if args.ledger is None:
         raise InputError("--ledger is missing: the file that the grant is written to")
     owners = client_datasets(dataset, split_for(dataset, settings), settings)
     key = None if args.ledger_key is None else Path(args.ledger_key)
     write_grant(args.ledger, owners, args.epsilon, args.delta, key)
-    units = sum(len(owner.units) for owner in owners)
-    kind = owners[0].protection.units
     document = {
         "ledger": args.ledger,
         "dataset": dataset.name,
         "epsilon": args.epsilon,
         "delta": args.delta,
-        "units": units,
-        "unit": kind,
+        "units": sum(len(owner.units) for owner in owners),
+        "unit": owners[0].protection.units,
         "clients": len(owners),
         "protected": str(owners[0].protection),
     }
     delta = f" at delta {args.delta:g}" if args.delta else ""
     told = (
-        f"{args.ledger}: epsilon {args.epsilon:g}{delta} granted to each of {units} {kind} of "
-        f"{dataset.name}.\nProtected: {document['protected']}."
+        f"{args.ledger}: epsilon {args.epsilon:g}{delta} granted to each of {document['units']} "
+        f"{document['unit']} of {dataset.name}.\nProtected: {document['protected']}."
     )
     return tell(args, document, lambda: print(told))
 
@@ -523,4 +478,23 @@ def _print_predictions(document: Json, model: TrainedModel) -> None:
         )
 
 
+ACTIONS = {
+    "run": ("run one algorithm on a data set", Command(_run_arguments, _run)),
+    "compare": (
+        "compare algorithms at equal certified totals; each takes the settings that it has",
+        Command(_compare_arguments, _compare),
+    ),
+    "predict": (
+        "predict rows with a model that learn run --out has written",
+        Command(predict_arguments, predict),
+    ),
+    "forecast": (
+        "forecast demand from the zones' history, as a public prior of demand",
+        Command(forecast_arguments, forecast),
+    ),
+    "grant": (
+        "grant a total budget to each sample of a data set, in a ledger",
+        Command(grant_arguments, grant),
+    ),
+}
 COMMANDS = {"learn": Command(add_arguments, execute)}

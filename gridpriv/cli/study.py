@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,13 +127,26 @@ def execute_compare(args: argparse.Namespace) -> int:
     return finish(study, args, formats)
 
 
-def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
-    """Write the reports and print the answer; exit code 3 if every run failed."""
-    files, table, report = reported(study, formats)
+def finish(
+    study: Study,
+    args: argparse.Namespace,
+    formats: list[str],
+    show: Callable[[Study, pd.DataFrame], None] | None = None,
+) -> int:
+    """Write the reports and print the answer, its table by ``show``; exit code 3 if all failed."""
+    from gridpriv.report.document import make_report
+    from gridpriv.report.export import export
+    from gridpriv.report.source import read_source
+    from gridpriv.report.summary import summary
+
+    files = export(study.folder, formats) if formats else []
+    table, report = summary(study), make_report(read_source(study.folder))
+    kept = table.dropna(axis=1, how="all").astype(object)
     document = {
         "folder": str(args.out),
-        **verdict(report),
-        "summary": without_gaps(table),
+        "verdict": [{"title": c.title, "facts": [vars(f) for f in c.facts]} for c in report.cards],
+        "messages": [message.as_dict() for message in report.messages],
+        "summary": kept.where(kept.notna(), None).to_dict("records"),
         "runs": len(study.runs),
         "failed": len(study.failed),
         "files": [str(f) for f in files],
@@ -141,7 +154,7 @@ def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
 
     def summarise() -> None:
         print_cards(report)
-        print_summary(table)
+        print_summary(table) if show is None else show(study, table)
         print_messages(report)
 
     tops = [str(f) for f in files if f.parent == study.folder]
@@ -149,19 +162,8 @@ def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     return tell_failures(study)
 
 
-def finish_learning(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
-    """Write the reports and print the means over seeds and the answer."""
-    reports, table, report = reported(study, formats)
-    files = [str(file) for file in reports]
-    rows = without_gaps(table.dropna(axis=1, how="all"))
-    document = {"folder": args.out, **verdict(report), "runs": rows, "files": files}
-    written = "\n  ".join([str(args.out), *files])
-    output.tell(args, document, lambda: _print_means(study, table, report), written)
-    return tell_failures(study)
-
-
-def _print_means(study: Study, table: pd.DataFrame, report: Report) -> None:
-    print_cards(report)
+def print_means(study: Study, table: pd.DataFrame) -> None:
+    """Print the means over seeds of algorithms."""
     error = "test_mse" if table["test_error_pct"].isna().all() else "test_error_pct"
     columns = {
         "series": "algorithm",
@@ -176,32 +178,6 @@ def _print_means(study: Study, table: pd.DataFrame, report: Report) -> None:
     kept = table[list(columns)].astype(object)
     rows = kept.where(kept.notna(), None).values.tolist()
     output.print_table(study.manifest["title"], list(columns.values()), rows)
-    print_messages(report)
-
-
-def without_gaps(table: pd.DataFrame) -> list[Json]:
-    """Return the rows of a table as JSON can hold them: gaps are null."""
-    rows: list[Json] = table.astype(object).where(table.notna(), None).to_dict("records")
-    return rows
-
-
-def reported(study: Study, formats: list[str]) -> tuple[list[Path], pd.DataFrame, Report]:
-    """Write the reports of a study; return them, its summary and the report."""
-    from gridpriv.report.document import make_report
-    from gridpriv.report.export import export
-    from gridpriv.report.source import read_source
-    from gridpriv.report.summary import summary
-
-    files = export(study.folder, formats) if formats else []
-    return files, summary(study), make_report(read_source(study.folder))
-
-
-def verdict(report: Report) -> Json:
-    """Return the cards and messages of a report as JSON can hold them."""
-    return {
-        "verdict": [{"title": c.title, "facts": [vars(f) for f in c.facts]} for c in report.cards],
-        "messages": [message.as_dict() for message in report.messages],
-    }
 
 
 def print_cards(report: Report) -> None:
@@ -383,7 +359,7 @@ def execute_reproduce(args: argparse.Namespace) -> int:
     )
     if not (args.quiet or args.json):
         print_claims(study.tables["claims"])
-    return (finish_learning if learning else finish)(study, args, formats)
+    return finish(study, args, formats, print_means if learning else None)
 
 
 def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:

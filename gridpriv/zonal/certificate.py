@@ -269,9 +269,5 @@ def _uses(demand: Json, optimum: Json) -> list[str]:
         *lines,
         f"The estimate was not AC-feasible. It was moved by {demand['projected_mw']:.4g} MW and "
         f"{demand['projected_mvar']:.4g} MVAr to the nearest demand that an AC optimum serves "
-        f"(distance: {demand['metric']})."
-    )
-    return [
-        *lines,
-        moved if demand["margin"] else "The estimate was AC-feasible and was not moved.",
+        f"(distance: {demand['metric']}).",
     ]

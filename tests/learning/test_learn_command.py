@@ -402,7 +402,7 @@ def test_a_study_file_is_run_by_the_command(tmp_path, capsys):
     )
     words = ["learn", "compare", "--study", str(tmp_path / "s.toml"), "--format", "none"]
     assert main([*words, "--out", str(tmp_path / "out"), "--json"]) == 0
-    runs = json.loads(capsys.readouterr().out)["runs"]
-    assert [row["method"] for row in runs] == ["a", "b"]
+    rows = json.loads(capsys.readouterr().out)["summary"]
+    assert [row["method"] for row in rows] == ["a", "b"]
     chosen = read_study(tmp_path / "out").runs.tuned.tolist()
     assert "learning-rate" in chosen[0] and "of 2" in chosen[0] and chosen[1] == ""
