@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from gridpriv.cli import flags
@@ -12,51 +12,47 @@ from gridpriv.cli.output import output_folder, print_table, progress, tell, writ
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import amount, counted, figure
 from gridpriv.core.document import Json
-from gridpriv.core.errors import not_allowed, one_of
-from gridpriv.core.settings import settings_of, shortest
+from gridpriv.core.errors import not_allowed, one_of, positive
+from gridpriv.core.settings import Part, changed, count, number, shortest
 from gridpriv.grid.case import Case
-from gridpriv.privacy.adjacency import parse_beta
-from gridpriv.zonal.settings import Release, Settings, make_settings
+from gridpriv.privacy.adjacency import Beta
+from gridpriv.zonal.settings import Adjacency, Draws, Grid, Release, make_settings
 
 if TYPE_CHECKING:
     from gridpriv.zonal.forecast import Expected
 
 MOST_DRAWS = 1000
-RELEASES, MECHANISMS, ROUNDS = "nothing,bus,auto,total", "knorm", "central,20"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protection(Part):
+    """Protection that is planned, and demand scenarios."""
+
+    beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
+    total: float = number(1.0, "total epsilon (pure DP)", positive)
+    public_demand: str | None = changed(Draws, "public_demand", None)
+    draws: int = count(10, "number of demand scenarios sampled from public data")
+    solver: str = changed(Grid, "solver", Grid.solver)
+
+
+AXES = {
+    "releases": (
+        "nothing,bus,auto,total",
+        "statistics of demand: nothing | bus | total | tree | auto",
+    ),
+    "mechanisms": ("knorm", "noise: knorm | laplace"),
+    "rounds": ("central,20", "numbers of rounds; central: one central optimization"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("case", metavar="CASE", help=flags.CASE)
     flags.add_zone_arguments(parser)
-    flags.flag(parser, "--beta", "BETA", settings_of(Settings)["beta"].help, default="10MW")
+    for name, (default, text) in AXES.items():
+        flags.flag(parser, f"--{name}", "A,B,...", text, default=default)
+    flags.add_flags(parser, Protection)
     flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
-    flags.flag(parser, "--total", "E", "total epsilon (pure DP)", flags.REAL, 1.0)
-    flags.flag(parser, "--public-demand", "FILE", flags.PUBLIC_DEMAND)
-    flags.flag(
-        parser,
-        "--releases",
-        "A,B,...",
-        "statistics of demand: nothing | bus | total | tree | auto",
-        default=RELEASES,
-    )
-    flags.flag(parser, "--mechanisms", "A,B,...", "noise: knorm | laplace", default=MECHANISMS)
-    flags.flag(
-        parser,
-        "--rounds",
-        "A,B,...",
-        "numbers of rounds; central: one central optimization",
-        default=ROUNDS,
-    )
-    flags.flag(
-        parser,
-        "--draws",
-        "N",
-        "number of demand scenarios sampled from public data",
-        flags.WHOLE,
-        10,
-    )
-    flags.flag(parser, "--solver", "NAME", "clarabel, ipopt or pyomo:NAME", default=Settings.solver)
     flags.add_output(parser, "write plan.json")
 
 
@@ -70,41 +66,39 @@ def execute(args: argparse.Namespace) -> int:
     folder = output_folder(args.out)
     case = load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
-    if not (args.total > 0.0 and math.isfinite(args.total)):
-        raise not_allowed("total", args.total, "a positive number")
-    beta = parse_beta(args.beta, "beta")
-    beta.distance(case.base_mva, "beta")
+    chosen = Protection(**flags.given_settings(args, Protection))
+    chosen.beta.distance(case.base_mva, "beta")
     settings = make_settings(
         mechanism="knorm",
         noise_schedule="once",
-        budget=f"total:{args.total}",
-        beta=beta,
-        solver=args.solver,
-        public_demand=args.public_demand,
+        budget=f"total:{chosen.total}",
+        beta=chosen.beta,
+        solver=chosen.solver,
+        public_demand=chosen.public_demand,
         seed=0,
     )
     protected = settings.adjacency(case)  # warns of a distance that is none of this grid's
     options = list(methods(*_axes(args)))
-    if not 1 <= args.draws <= MOST_DRAWS:
-        raise not_allowed("draws", args.draws, f"1 to {MOST_DRAWS}")
-    with progress(args, case.name, len(options) * args.draws) as advance:
-        result = forecast(case, zoning, settings, options, args.draws, advance)
+    if chosen.draws > MOST_DRAWS:
+        raise not_allowed("draws", chosen.draws, f"1 to {MOST_DRAWS}")
+    with progress(args, case.name, len(options) * chosen.draws) as advance:
+        result = forecast(case, zoning, settings, options, chosen.draws, advance)
     best = recommended(result)
     varied = ("release", "mechanism", "rounds", "coordination", "seed")
     common = {name: value for name, value in settings.told_of(case).items() if name not in varied}
     document = {
         "case": case.name,
         "zones": zoning.n_zone,
-        "beta": args.beta,
+        "beta": str(chosen.beta),
         "protected_mw": case.base_mva * protected.beta,
-        "total": args.total,
+        "total": chosen.total,
         "map_sha256": map_digest(zone_map(case, zoning)),
         "settings": common,
-        "draws": args.draws,
+        "draws": chosen.draws,
         "methods": [item.as_dict() for item in result],
-        "over_time": costs_over_time(args.total),
+        "over_time": costs_over_time(chosen.total),
         "recommended": best.as_dict(),
-        "sentences": sentences(case, result, best, args),
+        "sentences": sentences(case, result, best, chosen, _command(best, chosen, args)),
     }
     if folder is not None:
         write_results(folder, "plan", document)
@@ -114,9 +108,7 @@ def execute(args: argparse.Namespace) -> int:
 def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
     from gridpriv.zonal.forecast import CENTRAL
 
-    axes = {
-        name: flags.listed(getattr(args, name)) for name in ("releases", "mechanisms", "rounds")
-    }
+    axes = {name: flags.listed(getattr(args, name)) for name in AXES}
     for name, values in axes.items():
         if not values:
             raise not_allowed(name, "", "at least one value")
@@ -125,14 +117,14 @@ def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
         one_of("releases", release, get_args(Release))
     for mechanism in mechanisms:
         one_of("mechanisms", mechanism, ("knorm", "laplace"))
-    for number in rounds:
-        if number != CENTRAL and not (number.isdecimal() and int(number) > 0):
-            raise not_allowed("rounds", number, "whole numbers above 0, or central")
+    for turns in rounds:
+        if turns != CENTRAL and not (turns.isdecimal() and int(turns) > 0):
+            raise not_allowed("rounds", turns, "whole numbers above 0, or central")
     return releases, mechanisms, rounds
 
 
 def sentences(
-    case: Case, methods: list[Expected], best: Expected, args: argparse.Namespace
+    case: Case, methods: list[Expected], best: Expected, chosen: Protection, command: str
 ) -> list[str]:
     """Return the recommendation, what it rests on, and what must be said of budgets."""
     from gridpriv.power.prior import capacity, public_demand
@@ -146,17 +138,17 @@ def sentences(
             f"The noise on a zone's sum exceeds the generating capacity of the grid "
             f"({grid_mw:.4g} MW) with {', '.join(drowned)}."
         )
-    said.append(f"Recommended: {_command(best, args)}")
+    said.append(f"Recommended: {command}")
     said.append(f"Rule: {RULE}. Prior-only where no release is better on most scenarios.")
     if best.better is not None:
         said.append(
             f"It costs less than the prior-only baseline by more than {WORTH:.1%} on {best.better} "
             f"of {best.scenarios} scenarios, and more on {best.worse}."
         )
-    spread = public_demand(case, args.public_demand).spread
-    inside = (args.draws - 1) / (args.draws + 1)
+    spread = public_demand(case, chosen.public_demand).spread
+    inside = (chosen.draws - 1) / (chosen.draws + 1)
     said.append(
-        f"Ranges cover the AC-feasible ones of {args.draws} demand scenarios sampled from public "
+        f"Ranges cover the AC-feasible ones of {chosen.draws} demand scenarios sampled from public "
         f"data. A further scenario lies in the range with probability {inside:.0%}. The demand of "
         f"a zone varies by {spread:.0%} (standard deviation). Scenarios without an AC optimum at "
         f"{RESERVE:g} times their demand are left out. The true demand was not read."
@@ -164,7 +156,7 @@ def sentences(
     return said
 
 
-def _command(best: Expected, args: argparse.Namespace) -> str:
+def _command(best: Expected, chosen: Protection, args: argparse.Namespace) -> str:
     """Return the recommended command, or that nothing should be released."""
     from gridpriv.zonal.forecast import WORTH
 
@@ -173,30 +165,15 @@ def _command(best: Expected, args: argparse.Namespace) -> str:
             "release nothing, which costs no privacy. No other method costs less by more than "
             f"{WORTH:.1%} on more than half of the scenarios."
         )
-    coordination = (
-        ["--coordination", "central"]
-        if best.rounds == "central"
-        else ["--noise-schedule", "once", "--rounds", best.rounds]
-    )
-    return shlex.join(
-        [
-            "gridpriv",
-            "run",
-            args.case,
-            *flags.given_words(args, *flags.ZONE_FLAGS, "public_demand"),
-            "--release",
-            best.release,
-            "--mechanism",
-            best.mechanism,
-            *coordination,
-            "--budget",
-            f"total:{shortest(args.total)}",
-            "--beta",
-            args.beta,
-            "--solver",
-            args.solver,
-        ]
-    )
+    words = ["gridpriv", "run", args.case]
+    words += flags.given_words(args, *flags.ZONE_FLAGS, "public_demand")
+    words += ["--release", best.release, "--mechanism", best.mechanism]
+    if best.rounds == "central":
+        words += ["--coordination", "central"]
+    else:
+        words += ["--noise-schedule", "once", "--rounds", best.rounds]
+    words += ["--budget", f"total:{shortest(chosen.total)}", "--beta", str(chosen.beta)]
+    return shlex.join([*words, "--solver", chosen.solver])
 
 
 def over_time(rows: list[Json]) -> str:

@@ -24,7 +24,7 @@ from multiprocessing import Pipe, spawn
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from threading import Thread
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.threads import one_thread
@@ -126,42 +126,6 @@ class Worker:
         return f"ended with status {code} before it answered"
 
 
-class Beside(Generic[Given, Answer]):
-    """A function in a process of its own.
-
-    A failure there is raised here when an answer is asked for, and ends the process.
-
-    Parameters
-    ----------
-    function : callable
-        Picklable; what calling this object computes.
-    """
-
-    def __init__(self, function: Callable[[Given], Answer]) -> None:
-        self.worker = Worker(_serve_one, function)
-
-    def ask(self, given: Given) -> None:
-        """Start ``function(given)``."""
-        self.worker.send(given)
-
-    def answer(self) -> Answer:
-        """Return the result of the last request, or raise its exception."""
-        result: Answer = self.worker.answer()
-        return result
-
-    def __call__(self, given: Given) -> Answer:
-        """Return ``function(given)``; raise what it raises."""
-        self.ask(given)
-        return self.answer()
-
-    def __enter__(self) -> Beside[Given, Answer]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End the process, whether it has answered or not."""
-        self.worker.end()
-
-
 def unordered(
     function: Callable[[Given], Answer], tasks: Sequence[Given], processes: int
 ) -> Generator[Answer, None, None]:
@@ -175,18 +139,19 @@ def unordered(
         return
     left = iter(tasks)
     with ExitStack() as stack:
-        busy: dict[Any, Beside[Given, Answer]] = {}
+        busy: dict[Any, Worker] = {}
         for task in islice(left, processes):
-            enter_context = stack.enter_context(Beside(function))
-            enter_context.ask(task)
-            busy[enter_context.worker.pipe] = enter_context
+            worker = Worker(_serve_one, function)
+            stack.callback(worker.end)
+            worker.send(task)
+            busy[worker.pipe] = worker
         while busy:
             for pipe in wait(list(busy)):
-                enter_context = busy.pop(pipe)
-                answer = enter_context.answer()
+                worker = busy.pop(pipe)
+                answer: Answer = worker.answer()
                 for task in islice(left, 1):
-                    enter_context.ask(task)
-                    busy[pipe] = enter_context
+                    worker.send(task)
+                    busy[pipe] = worker
                 yield answer
 
 

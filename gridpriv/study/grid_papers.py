@@ -56,6 +56,11 @@ class Computed:
     table: pd.DataFrame
     claims: pd.DataFrame
 
+    @classmethod
+    def of(cls, table: pd.DataFrame, *stated: tuple[str, bool, str]) -> Computed:
+        """Return a table with claims: what is stated, whether it holds, and the figures."""
+        return cls(table, pd.DataFrame([_claim(*one) for one in stated]))
+
 
 def restoration(cases: Sequence[str] = ("case14", "case30"), draws: int = DRAWS) -> Computed:
     """Return the cost of released loads, by method, at the epsilon of each paper."""
@@ -63,26 +68,22 @@ def restoration(cases: Sequence[str] = ("case14", "case30"), draws: int = DRAWS)
     table = pd.DataFrame(rows)
     share = {method: rows["feasible"].mean() for method, rows in table.groupby("method")}
     restored = table[table["method"] == "restored, true cost"]
-    return Computed(
+    return Computed.of(
         table,
-        pd.DataFrame(
-            [
-                _claim(
-                    "Restored loads are AC-feasible more often than naive ones",
-                    share["restored, true cost"] > share["naive Laplace"],
-                    f"{share['restored, true cost']:.2f} > {share['naive Laplace']:.2f}",
-                ),
-                _claim(
-                    "The optimal cost on restored loads is within 1 % of the true one",
-                    bool((restored["cost_error"] <= 100.0 * FIDELITY + 1e-3).all()),
-                    f"largest mean {restored['cost_error'].max():.3g} %",
-                ),
-                _claim(
-                    "Restoration costs no privacy",
-                    bool(np.isfinite(restored["certified"]).all()),
-                    "it reads the true optimal cost, which carries no noise",
-                ),
-            ]
+        (
+            "Restored loads are AC-feasible more often than naive ones",
+            share["restored, true cost"] > share["naive Laplace"],
+            f"{share['restored, true cost']:.2f} > {share['naive Laplace']:.2f}",
+        ),
+        (
+            "The optimal cost on restored loads is within 1 % of the true one",
+            bool((restored["cost_error"] <= 100.0 * FIDELITY + 1e-3).all()),
+            f"largest mean {restored['cost_error'].max():.3g} %",
+        ),
+        (
+            "Restoration costs no privacy",
+            bool(np.isfinite(restored["certified"]).all()),
+            "it reads the true optimal cost, which carries no noise",
         ),
     )
 
@@ -165,17 +166,12 @@ def capacities() -> Computed:
         price = (_dispatch_cost(dear, 150.0) - _dispatch_cost(dear, 150.0 + step)) / step
         rows.append({"dearest": dear, "shadow_price": price, "ratio": price / dear})
     table = pd.DataFrame(rows)
-    return Computed(
+    return Computed.of(
         table,
-        pd.DataFrame(
-            [
-                _claim(
-                    "The dearest price times the change of a capacity bounds the change of "
-                    "the cost",
-                    bool((table["ratio"] <= 1.0).all()),
-                    f"the shadow price is up to {table['ratio'].max():.3g} times the dearest price",
-                )
-            ]
+        (
+            "The dearest price times the change of a capacity bounds the change of the cost",
+            bool((table["ratio"] <= 1.0).all()),
+            f"the shadow price is up to {table['ratio'].max():.3g} times the dearest price",
         ),
     )
 
@@ -188,22 +184,18 @@ def loads() -> Computed:
         rows.append({"dearest": dear, "price": price, "ratio": price / dear})
     table = pd.DataFrame(rows)
     steps = steps_epsilon(STEPS, EPSILON)
-    return Computed(
+    return Computed.of(
         table,
-        pd.DataFrame(
-            [
-                _claim(
-                    "The dearest price times the change of a load bounds the change of the cost",
-                    bool((table["ratio"] <= 1.0).all()),
-                    f"the price of a load is up to {table['ratio'].max():.3g} times the dearest",
-                ),
-                _claim(
-                    f"{STEPS} steps of the public code cost epsilon 1",
-                    steps["public code"] <= EPSILON,
-                    f"epsilon {steps['public code']:.4g} with its scale of cost answers, "
-                    f"{steps['as meant']:.3g} with the scale multiplied by 4T",
-                ),
-            ]
+        (
+            "The dearest price times the change of a load bounds the change of the cost",
+            bool((table["ratio"] <= 1.0).all()),
+            f"the price of a load is up to {table['ratio'].max():.3g} times the dearest",
+        ),
+        (
+            f"{STEPS} steps of the public code cost epsilon 1",
+            steps["public code"] <= EPSILON,
+            f"epsilon {steps['public code']:.4g} with its scale of cost answers, "
+            f"{steps['as meant']:.3g} with the scale multiplied by 4T",
         ),
     )
 
@@ -247,47 +239,29 @@ def feeder(case: str = "case15da") -> Computed:
     paper = epsilon_of(Charge("gaussian", lax / math.sqrt(FEEDER_DEPTH)), FEEDER_DELTA)
     table = pd.DataFrame(
         [
-            {
-                "noise": "one flow, public deviation",
-                "stated": EPSILON,
-                "certified": single,
-                "delta": fixed,
-            },
-            {
-                "noise": "one flow, deviation a share of its private load",
-                "stated": EPSILON,
-                "certified": None,
-                "delta": scaled,
-            },
-            {
-                "noise": f"all flows of a path of {depth} branches",
-                "stated": EPSILON,
-                "certified": path,
-                "delta": DELTA,
-            },
-            {
-                "noise": f"all flows of the paper's longest path, {FEEDER_DEPTH} branches",
-                "stated": EPSILON,
-                "certified": paper,
-                "delta": FEEDER_DELTA,
-            },
-        ]
+            ("one flow, public deviation", EPSILON, single, fixed),
+            ("one flow, deviation a share of its private load", EPSILON, None, scaled),
+            (f"all flows of a path of {depth} branches", EPSILON, path, DELTA),
+            (
+                f"all flows of the paper's longest path, {FEEDER_DEPTH} branches",
+                EPSILON,
+                paper,
+                FEEDER_DELTA,
+            ),
+        ],
+        columns=["noise", "stated", "certified", "delta"],
     )
-    return Computed(
+    return Computed.of(
         table,
-        pd.DataFrame(
-            [
-                _claim(
-                    "Noise that is a share of a private load is (1, 1e-5)-private for 10 % of it",
-                    scaled <= DELTA,
-                    f"delta {scaled:.2g} at epsilon 1, with a public deviation {fixed:.2g}",
-                ),
-                _claim(
-                    "The noise of one flow serves all flows that one load moves",
-                    path <= EPSILON,
-                    f"epsilon {path:.3g} for {depth} branches",
-                ),
-            ]
+        (
+            "Noise that is a share of a private load is (1, 1e-5)-private for 10 % of it",
+            scaled <= DELTA,
+            f"delta {scaled:.2g} at epsilon 1, with a public deviation {fixed:.2g}",
+        ),
+        (
+            "The noise of one flow serves all flows that one load moves",
+            path <= EPSILON,
+            f"epsilon {path:.3g} for {depth} branches",
         ),
     )
 

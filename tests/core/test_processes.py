@@ -8,55 +8,70 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from gridpriv.consensus.transport import _serve
 from gridpriv.core.errors import GridprivError
-from gridpriv.core.processes import Beside, Worker, WorkerError, _serve_one, unordered
+from gridpriv.core.processes import Worker, WorkerError, _serve_one, unordered
 from gridpriv.core.threads import VARIABLE
 
 
+@contextmanager
+def beside(function):
+    worker = Worker(_serve_one, function)
+    try:
+        yield worker
+    finally:
+        worker.end()
+
+
+def answered(worker, given):
+    worker.send(given)
+    return worker.answer()
+
+
 def test_answers_are_the_functions_and_the_process_is_gone_afterwards():
-    with Beside(math.sqrt) as root:
-        assert [root(x) for x in (4.0, 2.0)] == [2.0, math.sqrt(2.0)]
-        process = root.worker.process
+    with beside(math.sqrt) as root:
+        assert [answered(root, x) for x in (4.0, 2.0)] == [2.0, math.sqrt(2.0)]
+        process = root.process
         assert process.poll() is None
     assert process.poll() is not None
 
 
 def test_a_failure_there_is_raised_here():
-    with Beside(math.sqrt) as root, pytest.raises(ValueError, match="math domain"):
-        root(-1.0)
+    with beside(math.sqrt) as root, pytest.raises(ValueError, match="math domain"):
+        answered(root, -1.0)
 
 
 def test_a_process_that_dies_is_no_answer_and_says_how_it_ended():
     with (
-        Beside(os._exit) as last,
+        beside(os._exit) as last,
         pytest.raises(WorkerError, match="ended with status 7 before"),
     ):
-        last(7)
+        answered(last, 7)
     with (
-        Beside(signal.raise_signal) as last,
+        beside(signal.raise_signal) as last,
         pytest.raises(WorkerError, match="killed by signal 9"),
     ):
-        last(signal.SIGKILL)
+        answered(last, signal.SIGKILL)
 
 
 def test_linear_algebra_there_has_one_thread_unless_told_otherwise(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
-    with Beside(os.getenv) as variable:
-        assert variable(VARIABLE) == "1"
+    with beside(os.getenv) as variable:
+        assert answered(variable, VARIABLE) == "1"
     monkeypatch.setenv(VARIABLE, "3")
-    with Beside(os.getenv) as variable:
-        assert variable(VARIABLE) == "3"
+    with beside(os.getenv) as variable:
+        assert answered(variable, VARIABLE) == "3"
 
 
 def test_leaving_does_not_wait_for_a_process_that_is_busy():
     began = time.perf_counter()
-    with Beside(time.sleep) as busy:
-        busy.ask(60.0)
+    with beside(time.sleep) as busy:
+        busy.send(60.0)
     assert time.perf_counter() - began < 10.0
 
 
@@ -162,10 +177,10 @@ def test_nothing_is_imported_from_the_working_directory(tmp_path: Path):
 # a worker deep in a computation that never lets another thread run
 BUSY = """
 import re, sys
-from gridpriv.core.processes import Beside
-worker = Beside(re.compile("(a+)+$").match)
-print(worker.worker.process.pid, flush=True)
-worker.ask("a" * 40 + "b")
+from gridpriv.core.processes import Worker, _serve_one
+worker = Worker(_serve_one, re.compile("(a+)+$").match)
+print(worker.process.pid, flush=True)
+worker.send("a" * 40 + "b")
 sys.stdin.read()
 """
 
