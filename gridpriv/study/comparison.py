@@ -26,7 +26,16 @@ from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, no
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import Store
 from gridpriv.core.stored import MANIFEST, Rows, Study
-from gridpriv.study import engine
+from gridpriv.study.engine import (
+    Advance,
+    Progress,
+    failed_rows,
+    header,
+    note,
+    reason_of,
+    run_study,
+    unseen,
+)
 from gridpriv.study.files import to_toml
 from gridpriv.study.grids import Grids, ZonedCase, describe, load_grids, network_rows
 from gridpriv.study.plan import StudyPlan, StudyTask, make_plan
@@ -48,7 +57,7 @@ def compare(
     resume: bool | None = None,
     retry_failed: bool = False,
     time_limit: float | None = None,
-    progress: engine.Progress = engine.unseen,
+    progress: Progress = unseen,
     **axes: Any,
 ) -> Study:
     """Run a study and return it.
@@ -97,10 +106,10 @@ def compare(
         grid = grids[task.case, task.zoning]
         check_single(task.settings, grid.zoning)
         task.settings.protected(grid.case)  # refuses a distance that no grid of its base has
-    told = engine.header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
+    told = header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
     manifest = told | {"cases": describe(grids)}
 
-    def work(left: list[StudyTask], store: Store, advance: engine.Advance) -> None:
+    def work(left: list[StudyTask], store: Store, advance: Advance) -> None:
         store.text("study.toml", to_toml(plan))
         run_tasks(
             left,
@@ -112,7 +121,7 @@ def compare(
             advance=advance,
         )
 
-    return engine.run_study(
+    return run_study(
         Path(out),
         manifest,
         tasks,
@@ -148,7 +157,7 @@ def run_tasks(
     jobs: int = 1,
     cluster: str | None = None,
     time_limit: float | None = None,
-    advance: engine.Advance = lambda _: None,
+    advance: Advance = lambda _: None,
 ) -> None:
     """Run tasks and store each as soon as it is finished.
 
@@ -185,7 +194,7 @@ def run_batch(batch: Batch, folder: Path | None) -> Finished:
         for rows in executed(batch):
             if folder is not None:
                 Store(folder, public=False).add(rows)
-            finished.append((None if folder is not None else rows, engine.note(rows)))
+            finished.append((None if folder is not None else rows, note(rows)))
     return finished, list(dict.fromkeys(str(w.message) for w in caught))
 
 
@@ -201,8 +210,8 @@ def executed(batch: Batch) -> Iterator[Rows]:
     try:
         prepared = prepare(batch.grid.case, batch.grid.zoning, first)
     except GridprivError as error:
-        reason = engine.reason_of(error)
-        yield from (engine.failed_rows(_untried(task), reason) for task in batch.tasks)
+        reason = reason_of(error)
+        yield from (failed_rows(_untried(task), reason) for task in batch.tasks)
         return
     with closing(ReusedAgents(default_transport(first.workers))) as zones:
         for task in batch.tasks:
@@ -217,15 +226,13 @@ def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Rows:
     try:
         return run_rows(identity(task), run(leave=early.append))
     except GridprivError as error:
-        reason = engine.reason_of(error)
+        reason = reason_of(error)
         if not early:
-            return engine.failed_rows(_untried(task), reason)
+            return failed_rows(_untried(task), reason)
         return run_rows(identity(task), early[0], reason)
     except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
         # a defect in one combination must not cost the others; the reason names it as such
-        return engine.failed_rows(
-            _untried(task), f"internal error, {type(error).__name__}: {error}"
-        )
+        return failed_rows(_untried(task), f"internal error, {type(error).__name__}: {error}")
 
 
 def _untried(task: StudyTask) -> Json:

@@ -38,7 +38,17 @@ from gridpriv.learning.trained import FILE
 from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.privacy.budget import QUIET
 from gridpriv.privacy.rows import Certificate
-from gridpriv.study import engine
+from gridpriv.study.engine import (
+    LEARNING_RUN,
+    Advance,
+    Progress,
+    add_each,
+    failed_rows,
+    header,
+    reason_of,
+    run_study,
+    unseen,
+)
 from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, client_rounds
 from gridpriv.study.methods import as_written
 from gridpriv.study.publish import publish_manifest, publish_rows
@@ -104,7 +114,7 @@ def compare_learning(
     retry_failed: bool = False,
     kind: str = "comparison of algorithms",
     repeat: str = "",
-    progress: engine.Progress = engine.unseen,
+    progress: Progress = unseen,
 ) -> Study:
     """Run a study of learning into a folder, or the rest of one; return it.
 
@@ -133,7 +143,7 @@ def compare_learning(
         split_for(shelf(trial.dataset, trial.settings), trial.settings)
     first = shelf(trials[0].dataset, trials[0].settings)
     told = plan.as_dict() | {"samples": len(first.y_train), "fingerprint": first.fingerprint}
-    manifest = engine.header(
+    manifest = header(
         kind, plan.title or TITLE.format(first.name), plan.question, told, len(trials)
     )
     run = partial(attempted, shelf, tuning=plan.tuning)
@@ -143,11 +153,11 @@ def compare_learning(
         if held:
             _refuse_drawn_again(out, left)
 
-    def work(left: list[Trial], store: Store, advance: engine.Advance) -> None:
+    def work(left: list[Trial], store: Store, advance: Advance) -> None:
         with closing(unordered(run, left, jobs)) as found:
-            engine.add_each(found, store, advance)
+            add_each(found, store, advance)
 
-    return engine.run_study(
+    return run_study(
         out,
         manifest | {"repeat": repeat},
         trials,
@@ -184,7 +194,7 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
         measure = MEASURES[trial.measure](dataset, settings) if trial.measure else None
         result = learn(dataset, settings, measure or (lambda _: None), shared=shared)
     except GridprivError as error:
-        return engine.failed_rows(row, engine.reason_of(error))
+        return failed_rows(row, reason_of(error))
     return _result_rows(row, result, measure)
 
 
@@ -271,7 +281,7 @@ def keep_learning_run(
     }
     title = f"A run of {settings.algorithm} on {dataset.name}"
     question = "How well does this run learn, and what does it protect?"
-    manifest = engine.header(engine.LEARNING_RUN, title, question, told, 1) | {"repeat": repeat}
+    manifest = header(LEARNING_RUN, title, question, told, 1) | {"repeat": repeat}
     if public:
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:
