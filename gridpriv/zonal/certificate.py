@@ -251,7 +251,7 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
 
 
 def _uses(demand: Json, optimum: Json) -> list[str]:
-    """Return what a published case is good for: errors, costs and the projection."""
+    """Return the errors, the costs and the projection of a published case."""
     total, bus = demand["expected_total_error_mw"], demand["expected_bus_error_mw"]
     cost, span = optimum["cost"], optimum["cost_range"]
     stated = "none: the case has no costs" if cost is None else f"{cost:,.2f} $/h"

@@ -396,7 +396,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
 
 
 def _noise_refusals(settings: Settings) -> tuple[Refusal, ...]:
-    """Return what noise excludes: whether it is so, the setting, and its allowed values."""
+    """Return the refusals of noise: whether one holds, the setting, and its allowed values."""
     noisy, demand = settings.mechanism != "none", settings.perturbation == "demand"
     return (
         (
@@ -445,7 +445,7 @@ def _noise_refusals(settings: Settings) -> tuple[Refusal, ...]:
 
 
 def _coordination_refusals(settings: Settings) -> tuple[Refusal, ...]:
-    """Return what coordination excludes, as :func:`_noise_refusals`."""
+    """Return the refusals of coordination, as :func:`_noise_refusals` does."""
     noisy, demand = settings.mechanism != "none", settings.perturbation == "demand"
     central = settings.coordination == "central"
     return (
