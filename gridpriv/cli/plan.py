@@ -25,8 +25,8 @@ MOST_DRAWS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protection(Part):
-    """Protection that is planned, and demand scenarios."""
+class Scenarios(Part):
+    """Scenarios that is planned, and demand scenarios."""
 
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
     total: float = number(1.0, "total epsilon (pure DP)", positive)
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.add_zone_arguments(parser)
     for name, (default, text) in AXES.items():
         flags.flag(parser, f"--{name}", "A,B,...", text, default=default)
-    flags.add_flags(parser, Protection)
+    flags.add_flags(parser, Scenarios)
     flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
     flags.add_output(parser, "write plan.json")
 
@@ -66,7 +66,7 @@ def execute(args: argparse.Namespace) -> int:
     folder = output_folder(args.out)
     case = load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
-    chosen = Protection(**flags.given_settings(args, Protection))
+    chosen = Scenarios(**flags.given_settings(args, Scenarios))
     chosen.beta.distance(case.base_mva, "beta")
     settings = make_settings(
         mechanism="knorm",
@@ -124,7 +124,7 @@ def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
 
 
 def sentences(
-    case: Case, methods: list[Expected], best: Expected, chosen: Protection, command: str
+    case: Case, methods: list[Expected], best: Expected, chosen: Scenarios, command: str
 ) -> list[str]:
     """Return the recommendation, what it rests on, and what must be said of budgets."""
     from gridpriv.power.prior import capacity, public_demand
@@ -156,7 +156,7 @@ def sentences(
     return said
 
 
-def _command(best: Expected, chosen: Protection, args: argparse.Namespace) -> str:
+def _command(best: Expected, chosen: Scenarios, args: argparse.Namespace) -> str:
     """Return the recommended command, or that nothing should be released."""
     from gridpriv.zonal.forecast import WORTH
 

@@ -43,7 +43,7 @@ SIMULATED = "SIMULATED NOISE, NO PRIVACY: anyone with the seed can subtract the 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Publication(Part):
+class Publishing(Part):
     """Release of a case's demand."""
 
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
@@ -74,14 +74,14 @@ class Publication(Part):
 
     def settings(self) -> Settings:
         """Return the settings of its release."""
-        given = {name: getattr(self, name) for name in names(Publication) if name in OF_RUNS}
+        given = {name: getattr(self, name) for name in names(Publishing) if name in OF_RUNS}
         return make_settings(budget=Budget("total", self.total), coordination="central", **given)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     flags.add_case_arguments(parser)
-    flags.add_flags(parser, Publication)
+    flags.add_flags(parser, Publishing)
     flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
     series = (
         "publish every step of a series under one total: step,load_scale or "
@@ -116,8 +116,8 @@ class Ready:
     draw: Callable[[Any], ProtectedCase | ProtectedSeries]
 
 
-def _chosen(args: argparse.Namespace) -> Publication:
-    chosen = Publication(**flags.given_settings(args, Publication))
+def _chosen(args: argparse.Namespace) -> Publishing:
+    chosen = Publishing(**flags.given_settings(args, Publishing))
     if chosen.scenarios > MOST_SCENARIOS:
         raise not_allowed("scenarios", chosen.scenarios, f"0 to {MOST_SCENARIOS}")
     for name in ("fidelity", "scenarios"):
@@ -142,7 +142,7 @@ def _place(args: argparse.Namespace) -> Path:
     return place
 
 
-def _case(chosen: Publication, case: Case, settings: Settings) -> Ready:
+def _case(chosen: Publishing, case: Case, settings: Settings) -> Ready:
     from gridpriv.zonal.protected_case import prepare_publication, protect
 
     publication = prepare_publication(case, settings, priced=chosen.fidelity is not None)
@@ -176,7 +176,7 @@ def _charged(
 
 
 def _write(
-    chosen: Publication, place: Path, done: ProtectedCase | ProtectedSeries, run: str | None
+    chosen: Publishing, place: Path, done: ProtectedCase | ProtectedSeries, run: str | None
 ) -> Json:
     """Write the case and what belongs to it; return the certificate."""
     from gridpriv.grid.matpower_writer import function_name, matpower_text
