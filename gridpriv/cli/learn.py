@@ -16,6 +16,7 @@ from gridpriv.cli import flags
 from gridpriv.cli.learn_forecast import forecast, forecast_arguments
 from gridpriv.cli.output import output_folder, print_table, progress, tell
 from gridpriv.cli.parser import Command
+from gridpriv.cli.study import add_reproduce, execute_reproduce, finish, print_means
 from gridpriv.core.display import shown
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
@@ -201,7 +202,6 @@ def summarise(document: Json) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from gridpriv.cli.study import finish, print_means
     from gridpriv.study.learned import Shelf, compare_learning
 
     formats = flags.wanted_formats(args)
@@ -491,6 +491,10 @@ ACTIONS = {
     "forecast": (
         "forecast demand from the zones' history, as a public prior of demand",
         Command(forecast_arguments, forecast),
+    ),
+    "reproduce": (
+        "reproduce a figure or table of a learning paper and check its claims",
+        Command(add_reproduce, partial(execute_reproduce, only_learning=True)),
     ),
     "grant": (
         "grant a total budget to each sample of a data set, in a ledger",

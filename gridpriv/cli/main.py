@@ -41,7 +41,7 @@ COMMANDS = {
     "zones": "partition a case into zones; check and draw them",
     "cases": "list available cases, or report how a file is read",
     "convert": "write a case file in another format, with what it loses",
-    "learn": "federated learning with differential privacy: run, compare, grant",
+    "learn": "federated learning with differential privacy: run, compare, reproduce",
     "ledger": "manage privacy grants and charges: grant, show, export, verify",
     "schema": "describe tables and columns: unit, meaning, public or local",
     "consortium": "write one configuration folder per party for a run on separate machines",

@@ -324,11 +324,11 @@ def add_reproduce(parser: argparse.ArgumentParser) -> None:
     add_running(parser)
 
 
-def execute_reproduce(args: argparse.Namespace) -> int:
+def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) -> int:
     """Reproduce, check what the paper states, print and write the outcome."""
     from gridpriv.study.papers import COMPUTED, learns, reads_scale, reproduce, reproductions
 
-    known = reproductions()
+    known = {n: title for n, title in reproductions().items() if not only_learning or learns(n)}
     if args.name is None:
         rows = [{"name": name, "what": title} for name, title in known.items()]
         listed_ = list(known.items())

@@ -51,19 +51,30 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
                 f"module {name}", type(part).__name__, "no layer that mixes samples (use GroupNorm)"
             )
     outputs = dataset.classes if dataset.task == "multiclass" else 1
-    kind = next(module.parameters()).dtype
-    if settings.noise == "secure" and kind != torch.float64:
+    kinds = {parameter.dtype for parameter in module.parameters()}
+    if not kinds or kinds - {torch.float32, torch.float64}:
         raise not_allowed(
             "module parameters",
-            str(kind),
+            sorted(map(str, kinds)),
+            "torch.float32 or torch.float64, at least one",
+        )
+    if not all(parameter.requires_grad for parameter in module.parameters()):
+        raise not_allowed(
+            "module parameters",
+            "with requires_grad = False",
+            "all trained: register what is fixed as a buffer",
+        )
+    if settings.noise == "secure" and torch.float32 in kinds:
+        raise not_allowed(
+            "module parameters",
+            str(torch.float32),
             "torch.float64 with secure noise: call module.double(). Sums in float32 round by more "
             "than the certificate covers",
         )
-    public = torch.stack(
-        [torch.zeros(dataset.features), torch.full((dataset.features,), dataset.features**-0.5)]
-    ).to(kind)
+    rows = torch.zeros((2, dataset.features), dtype=torch.promote_types(*kinds, *kinds))
+    rows[1] = dataset.features**-0.5
     try:
-        scores = copy.deepcopy(module).eval()(public)
+        scores = copy.deepcopy(module).eval()(rows)
     except (RuntimeError, ValueError, TypeError) as error:
         raise InputError(
             f"the module takes no rows of {dataset.features} features: {error}"
@@ -72,33 +83,23 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
     if tuple(scores.shape) != (2, outputs):
         raise not_allowed("module output", tuple(scores.shape), f"(rows, {outputs})")
     functional = Functional.of(module, dataset)
-    labels = public.new_zeros((2, outputs))
-    gradients = functional.per_sample(functional.start(), public, labels)
-    _refuse_mixing(functional)
+    try:
+        gradients = functional.per_sample(functional.start(), rows, rows.new_zeros((2, outputs)))
+        mixing = functional.mixes()
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise InputError(
+            f"the module has no gradient of one sample: {error}; its forward must keep no state, "
+            "draw no random numbers and change nothing in place"
+        ) from error
     if not bool(torch.isfinite(gradients).all()):
         raise not_allowed("module gradient at its first parameters", "not finite", "finite numbers")
-
-
-def _refuse_mixing(functional: Functional) -> None:
-    """Refuse a module whose score of a row depends on the other rows of its batch.
-
-    Judged on public random rows, in two batches that share their first row: a layer that mixes
-    samples gives it another score beside other rows.
-    """
-    torch = _torch()
-    start, features = functional.start(), functional.features
-    random = torch.Generator().manual_seed(0)
-    rows = torch.rand((5, features), generator=random, dtype=torch.float64).to(start)
-    for batch in (rows[[0, 1, 2]], rows[[0, 3, 4]]):
-        alone = functional.scores(start, rows[:1])
-        with_others = functional.scores(start, batch)[:1]
-        if not torch.allclose(alone, with_others, rtol=1e-4, atol=1e-5):
-            raise not_allowed(
-                "module",
-                type(functional.module).__name__,
-                "one whose score of a row does not depend on the other rows of a batch: a clipped "
-                "gradient must be one sample's",
-            )
+    if mixing:
+        raise not_allowed(
+            "module",
+            type(module).__name__,
+            "one whose score of a row does not depend on the other rows of a batch: a clipped "
+            "gradient must be one sample's",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +160,31 @@ class Functional:
             return self.values(at, row[None], target[None])[0]
 
         return func.vmap(func.grad(one), in_dims=(None, 0, 0))(flat, x, targets)
+
+    def mixes(self) -> bool:
+        """Return True if a row's scores or their gradient depend on the other rows of its batch.
+
+        Judged on public random rows, in batches of several sizes (one longer than a chunk of
+        samples), whose first, middle and last rows are compared with the same rows alone.
+        """
+        torch = _torch()
+        start, random = self.start(), torch.Generator().manual_seed(0)
+
+        def total(at: Array, batch: Array, row: int) -> tuple[Array, Array]:
+            scores = self.scores(at, batch)[row]
+            return scores.sum(), scores
+
+        slope = torch.func.grad(total, has_aux=True)
+        for size in (2, 3, 16, CHUNK + 1):
+            rows = torch.rand((size, self.features), generator=random, dtype=torch.float64).to(
+                start
+            )
+            for row in (0, size // 2, size - 1):
+                alone, beside = slope(start, rows[row, None], 0), slope(start, rows, row)
+                for one, other in zip(alone, beside, strict=True):
+                    if not torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True):
+                        return True
+        return False
 
 
 @dataclass(frozen=True, eq=False)

@@ -144,21 +144,59 @@ def test_a_module_that_cannot_be_certified_is_refused(module, given, words):
         learn(made.multiclass(), settings, module=module)
 
 
-class Mixing(nn.Module):
-    """A layer that subtracts the mean of its batch."""
+class Layer(nn.Module):
+    """A linear layer behind a function of the batch."""
 
-    def __init__(self):
+    def __init__(self, before):
         super().__init__()
-        self.linear = nn.Linear(6, 3)
+        self.linear, self.before, self.kept = nn.Linear(6, 3), before, 0.0
 
     def forward(self, x):
-        return self.linear(x) - self.linear(x).mean(dim=0, keepdim=True)
+        return self.linear(self.before(self, x))
 
 
-def test_a_layer_that_mixes_a_batch_is_refused():
+def centred(least):
+    return lambda _, x: x - x.mean(dim=0) if len(x) >= least else x
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        centred(2),
+        centred(3),
+        centred(16),
+        centred(257),
+        lambda _, x: torch.cat([x[:1], x[1:] + x[:1]]),
+        lambda _, x: x + torch.roll(x, -1, 0),
+    ],
+)
+def test_a_layer_that_mixes_a_batch_is_refused(before):
     settings = made.plain(algorithm="dpsgd", clip=1.0, rounds=1)
     with pytest.raises(InputError, match="does not depend on the other rows"):
-        learn(made.multiclass(), settings, module=Mixing())
+        learn(made.multiclass(), settings, module=Layer(before))
+
+
+def kept(layer, x):
+    before, layer.kept = layer.kept, x.mean()
+    return x + before
+
+
+@pytest.mark.parametrize("before", [kept, lambda _, x: x + torch.rand_like(x)])
+def test_a_module_with_a_state_or_random_numbers_is_refused(before):
+    settings = made.plain(algorithm="dpsgd", clip=1.0, rounds=1)
+    with pytest.raises(InputError, match="no gradient of one sample"):
+        learn(made.multiclass(), settings, module=Layer(before))
+
+
+def test_parameters_are_float32_or_float64_and_trained():
+    settings = made.plain(algorithm="dpsgd", clip=1.0, rounds=1)
+    frozen = network()
+    frozen[0].weight.requires_grad_(False)
+    with pytest.raises(InputError, match="all trained: register"):
+        learn(made.multiclass(), settings, module=frozen)
+    for module in (network().bfloat16(), network().half(), Layer.__base__()):
+        with pytest.raises(InputError, match="module parameters"):
+            learn(made.multiclass(), settings, module=module)
 
 
 def test_secure_noise_takes_a_module_in_double_precision_only():
