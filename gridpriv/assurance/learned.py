@@ -33,7 +33,7 @@ from gridpriv.assurance.statistic import Statistic
 from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.learning.algorithms import find_algorithm
+from gridpriv.learning.algorithms import make_algorithm
 from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task
 from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.datasets.base import Dataset
@@ -412,7 +412,7 @@ class LearnedModels:
         def hear(done: Round) -> None:
             sent.append(np.asarray(to_numpy(done.local), dtype=float).ravel())
 
-        find_algorithm(self.settings.algorithm)(task, hear)
+        make_algorithm(task).run(hear)
         return np.concatenate(sent)
 
 

@@ -23,7 +23,7 @@ from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import as_flags, check_names, names, settings_of, written
 from gridpriv.core.text import frame_csv, json_ready
-from gridpriv.learning.algorithms.names import READS, SPECIFIC
+from gridpriv.learning.algorithms import READS, SPECIFIC
 from gridpriv.learning.settings import (
     PRESETS,
     SET_BY_COMPARISON,
@@ -192,7 +192,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def summarise(document: Json) -> None:
     """Print a run's summary."""
-    from gridpriv.learning.summary import figures, privacy_figures, sentences
+    from gridpriv.learning.result import figures, privacy_figures, sentences
 
     print_table(*figures(document))
     if document["settings"]["mechanism"] != "none":
@@ -439,7 +439,7 @@ def predict(args: argparse.Namespace) -> int:
 
 def _prediction_rows(args: argparse.Namespace, model: TrainedModel) -> tuple[Any, Any]:
     """Return rows, and labels named as the model names them, or None."""
-    from gridpriv.learning.datasets.library import DATASETS, dataset_name, load_dataset
+    from gridpriv.learning.datasets import DATASETS, dataset_name, load_dataset
     from gridpriv.learning.datasets.own import is_own, read_rows
 
     known, path = model.description, Path(args.dataset)

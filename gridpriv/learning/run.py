@@ -23,8 +23,8 @@ from gridpriv.learning.accounting import (
     ryu_kim_total,
 )
 from gridpriv.learning.adjacency import protected
-from gridpriv.learning.algorithms import find_algorithm, find_releases
-from gridpriv.learning.algorithms.base import ALONE, Releases, Round, Shared, Task, Watch
+from gridpriv.learning.algorithms import make_algorithm
+from gridpriv.learning.algorithms.base import ALONE, Algorithm, Round, Shared, Task, Watch
 from gridpriv.learning.algorithms.batches import participants
 from gridpriv.learning.arrays import check_device, to_numpy
 from gridpriv.learning.clients import Clients, make_clients
@@ -107,7 +107,7 @@ def learn(
         if settings.device == "cpu" and isinstance(task.clients, Clients)
         else ExitStack()
     ):
-        find_algorithm(settings.algorithm)(task, log)
+        make_algorithm(task).run(log)
         clients = _client_table(task, log.w)
     total = time.perf_counter() - began
     rounds = pd.DataFrame(log.rows)
@@ -218,9 +218,9 @@ class _Log:
         self.w: Floats = np.zeros(self.task.clients.shape)
         self.local: Floats = np.zeros((0, *self.task.clients.shape))
         secure = self.task.settings.noise == "secure" and self.task.rule is not None
-        self._drawing: Releases | None = None
+        self._planned: Algorithm | None = None
         if self.keeper is not None and secure:
-            self._drawing = find_releases(self.task.settings.algorithm)(self.task)
+            self._planned = make_algorithm(self.task)
         self.resume()
 
     def resume(self) -> None:
@@ -229,11 +229,11 @@ class _Log:
 
     def draw(self, t: int) -> None:
         """Note that round t may be drawn, before it is, where no seed draws it again."""
-        if self.keeper is None or self._drawing is None:
+        if self.keeper is None or self._planned is None:
             return
         charges = self.task.tally.charges
         ahead = Tally({client: Counter(spent) for client, spent in charges.items()})
-        for client, release in self._drawing(t):
+        for client, release in self._planned.releases(t):
             ahead.add(client, release)
         self.keeper.draw(t, ahead.distinct(), self.task.settings.target_delta)
 
@@ -296,9 +296,9 @@ def _recount(task: Task, drawn: Sequence[int]) -> None:
     times = drawn if task.settings.noise == "secure" else [1] * task.begun.rounds
     if not times:
         return
-    drawing = find_releases(task.settings.algorithm)(task)
+    algorithm = make_algorithm(task)
     for t, count in enumerate(times, start=1):
-        for client, release in drawing(t):
+        for client, release in algorithm.releases(t):
             task.tally.add(client, release, count)
 
 

@@ -22,7 +22,7 @@ from gridpriv.core.settings import (
     words,
 )
 from gridpriv.learning.adjacency import KINDS, Kind
-from gridpriv.learning.algorithms.names import (
+from gridpriv.learning.algorithms import (
     ALGORITHMS,
     NON_PRIVATE,
     PERTURBED,

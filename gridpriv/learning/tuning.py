@@ -25,8 +25,8 @@ from gridpriv.core.arrays import Ints
 from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.core.settings import check_names
+from gridpriv.learning.algorithms import READS
 from gridpriv.learning.algorithms.base import ALONE, Shared
-from gridpriv.learning.algorithms.names import READS
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.run import learn, make_task
 from gridpriv.learning.settings import LearnSettings

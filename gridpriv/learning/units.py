@@ -13,7 +13,7 @@ from itertools import chain
 
 import numpy as np
 
-from gridpriv.learning.algorithms import find_releases
+from gridpriv.learning.algorithms import make_algorithm
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import Indices
@@ -64,9 +64,9 @@ def planned(task: Task) -> dict[str, Counter[Release]]:
     entries: dict[str, Counter[Release]] = {}
     if task.rule is None:
         return entries
-    drawing = find_releases(task.settings.algorithm)(task)
+    algorithm = make_algorithm(task)
     for t in range(task.begun.rounds + 1, task.settings.rounds + 1):
-        for client, release in drawing(t):
+        for client, release in algorithm.releases(t):
             entries.setdefault(str(client + 1), Counter())[covering(release)] += 1
     return entries
 

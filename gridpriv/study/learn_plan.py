@@ -12,7 +12,7 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
 from gridpriv.core.reading import read_table
 from gridpriv.learning.adjacency import protected
-from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
+from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets.library import dataset_name
 from gridpriv.learning.measures import MEASURES
 from gridpriv.learning.settings import LearnSettings, make_learn_settings

@@ -16,10 +16,10 @@ from gridpriv.consensus.coordinator import FullyShared, Plan, State, make_consen
 from gridpriv.consensus.messages import Reply
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.learning import learn, load_dataset, losses
+from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.algorithms.centralized import objective_value, solve
 from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.graph_admm import check_graph, make_graph, multipliers
-from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.split import split
 from gridpriv.learning.regularizers import parse_regularizer

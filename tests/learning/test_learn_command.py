@@ -15,7 +15,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.display import figure
 from gridpriv.core.errors import InputError
 from gridpriv.learning import LearnSettings, learn, make_learn_settings
-from gridpriv.learning.algorithms.names import PERTURBED
+from gridpriv.learning.algorithms import PERTURBED
 from gridpriv.learning.datasets import load_dataset
 from gridpriv.report.export import export
 from gridpriv.report.summary import summary

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.learning.algorithms.names import NON_PRIVATE, READS
+from gridpriv.learning.algorithms import NON_PRIVATE, READS
 from gridpriv.privacy.release import Release
 
 PRIVATE = sorted(set(READS) - set(NON_PRIVATE))

@@ -22,7 +22,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.learning import learn
 from gridpriv.learning.accounting import privacy_statement, zcdp_total
 from gridpriv.learning.adjacency import SampleAdjacency
-from gridpriv.learning.algorithms import batches, dvp, exact, fedspd_dp, find_algorithm
+from gridpriv.learning.algorithms import batches, dvp, exact, fedspd_dp, make_algorithm
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.algorithms.batches import (
     amplification,
@@ -83,7 +83,7 @@ def play(data, settings, draws):
     task, _ = make_task(data, settings)
     ledger, rounds = Ledger(), []
     given = {f.name: getattr(task, f.name) for f in fields(task)} | {"tally": ledger}
-    find_algorithm(settings.algorithm)(Chosen(**given, draws=draws), rounds.append)
+    make_algorithm(Chosen(**given, draws=draws)).run(rounds.append)
     return rounds, ledger
 
 

@@ -1,37 +1,74 @@
-"""Algorithms: functions of a task and a callback per round, imported when one runs."""
+"""The algorithms by name: which settings each reads, and its class, imported when one runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gridpriv.learning.algorithms.base import Algorithm, Releases, Task
+    from gridpriv.learning.algorithms.base import Algorithm, Task
 
-# file, algorithm and its releases; others have a file and a function of their name
+_BATCHES = {"batch", "sampling", "sampled_clients"}
+_PENALTY = {"penalty", "clip"}
+
+# settings that not every algorithm reads
+READS: dict[str, frozenset[str]] = {
+    "ryu-kim": frozenset(
+        {"perturbation", "local_updates", "step_scale", "box", "output_step", *_PENALTY}
+    ),
+    "admm": frozenset(_PENALTY),
+    "pvp": frozenset(_PENALTY),
+    "dvp": frozenset(_PENALTY),
+    "dp-admm": frozenset({"step", "radius", "gradient_change", *_PENALTY}),
+    "dpsgd": frozenset(
+        {
+            "learning_rate",
+            "clip",
+            "momentum",
+            "averaging",
+            "centring",
+            "trust",
+            "colluding",
+            "dropouts",
+            *_BATCHES,
+        }
+    ),
+    "dp-fedavg": frozenset({"learning_rate", "clip", "local_updates", "participation", *_BATCHES}),
+    "fedspd-dp": frozenset(
+        {"local_updates", "diameter", "proximity", "gradient_change", *_PENALTY, *_BATCHES}
+    ),
+    "cdp-admm": frozenset({"step_scale", "graph", "decay", *_PENALTY}),
+    "ddp-admm": frozenset({"step_scale", "graph", *_PENALTY}),
+    "centralized": frozenset({"box"}),
+}
+SPECIFIC: frozenset[str] = frozenset().union(*READS.values())
+ALGORITHMS = tuple(READS)
+# what noise is added to; ryu-kim's is a setting
+PERTURBED = {
+    "pvp": "output",
+    "dvp": "dual",
+    "dp-admm": "output",
+    "dpsgd": "gradient",
+    "dp-fedavg": "update",
+    "fedspd-dp": "output",
+    "cdp-admm": "output",
+    "ddp-admm": "output",
+}
+NON_PRIVATE = ("admm", "centralized")
+# file and class; others have those of their name
 _HOME = {
-    "admm": ("star_admm", "admm", ""),
-    "dp-admm": ("star_admm", "dp_admm", "dp_admm_releases"),
-    "pvp": ("star_admm", "pvp", "pvp_releases"),
-    "cdp-admm": ("graph_admm", "graph_admm", "releases"),
-    "ddp-admm": ("graph_admm", "graph_admm", "releases"),
+    "admm": ("star_admm", "Admm"),
+    "dp-admm": ("star_admm", "DpAdmm"),
+    "pvp": ("star_admm", "Pvp"),
+    "cdp-admm": ("graph_admm", "GraphAdmm"),
+    "ddp-admm": ("graph_admm", "GraphAdmm"),
 }
 
 
-def find_algorithm(name: str) -> Algorithm:
-    """Return the algorithm of a name."""
-    algorithm: Algorithm = _part(name, 1)
-    return algorithm
-
-
-def find_releases(name: str) -> Callable[[Task], Releases]:
-    """Return the function that states an algorithm's releases in advance; non-private have none."""
-    part: Callable[[Task], Releases] = _part(name, 2)
-    return part
-
-
-def _part(name: str, which: int) -> Any:
-    plain = name.replace("-", "_")
-    home = _HOME.get(name, (plain, plain, "releases"))
-    return getattr(import_module(f"gridpriv.learning.algorithms.{home[0]}"), home[which])
+def make_algorithm(task: Task) -> Algorithm:
+    """Return the algorithm of a task's settings."""
+    name = task.settings.algorithm
+    usual = name.replace("-", "_"), name.title().replace("-", "")
+    file, kind = _HOME.get(name, usual)
+    made: Algorithm = getattr(import_module(f"gridpriv.learning.algorithms.{file}"), kind)(task)
+    return made

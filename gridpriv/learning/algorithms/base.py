@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -203,16 +203,16 @@ class Task:
         }
         return [made[pair] for pair in every]
 
-    def left(self, *start: Array) -> tuple[range, list[Array]]:
+    def left(self, *start: Array) -> tuple[range, State]:
         """Return the rounds that are left, and the arrays that the first of them starts from.
 
         These are ``start``, or, of a run that was interrupted, what the last ``Round.state`` was.
         """
         rounds = range(self.begun.rounds + 1, self.settings.rounds + 1)
         if not self.begun.rounds:
-            return rounds, list(start)
+            return rounds, start
         kept = zip(self.begun.state, start, strict=True)
-        return rounds, [like(state, array) for state, array in kept]
+        return rounds, tuple(like(state, array) for state, array in kept)
 
     def pay(self, client: int, release: Release) -> None:
         """Charge a release that is about to be drawn."""
@@ -281,8 +281,30 @@ class Drawing:
                 yield client, release
 
 
-# from a round's number to what it releases
-Releases = Callable[[int], Drawing]
+NOTHING = Drawing([], np.empty(0, dtype=int))
+
+
+State = tuple[Array, ...]
+Outcome = tuple[State, Array, Array]  # the next state, the global model, the local models
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """Result of a round's release.
+
+    Attributes
+    ----------
+    values : (A, J, K)
+        As they left.
+    noise : (A, J, K)
+        In them.
+    local : tuple of Array
+        The private values, and what else clients keep of their local step.
+    """
+
+    values: Array
+    noise: Array
+    local: State
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +326,7 @@ class Round:
     w: Array
     each: Sequence[Array] | Array
     noise_magnitude: float = 0.0
-    state: Callable[[], tuple[Array, ...]] = tuple
+    state: Callable[[], State] = tuple
     known_apart: float | None = None
 
     @property
@@ -324,22 +346,58 @@ class Round:
 Watch = Callable[[Round], None]
 
 
-def held(*arrays: Array) -> Callable[[], tuple[Array, ...]]:
-    """Return a round's state."""
-    return lambda: arrays
+class Algorithm:
+    """A learning algorithm: its start, a local step, what is released, and the aggregation.
 
+    Every round, clients take a local step, its first array leaves through ``release``, and the
+    aggregation follows from what has left and what clients keep. A subclass gives :meth:`start`,
+    :meth:`local` and :meth:`aggregate`, and with noise :meth:`releases`.
+    """
 
-class Algorithm(Protocol):
-    """Runs all rounds of a task and reports each."""
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.clients, self.settings = task.clients, task.settings
+        self.regularizer = task.regularizer
+        self.xp = namespace(task.clients.x)
 
-    def __call__(self, task: Task, watch: Watch) -> None:
-        """Call ``watch`` after every round; private values leave through ``task.release``."""
-        ...
+    def releases(self, t: int) -> Drawing:
+        """Return the releases of round t: known before a run; none without noise."""
+        del t
+        return NOTHING
 
+    def start(self) -> State:
+        """Return the arrays that the first round starts from."""
+        raise NotImplementedError
 
-def magnitude(noise: Array) -> float:
-    """Return the sum of |noise|, (6.2) of Ryu and Kim."""
-    return float(np.abs(to_numpy(noise)).sum())
+    def local(self, t: int, state: State) -> State:
+        """Return the values to release (A, J, K), and what else aggregation needs of clients."""
+        raise NotImplementedError
+
+    def release(self, t: int, values: Array) -> tuple[Array, Array]:
+        """Charge and draw; return what leaves, and the noise in it."""
+        return self.task.release(t, values, self.releases(t))
+
+    def aggregate(self, t: int, state: State, sent: Sent) -> Outcome:
+        """Return the next state, the global model (J, K) and the local models (P, J, K)."""
+        raise NotImplementedError
+
+    def play(self, rounds: range, state: State, watch: Watch) -> None:
+        """Run rounds from a state and report each."""
+        for t in rounds:
+            local = self.local(t, state)
+            sent = Sent(*self.release(t, local[0]), local)
+            state, w, each = self.aggregate(t, state, sent)
+            noise = float(np.abs(to_numpy(self.noise_of(sent))).sum())
+            watch(Round(t, w, each, noise, partial(tuple, state)))
+
+    def noise_of(self, sent: Sent) -> Array:
+        """Return the noise whose magnitude, (6.2) of Ryu and Kim, is reported."""
+        return sent.noise
+
+    def run(self, watch: Watch) -> None:
+        """Run the rounds that are left."""
+        rounds, state = self.task.left(*self.start())
+        self.play(rounds, state, watch)
 
 
 def spread(values: Floats, x: Array) -> Any:

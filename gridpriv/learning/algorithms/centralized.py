@@ -9,8 +9,8 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.core.threads import one_blas_thread
-from gridpriv.learning.algorithms.base import Round, Task, Watch
-from gridpriv.learning.arrays import like, namespace, to_numpy
+from gridpriv.learning.algorithms.base import Algorithm, Round, Watch
+from gridpriv.learning.arrays import like, to_numpy
 from gridpriv.learning.clients import Clients
 from gridpriv.learning.losses import mean_gradient, mean_value
 from gridpriv.learning.regularizers import Regularizer
@@ -18,12 +18,14 @@ from gridpriv.learning.regularizers import Regularizer
 MOST_VALUES = 2**25
 
 
-def centralized(task: Task, watch: Watch) -> None:
+class Centralized(Algorithm):
     """Solve once and report it as the last round; it protects nothing."""
-    w = solve(task.linear_clients(), task.regularizer, task.settings.box)
-    typed = like(w, task.clients.x)
-    local = namespace(typed).stack([typed] * task.clients.number)
-    watch(Round(task.settings.rounds, typed, local))
+
+    def run(self, watch: Watch) -> None:
+        """Report the centralized solution."""
+        solution = solve(self.task.linear_clients(), self.regularizer, self.settings.box)
+        w = like(solution, self.clients.x)
+        watch(Round(self.settings.rounds, w, self.xp.stack([w] * self.clients.number)))
 
 
 def solve(

@@ -8,68 +8,53 @@ from __future__ import annotations
 
 import numpy as np
 
-from gridpriv.learning.algorithms.base import (
-    Drawing,
-    Releases,
-    Round,
-    Task,
-    Watch,
-    held,
-    magnitude,
-)
-from gridpriv.learning.algorithms.batches import (
-    active_clients,
-    batch_gradients,
-    step_multiplier,
-)
+from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task
+from gridpriv.learning.algorithms.batches import active_clients, batch_gradients, step_multiplier
 from gridpriv.learning.arrays import Array, namespace
 from gridpriv.learning.releases import Amplification
 
 DEFAULT_CLIP = 1.0
 
 
-def dp_fedavg(task: Task, watch: Watch) -> None:
-    """Run T rounds of Q local steps on each sampled client."""
-    clients = task.clients
-    xp = namespace(clients.x)
-    rounds, (w,) = task.left(clients.start()[0])
-    clip, drawing = _clip(task), releases(task)
-    for t in rounds:
-        active = active_clients(task, t)
-        local = _local_models(task, t, active, w) if len(active) else w[None]
-        updates = clipped(local - w[None], clip)
-        mean = xp.sum(updates, axis=0)[None] / expected_clients(task)
-        noisy, noise = task.release(t, mean, drawing(t))
-        w = w + noisy[0]
-        local = xp.stack([w] * clients.number)
-        watch(Round(t, w, local, magnitude(noise), held(w)))
+class DpFedavg(Algorithm):
+    """T rounds of Q local steps on each sampled client; the state is the server's model."""
 
+    def start(self) -> State:
+        """Return the start of the model."""
+        return (self.clients.start()[0],)
 
-def releases(task: Task) -> Releases:
-    """Return the release of a round: the summed updates over a public number of clients.
+    def local(self, t: int, state: State) -> State:
+        """Return the sum of the clipped updates over a public number of clients, (1, J, K)."""
+        w, active = state[0], active_clients(self.task, t)
+        local = _local_models(self.task, t, active, w) if len(active) else w[None]
+        updates = clipped(local - w[None], _clip(self.task))
+        return (self.xp.sum(updates, axis=0)[None] / expected_clients(self.task),)
 
-    One client joins the sum or not. Who takes part in public is charged for that round. Where the
-    server draws clients in secret, each with chance K/P, every client is charged for every round,
-    by the loss of the Poisson-sampled Gaussian mechanism.
-    """
-    distance = np.array([_clip(task) / expected_clients(task)])
-    number, secret = task.clients.number, task.settings.participation == "secret"
-    rate = expected_clients(task) / number
-    amplified = Amplification(rate, "sampled-gaussian") if secret and rate < 1.0 else None
+    def aggregate(self, _: int, state: State, sent: Sent) -> Outcome:
+        """Move the model by the noisy mean update."""
+        w = state[0] + sent.values[0]
+        return (w,), w, self.xp.stack([w] * self.clients.number)
 
-    def of_round(t: int) -> Drawing:
+    def releases(self, t: int) -> Drawing:
+        """Return the release of the summed updates over a public number of clients.
+
+        One client joins the sum or not. Who takes part in public is charged for that round. Where
+        the server draws clients in secret, each with chance K/P, every client is charged for every
+        round, by the loss of the Poisson-sampled Gaussian mechanism.
+        """
+        task, number = self.task, self.clients.number
+        secret, rate = self.settings.participation == "secret", expected_clients(task) / number
+        amplified = Amplification(rate, "sampled-gaussian") if secret and rate < 1.0 else None
         active = np.arange(number) if secret else active_clients(task, t)
         if task.rule is None:
             return Drawing([], active)
         release = task.release_of(
-            float(distance[0]),
+            _clip(task) / expected_clients(task),
             "a client's clipped update",
             multiplier=step_multiplier(task, amplified),
             amplified=amplified,
         )
         return Drawing([release], active[None])
-
-    return of_round
 
 
 def expected_clients(task: Task) -> int:

@@ -16,22 +16,16 @@ are functions of what was released.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
 from gridpriv.consensus.transport import InProcess
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.algorithms.base import (
-    Drawing,
-    Releases,
-    Round,
-    Task,
-    Watch,
-    held,
-    magnitude,
-)
+from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, Watch
 from gridpriv.learning.algorithms.batches import (
     active_clients,
     amplification,
@@ -60,32 +54,80 @@ FASTEST, SLOWING = 350.0, 8.0  # of chosen_rate
 SMALL = 0.1  # intercept of centred features, over the norm
 
 
-def dpsgd(task: Task, watch: Watch) -> None:
-    """Run T steps of size ``learning_rate``."""
-    settings, xp = task.settings, namespace(task.clients.x)
-    start = task.clients.start()[0]
-    centre = xp.zeros_like(task.clients.x[:1]) if settings.centring == "on" else start[:0, :1]
-    rounds, (w, velocity, total, centre) = task.left(start, 0.0 * start, 0.0 * start, centre)
-    constant = float(task.clients.x[0, -1])
-    if settings.centring == "on":
-        task, centre = _centred(task, centre)
-    clients, drawing, rows = task.clients, _steps(task), task.settings.averaging
-    rate = settings.learning_rate or chosen_rate(task, drawing(1))
-    for t in rounds:
-        active = active_clients(task, t)
-        gradients = _gradients(task, t, xp.stack([w] * len(active)))
-        noisy, noise = released(task, t, gradients, drawing(t))
-        slope = xp.mean(noisy, axis=0) + task.regularizer.subgradient(w)
+class Dpsgd(Algorithm):
+    """T steps of size ``learning_rate``.
+
+    The state is the model before averaging, the velocity, the sum of averaged models and the
+    clients' noisy mean features (none where they are not centred).
+    """
+
+    def __init__(self, task: Task, intercept: float | None = None) -> None:
+        super().__init__(task)
+        self.steps = _steps(task)
+        self.intercept = float(self.clients.x[0, -1]) if intercept is None else intercept
+
+    @cached_property
+    def rate(self) -> float:
+        """The learning rate."""
+        return self.settings.learning_rate or chosen_rate(self.task, self.steps(1))
+
+    @property
+    def centres(self) -> bool:
+        """True where features are taken less their mean."""
+        return self.settings.centring == "on"
+
+    def start(self) -> State:
+        """Return the start of the model, and zeros."""
+        w = self.clients.start()[0]
+        centre = self.xp.zeros_like(self.clients.x[:1]) if self.centres else w[:0, :1]
+        return w, 0.0 * w, 0.0 * w, centre
+
+    def run(self, watch: Watch) -> None:
+        """Run the rounds that are left, on features less their noisy mean where it is asked for."""
+        rounds, (*model, centre) = self.task.left(*self.start())
+        if not self.centres:
+            self.play(rounds, (*model, centre), watch)
+            return
+        task, centre = _centred(self.task, centre)
+        Dpsgd(task, self.intercept).play(rounds, (*model, centre), watch)
+
+    def local(self, t: int, state: State) -> State:
+        """Return the active clients' gradients, of all their samples or of a batch."""
+        settings, active = self.settings, active_clients(self.task, t)
+        each = self.xp.stack([state[0]] * len(active))
+        if settings.batch is None and settings.sampled_clients is None:
+            return (self.clients.gradients(each, settings.clip),)
+        return (batch_gradients(self.task, active, each, (t, 0), settings.clip),)
+
+    def release(self, t: int, values: Array) -> tuple[Array, Array]:
+        """Release the clients' gradients, or their mean."""
+        return released(self.task, t, values, self.steps(t))
+
+    def aggregate(self, t: int, state: State, sent: Sent) -> Outcome:
+        """Step along the mean gradient; the model is the mean of the last rounds' where asked."""
+        settings, (w, velocity, total, centre) = self.settings, state
+        slope = self.xp.mean(sent.values, axis=0) + self.regularizer.subgradient(w)
         velocity = settings.momentum * velocity + (1.0 - settings.momentum) * slope
-        w = w - rate * velocity
-        model, averaged = w, t - math.floor((1.0 - rows) * settings.rounds)
-        if rows and averaged > 0:
+        w = w - self.rate * velocity
+        model, averaged = w, t - math.floor((1.0 - settings.averaging) * settings.rounds)
+        if settings.averaging and averaged > 0:
             total = total + w
             model = total / averaged
-        if settings.centring == "on":
-            model = _folded(model, centre, task, constant)
-        local = xp.stack([model] * clients.number)
-        watch(Round(t, model, local, magnitude(noise), held(w, velocity, total, centre)))
+        if self.centres:
+            model = _folded(model, centre, self.task, self.intercept)
+        each = self.xp.stack([model] * self.clients.number)
+        return (w, velocity, total, centre), model, each
+
+    def releases(self, t: int) -> Drawing:
+        """Return one gradient of every active client, or their mean.
+
+        The first round releases the clients' mean features too, where they are centred.
+        """
+        drawing = self.steps(t)
+        if t > 1 or centre_multiplier(self.task) is None:
+            return drawing
+        pairs = [*_means(self.task), *drawing]
+        return Drawing([release for _, release in pairs], np.array([p for p, _ in pairs]))
 
 
 def released(task: Task, t: int, values: Array, drawing: Drawing) -> tuple[Array, Array]:
@@ -128,34 +170,6 @@ def chosen_rate(task: Task, drawing: Drawing) -> float:
     variance = max((release.mechanism.variance for release in drawing.releases), default=0.0)
     noise = math.sqrt(variance * task.size / max(len(drawing.releases), 1)) / clip
     return min(FASTEST, SLOWING / max(noise, 1e-12)) / clip
-
-
-def _gradients(task: Task, t: int, local: Array) -> Array:
-    """Return the active clients' gradients, of all their samples or of a batch."""
-    settings = task.settings
-    if settings.batch is None and settings.sampled_clients is None:
-        return task.clients.gradients(local, settings.clip)
-    return batch_gradients(task, active_clients(task, t), local, (t, 0), settings.clip)
-
-
-def releases(task: Task) -> Releases:
-    """Return the releases of a round: one gradient of every active client, or their mean.
-
-    The first one releases the clients' mean features too, where they are centred.
-    """
-    steps = _steps(task)
-    if centre_multiplier(task) is None:
-        return steps
-    first = _means(task)
-
-    def of_round(t: int) -> Drawing:
-        drawing = steps(t)
-        if t > 1:
-            return drawing
-        pairs = [*first, *drawing]
-        return Drawing([release for _, release in pairs], np.array([p for p, _ in pairs]))
-
-    return of_round
 
 
 def centre_multiplier(task: Task) -> float | None:
@@ -215,7 +229,7 @@ def _folded(w: Array, centre: Array, task: Task, constant: float) -> Array:
     return folded
 
 
-def _steps(task: Task) -> Releases:
+def _steps(task: Task) -> Callable[[int], Drawing]:
     """Return the releases of a step of every round."""
     bound, number = task.sample_gradient(), task.clients.number
     noisy, local = task.rule is not None, task.settings.trust == "local"

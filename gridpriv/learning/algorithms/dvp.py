@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.algorithms.base import Drawing, Releases, Task, Watch
+from gridpriv.learning.algorithms.base import Drawing, Sent, State, Task
 from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
-from gridpriv.learning.algorithms.star_admm import star_admm
+from gridpriv.learning.algorithms.star_admm import StarAdmm
 from gridpriv.learning.arrays import Array, like
 from gridpriv.learning.releases import MARGIN, Unproved
 from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon
@@ -19,8 +19,8 @@ from gridpriv.privacy.sensitivity import Sensitivity
 COVER = 0.05  # of a release's epsilon, for the noise that covers the solver's error
 
 
-def dvp(task: Task, watch: Watch) -> None:
-    """Run exact ADMM with Gaussian noise of scale m s on the dual before each local update.
+class Dvp(StarAdmm):
+    """Exact ADMM with Gaussian noise of scale m s on the dual before each local update.
 
     s = factor c_1/m_i is the gradient's sensitivity. The exact minimiser is no additive noise
     mechanism; :func:`certificate` bounds its privacy loss. What a solver finds lies within
@@ -29,20 +29,55 @@ def dvp(task: Task, watch: Watch) -> None:
     perturbation: Iyengar et al. 2019). It takes :data:`COVER` of a release's epsilon and half of
     its delta. Under sensitivity ``published`` the finite iterate is sent as it is: not certified.
     """
-    sensitivity, split, drawing = task.mean_sensitivity(), budget_split(task), releases(task)
-    multiplier = task.multiplier if split is None else split.dual
 
-    def step(k: int, rho: float, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.split, self.curvature = budget_split(task), self.clients.loss.smoothness(task.norm)
+        if task.rule is not None and self.split is None:
+            task.tally.note(
+                "dual perturbation is certified with noise that covers the solver's error "
+                "(sensitivity 'proven') only"
+            )
+
+    def local(self, t: int, state: State) -> State:
+        """Return the minimisers under a noisy dual, and that noise.
+
+        They start from where the loss is left out: the client's last model is as far off as its
+        noise.
+        """
+        each, dual, w = state
+        rho = self.settings.penalty.at(t)
         # its own stream: what covers the solver's error is drawn from the round's first
-        draw = task.streams.stream(0, k, 1).normal(size=local.shape)
-        noise = like(draw * (multiplier * sensitivity)[:, None, None], local)
+        draw = self.task.streams.stream(0, t, 1).normal(size=each.shape)
+        multiplier = self.task.multiplier if self.split is None else self.split.dual
+        scale = (multiplier * self.task.mean_sensitivity())[:, None, None]
+        noise = like(draw * scale, each)
         linear = noise - dual - rho * w[None]
-        # from where the loss is left out: the client's last model is as far off as its noise
-        result = minimise_locally(task, linear, rho, -linear / rho)
-        sent, _ = task.release(k, result, drawing(k))
-        return like(sent, local), noise
+        return minimise_locally(self.task, linear, rho, -linear / rho), noise
 
-    star_admm(task, watch, step)
+    def noise_of(self, sent: Sent) -> Array:
+        """Return the noise on the duals."""
+        return sent.local[1]
+
+    def releases(self, t: int) -> Drawing:
+        """Return one minimizer per client, with a margin for its error."""
+        rho, split = self.settings.penalty.at(t), self.split
+        number = self.clients.number if self.task.rule is not None else 0
+        error = Sensitivity(2.0 * TOLERANCE / rho, 2, "two minimisers, each found to 1e-6/rho")
+        if split is None:
+            return Drawing.of_all([Release(Unproved(Gaussian(0.0)), error, error.value)] * number)
+        cover, modulus = Gaussian(split.cover * error.value), rho + self.regularizer.modulus
+        minimisers = [
+            CoveredMinimiser(
+                cover,
+                split.cover_epsilon
+                + certificate(split.dual, split.delta / 2.0, self.curvature, samples, modulus),
+                split.delta,
+                error.value,
+            )
+            for samples in self.clients.counts
+        ]
+        return Drawing.of_all([Release(m, error, error.value) for m in minimisers])
 
 
 @dataclass(frozen=True)
@@ -161,38 +196,6 @@ def _release_delta(task: Task) -> float:
 def _releases(task: Task) -> int:
     """Return the releases that share the budget."""
     return task.settings.rounds * task.shared.runs
-
-
-def releases(task: Task) -> Releases:
-    """Return the releases of a round: one minimizer per client, with a margin for its error."""
-    split = budget_split(task)
-    if task.rule is not None and split is None:
-        task.tally.note(
-            "dual perturbation is certified with noise that covers the solver's error "
-            "(sensitivity 'proven') only"
-        )
-    number = task.clients.number if task.rule is not None else 0
-    curvature = task.clients.loss.smoothness(task.norm)
-
-    def of_round(k: int) -> Drawing:
-        rho = task.settings.penalty.at(k)
-        error = Sensitivity(2.0 * TOLERANCE / rho, 2, "two minimisers, each found to 1e-6/rho")
-        if split is None:
-            return Drawing.of_all([Release(Unproved(Gaussian(0.0)), error, error.value)] * number)
-        cover, modulus = Gaussian(split.cover * error.value), rho + task.regularizer.modulus
-        minimisers = [
-            CoveredMinimiser(
-                cover,
-                split.cover_epsilon
-                + certificate(split.dual, split.delta / 2.0, curvature, samples, modulus),
-                split.delta,
-                error.value,
-            )
-            for samples in task.clients.counts
-        ]
-        return Drawing.of_all([Release(m, error, error.value) for m in minimisers])
-
-    return of_round
 
 
 def certificate(

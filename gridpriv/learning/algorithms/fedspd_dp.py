@@ -16,15 +16,7 @@ from functools import partial
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.algorithms.base import (
-    Drawing,
-    Releases,
-    Round,
-    Task,
-    Watch,
-    held,
-    magnitude,
-)
+from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task
 from gridpriv.learning.algorithms.batches import (
     active_clients,
     amplification,
@@ -45,47 +37,44 @@ GRADIENT, DEVIATION, DUAL_DIAMETER = 1.0, 1.0, 1.0
 PAPER_CONSTANT = 3.04  # c_0 of (21)
 
 
-def fedspd_dp(task: Task, watch: Watch) -> None:
-    """Run algorithm 1."""
-    clients, settings = task.clients, task.settings
-    xp = namespace(clients.x)
-    rho = settings.penalty.at(1)
-    drawing, none = releases(task), clients.zeros
-    rounds, (state, average, dual, sent) = task.left(clients.start(), none(), none(), none())
-    for t in rounds:
-        x_0 = xp.mean(sent, axis=0)
-        active = active_clients(task, t)
-        gamma = proximity(task, t, rho)
-        last, mean = _local_steps(task, t, active, gamma, rho, state, dual, x_0)
-        doubled, noise = task.release(t, 2.0 * mean, drawing(t))
-        for k, p in enumerate(active):
-            kept = mean[k] if settings.sensitivity == "published" else doubled[k] / 2.0
+class FedspdDp(Algorithm):
+    """Algorithm 1; the state is the clients' iterates, averages, duals and what they sent."""
+
+    def start(self) -> State:
+        """Return the start of the models, and zeros."""
+        none = self.clients.zeros
+        return self.clients.start(), none(), none(), none()
+
+    def local(self, t: int, state: State) -> State:
+        """Return twice the means of the active clients' iterates, and their last iterates."""
+        rho, active = self.settings.penalty.at(1), active_clients(self.task, t)
+        gamma, x_0 = proximity(self.task, t, rho), self.xp.mean(state[3], axis=0)
+        last, mean = _local_steps(self.task, t, active, gamma, rho, state[0], state[2], x_0)
+        return 2.0 * mean, last
+
+    def aggregate(self, t: int, state: State, sent: Sent) -> Outcome:
+        """Update what active clients keep, and average what all have sent."""
+        iterate, average, dual, shown = state
+        published = self.settings.sensitivity == "published"
+        x_0, rho = self.xp.mean(shown, axis=0), self.settings.penalty.at(1)
+        doubled, last = sent.local
+        for k, p in enumerate(active_clients(self.task, t)):
+            kept = (doubled if published else sent.values)[k] / 2.0
             dual[p] = dual[p] - rho * (kept - x_0)
-            sent[p] = kept - dual[p] / rho
-            if settings.sensitivity == "published":
-                sent[p] = sent[p] + noise[k]
-            state[p] = last[k] if settings.sensitivity == "published" else kept
+            shown[p] = kept - dual[p] / rho
+            if published:
+                shown[p] = shown[p] + sent.noise[k]
+            iterate[p] = last[k] if published else kept
             average[p] = kept
-        local = xp.asarray(average, copy=True)
-        watch(
-            Round(
-                t, xp.mean(sent, axis=0), local, magnitude(noise), held(state, average, dual, sent)
-            )
-        )
+        return state, self.xp.mean(shown, axis=0), self.xp.asarray(average, copy=True)
 
-
-def releases(task: Task) -> Releases:
-    """Return the releases of a round: 2 x of every active client."""
-    rho = task.settings.penalty.at(1)
-
-    def of_round(t: int) -> Drawing:
-        active = active_clients(task, t)
-        if task.rule is None:
+    def releases(self, t: int) -> Drawing:
+        """Return 2 x of every active client."""
+        active, rho = active_clients(self.task, t), self.settings.penalty.at(1)
+        if self.task.rule is None:
             return Drawing([], active)
-        gamma = proximity(task, t, rho)
-        return Drawing([_release(task, int(p), gamma, rho) for p in active], active)
-
-    return of_round
+        gamma = proximity(self.task, t, rho)
+        return Drawing([_release(self.task, int(p), gamma, rho) for p in active], active)
 
 
 def proximity(task: Task, t: int, rho: float) -> float:

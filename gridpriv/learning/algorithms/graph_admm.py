@@ -17,17 +17,8 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.reading import MIB, read_text
-from gridpriv.learning.algorithms.base import (
-    Drawing,
-    Releases,
-    Round,
-    Task,
-    Watch,
-    held,
-    magnitude,
-    spread,
-)
-from gridpriv.learning.arrays import Array, like, namespace
+from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, spread
+from gridpriv.learning.arrays import Array, like
 from gridpriv.learning.releases import ROUNDING
 from gridpriv.privacy.budget import noise_multiplier
 
@@ -39,24 +30,6 @@ def variances_of(task: Task) -> Floats:
     t = np.arange(1.0, task.settings.rounds + 1.0)
     falling = task.settings.decay ** (t - 1.0), 1.0 / np.sqrt(t)
     return falling[0] if task.settings.algorithm == "cdp-admm" else falling[1]
-
-
-def releases(task: Task) -> Releases:
-    """Return the releases of a round: one model per client, sent to its graph neighbours."""
-    settings = task.settings
-    scales = multipliers(task, variances_of(task))
-    degrees = _links(task).sum(axis=1)
-    distance = sensitivity(
-        task.mean_sensitivity(), settings.penalty.at(1), degrees, settings.step_scale
-    )
-
-    def of_round(t: int) -> Drawing:
-        result = task.releases(
-            distance, "lemma I of Gauthier et al.", multiplier=float(scales[t - 1])
-        )
-        return Drawing.of_all(result)
-
-    return of_round
 
 
 def _links(task: Task) -> Floats:
@@ -91,32 +64,51 @@ def sensitivity(gradient: Floats, rho: float, degrees: Floats, step: float) -> F
     return distance
 
 
-def graph_admm(task: Task, watch: Watch) -> None:
-    """Run algorithm 1."""
-    settings, clients, regularizer = task.settings, task.clients, task.regularizer
-    if settings.batch is not None or settings.sampled_clients is not None:
-        raise not_allowed(
-            "batch or sampled-clients", "given", f"left out with {settings.algorithm}"
+class GraphAdmm(Algorithm):
+    """Algorithm 1; the state is the clients' models and duals."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        settings = task.settings
+        if settings.batch is not None or settings.sampled_clients is not None:
+            raise not_allowed(
+                "batch or sampled-clients", "given", f"left out with {settings.algorithm}"
+            )
+        links = _links(task)
+        self.rho, self.eta, degrees = settings.penalty.at(1), settings.step_scale, links.sum(axis=1)
+        self.multipliers = multipliers(task, variances_of(task))
+        self.distance = sensitivity(task.mean_sensitivity(), self.rho, degrees, self.eta)
+        self.adjacent, self.count = like(links, self.clients.x), spread(degrees, self.clients.x)
+        self.metric = spread(2.0 * self.rho * degrees + 1.0 / self.eta, self.clients.x)
+
+    def neighbours(self, beta: Array) -> Array:
+        """Return the sum of every client's neighbours' models."""
+        flat = self.xp.reshape(beta, (self.clients.number, -1))
+        return self.xp.reshape(self.xp.matmul(self.adjacent, flat), beta.shape)
+
+    def start(self) -> State:
+        """Return the start of the models, and duals of 0."""
+        return self.clients.start(), self.clients.zeros()
+
+    def local(self, _: int, state: State) -> State:
+        """Return the clients' models after a linearized step."""
+        beta, dual = state
+        slope = self.clients.gradients(beta, self.settings.clip) + self.regularizer.subgradient(
+            beta
         )
-    xp = namespace(clients.x)
-    links, drawing = _links(task), releases(task)
-    degrees = links.sum(axis=1)
-    rho, eta = settings.penalty.at(1), settings.step_scale
-    adjacent = like(links, clients.x)
-    metric = spread(2.0 * rho * degrees + 1.0 / eta, clients.x)
-    count = spread(degrees, clients.x)
+        pull = beta / self.eta + self.rho * (self.count * beta + self.neighbours(beta))
+        return ((pull - slope - dual) / self.metric,)
 
-    def neighbours(beta: Array) -> Array:
-        flat = xp.reshape(beta, (clients.number, -1))
-        return xp.reshape(xp.matmul(adjacent, flat), beta.shape)
+    def aggregate(self, _: int, state: State, sent: Sent) -> Outcome:
+        """Move the duals by the distance from neighbours."""
+        each = sent.values
+        dual = state[1] + self.rho * (self.count * each - self.neighbours(each))
+        return (each, dual), self.xp.mean(each, axis=0), each
 
-    rounds, (beta, dual) = task.left(clients.start(), clients.zeros())
-    for t in rounds:
-        slope = clients.gradients(beta, settings.clip) + regularizer.subgradient(beta)
-        pull = beta / eta + rho * (count * beta + neighbours(beta))
-        beta, noise = task.release(t, (pull - slope - dual) / metric, drawing(t))
-        dual = dual + rho * (count * beta - neighbours(beta))
-        watch(Round(t, xp.mean(beta, axis=0), beta, magnitude(noise), held(beta, dual)))
+    def releases(self, t: int) -> Drawing:
+        """Return one model per client, sent to its graph neighbours."""
+        scale, source = float(self.multipliers[t - 1]), "lemma I of Gauthier et al."
+        return Drawing.of_all(self.task.releases(self.distance, source, multiplier=scale))
 
 
 def make_graph(how: str, clients: int, seed: int) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
@@ -30,7 +30,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.accounting import classical_epsilon
-from gridpriv.learning.algorithms.base import Drawing, Releases, Round, Task, Watch
+from gridpriv.learning.algorithms.base import Algorithm, Drawing, Round, Task, Watch
 from gridpriv.learning.problem import ClientProblem
 from gridpriv.learning.releases import Unproved
 from gridpriv.learning.schedules import BudgetedPenalty, output_step, scaled_step
@@ -107,19 +107,38 @@ class ClientAgent(Agent):
         return step if self.own_step is None else self.own_step(number)
 
 
-def ryu_kim(task: Task, watch: Watch) -> None:
-    """Run Algorithm 3.1 (Ryu and Kim 2022) and report every round."""
-    settings = task.settings
-    if settings.batch is not None or settings.sampled_clients is not None:
-        raise not_allowed("batch or sampled-clients", "given", "left out with ryu-kim")
-    consensus, penalty = FullyShared(task.clients.number, task.size), penalty_of(task)
-    agents, state = _begun(task, penalty)
-    first = task.begun.rounds + 1
-    plan = Plan(settings.rounds, scaled_step(settings.step_scale), penalty, first=first)
-    with Threads(agents, settings.workers) as transport:
-        for turn in rounds(exchange(transport, ClientAgent.round), consensus, state, plan):
-            noise = float(sum(agent.figures().noise_magnitude for agent in agents))
-            watch(_left(agents, turn, task.clients.shape, noise))
+class RyuKim(Algorithm):
+    """Algorithm 3.1 (Ryu and Kim 2022) on the agents and the coordinator of a grid."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        if task.settings.batch is not None or task.settings.sampled_clients is not None:
+            raise not_allowed("batch or sampled-clients", "given", "left out with ryu-kim")
+        self.penalty, self.step = penalty_of(task), scaled_step(task.settings.step_scale)
+
+    def run(self, watch: Watch) -> None:
+        """Run the rounds that are left and report each."""
+        task, settings = self.task, self.settings
+        consensus = FullyShared(task.clients.number, task.size)
+        agents, state = _begun(task, self.penalty)
+        plan = Plan(settings.rounds, self.step, self.penalty, first=task.begun.rounds + 1)
+        with Threads(agents, settings.workers) as transport:
+            for turn in rounds(exchange(transport, ClientAgent.round), consensus, state, plan):
+                noise = float(sum(agent.figures().noise_magnitude for agent in agents))
+                watch(_left(agents, turn, task.clients.shape, noise))
+
+    @cached_property
+    def planned(self) -> list[ClientAgent]:
+        """Agents that state their releases and run nothing."""
+        return list(each_agent(self.task))
+
+    def releases(self, t: int) -> Drawing:
+        """Return E gradients, or iterates, per client."""
+        penalty = np.full(self.task.size, self.penalty.at(t))
+        matches = [a.release(penalty, a.step_of(t, self.step(t))) for a in self.planned]
+        updates = range(self.settings.local_updates)
+        drawn = [(p, r) for p, r in enumerate(matches) if r is not None for _ in updates]
+        return Drawing([r for _, r in drawn], np.array([p for p, _ in drawn], dtype=int))
 
 
 def _begun(task: Task, penalty: BudgetedPenalty) -> tuple[list[ClientAgent], State]:
@@ -156,21 +175,6 @@ def penalty_of(task: Task) -> BudgetedPenalty:
     asked = 0.0 if task.rule is None else task.rule.multiplier
     epsilon = classical_epsilon(asked, settings.release_delta, settings.mechanism)
     return settings.penalty.for_epsilon(epsilon)
-
-
-def releases(task: Task) -> Releases:
-    """Return the releases of a round: E gradients, or iterates, per client."""
-    agents = list(each_agent(task))
-    penalties, step = penalty_of(task), scaled_step(task.settings.step_scale)
-    updates = task.settings.local_updates
-
-    def of_round(t: int) -> Drawing:
-        penalty = np.full(task.size, penalties.at(t))
-        matches = [agent.release(penalty, agent.step_of(t, step(t))) for agent in agents]
-        drawn = [(p, r) for p, r in enumerate(matches) if r is not None for _ in range(updates)]
-        return Drawing([r for _, r in drawn], np.array([p for p, _ in drawn], dtype=int))
-
-    return of_round
 
 
 def make_problems(task: Task) -> list[ClientProblem]:

@@ -7,85 +7,77 @@ variable perturbation), or linearized with noise on what is sent (``dp-admm``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from gridpriv.consensus.schedules import StepSize
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.learning.algorithms.base import (
-    Drawing,
-    Releases,
-    Round,
-    Task,
-    Watch,
-    held,
-    magnitude,
-    spread,
-)
+from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, spread
 from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
-from gridpriv.learning.arrays import Array, like, namespace
+from gridpriv.learning.arrays import like
 from gridpriv.learning.schedules import nonsmooth_step, smooth_step
 
-# (k, rho, local models, global model, duals) -> released local models, noise in them or None
-LocalStep = Callable[[int, float, Array, Array, Array], tuple[Array, Array | None]]
 
+class StarAdmm(Algorithm):
+    """Clients and an aggregator: (10c) and (10d) on released models.
 
-def star_admm(task: Task, watch: Watch, local_step: LocalStep) -> None:
-    """Run T rounds of local steps, (10c) and (10d).
-
-    The aggregator and, in dp-admm, the next local step see released models only.
+    The aggregator and, in dp-admm, the next local step see released models only. The state is
+    local models, duals and the global model.
     """
-    first = task.clients.start()
-    xp = namespace(first)
-    rounds, (local, dual, w) = task.left(first, task.clients.zeros(), xp.mean(first, axis=0))
-    for k in rounds:
-        rho = task.settings.penalty.at(k)
-        local, noise = local_step(k, rho, local, w, dual)
-        w = xp.mean(local - dual / rho, axis=0)
-        dual = dual - rho * (local - w[None])
-        watch(Round(k, w, local, 0.0 if noise is None else magnitude(noise), held(local, dual, w)))
+
+    def start(self) -> State:
+        """Return the start of the models, and duals of 0."""
+        first = self.clients.start()
+        return first, self.clients.zeros(), self.xp.mean(first, axis=0)
+
+    def aggregate(self, t: int, state: State, sent: Sent) -> Outcome:
+        """Average released models and duals, and move the duals."""
+        before, dual, _ = state
+        rho, each = self.settings.penalty.at(t), like(sent.values, before)
+        w = self.xp.mean(each - dual / rho, axis=0)
+        return (each, dual - rho * (each - w[None]), w), w, each
 
 
-def admm(task: Task, watch: Watch) -> None:
-    """Run algorithm 1; it protects nothing."""
+class Admm(StarAdmm):
+    """Algorithm 1; it protects nothing."""
 
-    def step(_: int, rho: float, local: Array, w: Array, dual: Array) -> tuple[Array, None]:
-        return like(minimise_locally(task, -dual - rho * w[None], rho, local), local), None
-
-    star_admm(task, watch, step)
-
-
-def dp_admm(task: Task, watch: Watch) -> None:
-    """Run algorithm 3 with the step sizes of theorem 3 (nonsmooth) or 4 (smooth)."""
-    clients, regularizer = task.clients, task.regularizer
-    steps, drawing = step_sizes(task), dp_admm_releases(task)
-
-    def step(k: int, rho: float, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
-        """(12a) and (10b): every client's minimiser in closed form, and its noise."""
-        inverse = _inverse(steps, k)
-        slope = clients.gradients(local, task.settings.clip) + regularizer.subgradient(local)
-        pull = dual + rho * w[None] + local * spread(inverse, clients.x)
-        minimiser = (pull - slope) / spread(rho + inverse, clients.x)
-        return task.release(k, minimiser, drawing(k))
-
-    star_admm(task, watch, step)
+    def local(self, t: int, state: State) -> State:
+        """Return the exact minimisers."""
+        each, dual, w = state
+        rho = self.settings.penalty.at(t)
+        return (minimise_locally(self.task, -dual - rho * w[None], rho, each),)
 
 
-def dp_admm_releases(task: Task) -> Releases:
-    """Return the releases of a round: one minimizer per client."""
-    gradient, schedule = task.mean_sensitivity(), task.settings.penalty
-    assumed = assumed_sensitivity(task)
-    steps = step_sizes(task)
+class DpAdmm(StarAdmm):
+    """Algorithm 3 with the step sizes of theorem 3 (nonsmooth) or 4 (smooth)."""
 
-    def of_round(k: int) -> Drawing:
-        rho, inverse = schedule.at(k), _inverse(steps, k)
-        distance = minimizer_sensitivity(gradient, rho, inverse)
-        noisy = minimizer_sensitivity(assumed, rho, inverse)
-        return Drawing.of_all(task.releases(distance, "lemma 1 of Huang et al.", assumed=noisy))
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.gradient, self.assumed = task.mean_sensitivity(), assumed_sensitivity(task)
+        self.steps, self.place = step_sizes(task)
 
-    return of_round
+    def inverse(self, t: int) -> Floats:
+        """Return 1/eta of every client."""
+        return np.array([1.0 / step(t) for step in self.steps])[self.place]
+
+    def local(self, t: int, state: State) -> State:
+        """Return every client's minimiser in closed form, (12a) and (10b)."""
+        each, dual, w = state
+        inverse, rho = self.inverse(t), self.settings.penalty.at(t)
+        slope = self.clients.gradients(each, self.settings.clip) + self.regularizer.subgradient(
+            each
+        )
+        pull = dual + rho * w[None] + each * spread(inverse, self.clients.x)
+        return ((pull - slope) / spread(rho + inverse, self.clients.x),)
+
+    def releases(self, t: int) -> Drawing:
+        """Return one minimizer per client."""
+        rho, inverse = self.settings.penalty.at(t), self.inverse(t)
+        distance = minimizer_sensitivity(self.gradient, rho, inverse)
+        noisy = minimizer_sensitivity(self.assumed, rho, inverse)
+        source = "lemma 1 of Huang et al."
+        return Drawing.of_all(self.task.releases(distance, source, assumed=noisy))
 
 
 def assumed_sensitivity(task: Task) -> Floats:
@@ -134,16 +126,11 @@ def step_sizes(task: Task) -> tuple[list[StepSize], Ints]:
     return [step_size(task, float(s)) for s in distinct], place
 
 
-def _inverse(steps: tuple[list[StepSize], Ints], k: int) -> Floats:
-    distinct, place = steps
-    return np.array([1.0 / step(k) for step in distinct])[place]
-
-
 BOUND_SOURCE = "two neighbours' strongly convex local problems (lemma 4)"
 
 
-def pvp(task: Task, watch: Watch) -> None:
-    """Run algorithm 2: exact local updates, Gaussian noise on what is sent.
+class Pvp(StarAdmm):
+    """Algorithm 2: exact local updates, Gaussian noise on what is sent.
 
     Sensitivity (lemma 4). The local objective on D is (rho + modulus)-strongly convex,
     whatever the regularizer's smoothness, and on D' its gradient differs by g with
@@ -153,35 +140,34 @@ def pvp(task: Task, watch: Watch) -> None:
     clip on several outputs it is none, and nothing is certified. Each minimiser is found to
     TOLERANCE/rho, which adds twice that.
     """
-    drawing = pvp_releases(task)
 
-    def step(k: int, rho: float, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
-        linear = -dual - rho * w[None]
-        # from where the loss is left out: the client's last model is as far off as its noise
-        result = minimise_locally(task, linear, rho, -linear / rho)
-        noisy, noise = task.release(k, result, drawing(k))
-        return like(noisy, local), noise
-
-    star_admm(task, watch, step)
-
-
-def pvp_releases(task: Task) -> Releases:
-    """Return the releases of a round: one minimizer per client."""
-    schedule, gradient = task.settings.penalty, task.mean_sensitivity()
-    convex = task.settings.clip is None or task.clients.shape[1] == 1
-    if not convex and task.rule is not None and task.settings.sensitivity == "proven":
-        raise not_allowed(
-            "clip",
-            task.settings.clip,
-            "none with pvp and several outputs: a clipped loss of several outputs is not convex, "
-            "so that lemma 4 does not hold and nothing is certified",
-        )
-    if not convex:
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.gradient, clip = task.mean_sensitivity(), task.settings.clip
+        self.convex = clip is None or task.clients.shape[1] == 1
+        if self.convex:
+            return
+        if task.rule is not None and task.settings.sensitivity == "proven":
+            raise not_allowed(
+                "clip",
+                clip,
+                "none with pvp and several outputs: a clipped loss of several outputs is not "
+                "convex, so that lemma 4 does not hold and nothing is certified",
+            )
         task.tally.note("a clipped loss of several outputs is not convex: lemma 4 does not hold")
 
-    def of_round(k: int) -> Drawing:
-        rho = schedule.at(k)
-        distance = gradient / (rho + task.regularizer.modulus) + 2.0 * TOLERANCE / rho
-        return Drawing.of_all(task.releases(distance, BOUND_SOURCE, proved=convex))
+    def local(self, t: int, state: State) -> State:
+        """Return the exact minimisers.
 
-    return of_round
+        From where the loss is left out: the client's last model is as far off as its noise.
+        """
+        _, dual, w = state
+        rho = self.settings.penalty.at(t)
+        linear = -dual - rho * w[None]
+        return (minimise_locally(self.task, linear, rho, -linear / rho),)
+
+    def releases(self, t: int) -> Drawing:
+        """Return one minimizer per client."""
+        rho = self.settings.penalty.at(t)
+        distance = self.gradient / (rho + self.regularizer.modulus) + 2.0 * TOLERANCE / rho
+        return Drawing.of_all(self.task.releases(distance, BOUND_SOURCE, proved=self.convex))
