@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from gridpriv.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from gridpriv.learning.datasets import DATASETS, Dataset, load_dataset
+    from gridpriv.learning.datasets import DATASETS, load_dataset
+    from gridpriv.learning.datasets.base import Dataset
     from gridpriv.learning.result import LearnResult
     from gridpriv.learning.run import learn
     from gridpriv.learning.settings import LearnSettings, make_learn_settings

@@ -14,8 +14,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.learning.arrays import Array, like, namespace, on_device, to_numpy, transposed
-from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.datasets.split import Indices
+from gridpriv.learning.datasets.base import Dataset, Indices
 from gridpriv.learning.losses import (
     Loss,
     clip_factors,

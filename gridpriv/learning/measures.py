@@ -12,9 +12,8 @@ from gridpriv.learning.algorithms.base import Round
 from gridpriv.learning.algorithms.centralized import solve
 from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.clients import make_clients
-from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.datasets.split import split
-from gridpriv.learning.regularizers import parse_regularizer
+from gridpriv.learning.datasets.base import Dataset, split
+from gridpriv.learning.schedules import parse_regularizer
 from gridpriv.learning.settings import LearnSettings
 
 

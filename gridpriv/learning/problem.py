@@ -17,10 +17,10 @@ from gridpriv.consensus.problem import Minimiser
 from gridpriv.consensus.schedules import Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError
-from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.arrays import Array, like, to_numpy
 from gridpriv.learning.losses import Loss, clip_factors
-from gridpriv.learning.regularizers import Regularizer, boxed
+from gridpriv.learning.releases import SampleAdjacency
+from gridpriv.learning.schedules import Regularizer, boxed
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.strategies.disclosure import Disclosure
 

@@ -22,24 +22,21 @@ from gridpriv.learning.accounting import (
     privacy_statement,
     ryu_kim_total,
 )
-from gridpriv.learning.adjacency import protected
 from gridpriv.learning.algorithms import make_algorithm
 from gridpriv.learning.algorithms.base import ALONE, Algorithm, Round, Shared, Task, Watch
 from gridpriv.learning.algorithms.batches import participants
 from gridpriv.learning.arrays import check_device, to_numpy
 from gridpriv.learning.clients import Clients, make_clients
-from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.datasets.split import Indices, split
+from gridpriv.learning.datasets.base import Dataset, Indices, split
 from gridpriv.learning.interrupted import Keeper
 from gridpriv.learning.module_file import LINEAR, load_module
 from gridpriv.learning.modules import ClientModels, check_module, module_clients
-from gridpriv.learning.prepared import prepare_dataset
-from gridpriv.learning.regularizers import parse_regularizer
-from gridpriv.learning.releases import Tally
+from gridpriv.learning.releases import Tally, protected
 from gridpriv.learning.result import LearnResult
 from gridpriv.learning.rows import LearnTiming
+from gridpriv.learning.schedules import parse_regularizer
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.learning.trained import trained_model
+from gridpriv.learning.trained import prepare_dataset, trained_model
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging
 

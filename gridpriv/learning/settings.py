@@ -21,7 +21,6 @@ from gridpriv.core.settings import (
     number,
     words,
 )
-from gridpriv.learning.adjacency import KINDS, Kind
 from gridpriv.learning.algorithms import (
     ALGORITHMS,
     NON_PRIVATE,
@@ -32,8 +31,8 @@ from gridpriv.learning.algorithms import (
 from gridpriv.learning.arrays import DEVICES
 from gridpriv.learning.features import TRANSFORMS
 from gridpriv.learning.module_file import LINEAR, check_model
-from gridpriv.learning.regularizers import parse_regularizer
-from gridpriv.learning.schedules import BudgetedPenalty, parse_penalty
+from gridpriv.learning.releases import KINDS, Kind
+from gridpriv.learning.schedules import BudgetedPenalty, parse_penalty, parse_regularizer
 from gridpriv.privacy.accounting import check_delta
 from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.settings import Privacy

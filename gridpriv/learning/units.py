@@ -15,8 +15,7 @@ import numpy as np
 
 from gridpriv.learning.algorithms import make_algorithm
 from gridpriv.learning.algorithms.base import Task
-from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.datasets.split import Indices
+from gridpriv.learning.datasets.base import Dataset, Indices
 from gridpriv.learning.releases import covering
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy import ledger_rows

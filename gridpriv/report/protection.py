@@ -12,8 +12,8 @@ from gridpriv.core.message import Message
 from gridpriv.core.reading import MissingFileError
 from gridpriv.core.sealed import DamagedError
 from gridpriv.core.stored import Study
-from gridpriv.learning.adjacency import protected
 from gridpriv.learning.interrupted import DRAWN, released
+from gridpriv.learning.releases import protected
 from gridpriv.privacy.budget import NO_NOISE, QUIET
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.messages import message

@@ -11,10 +11,10 @@ from pathlib import Path
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
 from gridpriv.core.reading import read_table
-from gridpriv.learning.adjacency import protected
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
-from gridpriv.learning.datasets.library import dataset_name
+from gridpriv.learning.datasets import dataset_name
 from gridpriv.learning.measures import MEASURES
+from gridpriv.learning.releases import protected
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.tuning import Tuning
 from gridpriv.privacy.budget import NO_NOISE, parse_budget

@@ -24,12 +24,12 @@ from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import MANIFEST, Rows, Study, read_study
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import frame_csv, json_ready
-from gridpriv.learning.adjacency import protected
 from gridpriv.learning.algorithms.base import ALONE
+from gridpriv.learning.datasets import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.datasets.library import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.interrupted import Keeper, is_begun, make_keeper
 from gridpriv.learning.measures import MEASURES, Measure
+from gridpriv.learning.releases import protected
 from gridpriv.learning.result import LearnResult
 from gridpriv.learning.rows import LearnRound
 from gridpriv.learning.run import learn, split_for

@@ -18,17 +18,17 @@ from gridpriv.core.errors import InputError, SolverError
 from gridpriv.learning import learn, load_dataset, losses
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.algorithms.centralized import objective_value, solve
-from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.graph_admm import check_graph, make_graph, multipliers
+from gridpriv.learning.algorithms.star_admm import TOLERANCE, minimise_locally
 from gridpriv.learning.clients import make_clients
-from gridpriv.learning.datasets.split import split
-from gridpriv.learning.regularizers import parse_regularizer
+from gridpriv.learning.datasets.base import split
 from gridpriv.learning.run import make_task
 from gridpriv.learning.schedules import (
     BudgetedPenalty,
     nonsmooth_step,
     output_step,
     parse_penalty,
+    parse_regularizer,
     smooth_step,
 )
 

@@ -17,10 +17,10 @@ import pytest
 from gridpriv.core.errors import InputError
 from gridpriv.learning.datasets import base, dataset_name, files, load_dataset
 from gridpriv.learning.datasets.adult import load_adult
+from gridpriv.learning.datasets.base import split
 from gridpriv.learning.datasets.femnist import load_femnist
 from gridpriv.learning.datasets.lasso import make_lasso
 from gridpriv.learning.datasets.mnist import load_mnist, read_idx
-from gridpriv.learning.datasets.split import split
 
 
 def test_idx_files_give_pixels_in_the_unit_interval(tmp_path):

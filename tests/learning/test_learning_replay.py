@@ -21,7 +21,6 @@ from dp_accounting import pld
 from gridpriv.core.errors import InputError
 from gridpriv.learning import learn
 from gridpriv.learning.accounting import privacy_statement, zcdp_total
-from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.algorithms import batches, dvp, exact, fedspd_dp, make_algorithm
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.algorithms.batches import (
@@ -40,9 +39,9 @@ from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.datasets.base import Dataset, clip_rows
 from gridpriv.learning.losses import SOFTMAX, targets_of
 from gridpriv.learning.problem import ClientProblem
-from gridpriv.learning.regularizers import Regularizer
-from gridpriv.learning.releases import MARGIN, Tally, rounded
+from gridpriv.learning.releases import MARGIN, SampleAdjacency, Tally, rounded
 from gridpriv.learning.run import make_task
+from gridpriv.learning.schedules import Regularizer
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.mechanism import Gaussian, Laplace, SecureGaussian
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from gridpriv.core.errors import InputError
 from gridpriv.learning import problem as problem_module
-from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.losses import (
     LOGISTIC,
     SOFTMAX,
@@ -20,7 +19,8 @@ from gridpriv.learning.losses import (
     targets_of,
 )
 from gridpriv.learning.problem import ClientProblem
-from gridpriv.learning.regularizers import Regularizer, parse_regularizer
+from gridpriv.learning.releases import SampleAdjacency
+from gridpriv.learning.schedules import Regularizer, parse_regularizer
 
 LOSSES = {"softmax": SOFTMAX, "logistic": LOGISTIC, "squares": SQUARES}
 

@@ -14,8 +14,8 @@ import pytest
 from gridpriv.learning import learn, load_dataset, make_learn_settings
 from gridpriv.learning.algorithms.centralized import objective_value, solve
 from gridpriv.learning.clients import make_clients
-from gridpriv.learning.datasets.split import split
-from gridpriv.learning.regularizers import parse_regularizer
+from gridpriv.learning.datasets.base import split
+from gridpriv.learning.schedules import parse_regularizer
 
 pytestmark = [
     pytest.mark.data,

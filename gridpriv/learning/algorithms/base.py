@@ -13,12 +13,18 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.arrays import Array, like, namespace, to_numpy
 from gridpriv.learning.clients import Clients
 from gridpriv.learning.modules import ClientModels
-from gridpriv.learning.regularizers import Regularizer
-from gridpriv.learning.releases import Amplification, Sampled, Tally, Unproved, covering
+from gridpriv.learning.releases import (
+    Amplification,
+    SampleAdjacency,
+    Sampled,
+    Tally,
+    Unproved,
+    covering,
+)
+from gridpriv.learning.schedules import Regularizer
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams

@@ -13,7 +13,7 @@ from gridpriv.learning.algorithms.base import Algorithm, Round, Watch
 from gridpriv.learning.arrays import like, to_numpy
 from gridpriv.learning.clients import Clients
 from gridpriv.learning.losses import mean_gradient, mean_value
-from gridpriv.learning.regularizers import Regularizer
+from gridpriv.learning.schedules import Regularizer
 
 MOST_VALUES = 2**25
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from gridpriv.core.errors import not_allowed
 from gridpriv.learning.algorithms.base import Drawing, Sent, State, Task
-from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
-from gridpriv.learning.algorithms.star_admm import StarAdmm
+from gridpriv.learning.algorithms.star_admm import TOLERANCE, StarAdmm, minimise_locally
 from gridpriv.learning.arrays import Array, like
 from gridpriv.learning.releases import MARGIN, Unproved
 from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon

@@ -1,6 +1,96 @@
-"""Data sets in the formats they are published in."""
+"""Data sets by name."""
 
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from gridpriv.core.errors import one_of
+from gridpriv.learning.datasets.adult import FILES as ADULT_FILES
+from gridpriv.learning.datasets.adult import SITE as ADULT_SITE
+from gridpriv.learning.datasets.adult import load_adult
 from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.datasets.library import DATASETS, dataset_name, load_dataset
+from gridpriv.learning.datasets.femnist import load_femnist
+from gridpriv.learning.datasets.files import VARIABLE, data_folder, fetch
+from gridpriv.learning.datasets.lasso import make_lasso
+from gridpriv.learning.datasets.mnist import FILES as MNIST_FILES
+from gridpriv.learning.datasets.mnist import SITE as MNIST_SITE
+from gridpriv.learning.datasets.mnist import load_mnist
+from gridpriv.learning.datasets.own import is_own, load_own
 
-__all__ = ["DATASETS", "Dataset", "dataset_name", "load_dataset"]
+DATASETS = ("mnist", "femnist", "adult", "lasso")
+# whose samples, or their division into training and test rows, are drawn
+DRAWN = ("adult", "lasso")
+
+
+def dataset_name(text: str) -> str:
+    """Return the data set's name of a name or a path; a link's own name, not its target's."""
+    path = Path(text).absolute()
+    return path.stem if is_own(path) else path.name
+
+
+def load_dataset(
+    name: str,
+    folder: str | Path | None = None,
+    *,
+    download: bool = False,
+    dtype: type[np.floating] = np.float32,
+    missing: str = "drop",
+    scaling: str = "bounds",
+    seed: int = 0,
+    norm: float | None = None,
+) -> Dataset:
+    """Return a data set by name, from a path whose last part is the name, or of one's own.
+
+    Parameters
+    ----------
+    name : str
+        ``mnist``, ``femnist``, ``adult``, ``lasso``, a folder such as ``/data/mnist``, or data of
+        one's own (:mod:`gridpriv.learning.datasets.own`).
+    folder : path, optional
+        Where the files are; default $GRIDPRIV_DATA.
+    download : bool
+        Fetch missing files from the data set's own site (not for FEMNIST, which LEAF makes).
+    dtype : type
+        float32, or float64 for reference solutions.
+    missing, scaling, seed
+        Of Adult (see :func:`load_adult`); ``seed`` also of the synthetic data.
+    norm : float, optional
+        Public bound of a row's 2-norm, for data of one's own.
+
+    Raises
+    ------
+    InputError
+        Naming the missing or corrupted file.
+    """
+    if is_own(Path(name)):
+        return load_own(Path(name), norm, dtype)
+    given = folder is not None or bool(os.environ.get(VARIABLE))
+    path_given = name not in DATASETS or not given  # a bare name is looked for in DIR
+    if path_given and Path(name).is_dir() and dataset_name(name) in DATASETS:
+        folder, name = Path(name).absolute(), dataset_name(name)
+    one_of("dataset", name, DATASETS)
+    if name == "lasso":
+        return make_lasso(seed, dtype=dtype)
+    where = data_folder(name, folder)
+    if download:
+        where = _download(name, where)
+    if name == "mnist":
+        return load_mnist(where, dtype)
+    if name == "femnist":
+        return load_femnist(where, dtype)
+    return load_adult(where, dtype, missing, seed, scaling)
+
+
+def _download(name: str, folder: Path) -> Path:
+    files, site = {
+        "mnist": (MNIST_FILES, MNIST_SITE),
+        "adult": (ADULT_FILES, ADULT_SITE),
+    }.get(name, ((), ""))
+    folder = folder if folder.name == name else folder / name
+    for file in files:
+        if not (folder / file).is_file():
+            fetch(site + file, folder / file)
+    return folder
