@@ -33,8 +33,7 @@ from gridpriv.assurance.statistic import Statistic
 from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.learning.algorithms import make_algorithm
-from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task
+from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task, make_algorithm
 from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.run import learn, make_task

@@ -22,8 +22,15 @@ from gridpriv.learning.accounting import (
     privacy_statement,
     ryu_kim_total,
 )
-from gridpriv.learning.algorithms import make_algorithm
-from gridpriv.learning.algorithms.base import ALONE, Algorithm, Round, Shared, Task, Watch
+from gridpriv.learning.algorithms.base import (
+    ALONE,
+    Algorithm,
+    Round,
+    Shared,
+    Task,
+    Watch,
+    make_algorithm,
+)
 from gridpriv.learning.algorithms.batches import participants
 from gridpriv.learning.arrays import check_device, to_numpy
 from gridpriv.learning.clients import Clients, make_clients

@@ -13,8 +13,7 @@ from itertools import chain
 
 import numpy as np
 
-from gridpriv.learning.algorithms import make_algorithm
-from gridpriv.learning.algorithms.base import Task
+from gridpriv.learning.algorithms.base import Task, make_algorithm
 from gridpriv.learning.datasets.base import Dataset, Indices
 from gridpriv.learning.releases import covering
 from gridpriv.learning.settings import LearnSettings

@@ -21,8 +21,8 @@ from dp_accounting import pld
 from gridpriv.core.errors import InputError
 from gridpriv.learning import learn
 from gridpriv.learning.accounting import privacy_statement, zcdp_total
-from gridpriv.learning.algorithms import batches, dvp, exact, fedspd_dp, make_algorithm
-from gridpriv.learning.algorithms.base import Task
+from gridpriv.learning.algorithms import batches, dvp, exact, fedspd_dp
+from gridpriv.learning.algorithms.base import Task, make_algorithm
 from gridpriv.learning.algorithms.batches import (
     amplification,
     draw_weights,

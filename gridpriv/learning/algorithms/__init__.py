@@ -1,12 +1,6 @@
-"""The algorithms by name: which settings each reads, and its class, imported when one runs."""
+"""The algorithms by name: which settings each reads, and what its noise is on."""
 
 from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from gridpriv.learning.algorithms.base import Algorithm, Task
 
 _BATCHES = {"batch", "sampling", "sampled_clients"}
 _PENALTY = {"penalty", "clip"}
@@ -55,20 +49,3 @@ PERTURBED = {
     "ddp-admm": "output",
 }
 NON_PRIVATE = ("admm", "centralized")
-# file and class; others have those of their name
-_HOME = {
-    "admm": ("star_admm", "Admm"),
-    "dp-admm": ("star_admm", "DpAdmm"),
-    "pvp": ("star_admm", "Pvp"),
-    "cdp-admm": ("graph_admm", "GraphAdmm"),
-    "ddp-admm": ("graph_admm", "GraphAdmm"),
-}
-
-
-def make_algorithm(task: Task) -> Algorithm:
-    """Return the algorithm of a task's settings."""
-    name = task.settings.algorithm
-    usual = name.replace("-", "_"), name.title().replace("-", "")
-    file, kind = _HOME.get(name, usual)
-    made: Algorithm = getattr(import_module(f"gridpriv.learning.algorithms.{file}"), kind)(task)
-    return made

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from importlib import import_module
 from itertools import groupby
 from typing import Any
 
@@ -409,3 +410,22 @@ class Algorithm:
 def spread(values: Floats, x: Array) -> Any:
     """Return per-client numbers as (P, 1, 1), in the library of ``x``."""
     return like(values[:, None, None], x)
+
+
+# file and class; others have those of their name
+_HOME = {
+    "admm": ("star_admm", "Admm"),
+    "dp-admm": ("star_admm", "DpAdmm"),
+    "pvp": ("star_admm", "Pvp"),
+    "cdp-admm": ("graph_admm", "GraphAdmm"),
+    "ddp-admm": ("graph_admm", "GraphAdmm"),
+}
+
+
+def make_algorithm(task: Task) -> Algorithm:
+    """Return the algorithm of a task's settings."""
+    name = task.settings.algorithm
+    usual = name.replace("-", "_"), name.title().replace("-", "")
+    file, kind = _HOME.get(name, usual)
+    made: Algorithm = getattr(import_module(f"gridpriv.learning.algorithms.{file}"), kind)(task)
+    return made
