@@ -147,11 +147,9 @@ class Chronology:
             raise not_allowed("step_hours", hours, "a positive number of hours")
         for storage in storages:
             _check_end(case, storage, steps, hours)
-        up = np.full(case.n_gen, np.inf) if ramps is None else None
-        down = up
+        up, down = np.full((2, case.n_gen), np.inf)
         if ramps is not None:
             up, down = _read_ramps(case, Path(ramps))
-        assert up is not None and down is not None
         most, price = np.zeros((2, 2, case.n_gen))
         needed = np.zeros(2)
         if reserves is not None:
@@ -298,73 +296,66 @@ def _with_generators(
     )
 
 
-def _generator(
-    rows: CsvRows, row: dict[str, str], line: int, case: Case, seen: dict[str, int]
-) -> int:
-    text = row["gen"].strip()
-    at = np.flatnonzero(case.gen_row == (int(text) if text.isdecimal() else -1))
-    if not len(at):
-        rows_of = f"a generator row in service, 1 to {case.gen_row.max()}"
-        raise rows.error(line, "gen", text, rows_of)
-    rows.once(seen, text, line, "gen")
-    return int(at[0])
+def _by_generator(
+    case: Case, rows: CsvRows, amounts: tuple[str, ...], others: tuple[str, ...] = ()
+) -> Iterator[tuple[int, Floats]]:
+    """Yield the generator and the figures of every row; -1 for the row of :data:`REQUIRED`.
 
-
-def _read_ramps(case: Case, path: Path) -> tuple[Floats, Floats]:
-    if path.suffix.lower() in (".m", ".mat"):
-        ramps = source_ramps(case, path)
-        return ramps, ramps
-    rows = CsvRows(path, "ramp list", (("gen", "up_mw_per_hour", "down_mw_per_hour"), ()))
-    up, down = np.full((2, case.n_gen), np.inf)
+    Parameters
+    ----------
+    amounts : tuple of str
+        Columns that must be 0 or more.
+    others : tuple of str
+        Optional columns of any number; 0 where they are empty.
+    """
     seen: dict[str, int] = {}
     for line, row in rows:
-        g = _generator(rows, row, line, case, seen)
-        for key, values in (("up_mw_per_hour", up), ("down_mw_per_hour", down)):
-            values[g] = rows.number(row, key, line) / case.base_mva
-            if values[g] < 0:
+        text = row["gen"].strip()
+        at = np.flatnonzero(case.gen_row == (int(text) if text.isdecimal() else -1)).tolist()
+        if not at and not (text == REQUIRED and others):
+            allowed = f"a generator row in service, 1 to {case.gen_row.max()}"
+            raise rows.error(line, "gen", text, allowed)
+        rows.once(seen, text, line, "gen")
+        values = [rows.number(row, key, line) for key in amounts]
+        for key, value in zip(amounts, values, strict=True):
+            if value < 0:
                 raise rows.error(line, key, row[key], "0 or more")
+        values += [rows.number(row, key, line) if row.get(key, "") else 0.0 for key in others]
+        yield (at or [-1])[0], np.array(values)
     if not seen:
         raise InputError(f"{rows.label} names no generator: give one row per generator")
-    return up, down
+
+
+def _read_ramps(case: Case, path: Path) -> Floats:
+    """Return the ramps of every generator, up and down, p.u. per hour: (2, g)."""
+    if path.suffix.lower() in (".m", ".mat"):
+        return np.stack([source_ramps(case, path)] * 2)
+    keys = ("up_mw_per_hour", "down_mw_per_hour")
+    ramps = np.full((2, case.n_gen), np.inf)
+    for g, values in _by_generator(case, CsvRows(path, "ramp list", (("gen", *keys), ())), keys):
+        ramps[:, g] = values / case.base_mva
+    return ramps
 
 
 def _read_reserves(case: Case, path: Path) -> tuple[Floats, Floats, Floats]:
-    amounts_of = ("gen", "up_mw", "down_mw")
-    rows = CsvRows(path, "reserve list", (amounts_of, ()), (amounts_of, ("up_price", "down_price")))
-    most, price = np.zeros((2, 2, case.n_gen))
-    needed, seen = np.zeros(2), dict[str, int]()
-    for line, row in rows:
-        amounts = np.array([rows.number(row, key, line) for key in ("up_mw", "down_mw")])
-        if (amounts < 0).any():
-            key = "up_mw" if amounts[0] < 0 else "down_mw"
-            raise rows.error(line, key, row[key], "0 or more")
-        if row["gen"].strip() == REQUIRED:
-            rows.once(seen, REQUIRED, line, "gen")
-            needed = amounts / case.base_mva
-            continue
-        g = _generator(rows, row, line, case, seen)
-        most[:, g] = amounts / case.base_mva
-        for k, key in enumerate(("up_price", "down_price")):
-            if row.get(key, "").strip():
-                price[k, g] = rows.number(row, key, line)
-    if REQUIRED not in seen:
+    """Return what generators can hold (2, g), its price (2, g), and what all must hold (2,)."""
+    amounts, prices = ("up_mw", "down_mw"), ("up_price", "down_price")
+    needed = ("gen", *amounts)
+    rows = CsvRows(path, "reserve list", (needed, ()), (needed, prices))
+    most, price, required = *np.zeros((2, 2, case.n_gen)), None
+    for g, values in _by_generator(case, rows, amounts, prices):
+        if g < 0:
+            required = values[:2] / case.base_mva
+        else:
+            most[:, g], price[:, g] = values[:2] / case.base_mva, values[2:]
+    if required is None:
         raise InputError(
             f"{rows.label} has no row of gen {REQUIRED}: what all zones hold together; add it"
         )
-    return most, price, needed
+    return most, price, required
 
 
 def _read_switches(case: Case, path: Path) -> tuple[Switch, ...]:
     keys = ("start_cost", "min_up_hours", "min_down_hours")
     rows = CsvRows(path, "commitment list", (("gen", *keys), ()))
-    result, seen = [], dict[str, int]()
-    for line, row in rows:
-        g = _generator(rows, row, line, case, seen)
-        values = [rows.number(row, key, line) for key in keys]
-        for key, value in zip(keys, values, strict=True):
-            if value < 0:
-                raise rows.error(line, key, row[key], "0 or more")
-        result.append(Switch(g, *values))
-    if not result:
-        raise InputError(f"{rows.label} names no generator: give one row per generator")
-    return tuple(result)
+    return tuple(Switch(g, *values.tolist()) for g, values in _by_generator(case, rows, keys))

@@ -7,6 +7,7 @@ references and numbers are checked here first, each error naming table, row and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,80 +20,39 @@ Net: TypeAlias = Any
 """pandapower's net, which has no static type: tables by name, as entries and as attributes."""
 Ppc: TypeAlias = dict[str, Any]
 """PYPOWER's tables as pandapower makes them, with its own beside them."""
-BUS_COLUMNS: dict[str, tuple[str, ...]] = {
-    "line": ("from_bus", "to_bus"),
-    "impedance": ("from_bus", "to_bus"),
-    "trafo": ("hv_bus", "lv_bus"),
-    "trafo3w": ("hv_bus", "mv_bus", "lv_bus"),
-    "dcline": ("from_bus", "to_bus"),
-    "switch": ("bus",),
-    "load": ("bus",),
-    "sgen": ("bus",),
-    "gen": ("bus",),
-    "ext_grid": ("bus",),
-    "shunt": ("bus",),
-    "ward": ("bus",),
-    "storage": ("bus",),
-    "motor": ("bus",),
-    "asymmetric_load": ("bus",),
-    "asymmetric_sgen": ("bus",),
+BUS_COLUMNS = {
+    "line impedance dcline": "from_bus to_bus",
+    "trafo": "hv_bus lv_bus",
+    "trafo3w": "hv_bus mv_bus lv_bus",
+    "switch load sgen gen ext_grid shunt ward storage motor asymmetric_load asymmetric_sgen": "bus",
 }
-NUMBERS: dict[str, tuple[str, ...]] = {
-    "line": (
-        "length_km",
-        "r_ohm_per_km",
-        "x_ohm_per_km",
-        "c_nf_per_km",
-        "g_us_per_km",
-        "parallel",
-        "df",
-    ),
-    "trafo": (
-        "sn_mva",
-        "vn_hv_kv",
-        "vn_lv_kv",
-        "vk_percent",
-        "vkr_percent",
-        "pfe_kw",
-        "i0_percent",
-        "shift_degree",
-        "parallel",
-        "df",
-    ),
-    "trafo3w": (
-        "sn_hv_mva",
-        "sn_mv_mva",
-        "sn_lv_mva",
-        "vn_hv_kv",
-        "vn_mv_kv",
-        "vn_lv_kv",
-        "vk_hv_percent",
-        "vk_mv_percent",
-        "vk_lv_percent",
-        "pfe_kw",
-        "i0_percent",
-    ),
-    "impedance": ("rft_pu", "xft_pu", "rtf_pu", "xtf_pu", "sn_mva"),
-    "load": ("p_mw", "q_mvar", "scaling"),
-    "sgen": ("p_mw", "q_mvar", "scaling"),
-    "storage": ("p_mw", "q_mvar", "scaling"),
-    "shunt": ("p_mw", "q_mvar", "step"),
-    "ward": ("ps_mw", "qs_mvar", "pz_mw", "qz_mvar"),
-    "gen": ("p_mw", "vm_pu", "scaling"),
-    "ext_grid": ("vm_pu", "va_degree"),
-    "dcline": ("p_mw", "loss_percent", "loss_mw"),
-    "poly_cost": ("element", "cp0_eur", "cp1_eur_per_mw", "cp2_eur_per_mw2"),
-    "pwl_cost": ("element",),
+"""Columns of tables that name a bus."""
+NUMBERS = {
+    "line": "length_km r_ohm_per_km x_ohm_per_km c_nf_per_km g_us_per_km parallel df",
+    "trafo": "sn_mva vn_hv_kv vn_lv_kv vk_percent vkr_percent pfe_kw i0_percent shift_degree "
+    "parallel df",
+    "trafo3w": "sn_hv_mva sn_mv_mva sn_lv_mva vn_hv_kv vn_mv_kv vn_lv_kv vk_hv_percent "
+    "vk_mv_percent vk_lv_percent pfe_kw i0_percent",
+    "impedance": "rft_pu xft_pu rtf_pu xtf_pu sn_mva",
+    "load sgen storage": "p_mw q_mvar scaling",
+    "shunt": "p_mw q_mvar step",
+    "ward": "ps_mw qs_mvar pz_mw qz_mvar",
+    "gen": "p_mw vm_pu scaling",
+    "ext_grid": "vm_pu va_degree",
+    "dcline": "p_mw loss_percent loss_mw",
+    "poly_cost": "element cp0_eur cp1_eur_per_mw cp2_eur_per_mw2",
+    "pwl_cost": "element",
 }
-POSITIVE: dict[str, tuple[str, ...]] = {
-    "bus": ("vn_kv",),
-    "line": ("length_km", "parallel", "df", "max_i_ka"),
-    "trafo": ("sn_mva", "vn_hv_kv", "vn_lv_kv", "parallel", "df"),
-    "trafo3w": ("sn_hv_mva", "sn_mv_mva", "sn_lv_mva", "vn_hv_kv", "vn_mv_kv", "vn_lv_kv"),
-    "impedance": ("sn_mva",),
-    "gen": ("vm_pu",),
-    "ext_grid": ("vm_pu",),
+"""Columns that must be finite numbers in service."""
+POSITIVE = {
+    "bus": "vn_kv",
+    "line": "length_km parallel df max_i_ka",
+    "trafo": "sn_mva vn_hv_kv vn_lv_kv parallel df",
+    "trafo3w": "sn_hv_mva sn_mv_mva sn_lv_mva vn_hv_kv vn_mv_kv vn_lv_kv",
+    "impedance": "sn_mva",
+    "gen ext_grid": "vm_pu",
 }
+"""Columns that must be positive numbers in service."""
 LARGEST_INDEX = 5_000_000
 REFUSED = (
     "xward",
@@ -121,15 +81,15 @@ def check_net(net: Net) -> None:
         value = net.get(name)
         if not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
             raise InputError(f"net.{name} = {value!r}: must be a positive number")
-    for table in ("bus", *BUS_COLUMNS):
+    _check_index(net, "bus")
+    for table, column in _columns(BUS_COLUMNS):
         _check_index(net, table)
-    for table, columns in BUS_COLUMNS.items():
-        _check_buses(net, table, columns)
+        _check_buses(net, table, column)
     _check_switches(net)
-    for table, columns in NUMBERS.items():
-        _check_numbers(net, table, columns)
-    for table, columns in POSITIVE.items():
-        _check_positive(net, table, columns)
+    for table, column in _columns(NUMBERS):
+        _check_numbers(net, table, column, positive=False)
+    for table, column in _columns(POSITIVE):
+        _check_numbers(net, table, column, positive=True)
     for table in REFUSED:
         running = int(in_service(net, table).sum())
         if running:
@@ -137,6 +97,12 @@ def check_net(net: Net) -> None:
                 f"net.{table} has {running} rows in service, which the model cannot represent: "
                 "replace them by an equivalent, or take them out of service"
             )
+
+
+def _columns(listed: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield every pair of a table and a column."""
+    for tables, columns in listed.items():
+        yield from product(tables.split(), columns.split())
 
 
 def frame(net: Net, table: str) -> pd.DataFrame:
@@ -172,9 +138,9 @@ def _check_index(net: Net, table: str) -> None:
         )
 
 
-def _check_buses(net: Net, table: str, columns: tuple[str, ...]) -> None:
+def _check_buses(net: Net, table: str, column: str) -> None:
     rows = frame(net, table)
-    for column in columns if len(rows) else ():
+    if len(rows):
         unknown = ~column_of(rows, table, column).isin(net.bus.index)
         if unknown.any():
             at = rows.index[unknown.to_numpy()][0]
@@ -197,26 +163,18 @@ def _switches(net: Net) -> Iterator[tuple[Any, Any, Any]]:
         yield from zip(rows.index, kinds, elements, strict=True)
 
 
-def _check_numbers(net: Net, table: str, columns: tuple[str, ...]) -> None:
+def _check_numbers(net: Net, table: str, column: str, *, positive: bool) -> None:
     rows, running = frame(net, table), in_service(net, table)
-    for column in columns if running.any() else ():
-        values = _floats(column_of(rows, table, column), table)
-        wrong = running & ~np.isfinite(values)
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            raise _refuse(table, rows.index[at], column, values[at], "a finite number")
-
-
-def _check_positive(net: Net, table: str, columns: tuple[str, ...]) -> None:
-    rows, running = frame(net, table), in_service(net, table)
-    for column in columns if running.any() else ():
-        values = _floats(column_of(rows, table, column), table)
-        wrong = running & ~(values > 0)
-        if column == "max_i_ka":  # an unknown rating is no limit, a negative one is a mistake
-            wrong = running & (values <= 0)
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            raise _refuse(table, rows.index[at], column, values[at], "a positive number")
+    if not running.any():
+        return
+    values = _floats(column_of(rows, table, column), table)
+    wrong = running & ~((values > 0) if positive else np.isfinite(values))
+    if column == "max_i_ka":  # an unknown rating is no limit, a negative one is a mistake
+        wrong = running & (values <= 0)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        allowed = "a positive number" if positive else "a finite number"
+        raise _refuse(table, rows.index[at], column, values[at], allowed)
 
 
 def column_of(rows: pd.DataFrame, table: str, column: str) -> pd.Series[Any]:
