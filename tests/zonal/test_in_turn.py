@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gridpriv import load_case, make_settings, partition, run
+from gridpriv.cli.main import main
 from gridpriv.power.ac import settle
+
+CASE30 = "tests/data/pglib/pglib_opf_case30_ieee.m"
 
 
 def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,7 +22,7 @@ def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatc
         return after
 
     monkeypatch.setattr(settle, "_in_turn", watched)
-    case = load_case("tests/data/pglib/pglib_opf_case30_ieee.m").scale_load(1.3)
+    case = load_case(CASE30).scale_load(1.3)
     settings = make_settings(
         objective="cost", budget="total:1", beta="10 MW", coordination="central", seed=1
     )
@@ -25,3 +30,35 @@ def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatc
     shed = [(before.state.shed_mw, after.state.shed_mw) for before, after in seen]
     assert max(before for before, _ in shed) > 0.1  # else nothing would replan in turn
     assert all(after <= before + 1e-6 for before, after in shed)
+
+
+def test_what_is_public_does_not_depend_on_who_replans_when(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Zones that replan, and their order, follow from true demand: no public byte may show them."""
+    words = ["run", CASE30, "--load-scale", "1.3", "--zones", "3", "--objective", "cost"]
+    words += ["--budget", "total:1", "--beta", "10MW", "--coordination", "central", "--seed", "1"]
+    honest, ranked, turns = settle._in_turn, sorted, list[list[int]]()
+
+    def ordered(reverse: bool):
+        def order(zones):
+            turns.append(ranked(zones, reverse=reverse))
+            return turns[-1]
+
+        return order
+
+    seen = []
+    for name in ("first", "reversed", "none"):
+        turns.clear()
+        if name == "none":
+            monkeypatch.setattr(settle, "_in_turn", lambda *arguments: arguments[3])
+        else:
+            monkeypatch.setattr(settle, "_in_turn", honest)
+            monkeypatch.setattr(settle, "sorted", ordered(name == "reversed"), raising=False)
+        folder = tmp_path / name
+        assert main([*words, "--public", "--json", "--out", str(folder)]) == 0
+        files = {p.name: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+        seen.append((capsys.readouterr().out, files))
+        assert name == "none" or any(len(turn) > 1 for turn in turns)  # else there is no order
+    assert seen[0][1]
+    assert seen[0] == seen[1] == seen[2]
