@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from gridpriv.zonal.result import RunResult
 
 COUPLING = {
-    "storage": "storage units, scheduled over all steps: name,bus,p_mw,energy_mwh and more "
-    "(docs/howto/day.md)",
-    "ramps": "ramp limits of generators: gen,up_mw_per_hour,down_mw_per_hour",
+    "storage": "storage units, scheduled over all steps: name,bus,p_mw,energy_mwh and more, "
+    "or the pandapower JSON of the case (docs/howto/day.md)",
+    "ramps": "ramp limits of generators: gen,up_mw_per_hour,down_mw_per_hour; or the MATPOWER file of "
+    "the case",
     "reserves": "reserve capacity of generators, shared by the zones: "
     "gen,up_mw,down_mw[,up_price,down_price]; the row 'required' holds the requirement of the "
     "system",

@@ -338,7 +338,7 @@ def _read_ramps(case: Case, path: Path) -> Floats:
 
 
 def _read_reserves(case: Case, path: Path) -> tuple[Floats, Floats, Floats]:
-    """Return what generators can hold (2, g), its price (2, g), and what all must hold (2,)."""
+    """Return reserve that generators can hold (2, g), its price (2, g), the requirement (2,)."""
     amounts, prices = ("up_mw", "down_mw"), ("up_price", "down_price")
     needed = ("gen", *amounts)
     rows = CsvRows(path, "reserve list", (needed, ()), (needed, prices))
