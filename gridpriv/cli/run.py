@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 COUPLING = {
     "storage": "storage units, scheduled over all steps: name,bus,p_mw,energy_mwh and more, "
     "or the pandapower JSON of the case (docs/howto/day.md)",
-    "ramps": "ramp limits of generators: gen,up_mw_per_hour,down_mw_per_hour; or the MATPOWER file of "
-    "the case",
+    "ramps": "ramp limits of generators: gen,up_mw_per_hour,down_mw_per_hour; "
+    "or the MATPOWER file of the case",
     "reserves": "reserve capacity of generators, shared by the zones: "
     "gen,up_mw,down_mw[,up_price,down_price]; the row 'required' holds the requirement of the "
     "system",
