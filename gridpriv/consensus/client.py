@@ -72,23 +72,11 @@ def take_part(
     while True:
         try:
             for message in connection.messages(hello(), deadline):
-                since, before = time.monotonic(), client.last
                 if isinstance(message, Shutdown):
                     return message
                 if isinstance(message, Welcome):
                     note("info", "welcome", run=message.run)
-                    continue
-                answer = client.answer(message)
-                if client.failed is None and beat > 0.0:
-                    time.sleep(_until_beat(since, beat))
-                connection.send(answer)
-                note("debug", "answered", turn=str(client.last))
-                if client.failed is not None:
-                    connection.finish()
-                    raise client.failed
-                if client.last == before:
-                    connection.count_repeat()
-                else:
+                elif connection.answer(message, beat, note):
                     attempts, deadline = 0, time.monotonic() + timeout
                     connection.deadline = deadline
             why = "the coordinator closed the connection"
@@ -158,6 +146,32 @@ class _Connection:
         except OSError as error:
             raise _LostError(error.strerror or str(error)) from None
 
+    def answer(self, request: bytes, beat: float, note: Note) -> bool:
+        """Answer a request; return True if it was of a new turn.
+
+        Raises
+        ------
+        MessageError
+            For a turn that comes again more than once on one connection.
+        GridprivError
+            What kept the zone from answering.
+        """
+        client, since, before = self._client, time.monotonic(), self._client.last
+        answer = client.answer(request)
+        if client.failed is None and beat > 0.0:
+            time.sleep(_until_beat(since, beat))
+        self.send(answer)
+        note("debug", "answered", turn=str(client.last))
+        if client.failed is not None:
+            self.finish()
+            raise client.failed
+        if client.last != before:
+            return True
+        self._repeats += 1
+        if self._repeats > 1:
+            raise MessageError("an order again that was answered")
+        return False
+
     def send(self, answer: bytes) -> None:
         """Send an answer."""
         assert self._channel is not None
@@ -179,12 +193,6 @@ class _Connection:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
-
-    def count_repeat(self) -> None:
-        """Refuse a turn that comes again more than once on one connection."""
-        self._repeats += 1
-        if self._repeats > 1:
-            raise MessageError("an order again that was answered")
 
     def _opened(self) -> Channel:
         left = max(0.01, min(GRACE, self.deadline - time.monotonic()))

@@ -1,8 +1,9 @@
-"""The coordinator's side of a run over a network: one session a zone, turn by turn.
+"""The zones' sessions with their coordinator in a run over a network, one a zone.
 
-Nothing here knows a network. Whoever carries messages (:mod:`gridpriv.consensus.server`)
-brings a zone's first message to :meth:`Sessions.admit`, sends the zone what
-:meth:`Sessions.messages` yields and brings each answer to :meth:`Sessions.take`.
+:mod:`gridpriv.consensus.turns` plays the rounds over them. Nothing here knows a network. Whoever
+carries messages (:mod:`gridpriv.consensus.server`) brings a zone's first message to
+:meth:`Sessions.admit`, sends the zone what :meth:`Sessions.messages` yields and brings each answer
+to :meth:`Sessions.take`.
 
 An answer beyond the agreement's limits excludes its sender: it is no part of a turn, is not
 journalled, and the zone is not admitted again.
@@ -10,22 +11,19 @@ journalled, and the zone is not admitted again.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Condition, RLock
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from gridpriv.consensus.credentials import Signer, digest, not_signed
 from gridpriv.consensus.limits import AnswerLimits, LimitError
-from gridpriv.consensus.messages import Exchange, Order, Phase, Reply, Stale
+from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.wire import (
     BEFORE,
-    LARGEST,
     Answer,
     Failure,
     Hello,
@@ -36,93 +34,9 @@ from gridpriv.consensus.wire import (
     Welcome,
     decode,
     encode,
-    packed,
-    unpacked,
 )
-from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import BudgetError, GridprivError, InputError
-from gridpriv.core.records import Records
-from gridpriv.core.sealed import DamagedError
+from gridpriv.core.errors import BudgetError, GridprivError
 
-TURNS = "turns"
-ANSWERS = tuple[bytes, ...]
-DIGEST = hashlib.sha256().digest_size
-
-
-class Journal:
-    """The turns of one run, in order.
-
-    Parameters
-    ----------
-    folder : Path
-        Whoever writes the journal holds it.
-
-    Raises
-    ------
-    DamagedError
-        If its file is not what was written.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._file = Records(folder / TURNS, private=False)
-        self._recorded = self._file.read()
-        self._turns = 0
-
-    def next(self, turn: TurnId, requests: Sequence[bytes]) -> list[Reply | None] | None:
-        """Return the replies of the next turn if it is recorded; None for a zone without.
-
-        Parameters
-        ----------
-        requests : sequence of bytes
-            Without signatures.
-
-        Raises
-        ------
-        InputError
-            If the recorded turn had other requests.
-        """
-        self._turns += 1
-        if self._turns > len(self._recorded):
-            return None
-        content = self._recorded[self._turns - 1]
-        if content[:DIGEST] != _digest(requests):
-            raise InputError(
-                f"{self._file.path} is of another run: its orders of {turn} were others; name "
-                "another run in the agreement, or another state folder"
-            )
-        return [reply_of(answer) for answer in answers_of(content, self._file.path)]
-
-    def write(self, requests: Sequence[bytes], answers: Sequence[bytes]) -> None:
-        """Write the turn that :meth:`next` did not have; empty for a zone without an answer."""
-        self._file.add(_digest(requests) + packed(tuple(answers), ANSWERS))
-
-
-def read_journal(folder: Path) -> list[tuple[bytes, ...]]:
-    """Return the answers of every turn, as they came; nothing where there is no journal."""
-    path = folder / TURNS
-    return [answers_of(content, path) for content in Records(path, private=False).read()]
-
-
-def answers_of(content: bytes, path: Path) -> tuple[bytes, ...]:
-    """Return the answers of one record."""
-    try:
-        answers: tuple[bytes, ...] = unpacked(content[DIGEST:], ANSWERS)
-    except MessageError as error:
-        raise DamagedError(f"{path} is damaged: {error}") from error
-    return answers
-
-
-def reply_of(answer: bytes) -> Reply | None:
-    """Return the reply of a recorded answer; None for a zone without."""
-    message = decode(answer) if answer else None
-    return message.reply if isinstance(message, Answer) else None
-
-
-def _digest(parts: Sequence[bytes]) -> bytes:
-    return hashlib.sha256(b"".join(parts)).digest()
-
-
-Late = Literal["wait", "last", "stop"]
 Note = Callable[..., None]
 Verify = Callable[[bytes, bytes], None]
 """Takes a message's bytes and its signature; raises :class:`MessageError` for a wrong one."""
@@ -251,175 +165,99 @@ class Session:
     answer: bytes = b""
     verify: Verify | None = None
 
+    @property
+    def lost(self) -> bool:
+        """Whether the zone was connected, left, and is still to answer."""
+        return self.known and not self.connected and self.reply is None
+
 
 class Sessions:
-    """The coordinator's side of a run over a network.
+    """The zones' sessions in one run.
 
     Parameters
     ----------
-    timeout : float
-        Seconds that a turn's answers are waited for.
-    late : {'wait', 'last', 'stop'}
-        What becomes of a round that a zone is late in: wait and then stop, go on with what it
-        sent last, or stop as soon as a zone is lost.
     note : callable
         Is given events, by name and public figures.
     sign : callable
         Signs a message's bytes.
     changed : Condition, optional
         What is waited on; a test's own makes the waiting deterministic.
+
+    Attributes
+    ----------
+    zones : dict of str to Session
+        In the agreement's order.
+    changed : Condition
+        What the coordinator waits on; whoever reads or changes a session holds it.
+    error : GridprivError or None
+        Why the run cannot go on.
     """
 
     def __init__(
         self,
         public: PublicAgreement,
-        journal: Journal,
-        timeout: float,
-        late: Late,
         note: Note,
         sign: Signer = not_signed,
         changed: Condition | None = None,
     ) -> None:
-        self._public, self._journal = public, journal
-        self._timeout, self._late, self.note = timeout, late, note
-        self._sign = sign
+        self.public, self.note, self._sign = public, note, sign
         lock = RLock()
-        self._changed = changed or Condition(lock)  # what the coordinator waits on
+        self.changed = changed or Condition(lock)
         self._orders = changed or Condition(lock)  # what zones wait on
-        self._sessions = {zone: Session(n) for n, zone in enumerate(public.zones)}
-        self._sent = [NO_FLOATS] * len(self._sessions)
+        self.zones = {zone: Session(n) for n, zone in enumerate(public.zones)}
+        self.error: GridprivError | None = None
         self._turn = BEFORE
         self._requests: list[_Due] = []
-        self._error: GridprivError | None = None
         self._shutdown: bytes | None = None
 
     # ---- the coordinator's side
 
-    def carry(self, phase: Phase) -> Exchange:
-        """Return the exchange that carries orders of a phase to the zones."""
+    def ask(self, turn: TurnId, requests: Sequence[bytes]) -> None:
+        """Send the zones the requests of a turn, from now on; called with ``changed`` held."""
+        self._turn = turn
+        self._requests = [self._due_of(turn, body) for body in requests]
+        for session in self.zones.values():
+            session.reply, session.answer = None, b""
+        self._check_own_state()
+        self._orders.notify_all()
 
-        def exchange(orders: Sequence[Order]) -> list[Reply]:
-            return self._play(phase, orders)
+    def end_turn(self) -> None:
+        """Wait for answers to the present turn no more."""
+        self._requests = []
 
-        return exchange
+    def miss(self, orders: Sequence[Order], replies: Sequence[Reply | None]) -> None:
+        """Keep for every zone the rounds that went on without it since its last answer."""
+        with self.changed:
+            for (zone, session), reply, order in zip(
+                self.zones.items(), replies, orders, strict=True
+            ):
+                if reply is None:
+                    body = encode(Request(self.public.run, zone, "missed", order))
+                    session.missed.append(self._due_of(TurnId("missed", order.number), body))
+                else:
+                    session.missed.clear()
 
     def close(self, error: GridprivError | None) -> None:
         """Tell the zones that the run is over, and why; those that are not connected, too, if soon.
 
         A finished run's zones are connected; a stopped one's may be about to connect again.
         """
-        with self._changed:
-            self._shutdown = self._sign(encode(self._public.shutdown(error)))
+        with self.changed:
+            self._shutdown = self._sign(encode(self.public.shutdown(error)))
             self._orders.notify_all()
-            sessions = self._sessions.values()
+            sessions = self.zones.values()
             if error is not None:
-                self._changed.wait_for(lambda: all(s.closed for s in sessions), 0.4 * CLOSING)
-            self._changed.wait_for(lambda: not any(s.connected for s in sessions), CLOSING)
+                self.changed.wait_for(lambda: all(s.closed for s in sessions), 0.4 * CLOSING)
+            self.changed.wait_for(lambda: not any(s.connected for s in sessions), CLOSING)
 
-    def start_from(self, sent: Sequence[Floats]) -> None:
-        """Set what stands for a zone's last release before its first one; public."""
-        self._sent = list(sent)
-
-    def _play(self, phase: Phase, orders: Sequence[Order]) -> list[Reply]:
-        turn = TurnId(phase, orders[0].number)
-        for zone, order in zip(self._sessions, orders, strict=True):
-            if not all(np.all(np.abs(part) <= LARGEST) for part in (order.w, order.penalty)):
-                raise DivergedError(
-                    f"{turn}: the rounds diverge: the order of zone {zone} is beyond {LARGEST:g}"
-                )
-        run, zones = self._public.run, self._sessions
-        requests = [
-            encode(Request(run, zone, phase, order))
-            for zone, order in zip(zones, orders, strict=True)
-        ]
-        replies = self._journal.next(turn, requests)
-        known = replies is not None
-        if replies is None:
-            replies = self._asked(turn, orders, requests)
-        else:
-            with self._changed:
-                self._miss(orders, replies)
-        self.note("debug", "turn", turn=str(turn), known=known)
-        given = [
-            Stale(sent, {}) if reply is None else reply
-            for reply, sent in zip(replies, self._sent, strict=True)
-        ]
-        if phase in ("warm_start", "round"):
-            self._sent = [reply.sent for reply in given]
-        return given
-
-    def _asked(
-        self, turn: TurnId, orders: Sequence[Order], requests: Sequence[bytes]
-    ) -> list[Reply | None]:
-        """Send a turn's requests; journal and return the replies, None for a zone without."""
-        due = [_Due(turn, self._sign(body), digest(body, b"")) for body in requests]
-        sessions = self._sessions.values()
-        with self._changed:
-            self._turn, self._requests = turn, due
-            for session in sessions:
-                session.reply, session.answer = None, b""
-            self._check_own_state()
-            self._orders.notify_all()
-            self._changed.wait_for(lambda: self._is_settled(turn), self._timeout)
-            if self._error is not None:
-                raise self._error
-            absent = [zone for zone, s in self._sessions.items() if s.reply is None]
-            if absent and not self._may_go_on(turn):
-                raise self._stopped_by(turn, absent)
-            for zone in absent:
-                self.note("warning", "late", zone=zone, turn=str(turn))
-            self._requests = []
-            replies = [session.reply for session in sessions]
-            self._miss(orders, replies)
-        self._journal.write(requests, [session.answer for session in sessions])
-        return replies
-
-    def _miss(self, orders: Sequence[Order], replies: Sequence[Reply | None]) -> None:
-        """Keep for every zone the rounds that went on without it since its last answer."""
-        for (zone, session), reply, order in zip(
-            self._sessions.items(), replies, orders, strict=True
-        ):
-            if reply is None:
-                body = encode(Request(self._public.run, zone, "missed", order))
-                turn = TurnId("missed", order.number)
-                session.missed.append(_Due(turn, self._sign(body), digest(body, b"")))
-            else:
-                session.missed.clear()
-
-    def _is_settled(self, turn: TurnId) -> bool:
-        """Return True once no zone is waited for any more."""
-        sessions = self._sessions.values()
-        if self._error is not None or all(s.reply or s.excluded for s in sessions):
-            return True
-        if any(s.excluded for s in sessions) and not self._may_go_on(turn):
-            return True
-        return self._late == "stop" and any(_lost(session) for session in sessions)
-
-    def _may_go_on(self, turn: TurnId) -> bool:
-        """Return True for a turn that may go on without some of its answers."""
-        return self._late == "last" and turn.phase in ("round", "agreed")
-
-    def _stopped_by(self, turn: TurnId, absent: Sequence[str]) -> GridprivError:
-        """Return the error that names the zones without an answer."""
-        for zone in absent:
-            if reason := self._sessions[zone].excluded:
-                return ZoneError(f"{turn}: zone {zone} is excluded: {reason}")
-        lost = [zone for zone in absent if _lost(self._sessions[zone])]
-        at_once = self._late == "stop" and bool(lost)
-        absent = lost if at_once else absent
-        each = ", ".join(
-            f"{zone} ({'no answer' if self._sessions[zone].connected else 'not connected'})"
-            for zone in absent
-        )
-        word = "zone" if len(absent) == 1 else "zones"
-        why = "stopped for" if at_once else f"waited {self._timeout:g} s for"
-        return LateError(f"{turn}: the coordinator {why} {word} {each}")
+    def _due_of(self, turn: TurnId, body: bytes) -> _Due:
+        return _Due(turn, self._sign(body), digest(body, b""))
 
     def _check_own_state(self) -> None:
         """Stop the run where a zone has answered a turn that this journal does not have."""
-        for zone, session in self._sessions.items():
+        for zone, session in self.zones.items():
             if self._requests and session.last.rank > self._turn.rank:
-                self._error = LostStateError(
+                self.error = LostStateError(
                     f"{self._turn}: zone {zone} has answered {session.last}, which the "
                     "coordinator's journal does not hold: its state was lost or is an older copy. "
                     "Put the state back, or start a new run under another name"
@@ -454,11 +292,11 @@ class Sessions:
             raise RefusedError(
                 f"a certificate of {certified!r} does not speak for zone {hello.zone!r}"
             )
-        session = self._sessions.get(hello.zone)
+        session = self.zones.get(hello.zone)
         if session is None:
             raise RefusedError(f"the agreement has no zone {hello.zone!r}")
-        self._public.check(hello)
-        with self._changed:
+        self.public.check(hello)
+        with self.changed:
             if session.excluded:
                 raise RefusedError(f"zone {hello.zone!r} is excluded: {session.excluded}")
             if self._shutdown is None and session.connected:
@@ -470,18 +308,18 @@ class Sessions:
             ]
             self._check_own_state()
             self.note("info", "seated", zone=hello.zone, last=str(hello.last))
-            self._changed.notify_all()
+            self.changed.notify_all()
         return hello.zone
 
     def welcome(self, certificate: bytes = b"") -> bytes:
         """Return the first message to a zone that is admitted."""
-        return encode(Welcome(self._public.run, certificate))
+        return encode(Welcome(self.public.run, certificate))
 
     def messages(self, zone: str, here: Callable[[], bool]) -> Iterator[bytes]:
         """Yield the messages to a zone, each after its last answer, while it is connected."""
-        session = self._sessions[zone]
+        session = self.zones[zone]
         while True:
-            with self._changed:
+            with self.changed:
                 while not self._orders.wait_for(
                     lambda: self._shutdown is not None or bool(self._due(session)), LOOK
                 ):
@@ -489,7 +327,7 @@ class Sessions:
                         return
                 over, due = self._shutdown, self._due(session)
                 session.closed = session.closed or over is not None
-                self._changed.notify_all()
+                self.changed.notify_all()
             if over is not None:
                 yield over
                 return
@@ -507,14 +345,14 @@ class Sessions:
             For an answer beyond the agreement's limits; the zone is excluded.
         """
         answer = decode(content)
-        session = self._sessions[zone]
+        session = self.zones[zone]
         if not isinstance(answer, Answer | Failure):
             raise MessageError("a message that is no answer")
-        if answer.run != self._public.run or answer.zone != zone:
+        if answer.run != self.public.run or answer.zone != zone:
             raise MessageError("an answer for another zone or run")
         if session.verify is not None:
             session.verify(content, answer.signature)
-        with self._changed:
+        with self.changed:
             due = self._due(session)
             if isinstance(answer, Failure):
                 if due is None or answer.turn != due.turn:
@@ -527,14 +365,14 @@ class Sessions:
                 self.note("warning", "too late", zone=zone, turn=str(answer.turn))
             else:
                 raise MessageError(f"an answer to {answer.turn}, which is not due")
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def leave(self, zone: str) -> None:
         """End a zone's connection; the zone may come again."""
-        with self._changed:
-            self._sessions[zone].connected = False
+        with self.changed:
+            self.zones[zone].connected = False
             self.note("info", "left", zone=zone)
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def _due(self, session: Session) -> _Due | None:
         """Return the request that a zone is to answer next, if there is one."""
@@ -548,11 +386,11 @@ class Sessions:
         if answer.request != due.digest:
             raise MessageError(f"an answer to another order of {answer.turn}")
         try:
-            self._public.zones[answer.zone].check(answer)
+            self.public.zones[answer.zone].check(answer)
         except LimitError as error:
             session.excluded = str(error)
             self.note("error", "excluded", zone=answer.zone, reason=str(error))
-            self._changed.notify_all()
+            self.changed.notify_all()
             raise
         session.last = answer.turn
         if answer.turn.phase == "missed":
@@ -563,15 +401,10 @@ class Sessions:
     def _fail(self, failure: Failure) -> None:
         sentence = f"{failure.turn}: zone {failure.zone!r} cannot answer: {failure.reason}"
         kind = BudgetError if failure.reason == "budget" else ZoneError
-        self._error = kind(sentence)
+        self.error = kind(sentence)
         self.note(
             "error", "failed", zone=failure.zone, turn=str(failure.turn), reason=failure.reason
         )
-
-
-def _lost(session: Session) -> bool:
-    """Return True for a zone that was connected, left, and is still to answer."""
-    return session.known and not session.connected and session.reply is None
 
 
 def _last_known_round(last: TurnId) -> int:

@@ -14,7 +14,8 @@ from gridpriv.consensus.coordinator import Turn, rounds
 from gridpriv.consensus.credentials import Credentials, KeySigner, Signer, not_signed
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.server import Server
-from gridpriv.consensus.sessions import Journal, Note, Sessions
+from gridpriv.consensus.sessions import Note, Sessions
+from gridpriv.consensus.turns import Journal, Turns
 from gridpriv.consortium.agreement import Agreement
 from gridpriv.consortium.parties import CoordinatorParty
 from gridpriv.core.document import Json
@@ -108,8 +109,9 @@ def coordinate(
         if credentials is not None:
             sign = KeySigner(credentials.key)
             write_text(state / CERTIFICATE, credentials.certificate.decode(), private=False)
-        sessions = Sessions(public, Journal(state), party.timeout, party.late, note, sign)
-        sessions.start_from(agreement.ground.start)
+        sessions = Sessions(public, note, sign)
+        journal, start = Journal(state), agreement.ground.start
+        turns = Turns(sessions, journal, start, party.timeout, party.late)
         most = max(zone.size for zone in public.zones.values())
         server = Server(
             sessions,
@@ -128,7 +130,7 @@ def coordinate(
         )
         listening(server.address)
         try:
-            outcome = play(agreement, sessions.carry, note)
+            outcome = play(agreement, turns.carry, note)
         except GridprivError as error:
             note("error", "stopped", reason=str(error))
             server.close(error)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from gridpriv.consensus.credentials import Credentials, split_address
-from gridpriv.consensus.sessions import Late, Note
+from gridpriv.consensus.sessions import Note
+from gridpriv.consensus.turns import Late
 from gridpriv.consortium.keys import check_pair
 from gridpriv.core.errors import InputError, not_allowed, not_negative, one_of, positive
 from gridpriv.core.reading import MIB, read_bytes, read_secret, read_table

@@ -27,7 +27,7 @@ from gridpriv.consensus.credentials import (
 )
 from gridpriv.consensus.limits import RequestLimits
 from gridpriv.consensus.messages import Exchange, Order, Phase, Reply, Stale
-from gridpriv.consensus.sessions import read_journal
+from gridpriv.consensus.turns import read_journal
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,

@@ -18,12 +18,13 @@ from types import SimpleNamespace
 import numpy as np
 from tanks import Waterworks, rules
 
-from gridpriv.consensus import sessions, zone_client
+from gridpriv.consensus import turns, zone_client
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
 from gridpriv.consensus.limits import AnswerLimits, ReleaseLimits, RequestLimits
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
-from gridpriv.consensus.sessions import Journal, LateError, PublicAgreement, RefusedError, Sessions
+from gridpriv.consensus.sessions import LateError, PublicAgreement, RefusedError, Sessions
+from gridpriv.consensus.turns import Journal, Turns
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,
@@ -292,30 +293,24 @@ class Coordination:
 
     def start(self):
         with self.patched():
-            self.sessions = Sessions(
-                agreement(),
-                Journal(Path("x")),
-                1.0,
-                self.script.late,
-                lambda *_, **__: None,
-                changed=Pump(self.step),
-            )
-        self.sessions.start_from([np.zeros(1)] * 2)
+            self.sessions = Sessions(agreement(), lambda *_, **__: None, changed=Pump(self.step))
+            journal, start = Journal(Path("x")), [np.zeros(1)] * 2
+            self.turns = Turns(self.sessions, journal, start, 1.0, self.script.late)
         self.connected.clear()
 
     @contextmanager
     def patched(self):
-        kept = sessions.Records
-        sessions.Records = records(self.disk)
+        kept = turns.Records
+        turns.Records = records(self.disk)
         try:
             yield
         finally:
-            sessions.Records = kept
+            turns.Records = kept
 
     def play(self):
         consensus = make_consensus([np.array([0]), np.array([0])])
         state = State(np.zeros(2), np.zeros(2), np.ones(1))
-        carry = self.sessions.carry
+        carry = self.turns.carry
         warm_start = Plan(REHEARSALS, nonsmooth_step(), ConstantPenalty(1.0))
         plan = Plan(ROUNDS, nonsmooth_step(), ConstantPenalty(1.0))
         for turn in rounds(carry("warm_start"), consensus, state, warm_start):
@@ -325,7 +320,7 @@ class Coordination:
             if not np.abs(state.sent).max() <= 5.0:
                 raise ViolationError(f"the coordinator took {state.sent}")
         mean = consensus.average(state.sent)
-        self.sessions.carry("agreed")([Order(ROUNDS, mean, np.ones(1), 1.0)] * 2)
+        self.turns.carry("agreed")([Order(ROUNDS, mean, np.ones(1), 1.0)] * 2)
         return mean
 
     def step(self):
@@ -340,7 +335,7 @@ class Coordination:
                 if self.connect(name):
                     return True
                 continue
-            due = self.sessions._due(self.sessions._sessions[name])
+            due = self.sessions._due(self.sessions.zones[name])
             if due is not None:
                 self.exchange(name, due)
                 return True
@@ -399,7 +394,7 @@ class Coordination:
                 raise ViolationError("an honest answer was refused") from None
             self.leave(name)
             return
-        used = self.sessions._due(self.sessions._sessions[name]) is not due
+        used = self.sessions._due(self.sessions.zones[name]) is not due
         told = decode(answer)
         if (
             used
@@ -458,7 +453,7 @@ class Coordination:
             case "second":
                 hello = Hello(ZONES[0], "1", RUN, "topology", '{"rounds": 3}', BEFORE)
                 for certified in (ZONES[1], ZONES[0]):
-                    connected = self.sessions._sessions[ZONES[0]].connected
+                    connected = self.sessions.zones[ZONES[0]].connected
                     if certified == ZONES[0] and not connected:
                         continue  # another process of the honest zone itself
                     try:

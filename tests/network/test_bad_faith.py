@@ -21,13 +21,12 @@ from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.server import UNADMITTED
 from gridpriv.consensus.sessions import (
     DivergedError,
-    Journal,
     LateError,
     LostStateError,
     Sessions,
     ZoneError,
-    read_journal,
 )
+from gridpriv.consensus.turns import Journal, Turns, read_journal
 from gridpriv.consensus.wire import (
     Answer,
     Request,
@@ -418,7 +417,8 @@ def test_a_run_can_go_on_without_the_one_that_lied(folder, monkeypatch):
 
 def test_rounds_that_diverge_blame_nobody_and_are_not_journalled(folder):
     agreement = read_agreement(folder / NAME / "agreement.json")
-    own = Sessions(agreement.public, Journal(folder), 1.0, "wait", QUIET)
+    sessions = Sessions(agreement.public, QUIET)
+    own = Turns(sessions, Journal(folder), agreement.ground.start, 1.0, "wait")
     orders = [
         Order(1, zone.start * 1e14 + 1e13, zone.units, 1.0) for zone in agreement.zones.values()
     ]
@@ -508,7 +508,7 @@ def test_a_welcome_needs_the_coordinators_certificate_and_orders_its_signature(f
     """Zone 3 cannot sign in the coordinator's place, even past TLS."""
     third = (folder / "3" / "certificate.pem").read_bytes()
     monkeypatch.setattr(
-        Sessions, "welcome", lambda self, _=b"": encode(Welcome(self._public.run, third))
+        Sessions, "welcome", lambda self, _=b"": encode(Welcome(self.public.run, third))
     )
     parties = Consortium(folder, timeout=3.0).coordinator().zones("1", timeout=1.0)
     assert isinstance(parties.result("1"), LateError)

@@ -243,16 +243,16 @@ def test_a_zones_certificate_is_no_coordinators(folder):
     shutil.copytree(folder / "coordinator", folder / "false")
     for name in ("certificate.pem", "key.pem"):
         shutil.copy(folder / "3" / name, folder / "false" / name)
-    from gridpriv.consensus.sessions import Journal, Sessions
+    from gridpriv.consensus.sessions import Sessions
 
     agreement = read_agreement(folder / "1" / "agreement.json")
-    sessions = Sessions(agreement.public, Journal(folder), 5.0, "wait", lambda *_, **__: None)
+    sessions = Sessions(agreement.public, lambda *_, **__: None)
     server = Server(sessions, "127.0.0.1:0", read_pair(folder / "false"), 3, 100)
     parties = Consortium(folder, timeout=1.5)
     parties._address = server.address
     parties._here.set()
     assert isinstance(parties.zones("1").result("1"), LateError)
-    assert not sessions._sessions["1"].known
+    assert not sessions.zones["1"].known
     server.close(None)
 
 
@@ -460,7 +460,7 @@ def test_a_zone_that_ends_anywhere_in_a_round_pays_once(
 
 def test_a_coordinator_that_ends_anywhere_goes_on(folder, in_one_process, monkeypatch):
     """Before and after its journal's file of a turn is written, early and late in the run."""
-    from gridpriv.consensus.sessions import Journal
+    from gridpriv.consensus.turns import Journal
 
     honest = Journal.write
     points = {3: "before", 9: "after", 21: "before", 22: "after", 24: "after"}

@@ -18,7 +18,7 @@ from gridpriv.consensus import server as servers
 from gridpriv.consensus.channel import LENGTH, Channel, tls
 from gridpriv.consensus.credentials import NAME, Credentials
 from gridpriv.consensus.server import Server
-from gridpriv.consensus.sessions import Journal, LateError, Sessions
+from gridpriv.consensus.sessions import LateError, Sessions
 from gridpriv.consensus.wire import Refusal, Welcome, decode
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.keys import make_keys
@@ -31,7 +31,7 @@ QUIET = lambda *_, **__: None  # noqa: E731
 def coordinator(template):
     """A server that waits for zones, its folders and its address."""
     agreement = read_agreement(template / NAME / "agreement.json")
-    sessions = Sessions(agreement.public, Journal(template / NAME), 60.0, "wait", QUIET)
+    sessions = Sessions(agreement.public, QUIET)
     serving = Server(sessions, "127.0.0.1:0", read_pair(template / NAME), 3, 100)
     serving.folder, serving.sessions = template, sessions
     yield serving
@@ -56,7 +56,7 @@ def is_over(address, *parts, within=5.0):
 
 def check_undisturbed(serving):
     """Nobody was let in, nothing is left of the attack, and a member is welcome."""
-    assert not any(session.known for session in serving.sessions._sessions.values())
+    assert not any(session.known for session in serving.sessions.zones.values())
     until = time.monotonic() + 5.0
     while serving._guests and time.monotonic() < until:
         time.sleep(0.01)
@@ -72,7 +72,7 @@ def check_undisturbed(serving):
     channel.send(hello(serving.folder))
     assert isinstance(decode(channel.read()), Welcome)
     channel.close()
-    session = serving.sessions._sessions["1"]
+    session = serving.sessions.zones["1"]
     while session.connected:
         time.sleep(0.01)
     session.known = False
@@ -138,9 +138,9 @@ def test_no_ticket_lets_a_client_in_again_without_its_certificate(coordinator):
     assert secured.recv(4)  # tickets come before the first byte
     assert not secured.session.has_ticket
     secured.close()
-    while coordinator.sessions._sessions["1"].connected:
+    while coordinator.sessions.zones["1"].connected:
         time.sleep(0.01)
-    coordinator.sessions._sessions["1"].known = False
+    coordinator.sessions.zones["1"].known = False
     check_undisturbed(coordinator)
 
 

@@ -10,7 +10,8 @@ from test_byzantine import coordinator_runs, zone_runs
 
 from gridpriv.consensus import limits, sessions
 from gridpriv.consensus.limits import RequestLimits
-from gridpriv.consensus.sessions import Journal, Sessions
+from gridpriv.consensus.sessions import Sessions
+from gridpriv.consensus.turns import Journal
 from gridpriv.consensus.wire import Request, TurnId, decode
 from gridpriv.consensus.zone_client import ZoneClient
 from gridpriv.consortium import zone
@@ -151,7 +152,7 @@ def takes_any_turn(patch):
 
     def take(self, zone, content):
         answer = decode(content)
-        due = self._due(self._sessions[zone])
+        due = self._due(self.zones[zone])
         if due is not None and hasattr(answer, "reply"):
             from dataclasses import replace
 
@@ -171,7 +172,7 @@ def seats_anybody(patch):
     honest = Sessions.admit
 
     def admit(self, content, _, verify=None):
-        for session in self._sessions.values():
+        for session in self.zones.values():
             session.connected = False
         return honest(self, content, None, verify)
 

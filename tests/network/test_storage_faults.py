@@ -196,14 +196,14 @@ def shoot(count, seed):
         for _ in range(each):
             bad = mutated(answer, chance)
             sent[0] += 1
-            kept = self.sessions._sessions[name].reply
+            kept = self.sessions.zones[name].reply
             try:
                 decode(bad)
             except MessageError:
                 try:
                     self.sessions.take(name, bad)
                 except MessageError:
-                    assert self.sessions._sessions[name].reply is kept
+                    assert self.sessions.zones[name].reply is kept
                 else:
                     raise AssertionError("a broken message was taken")
         honest(self, name, answer, due)

@@ -12,7 +12,7 @@ from parties import Consortium
 from gridpriv.cli.main import main
 from gridpriv.consensus.credentials import NAME, KeySigner
 from gridpriv.consensus.messages import Reply
-from gridpriv.consensus.sessions import Sessions
+from gridpriv.consensus.turns import Turns
 from gridpriv.consensus.wire import Answer, Request, TurnId, decode, encode, packed
 from gridpriv.consensus.zone_client import EXCHANGED, PAIR, read_transcript
 from gridpriv.consortium.verify import verify
@@ -61,7 +61,7 @@ def test_a_run_without_certificates_binds_nobody(folder):
 def test_a_coordinator_that_sends_other_orders_than_the_rounds_give_is_named(
     folder, monkeypatch, capsys
 ):
-    honest = Sessions._asked
+    honest = Turns._asked
 
     def equivocate(self, turn, orders, requests):
         if turn == TurnId("round", 2):
@@ -70,7 +70,7 @@ def test_a_coordinator_that_sends_other_orders_than_the_rounds_give_is_named(
             requests = [encode(other), *requests[1:]]
         return honest(self, turn, orders, requests)
 
-    monkeypatch.setattr(Sessions, "_asked", equivocate)
+    monkeypatch.setattr(Turns, "_asked", equivocate)
     folders = played(folder)
     monkeypatch.undo()
     for some in (folders, folders[1:]):
