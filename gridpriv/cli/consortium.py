@@ -162,14 +162,15 @@ def execute_keys(args: argparse.Namespace) -> int:
     """Make an authority and what it signs."""
     if args.out is None:
         raise InputError("keys need a place: give --out DIR")
-    from gridpriv.consortium.keys import make_keys, write_keys
+    from gridpriv.consortium.keys import AUTHORITY, make_keys, write_keys
 
     folder = Path(args.out)
-    authority, parties = make_keys(args.zone, args.days)
+    keys = make_keys(args.zone, args.days)
     make_folder(folder)
     refuse_used(folder)
-    write_keys(folder, authority, parties)
-    document = {"out": str(folder), "parties": list(parties), "days": args.days}
+    write_keys(folder, keys)
+    parties = [name for name in keys if name != AUTHORITY]
+    document = {"out": str(folder), "parties": parties, "days": args.days}
     text = (
         f"{folder}: certificates of {', '.join(parties)} for {args.days} days, and the "
         "authority that signed them.\nEach key is its party's alone; the authority's key signs "

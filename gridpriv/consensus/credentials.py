@@ -48,7 +48,7 @@ def certificate_name(pem: bytes, usage: Usage) -> str:
         If it is no certificate, has another usage, is an authority's, or has not exactly one
         common name; with the reason.
     """
-    x509 = _x509()
+    x509 = x509_module()
     own = read_certificate(pem)
     names = [
         str(part.value) for part in own.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
@@ -126,14 +126,27 @@ def read_certificate(pem: bytes) -> Certificate:
         For other bytes.
     """
     try:
-        return _x509().load_pem_x509_certificate(pem)
+        return x509_module().load_pem_x509_certificate(pem)
     except ValueError as error:
         raise InputError(
             f"a certificate that is not usable: {error}; make a new one (gridpriv keys)"
         ) from None
 
 
-def _x509() -> Any:
+def read_key(pem: bytes) -> Any:
+    """Return a private key; raise :class:`InputError` for other bytes."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        return load_pem_private_key(pem, None)
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"a key that is not usable: {error}; make a new one (gridpriv keys)"
+        ) from None
+
+
+def x509_module() -> Any:
+    """Return ``cryptography.x509``, or say how to install it."""
     try:
         from cryptography import x509
     except ImportError:
@@ -179,14 +192,7 @@ class KeySigner:
     """Signs under a private key (PEM)."""
 
     def __init__(self, key: bytes) -> None:
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-        try:
-            self._key: Any = load_pem_private_key(key, None)
-        except (ValueError, TypeError) as error:
-            raise InputError(
-                f"a key that is not usable: {error}; make a new one (gridpriv keys)"
-            ) from None
+        self._key = read_key(key)
         self._how = _how(self._key)
 
     def __call__(self, content: bytes) -> bytes:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gridpriv.consensus.credentials import NAME
 from gridpriv.consortium.agreement import Agreement, check_run, write_agreement
-from gridpriv.consortium.keys import check_name, make_keys, write_pair
+from gridpriv.consortium.keys import make_keys, write_keys
 from gridpriv.consortium.limits import with_limits
 from gridpriv.consortium.parties import CoordinatorParty, Party, ZoneParty, party_text
 from gridpriv.core.document import Json
@@ -49,20 +49,17 @@ def lay_out(
     folder : Path
         New or empty.
     """
-    for name in zoning.names:
-        check_name(name)
+    keys = make_keys(list(zoning.names))
     network = public_network(case)
     agreement = make_agreement(network, prepare(network, zoning, settings), run)
-    authority, pairs = make_keys(list(zoning.names))
     parties: dict[str, Party] = {NAME: CoordinatorParty(listen=address, **CERTIFIED)}
     for name in zoning.names:
         parties[name] = ZoneParty(zone=name, coordinator=address, seed=settings.seed, **CERTIFIED)
     make_folder(folder)
     refuse_used(folder)
-    write_pair(folder / "authority", authority, authority.certificate)
+    write_keys(folder, keys)
     for name, party in parties.items():
         place = folder / name
-        write_pair(place, pairs[name], authority.certificate)
         write_agreement(agreement, place / "agreement.json")
         kind = "coordinator" if name == NAME else "zone"
         write_text(place / f"{kind}.toml", party_text(party), private=True)

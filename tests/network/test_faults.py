@@ -34,7 +34,7 @@ from gridpriv.consensus.wire import (
     encode,
 )
 from gridpriv.consortium.agreement import read_agreement
-from gridpriv.consortium.keys import make_keys, write_pair
+from gridpriv.consortium.keys import make_keys, write_keys
 from gridpriv.core.errors import BudgetError, InputError
 from gridpriv.power.ac.settle import agreed_boundaries
 from gridpriv.privacy.ledger import grant, read_book
@@ -180,9 +180,9 @@ def test_a_second_agent_for_a_zone_is_refused(folder, in_one_process):
 def test_certificates_that_nobody_should_believe(folder):
     """Each is refused by its own party, and what gets past that by TLS."""
     now = datetime.now(UTC)
-    strangers, others = make_keys(ZONES)
-    _, old = make_keys(ZONES, 1, now - timedelta(days=3))
-    _, early = make_keys(ZONES, 1, now + timedelta(days=3))
+    others = make_keys(ZONES)
+    old = make_keys(ZONES, 1, now - timedelta(days=3))
+    early = make_keys(ZONES, 1, now + timedelta(days=3))
     authority = (folder / "1" / "authority.pem").read_bytes()
     own = (folder / "1" / "certificate.pem").read_bytes(), (folder / "1" / "key.pem").read_bytes()
     parties = Consortium(folder, timeout=0.7).coordinator(timeout=12.0)
@@ -202,11 +202,11 @@ def test_certificates_that_nobody_should_believe(folder):
     for keys, word in ((old, "expired on"), (early, "holds from")):
         # an authority of that time, so that nothing but the time is wrong
         root = make_keys(ZONES, 1, now - timedelta(days=3) if keys is old else now + timedelta(3))
-        assert word in shown(*pair(root[1]), root[0].certificate)
-    assert "does not speak for '1'" in shown(*pair(others, "2"), strangers.certificate)
+        assert word in shown(*pair(root), root["1"].authority)
+    assert "does not speak for '1'" in shown(*pair(others, "2"), others["1"].authority)
     assert "not usable" in shown(b"none", b"none", authority)
     # consistent in itself, but of another consortium: the coordinator ends the connection
-    message = shown(*pair(others), strangers.certificate)
+    message = shown(*pair(others), others["1"].authority)
     assert "waited 0.7 s for the coordinator" in message
     assert "handshake" in message.lower()
     (folder / "1" / "certificate.pem").unlink()
@@ -217,7 +217,7 @@ def test_certificates_that_nobody_should_believe(folder):
 def test_tls_itself_asks_for_a_certificate_of_the_authority(folder):
     """Past gridpriv's own checks: no certificate, a stranger's, an expired one."""
     parties = Consortium(folder, timeout=4.0).coordinator()
-    _, strangers = make_keys(ZONES)
+    strangers = make_keys(ZONES)
     own = read_pair(folder / "1")
 
     def dial(context):
@@ -738,8 +738,8 @@ def _ends_or_welcomes(message):
 
 
 def test_keys_are_their_owners_alone(tmp_path):
-    authority, parties = make_keys(["a"])
-    write_pair(tmp_path / "a", parties["a"], authority.certificate)
+    parties = make_keys(["a"])
+    write_keys(tmp_path, parties)
     assert (tmp_path / "a" / "key.pem").stat().st_mode & 0o777 == 0o600
     assert b"PRIVATE" not in repr(parties["a"]).encode()
     for name in ("coordinator", "a/b", "", "x" * 65, ".."):

@@ -93,7 +93,7 @@ def shown(folder, who):
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
         return context
     if who == "other authority":
-        pair = make_keys(ZONES)[1]["1"]
+        pair = make_keys(ZONES)["1"]
         return tls(Credentials(pair.certificate, pair.key, own.authority), server=False)
     usage, since, until = {
         "expired": ("client", -600, -300),
@@ -395,7 +395,7 @@ def test_a_zone_believes_no_false_server(folder, who):
         context = tls(own, server=True)
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
     elif who == "other authority":
-        pair = make_keys(ZONES)[1][NAME]
+        pair = make_keys(ZONES)[NAME]
         context = tls(Credentials(pair.certificate, pair.key, own.authority), server=True)
     else:
         given = {
