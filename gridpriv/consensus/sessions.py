@@ -167,7 +167,7 @@ class Session:
 
     @property
     def lost(self) -> bool:
-        """Whether the zone was connected, left, and is still to answer."""
+        """True where the zone was connected, left, and is still to answer."""
         return self.known and not self.connected and self.reply is None
 
 
