@@ -21,7 +21,7 @@ from gridpriv.consensus.messages import Order
 from gridpriv.consensus.schedules import PenaltySchedule, StepSize
 from gridpriv.consensus.wire import BEFORE, Answer, MessageError, Request, TurnId
 from gridpriv.core.arrays import Floats
-from gridpriv.privacy.mechanism import Mechanism, Staircase
+from gridpriv.privacy.mechanism import Staircase
 from gridpriv.privacy.release import Release
 
 ROUNDING = 1e-9  # relative; both sides compute the same figures on other machines
@@ -196,27 +196,39 @@ class ReleaseLimits:
 
     def _is_allowed(self, stated: Release) -> bool:
         own = self.release
-        alike = (
-            type(stated.mechanism) is type(own.mechanism)
-            and stated.sensitivity.norm == own.sensitivity.norm
-            and stated.sensitivity.share == own.sensitivity.share
-            and len(stated.sensitivity.bound_source) <= LONGEST_BOUND_SOURCE
-        )
-        pairs = (
-            (stated.mechanism.scale, own.mechanism.scale),
-            (stated.sensitivity.value, own.sensitivity.value),
-            (stated.assumed, own.assumed),
-            (_step(stated.mechanism), _step(own.mechanism)),
-        )
         if not self.varies:
-            return alike and all(_close(item, other) for item, other in pairs)
+            return same_release(stated, own)
         calibrated = _close(own.assumed, own.sensitivity.value)  # to the proven sensitivity
         return (
-            alike
-            and all(item <= other * (1.0 + ROUNDING) for item, other in pairs)
+            _are_alike(stated, own)
+            and all(
+                item <= other * (1.0 + ROUNDING)
+                for item, other in zip(_figures(stated), _figures(own), strict=True)
+            )
             and _close(stated.mechanism.scale * own.assumed, own.mechanism.scale * stated.assumed)
             and _close(stated.assumed, stated.sensitivity.value if calibrated else own.assumed)
         )
+
+
+def same_release(stated: Release, own: Release) -> bool:
+    """Return True for the release that an agreement has, computed on another machine."""
+    pairs = zip(_figures(stated), _figures(own), strict=True)
+    return _are_alike(stated, own) and all(_close(item, other) for item, other in pairs)
+
+
+def _are_alike(stated: Release, own: Release) -> bool:
+    return (
+        type(stated.mechanism) is type(own.mechanism)
+        and stated.sensitivity.norm == own.sensitivity.norm
+        and _close(stated.sensitivity.share, own.sensitivity.share)
+        and len(stated.sensitivity.bound_source) <= LONGEST_BOUND_SOURCE
+    )
+
+
+def _figures(release: Release) -> tuple[float, float, float, float]:
+    mechanism = release.mechanism
+    step = mechanism.step if isinstance(mechanism, Staircase) else 0.0
+    return mechanism.scale, release.sensitivity.value, release.assumed, step
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,10 +286,6 @@ class AnswerLimits:
                 f"{sent[k]:g} for variable {k + 1} in {turn}; the agreement's limit is "
                 f"{allowed[k]:g}"
             )
-
-
-def _step(mechanism: Mechanism) -> float:
-    return mechanism.step if isinstance(mechanism, Staircase) else 0.0
 
 
 def _close(item: float, other: float) -> bool:

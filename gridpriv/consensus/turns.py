@@ -15,18 +15,16 @@ from gridpriv.consensus.sessions import DivergedError, LateError, Sessions, Zone
 from gridpriv.consensus.wire import (
     LARGEST,
     Answer,
-    MessageError,
     Request,
     TurnId,
     decode,
     encode,
     packed,
-    unpacked,
+    unpacked_record,
 )
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.records import Records
-from gridpriv.core.sealed import DamagedError
 
 TURNS = "turns"
 ANSWERS = tuple[bytes, ...]
@@ -89,10 +87,7 @@ def read_journal(folder: Path) -> list[tuple[bytes, ...]]:
 
 def answers_of(content: bytes, path: Path) -> tuple[bytes, ...]:
     """Return the answers of one record."""
-    try:
-        answers: tuple[bytes, ...] = unpacked(content[DIGEST:], ANSWERS)
-    except MessageError as error:
-        raise DamagedError(f"{path} is damaged: {error}") from error
+    answers: tuple[bytes, ...] = unpacked_record(content[DIGEST:], ANSWERS, path)
     return answers
 
 

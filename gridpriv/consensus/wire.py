@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -32,6 +33,7 @@ import numpy as np
 from gridpriv.consensus.messages import Order, Phase, Reply
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError
+from gridpriv.core.sealed import DamagedError
 from gridpriv.privacy.mechanism import MECHANISMS, Mechanism, Staircase, make_mechanism
 from gridpriv.privacy.release import Release
 
@@ -189,54 +191,70 @@ def decode(content: bytes) -> Message:
 
 def packed(value: Any, kind: Any) -> bytes:
     """Return a value of a declared type as bytes."""
-    return _writer(kind)(value)
+    return _layout(kind)[0](value)
 
 
 def unpacked(content: bytes, kind: Any, most: float = LARGEST) -> Any:
     """Return the value that :func:`packed` was given; numbers are at most ``most``, or anything."""
     body = _WireReader(content, most)
-    reader = _reader(kind)(body)
+    value = _layout(kind)[1](body)
     body.end()
-    return reader
+    return value
+
+
+Write = Callable[[Any], bytes]
+Read = Callable[["_WireReader"], Any]
+
+
+def unpacked_record(content: bytes, kind: Any, path: Path, most: float = LARGEST) -> Any:
+    """Return the value of a record of a file; raise :class:`DamagedError` for another one."""
+    try:
+        return unpacked(content, kind, most)
+    except MessageError as error:
+        raise DamagedError(f"{path} is damaged: {error}") from error
 
 
 @cache
-def _writer(kind: Any) -> Callable[[Any], bytes]:
-    """Return the function that writes values of a declared type."""
+def _layout(kind: Any) -> tuple[Write, Read]:
+    """Return the functions that write and read values of a declared type."""
     origin, parts = get_origin(kind), get_args(kind)
-    if kind is Mechanism:
-        return lambda value: (
-            bytes([NOISES.index(type(value))])
-            + REAL.pack(value.scale)
-            + (REAL.pack(value.step) if isinstance(value, Staircase) else b"")
-        )
     if hasattr(kind, "__dataclass_fields__"):
-        fields = [(attrgetter(name), _writer(of)) for name, of in get_type_hints(kind).items()]
-        return lambda value: b"".join([write(get(value)) for get, write in fields])
+        return _laid_out(kind)
     if origin is Literal:
-        return lambda value: bytes([parts.index(value)])
-    if origin is np.ndarray:
-        return lambda value: (
-            COUNT.pack(value.size) + np.ascontiguousarray(value, dtype="<f8").tobytes()
-        )
+        return lambda value: bytes([parts.index(value)]), lambda body: body.choice(parts)
     if origin is UnionType:
-        inner = _writer(parts[0])
-        return lambda value: b"\0" if value is None else b"\1" + inner(value)
-    if origin is tuple and parts[-1] is not Ellipsis:
-        each = [_writer(of) for of in parts]
-        return lambda value: b"".join(
-            [write(item) for write, item in zip(each, value, strict=True)]
+        write, read = _layout(parts[0])
+        return (
+            lambda value: b"\0" if value is None else b"\1" + write(value),
+            lambda body: read(body) if body.choice((False, True)) else None,
+        )
+    if origin is tuple and parts[-1] is Ellipsis:
+        write, read = _layout(parts[0])
+        return (
+            lambda value: COUNT.pack(len(value)) + b"".join(map(write, value)),
+            lambda body: tuple([read(body) for _ in range(body.count())]),
         )
     if origin is tuple:
-        inner = _writer(parts[0])
-        return lambda value: COUNT.pack(len(value)) + b"".join(map(inner, value))
+        each = [_layout(of) for of in parts]
+        return (
+            lambda value: b"".join(
+                [write(item) for (write, _), item in zip(each, value, strict=True)]
+            ),
+            lambda body: tuple([read(body) for _, read in each]),
+        )
     if origin is Mapping:
-        inner = _writer(tuple[tuple[parts], ...])  # type: ignore[valid-type]
-        return lambda value: inner(tuple(value.items()))
-    if kind is str:
-        return lambda value: _counted(value.encode("utf-8"))
-    return {bytes: _counted, bool: lambda value: bytes([value]), int: COUNT.pack}.get(
-        kind, REAL.pack
+        write, _ = _layout(tuple[tuple[parts], ...])  # type: ignore[valid-type]
+        _, read = _layout(tuple[parts])  # type: ignore[valid-type]
+        return lambda value: write(tuple(value.items())), lambda body: body.mapping(read)
+    return PLAIN[origin or kind]
+
+
+def _laid_out(kind: Any) -> tuple[Write, Read]:
+    """Return the functions of a dataclass: its fields one after the other."""
+    fields = [(attrgetter(name), *_layout(of)) for name, of in get_type_hints(kind).items()]
+    return (
+        lambda value: b"".join([write(get(value)) for get, write, _ in fields]),
+        lambda body: body.whole(kind, [read(body) for *_, read in fields]),
     )
 
 
@@ -244,37 +262,13 @@ def _counted(content: bytes) -> bytes:
     return COUNT.pack(len(content)) + content
 
 
-@cache
-def _reader(kind: Any) -> Callable[[_WireReader], Any]:
-    """Return the function that reads values of a declared type."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if kind is Mechanism:
-        return _WireReader.mechanism
-    if hasattr(kind, "__dataclass_fields__"):
-        fields = [_reader(of) for of in get_type_hints(kind).values()]
-        return lambda body: body.whole(kind, [read(body) for read in fields])
-    if origin is Literal:
-        return lambda body: parts[body.one_of(len(parts))]
-    if origin is np.ndarray:
-        return _WireReader.array
-    if origin is UnionType:
-        inner = _reader(parts[0])
-        return lambda body: inner(body) if body.one_of(2) else None
-    if origin is tuple and parts[-1] is not Ellipsis:
-        each = [_reader(of) for of in parts]
-        return lambda body: tuple([read(body) for read in each])
-    if origin is tuple:
-        inner = _reader(parts[0])
-        return lambda body: tuple([inner(body) for _ in range(body.count())])
-    if origin is Mapping:
-        key, value = map(_reader, parts)
-        return lambda body: body.mapping(key, value)
-    return {
-        float: _WireReader.number,
-        bool: lambda body: bool(body.one_of(2)),
-        bytes: lambda body: body.take(body.count()),
-        str: _WireReader.text,
-    }.get(kind, _WireReader.count)
+def _numbers(values: Floats) -> bytes:
+    return COUNT.pack(values.size) + np.ascontiguousarray(values, dtype="<f8").tobytes()
+
+
+def _noise(mechanism: Mechanism) -> bytes:
+    step = REAL.pack(mechanism.step) if isinstance(mechanism, Staircase) else b""
+    return bytes([NOISES.index(type(mechanism))]) + REAL.pack(mechanism.scale) + step
 
 
 class _WireReader:
@@ -317,14 +311,14 @@ class _WireReader:
 
     def mechanism(self) -> Mechanism:
         """Return noise of a positive scale."""
-        noise = NOISES[self.one_of(len(NOISES))]
+        noise = self.choice(NOISES)
         scale = _positive(self.number())
         step = _positive(self.number()) if issubclass(noise, Staircase) else scale
         return make_mechanism(noise, scale, step)
 
-    def mapping(self, key: Callable[[Any], Any], value: Callable[[Any], Any]) -> dict[Any, Any]:
-        """Return a mapping whose keys differ."""
-        pairs = [(key(self), value(self)) for _ in range(self.count(MOST_RELEASES))]
+    def mapping(self, item: Read) -> dict[Any, Any]:
+        """Return a mapping of pairs whose keys differ."""
+        pairs = [item(self) for _ in range(self.count(MOST_RELEASES))]
         if len(dict(pairs)) < len(pairs):
             raise MessageError("a release that is listed twice")
         return dict(pairs)
@@ -355,12 +349,12 @@ class _WireReader:
             raise MessageError(f"a number of {value}, more than {most}")
         return int(value)
 
-    def one_of(self, choices: int) -> int:
-        """Return a position among some choices."""
-        (value,) = self.take(1)
-        if value >= choices:
+    def choice(self, choices: Sequence[Any]) -> Any:
+        """Return one of some choices, by its place."""
+        (place,) = self.take(1)
+        if place >= len(choices):
             raise MessageError("a choice that nobody has")
-        return value
+        return choices[place]
 
     def text(self) -> str:
         """Return a printable text."""
@@ -378,3 +372,14 @@ def _positive(value: float) -> float:
     if value <= 0.0:
         raise MessageError("a number that must be positive and is not")
     return value
+
+
+PLAIN: dict[Any, tuple[Write, Read]] = {
+    Mechanism: (_noise, _WireReader.mechanism),
+    np.ndarray: (_numbers, _WireReader.array),
+    str: (lambda value: _counted(value.encode("utf-8")), _WireReader.text),
+    bytes: (_counted, lambda body: body.take(body.count())),
+    bool: (lambda value: bytes([value]), lambda body: body.choice((False, True))),
+    int: (COUNT.pack, _WireReader.count),
+    float: (REAL.pack, _WireReader.number),
+}

@@ -33,7 +33,7 @@ from gridpriv.consensus.wire import (
     decode,
     encode,
     packed,
-    unpacked,
+    unpacked_record,
 )
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import BudgetError, GridprivError, SolverError
@@ -323,14 +323,14 @@ def read_transcript(path: Path) -> tuple[list[dict[str, str]], list[tuple[bytes,
     """
     notes: list[dict[str, str]] = []
     exchanges: list[tuple[bytes, bytes]] = []
-    try:
-        for content in Records(path, private=False).read():
-            if content[:1] == NOTED:
+    for content in Records(path, private=False).read():
+        if content[:1] == NOTED:
+            try:
                 notes.append(json.loads(content[1:]))
-            else:
-                exchanges.append(unpacked(content[1:], PAIR))
-    except (MessageError, ValueError) as error:
-        raise DamagedError(f"{path} is damaged: {error}") from error
+            except ValueError as error:
+                raise DamagedError(f"{path} is damaged: {error}") from error
+        else:
+            exchanges.append(unpacked_record(content[1:], PAIR, path))
     return notes, exchanges
 
 
@@ -358,8 +358,5 @@ def read_state(path: Path) -> ClientState | None:
 
 
 def _state_of(content: bytes, path: Path) -> ClientState:
-    try:
-        state: ClientState = unpacked(content, ClientState, math.inf)
-    except MessageError as error:
-        raise DamagedError(f"{path} is damaged: {error}") from error
+    state: ClientState = unpacked_record(content, ClientState, path, math.inf)
     return state

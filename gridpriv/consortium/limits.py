@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gridpriv.consensus.limits import ROUNDING, same_release
 from gridpriv.consortium.agreement import SharedVariables, request_limits
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from gridpriv.zonal.prepared import Prepared
 
 UNLIMITED = 1e6  # p.u.
-ROUNDING = 1e-9  # relative
 
 
 def zone_member(prepared: Prepared, place: int, seed: int, charge: Charging | None) -> ZoneMember:
@@ -81,16 +81,10 @@ def check_limits(own: SharedVariables, agreed: SharedVariables, zone: str) -> No
     """Refuse an agreement whose limits or release are not those of the zone's own network."""
     same = np.allclose(own.largest, agreed.largest, rtol=ROUNDING, atol=0.0)
     mine, theirs = own.release, agreed.release
-    if mine is not None and theirs is not None:
-        pairs = [
-            (mine.mechanism.scale, theirs.mechanism.scale),
-            (mine.sensitivity.value, theirs.sensitivity.value),
-            (mine.assumed, theirs.assumed),
-            (mine.sensitivity.share, theirs.sensitivity.share),
-        ]
-        same = same and all(abs(a - b) <= ROUNDING * abs(a) for a, b in pairs)
-    elif mine is not theirs:
-        same = False
+    if mine is None or theirs is None:
+        same = same and mine is theirs
+    else:
+        same = same and same_release(theirs, mine)
     if not same:
         raise InputError(
             f"zone {zone!r} has other limits or another release than the agreement states: it was "

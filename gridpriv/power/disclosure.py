@@ -20,14 +20,10 @@ from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.auto import auto, expected_error
-from gridpriv.privacy.strategies.bus import bus
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.linear import Statistics
-from gridpriv.privacy.strategies.nothing import nothing
+from gridpriv.privacy.strategies.linear import Statistics, bus, nothing, total, tree
 from gridpriv.privacy.strategies.prior import Prior
 from gridpriv.privacy.strategies.temporal_basis import Cosines, TemporalDisclosure, coefficient_left
-from gridpriv.privacy.strategies.total import total
-from gridpriv.privacy.strategies.tree import tree
 
 TREES = ((0.7, 0.3), (0.5, 0.5), (0.3, 0.7))
 """Weights of a zone's sum and of its buses."""

@@ -19,8 +19,7 @@ from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.disclosure import grounded, strategies, tie_flows, used
 from gridpriv.power.prior import capacity, public_demand, zone_prior, zone_range
 from gridpriv.power.zone import make_network, make_zones
-from gridpriv.privacy.strategies.bus import bus
-from gridpriv.privacy.strategies.total import total
+from gridpriv.privacy.strategies.linear import bus, total
 from gridpriv.zonal.prepared import prepare
 
 

@@ -12,8 +12,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import length
 from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.privacy.strategies.exact_sums import GRID, exact_statistics, on_grid
-from gridpriv.privacy.strategies.total import total
-from gridpriv.privacy.strategies.tree import tree
+from gridpriv.privacy.strategies.linear import total, tree
 
 UNITS = 2000
 

@@ -15,11 +15,9 @@ from gridpriv.core.errors import InputError
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors, parse_power_factors
 from gridpriv.privacy.mechanism import KNorm
 from gridpriv.privacy.sensitivity import length
-from gridpriv.privacy.strategies.bus import bus
 from gridpriv.privacy.strategies.disclosure import Disclosure
+from gridpriv.privacy.strategies.linear import bus, total, tree
 from gridpriv.privacy.strategies.prior import Prior
-from gridpriv.privacy.strategies.total import total
-from gridpriv.privacy.strategies.tree import tree
 from gridpriv.zonal.prepared import prepare
 
 BANDS = ["0.9..1", "-0.98..0.9", "0.5..0.8"]

@@ -16,13 +16,10 @@ from gridpriv.privacy.mechanism import Charge, Gaussian, KNorm
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
-from gridpriv.privacy.strategies.bus import bus
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.linear import Statistics
+from gridpriv.privacy.strategies.linear import Statistics, bus, total, tree
 from gridpriv.privacy.strategies.prior import Prior
 from gridpriv.privacy.strategies.temporal_basis import Cosines, TemporalDisclosure
-from gridpriv.privacy.strategies.total import total
-from gridpriv.privacy.strategies.tree import tree
 
 LEVELS = (np.zeros(5, dtype=int), np.arange(5))
 

@@ -19,9 +19,7 @@ from gridpriv.privacy.filters import check_charges, divergence
 from gridpriv.privacy.mechanism import Charge, NumberStaircase, Staircase
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.sensitivity import length
-from gridpriv.privacy.strategies.bus import bus
-from gridpriv.privacy.strategies.total import total
-from gridpriv.privacy.strategies.tree import tree
+from gridpriv.privacy.strategies.linear import bus, total, tree
 
 KINDS = {2: Staircase, 1: NumberStaircase}
 

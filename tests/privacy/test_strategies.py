@@ -15,13 +15,16 @@ from gridpriv.privacy.mechanism import Gaussian
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity, length
 from gridpriv.privacy.strategies.auto import auto, expected_error
-from gridpriv.privacy.strategies.bus import bus
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.linear import Statistics, posterior_covariance
-from gridpriv.privacy.strategies.nothing import nothing
+from gridpriv.privacy.strategies.linear import (
+    Statistics,
+    bus,
+    nothing,
+    posterior_covariance,
+    total,
+    tree,
+)
 from gridpriv.privacy.strategies.prior import Prior
-from gridpriv.privacy.strategies.total import total
-from gridpriv.privacy.strategies.tree import tree
 
 HALVES = [np.zeros(6, dtype=int), np.array([0, 0, 0, 1, 1, 2]), np.arange(6)]
 

@@ -13,9 +13,8 @@ from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.mechanism import Gaussian
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity, length
-from gridpriv.privacy.strategies.bus import bus
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.nothing import nothing
+from gridpriv.privacy.strategies.linear import bus, nothing, total, tree
 from gridpriv.privacy.strategies.prior import Prior
 from gridpriv.privacy.strategies.temporal_basis import (
     Cosines,
@@ -23,8 +22,6 @@ from gridpriv.privacy.strategies.temporal_basis import (
     coefficient_left,
     cosines,
 )
-from gridpriv.privacy.strategies.total import total
-from gridpriv.privacy.strategies.tree import tree
 
 N, STEPS, BETA = 3, 4, 0.7
 TREE = tree([np.zeros(N, dtype=int), np.arange(N)], (0.3, 0.7))

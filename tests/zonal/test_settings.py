@@ -11,7 +11,7 @@ from gridpriv import InputError, Settings, make_settings
 from gridpriv.core.errors import GridprivWarning
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.privacy.strategies.bus import bus
+from gridpriv.privacy.strategies.linear import bus
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,14 @@ generalised least squares estimate. Last, the sum is moved into its public range
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import eigh
 
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import InputError
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
 from gridpriv.privacy.strategies.prior import Prior, Sums
@@ -198,3 +200,48 @@ def posterior_covariance(matrix: Floats, variance: float, prior: Sums, deviation
     noise = max(variance, LEAST_NOISE * np.trace(before))  # without it sums of sums are singular
     noisy = seen @ matrix.T + noise * np.eye(len(matrix))
     return np.asarray(before - seen.T @ np.linalg.solve(noisy, seen))
+
+
+def bus(units: int) -> Statistics:
+    """Return the strategy that releases every unit by itself: S = I.
+
+    The noise of the zone's sum grows with the root of its units.
+    """
+    return Statistics("bus", np.eye(units))
+
+
+def total(units: int) -> Statistics:
+    """Return the strategy that releases the sum of p and the sum of q: S = 1'.
+
+    Their noise does not grow with the zone; where load sits is public.
+    """
+    return Statistics("total", np.ones((1, units)))
+
+
+def nothing(units: int) -> Statistics:
+    """Return the strategy that releases nothing: S without rows, and epsilon 0."""
+    return Statistics("nothing", np.zeros((0, units)))
+
+
+def tree(levels: Sequence[Ints], weights: Sequence[float]) -> Statistics:
+    """Return the strategy that releases weighted sums over the parts of every level.
+
+    A unit is in one part of each level, so it moves the statistics by the sum of all weights (in
+    norm 2, the root of their squares), whatever the parts are.
+
+    Parameters
+    ----------
+    levels : sequence of (n,) int
+        Every unit's part, level by level.
+    weights : sequence of float
+        Of each level, positive: a part's sum carries noise of the common scale over the weight.
+    """
+    if len(levels) != len(weights) or not all(weight > 0 for weight in weights):
+        raise InputError("a tree needs one positive weight for every level: give one per level")
+    entries: dict[bytes, float] = {}
+    for parts, weight in zip(levels, weights, strict=True):
+        for members in np.unique(parts)[:, None] == parts:
+            part = members.tobytes()
+            entries[part] = entries.get(part, 0.0) + weight  # the same part twice is one sum
+    member = np.frombuffer(b"".join(entries), dtype=bool).reshape(len(entries), len(levels[0]))
+    return Statistics("tree", member * np.array(list(entries.values()))[:, None])
