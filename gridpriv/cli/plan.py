@@ -26,7 +26,7 @@ MOST_DRAWS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Scenarios(Part):
-    """Scenarios that is planned, and demand scenarios."""
+    """Protection that is planned, and demand scenarios."""
 
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
     total: float = number(1.0, "total epsilon (pure DP)", positive)

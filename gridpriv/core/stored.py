@@ -21,7 +21,7 @@ from gridpriv.core.sealed import DamagedError, read_json, read_sealed
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT = 4
+FORMAT = 5
 MANIFEST = "manifest.json"
 PARTS, COMMON = "parts", "common"
 TABLES = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")

@@ -14,7 +14,7 @@ from gridpriv.core.tables import TableSchema
 from gridpriv.privacy.budget import QUIET
 from gridpriv.report import findings, schema
 from gridpriv.report.protection import simulation_caveat
-from gridpriv.report.source import means_over, run_document, step_rows
+from gridpriv.report.source import means_over, step_rows
 from gridpriv.report.summary import (
     COMBINATION,
     budget_words,
@@ -51,7 +51,7 @@ def contents(study: Study, table: pd.DataFrame) -> tuple[Table, ...]:
 
 
 def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
-    document, text, current = run_document(study), _worded(study, table), study.tables
+    document, text, current = study.manifest.get("document"), _worded(study, table), study.tables
     if document is not None:
         caption, _, rows = figures(document)
         yield _outcome(caption, rows)

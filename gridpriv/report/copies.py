@@ -19,7 +19,7 @@ from gridpriv.report.charts import convergence_figure, horizon_figure
 from gridpriv.report.figures import write_figure
 from gridpriv.report.plots import flows_of, loading_map, zones_map
 from gridpriv.study.publish import STORED
-from gridpriv.study.run_folder import RunFolder
+from gridpriv.study.run_folder import RunFolder, run_document
 from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.documents import STORAGE_FILE, SeriesDocument
 from gridpriv.zonal.horizon import Horizon
@@ -32,21 +32,17 @@ COPIED = ("rounds", "zones", "buses", "prices", "tie_prices", "binding")
 
 
 def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
-    """Write ``run.json``, tables and pictures of a run; return its document, None without one.
+    """Write tables and pictures of a run; return its document, None without one.
 
     Parameters
     ----------
     tables : {'csv', 'parquet', 'json'}
         Of ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``; Parquet is what the store has.
     """
-    study = read_study(kept.store.folder)
-    value = study.tables.get("documents", pd.DataFrame())
-    if value.empty:
+    study, document = read_study(kept.store.folder), run_document(kept.store.folder)
+    if document is None:
         return None
-    document: Json = json.loads(value["document"].iloc[0])
-    repeat = study.manifest.get("repeat")
-    text = document | ({"repeat": repeat} if repeat else {})
-    kept.store.text("run.json", json.dumps(text, indent=2) + "\n")
+    document.pop("repeat", None)  # of the folder alone
     _write_tables(kept, study, tables)
     place, private = study.folder, not study.public
     zones = zones_map(kept.runs.case, kept.runs.zoning)

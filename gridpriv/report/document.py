@@ -20,7 +20,7 @@ from gridpriv.report.protection import (
     released_by_unfinished,
     simulation_caveat,
 )
-from gridpriv.report.source import run_document, step_rows
+from gridpriv.report.source import step_rows
 from gridpriv.report.summary import summary
 from gridpriv.report.tables import Table
 from gridpriv.report.verdict import Card, Panel, cards
@@ -85,7 +85,7 @@ def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
     """Return the messages of a study or run: warnings first, what to do next last."""
     if table.empty or (not (table.seeds > 0).any() and study.withheld.empty):
         return [message("no-finished-run", {}), *released_by_unfinished(study)]
-    document = run_document(study)
+    document = study.manifest.get("document")
     if document is not None:
         matches = [*notes(document), *_left_out(study), *_next_of_run(document)]
         return by_severity(matches)

@@ -22,7 +22,7 @@ from gridpriv.report.figures import Look, Plot, looks
 from gridpriv.report.messages import message
 from gridpriv.report.network import GridMap
 from gridpriv.report.plots import flows_of, loading_map
-from gridpriv.report.source import means_over, run_document
+from gridpriv.report.source import means_over
 from gridpriv.report.summary import (
     at_budget,
     best_series,
@@ -219,7 +219,7 @@ def places(of: Subject) -> Section | None:
         notes += _limits(str(panel), here)
         buses, branches = of.network(at["case"], at["zoning"])
         maps.append(GridMap(f"{panel}: zones", buses, branches, width=_width(buses)))
-        if run_document(of.study) is None:
+        if of.study.manifest.get("document") is None:
             maps += _shed_maps(of.study, rows, here, (buses, branches))
     return Section("Network", tuple(notes), tuple(maps), tables=of.held("zones"))
 
@@ -296,7 +296,7 @@ def planned(of: Subject) -> Section | None:
     """Return the expectations of a plan, and the figures of the run."""
     if "plan" not in of.tables:
         return None
-    document, notes = run_document(of.study), [message("plan", {})]
+    document, notes = of.study.manifest.get("document"), [message("plan", {})]
     if document is not None:
         digest = map_digest(of.study.manifest["cases"][0]["map"])
         notes += findings.measured(of.study.tables["plan"], document, digest)

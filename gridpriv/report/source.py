@@ -7,7 +7,6 @@ input, and said to be. What a report cannot be made of for another reason is a d
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,12 +19,12 @@ import pandas as pd
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.stored import Study, read_study
-from gridpriv.core.tables import Dtype, TableSchema
+from gridpriv.core.tables import Dtype, TableSchema, publish
 from gridpriv.core.text import clean
 from gridpriv.report.findings import SCHEMAS, read_findings
 from gridpriv.study.publish import STORED, WITHHELD, publish_study
 from gridpriv.study.rows import Manifest
-from gridpriv.study.run_folder import RUN, SERIES
+from gridpriv.study.run_folder import RUN, SERIES, run_document
 from gridpriv.zonal.documents import RunDocument
 
 DOCUMENTS = (RunDocument.table, Manifest.table)
@@ -54,22 +53,17 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
     """
     study = read_study(folder)
     check_tables(study)
+    document = run_document(study.folder) if study.manifest.get("kind") == RUN else None
     if public:
+        protected = document is not None and document["settings"]["mechanism"] != "none"
+        document = document and publish(document, RunDocument.table, protected=protected)
         study = publish_study(study)
     else:
         findings = read_findings(Path(folder))
         study = Study(study.folder, study.manifest, study.tables | findings)
     tables = {name: table.map(_clean) for name, table in study.tables.items()}
-    return Study(study.folder, _clean(study.manifest), tables)
-
-
-def run_document(study: Study) -> Json | None:
-    """Return the document of a folder that is of one run, else None."""
-    value = study.tables.get("documents")
-    if study.manifest.get("kind") != RUN or value is None or value.empty:
-        return None
-    document: Json = _clean(json.loads(value["document"].iloc[0]))
-    return document
+    manifest = _clean(study.manifest | {"document": document})
+    return Study(study.folder, manifest, tables)
 
 
 def means_over(study: Study) -> str:
@@ -180,11 +174,6 @@ def _check_references(tables: dict[str, pd.DataFrame]) -> None:
         raise _misfit("runs", "run", "a run without an identity of its own, or without status")
     if not runs["status"].isin(STATUSES).all():
         raise _misfit("runs", "status", f"not one of {', '.join(STATUSES)}")
-    if (
-        "documents" in tables
-        and not tables["documents"].get("run", runs["run"]).isin(runs["run"]).all()
-    ):
-        raise _misfit("documents", "run", "not in runs.run")
     for name, table in tables.items():
         for column in set(LISTED) & set(table) if len(places) else ():
             if not table[column].isin(places.get(LISTED[column], ())).all():

@@ -17,7 +17,7 @@ from gridpriv.report.messages import message
 from gridpriv.report.metrics import Metric
 from gridpriv.report.protection import epsilon_text, quoted
 from gridpriv.report.ranking import Ranking, rank
-from gridpriv.report.source import run_document, step_rows
+from gridpriv.report.source import step_rows
 from gridpriv.report.summary import budget_words, cost_metric, named_runs, reference_budget
 from gridpriv.study.total import study_totals
 from gridpriv.zonal.series_summary import series_figures
@@ -55,7 +55,7 @@ class Card:
 
 def cards(study: Study, table: pd.DataFrame) -> tuple[Card, ...]:
     """Return the verdict of a run, of a series, or of every panel of a study."""
-    document = run_document(study)
+    document = study.manifest.get("document")
     if document is not None:
         return (run_card(document),)
     if "steps" in study.tables and study.withheld.empty:

@@ -9,7 +9,6 @@ tables have the columns of a study of grids where they mean the same; ``method``
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -20,8 +19,9 @@ from pathlib import Path
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError, whole
 from gridpriv.core.processes import unordered
+from gridpriv.core.sealed import read_sealed, sealed
 from gridpriv.core.store import Store, open_store
-from gridpriv.core.stored import MANIFEST, Rows, Study, read_study
+from gridpriv.core.stored import MANIFEST, Rows, Study
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.learning.algorithms.base import ALONE
@@ -52,6 +52,7 @@ from gridpriv.study.engine import (
 from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, client_rounds
 from gridpriv.study.methods import as_written
 from gridpriv.study.publish import publish_manifest, publish_rows
+from gridpriv.study.run_folder import RUN_FILE
 from gridpriv.study.total import charge_rows, told_totals
 
 # from a data set's name and a run's settings to the data set
@@ -288,18 +289,15 @@ def keep_learning_run(
         if not store.stored():
             keeper = make_keeper(out, dataset, settings, resume=resume and is_begun(out))
             result, row = run(keeper), _identity(trial) | {"run": "0"}  # a digest covers the seed
-            document = json.dumps(result.as_dict(public=public), indent=2)
             rows = _result_rows(row, result, None)
             rounds = publish_table(result.rounds, LearnRound.table) if public else result.rounds
-            store.text("run.json", f"{document}\n")
+            store.text(RUN_FILE, sealed(result.as_dict(public=public), indent=2))
             store.text("rounds.csv", frame_csv(rounds))
             (result.model.published() if public else result.model).save(out / FILE)
-            kept = [{"run": row["run"], "document": document}]
-            store.add((publish_rows(rows) if public else rows) | {"documents": kept})
+            store.add(publish_rows(rows) if public else rows)
             keeper.done()
         store.finish(told_totals)
-    found: Json = json.loads(read_study(out).tables["documents"]["document"].iloc[0])
-    return found
+    return read_sealed(out / RUN_FILE)
 
 
 def _finals(result: LearnResult) -> Json:

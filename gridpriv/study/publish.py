@@ -5,8 +5,6 @@ Declared-public tables, columns and entries only: what nobody declared stays at 
 
 from __future__ import annotations
 
-import json
-
 import pandas as pd
 
 from gridpriv.core.document import Json
@@ -18,7 +16,6 @@ from gridpriv.privacy.rows import Certificate
 from gridpriv.study.record import SETTINGS_SHOWN
 from gridpriv.study.rows import ChargeRow, ClaimRow, Ending, Identity, Manifest
 from gridpriv.zonal import rows as zonal
-from gridpriv.zonal.documents import RunDocument
 
 RUNS = TableSchema(
     "runs",
@@ -69,14 +66,6 @@ def publish_study(study: Study) -> Study:
         if "run" in table:
             table = table.assign(run=[named.get(run, run) for run in table["run"]])
         tables[name] = publish_table(table, schema, bare)
-    if study.manifest.get("kind") == "run" and "documents" in study.tables:
-        lines = []
-        for itertuple in study.tables["documents"].itertuples(index=False):
-            run, document = named[itertuple.run], json.loads(itertuple.document)
-            lines.append(
-                (run, json.dumps(publish(document, RunDocument.table, protected=run not in bare)))
-            )
-        tables["documents"] = pd.DataFrame(lines, columns=["run", "document"])
     if bare:
         tables["runs"].loc[tables["runs"]["run"].isin(bare), "status"] = WITHHELD
     return Study(study.folder, publish_manifest(study.manifest), tables)

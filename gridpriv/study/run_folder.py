@@ -11,7 +11,6 @@ known again and draws nothing twice. Until all is finished they stand beside it,
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -50,6 +49,7 @@ from gridpriv.zonal.summary import noise
 from gridpriv.zonal.tables import result_tables
 
 RUN, SERIES = "run", "series"
+RUN_FILE = "run.json"
 RELEASED, TEMPORAL_COEFFICIENTS = "released", "temporal_coefficients"
 ONCE, EVERY = "once-drawn", "every step"
 
@@ -112,6 +112,7 @@ class RunFolder:
     def begin(self, number: int, planned: Released) -> None:
         """Store what a run may release, before it does; what an earlier attempt did stays."""
         self.store.forget([_run(number)])
+        remove(self.store.folder / RUN_FILE)
         if not self._repeats:
             self.store.set_aside(_drawn(number))
         self._note(number, planned, early=True)
@@ -120,9 +121,11 @@ class RunFolder:
         """Store what a run released, and its figures; one that ended early is still to do."""
         self._note(number, result.trace.releases, early=result.early is not None)
         rows = self._rows(number, result)
-        documents = rows.pop("documents", [])  # what is published holds a public one
-        kept = publish_rows(rows) if self.store.public else rows
-        self.store.add(kept | ({"documents": documents} if documents else {}))
+        if self.runs.series is None:
+            document = result.as_dict(public=self.store.public)
+            document |= {} if self.store.public else {"repeat": self.runs.repeat}
+            self.store.text(RUN_FILE, sealed(document, indent=2))
+        self.store.add(publish_rows(rows) if self.store.public else rows)
 
     def begin_once(self, planned: Released) -> None:
         """Store what a series may release once, before it does."""
@@ -195,10 +198,7 @@ class RunFolder:
             found = result_tables(result.solution)
             more |= {k: t.rename_axis("index").reset_index() for k, t in found.items()}
         rows |= {name: with_run(run, table) for name, table in more.items()}
-        document = result.as_dict(public=self.store.public)
-        if self.runs.series is None:
-            rows["documents"] = [{"run": run, "document": json.dumps(document)}]
-        elif not result.early:
+        if self.runs.series is not None and not result.early:
             step = step_row(self._step(number), result)
             del step["seconds"]  # beside what differs between two machines
             rows["steps"] = [{"run": run} | step]
@@ -254,6 +254,14 @@ def open_runs(
                 "seed", runs.known_seed, f"{recorded}, with which the {runs.kind} was begun"
             )
         yield RunFolder(store, runs, repeats=runs.known_seed is not None and not charged)
+
+
+def run_document(folder: Path) -> Json | None:
+    """Return the document of a run in its folder; None without one."""
+    try:
+        return read_sealed(folder / RUN_FILE)
+    except FileNotFoundError:
+        return None
 
 
 def _unfinished(folder: Path) -> Path:

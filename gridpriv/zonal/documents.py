@@ -237,6 +237,7 @@ class RunDocument(CaseDocument, Seeded, name="run"):
     solver: Solver = part(Solver)
     timing: rows.Timing = part(rows.Timing)
     repeat: Text = private("To repeat: command line that repeats the run")
+    checksum: Text = private("Checksum: checksum of the stored document")
     released: list[ReleasedStatistics] = part(ReleasedStatistics)
 
 

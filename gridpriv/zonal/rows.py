@@ -333,12 +333,6 @@ class DrawRow(OfStep, OfZone, name="releases"):
     count: Number = released("Count: number of releases; an upper bound after an early end")
 
 
-class Document(Row, name="documents"):
-    """One run."""
-
-    document: Text = private("Document: JSON document of the run, as run --json prints it")
-
-
 class LikelyDemand(OfStep, OfZone, OfBus, name="released"):
     """One bus: its likely demand after one release, as the mean of the steps or unscaled."""
 
@@ -439,7 +433,6 @@ TABLES = tuple(
         DrawRow,
         LikelyDemand,
         TemporalCoefficient,
-        Document,
         NetworkBus,
         NetworkBranch,
     )

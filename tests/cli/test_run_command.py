@@ -213,7 +213,6 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
     names = {path.name for path in (tmp_path / "run").iterdir()}
     tables = (
         "charges",
-        "documents",
         "network_branches",
         "network_buses",
         "releases",

@@ -1,6 +1,6 @@
 """Commands under a fault at every file operation: the same command with --resume ends the same.
 
-What is compared is every table byte by byte but ``timing`` and ``documents`` (they hold seconds and
+What is compared is every table byte by byte but ``timing`` (it holds seconds and
 process numbers), and the names of all files: nothing missing, nothing left over.
 
     GRIDPRIV_FAULTS_EVERY=1 pytest -m slow tests/faults
@@ -24,7 +24,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.stored import read_study
 
 EVERY = int(os.environ.get("GRIDPRIV_FAULTS_EVERY", "1"))
-TIMED = ("timing.parquet", "documents.parquet")
+TIMED = ("timing.parquet",)
 SCHEDULES = range(50)
 DAY = "step,load_scale\nnight,0.6\nmorning,1.0\nnoon,1.2\n"
 COMMANDS = {
