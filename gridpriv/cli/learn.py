@@ -133,11 +133,25 @@ def execute(args: argparse.Namespace) -> int:
     return ACTIONS[args.action][1].execute(args)
 
 
+def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
+    from gridpriv.learning import load_dataset
+
+    return load_dataset(
+        args.dataset,
+        args.data,
+        download=args.download,
+        missing=settings.missing,
+        scaling=settings.scaling,
+        seed=settings.seed,
+        norm=settings.norm,
+    )
+
+
 def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning import learn
     from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets import dataset_name
-    from gridpriv.study.learned import Shelf, keep_learning_run
+    from gridpriv.study.learned import keep_learning_run
 
     if args.resume and args.out is None:
         raise InputError("--resume continues the run of a folder. Name the folder with --out")
@@ -153,7 +167,7 @@ def _run(args: argparse.Namespace) -> int:
                 "on more than certified releases; choose sensitivity proven"
             )
     began = time.perf_counter()
-    dataset = Shelf(args.data, args.download)(args.dataset, settings)
+    dataset = _dataset(args, settings)
     load_seconds = time.perf_counter() - began
 
     was_finished = True
@@ -347,11 +361,10 @@ def grant(args: argparse.Namespace) -> int:
     from gridpriv.learning.run import split_for
     from gridpriv.learning.units import client_datasets
     from gridpriv.privacy.ledger import grant as write_grant
-    from gridpriv.study.learned import Shelf
 
     given = {k: v for k, v in flags.given_settings(args, LearnSettings).items() if k in OF_SAMPLES}
     settings = make_learn_settings(dataset_name(args.dataset), **given)
-    dataset = Shelf(args.data, args.download)(args.dataset, settings)
+    dataset = _dataset(args, settings)
     if args.ledger is None:
         raise InputError("--ledger is missing: the file that the grant is written to")
     owners = client_datasets(dataset, split_for(dataset, settings), settings)

@@ -204,6 +204,7 @@ class LearnDocument(Row, name="learn"):
     solver: AlgorithmFigures = part(AlgorithmFigures)
     timing: LearnTiming = part(LearnTiming)
     seed: Any = private("Seed: seed of splits, samples and simulated noise")
+    checksum: Text = private("Checksum: checksum of the stored document")
     version: Text = known("Version: version of gridpriv")
 
 
