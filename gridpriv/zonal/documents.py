@@ -36,14 +36,9 @@ class Seeded(Row):
     seed: Any = private("Seed: seed of simulated noise; the noise can be removed with it")
 
 
-class Violation(Row, name="violations"):
+class Violation(rows.Limited, name="violations"):
     """One limit that the settled grid is outside of."""
 
-    kind: Text = private(LIMIT)
-    element: Any = private(ELEMENT)
-    at: Text = private("At: bus numbers of the element")
-    limit: Text = private("Limit: side of the limit, lower or upper")
-    amount: Number = private("Amount: amount beyond the limit")
     unit: Text = private("Unit: unit of the amount")
 
 

@@ -190,16 +190,21 @@ class TiePrice(OfZone, OfBranch, InUnit, name="tie_prices"):
     price: Number = released("Price: dual of the flow's consensus constraint")
 
 
-class BindingLimit(InUnit, name="binding"):
-    """One limit that the dispatch after local redispatch stands at."""
+class Limited(Row):
+    """One limit of the settled grid."""
 
     kind: Text = private(LIMIT)
     element: Any = private(ELEMENT)
     limit: Text = private("Limit: side of the limit, lower or upper")
     at: Text = private("At: bus numbers of the element")
+    amount: Number = private("Amount: amount beyond the limit; 0 at the limit")
+
+
+class BindingLimit(InUnit, Limited, name="binding"):
+    """One limit that the dispatch after local redispatch stands at."""
+
     value: Number = private("Value: value of the limited quantity")
     bound: Number = private("Bound: limit of the quantity")
-    amount: Number = private("Amount: distance of the value beyond the limit; 0 at the limit")
 
 
 class StateRow(Row):
