@@ -105,6 +105,7 @@ OUT = {
     "reproduce": ["rk-fig3"],
     "learn run": ["lasso"],
     "learn compare": ["lasso"],
+    "learn reproduce": ["huang-fig1"],
 }
 OWN_OUT = {
     "publish",
