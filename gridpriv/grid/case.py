@@ -18,13 +18,29 @@ from numpy.typing import NDArray
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.display import html_table
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.grid.names import SourceNames
 
 POLYNOMIAL, PIECEWISE = 2, 1
 
 
 MOST_DEMAND_MW = 1e7
 """Of one bus: three times what all power plants of the world generate on average."""
+
+
+@dataclass(frozen=True)
+class SourceNames:
+    """Names of a source's elements; for reading only, no part of the model.
+
+    Attributes
+    ----------
+    bus : dict of int to str
+        By the number of the bus.
+    branch, gen : tuple of str
+        By the row of the source table: ``branch[case.branch_row[k] - 1]``.
+    """
+
+    bus: dict[int, str] = field(default_factory=dict)
+    branch: tuple[str, ...] = ()
+    gen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import read_document
-from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case, GenCost
-from gridpriv.grid.names import SourceNames
+from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case, GenCost, SourceNames
 
 FORMAT = "gridpriv network 1"
 WHOLE = ("bus_id", "f_bus", "t_bus", "gen_bus", "branch_row", "gen_row")

@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gridpriv.core.errors import InputError
-from gridpriv.grid.case import Case
-from gridpriv.grid.names import SourceNames
+from gridpriv.grid.case import Case, SourceNames
 from gridpriv.grid.pandapower_checks import Net, check_net, frame
 from gridpriv.grid.pandapower_elements import (
     Element,

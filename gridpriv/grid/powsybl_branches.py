@@ -9,8 +9,7 @@ import pandas as pd
 
 from gridpriv.core.arrays import Floats
 from gridpriv.grid import tables as mpc
-from gridpriv.grid.powsybl_buses import Buses
-from gridpriv.grid.powsybl_units import BASE_MVA, UNSET, PowsyblNetwork
+from gridpriv.grid.powsybl_buses import BASE_MVA, UNSET, Buses, PowsyblNetwork
 
 NEGLIGIBLE = 1e-8
 """p.u.: a branch of smaller impedance joins its ends, as in PowSyBl's load flow."""

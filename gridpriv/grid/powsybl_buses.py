@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.grid import tables as mpc
-from gridpriv.grid.powsybl_units import BASE_MVA, PowsyblNetwork
 
+PowsyblNetwork: TypeAlias = Any
+"""pypowsybl's network, which has no static type: the package is optional."""
+BASE_MVA = 100.0
+UNSET = 1e300
+"""PowSyBl states a limit that is not there as the largest double."""
 BAND = (0.9, 1.1)
 """p.u.: the band of a voltage level that states none, as for pandapower (EN 50160)."""
 NUMBERED = re.compile(r"(?:B|BUS-)([0-9]{1,9})")
 """Identifiers that PowSyBl makes of the bus numbers of IEEE CDF, PSS/E and MATPOWER."""
+
+
+@contextmanager
+def in_per_unit(network: PowsyblNetwork) -> Iterator[None]:
+    """Let a network state its quantities per unit of :data:`BASE_MVA` for a while."""
+    before = network.per_unit, network.nominal_apparent_power
+    network.per_unit, network.nominal_apparent_power = True, BASE_MVA
+    try:
+        yield
+    finally:
+        network.per_unit, network.nominal_apparent_power = before
 
 
 class Buses:
