@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from gridpriv.core.arrays import Floats
+from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import PIECEWISE, Case, GenCost
 
-MBASE, IN_SERVICE, NO_ANGLE = 100.0, 1.0, 360.0
+NO_ANGLE, QG, MBASE = 360.0, 2, 6
 REFERENCE, GENERATOR, LOAD = 3, 2, 1
 DEMAND_DECIMALS, OUTPUT_DECIMALS, VOLTAGE_DECIMALS = 6, 4, 6
 BUS_DECIMALS = {2: DEMAND_DECIMALS, 3: DEMAND_DECIMALS, 7: VOLTAGE_DECIMALS, 8: VOLTAGE_DECIMALS}
@@ -104,69 +105,34 @@ def bus_rows(case: Case) -> Floats:
     kind[case.reference] = REFERENCE
     if not case.reference.any() and case.n_gen:
         kind[case.gen_bus[0]] = REFERENCE
-    base = case.base_mva
-    area, zone = (_groups(case.groups.get(group, ()), case.n_bus) for group in ("area", "zone"))
-    return np.column_stack(
-        [
-            case.bus_id,
-            kind,
-            base * case.pd,
-            base * case.qd,
-            base * case.gs,
-            base * case.bs,
-            area,
-            case.vm,
-            np.rad2deg(case.va),
-            case.base_kv,
-            zone,
-            case.vmax,
-            case.vmin,
-        ]
-    )
+    table = mpc.table_of(case, "bus", case.n_bus, mpc.BUS_COLUMNS)
+    table[:, mpc.BUS_I], table[:, mpc.BUS_TYPE] = case.bus_id, kind
+    for group, column in (("area", mpc.AREA), ("zone", mpc.ZONE)):
+        table[:, column] = _groups(case.groups.get(group, ()), case.n_bus)
+    return table
 
 
 def generator_rows(case: Case, qg: Floats | None = None) -> Floats:
     """Return MATPOWER's generator table; without ``qg`` no reactive output."""
-    base, ones = case.base_mva, np.ones(case.n_gen)
-    limits = [base * limit for limit in (case.qmax, case.qmin)]
-    given = 0.0 * ones if qg is None else base * qg
-    return np.column_stack(
-        [
-            case.bus_id[case.gen_bus],
-            base * case.pg,
-            given,
-            *limits,
-            case.vg,
-            MBASE * ones,
-            IN_SERVICE * ones,
-            base * case.pmax,
-            base * case.pmin,
-            np.zeros((case.n_gen, 11)),
-        ]
-    )
+    table = mpc.table_of(case, "gen", case.n_gen, 21)
+    table[:, mpc.GEN_BUS] = case.bus_id[case.gen_bus]
+    table[:, QG] = 0.0 if qg is None else case.base_mva * qg
+    table[:, MBASE], table[:, mpc.GEN_STATUS] = 100.0, 1.0
+    return table
 
 
 def branch_rows(case: Case) -> Floats:
     """Return MATPOWER's branch table; a transformer at its nominal ratio is a line."""
-    base, none = case.base_mva, np.zeros(case.n_branch)
-    ratio = np.where((case.tap == 1.0) & (case.shift == 0.0), 0.0, case.tap)
-    emergency = [none if rate is None else rate for rate in (case.rate_b, case.rate_c)]
-    return np.column_stack(
-        [
-            case.bus_id[case.f_bus],
-            case.bus_id[case.t_bus],
-            case.r,
-            case.x,
-            case.b,
-            base * case.rate,
-            *(base * rate for rate in emergency),
-            ratio,
-            np.rad2deg(case.shift),
-            IN_SERVICE + none,
-            np.where(np.isinf(case.angmin), -NO_ANGLE, np.rad2deg(case.angmin)),
-            np.where(np.isinf(case.angmax), NO_ANGLE, np.rad2deg(case.angmax)),
-        ]
-    )
+    table = mpc.table_of(case, "branch", case.n_branch, mpc.ANGMAX + 1)
+    table[:, mpc.F_BUS], table[:, mpc.T_BUS] = case.bus_id[case.f_bus], case.bus_id[case.t_bus]
+    for rate, column in ((case.rate_b, mpc.RATE_B), (case.rate_c, mpc.RATE_C)):
+        table[:, column] = 0.0 if rate is None else case.base_mva * rate
+    line = (case.tap == 1.0) & (case.shift == 0.0)
+    table[:, mpc.TAP], table[:, mpc.BR_STATUS] = np.where(line, 0.0, case.tap), 1.0
+    for angle, column in ((case.angmin, mpc.ANGMIN), (case.angmax, mpc.ANGMAX)):
+        degrees = np.rad2deg(angle)
+        table[:, column] = np.where(np.isinf(angle), np.copysign(NO_ANGLE, angle), degrees)
+    return table
 
 
 def cost_rows(case: Case) -> Floats:

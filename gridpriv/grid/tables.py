@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,24 @@ ANGMIN, ANGMAX = 11, 12
 AREA, ZONE = 6, 10
 DC_FROM, DC_TO, DC_STATUS, DC_PF, DC_PT, DC_QF, DC_QT, DC_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
 GEN_BUS, PG, QMAX, QMIN, VG, GEN_STATUS, PMAX, PMIN = 0, 1, 3, 4, 5, 7, 8, 9
+VALUES = {
+    "bus": {
+        "pd": PD,
+        "qd": QD,
+        "gs": GS,
+        "bs": BS,
+        "vm": VM,
+        "va": VA,
+        "base_kv": BASE_KV,
+        "vmax": VMAX,
+        "vmin": VMIN,
+    },
+    "branch": {"r": BR_R, "x": BR_X, "b": BR_B, "rate": RATE_A, "shift": SHIFT},
+    "gen": {"pg": PG, "qmax": QMAX, "qmin": QMIN, "vg": VG, "pmax": PMAX, "pmin": PMIN},
+}
+"""Columns of MATPOWER's tables by the field of :class:`Case` that they hold in another unit."""
+POWERS = {"pd", "qd", "gs", "bs", "rate", "pg", "qmax", "qmin", "pmax", "pmin"}
+ANGLES = {"va", "shift"}
 RIGHT_ANGLE_DEG = 90.0
 READ_FIELDS = ("version", "baseMVA", "bus", "gen", "branch", "gencost", "dcline")
 LARGEST_BUS = 2**53  # beyond it a float is no longer every whole number
@@ -94,40 +113,41 @@ def case_from_tables(tables: MatpowerTables) -> Case:
         name=tables.name,
         base_mva=base,
         bus_id=bus_id,
-        pd=bus[:, PD] / base,
-        qd=bus[:, QD] / base,
-        gs=bus[:, GS] / base,
-        bs=bus[:, BS] / base,
-        vmin=bus[:, VMIN].copy(),
-        vmax=bus[:, VMAX].copy(),
-        vm=bus[:, VM].copy(),
-        va=np.deg2rad(bus[:, VA]),
-        base_kv=bus[:, BASE_KV].copy(),
         reference=bus[:, BUS_TYPE] == REFERENCE,
         f_bus=_indices(f_id[on], index),
         t_bus=_indices(t_id[on], index),
-        r=branch[:, BR_R].copy(),
-        x=branch[:, BR_X].copy(),
-        b=branch[:, BR_B].copy(),
         tap=np.where(branch[:, TAP] == 0, 1.0, branch[:, TAP]),
-        shift=np.deg2rad(branch[:, SHIFT]),
-        rate=branch[:, RATE_A] / base,
         angmin=angmin,
         angmax=angmax,
         gen_bus=_indices(g_id[run], index),
-        pmin=gen[:, PMIN] / base,
-        pmax=gen[:, PMAX] / base,
-        qmin=gen[:, QMIN] / base,
-        qmax=gen[:, QMAX] / base,
-        vg=gen[:, VG].copy(),
-        pg=gen[:, PG] / base,
         branch_row=branch_row.astype(np.int64),
         gen_row=gen_row.astype(np.int64),
         cost=_costs(tables.gencost, len(run), run),
         groups=_groups(bus),
         rate_b=_emergency(branch[:, RATE_B]) / base,
         rate_c=_emergency(branch[:, RATE_C]) / base,
+        **_values("bus", bus, base),
+        **_values("branch", branch, base),
+        **_values("gen", gen, base),
     )
+
+
+def _values(name: str, table: Floats, base: float) -> dict[str, Any]:
+    """Return the fields of a case that a table holds, per unit and in rad."""
+    fields = {field: table[:, column].copy() for field, column in VALUES[name].items()}
+    fields |= {field: fields[field] / base for field in POWERS & fields.keys()}
+    return fields | {field: np.deg2rad(fields[field]) for field in ANGLES & fields.keys()}
+
+
+def table_of(case: Case, name: str, rows: int, columns: int) -> Floats:
+    """Return a MATPOWER table with the fields of a case, in MW, MVAr and degrees; the rest is 0."""
+    table = np.zeros((rows, columns))
+    for field_name, column in VALUES[name].items():
+        values = getattr(case, field_name)
+        if field_name in POWERS:
+            values = case.base_mva * values
+        table[:, column] = np.rad2deg(values) if field_name in ANGLES else values
+    return table
 
 
 def _emergency(rates: Floats) -> Floats:
