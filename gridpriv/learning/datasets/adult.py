@@ -10,8 +10,10 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, one_of, whole
@@ -22,76 +24,58 @@ from gridpriv.learning.datasets.files import check_sum, need, refused
 FILES = ("adult.data", "adult.test")
 SITE = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 
-NAMES = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "income",
-)
-COLUMNS = len(NAMES)
-# upper bounds of the numeric columns (they are 0 or more), from the census form, not the rows
-BOUNDS = {0: 100.0, 2: 1.5e6, 4: 16.0, 10: 1e5, 11: 5e3, 12: 100.0}
-# mean and standard deviation of the published training file's columns, to three digits: constants
-# of a standardization that reads nothing off the rows given
-MOMENTS = {
-    0: (38.6, 13.6),
-    2: (1.9e5, 1.06e5),
-    4: (10.1, 2.57),
-    10: (1080.0, 7390.0),
-    11: (87.3, 403.0),
-    12: (40.4, 12.3),
-}
-MOST_DEVIATIONS = 3.0  # standardized numbers are clipped to this
-CATEGORIES = {
-    1: "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, Without-pay, "
-    "Never-worked",
-    3: "Bachelors, Some-college, 11th, HS-grad, Prof-school, Assoc-acdm, Assoc-voc, 9th, 7th-8th, "
-    "12th, Masters, 1st-4th, 10th, Doctorate, 5th-6th, Preschool",
-    5: "Married-civ-spouse, Divorced, Never-married, Separated, Widowed, Married-spouse-absent, "
-    "Married-AF-spouse",
-    6: "Tech-support, Craft-repair, Other-service, Sales, Exec-managerial, Prof-specialty, "
-    "Handlers-cleaners, Machine-op-inspct, Adm-clerical, Farming-fishing, Transport-moving, "
-    "Priv-house-serv, Protective-serv, Armed-Forces",
-    7: "Wife, Own-child, Husband, Not-in-family, Other-relative, Unmarried",
-    8: "White, Asian-Pac-Islander, Amer-Indian-Eskimo, Other, Black",
-    9: "Female, Male",
-    13: "United-States, Cambodia, England, Puerto-Rico, Canada, Germany, "
+
+@dataclass(frozen=True)
+class Number:
+    """A numeric column.
+
+    Attributes
+    ----------
+    bound : float
+        Upper bound from the census form, not the rows; the lower one is 0.
+    mean, deviation : float
+        Of the published training file, to three digits: constants of a standardization that reads
+        nothing off the rows given.
+    """
+
+    bound: float
+    mean: float
+    deviation: float
+
+
+# in the order of the files; of a category, its values by commas
+COLUMNS: dict[str, Number | str] = {
+    "age": Number(100.0, 38.6, 13.6),
+    "workclass": "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, "
+    "Without-pay, Never-worked",
+    "fnlwgt": Number(1.5e6, 1.9e5, 1.06e5),
+    "education": "Bachelors, Some-college, 11th, HS-grad, Prof-school, Assoc-acdm, Assoc-voc, 9th, "
+    "7th-8th, 12th, Masters, 1st-4th, 10th, Doctorate, 5th-6th, Preschool",
+    "education-num": Number(16.0, 10.1, 2.57),
+    "marital-status": "Married-civ-spouse, Divorced, Never-married, Separated, Widowed, "
+    "Married-spouse-absent, Married-AF-spouse",
+    "occupation": "Tech-support, Craft-repair, Other-service, Sales, Exec-managerial, "
+    "Prof-specialty, Handlers-cleaners, Machine-op-inspct, Adm-clerical, Farming-fishing, "
+    "Transport-moving, Priv-house-serv, Protective-serv, Armed-Forces",
+    "relationship": "Wife, Own-child, Husband, Not-in-family, Other-relative, Unmarried",
+    "race": "White, Asian-Pac-Islander, Amer-Indian-Eskimo, Other, Black",
+    "sex": "Female, Male",
+    "capital-gain": Number(1e5, 1080.0, 7390.0),
+    "capital-loss": Number(5e3, 87.3, 403.0),
+    "hours-per-week": Number(100.0, 40.4, 12.3),
+    "native-country": "United-States, Cambodia, England, Puerto-Rico, Canada, Germany, "
     "Outlying-US(Guam-USVI-etc), India, Japan, Greece, South, China, Cuba, Iran, Honduras, "
     "Philippines, Italy, Poland, Jamaica, Vietnam, Mexico, Portugal, Ireland, France, "
     "Dominican-Republic, Laos, Ecuador, Taiwan, Haiti, Columbia, Hungary, Guatemala, Nicaragua, "
     "Scotland, Thailand, Yugoslavia, El-Salvador, Trinadad&Tobago, Peru, Hong, "
     "Holand-Netherlands",
 }
+NAMES = [*COLUMNS, "income"]
 # the published most frequent values, for missing = 'mode'
-MODES = {1: "Private", 6: "Prof-specialty", 13: "United-States"}
-LABELS = {"<=50K": -1, ">50K": 1}
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+MODES = {"workclass": "Private", "occupation": "Prof-specialty", "native-country": "United-States"}
+MOST_DEVIATIONS = 3.0  # standardized numbers are clipped to this
+NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 DROPPED_TRAIN = 40_000
-
-
-@dataclass(frozen=True, slots=True)
-class PersonRow:
-    """The fields of a person, and where they are written."""
-
-    path: Path
-    line: int
-    fields: list[str]
-
-    def refused(self, column: int, allowed: str) -> InputError:
-        """Return the error of a field with a value that is not allowed."""
-        place = f"{self.path} line {self.line}: column {column + 1} ({NAMES[column]})"
-        return refused(place, self.fields[column], allowed)
 
 
 @dataclass(frozen=True)
@@ -147,7 +131,8 @@ def load_adult(
     if missing == "mode":
         train, test = (_encode(rows, True, dtype, scaling) for rows in parts)
     else:
-        rows = [row for part in parts for row in part if "?" not in row.fields]
+        rows = pd.concat(parts)
+        rows = rows[~(rows == "?").any(axis=1)]
         if len(rows) < 2:
             raise InputError(
                 f"{paths[0]} and {paths[1]} have {len(rows)} rows without a missing value ('?'): "
@@ -177,71 +162,71 @@ def load_adult(
     )
 
 
-def read_rows(path: Path) -> list[PersonRow]:
-    """Return the rows of every person; comment lines (``|``) and blank ones are left out."""
-    lines = read_text(path, "data set", LARGEST).split("\n")
-    rows = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("|"):
-            continue
-        fields = [field.strip() for field in line.rstrip(" .\t\r").split(",")]
-        if len(fields) != COLUMNS:
-            raise InputError(f"{path} line {number}: {len(fields)} fields, {COLUMNS} expected")
-        rows.append(PersonRow(path, number, fields))
+def read_rows(path: Path) -> pd.DataFrame:
+    """Return the texts of every person, by place; comments (``|``) and blank lines are left out."""
+    lines = enumerate(read_text(path, "data set", LARGEST).split("\n"), 1)
+    rows = {
+        f"{path} line {number}": [field.strip() for field in line.rstrip(" .\t\r").split(",")]
+        for number, line in lines
+        if line.strip() and not line.startswith("|")
+    }
+    for place, fields in rows.items():
+        if len(fields) != len(NAMES):
+            raise InputError(f"{place}: {len(fields)} fields, {len(NAMES)} expected")
     if not rows:
         raise InputError(f"{path} has no row: give at least one")
-    return rows
+    return pd.DataFrame.from_dict(rows, orient="index", columns=NAMES)
 
 
 def _norm(scaling: str) -> float:
     """Return the public bound of a row's norm."""
     if scaling == "bounds":
         return 1.0
-    return math.sqrt(len(CATEGORIES) + len(MOMENTS) * MOST_DEVIATIONS**2)
+    numbers = sum(isinstance(column, Number) for column in COLUMNS.values())
+    return math.sqrt(len(COLUMNS) - numbers + numbers * MOST_DEVIATIONS**2)
 
 
-def _encode(rows: list[PersonRow], fill: bool, dtype: type[np.floating], scaling: str) -> Encoded:
+def _encode(rows: pd.DataFrame, fill: bool, dtype: type[np.floating], scaling: str) -> Encoded:
     """Return features (one-hot and scaled numbers, rows of bounded norm) and labels -1, +1."""
     parts: list[NDArray[np.float64]] = []
     outside = np.zeros(len(rows), np.bool_)
-    for k in range(COLUMNS - 1):
-        if k in BOUNDS:
-            numbers = np.array([_number(row, k) for row in rows])
-            outside |= (numbers < 0.0) | (numbers > BOUNDS[k])
-            numbers = np.clip(numbers, 0.0, BOUNDS[k])
+    for name, column in COLUMNS.items():
+        if isinstance(column, Number):
+            numbers = _numbers(rows[name])
+            outside |= (numbers < 0.0) | (numbers > column.bound)
+            numbers = np.clip(numbers, 0.0, column.bound)
             if scaling == "bounds":
-                scaled = numbers / BOUNDS[k]
+                scaled = numbers / column.bound
             else:
-                mean, deviation = MOMENTS[k]
-                scaled = np.clip((numbers - mean) / deviation, -MOST_DEVIATIONS, MOST_DEVIATIONS)
+                scaled = (numbers - column.mean) / column.deviation
+                scaled = np.clip(scaled, -MOST_DEVIATIONS, MOST_DEVIATIONS)
             parts.append(scaled[:, None])
         else:
-            parts.append(_one_hot(rows, k, fill))
+            known = [value for value in column.split(", ") if fill or value != "Never-worked"]
+            texts = rows[name].replace("?", MODES[name]) if fill and name in MODES else rows[name]
+            parts.append(np.eye(len(known))[_places(texts, known)])
     x = np.concatenate(parts, axis=1).astype(dtype)
-    y = np.array([_known(row, COLUMNS - 1, LABELS) for row in rows], np.int64)
+    y = 2 * _places(rows["income"], ["<=50K", ">50K"]) - 1
     return Encoded(clip_rows(x, _norm(scaling))[0], y, outside)
 
 
-def _number(row: PersonRow, column: int) -> float:
-    text = row.fields[column]
-    value = float(text) if NUMBER.fullmatch(text) else math.nan
-    if not math.isfinite(value):
-        raise row.refused(column, "a finite number")
-    return value
+def _numbers(texts: pd.Series) -> NDArray[np.float64]:
+    written = texts.str.fullmatch(NUMBER, flags=re.ASCII)
+    values = texts.where(written, "nan").to_numpy(str).astype(float)
+    _refuse(texts, ~np.isfinite(values), "a finite number")
+    return values
 
 
-def _one_hot(rows: list[PersonRow], column: int, fill: bool) -> NDArray[np.float64]:
-    names = CATEGORIES[column].split(", ")
-    if not fill:
-        names = [name for name in names if name != "Never-worked"]
-    place = {name: k for k, name in enumerate(names)}
-    if fill and column in MODES:
-        place["?"] = place[MODES[column]]
-    return np.eye(len(names))[[_known(row, column, place) for row in rows]]
+def _places(texts: pd.Series, known: list[str]) -> NDArray[np.int64]:
+    """Return the place of every text among the known ones."""
+    places = pd.Index(known).get_indexer(pd.Index(texts))
+    _refuse(texts, places < 0, f"one of {', '.join(known)}")
+    return np.asarray(places, np.int64)
 
 
-def _known(row: PersonRow, column: int, known: dict[str, int]) -> int:
-    try:
-        return known[row.fields[column]]
-    except KeyError:
-        raise row.refused(column, f"one of {', '.join(known)}") from None
+def _refuse(texts: pd.Series, wrong: Any, allowed: str) -> None:
+    """Raise the error of the first field that is wrong."""
+    if wrong.any():
+        place, value = next(iter(texts[wrong].items()))
+        column = f"column {NAMES.index(str(texts.name)) + 1} ({texts.name})"
+        raise refused(f"{place}: {column}", value, allowed)
