@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 
+import made
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 
+from gridpriv.learning import learn, make_learn_settings
 from gridpriv.learning.accounting import sampled_multiplier
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon
@@ -15,6 +19,7 @@ from gridpriv.privacy.subsampling import DRAWN, REPLACED, drawn_curve, poisson_c
 
 DELTA = 1e-5
 WIDTH, BINS = 12.0, 120_000  # losses of the histogram, and its bins
+STEP = 2.0 * WIDTH / BINS
 
 
 def densities(kind, multiplier, rate):
@@ -30,53 +35,120 @@ def densities(kind, multiplier, rate):
     return (1 - rate) * normal(0) + rate * normal(1.0 / multiplier), normal(0)
 
 
-def composed_epsilon(kind, multiplier, rate, releases):
-    """Epsilon of a composition: a histogram of losses, convolved with itself by FFT.
+def loss_masses(kind, multiplier, rate, reverse):
+    """A histogram of the losses of one release, around the bin of 0.
 
     Of batches without replacement, losses above 0 are those of the mixture against the plain
     density, losses below 0 those of the plain one against the mixture, and the rest is at 0.
     """
     p, q = densities(kind, multiplier, rate)
+    if reverse and kind != DRAWN:
+        p, q = q, p
     loss = np.log(p / q)
-    step = 2.0 * WIDTH / BINS
-    edges = (np.arange(BINS + 1) - 0.5 - BINS // 2) * step  # 0 is the centre of a bin
-    if kind == REPLACED:
-        masses = np.histogram(loss, edges, weights=p)[0]
-    else:
-        masses = np.histogram(loss[loss > 0], edges, weights=p[loss > 0])[0]
-        masses += np.histogram(-loss[loss > 0], edges, weights=q[loss > 0])[0]
-        masses[BINS // 2] += 1.0 - masses.sum()
-    spectrum = np.fft.rfft(np.roll(masses, -(BINS // 2))) ** releases
-    total = np.roll(np.fft.irfft(spectrum, BINS), BINS // 2)
-    losses = (np.arange(BINS) - BINS // 2) * step
+    edges = (np.arange(BINS + 1) - 0.5 - BINS // 2) * STEP
+    if kind != DRAWN:
+        return np.histogram(loss, edges, weights=p)[0]
+    masses = np.histogram(loss[loss > 0], edges, weights=p[loss > 0])[0]
+    masses += np.histogram(-loss[loss > 0], edges, weights=q[loss > 0])[0]
+    masses[BINS // 2] += 1.0 - masses.sum()
+    return masses
 
-    def delta(epsilon):
-        above = losses > epsilon
-        return -(total[above] * np.expm1(epsilon - losses[above])).sum()
 
-    low, high = 0.0, WIDTH
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if delta(middle) > DELTA else (low, middle)
-    return high
+def composed_epsilon(releases):
+    """Epsilon of a composition, by charge: histograms of losses, convolved by FFT."""
+    losses = (np.arange(BINS) - BINS // 2) * STEP
+
+    def one_way(reverse):
+        spectrum = 1.0
+        for what, count in releases.items():
+            masses = loss_masses(what.kind, what.parameter, what.second or 1.0, reverse)
+            spectrum = spectrum * np.fft.rfft(np.roll(masses, -(BINS // 2))) ** count
+        total = np.roll(np.fft.irfft(spectrum, BINS), BINS // 2)
+
+        def delta(epsilon):
+            above = losses > epsilon
+            return -(total[above] * np.expm1(epsilon - losses[above])).sum()
+
+        low, high = 0.0, WIDTH
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if delta(middle) > DELTA else (low, middle)
+        return high
+
+    ways = (False, True) if any(what.kind == CLIENTS for what in releases) else (False,)
+    return max(map(one_way, ways))
+
+
+CLIENTS = "sampled-gaussian"  # a client joins or not: clients drawn in secret, or add-one batches
+CASES = {
+    "Poisson batches of 64 of 6,000, replace-one": {Charge(REPLACED, 0.5, 64 / 6000): 300},
+    "Poisson batches of a tenth, replace-one": {Charge(REPLACED, 2.0, 0.1): 150},
+    "Poisson batches of a hundredth, replace-one": {Charge(REPLACED, 1.0, 0.01): 1000},
+    "fixed batches of 64 of 6,000, replace-one": {Charge(DRAWN, 0.75, 64 / 6000): 300},
+    "fixed batches of a tenth, replace-one": {Charge(DRAWN, 2.0, 0.1): 150},
+    "fixed batches of a hundredth, replace-one": {Charge(DRAWN, 1.0, 0.01): 1000},
+    "20 of 100 clients in secret": {Charge(CLIENTS, 3.0, 0.2): 200},
+    "10 of 1,000 clients in secret, or Poisson, add-one": {Charge(CLIENTS, 1.0, 0.01): 1000},
+    "a tenth of the clients in secret": {Charge(CLIENTS, 2.0, 0.1): 150},
+    "full batches": {Charge("gaussian", 20.0): 200},
+    "a mean and full batches (preset accurate)": {
+        Charge("gaussian", 5.5): 1,
+        Charge("gaussian", 17.9): 200,
+    },
+    "a mean and Poisson batches": {
+        Charge("gaussian", 8.0): 1,
+        Charge(REPLACED, 0.8, 64 / 6000): 300,
+    },
+    "a mean and fixed batches": {Charge("gaussian", 8.0): 1, Charge(DRAWN, 0.9, 64 / 6000): 300},
+}
+
+
+LONG = {
+    "Poisson batches of a hundredth, replace-one",
+    "fixed batches of a hundredth, replace-one",
+    "a tenth of the clients in secret",
+    "a mean and fixed batches",
+    "full batches",
+}
 
 
 @pytest.mark.parametrize(
-    ("kind", "multiplier", "rate", "releases"),
-    [
-        (REPLACED, 0.5, 64 / 6000, 300),
-        (REPLACED, 2.0, 0.1, 150),
-        (REPLACED, 1.0, 0.01, 1000),
-        (DRAWN, 0.75, 64 / 6000, 300),
-        (DRAWN, 2.0, 0.1, 150),
-        (DRAWN, 1.0, 0.01, 1000),
-    ],
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in CASES]
 )
-def test_totals_agree_with_numerical_integration(kind, multiplier, rate, releases):
-    own = composed_epsilon(kind, multiplier, rate, releases)
-    total = total_epsilon({Charge(kind, multiplier, rate): releases}, DELTA)
+def test_totals_agree_with_numerical_integration(name):
+    releases = CASES[name]
+    own, total = composed_epsilon(releases), total_epsilon(releases, DELTA)
     assert total == pytest.approx(own, rel=1e-3)
-    assert total < total_epsilon({Charge("gaussian", multiplier): releases}, DELTA)
+    plain = {Charge("gaussian", c.parameter): n for c, n in releases.items()}
+    if any(c.second for c in releases):
+        assert total < total_epsilon(plain, DELTA)
+
+
+@pytest.mark.parametrize("trust", ["local", "central", "secure-sum"])
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_the_accurate_preset_costs_what_one_gaussian_release_of_its_noise_costs(trust, epsilon):
+    """Full batches: n releases of multiplier m are one of m/sqrt(n), whose delta is known."""
+    settings = make_learn_settings(
+        "mnist",
+        "accurate",
+        trust=trust,
+        clients=3,
+        budget=f"total:{epsilon},1e-5",
+        features="raw",
+        rounds=20,
+        learning_rate=0.1,
+    )
+    result = learn(made.multiclass(), settings)
+    charges = result.charges[0]
+    assert {what.kind for what in charges} == {"gaussian"} and sum(charges.values()) == 21
+    mu = math.sqrt(sum(n / what.parameter**2 for what, n in charges.items()))
+
+    def delta(e):
+        return norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu)
+
+    own = brentq(lambda e: delta(e) - DELTA, 0.0, 50.0)
+    assert own <= result.privacy["total"]["epsilon"] * (1 + 1e-9) <= epsilon * (1 + 1e-9)
+    assert own == pytest.approx(epsilon, rel=1e-3)
 
 
 @pytest.mark.parametrize(("kind", "curve"), [(REPLACED, poisson_curve), (DRAWN, drawn_curve)])
