@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.grid.case import Case
-from gridpriv.grid.library import load_case, zoning_of
+from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.learning.forecast import calendar, mape, pinball_loss
 
 NET, FIRST, WEEKS, DAYS, HOUR = "1-HV-mixed--0-sw", "2016-03-07", 4, 5, 18
@@ -100,7 +100,7 @@ def errors(name: str, scale: float, seeds: int) -> None:
 
     case = load_case(name)
     factor, times = demand_of(case, scale)
-    zoning, ahead = zoning_of(case), DAYS * 24
+    zoning, ahead = shipped_zoning(case), DAYS * 24
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
         write_history(case, factor, times, folder / "history.csv")
