@@ -212,7 +212,7 @@ def _encode(rows: pd.DataFrame, fill: bool, dtype: type[np.floating], scaling: s
 
 def _numbers(texts: pd.Series) -> NDArray[np.float64]:
     written = texts.str.fullmatch(NUMBER, flags=re.ASCII)
-    values = texts.where(written, "nan").to_numpy(str).astype(float)
+    values: NDArray[np.float64] = texts.where(written, "nan").to_numpy(str).astype(float)
     _refuse(texts, ~np.isfinite(values), "a finite number")
     return values
 
