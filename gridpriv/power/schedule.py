@@ -16,6 +16,7 @@ from gridpriv.consensus.transport import Calls, Transport, answers, call
 from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
+from gridpriv.grid.islands import dead_buses
 from gridpriv.power.ac.block import Direction, Elimination, Merit
 from gridpriv.power.ac.interior import Border, Iteration, iterate
 from gridpriv.power.ac.joint import tie_ends
@@ -113,6 +114,8 @@ def central_schedule(
     for zone, demand in zip(zones, demands, strict=True):
         pd[zone.own], qd[zone.own] = np.split(demand, 2)
     case, objective = replace(network.case, pd=pd, qd=qd), network.objective
+    if dead_buses(case).all():  # nothing generates anywhere: there is no voltage to schedule
+        return CentralSchedule(np.zeros(network.offsets["end"]), None)
     if ac and objective.kind != "imbalance":
         optimum = estimated_optimum(case, objective.kind, voll)
         if optimum is not None:

@@ -36,7 +36,7 @@ from gridpriv.power.ac.model import (
     add_reactive_slack,
     add_service_cost,
 )
-from gridpriv.power.ac.part import SubCase, part_of
+from gridpriv.power.ac.part import SubCase, live_part
 from gridpriv.power.ac.redispatch import Scheduled
 from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.zone import Zone
@@ -202,22 +202,13 @@ def zone_block(
     cuts : ZoneCuts, optional
         The zone's part of cuts on all zones' set points.
     """
-    whole = zone.network.case
-    dead = dead_buses(whole)
-    if dead[zone.own].all():
+    live = live_part(zone, demand)
+    if live is None:
         return None
-    part = part_of(
-        whole,
-        zone.buses[~dead[zone.buses]],
-        zone.branches[~dead[whole.f_bus[zone.branches]]],
-        zone.gens[~dead[whole.gen_bus[zone.gens]]],
-    )
-    own = np.isin(part.buses, zone.own)
-    pd, qd = np.zeros((2, len(own)))
-    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, part.buses[own])]
+    part, own = live
     on = np.ones(len(part.gens)) if running is None else running[part.gens].astype(float)
     limits: dict[str, Any] = {name: _times(getattr(part.case, name), on) for name in OUTPUT_LIMITS}
-    part = replace(part, case=replace(part.case, pd=pd, qd=qd, **limits))
+    part = replace(part, case=replace(part.case, **limits))
     case = part.case
     ties = own[case.f_bus] != own[case.t_bus]
     seen = np.searchsorted(zone.buses, part.buses)

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.core.arrays import Ints
+from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case, emergency_ratings
+from gridpriv.grid.islands import dead_buses
+from gridpriv.power.zone import Zone
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,3 +48,25 @@ def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints) -> SubCase:
     if case.xy is not None:
         changes["xy"] = case.xy[buses]
     return SubCase(replace(case, **changes), buses, branches, gens)
+
+
+def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
+    """Return a zone without what lies on de-energized islands, and which of its buses are its own.
+
+    It has the zone's demand, (pd, qd) of its own buses, and no other. None where nothing of the
+    zone is energized.
+    """
+    whole = zone.network.case
+    dead = dead_buses(whole)
+    if dead[zone.own].all():
+        return None
+    part = part_of(
+        whole,
+        zone.buses[~dead[zone.buses]],
+        zone.branches[~dead[whole.f_bus[zone.branches]]],
+        zone.gens[~dead[whole.gen_bus[zone.gens]]],
+    )
+    own = np.isin(part.buses, zone.own)
+    pd, qd = np.zeros((2, len(own)))
+    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, part.buses[own])]
+    return replace(part, case=replace(part.case, pd=pd, qd=qd)), own

@@ -36,7 +36,7 @@ from gridpriv.power.ac.model import (
     add_operating_cost,
     add_service_cost,
 )
-from gridpriv.power.ac.part import SubCase, part_of
+from gridpriv.power.ac.part import SubCase, live_part
 from gridpriv.power.ac.quadratic import Solved
 from gridpriv.power.ac.service import Service
 from gridpriv.power.ac.surroundings import Surroundings
@@ -259,10 +259,9 @@ def plan_zone(
     scheduled : Scheduled, optional
         The zone at the AC schedule, where the first search begins.
     """
-    dead = dead_buses(zone.network.case)
-    if dead[zone.own].all():
+    area = _area(zone, demand, boundary)
+    if area is None:
         return _at_rest(zone, demand), None
-    area = _live_area(zone, demand, boundary, dead)
     worth = boundary.worth
     model = ac_model(
         area.part.case,
@@ -293,26 +292,18 @@ def plan_zone(
     return _plan(zone, demand, area, model, solve_again, price), solve_again
 
 
-def _live_area(zone: Zone, demand: Floats, boundary: Boundary, dead: Bools) -> _Area:
-    """Return the zone without what lies on dead islands, with its own demand and no other."""
-    whole = zone.network.case
-    part = part_of(
-        whole,
-        zone.buses[~dead[zone.buses]],
-        zone.branches[~dead[whole.f_bus[zone.branches]]],
-        zone.gens[~dead[whole.gen_bus[zone.gens]]],
-    )
-    own = np.isin(part.buses, zone.own)
-    pd, qd = np.zeros((2, len(own)))
-    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, part.buses[own])]
+def _area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area | None:
+    """Return the live part of a zone within a boundary's limits; None without one."""
+    live = live_part(zone, demand)
+    if live is None:
+        return None
+    part, own = live
     bus = np.searchsorted(zone.buses, part.buses)
     rate = boundary.rate[np.searchsorted(zone.branches, part.branches)]
     gens = np.searchsorted(zone.gens, part.gens)
     aside = np.zeros(len(gens)) if boundary.reserve is None else boundary.reserve[gens]
     case = replace(
         part.case,
-        pd=pd,
-        qd=qd,
         vmin=boundary.vmin[bus],
         vmax=boundary.vmax[bus],
         rate=rate,

@@ -46,6 +46,8 @@ MOST_IDLE, WORTH_IT = 4, 0.02
 """Replans in a row that better nothing by this share, after which zones stop."""
 MOST_TURNS = 10
 """Times that each zone replans alone."""
+SOFTER = 0.1
+"""Factor on the firmness of a schedule that zones may hold to less (0038-hedging)."""
 MOST_CUTS = 8
 """Steps of emergency load shedding."""
 OUTSIDE_HARM = 10.0
@@ -221,8 +223,9 @@ def settle(
 ) -> Settlement:
     """Let every zone plan, settle the grid, and let zones that see a violation plan again.
 
-    Where the outcome sheds load or is infeasible, zones plan once more at the agreed boundary with
-    deviations from the interchange as dear as load shedding; the better outcome is kept.
+    Where the outcome sheds load or is infeasible, zones plan once more from the agreed boundary:
+    with deviations from the interchange as dear as load shedding, then held to it ``SOFTER``. The
+    best outcome is kept.
 
     Parameters
     ----------
@@ -234,12 +237,15 @@ def settle(
         Returns every zone's plan for its boundary; None for a zone whose boundary is None, which
         keeps its plan.
     """
-    settlement = _replanned(case, zones, agreed, plan)
-    state = settlement.state
-    if state is not None and settlement.status != "infeasible" and not _shedding(zones, settlement):
-        return settlement
-    firm = _replanned(case, zones, [replace(item, firm=True) for item in agreed], plan)
-    return min(settlement, firm, key=_rank)
+    best = _replanned(case, zones, agreed, plan)
+    for start in (
+        [replace(item, firm=True) for item in agreed],
+        [replace(item, firmness=SOFTER * item.firmness) for item in agreed],
+    ):
+        if best.status != "infeasible" and not _shedding(zones, best):
+            break
+        best = min(best, _replanned(case, zones, start, plan), key=_rank)
+    return best
 
 
 def _replanned(
