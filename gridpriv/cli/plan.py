@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_table, progress, tell, write_results
 from gridpriv.cli.parser import Command
-from gridpriv.core.display import amount, counted, figure
+from gridpriv.core.display import counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of, positive
 from gridpriv.core.settings import Part, changed, count, number, shortest
@@ -186,39 +186,43 @@ def over_time(rows: list[Json]) -> str:
     )
 
 
+MEASURED = {
+    "over_optimum": ("gap", "gap: cost over the AC optimum of the same scenario, $/h"),
+    "shed_mw": ("shed", "shed: load shedding, MW"),
+    "balancing_mw": ("balancing", "balancing: balancing power, MW"),
+}
+"""Ranges over scenarios: column and its meaning."""
+
+
 def _summarise(document: Json) -> None:
     rows = document["methods"]
-    columns = {
-        "over_optimum": "over optimum $/h",
-        "over_prior_only": "over prior-only $/h",
-        "shed_mw": "shed MW",
-        "balancing_mw": "balanced MW",
-    }
-    costs = any(row["over_optimum"] is not None for row in rows)
-    measured = (
-        ["over_optimum", "over_prior_only", "shed_mw"] if costs else ["shed_mw", "balancing_mw"]
-    )
+    priced = any(row["over_optimum"] is not None for row in rows)
     noises = sorted({row["mechanism"] for row in rows})
-    if costs and not any(row["shed_mw"] and row["shed_mw"]["most"] for row in rows):
-        measured.remove("shed_mw")
-    named = ["release", *(["mechanism"] if len(noises) > 1 else []), "rounds"]
-    shares = [f"{row['ac_feasible']}/{row['scenarios']}" for row in rows]
-    print_table(
+    columns = ["release", "rounds", "ok", "error"]
+    meanings = [
         f"{document['case']}: {counted(document['zones'], 'zone')} at total {document['total']:g} "
-        f"({', '.join(noises)}), {document['protected_mw']:.6g} MW protected; "
-        "median (least to most); error: largest expected interchange error of a zone; "
-        "central: one schedule for the whole grid on the released demand",
-        [*named, "feasible", "error MW", *(columns[name] for name in measured)],
-        [
-            [
-                *(row[name] for name in named),
-                share,
-                amount(row["interchange_error_mw"], "MW"),
-                *(_cell(name, row[name]) for name in measured),
-            ]
-            for row, share in zip(rows, shares, strict=True)
-        ],
-    )
+        f"({', '.join(noises)}), {document['protected_mw']:.6g} MW protected",
+        "ok: AC-feasible scenarios; error: expected interchange error of the worst zone, MW",
+    ]
+    shown = ["over_optimum"] if priced else ["shed_mw", "balancing_mw"]
+    if priced and any(row["shed_mw"] and row["shed_mw"]["most"] for row in rows):
+        shown.append("shed_mw")
+    for name in shown:
+        columns += [MEASURED[name][0], "least", "most"]
+        meanings.append(f"{MEASURED[name][1]} (median, least, most)")
+    if priced:
+        columns.append("saved")
+        meanings.append("saved: $/h under the prior-only baseline (median)")
+    if any(row["rounds"] == "central" for row in rows):
+        meanings.append("central: one optimization of the released demand instead of rounds")
+    table = []
+    for row in rows:
+        saved = [-row["over_prior_only"]["median"] if row["over_prior_only"] else None]
+        cells = [f"{row['ac_feasible']}/{row['scenarios']}", row["interchange_error_mw"]]
+        cells += [row[name][end] if row[name] else None for name in shown for end in ENDS]
+        name = f"{row['release']} {row['mechanism']}" if len(noises) > 1 else row["release"]
+        table.append([name, row["rounds"], *cells, *(saved if priced else [])])
+    print_table("; ".join(meanings), columns, table)
     failed = sum(row["without_dispatch"] for row in rows)
     if failed:
         print(f"{counted(failed, 'run')} ended without a dispatch: not AC-feasible.")
@@ -226,18 +230,7 @@ def _summarise(document: Json) -> None:
         print(sentence)
 
 
-def _cell(name: str, result: dict[str, float] | None) -> object:
-    """Return a range, of the difference to prior-only its median: 80 columns have no more room."""
-    if name == "over_prior_only" and result is not None:
-        return amount(result["median"], "$/h")
-    return _range(result)
-
-
-def _range(result: dict[str, float] | None) -> str | None:
-    if result is None:
-        return None
-    least, median, most = (figure(result[name]) for name in ("least", "median", "most"))
-    return median if least == most else f"{median} ({least} to {most})"
+ENDS = ("median", "least", "most")
 
 
 COMMANDS = {"plan": Command(add_arguments, execute)}

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from gridpriv.report.document import Report
     from gridpriv.study import Study, StudyPlan
 
+LONG = 20.0
+"""Estimated seconds from which on a study says its time before it starts."""
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = {
@@ -104,6 +106,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 def execute_compare(args: argparse.Namespace) -> int:
     """Run the study, write its folder and report, print the answer."""
     from gridpriv.study import compare, read_plan
+    from gridpriv.study.estimate import estimate
 
     formats = flags.wanted_formats(args)
     if args.study:
@@ -114,6 +117,8 @@ def execute_compare(args: argparse.Namespace) -> int:
     if args.out is None:
         args.out = f"study-{plan.name or '-'.join(Path(c).stem for c in plan.cases)}"
     output.output_folder(args.out)
+    if not args.quiet and (work := estimate(plan, args.jobs)).seconds >= LONG:
+        output.console(error=True).print(f"{work} on idle cores")
     study = compare(
         plan,
         out=args.out,

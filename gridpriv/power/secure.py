@@ -253,8 +253,8 @@ def secure_plan(
         tried |= hard.keys()
         passes.update({place[0] for place in _worst(analysed, left) if place in kept})
         left |= more | {name for name, plans in passes.items() if plans >= PATIENCE}
-        held = sum(map(len, kept.values()))
-        plan = SecurePlan(before, blocks, analysed, held, number, rounds, left)
+        total = sum(map(len, kept.values()))
+        plan = SecurePlan(before, blocks, analysed, total, number, rounds, left)
         first = first or plan
         best = plan if best is None or _passed(plan, left) <= _passed(best, left) else best
         passed = _worst(analysed, left)
@@ -288,8 +288,8 @@ def _unpreventable(
     tried: set[str],
 ) -> frozenset[str]:
     """Return the contingencies, of those not tried yet, that no set points secure."""
-    new = {name: one for name, one in passing.items() if name not in tried}
-    return frozenset(n for n, one in new.items() if not problem.corrected(before, one).secure)
+    new = {name: item for name, item in passing.items() if name not in tried}
+    return frozenset(n for n, item in new.items() if not problem.corrected(before, item).secure)
 
 
 def _worst(analysed: Sequence[PostContingency], left: frozenset[str]) -> dict[Place, Limit]:
@@ -370,19 +370,19 @@ class _After:
             outage = Outage.of(self.before, self._names[name])
             try:
                 state = post_contingency(self.before, outage)
-                found = outage, StateDerivative(state, self.before.dispatch.vm)
+                values = outage, StateDerivative(state, self.before.dispatch.vm)
             except PowerFlowError:
-                found = None
-            self._states[name] = found
+                values = None
+            self._states[name] = values
         return self._states[name]
 
     def cut(self, name: str, limit: Limit) -> Cut | None:
         """Return the cut of a limit around the plan; None where the state does not have it."""
-        found = self._state(name)
-        value = None if found is None else _value(found[1].state, limit)
-        if found is None or value is None:
+        state = self._state(name)
+        value = None if state is None else _value(state[1].state, limit)
+        if state is None or value is None:
             return None
-        outage, derivative = found
+        outage, derivative = state
         case, now = self.before.case, self.before.state
         kept_pg, by_vm = derivative.of(limit)
         sign = 1.0 if limit.limit == "upper" else -1.0

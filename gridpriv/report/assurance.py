@@ -30,10 +30,9 @@ def audit_bars(result: AuditResult) -> Bars:
     bars = [
         Bar(
             level.level,
-            level.measured.epsilon,
-            point=level.nominal,
-            level=level.certified,
+            (level.measured.epsilon,),
             note=f"{level.verdict}, {2 * level.measured.runs} runs",
+            marks=(level.nominal, level.certified),
         )
         for level in result.levels
     ]
@@ -41,7 +40,7 @@ def audit_bars(result: AuditResult) -> Bars:
         f"{result.prepared.case.name}: bus {result.neighbour.bus}, "
         f"{100 * result.plan.confidence:g} % confidence"
     )
-    return Bars(title, "epsilon", bars, ("measured (lower bound)", "nominal", "certified"))
+    return Bars(title, "epsilon", bars, ("measured (lower bound)",), ("nominal", "certified"))
 
 
 def errors_bars(result: AttackResult) -> Bars:
@@ -51,7 +50,7 @@ def errors_bars(result: AttackResult) -> Bars:
     colours = ["#999999", *(PALETTE[a != "messages"] for a in table["adversary"][1:])]
     half = table["interval_mw"].astype(float).fillna(0.0)
     bars = [
-        Bar(name, mw, half=h, note=f"{100 * share:.0f} % recovered", colour=colour)
+        Bar(name, (mw,), h, f"{100 * share:.0f} % recovered", colour=colour)
         for name, mw, h, share, colour in zip(
             [PRIOR, *names[1:]], table["mae_mw"], half, table["recovered"], colours, strict=True
         )
@@ -61,6 +60,7 @@ def errors_bars(result: AttackResult) -> Bars:
         "mean absolute error of a bus's active demand (MW); intervals: 95 % over seeds",
         bars,
         line=float(table["mae_mw"].iloc[0]),
+        line_name=PRIOR,
     )
 
 

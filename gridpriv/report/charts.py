@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,14 @@ from gridpriv.core.stored import Study
 from gridpriv.privacy.budget import NO_NOISE, QUIET, stated_epsilon
 from gridpriv.report.curves import Chart, Series
 from gridpriv.report.figures import Look, stacked
-from gridpriv.report.metrics import BY_ROUND, BY_STEP, COSTS, ROUND_SHED, Metric
-from gridpriv.report.summary import at_budget, budget_words, named_runs
+from gridpriv.report.metrics import BY_ROUND, BY_STEP, COSTS, RESIDUAL, ROUND_SHED, Metric
+from gridpriv.report.summary import budget_words, named_runs
 
 MOST_POINTS = 120
 """Points of a curve at most."""
+MOST_UNITS = 7
+"""Buses with generation that a chart shows one by one."""
+WIDE_SIZE = (6.4, 2.6)
 COST_SIZE, ROUND_SIZE = (4.8, 3.4), (3.6, 2.6)
 """Inches: read at 1280 px three or four beside one another, at 390 px one."""
 
@@ -31,7 +34,7 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Look]) -> list[Chart]:
     """Return cost against certified total epsilon, per panel and cost, with 95 % intervals."""
     finished = table[table.seeds > 0]
     panels = dict.fromkeys(finished[~finished.budget.isin(QUIET)].panel)
-    shown = drawable(COSTS[:-1], table)
+    shown = drawable(COSTS[:-2], table) or drawable(COSTS[:-1], table)
     # a panel of zeros says less than its column of the table
     shown = [m for m in shown if finished[m.key].abs().max() >= m.least] or shown
     charts = [cost_chart(finished, metric, panel, look) for panel in panels for metric in shown]
@@ -91,11 +94,36 @@ def round_charts(
 
 
 def step_charts(study: Study, look: dict[str, Look]) -> list[Chart]:
-    """Return the figures of a series against its steps."""
+    """Return the figures of a series against its steps; its residual only where it is all."""
     steps = study.tables.get("steps", pd.DataFrame())
     drawn = [m for m in drawable(BY_STEP, steps) if steps[m.key].abs().max() > m.least]
-    x, x_label, names = _along(steps)
-    return [replace(c, x_names=names) for c in column_charts(drawn, steps, x, x_label, look)]
+    drawn = [m for m in drawn if m is not RESIDUAL] or drawn
+    return column_charts(drawn, steps, *_along(steps), look, COST_SIZE)
+
+
+def generation_chart(study: Study) -> Chart | None:
+    """Return the output of every bus's generators and storages against the steps (local)."""
+    units = study.tables.get("res_gen", pd.DataFrame())
+    if not {"step", "p_mw"} <= set(units):
+        return None
+    output = units.pivot_table(
+        index="step", columns="bus", values="p_mw", aggfunc="sum", sort=False
+    )
+    largest = output.abs().max().sort_values(ascending=False).index
+    x, x_label, names = _along(output.reset_index())
+    series = [
+        Series(
+            f"bus {bus}{' (storage)' if output[bus].min() < 0.0 else ''}",
+            tuple(x),
+            _floats(output[bus]),
+        )
+        for bus in largest[:MOST_UNITS]
+    ]
+    if len(largest) > MOST_UNITS:
+        rest = output[largest[MOST_UNITS:]].sum(axis=1)
+        series.append(Series("all others", tuple(x), _floats(rest)))
+    title = "Output of generators and storages"
+    return Chart(title, x_label, "active power (MW)", tuple(series), "MW", x_names=names)
 
 
 def _along(steps: pd.DataFrame) -> tuple[list[float], str, tuple[str, ...]]:
@@ -112,18 +140,23 @@ def column_charts(
     table: pd.DataFrame,
     across: Iterable[float],
     x_label: str,
+    names: tuple[str, ...],
     look: dict[str, Look],
+    size: tuple[float, float] = (6.4, 3.2),
 ) -> list[Chart]:
     """Return a chart for every metric that a table has, all of the one series of ``look``."""
     (name,) = look or ("",)
     x = _floats(across)
     return [
         Chart(
-            f"{metric.title} by {x_label}",
+            f"{metric.title} by {x_label}" if look else f"{metric.title}, {metric.origin}",
             x_label,
             metric.label,
             (Series(name, x, _floats(table[metric.key])),),
             metric.unit,
+            x_names=names,
+            floor=metric.least,
+            size=size,
             style=look,
         )
         for metric in drawable(metrics, table)
@@ -131,9 +164,10 @@ def column_charts(
 
 
 def convergence_charts(rounds: pd.DataFrame) -> dict[str, Chart]:
-    """Return residual (public), cost, imbalance and shed (local) by round, by column."""
-    metrics = [m for m in (*_by_round(rounds), ROUND_SHED) if m.key != "noise_magnitude"]
-    return _sourced(metrics, rounds, rounds["round"], "round")
+    """Return the figures of a table of rounds by column; titles say what they are computed from."""
+    metrics = [*_by_round(rounds), *drawable([ROUND_SHED], rounds)]
+    charts = column_charts(metrics, rounds, rounds["round"], "round", (), {}, WIDE_SIZE)
+    return {metric.key: chart for metric, chart in zip(metrics, charts, strict=True)}
 
 
 def _by_round(rounds: pd.DataFrame) -> list[Metric]:
@@ -144,21 +178,10 @@ def _by_round(rounds: pd.DataFrame) -> list[Metric]:
 
 
 def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:
-    """Return residual (public), demand and shed (local) of a table of steps, by column."""
-    x, x_label, names = _along(steps)
-    charts = _sourced(BY_STEP, steps, x, x_label)
-    return {key: replace(chart, x_names=names) for key, chart in charts.items()}
-
-
-def _sourced(
-    metrics: Sequence[Metric], table: pd.DataFrame, across: Iterable[float], x_label: str
-) -> dict[str, Chart]:
-    """Return charts whose titles say what their figures are computed from."""
-    charts = column_charts(metrics, table, across, x_label, {})
-    return {
-        metric.key: replace(chart, title=f"{metric.title}, {metric.origin}", size=(6.4, 2.6))
-        for metric, chart in zip(drawable(metrics, table), charts, strict=True)
-    }
+    """Return demand, cost, shed (local) and residual (public) of a table of steps, by column."""
+    metrics = drawable(BY_STEP, steps)
+    charts = column_charts(metrics, steps, *_along(steps), {}, WIDE_SIZE)
+    return {metric.key: chart for metric, chart in zip(metrics, charts, strict=True)}
 
 
 def convergence_figure(rounds: pd.DataFrame, title: str) -> Figure:
@@ -167,8 +190,10 @@ def convergence_figure(rounds: pd.DataFrame, title: str) -> Figure:
 
 
 def horizon_figure(steps: pd.DataFrame, name: str) -> Figure:
-    """Return the figure of :func:`horizon_charts`."""
-    return stacked(list(horizon_charts(steps).values()), f"{name}: {len(steps)} steps")
+    """Return the figure of :func:`horizon_charts`, without the residual where there is more."""
+    charts = horizon_charts(steps)
+    charts = {key: c for key, c in charts.items() if key != RESIDUAL.key} or charts
+    return stacked(list(charts.values()), f"{name}: {len(steps)} steps")
 
 
 def _panel_rounds(
@@ -178,14 +203,12 @@ def _panel_rounds(
     charts = []
     for budget in sorted(budgets, key=stated_epsilon):
         shown = runs[runs.budget.isin([budget, *QUIET])]
-        if metric.key == "noise_magnitude":
-            shown = at_budget(runs, budget)
         series = [
             _round_series(str(name), rounds[rounds.run.isin(group.run)], metric)
             for name, group in shown.groupby("series", sort=False)
         ]
-        if not any(s.y for s in series):
-            continue
+        if sum(any(map(math.isfinite, s.y)) for s in series) <= len(series) / 2:
+            continue  # most methods have no such figure
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
         title = f"{panel}{at}"
         charts.append(
@@ -196,6 +219,7 @@ def _panel_rounds(
                 tuple(series),
                 metric.unit,
                 f"{metric.title}, {title}",
+                floor=metric.least,
                 size=ROUND_SIZE,
                 style=look,
             )

@@ -19,7 +19,6 @@ from gridpriv.report.summary import (
     COMBINATION,
     budget_words,
     named_runs,
-    reference_budget,
 )
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study.rows import ClaimRow, GridRow
@@ -60,9 +59,12 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         yield _outcome("Means of the steps", series_figures(step_rows(study)))
         yield StepRow.table, "Steps", current.get("steps", pd.DataFrame())
     else:
-        yield schema.SUMMARY, "Means over seeds", text
+        all_ran = len(text) and not text.failed.any()
+        rows = text.drop(columns="failed") if all_ran else text
+        yield schema.SUMMARY, "Means over seeds", rows
+        yield schema.ConvexMeans.table, "Convex model, means over seeds", text
     yield ClaimRow.table, "Stated orderings", current.get("claims", pd.DataFrame())
-    yield schema.ZoneMeans.table, f"Per zone, means over {means_over(study)}", _zones(study, table)
+    yield schema.ZoneMeans.table, "Zones", _zones(study)
     if len(text):
         yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, text)
     for name in findings.SCHEMAS:
@@ -80,16 +82,14 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
 def _private(study: Study, told: pd.DataFrame) -> pd.DataFrame:
     """Return the certificates of noisy methods; of a series, of all steps together."""
     noisy, totals = told[~told.budget.isin(QUIET)], study_totals(study)
-    if means_over(study) != "steps" or not totals:
-        return noisy
-    drawn = study.tables["releases"].groupby("zone")["count"].sum()
-    noisy = noisy.assign(
-        releases_per_zone=drawn.max(), total_pure=totals[0].pure, total_epsilon=totals[0].epsilon
-    )
-    once = noisy.epsilon_certified == 0.0  # the steps draw nothing
-    return noisy.assign(
-        **{name: noisy[name].mask(once) for name in ("epsilon_claimed", "epsilon_certified")}
-    )
+    if means_over(study) == "steps" and totals:
+        drawn = study.tables["releases"].groupby("zone")["count"].sum()
+        pure, total = totals[0].pure, totals[0].epsilon
+        noisy = noisy.assign(releases_per_zone=drawn.max(), total_pure=pure, total_epsilon=total)
+    # of steps that draw nothing, and of Gaussian noise whose delta alone covers a release
+    none = noisy.epsilon_certified == 0.0
+    of_one = ("epsilon_claimed", "epsilon_certified")
+    return noisy.assign(**{name: noisy[name].mask(none) for name in of_one})
 
 
 def noted(study: Study) -> pd.DataFrame:
@@ -128,25 +128,21 @@ def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:
     )
     statements = study.tables["statements"]
     if len(statements) and "ratio" in statements:
-        worst = study.done.run.map(statements.groupby("run").ratio.max())
-        ratios = worst.groupby([study.done[key] for key in COMBINATION], dropna=False).max()
-        methods = table[COMBINATION].itertuples(index=False)
-        table["sensitivity_ratio"] = [ratios.get(tuple(method)) for method in methods]
+        worst = statements.assign(multiplier=statements.scale / statements.sensitivity)
+        runs = study.done[["run", *COMBINATION]].merge(worst, on="run")
+        of = runs.groupby(COMBINATION, dropna=False, as_index=False)
+        of = of.agg(sensitivity_ratio=("ratio", "max"), noise_multiplier=("multiplier", "min"))
+        table = table.merge(of, on=COMBINATION, how="left")
     return table
 
 
-def _zones(study: Study, table: pd.DataFrame) -> pd.DataFrame:
-    """Return zones at every chart's reference budget, and without noise."""
+def _zones(study: Study) -> pd.DataFrame:
+    """Return the zones of every grid, once for all methods."""
     zones = study.tables["zones"]
-    if zones.empty or table.empty:
+    if zones.empty:
         return pd.DataFrame()
-    runs = named_runs(study)
-    at = {name: reference_budget(rows) for name, rows in table.groupby("panel")}
-    chosen = runs[(runs.budget == runs.panel.map(at)) | runs.budget.isin(QUIET)]
-    joined = zones.merge(chosen[["run", "panel", "series"]], on="run")
-    numbers = [c.name for c in schema.ZoneMeans.table.figures if c.name in joined]
-    keys = [c.name for c in schema.ZoneMeans.table.keys]
-    return joined.groupby(keys, sort=False)[numbers].mean().reset_index()
+    joined = zones.merge(named_runs(study)[["run", "panel"]], on="run")
+    return joined.drop_duplicates(["panel", "zone"])
 
 
 def _alike(runs: pd.DataFrame) -> pd.DataFrame:
@@ -196,7 +192,7 @@ def _setting_rows(manifest: Json) -> list[tuple[str, str, str]]:
     ]
     for method in text.get("methods") or []:
         rows += [
-            (f"way: {method['name']}", k, _valued(v)) for k, v in method.items() if k != "name"
+            (f"method: {method['name']}", k, _valued(v)) for k, v in method.items() if k != "name"
         ]
     return rows
 

@@ -120,13 +120,16 @@ class Chart:
                 across = [v for s in self.series for v in s.x if v > 0] or [1.0]
                 axes.set_xlim(min(across) / 1.35, max(across) * 1.35)
                 _log_ticks(axes, "x")
+                places = sorted({float(f"{v:.3g}") for v in across})
+                if len(places) <= FEW_PLACES:
+                    axes.set_xticks(places)
             else:
                 whole = all(float(v).is_integer() for s in self.series for v in s.x)
                 axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10], integer=whole))
             if self.x_names:
                 every = math.ceil(len(self.x_names) / MOST_NAMES)
-                places = range(1, len(self.x_names) + 1, every)
-                axes.set_xticks(list(places), [self.x_names[k - 1] for k in places])
+                shown = range(1, len(self.x_names) + 1, every)
+                axes.set_xticks(list(shown), [self.x_names[k - 1] for k in shown])
             axes.yaxis.set_major_formatter(FuncFormatter(tick))
             low, high = self.limits
             if self.log:
@@ -157,13 +160,13 @@ class Chart:
         # values below the axis are drawn on its edge
         edge = np.maximum(y, self.limits[0])
         few = len(x) <= FEW
-        width = 1.6 + 2.0 * self._hiding(k)
         if self.bars and s.low:
             curves = [n for n, other in enumerate(self.series) if not other.flat]
             aside = 4.0 * (curves.index(k) - (len(curves) - 1) / 2.0) / 72.0
             fig = ax.get_figure(root=True)
             assert fig is not None
             moved = ax.transData + ScaledTranslation(aside, 0.0, fig.dpi_scale_trans)
+            self._mark_cut(ax, s, {"color": look["color"], "transform": moved, "gid": gid})
             ends = np.nan_to_num([y - np.array(s.low), np.array(s.high) - y])
             drawn = ax.errorbar(
                 x[shown],
@@ -179,28 +182,21 @@ class Chart:
                 part.set_gid(gid)
             return
         plain = look if few else look | {"marker": ""}
-        ax.plot(x[shown], edge[shown], linewidth=width, label=s.name, gid=gid, **plain)
+        ax.plot(x[shown], edge[shown], label=s.name, gid=gid, **plain)
         if s.low:
             low, high = np.array(s.low)[shown], np.array(s.high)[shown]
             ax.fill_between(
                 x[shown], low, high, color=look["color"], alpha=0.15, linewidth=0, gid=gid
             )
 
-    def _hiding(self, k: int) -> int:
-        """Return the number of later curves that lie on this one from end to end."""
-        bottom, top = (np.log10(v) if self.log else v for v in self.limits)
-        curve = self.series[k]
-
-        def height(s: Series) -> Floats:
-            y = np.array(s.y)
-            scaled = np.log10(np.maximum(y, self.limits[0])) if self.log else y
-            return np.asarray((scaled - bottom) / (top - bottom))
-
-        return sum(
-            other.x == curve.x and np.allclose(height(other), height(curve), 0, 0.008, True)
-            for other in self.series[k + 1 :]
-            if not other.flat
-        )
+    def _mark_cut(self, ax: Axes, s: Series, look: Look) -> None:
+        """Draw a triangle at the edge of the axis where an interval goes on beyond it."""
+        x, (bottom, top) = np.array(s.x), self.limits
+        for cut, edge, marker in (
+            (np.array(s.low) < bottom, bottom, "v"),
+            (np.array(s.high) > top, top, "^"),
+        ):
+            ax.plot(x[cut], np.full(cut.sum(), edge), marker, ms=4, clip_on=False, **look)
 
     @cached_property
     def limits(self) -> tuple[float, float]:
@@ -228,7 +224,7 @@ class Chart:
                 least = max(least, math.log10(self.floor))
             most = max(most, least)
         size, span = max(abs(least), abs(most)), most - least
-        if self._at_one_place() or span <= (math.log10(1 + LEVEL) if log else LEVEL * size):
+        if span <= (math.log10(1 + LEVEL) if log else LEVEL * size):
             reach = 1.0 if log else math.inf
         else:
             reach = min(max(span, 0.1), 1.0) if log else max(span, 0.25 * size)
@@ -247,12 +243,9 @@ class Chart:
             return 10.0 ** (low - margin), 10.0 ** (high + margin)
         return (max(low - margin, 0.0) if low >= 0.0 else low - margin), high + margin
 
-    def _at_one_place(self) -> bool:
-        at = [v for s in self.series if not s.flat for v in s.x]
-        single = all(len(s.x) < 2 for s in self.series if not s.flat)
-        return single and bool(at) and max(at) - min(at) <= 0.01 * abs(max(at))
 
-
+FEW_PLACES = 7
+"""Places across that are the ticks themselves."""
 FEW = 12
 """Points up to which each has a marker."""
 

@@ -53,6 +53,10 @@ class Report:
         """The page's sections, in order."""
         return tuple(self.draw())
 
+    def of(self, severity: str) -> list[Message]:
+        """Return the messages of a severity."""
+        return [message for message in self.messages if message.severity == severity]
+
     @property
     def lines(self) -> tuple[str, ...]:
         """Cards and messages as text, line by line."""

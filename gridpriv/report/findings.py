@@ -111,7 +111,7 @@ def _plan_rows(document: Json) -> pd.DataFrame:
         [
             grid
             | {name: str(way[name]) for name in ("release", "mechanism", "rounds")}
-            | {"error_mw": float(way["error_mw"])}
+            | {"interchange_error_mw": float(way["interchange_error_mw"])}
             | {end: float((way["over_optimum"] or NOWHERE)[end]) for end in ENDS}
             for way in document["methods"]
         ]

@@ -134,13 +134,13 @@ PRINTED: dict[str, type[Row]] = {
 
 def json_schemas() -> dict[str, Json]:
     """Return the schema of every document by its file name, as JSON can hold it."""
-    found = {}
+    entries = {}
     for name, row in PRINTED.items():
         stem = name.removesuffix(" --json").removesuffix(".json")
         stem = stem.replace(" --", "-").replace(" ", "-")
         title = {"$schema": DRAFT, "title": f"gridpriv {name}", "description": row.table.row}
-        found[f"{stem}.schema.json"] = title | _object(row.table)
-    return found
+        entries[f"{stem}.schema.json"] = title | _object(row.table)
+    return entries
 
 
 def write_json_schemas(folder: Path) -> None:
@@ -162,7 +162,7 @@ def _entry(entry: Column | TableSchema) -> Json:
     if isinstance(entry, TableSchema):
         row = _object(entry)
         return {"anyOf": [row, {"type": "array", "items": row}, {"type": "null"}]}
-    told: dict[str, Any] = {"title": entry.title, "description": entry.meaning}
-    told |= {"type": TYPES[entry.dtype]} if entry.dtype in TYPES else {}
-    told |= {"unit": entry.unit} if entry.unit else {}
-    return told | {"visibility": entry.visibility, "origin": entry.origin}
+    entries: dict[str, Any] = {"title": entry.title, "description": entry.meaning}
+    entries |= {"type": TYPES[entry.dtype]} if entry.dtype in TYPES else {}
+    entries |= {"unit": entry.unit} if entry.unit else {}
+    return entries | {"visibility": entry.visibility, "origin": entry.origin}

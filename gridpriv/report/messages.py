@@ -16,7 +16,12 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     "lowest-noise-free": ("info", "{panel}: {method} has the lowest {figure} ({value})."),
     "not-distinguishable": (
         "info",
-        "{panel}: {methods} are not distinguishable by {figure} (95 %, paired seeds).",
+        "{panel}: {method} has the lowest mean {figure}. Not distinguishable from it (95 %, paired "
+        "seeds): {others}.",
+    ),
+    "budget-unused": (
+        "warning",
+        "{panel}: {shares} of the certified total. Its noise is larger than the budget asks.",
     ),
     "one-seed": (
         "warning",
@@ -51,7 +56,8 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     ),
     "not-converged": (
         "warning",
-        "{panel}: {methods} have not converged (consensus residual up to {residual} p.u.).",
+        "{panel}: the rounds of {methods} have not converged (consensus residual up to "
+        "{residual} p.u.); that says nothing of AC feasibility.",
     ),
     "composition": (
         "warning",
@@ -102,7 +108,8 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
         "info",
         "Points and bars are means over seeds with 95 % confidence intervals (Student's t). "
         "Dashed lines are noise-free and prior-only baselines. A value below the axis is drawn on "
-        "its lower edge.",
+        "its lower edge. A triangle at an edge says that an interval goes on beyond it. Points of "
+        "one epsilon stand side by side.",
     ),
     "two-seeds": (
         "warning",
@@ -126,8 +133,8 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     ),
     "by-round": (
         "info",
-        "Means over seeds; bands span the seeds. A heading names what a figure is computed from; "
-        "a stopping rule may use figures from releases only.",
+        "Means over seeds; bands span the seeds. A heading names what a figure is computed from. "
+        "A method with one point needs one round on the relaxation; its AC rounds are not shown.",
     ),
     "steps": (
         "info",
@@ -165,6 +172,10 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
         "The attack fits demand to the messages that cross the network. An attack whose error is "
         "that of the prior has learned nothing.",
     ),
+    "no-ratings": (
+        "info",
+        "{cases}: no branch has a rating, so there is no loading violation to find.",
+    ),
     "plan-measured-other": (
         "info",
         "This run is {gap} $/h over the AC optimum. The plan did not try its settings.",
@@ -179,7 +190,7 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
         "Epsilon of one Gaussian release holds at the delta of that release. Totals are not sums "
         "of it.",
     ),
-    "bound-source": ("info", "Sensitivity: {source}."),
+    "bound-source": ("info", "Sensitivities: {source}."),
     "limits": ("info", "{panel}, {run}: {explanation}."),
     "failed": ("warning", "{failed} of {runs} runs failed. Means are over the rest."),
     "interrupted": (
@@ -195,8 +206,8 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     ),
     "next-once": (
         "next",
-        "Draw the noise once (--perturbation demand --noise-schedule once): "
-        "noise in every round keeps the residual up.",
+        "Where methods draw noise in every round, draw it once (--perturbation demand "
+        "--noise-schedule once): noise in every round keeps the residual up.",
     ),
     "next-budget": (
         "next",

@@ -14,7 +14,7 @@ from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.stored import Study
 from gridpriv.report.ranking import half_width
 from gridpriv.report.summary import budget_words, cost_metric, short, summary, with_cost_of_privacy
-from gridpriv.report.text import escaped
+from gridpriv.report.text import booktabs, escaped
 from gridpriv.study.publish import RUNS
 
 AXES = ("case", "zoning", "load_scale", "method", "local_updates", "budget")
@@ -58,18 +58,10 @@ class Pivot:
         shown = levels if len(self.units) > 1 else levels[1:]
         names = [" & ".join(["", *(escaped(str(part)) for part in level)]) for level in shown]
         rows = [
-            " & ".join([escaped(name), *(_tex(cell) for cell in row)]) + r" \\"
+            [escaped(name), *(cell if cell.startswith("$") else escaped(cell) for cell in row)]
             for name, row in zip(index, cells.to_numpy(), strict=True)
         ]
-        head = "\n".join(rf"{level} \\" for level in names)
-        body = "\n".join(rows)
-        columns = "l" + "r" * len(cells.columns)
-        return (
-            "% needs \\usepackage{booktabs}\n\\begin{table}\n\\centering\n"
-            f"\\caption{{{escaped(self.caption)}}}\n\\label{{tab:{label}}}\n"
-            f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{head}\n\\midrule\n{body}\n"
-            "\\bottomrule\n\\end{tabular}\n\\end{table}\n"
-        )
+        return booktabs(names, rows, "l" + "r" * len(cells.columns), self.caption, label)
 
     def __repr__(self) -> str:
         return f"{self.caption}\n{self.text}"
@@ -177,10 +169,6 @@ def _cell(form: str, mean: float, half: float, unit: str) -> str:
     if not math.isfinite(half):
         return value
     return form.format(value, amount(half, unit) if unit in PRECISION else figure(half))
-
-
-def _tex(cell: str) -> str:
-    return cell if cell.startswith("$") else escaped(cell)
 
 
 def _tuples(index: pd.Index) -> list[tuple[object, ...]]:

@@ -77,17 +77,12 @@ class MethodMeans(OfMethod, name="summary"):
     redispatch_shed_mw: Number = like(RunFigures, "redispatch_shed_mw")
     ac_feasible_pct: Number = private("AC-feasible: share of AC-feasible runs", "% of runs")
     interchange_deviation_mw: Number = like(RunFigures, "interchange_deviation_mw")
-    balancing_mw: Number = like(RunFigures, "balancing_mw")
     cost: Number = like(RunFigures, "cost")
-    imbalance_mw: Number = like(RunFigures, "imbalance_mw")
-    shed_mw: Number = like(RunFigures, "shed_mw")
-    objective: Number = like(RunFigures, "objective")
-    consensus_residual: Number = like(RunFigures, "consensus_residual")
     seeds: Number = released("Seeds: number of finished runs")
     failed: Number = released("Failed: number of failed runs")
 
 
-WITH_INTERVAL = ("test_error_pct", "test_mse", "cost_of_privacy", "redispatch_shed_mw")
+WITH_INTERVAL = ("test_error_pct", "test_mse", "cost_of_privacy")
 SUMMARY = replace(
     MethodMeans.table,
     figures=tuple(
@@ -98,24 +93,34 @@ SUMMARY = replace(
 )
 
 
+class ConvexMeans(OfMethod, name="convex"):
+    """One method at one budget: means over seeds of the last round's plan."""
+
+    total_epsilon: Number = like(Certificate, "total_epsilon")
+    consensus_residual: Number = like(RunFigures, "consensus_residual")
+    imbalance_mw: Number = like(RunFigures, "imbalance_mw")
+    shed_mw: Number = like(RunFigures, "shed_mw")
+    objective: Number = like(RunFigures, "objective")
+
+
 class Guarantee(Certificate, OfMethod, name="privacy"):
     """One method at one budget: the worst zone or client, the worst seed."""
 
+    noise_multiplier: Number = released(
+        "Noise multiplier: smallest noise scale divided by its sensitivity"
+    )
     sensitivity_ratio: Number = like(Bound, "ratio")
 
 
 class ZoneMeans(Row, name="zones"):
-    """One zone: means over seeds."""
+    """One zone."""
 
     panel: Text = like(OfMethod, "panel")
-    series: Text = like(OfMethod, "series")
     zone: Text = like(OfZone, "zone")
     buses: Number = like(ZoneRow, "buses")
     tie_lines: Number = like(ZoneRow, "tie_lines")
     generators: Number = like(ZoneRow, "generators")
     load_mw: Number = like(ZoneRow, "load_mw")
-    variables: Number = like(ZoneRow, "variables")
-    shared: Number = like(ZoneRow, "shared")
 
 
 class Failures(Row, name="failed"):
@@ -147,7 +152,9 @@ class PlannedMethod(Row, name="plan"):
     rounds: Text = key("Rounds: number of rounds, or central")
     beta: Text = key("Beta: protected change of one bus's demand")
     budget: Text = key("Budget: budget of all releases")
-    error_mw: Number = known("Error: expected error of a zone's total", "MW")
+    interchange_error_mw: Number = known(
+        "Expected interchange error: that of the zone where it is largest", "MW"
+    )
     least: Number = known("Least: smallest optimality gap over all scenarios", "$/h")
     median: Number = known("Median: median optimality gap over the scenarios", "$/h")
     most: Number = known("Most: largest optimality gap over all scenarios", "$/h")
@@ -170,6 +177,7 @@ class SettingValue(Row, name="settings"):
 
 ROWS = (
     RunOutcome,
+    ConvexMeans,
     Guarantee,
     ZoneMeans,
     Failures,

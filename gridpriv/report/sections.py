@@ -14,8 +14,8 @@ from gridpriv.core.stored import Study
 from gridpriv.grid.zoning import map_digest
 from gridpriv.privacy.budget import NO_NOISE, QUIET
 from gridpriv.report import findings
-from gridpriv.report.bars import SplitBars, split_bars
-from gridpriv.report.charts import cost_charts, round_charts, step_charts
+from gridpriv.report.bars import Bars, split_bars
+from gridpriv.report.charts import cost_charts, generation_chart, round_charts, step_charts
 from gridpriv.report.contents import noted
 from gridpriv.report.curves import Chart
 from gridpriv.report.figures import Look, Plot, looks
@@ -29,6 +29,7 @@ from gridpriv.report.summary import (
     budget_words,
     named_runs,
     reference_budget,
+    short,
 )
 from gridpriv.report.tables import Table
 from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
@@ -45,7 +46,7 @@ VOLTAGES = (0.94, 1.06)
 class Section:
     """A part of a page: figures with their legend, charts under headings, messages, tables.
 
-    ``look`` is that of the charts' curves by name.
+    ``look`` is that of the charts' curves by name. An ``appendix`` is folded on a page.
     """
 
     title: str
@@ -54,6 +55,7 @@ class Section:
     charts: tuple[tuple[str, tuple[Chart, ...]], ...] = ()
     tables: tuple[Table, ...] = ()
     look: dict[str, Look] = field(default_factory=dict)
+    appendix: bool = False
 
 
 def sections(study: Study, table: pd.DataFrame, tables: Iterable[Table]) -> Iterator[Section]:
@@ -96,12 +98,6 @@ class Subject:
         """Return those tables that the report has."""
         return tuple(self.tables[name] for name in names if name in self.tables)
 
-    def one_table(self, title: str, name: str, code: str) -> Section | None:
-        """Return the section of one table and its message, where the report has the table."""
-        if name not in self.tables:
-            return None
-        return Section(title, (message(code, {}),), tables=self.held(name))
-
     def network(self, case: str, zoning: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return buses and branches of one grid, as maps draw them."""
         tables = (self.study.tables.get(f"network_{of}", pd.DataFrame()) for of in KINDS)
@@ -121,6 +117,7 @@ def result(of: Subject) -> Section | None:
         return Section(
             "Step by step",
             (message("steps", {}),),
+            figures=() if (units := generation_chart(of.study)) is None else (units,),
             charts=charts,
             tables=of.held("outcome", "steps"),
             look=of.look,
@@ -137,7 +134,7 @@ def result(of: Subject) -> Section | None:
     return Section("Cost of privacy", tuple(notes), split)
 
 
-def _splits(of: Subject) -> Iterator[SplitBars]:
+def _splits(of: Subject) -> Iterator[Bars]:
     """Yield the cost of privacy of every method at the compared budget, panel by panel."""
     if of.table.empty:
         return
@@ -192,7 +189,8 @@ def cost(of: Subject) -> Section | None:
 
 def claims(of: Subject) -> Section | None:
     """Return the statements of a paper and their outcomes."""
-    return of.one_table("Statements of the paper", "claims", "claims-table")
+    tables, notes = of.held("claims"), (message("claims-table", {}),)
+    return Section("Statements of the paper", notes, tables=tables) if tables else None
 
 
 def convergence(of: Subject) -> Section | None:
@@ -200,9 +198,10 @@ def convergence(of: Subject) -> Section | None:
     groups = {} if means_over(of.study) == "steps" else round_charts(of.study, of.table, of.look)
     if not groups:
         return None
+    tables = of.held("convex")
     notes = () if len(of.study.runs) == 1 else (message("by-round", {}),)
     charts = tuple((title, tuple(drawn)) for title, drawn in groups.items())
-    return Section("Convergence", notes, charts=charts, look=of.look)
+    return Section("Convergence", notes, charts=charts, tables=tables, look=of.look, appendix=True)
 
 
 def places(of: Subject) -> Section | None:
@@ -221,6 +220,9 @@ def places(of: Subject) -> Section | None:
         maps.append(GridMap(f"{panel}: zones", buses, branches, width=_width(buses)))
         if of.study.manifest.get("document") is None:
             maps += _shed_maps(of.study, rows, here, (buses, branches))
+    grids = of.study.manifest.get("cases") or []
+    if bare := dict.fromkeys(short(g["case"]) for g in grids if g.get("rated_branches") == 0):
+        notes.append(message("no-ratings", {"cases": ", ".join(bare)}))
     return Section("Network", tuple(notes), tuple(maps), tables=of.held("zones"))
 
 
@@ -288,7 +290,7 @@ def privacy(of: Subject) -> Section | None:
         notes.append(message("gaussian-delta", {}))
     if len(statements) and "bound_source" in statements:
         sources = [str(source).rstrip(". ") for source in statements.bound_source.unique()]
-        notes += [message("bound-source", {"source": s}) for s in sources[:MOST_SOURCES]]
+        notes.append(message("bound-source", {"source": "; ".join(sources[:MOST_SOURCES])}))
     return Section("Privacy", tuple(notes), tables=of.held("privacy"))
 
 
@@ -320,13 +322,14 @@ def failed(of: Subject) -> Section | None:
         notes.append(message("failed", {"failed": len(study.failed), "runs": len(study.runs)}))
     if missing > 0:
         notes.append(message("interrupted", {"missing": missing}))
-    return Section("Failed runs and notes", tuple(notes), tables=of.held("failed"))
+    title = "Failed runs and notes" if notes else "Runs not converged"
+    return Section(title, tuple(notes), tables=of.held("failed"))
 
 
 def provenance(of: Subject) -> Section:
     """Return settings and versions, and the command that repeats the study."""
     tables = of.held("provenance", "cases", "settings")
-    return Section("Settings and versions", _repeat(of.study), tables=tables)
+    return Section("Settings and versions", _repeat(of.study), tables=tables, appendix=True)
 
 
 def _repeat(study: Study) -> tuple[Message, ...]:

@@ -8,42 +8,17 @@ import pandas as pd
 
 from gridpriv.core.stored import Study
 from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET, stated_epsilon
-from gridpriv.report.metrics import COSTS, Metric
+from gridpriv.privacy.rows import Certificate
+from gridpriv.report.metrics import BY_ROUND, COSTS, Metric
 from gridpriv.report.ranking import half_width
 
 SIGNED = ("cost_of_privacy",)
 """Figures that may be negative."""
 METRICS = (
-    "cost_of_privacy",
-    "cost",
-    "balancing_mw",
-    "interchange_deviation_mw",
-    "imbalance_mw",
-    "shed_mw",
-    "redispatch_shed_mw",
-    "objective",
-    "consensus_residual",
-    "noise_magnitude",
-    "test_error_pct",
-    "test_mse",
-    "mean_objective",
-    "consensus_residual_max",
-    "local_error_pct",
-    "local_loss",
-    "normalized_error",
-    "augmented_objective",
+    *dict.fromkeys(metric.key for metric in (*COSTS, *BY_ROUND)),
+    *("balancing_mw", "interchange_deviation_mw", "shed_mw", "noise_magnitude"),
 )
-CONSTANT = (
-    "total_epsilon",
-    "total_pure",
-    "target_delta",
-    "epsilon_claimed",
-    "epsilon_certified",
-    "release_delta",
-    "releases_per_zone",
-    "releases_per_client",
-    "published_total",
-)
+CONSTANT = tuple(c.name for c in Certificate.table.figures if c.dtype == "number")
 AVERAGED = ("ac_feasible", "baseline_cost", "method_cost", "noise_cost")
 PANEL = ["case", "zoning", "load_scale"]
 COMBINATION = [*PANEL, "method", "local_updates", "budget"]

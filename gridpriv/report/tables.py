@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -46,11 +47,14 @@ class Table:
     keys: int
     rows: tuple[tuple[Any, ...], ...]
 
-    def numeric(self, position: int) -> bool:
-        """Return True for a column of numbers (and gaps) with at least one number."""
-        values = [row[position] for row in self.rows if row[position] is not None]
-        return bool(values) and all(
-            isinstance(v, int | float) and not isinstance(v, bool) for v in values
+    @cached_property
+    def numbers(self) -> tuple[bool, ...]:
+        """Per column True if it holds numbers (and gaps), at least one of them."""
+        cells = ([v for v in column if v is not None] for column in zip(*self.rows, strict=True))
+        return tuple(
+            bool(column)
+            and all(isinstance(v, int | float) and v is not True and v is not False for v in column)
+            for column in cells
         )
 
 
@@ -127,7 +131,7 @@ def widths_of(table: Table) -> list[int]:
     """Return the characters that each column needs: headers of numbers and long texts wrap."""
     widths = []
     for k, column in enumerate(table.columns):
-        kept = column.header.split() if table.numeric(k) else [column.header]
+        kept = column.header.split() if table.numbers[k] else [column.header]
         cells = [shown(row[k])[:LONG] for row in table.rows]
         widths.append(GAP + max(map(len, [*kept, *cells])))
     return widths

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -12,7 +12,7 @@ from gridpriv.core.display import amount, counted, figure
 from gridpriv.core.document import Json
 from gridpriv.core.message import Message
 from gridpriv.core.stored import Study
-from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET
+from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET, stated_epsilon
 from gridpriv.report.messages import message
 from gridpriv.report.metrics import Metric
 from gridpriv.report.protection import epsilon_text, quoted
@@ -25,6 +25,7 @@ from gridpriv.zonal.summary import FEASIBILITY, noise
 from gridpriv.zonal.trace import AGREED
 
 STATES = {"feasible": "good", "marginal": "warn", "infeasible": "bad"}
+EXCHANGED = {"balancing_mw": "Balancing power", "interchange_deviation_mw": "Interchange deviation"}
 MOST_NAMED = 3
 """Methods that a fact or a message names; of more it says how many."""
 
@@ -57,15 +58,18 @@ def cards(study: Study, table: pd.DataFrame) -> tuple[Card, ...]:
     """Return the verdict of a run, of a series, or of every panel of a study."""
     document = study.manifest.get("document")
     if document is not None:
-        return (run_card(document),)
+        return (run_card(document, study),)
     if "steps" in study.tables and study.withheld.empty:
         return (series_card(study),)
     panels = [] if table.empty else [p for p in Panel.all(study, table) if len(p.rows)]
     return tuple(card for panel in panels if (card := panel.card()).facts)
 
 
-def run_card(document: Json) -> Card:
-    """Return the verdict on one run, from its document; of a public one, its certificate."""
+def run_card(document: Json, study: Study | None = None) -> Card:
+    """Return the verdict on one run, from its document; of a public one, its certificate.
+
+    The tables of ``study`` add the dispatch, the worst loading and the range of voltages.
+    """
     physical, costs = document["final"]["physical"], document["final"]["cost_of_privacy"] or {}
     facts = []
     if physical["status"] is not None:
@@ -81,24 +85,66 @@ def run_card(document: Json) -> Card:
     if cost is not None:
         facts.append(Fact("Cost", f"{amount(cost, '$/h')} $/h", "generation and load shedding"))
         facts += _compared(cost, costs)
-    if physical["balancing_mw"] is not None:
-        drawn = f"{amount(physical['balancing_mw'], 'MW')} MW"
-        facts.append(Fact("Balancing power", drawn, "drawn by zones from others' reserves"))
+    if study is not None:
+        facts += _state(study.tables)
+    facts += _exchanged(physical)
     title = f"{document['case']}: {noise(document['settings'])}"
     return Card(title, (*facts, *_certificate(document["privacy"])))
 
 
+def _state(tables: Mapping[str, pd.DataFrame]) -> Iterator[Fact]:
+    """Yield the dispatch, the worst loading and the range of voltages of a run's AC state."""
+    none = pd.DataFrame()
+    units, lines, buses = (tables.get(f"res_{of}", none) for of in ("gen", "line", "bus"))
+    if "p_mw" not in units or units.empty:  # a public run, or one without an AC state
+        return
+    dispatch = units.groupby("bus")["p_mw"].sum().sort_values(ascending=False)
+    largest = ", ".join(f"bus {bus}: {amount(p, 'MW')}" for bus, p in dispatch[:4].items())
+    yield Fact("Dispatch", f"{amount(dispatch.sum(), 'MW')} MW", largest)
+    if lines["loading_percent"].notna().any():
+        worst = lines.loc[lines["loading_percent"].idxmax()]
+        state = "bad" if worst["loading_percent"] > 100.0 + 1e-3 else ""
+        at = f"branch {worst['from_bus']}-{worst['to_bus']}"
+        yield Fact("Worst loading", f"{worst['loading_percent']:.0f} %", at, state)
+    else:
+        yield Fact("Worst loading", "not known", "no branch has a rating")
+    low, high = (buses.loc[rank] for rank in (buses["vm_pu"].idxmin(), buses["vm_pu"].idxmax()))
+    ends = f"{low['vm_pu']:.3f} to {high['vm_pu']:.3f} p.u."
+    yield Fact("Voltages", ends, f"buses {low['index']:.0f} and {high['index']:.0f}")
+
+
+def _exchanged(physical: Json) -> Iterator[Fact]:
+    """Yield deviation from scheduled interchange, balancing power, and payments for it."""
+    known = [z for z in physical["interchange"] or () if z.get("deviation_mw") is not None]
+    if known:
+        worst = max(known, key=lambda zone: abs(zone["deviation_mw"]))
+        ends = (f"{amount(worst[key], 'MW')}" for key in ("scheduled_mw", "actual_mw"))
+        note = "zone {}: scheduled {}, actual {} MW".format(worst["zone"], *ends)
+        yield Fact("Interchange deviation", f"{amount(abs(worst['deviation_mw']), 'MW')} MW", note)
+    if physical["balancing_mw"] is not None:
+        drawn = f"{amount(physical['balancing_mw'], 'MW')} MW"
+        yield Fact("Balancing power", drawn, "drawn by zones from others' reserves")
+    if physical.get("balancing_cost") is not None:
+        paid = f"{amount(physical['balancing_cost'], '$/h')} $/h"
+        yield Fact("Payments between zones", paid, "for balancing power, part of no cost")
+
+
 def _compared(cost: float, costs: Json) -> Iterator[Fact]:
-    """Yield the cost of privacy, what the release saves, and the optimality gap."""
+    """Yield the cost of privacy, what the release saves, and the optimality gap.
+
+    Percentages are of the noise-free cost, as in the terminal and in studies.
+    """
+    free = costs.get("noise_free_cost")
     if costs.get("cost") is not None and costs.get("noise_free_status") is not None:
-        base = cost - costs["cost"]
+        free = cost - costs["cost"]
         note = "over the noise-free run; one draw of the noise"
-        yield Fact("Cost of privacy", share_of(costs["cost"], base), note)
+        yield Fact("Cost of privacy", share_of(costs["cost"], free), note)
     if costs.get("prior_only_cost") is not None:
         saved = costs["prior_only_cost"] - cost
         state = "good" if saved > 0 else "warn"
         note = "under the prior-only run (epsilon = 0)"
-        yield Fact("Saved by releasing", share_of(saved, costs["prior_only_cost"]), note, state)
+        note = f"of the noise-free cost, {note}" if free else note
+        yield Fact("Saved by releasing", share_of(saved, free or 0.0), note, state)
     if costs.get("optimality_gap") is not None:
         gap = costs["optimality_gap"]
         yield Fact("Optimality gap", share_of(gap, cost - gap), "over the AC optimum")
@@ -244,10 +290,9 @@ class Panel:
         if len(ranked):
             ranking, first = self.ranking, ranked.iloc[0]
             if len(ranking.order) > 1:
+                others = counted(len(ranking.leaders) - 1, "other method")
                 text = (
-                    ""
-                    if ranking.decided
-                    else (f"lowest mean; {len(ranking.leaders)} methods are not distinguishable")
+                    "" if ranking.decided else f"lowest mean; {others} not distinguishable from it"
                 )
                 facts.append(Fact(f"Lowest {metric.noun}", str(first.series), text))
             facts += self._figures(first, metric)
@@ -262,7 +307,8 @@ class Panel:
         if math.isfinite(row.ac_feasible):
             feasible = round(row.ac_feasible * row.seeds)
             state = "good" if feasible == row.seeds else "bad"
-            yield Fact("AC-feasible", f"{feasible} of {counted(row.seeds, 'run')}", "", state)
+            note = "runs of this method at this budget"
+            yield Fact("AC-feasible", f"{feasible} of {counted(row.seeds, 'run')}", note, state)
         if math.isfinite(row.redispatch_shed_mw) and metric.key != "redispatch_shed_mw":
             shed = amount(row.redispatch_shed_mw, "MW")
             yield Fact("Load shedding", f"{shed} MW", f"mean of {counted(row.seeds, 'run')}")
@@ -272,6 +318,9 @@ class Panel:
             parts = {"Method without noise": row.method_cost, "Noise": row.noise_cost}
             for label, part in parts.items():
                 yield Fact(label, share_of(part, base), "part of the cost of privacy")
+        for key, title in EXCHANGED.items():
+            if math.isfinite(row[key]):
+                yield Fact(title, f"{amount(row[key], 'MW')} MW", "mean")
         prior = self.row_of(NOTHING)
         if prior is not None and row.budget not in QUIET:
             cost = share_of(prior.cost_of_privacy, base) if priced else None
@@ -302,6 +351,7 @@ class Panel:
         if self.metric is None:
             return
         yield from self._ranking_messages(self.metric)
+        yield from self._budget_messages()
         yield from self._feasibility_messages()
         yield from self._baseline_messages(self.metric)
         difference = self.compared[self.compared.consensus_residual > AGREED]
@@ -322,7 +372,22 @@ class Panel:
             of = {"method": quoted(first.series), "value": metric.text(first[metric.key])}
             yield message("lowest-noise-free" if self.budget in QUIET else "lowest", values | of)
         else:
-            yield message("not-distinguishable", values | {"methods": named(ranking.leaders)})
+            first, *others = ranking.leaders
+            leaders = {"method": quoted(first), "others": named(others)}
+            yield message("not-distinguishable", values | leaders)
+
+    def _budget_messages(self) -> Iterator[Message]:
+        """Yield which methods certify less than the budget at which all are compared."""
+        if not self.budget.startswith("total:"):
+            return
+        budget = stated_epsilon(self.budget)
+        less = self.compared[self.compared.total_epsilon < 0.98 * budget]
+        if len(less):
+            shares = ", ".join(
+                f"{quoted(row.series)} uses {epsilon_text(row.total_epsilon)} of {budget:g}"
+                for row in less.itertuples()
+            )
+            yield message("budget-unused", {"panel": self.name, "shares": shares})
 
     def _feasibility_messages(self) -> Iterator[Message]:
         rows = self.compared

@@ -106,8 +106,8 @@ def compare(
         grid = grids[task.case, task.zoning]
         check_single(task.settings, grid.zoning)
         task.settings.protected(grid.case)  # refuses a distance that no grid of its base has
-    told = header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
-    manifest = told | {"cases": describe(grids)}
+    head = header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
+    manifest = head | {"cases": describe(grids)}
 
     def work(left: list[StudyTask], store: Store, advance: Advance) -> None:
         store.text("study.toml", to_toml(plan))
@@ -215,9 +215,9 @@ def executed(batch: Batch) -> Iterator[Rows]:
         return
     with closing(ReusedAgents(default_transport(first.workers))) as zones:
         for task in batch.tasks:
-            one = replace(prepared, settings=task.settings, seed=task.settings.seed or 0)
+            changed = replace(prepared, settings=task.settings, seed=task.settings.seed or 0)
             limit = _limit(batch.time_limit)
-            yield attempted(task, partial(run_prepared, one, limit, transport=zones))
+            yield attempted(task, partial(run_prepared, changed, limit, transport=zones))
 
 
 def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Rows:

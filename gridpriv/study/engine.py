@@ -77,9 +77,9 @@ def run_study(
     return read_study(out)
 
 
-def add_each(found: Iterable[Rows], store: Store, advance: Advance) -> None:
+def add_each(batches: Iterable[Rows], store: Store, advance: Advance) -> None:
     """Store the rows of every run as it is finished."""
-    for rows in found:
+    for rows in batches:
         store.add(rows)
         advance(note(rows))
 
@@ -126,11 +126,11 @@ def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Js
     InputError
         For text that no file could hold: half of a character, or bytes that are no UTF-8.
     """
-    for name, told in {"title": title, "question": question, **plan}.items():
+    for name, text in {"title": title, "question": question, **plan}.items():
         try:
-            json.dumps(told, ensure_ascii=False).encode()
+            json.dumps(text, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise not_allowed(name, ascii(told), "text that UTF-8 can hold") from None
+            raise not_allowed(name, ascii(text), "text that UTF-8 can hold") from None
     return {
         "kind": kind,
         "public": False,
@@ -149,13 +149,13 @@ def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Js
 
 def versions() -> dict[str, str]:
     """Return the version of Python and of every package that figures depend on."""
-    found = {"python": platform.python_version()}
+    entries = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            entries[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return entries
 
 
 def machine() -> Json:

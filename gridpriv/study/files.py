@@ -23,7 +23,7 @@ Kind = tuple[Callable[[Any], bool], str]
 
 def each(kind: type) -> Callable[[Any], bool]:
     """Return the check that a value is a list of a kind."""
-    return lambda value: isinstance(value, list) and all(isinstance(one, kind) for one in value)
+    return lambda value: isinstance(value, list) and all(isinstance(item, kind) for item in value)
 
 
 FLAG: Kind = (lambda value: isinstance(value, bool), "true or false")
@@ -84,9 +84,9 @@ def at_scale(given: Json, scale: str, known: Iterable[str]) -> Json:
 def plan_from(given: Json, name: str = "") -> StudyPlan:
     """Return the plan of a study file's content (:meth:`StudyPlan.as_dict` gives it back)."""
     check_names(given, (*SCALARS, *AXES))
-    told = plain(given)
-    check_kinds(told, KINDS, (each(object), "a list"))
-    axes = {key: value for key, value in told.items() if key not in SCALARS}
+    text = plain(given)
+    check_kinds(text, KINDS, (each(object), "a list"))
+    axes = {key: value for key, value in text.items() if key not in SCALARS}
     if "cases" not in axes:
         raise InputError("cases is missing: a list of cases, such as cases = ['case14']")
     if not axes.get("local_updates", [1]):
@@ -96,13 +96,13 @@ def plan_from(given: Json, name: str = "") -> StudyPlan:
             raise empty_axis(key)
     return make_plan(
         axes.pop("cases"),
-        per_release=told.get("per_release", False),
-        methods=[method_of(table) for table in told.get("methods", [])],
-        seeds=told.get("seeds", DEFAULT_SEEDS),
-        settings=plain(told.get("settings", {})),
-        reference=told.get("reference", True),
-        title=str(told.get("title", DEFAULT_TITLE)),
-        question=str(told.get("question", DEFAULT_QUESTION)),
+        per_release=text.get("per_release", False),
+        methods=[method_of(table) for table in text.get("methods", [])],
+        seeds=text.get("seeds", DEFAULT_SEEDS),
+        settings=plain(text.get("settings", {})),
+        reference=text.get("reference", True),
+        title=str(text.get("title", DEFAULT_TITLE)),
+        question=str(text.get("question", DEFAULT_QUESTION)),
         name=name,
         **axes,
     )
@@ -110,11 +110,11 @@ def plan_from(given: Json, name: str = "") -> StudyPlan:
 
 def to_toml(plan: StudyPlan) -> str:
     """Return the plan as a study file."""
-    told = plan.as_dict()
-    methods, settings = told.pop("methods"), told.pop("settings")
-    if not told["local-updates"]:
-        del told["local-updates"]
-    lines = [f"{key} = {_value(value)}" for key, value in told.items()]
+    text = plan.as_dict()
+    methods, settings = text.pop("methods"), text.pop("settings")
+    if not text["local-updates"]:
+        del text["local-updates"]
+    lines = [f"{key} = {_value(value)}" for key, value in text.items()]
     lines += ["", "[settings]", *(f"{k} = {_value(v)}" for k, v in settings.items())]
     for method in methods:
         lines += ["", "[[methods]]", *(f"{k} = {_value(v)}" for k, v in method.items())]

@@ -47,6 +47,7 @@ def describe(grids: Grids) -> list[Json]:
             "load_mw": grid.case.base_mva * float(grid.case.pd.sum()),
             "zones": grid.zoning.n_zone,
             "tie_lines": int(tie_lines(grid.case, grid.zoning).sum()),
+            "rated_branches": int((grid.case.rate > 0.0).sum()),
             "base_mva": grid.case.base_mva,
             "source": grid.zoning.source,
             "map": zone_map(grid.case, grid.zoning),

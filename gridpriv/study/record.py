@@ -81,7 +81,8 @@ def run_rows(identity_row: Json, result: RunResult, reason: str = "") -> Rows:
         "zones": with_run(run, result.zones),
         "buses": with_run(run, result.buses),
         "statements": [
-            {"run": run} | one.as_dict() | {"norm": str(one.norm)} for one in result.statements
+            {"run": run} | statement.as_dict() | {"norm": str(statement.norm)}
+            for statement in result.statements
         ],
         "charges": charge_rows(run, certified(result.trace.releases)),
         "timing": [{"run": run, "process": os.getpid(), **result.timing.as_dict()}],
@@ -90,11 +91,11 @@ def run_rows(identity_row: Json, result: RunResult, reason: str = "") -> Rows:
 
 def certified(releases: Mapping[str, Mapping[Release, int]]) -> dict[str, Counter[Charge]]:
     """Return the charges of every zone for its releases."""
-    found: dict[str, Counter[Charge]] = {zone: Counter() for zone in releases}
+    entries: dict[str, Counter[Charge]] = {zone: Counter() for zone in releases}
     for zone, counts in releases.items():
         for release, count in counts.items():
-            found[zone][release.certified] += count
-    return found
+            entries[zone][release.certified] += count
+    return entries
 
 
 def identity(task: StudyTask) -> Json:
@@ -123,8 +124,8 @@ def configuration(settings: Settings) -> str:
 
 def settings_shown(settings: Settings) -> Json:
     """Return those of a run's settings that a row of the table of runs has."""
-    told = settings.as_dict()
-    return {name: told[name] for name in SETTINGS_SHOWN} | {"outage": " ".join(settings.outage)}
+    text = settings.as_dict()
+    return {name: text[name] for name in SETTINGS_SHOWN} | {"outage": " ".join(settings.outage)}
 
 
 def finals(document: Json) -> Json:

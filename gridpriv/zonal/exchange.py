@@ -170,9 +170,9 @@ class ExchangeResult(RunAnalysis):
             sign = 1.0
             if seller > buyer:
                 seller, buyer, sign = buyer, seller, -1.0
-            held = totals.setdefault((seller, buyer), [0.0, 0.0])
-            held[0] += sign * flow[k]
-            held[1] += sign * flow[k] * float(np.nan_to_num(price[k]))
+            sums = totals.setdefault((seller, buyer), [0.0, 0.0])
+            sums[0] += sign * flow[k]
+            sums[1] += sign * flow[k] * float(np.nan_to_num(price[k]))
         return [
             {
                 "from_zone": self.zones[buyer if amount >= 0 else seller],

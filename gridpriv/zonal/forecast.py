@@ -11,6 +11,7 @@ nothing.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -29,7 +30,6 @@ from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.prior import PublicDemand, public_demand
 from gridpriv.power.shortage import SHED_TOLERANCE_MW
-from gridpriv.privacy.strategies.auto import expected_error
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.run import run_prepared
 from gridpriv.zonal.settings import Settings
@@ -49,9 +49,9 @@ WORTH = 1e-3
 """Methods whose costs differ by less, relative, count as the same."""
 
 RULE = (
-    "fewest scenarios that are not AC-feasible, then least median cost (without costs: load "
-    f"shedding, then balancing power), where differences under {WORTH:.1%} do not count, then "
-    "least expected interchange error"
+    "fewest scenarios that are not AC-feasible, then least median cost over the AC optimum of the "
+    "same scenario (without costs: load shedding, then balancing power), where differences under "
+    f"{WORTH:.1%} of the cost do not count, then least expected interchange error"
 )
 """Order in which methods are recommended."""
 
@@ -97,8 +97,6 @@ class Expected:
         Their number, or ``central``.
     noise_mw : float
         Standard deviation of the noise on a zone's sum, of the zone where it is largest.
-    error_mw : float
-        Expected error of a zone's sum, root mean square over zones.
     cost, over_optimum, over_prior_only : Range or None
         In $/h: of generation and of demand that is not served; beyond the AC optimum; and beyond
         the cheapest way that releases nothing, on the same scenario. None for a case without
@@ -118,7 +116,6 @@ class Expected:
     mechanism: str
     rounds: str
     noise_mw: float
-    error_mw: float
     cost: Range | None
     over_optimum: Range | None
     over_prior_only: Range | None
@@ -137,22 +134,24 @@ class Expected:
 
     @property
     def harm(self) -> tuple[float, ...]:
-        """Rank of a strategy: scenarios that are not AC-feasible, then medians."""
+        """Rank of a strategy: scenarios that are not AC-feasible, then medians.
+
+        A cost is compared with the AC optimum of its own scenario: costs of different scenarios
+        differ by more than strategies do.
+        """
         infeasible = self.scenarios - self.ac_feasible
-        if self.cost is not None:
-            return infeasible, self.cost.median
+        if (gap := self.over_optimum or self.cost) is not None:
+            return infeasible, gap.median
         if self.shed_mw is None or self.balancing_mw is None:
             return infeasible, np.inf
         shed = max(self.shed_mw.median, SHED_TOLERANCE_MW)
         return infeasible, shed, self.balancing_mw.median
 
     @property
-    def rank(self) -> tuple[float, ...]:
-        """Second rank of a strategy: distance from the optimum.
-
-        Each scenario has its own, so it says more than a median of costs, which differ by scenario.
-        """
-        return self.harm if self.over_optimum is None else (self.over_optimum.median,)
+    def indifference(self) -> tuple[float, ...]:
+        """Differences of :attr:`harm` that count as none."""
+        scale = self.harm if self.cost is None else (self.harm[0], self.cost.median)
+        return tuple(WORTH * abs(figure) for figure in scale)
 
 
 def methods(
@@ -282,7 +281,7 @@ def _served(grid: Case, voll: float) -> AcOptimum | None:
 
 
 def recommended(result: Sequence[Expected]) -> Expected:
-    """Return the method of least median cost (without costs, of least load shedding).
+    """Return the method of least median cost over the AC optimum (without costs: load shedding).
 
     It must do better than prior-only on more than half of the scenarios and in the median,
     or nothing is what is recommended. Of ways that come as near as scenarios can tell it is the
@@ -298,17 +297,14 @@ def recommended(result: Sequence[Expected]) -> Expected:
     left = [*nothing, *worth]
     for place in range(max(len(item.harm) for item in left)):
         figures = [item.harm[place] if place < len(item.harm) else np.inf for item in left]
-        least = _at_most(min(figures))
-        left = [item for item, x in zip(left, figures, strict=True) if x <= least]
+        first = int(np.argmin(figures))
+        margin = left[first].indifference
+        most = figures[first] + (margin[place] if place < len(margin) else 0.0)
+        left = [item for item, x in zip(left, figures, strict=True) if x <= most]
     silent = [item for item in left if item.release == "nothing"]
     if silent:
-        return min(silent, key=lambda item: item.rank)
-    return min(left, key=lambda item: (item.interchange_error_mw, item.rank))
-
-
-def _at_most(figure: float) -> float:
-    """Return up to where a figure counts as the same."""
-    return figure + WORTH * abs(figure)
+        return min(silent, key=lambda item: item.harm)
+    return min(left, key=lambda item: (item.interchange_error_mw, item.harm))
 
 
 def _outcome(
@@ -337,7 +333,6 @@ def _expected(prepared: Prepared, way: Json, outcomes: Sequence[Outcome | None])
         way["mechanism"],
         str(way.get("rounds", CENTRAL)),
         noise_mw(prepared),
-        error_mw(prepared),
         _range([outcome.cost for outcome in known if outcome.cost is not None]),
         _range(beyond),
         None,
@@ -367,6 +362,11 @@ def _against(
     )
 
 
+def _at_most(figure: float) -> float:
+    """Return up to where a figure counts as the same."""
+    return figure + WORTH * abs(figure)
+
+
 def _better(item: Outcome | None, other: Outcome | None) -> bool:
     """Return True where an outcome is better than another by more than :data:`WORTH`."""
     if item is None or other is None:
@@ -386,32 +386,28 @@ def _range(values: Sequence[float]) -> Range | None:
 
 
 def noise_mw(prepared: Prepared) -> float:
-    """Return the standard deviation of the noise on a zone's sum, where it is largest."""
-    return max((root for _, _, root in _sums(prepared)), default=0.0)
+    """Return the standard deviation of the noise on a zone's sum (MW), where it is largest.
 
-
-def error_mw(prepared: Prepared) -> float:
-    """Return the expected error of a zone's sum, root mean square over zones."""
-    errors = [error for _, error, _ in _sums(prepared)]
-    return float(np.sqrt(np.mean(np.square(errors))))
+    The sum is the combination of released statistics that adds up to it with the least noise.
+    """
+    rule, roots = prepared.rules.noise, [0.0]
+    for zone, current in zip(prepared.zones, prepared.disclosures, strict=True):
+        if current is None or rule is None:
+            continue
+        matrix = current.strategy.matrix
+        sensitivity = current.sensitivity(prepared.rules.adjacency, rule.norm)
+        root = (
+            np.linalg.lstsq(matrix.T, np.ones(len(zone.own)), rcond=None)[0]
+            if len(matrix)
+            else np.zeros(0)
+        )
+        roots.append(math.sqrt(rule.release(sensitivity).mechanism.variance * (root @ root)))
+    return prepared.case.base_mva * max(roots)
 
 
 def interchange_error_mw(prepared: Prepared) -> float:
     """Return the expected interchange error of the zone where it is largest."""
-    found = (zone for zone in prepared.disclosures if zone is not None)
-    return prepared.case.base_mva * max((zone.scale * zone.expected for zone in found), default=0.0)
-
-
-def _sums(prepared: Prepared) -> Iterator[tuple[str, float, float]]:
-    """Yield every zone with the expected error and the noise of its sum, in MW."""
-    rule, base = prepared.rules.noise, prepared.case.base_mva
-    for zone, current in zip(prepared.zones, prepared.disclosures, strict=True):
-        if current is None or rule is None:
-            continue
-        matrix, ones = current.strategy.matrix, np.ones((1, len(zone.own)))
-        sensitivity = current.sensitivity(prepared.rules.adjacency, rule.norm)
-        drawn = rule.release(sensitivity).mechanism.variance
-        # the combination of statistics that adds up to the sum with the least noise
-        root = np.linalg.lstsq(matrix.T, ones[0], rcond=None)[0] if len(matrix) else np.zeros(0)
-        error = expected_error(current.strategy, drawn, current.prior, ones)
-        yield zone.name, base * error, base * float(np.sqrt(drawn * (root @ root)))
+    result = (zone for zone in prepared.disclosures if zone is not None)
+    return prepared.case.base_mva * max(
+        (zone.scale * zone.expected for zone in result), default=0.0
+    )

@@ -127,10 +127,10 @@ class RunResult(FinishedRun):
     def _of_buses(self, name: str) -> Floats:
         """Return a figure that the zones' plans have of their own buses."""
         assert self.settlement is not None
-        found = np.full(self.case.n_bus, np.nan)
+        full = np.full(self.case.n_bus, np.nan)
         for zone, plan in zip(self.zone_models, self.settlement.plans, strict=True):
-            found[zone.own] = getattr(plan, name)
-        return found
+            full[zone.own] = getattr(plan, name)
+        return full
 
     @property
     def network(self) -> Network:
@@ -163,8 +163,8 @@ class RunResult(FinishedRun):
         import pandas as pd
 
         duals = self.consensus.split(self.trace.dual)
-        held = zip(self.zone_models, self.shared, duals, strict=True)
-        table = pd.concat([tie_prices(*one) for one in held], ignore_index=True)
+        current = zip(self.zone_models, self.shared, duals, strict=True)
+        table = pd.concat([tie_prices(*item) for item in current], ignore_index=True)
         return table if self.ac_rounds is None else table.iloc[:0]
 
     @cached_property

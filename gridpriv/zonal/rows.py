@@ -67,12 +67,12 @@ class Plans(Row):
     )
     cost: Number = private("Cost: cost of generation", "$/h")
     shed_mw: Number = private(
-        "Shed in the last round: active load shedding of the last round's plan",
+        "Shortage in the convex model: active demand that the last round's plan does not serve",
         "MW",
         at="final.shed_mw",
     )
     surplus_mw: Number = private(
-        "Curtailed in the last round: curtailed active generation of the last round's plan",
+        "Surplus in the convex model: active generation that the last round's plan curtails",
         "MW",
         at="final.surplus_mw",
     )
@@ -393,7 +393,8 @@ class RunFigures(SettledFigures):
     shed_mw: Number = like(Plans, "shed_mw")
     surplus_mw: Number = like(Plans, "surplus_mw")
     imbalance_mw: Number = private(
-        ("Imbalance: load shedding plus curtailed generation of the last round's plan"), "MW"
+        "Imbalance of the convex model: its shortage plus its surplus in the last round's plan",
+        "MW",
     )
     shed_mvar: Number = like(Plans, "shed_mvar")
     redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")

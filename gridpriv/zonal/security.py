@@ -72,14 +72,14 @@ class SecurityResult(RunAnalysis):
         """True where every contingency keeps the limits and sheds no demand."""
         state = self.before.state
         sound = not state.violations and state.shed_mw <= TOLERANCE["MW"]
-        return sound and all(one.secure for one in self.contingencies)
+        return sound and all(contingency.secure for contingency in self.contingencies)
 
     @property
     def corrected(self) -> bool | None:
         """True where redispatch leaves no limit passed; None where it was not asked for."""
         if self.corrections is None:
             return None
-        return all(one.status == "corrected" for one in self.corrections.values())
+        return all(correction.status == "corrected" for correction in self.corrections.values())
 
     @property
     def table(self) -> pd.DataFrame:
@@ -116,34 +116,36 @@ class SecurityResult(RunAnalysis):
     def _rows(self) -> list[Json]:
         return [
             {
-                "name": one.contingency.name,
-                "kind": one.contingency.kind,
-                "outages": list(one.contingency.outages),
-                "at": list(one.contingency.places(self.before.case)),
-                "status": one.status,
-                "worst_loading_percent": one.worst_loading_percent,
-                "worst_branch": one.worst_branch,
-                "violations": [limit._asdict() for limit in one.violations],
-                "islanded_mw": one.islanded_mw,
-                "shed_mw": one.shed_mw,
-                "corrective": _correction((self.corrections or {}).get(one.contingency.name)),
+                "name": contingency.contingency.name,
+                "kind": contingency.contingency.kind,
+                "outages": list(contingency.contingency.outages),
+                "at": list(contingency.contingency.places(self.before.case)),
+                "status": contingency.status,
+                "worst_loading_percent": contingency.worst_loading_percent,
+                "worst_branch": contingency.worst_branch,
+                "violations": [limit._asdict() for limit in contingency.violations],
+                "islanded_mw": contingency.islanded_mw,
+                "shed_mw": contingency.shed_mw,
+                "corrective": _correction(
+                    (self.corrections or {}).get(contingency.contingency.name)
+                ),
             }
-            for one in self.contingencies
+            for contingency in self.contingencies
         ]
 
 
 NOT_PREVENTIVE = Prevention(violations_before=0, cuts=0, plans=0, rounds=0, not_prevented=())
 
 
-def _correction(found: Correction | None) -> Json | None:
+def _correction(result: Correction | None) -> Json | None:
     """Return a corrective redispatch (:class:`gridpriv.zonal.documents.CorrectionRow`)."""
-    if found is None:
+    if result is None:
         return None
     return {
-        "status": found.status,
-        "shed_mw": found.shed_mw,
-        "violations": len(found.violations),
-        "zones": [asdict(zone) for zone in found.zones],
+        "status": result.status,
+        "shed_mw": result.shed_mw,
+        "violations": len(result.violations),
+        "zones": [asdict(zone) for zone in result.zones],
     }
 
 
@@ -238,9 +240,9 @@ def _corrections(
     """Return zones' redispatch after every contingency that is not secure."""
     owners = [(zone.name, zone.own) for zone in result.zone_models]
     return {
-        one.contingency.name: correct(before, one.contingency, owners, result.settings.voll)
-        for one in analysed
-        if not one.secure
+        item.contingency.name: correct(before, item.contingency, owners, result.settings.voll)
+        for item in analysed
+        if not item.secure
     }
 
 
@@ -269,8 +271,10 @@ def _prevented(
     problem = SecureProblem(case, result.zone_models, outages, rating, voll, operating_unit(case))
     first, plan = secure_plan(problem, watch)
     cost_before, cost = (_cost(p.before.state, voll) for p in (first, plan))
-    left = tuple(one.contingency.name for one in plan.contingencies if not one.secure)
-    passed = sum(len(one.violations) for one in first.contingencies)
+    left = tuple(
+        contingency.contingency.name for contingency in plan.contingencies if not contingency.secure
+    )
+    passed = sum(len(contingency.violations) for contingency in first.contingencies)
     prevention = Prevention.of(
         plan, cost_before=cost_before, cost=cost, violations_before=passed, not_prevented=left
     )

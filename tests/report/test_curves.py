@@ -98,7 +98,7 @@ def test_plotted_values_are_those_of_the_series(bars: bool) -> None:
 def test_axes_that_are_given_are_used_and_nothing_is_left_behind() -> None:
     before, figure = dict(mpl.rcParams), Figure()
     ax = figure.subplots()
-    for plot in (Bars("t", "epsilon", [Bar("a", 1.0)]), chart(*ERRORS)):
+    for plot in (Bars("t", "epsilon", [Bar("a", (1.0,))]), chart(*ERRORS)):
         assert plot.plot(ax) is ax
         assert plot.plot().figure is not figure
         assert plot.plot(figsize=(3.5, 2.5)).figure.get_size_inches().tolist() == [3.5, 2.5]
@@ -190,6 +190,19 @@ def test_bands_of_level_curves_are_shown_whole() -> None:
     assert low <= 0.6 and high >= 1.7
 
 
+def test_a_triangle_says_where_an_interval_goes_on_beyond_the_axis() -> None:
+    ax = chart(*ERRORS, bars=True).plot()
+    low, high = ax.get_ylim()
+    marks = {m.get_marker(): m for m in ax.lines if m.get_marker() in "v^" and m.get_ydata().size}
+    assert tuple(marks["v"].get_xdata()) == tuple(marks["^"].get_xdata()) == X
+    assert set(marks["v"].get_ydata()) == {low} and set(marks["^"].get_ydata()) == {high}
+
+
+def test_ticks_stand_at_the_epsilons_themselves() -> None:
+    ax = drawn(chart(Series("a", (0.5, 1.0, 4.99999), (3.0, 2.0, 1.0))).plot())
+    assert list(ax.get_xticks()) == [0.5, 1.0, 5.0]
+
+
 def test_error_bars_of_one_budget_stand_side_by_side() -> None:
     series = [Series(n, (1.0,), (0.5,), (0.1,), (2.5,)) for n in "abc"]
     ax = drawn(chart(*series, bars=True).plot())
@@ -239,18 +252,6 @@ def test_every_text_is_on_the_page_and_covers_no_other(words: int, size) -> None
         assert_readable(shown.plot())
 
 
-def test_curves_on_one_another_are_all_seen() -> None:
-    """Each is wider than all that are drawn on it; one that is apart at an end is thin."""
-    across = (1.0, 2.0, 3.0)
-    same = [Series(f"same {k}", across, (0.5, 0.4, 0.3)) for k in range(4)]
-    ends_apart = Series("apart", across, (0.5, 0.4, 0.9))
-    ax = chart(*same[:2], ends_apart, *same[2:]).plot()
-    widths = [line.get_linewidth() for line in ax.lines]
-    hiding, apart = widths[:2] + widths[3:], widths[2]
-    assert apart == widths[-1]
-    assert np.diff(hiding).max() < -1.99
-
-
 def test_series_of_a_study_with_many_ways_can_be_told_apart() -> None:
     names = [f"way {k}" for k in range(12)]
     for levels in (frozenset(), frozenset(names)):
@@ -286,17 +287,17 @@ def test_what_an_image_says_to_those_who_cannot_see_it() -> None:
         "t. a: 26.0 % at 0.500 to 18.0 % at 1.00; b: 24.6 % at 0.500 to 24.5 % at 1.00; "
         "quiet: 3.00 %."
     )
-    bars = Bars("t", "epsilon", [Bar("a", 0.5), Bar("b", 2.0, note="violation")])
+    bars = Bars("t", "epsilon", [Bar("a", (0.5,)), Bar("b", (2.0,), note="violation")])
     assert bars.alt == "t. epsilon: a: 0.500; b: 2.00 violation."
 
 
-def test_bars_intervals_points_and_levels_stand_at_their_values() -> None:
+def test_bars_intervals_marks_and_levels_stand_at_their_values() -> None:
     bars = [
-        Bar("message", 0.5, half=0.1, point=1.0, level=np.inf),
-        Bar("values", 2.0, level=1.5, note="violation"),
-        Bar("nothing", 0.0),
+        Bar("message", (0.5,), half=0.1, marks=(1.0, np.inf)),
+        Bar("values", (2.0,), note="violation", marks=(np.nan, 1.5)),
+        Bar("nothing", (0.0,), marks=(np.nan, np.nan)),
     ]
-    ax = Bars("t", "epsilon", bars, ("measured", "nominal", "certified"), line=1.0).plot()
+    ax = Bars("t", "epsilon", bars, ("measured",), ("nominal", "certified"), line=1.0).plot()
     assert [bar.get_width() for bar in ax.containers[0]] == [0.5, 2.0, 0.0]
     by_label = {line.get_label(): line for line in ax.lines}
     np.testing.assert_array_equal(by_label["nominal"].get_xdata(), [1.0, np.nan, np.nan])
@@ -304,8 +305,18 @@ def test_bars_intervals_points_and_levels_stand_at_their_values() -> None:
     assert any(line.get_xdata() == [1.0, 1.0] for line in ax.lines if len(line.get_xdata()) == 2)
     (segment, *_) = ax.containers[1].lines[2][0].get_segments()
     assert segment[:, 0].tolist() == [0.4, 0.6]
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["message", "values", "nothing"]
+    assert {"message", "values", "nothing", "violation"} <= {t.get_text() for t in ax.texts}
     assert_readable(ax)
+
+
+def test_a_part_that_lowers_a_cost_is_hatched_and_starts_where_the_first_ends() -> None:
+    ax = Bars(
+        "t", "$/h", [Bar("a", (300.0, -20.0)), Bar("b", (0.0, 5.0))], ("method", "noise")
+    ).plot()
+    method, noise = ax.containers[:2]
+    assert [bar.get_width() for bar in method] == [300.0, 0.0]
+    assert [(bar.get_x(), bar.get_width()) for bar in noise] == [(300.0, -20.0), (0.0, 5.0)]
+    assert [bool(bar.get_hatch()) for bar in noise] == [True, False]
 
 
 def test_an_ending_that_is_no_format_is_refused(tmp_path: Path) -> None:

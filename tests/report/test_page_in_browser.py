@@ -70,7 +70,7 @@ def test_a_header_sorts_its_column_as_numbers(page) -> None:
     heads = page.execute_script(
         "return [...arguments[0].tHead.rows[0].cells].map(c => c.textContent)", table
     )
-    column = next(k for k, h in enumerate(heads) if h.startswith("Imbalance (MW)"))
+    column = next(k for k, h in enumerate(heads) if h.startswith("Cost ("))
     button = find(page, "table:first-of-type th button")[column]
     read = "return [...arguments[0].tBodies[0].rows].map(r => r.cells[arguments[1]].dataset.v)"
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)

@@ -194,7 +194,7 @@ def test_what_zones_exchange_is_shown_where_the_grid_settles(
     for row in rows or ():
         known = row["scheduled_mw"] if row["actual_mw"] is None else row["actual_mw"]
         assert f" {figure(known)} " in page
-    assert "Shed in the last round" not in page
+    assert "Shortage in the convex model" not in page
 
 
 def test_a_public_report_of_it_says_what_is_public_only(

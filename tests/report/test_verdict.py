@@ -143,9 +143,9 @@ def test_the_cost_of_privacy_is_that_of_the_method_and_that_of_the_noise() -> No
     facts = {f.label: f.value for f in cards(study, summary(study))[0].facts}
     assert facts["Cost of privacy"] == "+20.00 $/h (0.25 %)"
     bars = split_bars("t", summary(study)[summary(study).panel == "case14"], TOTAL)
-    assert [(b.name, b.method, b.noise) for b in bars.bars] == [
-        ("exact", 0.0, 20.0),
-        ("linearized", 300.0, -20.0),
+    assert [(b.name, b.parts) for b in bars.bars] == [
+        ("exact", (0.0, 20.0)),
+        ("linearized", (300.0, -20.0)),
     ]
 
 
@@ -242,7 +242,7 @@ def test_methods_that_protect_different_things_are_named() -> None:
 
 def test_many_methods_are_counted_and_not_all_named() -> None:
     study = made(noise_free(8000.0), *(method(f"m{k}", [8001.0, 8002.0]) for k in range(9)))
-    assert told(study, "not-distinguishable")[0].startswith("case14: 9 methods are not")
+    assert told(study, "not-distinguishable")[0].endswith("seeds): 8 methods.")
 
 
 def test_a_template_is_at_most_three_sentences_of_25_words() -> None:

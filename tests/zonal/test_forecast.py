@@ -218,7 +218,6 @@ def way(release, cost, error=1.0, failed=0, better=None):
         "knorm",
         "10",
         1.0,
-        error,
         at,
         None,
         None,
@@ -253,6 +252,13 @@ def test_ways_of_equal_error_are_told_apart_by_what_the_plan_shows():
     assert recommended(list(ways.values())) is ways["b"]
     nothing = [replace(one, release="nothing") for one in ways.values()]
     assert recommended(nothing).over_optimum.median == 17.4
+
+
+def test_methods_that_serve_other_scenarios_are_ranked_by_their_distance_from_the_optimum():
+    """A method that is infeasible where demand is high has a low median cost and a large gap."""
+    near = replace(way("auto", 41_900.0), over_optimum=Range(246.0, 246.0, 246.0))
+    far = replace(way("total", 39_000.0), over_optimum=Range(506.0, 506.0, 506.0))
+    assert recommended([far, near]).release == "auto"
 
 
 def test_without_costs_solver_dust_decides_nothing_and_balancing_does():

@@ -9,6 +9,11 @@
     });
   }
 
+  // ---- a printed page shows its appendices, as does a link to one
+  const open = () => document.querySelectorAll("details").forEach(d => { d.open = true; });
+  addEventListener("beforeprint", open);
+  addEventListener("hashchange", open);
+
   // ---- tables: a header button sorts its column
   for (const head of document.querySelectorAll("th")) {
     const button = head.querySelector("button");
