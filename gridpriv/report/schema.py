@@ -153,7 +153,7 @@ class PlannedMethod(Row, name="plan"):
     beta: Text = key("Beta: protected change of one bus's demand")
     budget: Text = key("Budget: budget of all releases")
     interchange_error_mw: Number = known(
-        "Expected interchange error: that of the zone where it is largest", "MW"
+        "Expected interchange error: expected interchange error of the worst zone", "MW"
     )
     least: Number = known("Least: smallest optimality gap over all scenarios", "$/h")
     median: Number = known("Median: median optimality gap over the scenarios", "$/h")

@@ -393,7 +393,7 @@ class RunFigures(SettledFigures):
     shed_mw: Number = like(Plans, "shed_mw")
     surplus_mw: Number = like(Plans, "surplus_mw")
     imbalance_mw: Number = private(
-        "Imbalance of the convex model: its shortage plus its surplus in the last round's plan",
+        "Imbalance of the convex model: sum of shortage and surplus in the last round's plan",
         "MW",
     )
     shed_mvar: Number = like(Plans, "shed_mvar")
