@@ -84,6 +84,11 @@ class Agent:
         Called with every release before its noise is drawn; refusing raises.
     proxy : array, optional
         Public estimate of the data, for the warm start.
+
+    Attributes
+    ----------
+    iterate : Iterate
+        Private once a round was run.
     """
 
     def __init__(
@@ -100,7 +105,7 @@ class Agent:
         self.releases = AgentReleases(problem, data, rules, streams, charge)
         self._whole = bool(shared.all())
         start = problem.start()
-        self._at = Iterate(start, start, np.zeros_like(start))
+        self.iterate = Iterate(start, start, np.zeros_like(start))
         self._proxy = proxy
         self._effort = Effort()
 
@@ -112,16 +117,7 @@ class Agent:
     @property
     def average(self) -> Floats:
         """The average of the last round's iterates; its shared part was sent."""
-        return self._at.average
-
-    @property
-    def iterate(self) -> Iterate:
-        """The agent's iterate; private once a round was run."""
-        return self._at
-
-    @iterate.setter
-    def iterate(self, at: Iterate) -> None:
-        self._at = at
+        return self.iterate.average
 
     def twin(self, data: Floats, streams: Streams) -> Agent:
         """Return a copy on other data and noise, in the same state and around the same problem."""
@@ -146,21 +142,21 @@ class Agent:
 
     def warm_start(self, order: Order) -> Reply:
         """Run a round on the public proxy, without noise: nothing private is touched."""
-        self._at, _ = self._updated(order, self._public_view("warm-start round"))
-        return Reply(self._part(self._at.average), {})
+        self.iterate, _ = self._updated(order, self._public_view("warm-start round"))
+        return Reply(self._part(self.iterate.average), {})
 
     def round(self, order: Order) -> Reply:
         """Run one round: E local updates, their average, the dual update."""
         self.releases.begin_round()
         target = self.rules.perturbation.target
         private = View(self.data, self.releases.perturb, "round", target)
-        self._at, self._effort = self._updated(order, private)
-        return Reply(self._part(self._at.average), dict(self.releases.of_round))
+        self.iterate, self._effort = self._updated(order, private)
+        return Reply(self._part(self.iterate.average), dict(self.releases.of_round))
 
     def disclose(self) -> Floats:
         """Release the data's statistics; return what they leave likely of the data (public)."""
         self.releases.begin_round()
-        return self.releases.perturb("demand", self.data, (1, 1), np.zeros_like(self._at.z))
+        return self.releases.perturb("demand", self.data, (1, 1), np.zeros_like(self.iterate.z))
 
     def reuse(self, estimate: Floats) -> None:
         """Use the estimate of an earlier release; draw nothing where noise is drawn once."""
@@ -169,11 +165,11 @@ class Agent:
 
     def set_iterate(self, z: Floats) -> None:
         """Take a schedule that was made of what all have disclosed, in place of rounds."""
-        self._at = Iterate(z, z, np.zeros_like(z))
+        self.iterate = Iterate(z, z, np.zeros_like(z))
 
     def figures(self) -> Figures:
         """Return the figures of the last round; private."""
-        values = self.problem.figures(self._at.average, self.data)
+        values = self.problem.figures(self.iterate.average, self.data)
         return Figures(values, self.releases.magnitude, self._effort)
 
     def drawn(self) -> dict[Release, int]:
@@ -184,19 +180,19 @@ class Agent:
         """Return the state from which another agent of the same problem and data can go on."""
         releases = self.releases
         estimate = np.zeros(0) if releases.draw is None else releases.estimate
-        return AgentState(self._at, releases.draw, estimate, self.drawn())
+        return AgentState(self.iterate, releases.draw, estimate, self.drawn())
 
     def resume(self, state: AgentState) -> None:
         """Go on from where a state was taken."""
-        self._at = state.at
+        self.iterate = state.at
         estimate = self.data if state.draw is None else state.estimate
         self.releases.resume(state.draw, estimate, state.drawn)
 
     def miss(self, order: Order) -> None:
         """Note a round that went on with what was sent last: nothing is drawn or solved."""
-        at = self._at
+        at = self.iterate
         dual = at.dual + self._spread(order.penalty * (order.w - self._part(at.average)))
-        self._at = Iterate(at.z, at.average, dual)
+        self.iterate = Iterate(at.z, at.average, dual)
 
     def smoothness(self) -> float:
         """Return L of the agent's objective (public)."""
@@ -217,9 +213,9 @@ class Agent:
     def _updated(self, order: Order, view: View) -> tuple[Iterate, Effort]:
         """Return where a round leads from here, and what it took."""
         rho = self._spread(order.penalty)
-        pull = self._spread(order.penalty * order.w) + self._at.dual
+        pull = self._spread(order.penalty * order.w) + self.iterate.dual
         attraction = Attraction(pull, rho, order.step)
-        z, solved = self._at.z, []
+        z, solved = self.iterate.z, []
         for e in range(1, self.rules.local_updates + 1):
             try:
                 solved.append(self._local_update(z, (order.number, e), attraction, view))
@@ -228,7 +224,7 @@ class Agent:
                 raise SolverError(f"{where}: {error}") from error
             z = solved[-1].z
         average = np.mean([m.z for m in solved], axis=0) if len(solved) > 1 else z
-        dual = self._at.dual + self._spread(order.penalty * (order.w - self._part(average)))
+        dual = self.iterate.dual + self._spread(order.penalty * (order.w - self._part(average)))
         iterations, retries = sum(m.iterations for m in solved), sum(m.retries for m in solved)
         return Iterate(z, average, dual), Effort(iterations, retries, len(solved))
 
@@ -268,7 +264,7 @@ class Agent:
     def _spread(self, shared: Floats) -> Floats:
         if self._whole:  # nothing is modified in place, so no copy is needed
             return shared
-        full = np.zeros_like(self._at.z)
+        full = np.zeros_like(self.iterate.z)
         full[self.shared] = shared
         return full
 

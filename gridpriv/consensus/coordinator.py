@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -17,49 +16,6 @@ from gridpriv.consensus.messages import Exchange, Order, Reply, Stale
 from gridpriv.consensus.schedules import PenaltySchedule, StepSize
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import GridprivError
-
-
-class Consensus(Protocol):
-    """The map from agents' shared coordinates to global variables, and their stacking.
-
-    Attributes
-    ----------
-    holders : (K,) int
-        How many agents hold each global variable.
-    """
-
-    @property
-    def holders(self) -> Ints:
-        """Number of agents that hold each global variable."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of global variables K."""
-        ...
-
-    def stack(self, parts: Sequence[Floats]) -> Floats:
-        """Return the agents' shared coordinates as one array."""
-        ...
-
-    def split(self, stacked: Floats) -> list[Floats]:
-        """Return each agent's part of stacked values."""
-        ...
-
-    def spread(self, values: Floats) -> Floats:
-        """Return each global variable's value at its holders; it combines with stacked values."""
-        ...
-
-    def average(self, stacked: Floats) -> Floats:
-        """Return the mean over holders, shape (K,)."""
-        ...
-
-    def apart(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
-        """Return the distance of the agents' coordinates from w.
-
-        The 2-norm over holders, shape (K,), and the largest distance of one coordinate.
-        """
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +110,10 @@ class FullyShared:
             squares += gap
             most = max(most, float(gap.max(initial=0.0)))
         return np.sqrt(squares, out=squares), math.sqrt(most)
+
+
+Consensus = PartlyShared | FullyShared
+"""The map from agents' shared coordinates to global variables, and their stacking."""
 
 
 def make_consensus(shared_coordinates: Sequence[Ints]) -> PartlyShared:

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from threading import Condition, RLock
 from typing import Any
 
-import numpy as np
-
 from gridpriv.consensus.credentials import Signer, digest, not_signed
 from gridpriv.consensus.limits import AnswerLimits, LimitError
 from gridpriv.consensus.messages import Order, Reply
@@ -41,7 +39,6 @@ Note = Callable[..., None]
 Verify = Callable[[bytes, bytes], None]
 """Takes a message's bytes and its signature; raises :class:`MessageError` for a wrong one."""
 
-NO_FLOATS = np.zeros(0)
 LOOK = 0.1  # seconds between two looks whether a zone that waits is still connected
 CLOSING = 5.0  # seconds in which zones are told that a run is over
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gridpriv.consensus.credentials import (
     NAME,
@@ -25,7 +25,6 @@ from gridpriv.consensus.credentials import (
     digest,
     unsigned,
 )
-from gridpriv.consensus.limits import RequestLimits
 from gridpriv.consensus.messages import Exchange, Order, Phase, Reply, Stale
 from gridpriv.consensus.turns import read_journal
 from gridpriv.consensus.wire import (
@@ -219,26 +218,20 @@ def _add(
 def _check_signatures(evidence: TranscriptEvidence) -> None:
     """Drop messages that their senders have not signed; they bind nobody but their holder."""
     verifiers = {name: Verifier(pem) for name, pem in evidence.certificates.items()}
-    for (zone, turn), requests in evidence.requests.items():
-        _drop_unsigned(evidence, verifiers.get(NAME), requests, (zone, turn, NAME))
-    for (zone, turn), answers in evidence.answers.items():
-        _drop_unsigned(evidence, verifiers.get(zone), answers, ("a folder's owner", turn, zone))
-
-
-def _drop_unsigned(
-    evidence: TranscriptEvidence,
-    verify: Verifier | None,
-    messages: dict[bytes, Signed],
-    about: tuple[str, TurnId, str],
-) -> None:
-    holder, turn, sender = about
-    for body, message in list(messages.items()):
-        try:
-            if verify is not None:
-                verify(encode(message), message.signature)
-        except MessageError:
-            del messages[body]
-            evidence.deviates(holder, turn, f"holds a message that {sender} has not signed")
+    orders: list[tuple[str, Key, dict[bytes, Any]]] = [
+        (NAME, *item) for item in evidence.requests.items()
+    ]
+    answers = [(key[0], key, messages) for key, messages in evidence.answers.items()]
+    for sender, (zone, turn), messages in [*orders, *answers]:
+        verify = verifiers.get(sender)
+        holder = zone if sender == NAME else "a folder's owner"
+        for body, message in list(messages.items()):
+            try:
+                if verify is not None:
+                    verify(encode(message), message.signature)
+            except MessageError:
+                del messages[body]
+                evidence.deviates(holder, turn, f"holds a message that {sender} has not signed")
 
 
 def _check_twice(evidence: TranscriptEvidence) -> None:
@@ -270,22 +263,13 @@ def _check_limits(evidence: TranscriptEvidence) -> None:
             if not requests:  # dropped: what follows cannot be held against the one before
                 break
             request = next(iter(requests.values()))
-            _check_order(evidence, limits, request, (last, previous, penalty))
+            try:
+                limits.check(request, last, previous, penalty)
+            except MessageError as error:
+                evidence.deviates(NAME, turn, f"sent {error} to zone {zone}")
             last, previous = turn, request.order
             if turn.phase in ("warm_start", "round", "missed"):
                 penalty = request.order.penalty
-
-
-def _check_order(
-    evidence: TranscriptEvidence,
-    limits: RequestLimits,
-    request: Request,
-    before: tuple[TurnId, Order | None, Floats | None],
-) -> None:
-    try:
-        limits.check(request, *before)
-    except MessageError as error:
-        evidence.deviates(NAME, request.turn, f"sent {error} to zone {request.zone}")
 
 
 def _replay(evidence: TranscriptEvidence) -> tuple[int, bool]:

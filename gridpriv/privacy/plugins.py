@@ -64,11 +64,7 @@ def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
     if not name.isidentifier() or name != name.lower():
         raise not_allowed("name", name, "lower case letters, digits and underscores")
     item, two = kind(1.0), kind(2.0)
-    missing = [
-        part
-        for part in ("scale", "norm", "variance", "perturb", "charge")
-        if not hasattr(item, part)
-    ]
+    missing = [part for part in PARTS if not hasattr(item, part)]
     if missing:
         raise InputError(
             f"Mechanism {name!r} lacks {', '.join(missing)}. Add it (see gridpriv.Mechanism)."
@@ -114,11 +110,9 @@ def registered_multiplier(name: str, epsilon: float, delta: float, releases: int
             f"Mechanism {name!r} has no noise that costs epsilon {epsilon:g} at delta {delta:g}. "
             "Give a total with a delta, such as total:5,1e-5."
         )
-    while high > low * (1.0 + 1e-12):
+    while high / low >= 1.0 + 1e-10:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if cost(middle) <= epsilon else (middle, high)
-        if high / low < 1.0 + 1e-10:
-            break
     return high
 
 

@@ -78,7 +78,7 @@ def test_several_updates_send_their_average_and_go_on_from_the_last():
         seen.append(z)
     assert agent.average == pytest.approx(np.mean(seen, axis=0))
     again = agent.twin(np.array([4.0]), None)
-    assert again._at.z == pytest.approx(z)
+    assert again.iterate.z == pytest.approx(z)
 
 
 def test_rehearsing_and_getting_ready_touch_nothing_private():

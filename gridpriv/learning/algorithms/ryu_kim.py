@@ -96,7 +96,7 @@ class ClientAgent(Agent):
     def round(self, order: Order) -> Reply:
         """Run one round."""
         if self.observed is not None and isinstance(self.problem, ClientProblem):
-            noise = self.observed.at(self.problem.largest_gradient(self._at.z))
+            noise = self.observed.at(self.problem.largest_gradient(self.iterate.z))
             self.releases.rules = replace(self.rules, noise=noise)
         if self.own_step is not None:
             order = replace(order, step=self.own_step(order.number))
