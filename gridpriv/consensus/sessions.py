@@ -354,7 +354,9 @@ class Sessions:
             if isinstance(answer, Failure):
                 if due is None or answer.turn != due.turn:
                     raise MessageError(f"a failure in {answer.turn}, which is not due")
-                self._fail(answer)
+                self.error = _cannot_answer(answer)
+                about = {"zone": zone, "turn": str(answer.turn), "reason": answer.reason}
+                self.note("error", "failed", **about)
             elif due is not None and answer.turn == due.turn:
                 self._accept(session, answer, content, due)
             elif any(answer.turn == TurnId("round", m.turn.number) for m in session.missed):
@@ -395,13 +397,11 @@ class Sessions:
         else:
             session.reply, session.answer = answer.reply, content
 
-    def _fail(self, failure: Failure) -> None:
-        sentence = f"{failure.turn}: zone {failure.zone!r} cannot answer: {failure.reason}"
-        kind = BudgetError if failure.reason == "budget" else ZoneError
-        self.error = kind(sentence)
-        self.note(
-            "error", "failed", zone=failure.zone, turn=str(failure.turn), reason=failure.reason
-        )
+
+def _cannot_answer(failure: Failure) -> GridprivError:
+    """Return the error that ends a run for a zone that cannot answer."""
+    kind = BudgetError if failure.reason == "budget" else ZoneError
+    return kind(f"{failure.turn}: zone {failure.zone!r} cannot answer: {failure.reason}")
 
 
 def _last_known_round(last: TurnId) -> int:
