@@ -267,7 +267,7 @@ def test_a_reproduction_without_data_is_a_table_with_claims(
     )
     assert last["DP-ADMM (paper)"] == pytest.approx(3.04)
     claims = pd.read_csv(out / "claims.csv")
-    assert len(claims) == 5 and (claims.outcome == claims.settled).all()
+    assert len(claims) == 6 and (claims.outcome == claims.settled).all()
 
 
 def test_wrong_scale_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
