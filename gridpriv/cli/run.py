@@ -69,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--tables", "FORMAT", tables, default="csv")
     either = argparse.BooleanOptionalAction
     parser.add_argument("--reference", action=either, default=None, help=REFERENCE)
+    flags.switch(parser, "--dry-run", "check case, zones and settings, print the estimated time")
     flags.switch(parser, "--public", flags.PUBLIC)
     flags.flag(parser, "--write", "FILE", WRITE)
     flags.add_output(parser, "folder for settings, tables and figures")
@@ -105,9 +106,14 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.zonal.prepared import prepare
 
     if args.series is not None:
-        return _run_series(args, context, _horizon(args, case, zoning, settings))
+        horizon = _horizon(args, case, zoning, settings)
+        if args.dry_run:
+            return _tell_estimate(args, [(case, settings)] * len(horizon.series.steps))
+        return _run_series(args, context, horizon)
     flags.question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
     prepared = prepare(case, zoning, settings)
+    if args.dry_run:
+        return _tell_estimate(args, [(case, settings)])
 
     def show(document: Json, early: bool = False) -> None:
         tell(args, document, lambda: None if early else summarise(document), folder)
@@ -120,6 +126,14 @@ def execute(args: argparse.Namespace) -> int:
 
     context.run(case, prepared, show, write)
     return 0
+
+
+def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) -> int:
+    """Print the time that the runs would take."""
+    from gridpriv.study.estimate import estimate
+
+    work = estimate(runs, jobs=1)
+    return tell(args, vars(work), lambda: print(f"{work} on idle cores"))
 
 
 def _write_copies(kept: RunFolder, tables: str) -> Json | None:

@@ -87,6 +87,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="leave out the noise-free and the prior-only baseline",
     )
+    flags.switch(parser, "--dry-run", "check the study, print the number of runs and their time")
     flags.flag(parser, "--title", "TEXT", "title of the report (default: a general one)")
     question = "question that the report answers (default: a general one)"
     flags.flag(parser, "--question", "TEXT", question)
@@ -106,7 +107,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 def execute_compare(args: argparse.Namespace) -> int:
     """Run the study, write its folder and report, print the answer."""
     from gridpriv.study import compare, read_plan
-    from gridpriv.study.estimate import estimate
+    from gridpriv.study.estimate import estimate_plan
 
     formats = flags.wanted_formats(args)
     if args.study:
@@ -114,10 +115,13 @@ def execute_compare(args: argparse.Namespace) -> int:
         plan = read_plan(args.study)
     else:
         plan = _plan(args)
+    work = estimate_plan(plan, args.jobs)
+    if args.dry_run:
+        return output.tell(args, vars(work), lambda: print(f"{work} on idle cores"))
     if args.out is None:
         args.out = f"study-{plan.name or '-'.join(Path(c).stem for c in plan.cases)}"
     output.output_folder(args.out)
-    if not args.quiet and (work := estimate(plan, args.jobs)).seconds >= LONG:
+    if not args.quiet and work.seconds >= LONG:
         output.console(error=True).print(f"{work} on idle cores")
     study = compare(
         plan,

@@ -1,13 +1,16 @@
-"""Estimate of a study's time, from the number of buses and updates: a first idea, no promise."""
+"""Estimates of time, from the number of buses and updates: a first idea, no promise."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gridpriv.core.display import counted
+from gridpriv.grid.case import Case
 from gridpriv.study.grids import load_grids
 from gridpriv.study.plan import StudyPlan
+from gridpriv.zonal.settings import Settings
 
 FIXED, OF_UPDATE, OF_BUS_UPDATE, OF_BUS = 0.1, 2e-3, 2e-5, 4e-3
 """Processor seconds of a run: fixed, per local update, per bus and local update, and per bus for
@@ -16,7 +19,7 @@ the rest (AC rounds, power flow, redispatch); on one core, give or take a factor
 
 @dataclass(frozen=True)
 class WorkEstimate:
-    """Runs of a study, processes, and seconds on idle cores."""
+    """Runs, processes, and seconds on idle cores."""
 
     runs: int
     jobs: int
@@ -27,14 +30,20 @@ class WorkEstimate:
         return f"{counted(self.runs, 'run')} in {counted(self.jobs, 'job')}, about {time}"
 
 
-def estimate(plan: StudyPlan, jobs: int | None = None) -> WorkEstimate:
-    """Return the estimate of a plan; by default in one process per core."""
-    grids, tasks = load_grids(plan), plan.tasks()
-    seconds = 0.0
-    for task in tasks:
-        settings, buses = task.settings, grids[task.case, task.zoning].case.n_bus
-        rounds = 0 if settings.coordination == "central" else settings.rounds
-        each = OF_UPDATE + buses * OF_BUS_UPDATE
-        seconds += FIXED + buses * OF_BUS + rounds * settings.local_updates * each
-    jobs = max(1, min(jobs or os.cpu_count() or 1, len(tasks)))
-    return WorkEstimate(len(tasks), jobs, seconds / jobs)
+def estimate(runs: Iterable[tuple[Case, Settings]], jobs: int | None = None) -> WorkEstimate:
+    """Return the estimate of several runs; by default in one process per core."""
+    count, seconds = 0, 0.0
+    for case, settings in runs:
+        updates = 0 if settings.coordination == "central" else settings.rounds
+        each = settings.local_updates * (OF_UPDATE + case.n_bus * OF_BUS_UPDATE)
+        seconds += FIXED + case.n_bus * OF_BUS + updates * each
+        count += 1
+    jobs = max(1, min(jobs or os.cpu_count() or 1, count))
+    return WorkEstimate(count, jobs, seconds / jobs)
+
+
+def estimate_plan(plan: StudyPlan, jobs: int | None = None) -> WorkEstimate:
+    """Return the estimate of all runs of a study."""
+    grids = load_grids(plan)
+    runs = ((grids[task.case, task.zoning].case, task.settings) for task in plan.tasks())
+    return estimate(runs, jobs)
