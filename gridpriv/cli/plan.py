@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gridpriv.zonal.forecast import Expected
 
 MOST_DRAWS = 1000
+WIDE = 39
+"""Demand scenarios whose range holds one more with probability 95 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,11 @@ class Scenarios(Part):
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
     total: float = number(1.0, "total epsilon (pure DP)", positive)
     public_demand: str | None = changed(Draws, "public_demand", None)
-    draws: int = count(10, "number of demand scenarios sampled from public data")
+    draws: int = count(
+        10,
+        "number of demand scenarios sampled from public data; a range holds one more with "
+        "probability (N - 1)/(N + 1)",
+    )
     solver: str = changed(Grid, "solver", Grid.solver)
 
 
@@ -146,12 +152,13 @@ def sentences(
             f"of {best.scenarios} scenarios, and more on {best.worse}."
         )
     spread = public_demand(case, chosen.public_demand).spread
-    inside = (chosen.draws - 1) / (chosen.draws + 1)
+    more = "" if chosen.draws >= WIDE else f" (95% with --draws {WIDE})"
     said.append(
         f"Ranges cover the AC-feasible ones of {chosen.draws} demand scenarios sampled from public "
-        f"data. A further scenario lies in the range with probability {inside:.0%}. The demand of "
-        f"a zone varies by {spread:.0%} (standard deviation). Scenarios without an AC optimum at "
-        f"{RESERVE:g} times their demand are left out. The true demand was not read."
+        f"data. A further scenario lies in the range with probability {covered(chosen.draws):.0%}"
+        f"{more}. The demand of a zone varies by {spread:.0%} (standard deviation). Scenarios "
+        f"without an AC optimum at {RESERVE:g} times their demand are left out. The true demand "
+        "was not read."
     )
     return said
 
@@ -174,6 +181,11 @@ def _command(best: Expected, chosen: Scenarios, args: argparse.Namespace) -> str
         words += ["--noise-schedule", "once", "--rounds", best.rounds]
     words += ["--budget", f"total:{shortest(chosen.total)}", "--beta", str(chosen.beta)]
     return shlex.join([*words, "--solver", chosen.solver])
+
+
+def covered(draws: int) -> float:
+    """Return the probability that one more scenario lies in the range of these."""
+    return (draws - 1) / (draws + 1)
 
 
 def over_time(rows: list[Json]) -> str:
@@ -209,7 +221,8 @@ def _summarise(document: Json) -> None:
         shown.append("shed_mw")
     for name in shown:
         columns += [MEASURED[name][0], "least", "most"]
-        meanings.append(f"{MEASURED[name][1]} (median, least, most)")
+        inside = 100 * covered(document["draws"])
+        meanings.append(f"{MEASURED[name][1]} (median, least, most: {inside:.0f} % range)")
     if priced:
         columns.append("saved")
         meanings.append("saved: $/h under the prior-only baseline (median)")
