@@ -1,11 +1,12 @@
-r"""Published mechanisms for grid data, beside sound accounting: three computed tables.
+r"""Published mechanisms for grid data, beside sound accounting: computed tables.
 
-What is said of the papers is from memory where a page of docs/papers says *unverified*. What is
-computed here does not depend on it.
+The scales are those of public code; docs/papers says which. What is computed here follows from
+them.
 
 - ``fioretto-restoration``: Laplace noise on loads, then the nearest loads whose optimal cost is
   near the true one. Noise of scale beta/epsilon on p and on q is one release of 2 epsilon, as a
   bus moves both. The true optimal cost is no release at all: used exactly, nothing is certified.
+- ``fioretto-lines``: Laplace noise on line conductances and their means, as public code draws it.
 - ``dvorkin-tco``: capacities of lines are protected; the sensitivity of a DC optimum's cost to a
   capacity is its shadow price, which a network can make larger than every generator's price.
 - ``dvorkin-elo``: loads are protected in the same way; the sensitivity of the cost to a load is its
@@ -27,11 +28,13 @@ from scipy.integrate import quad
 from scipy.optimize import linprog
 from scipy.stats import norm
 
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case
+from gridpriv.power.ac.model import ac_model
 from gridpriv.power.ac.optimum import AcOptimum, acopf
-from gridpriv.power.ac.projection import nearest_served
+from gridpriv.power.ac.projection import MARGINS, add_changes, nearest_served, tightened
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.study.claims import FAILS, HOLDS
@@ -41,6 +44,7 @@ from gridpriv.zonal.settings import make_settings
 BETA_MW, EPSILON, DELTA, DRAWS = 10.0, 1.0, 1e-5, 5
 FIDELITY = 0.01
 """Share of the true optimal cost that restored loads may be off by."""
+RESTORING_STEPS = 10
 STEPS = 10
 """Steps of the algorithms for synthetic grid data, by default in their public code."""
 FEEDER_DELTA, FEEDER_DEPTH = 1.0 / 14.0, 7
@@ -124,23 +128,31 @@ def _served(case: Case) -> AcOptimum | None:
 
 
 def _restored(noisy: Case, true: float) -> AcOptimum | None:
-    """Return the optimum of loads near the noisy ones whose cost is within the fidelity.
+    """Return the optimum at the nearest loads whose optimal cost is within the fidelity.
 
-    The paper's bilevel problem, on a line: the nearest served loads, scaled until their optimal
-    cost is in the band (bisection, as the optimal cost rises with the scale).
+    The papers' bilevel problem by cutting planes: every optimum bounds the optimal cost of other
+    loads by its prices from below, the last one also from above where it was too low.
     """
-    try:
-        nearest = nearest_served(noisy, 2).case
-    except SolverError:
-        return None
-    low, high = 0.0, 2.0 * max(1.0, true / (acopf(nearest).cost or true))
-    for _ in range(40):
-        middle = (low + high) / 2.0
-        best = _served(nearest.scale_load(middle))
-        if best is not None and abs((best.cost or 0.0) / true - 1.0) <= FIDELITY:
+    best, planes = _served(nearest_served(noisy, 2).case), list[tuple[Floats, float]]()
+    for _ in range(RESTORING_STEPS):
+        cost = math.nan if best is None else (best.cost or 0.0) / true - 1.0
+        if best is None or abs(cost) <= FIDELITY:
             return best
-        dear = best is None or (best.cost or 0.0) > true
-        low, high = (low, middle) if dear else (middle, high)
+        case = best.state.case
+        prices = noisy.base_mva / true * np.concatenate([best.p_price, best.q_price])
+        moved = np.concatenate([noisy.pd - case.pd, noisy.qd - case.qd])
+        planes.append((prices, cost + float(prices @ moved)))
+        model = ac_model(tightened(noisy, MARGINS[0]))
+        changes = np.concatenate(add_changes(model, 2))
+        for prices, at_noisy in planes:
+            low = -0.5 * FIDELITY if cost < 0.0 and prices is planes[-1][0] else -np.inf
+            band = np.array([low, 0.5 * FIDELITY]) - at_noisy
+            row = model.program.add_rows(band[:1], band[1:])
+            model.program.add_linear(np.repeat(row, len(changes)), changes, prices)
+        solution = model.program.solve(zero=np.concatenate([model.cut, model.curtailment]))
+        p, q = np.split(solution.x[changes], 2)
+        near = replace(noisy, pd=noisy.pd + p, qd=noisy.qd + q)
+        best = _served(near) if solution.solved else None
     return None
 
 
@@ -152,6 +164,45 @@ def _published(case: Case, seed: int, *, priced: bool) -> AcOptimum | None:
         release="bus" if priced else "auto",
     )
     return protect(prepare_publication(case, settings, priced=priced)).served.optimum
+
+
+def admittances(cases: Sequence[str] = ("case14", "case30", "case118")) -> Computed:
+    """Return what the noise on line parameters certifies, as public code draws it.
+
+    Conductances g get noise of scale 3 alpha / epsilon; a susceptance is the noisy g times the
+    line's own ratio r = b / g. The means of all g and of all b get noise of scale
+    3 alpha / (n epsilon). Where one g moves by alpha its b moves by r alpha, so the three cost
+    epsilon / 3 times 1 + 1 + |r|. The ratios themselves are read without noise.
+    """
+    rows = []
+    for case in map(load_case, cases):
+        ratio = np.abs(case.x[case.r != 0.0] / case.r[case.r != 0.0])
+        certified = EPSILON / 3.0 * (2.0 + ratio)
+        rows.append(
+            {
+                "case": case.name,
+                "stated": EPSILON,
+                "certified_median_line": float(np.median(certified)),
+                "certified_worst_line": float(certified.max()),
+                "lines_without_resistance": int((case.r == 0.0).sum()),
+            }
+        )
+    table = pd.DataFrame(rows)
+    worst = table["certified_worst_line"].max()
+    claim = "Noise on conductances and both means costs the stated epsilon"
+    return Computed(
+        table,
+        pd.DataFrame(
+            [
+                _claim(claim, worst <= EPSILON, f"up to {worst:.3g}, if all ratios were public"),
+                _claim(
+                    "Susceptances from noisy conductances cost nothing",
+                    holds=False,
+                    detail="released b over released g is the line's own ratio, without noise",
+                ),
+            ]
+        ),
+    )
 
 
 def capacities() -> Computed:
@@ -303,6 +354,7 @@ def _claim(text: str, holds: bool, detail: str) -> dict[str, object]:
 
 GRID_TABLES: dict[str, tuple[str, Callable[[], Computed]]] = {
     "fioretto-restoration": ("Fioretto et al.: restored loads, stated and certified", restoration),
+    "fioretto-lines": ("Fioretto et al.: line parameters, stated and certified", admittances),
     "dvorkin-tco": ("Dvorkin and Botterud: what a line's capacity moves", capacities),
     "dvorkin-elo": ("Dvorkin and Botterud: what a load moves, and what steps cost", loads),
     "dvorkin-ccopf": ("Dvorkin et al.: noise on a feeder, stated and certified", feeder),

@@ -9,8 +9,16 @@ import pytest
 from scipy.stats import norm
 
 from gridpriv.cli.main import main
+from gridpriv.grid.library import load_case
 from gridpriv.study import grid_papers
-from gridpriv.study.grid_papers import capacities, excess_loss, loads, restoration, steps_epsilon
+from gridpriv.study.grid_papers import (
+    admittances,
+    capacities,
+    excess_loss,
+    loads,
+    restoration,
+    steps_epsilon,
+)
 
 
 def test_a_shadow_price_is_that_of_the_triangle() -> None:
@@ -26,6 +34,20 @@ def test_the_price_of_a_load_is_that_of_the_triangle() -> None:
     for dear in (20.0, 50.0, 100.0):
         assert table.loc[dear, "price"] == pytest.approx(2.0 * dear - 10.0)
     assert steps_epsilon(10, 1.0) == pytest.approx({"as meant": 1.25, "public code": 401.0})
+
+
+def test_one_line_uses_up_what_its_three_releases_cost() -> None:
+    """Every line of case30 in turn: g moves by alpha and b by the same share of itself."""
+    case, alpha = load_case("case30"), 0.1
+    lines = case.r != 0.0
+    y, n = 1.0 / (case.r[lines] + 1j * case.x[lines]), case.n_branch
+    losses = []
+    for g, b in zip(y.real, y.imag, strict=True):
+        moved_b = abs(b * (g + alpha) / g - b)
+        own, mean = 3.0 * alpha, 3.0 * alpha / n
+        losses.append(alpha / own + alpha / n / mean + moved_b / n / mean)
+    row = admittances(["case30"]).table.iloc[0]
+    assert row["certified_worst_line"] == pytest.approx(max(losses))
 
 
 def test_equal_deviations_lose_what_the_gaussian_mechanism_loses() -> None:

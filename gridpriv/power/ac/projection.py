@@ -150,7 +150,7 @@ def _projected(case: Case, norm: Norm, voltage: Complexes | None) -> tuple[Float
     None where Ipopt finds none.
     """
     model = ac_model(case)
-    changes = _add_changes(model, norm)
+    changes = add_changes(model, norm)
     start = model.program.start
     if voltage is not None:
         start = model.starting_from(voltage, start[model.pg], start[model.qg])
@@ -160,7 +160,7 @@ def _projected(case: Case, norm: Norm, voltage: Complexes | None) -> tuple[Float
     return np.stack([solution.x[part] for part in changes]), model.dispatch(solution.x)
 
 
-def _add_changes(model: AcModel, norm: Norm) -> tuple[Ints, Ints]:
+def add_changes(model: AcModel, norm: Norm) -> tuple[Ints, Ints]:
     """Add a change of every demand to the balances, and its norm to the objective."""
     n, program = model.case.n_bus, model.program
     none, free = np.zeros(n), np.full(n, np.inf)
