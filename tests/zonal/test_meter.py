@@ -17,6 +17,7 @@ from gridpriv.power.ac.state import Schedule
 from gridpriv.zonal.meter import meter_rows, meter_table
 
 STEP = 1e-4
+SLOW = ("case39", "case57", "case118")
 
 
 @cache
@@ -33,7 +34,10 @@ def settled(name: str) -> Any:
     return result, dispatch, schedule
 
 
-@pytest.mark.parametrize("name", ["case14", pytest.param("case118", marks=pytest.mark.slow)])
+GRIDS = ["case14", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+
+
+@pytest.mark.parametrize("name", GRIDS)
 @pytest.mark.parametrize("part", ["pd", "qd"])
 def test_derivatives_are_those_of_the_settled_state(name: str, part: str) -> None:
     """At a kink (a generator at its limit) the derivative is that of one side."""
