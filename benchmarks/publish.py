@@ -11,7 +11,8 @@ its ratio.
 Methods: ``auto``, as ``gridpriv publish`` does; ``naive``: Laplace noise on every bus at the same
 total, unprojected. A row's verdict is the judge's (judge.py) on the state
 in the written file, which the reader of MATPOWER files has read; seed 0 is also opened in
-pandapower and, where installed, PYPOWER.
+pandapower and, where installed, PYPOWER: a power flow must find the voltages of the file
+(``~``: it converges to others; pandapower puts taps at the high-voltage side, MATPOWER at from buses).
 """
 
 from __future__ import annotations
@@ -138,8 +139,8 @@ def openers(file: Path, read: Case) -> Iterator[str]:
     with suppress(pandapower.LoadflowNotConverged):
         net = from_mpc(str(file))
         pandapower.runpp(net)
-        if np.abs(net.res_bus.vm_pu.to_numpy() - read.vm).max() < 1e-5:
-            yield "pandapower"
+        off = float(np.abs(net.res_bus.vm_pu.to_numpy() - read.vm).max())
+        yield "pandapower" if off < 1e-5 else f"pandapower~{off:.2g}"
     try:
         from matpowercaseframes import CaseFrames
         from pypower import api

@@ -128,14 +128,12 @@ def tie_distance(case: Case, zoning: Zoning) -> Ints:
 
     Buses of a zone without ties get the number of buses.
     """
-    graph, ties = bus_graph(case), tie_lines(case, zoning)
-    ends = set(np.concatenate([case.f_bus[ties], case.t_bus[ties]]).tolist())
+    ties = tie_lines(case, zoning)
+    ends = np.stack([case.f_bus[ties], case.t_bus[ties]])
+    inside = nx.Graph(bus_graph(case))
+    inside.remove_edges_from(ends.T.tolist())
     distance = np.full(case.n_bus, case.n_bus, dtype=np.int64)
-    for members in zoning.members:
-        own = graph.subgraph(members.tolist())
-        sources = ends & set(members.tolist())
-        if not sources:
-            continue
-        for bus, lines in nx.multi_source_dijkstra_path_length(own, sources, weight=None).items():
-            distance[bus] = int(lines)
+    if ends.size:
+        lines = nx.multi_source_dijkstra_path_length(inside, set(ends.flat), weight=None)
+        distance[list(lines)] = list(lines.values())
     return distance

@@ -154,10 +154,11 @@ def _attack(
     epsilon: float | None,
     seeds: int,
     watch: Callable[[str], None],
+    ways: Sequence[str] = ("messages", "stationarity"),
 ) -> list[AttackOutcome]:
     """Return the MAP estimates of ``seeds`` runs, by every way that is open."""
     size = prepared.case.n_bus
-    ways = ("messages", "stationarity") if all_heard(prepared) else ("messages",)
+    ways = [way for way in ways if way == "messages" or all_heard(prepared)]
     estimates = {way: np.full((seeds, size), np.nan) for way in ways}
     spread = {way: np.full(size, np.nan) for way in ways}
     for seed in range(seeds):
@@ -237,30 +238,21 @@ def averaging(
     noise_schedule, rounds, seed, mae_mw.
     """
     rows, settings = [], prepared.settings
-    multiplier_of = noise_rule(
-        replace(settings, rounds=1, noise_schedule="once"), prepared.rules.adjacency
-    )
+    noise = noise_rule(replace(settings, rounds=1, noise_schedule="once"), prepared.rules.adjacency)
     zones = attacked_zones(prepared, plan.bus)
+    own = np.concatenate([prepared.zones[zone].own for zone in zones])
+    way = "stationarity" if all_heard(prepared) else "messages"
     for noise_schedule in ("round", "once"):
         rules = replace(
-            prepared.rules, perturbation=Perturbation("demand", noise_schedule), noise=multiplier_of
+            prepared.rules, perturbation=Perturbation("demand", noise_schedule), noise=noise
         )
-        run = varied(prepared, settings=replace(settings, rounds=max(rounds)), rules=rules)
-        for seed in range(plan.seeds):
-            network = listen(run, run.seed + seed)
-            for count in rounds:
-                errors = []
-                for zone in zones:
-                    own = run.zones[zone].own
-                    script = [h for h in network.heard[zone] if h.warm_start or h.number <= count]
-                    noise = heard_noise(run, network.heard[zone])
-                    forward, prior = forward_model(run, zone, script), zone_prior(run, plan, zone)
-                    model = StationarityModel(forward) if all_heard(run) else forward
-                    result = fit(model, prior, noise, np.random.default_rng([run.seed, seed]))
-                    errors.append(np.abs(result.demand[: len(own)] - run.case.pd[own]))
-                mae = float(np.concatenate(errors).mean()) * run.case.base_mva
-                rows.append(
-                    {"noise_schedule": noise_schedule, "rounds": count, "seed": seed, "mae_mw": mae}
-                )
-                watch(f"averaging, {noise_schedule}, {count} rounds")
+        for count in rounds:
+            run = varied(prepared, settings=replace(settings, rounds=count), rules=rules)
+            label = f"averaging, {noise_schedule}, {count} rounds"
+            (outcome,) = _attack(run, plan, zones, label, None, plan.seeds, watch, (way,))
+            errors = np.abs(outcome.estimates[:, own] - run.case.pd[own]).mean(axis=1)
+            rows += [
+                {"noise_schedule": noise_schedule, "rounds": count, "seed": seed, "mae_mw": mae}
+                for seed, mae in enumerate(run.case.base_mva * errors)
+            ]
     return pd.DataFrame(rows)

@@ -24,7 +24,7 @@ from gridpriv.assurance.publishing import publish_findings
 from gridpriv.assurance.replay import Finding, replay_run
 from gridpriv.assurance.series import series_findings, stream_findings
 from gridpriv.assurance.statistic import ceiling, check_runs, detectable, measure, runs_needed
-from gridpriv.assurance.whole import fresh, whole_run
+from gridpriv.assurance.whole import fresh, rule_of, whole_run
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.privacy.budget import NOTHING
@@ -151,26 +151,29 @@ def _replayed(
 
 def _lanes(prepared: Prepared, plan: AuditPlan, make_agent: MakeAgent) -> list[Finding]:
     """Return the findings on noise, public state, and the other ways to run the same settings."""
-    rule, found = prepared.rules.noise, []
-    assert rule is not None
-    if "noise" in plan.lanes:
-        found += noise_checks(fresh(prepared), plan.confidence, make_agent)
-        found += mechanism_laws(rule.multiplier, plan.confidence)
-    if "public" in plan.lanes:
-        demands = other_demands(prepared)
-        found += state_findings(prepared, demands)
-        found += bytes_findings(prepared, demands, "rounds")
-    released_once = prepared.rules.perturbation == Perturbation("demand", "once")
-    if "central" in plan.lanes and released_once:
-        central = _coordinated(prepared, "central")
-        found += bytes_findings(central, other_demands(central), "central")
-    if "series" in plan.lanes and released_once:
-        found += series_findings(prepared)
-    if "stream" in plan.lanes and released_once:
-        found += stream_findings(prepared)
-    if "publish" in plan.lanes and released_once:
-        found += publish_findings(prepared)
-    return found
+
+    def central() -> list[Finding]:
+        run = _coordinated(prepared, "central")
+        return bytes_findings(run, other_demands(run), "central")
+
+    lanes: dict[str, Callable[[], list[Finding]]] = {
+        "noise": lambda: (
+            noise_checks(fresh(prepared), plan.confidence, make_agent)
+            + mechanism_laws(rule_of(prepared).multiplier, plan.confidence)
+        ),
+        "public": lambda: (
+            state_findings(prepared, other_demands(prepared))
+            + bytes_findings(prepared, other_demands(prepared), "rounds")
+        ),
+    }
+    if prepared.rules.perturbation == Perturbation("demand", "once"):
+        lanes |= {
+            "central": central,
+            "series": lambda: series_findings(prepared),
+            "stream": lambda: stream_findings(prepared),
+            "publish": lambda: publish_findings(prepared),
+        }
+    return [found for name, lane in lanes.items() if name in plan.lanes for found in lane()]
 
 
 def _runs(mechanism: AuditedMechanism, plan: AuditPlan, rounds: int) -> int:

@@ -7,14 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gridpriv.assurance.audited import LEVELS
-from gridpriv.assurance.independence import LOW_BITS, NOISE_CHECKS
 from gridpriv.assurance.neighbours import Neighbour
-from gridpriv.assurance.public_state import PUBLIC_CHECKS
-from gridpriv.assurance.publishing import PUBLISH_CHECKS
-from gridpriv.assurance.replay import CHECKS, Finding
-from gridpriv.assurance.series import SERIES_CHECKS, STREAM_CHECKS
+from gridpriv.assurance.replay import Finding
 from gridpriv.assurance.statistic import Measured
-from gridpriv.assurance.whole import WHOLE_CHECKS
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.zonal.prepared import Prepared
@@ -22,16 +17,25 @@ from gridpriv.zonal.prepared import Prepared
 ROUNDS = 5
 LANES = ("noise", "public", "central", "series", "stream", "publish")
 """Parts of an audit beside the replay of zones and rounds."""
-SHOWN = (
-    *CHECKS,
-    *WHOLE_CHECKS,
-    *NOISE_CHECKS,
-    *PUBLIC_CHECKS,
-    *SERIES_CHECKS,
-    *STREAM_CHECKS,
-    *PUBLISH_CHECKS,
-    LOW_BITS,
-)
+CHECKS = {
+    "calls": "releases asked for differently",
+    "values": "private value moved, at most",
+    "messages": "messages moved",
+    "history": "state that outlives a release",
+    "noise": "coordinates without noise",
+    "coordinator": "orders that differ on other data",
+    "rounds": "coordinates without noise, all rounds",
+    "outputs": "exact minimiser moved, of what is declared",
+    "law": "noise against its law, -log10 of chance",
+    "independence": "agreement of noise, from a half",
+    "public state": "public state that follows demand",
+    "public bytes": "messages and files that follow demand",
+    "series": "statistics of a series moved, at most",
+    "stream": "loss of a window of a stream",
+    "publish": "statistics of a published case moved, at most",
+    "low bits": "sums with secure noise on the value's grid",
+}
+"""Checks of an audit in the order in which they are shown, with the figure of each."""
 SETTINGS = (
     "mechanism",
     "perturbation",
@@ -118,6 +122,22 @@ class LevelAudit:
             return "violation"
         return "claim refuted" if self.measured.epsilon > self.nominal else "consistent"
 
+    def as_dict(self) -> Json:
+        """Return the level as JSON can hold it."""
+        found = self.measured
+        stated = {name: getattr(self, name) for name in ("level", "nominal", "certified", "delta")}
+        return stated | {
+            "measured": found.epsilon,
+            "statistic": found.statistic,
+            "runs": 2 * found.runs,
+            "counted": found.runs,
+            "hits": found.hits,
+            "misses": found.misses,
+            "ceiling": self.ceiling,
+            "detectable": self.detectable if math.isfinite(self.detectable) else None,
+            "verdict": self.verdict,
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class AuditResult:
@@ -159,52 +179,29 @@ class AuditResult:
             "case": self.prepared.case.name,
             "settings": {name: shown[name] for name in SETTINGS},
             "zone": self.zone,
-            "neighbour": {
-                "bus": self.neighbour.bus,
-                "dp": self.neighbour.dp,
-                "dq": self.neighbour.dq,
-            },
+            "neighbour": {name: getattr(self.neighbour, name) for name in ("bus", "dp", "dq")},
             "confidence": self.plan.confidence,
             "replay": [
-                _check(self.findings, check)
-                for check in SHOWN
-                if check in {finding.check for finding in self.findings}
+                _check([row for row in self.findings if row.check == check])
+                for check in CHECKS
+                if any(row.check == check for row in self.findings)
             ],
-            "statistical": [_level(row) for row in self.levels],
+            "statistical": [row.as_dict() for row in self.levels],
             "passed": self.passed,
             "verdict": self.verdict,
         }
 
 
-def _check(findings: Sequence[Finding], check: str) -> Json:
+def _check(rows: Sequence[Finding]) -> Json:
     """Return the worst finding of a check."""
-    rows = [finding for finding in findings if finding.check == check]
     worst = max(rows, key=lambda row: (row.measured - row.allowed, row.ratio))
     return {
-        "check": check,
+        "check": worst.check,
         "neighbours": len(rows),
         "zone": worst.zone,
         "neighbour": worst.neighbour,
         "measured": worst.measured,
         "allowed": worst.allowed,
-        "ratio": max(row.ratio for row in rows) if check == "values" else None,
+        "ratio": max(row.ratio for row in rows) if worst.check == "values" else None,
         "passed": all(row.passed for row in rows),
-    }
-
-
-def _level(row: LevelAudit) -> Json:
-    return {
-        "level": row.level,
-        "nominal": row.nominal,
-        "certified": row.certified,
-        "delta": row.delta,
-        "measured": row.measured.epsilon,
-        "statistic": row.measured.statistic,
-        "runs": 2 * row.measured.runs,
-        "counted": row.measured.runs,
-        "hits": row.measured.hits,
-        "misses": row.measured.misses,
-        "ceiling": row.ceiling,
-        "detectable": row.detectable if math.isfinite(row.detectable) else None,
-        "verdict": row.verdict,
     }

@@ -25,6 +25,7 @@ from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, opening, vari
 from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.assurance.replay import Draw, Tape, agent_play
 from gridpriv.assurance.statistic import Statistic
+from gridpriv.assurance.whole import rule_of
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
@@ -198,31 +199,26 @@ def zone_levels(
     script : sequence of Heard
         The rounds of the ``messages`` level; the others use the first.
     """
-    item = varied(prepared, rules=replace(prepared.rules, local_updates=1))
-    opened = opening(script, 1)
-    data = prepared.problems[zone].program.zone.demand
-    matches: list[AuditedMechanism] = []
-    first = _taped(item, zone, opened, data, make_agent)
-    released = {"release"}
-    if item.rules.perturbation.target == "output":
-        released.add("solution")  # which is what was released, and a solve less for each run
-    for level in levels:
-        if level in released:
-            frozen = [draw.output for draw in first]
-            twin = agent_play(item, zone, opened, make_agent)(data + other.change, Tape(frozen))
-            release = _release(item, first[0])
-            here, there = first[0].value, twin.draws[0].value
-            matches.append(ReleaseLevel(*_stated_once(item, release), level, here, there, release))
-            continue
-        run, rounds = (item, opened) if level == "solution" else (prepared, script)
-        draws = first if level == "solution" else _taped(run, zone, rounds, data, make_agent)
-        stated = _stated_once(run, _release(run, draws[0]))
+    one = varied(prepared, rules=replace(prepared.rules, local_updates=1))
+    opened, data = opening(script, 1), prepared.problems[zone].program.zone.demand
+    moved = data + other.change
+    play = agent_play(one, zone, opened, make_agent)
+    first = play(data.copy(), Tape()).draws
+    release = rule_of(one).release(first[0].sensitivity)
+    once = _stated_once(one, release)
+
+    def of_level(level: str) -> AuditedMechanism:
         if level == "messages":
-            stated = _stated_total(run, draws)
-        matches.append(
-            RunLevel(*stated, level, data, data + other.change, run, zone, rounds, make_agent)
-        )
-    return matches
+            every = agent_play(prepared, zone, script, make_agent)(data.copy(), Tape()).draws
+            total = _stated_total(prepared, every)
+            return RunLevel(*total, level, data, moved, prepared, zone, script, make_agent)
+        if level == "solution" and one.rules.perturbation.target != "output":
+            return RunLevel(*once, level, data, moved, one, zone, opened, make_agent)
+        # under output perturbation the solution is what was released: a solve less for each run
+        twin = play(moved.copy(), Tape([draw.output for draw in first])).draws
+        return ReleaseLevel(*once, level, first[0].value, twin[0].value, release)
+
+    return [of_level(level) for level in levels]
 
 
 def secure_level(prepared: Prepared, simulated: ReleaseLevel) -> ReleaseLevel | None:
@@ -230,27 +226,13 @@ def secure_level(prepared: Prepared, simulated: ReleaseLevel) -> ReleaseLevel | 
 
     Only what moves is released: secure noise takes its time, and the rest says nothing.
     """
-    rule, kept = prepared.rules.noise, simulated.visible
-    missing = find_spec("opendp") is None
-    if rule is None or rule.source == "secure" or missing or not kept.size:
-        return None
-    if (rule.mechanism, "secure") not in MECHANISMS:
+    rule, kept = rule_of(prepared), simulated.visible
+    missing = find_spec("opendp") is None or (rule.mechanism, "secure") not in MECHANISMS
+    if rule.source == "secure" or missing or not kept.size:
         return None
     release = replace(rule, source="secure").release(simulated.release.sensitivity)
     here, there = simulated.here[kept], simulated.there[kept]
     return ReleaseLevel(*_stated_once(prepared, release), "secure", here, there, release)
-
-
-def _taped(
-    prepared: Prepared, zone: int, script: Sequence[Heard], data: Floats, make_agent: MakeAgent
-) -> tuple[Draw, ...]:
-    return agent_play(prepared, zone, script, make_agent)(data.copy(), Tape()).draws
-
-
-def _release(prepared: Prepared, draw: Draw) -> Release:
-    rule = prepared.rules.noise
-    assert rule is not None
-    return rule.release(draw.sensitivity)
 
 
 def _stated_once(prepared: Prepared, release: Release) -> Stated:
@@ -264,7 +246,7 @@ def _stated_once(prepared: Prepared, release: Release) -> Stated:
 
 def _stated_total(prepared: Prepared, draws: Sequence[Draw]) -> Stated:
     """Return nominal and certified totals of all releases of the rounds that are played."""
-    releases = [_release(prepared, draw) for draw in draws]
+    releases = [rule_of(prepared).release(draw.sensitivity) for draw in draws]
     delta = prepared.settings.target_delta
     certified = Counter(release.certified for release in releases)
     nominal = Counter(release.nominal for release in releases)

@@ -9,7 +9,7 @@ from typing import Any
 from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.memory import AgentRules, Streams
 from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.transport import Calls, InProcess, R, each
+from gridpriv.consensus.transport import Calls, InProcess, R, Transport, each
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.power.fleet import public_proxy
@@ -40,28 +40,40 @@ class Heard(Order):
         return self.reply.sent
 
 
-class Eavesdropper:
-    """A transport that writes down every message it carries."""
+OWN = ("figures", "outcome", "drawn", "plan")
+"""Methods of a simulation that a zone's owner answers to itself."""
 
-    def __init__(self, agents: Sequence[Agent]) -> None:
-        self._inner = InProcess(agents)
-        self.heard: list[list[Heard]] = [[] for _ in agents]
+
+class Eavesdropper:
+    """A transport that keeps everything that crosses the network, and each zone's rounds.
+
+    Every argument of a call comes from the coordinator. Answers are kept but for those that an
+    owner gives to itself (:data:`OWN`). Of plans the first is kept: replans follow measurements.
+    """
+
+    def __init__(self, inner: Transport, zones: int) -> None:
+        self._inner, self._zones = inner, zones
+        self.crossed: list[tuple[str, Any, Any]] = []
+        self.heard: list[list[Heard]] = [[] for _ in range(zones)]
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
-        """Call every agent; if it is a round, keep the order and the reply."""
+        """Call every zone and keep the calls, and the answers that are sent."""
         outcomes = self._inner.ask(calls)
-        for zone, (item, reply) in enumerate(
-            zip(each(calls, len(outcomes)), outcomes, strict=True)
-        ):
-            name = item.method.__name__
-            if name in ("warm_start", "round") and isinstance(reply, Reply):
-                (order,) = item.given
-                warm = name == "warm_start"
-                self.heard[zone].append(Heard(**vars(order), reply=reply, warm_start=warm))
+        sent = each(calls, self._zones)
+        name, given = sent[0].method.__name__, [one.given for one in sent]
+        if name not in OWN:
+            self.crossed.append((name, given, outcomes))
+        elif name == "plan" and all(kept != "plan" for kept, _, _ in self.crossed):
+            self.crossed.append((name, given, None))
+        warm = name == "warm_start"
+        for script, call, reply in zip(self.heard, sent, outcomes, strict=True):
+            if (warm or name == "round") and isinstance(reply, Reply):
+                script.append(Heard(**vars(call.given[0]), reply=reply, warm_start=warm))
         return outcomes
 
     def close(self) -> None:
-        """Do nothing."""
+        """Close the transport."""
+        self._inner.close()
 
 
 def listen(
@@ -100,7 +112,7 @@ def listen(
         zone_agent(prepared, zone, own, prepared.rules, streams, make_agent)
         for zone, own in enumerate(data or [None] * len(prepared.zones))
     ]
-    transport = Eavesdropper(agents)
+    transport = Eavesdropper(InProcess(agents), len(agents))
     relaxed = varied(prepared, settings=replace(prepared.settings, planning="soc"))
     for turn in play_rounds(relaxed, transport, open_rounds(relaxed, transport)):
         watch(f"round {turn.number}")

@@ -43,6 +43,7 @@ from scipy import stats
 
 from gridpriv.assurance.eavesdrop import MakeAgent, listen, zone_agent
 from gridpriv.assurance.replay import Draw, Finding, Tape, taped
+from gridpriv.assurance.whole import on_tape, rule_of
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.mechanism import MECHANISMS, Mechanism, Staircase, make_mechanism
@@ -52,7 +53,6 @@ from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.staircase import best_share
 from gridpriv.zonal.prepared import Prepared
 
-NOISE_CHECKS = ("law", "independence")
 REPEATS = 600  # releases of each zone; a multiple of the demands below, and even
 DEMANDS = (1.0, 0.0, 2.0)  # times a zone's own
 DRAWS = 1500  # units of every mechanism
@@ -112,61 +112,60 @@ def noise_checks(
     if prepared.rules.perturbation.target == "demand":
         samples = repeated_releases(prepared, make_agent)
     else:
-        samples = [_joined(prepared, zone, runs) for zone in runs[0]]
-    samples = [sample for sample in samples if sample.noise.size]
-    units = max(1, MOST_COLUMNS // max(1, 2 * len(samples)))
+        drawn = {zone: [draw for run in runs for draw in run[zone]] for zone in runs[0]}
+        samples = [
+            _sample(prepared, zone, draws[: len(draws) // 2 * 2]) for zone, draws in drawn.items()
+        ]
+    if not samples:
+        return []
     risk = (1.0 - confidence) / (6.0 + 3.0 * len(DEMANDS))
-    few = [sample.part(units) for sample in samples]
+    few = [sample.part(max(1, MOST_COLUMNS // (2 * len(samples)))) for sample in samples]
+    rows = min(len(sample.noise) for sample in few)
+    across = np.hstack([sample.noise[:rows] for sample in few])
     findings = _laws(samples, risk)
-    findings += [_all_pairs(few, risk), _radii(few, risk)]
-    findings += _within_units(samples, risk)
+    findings += [_signs(across, risk, "signs of all pairs of coordinates"), _radii(few, risk)]
+    paired = [sample for sample in samples if sample.paired]
+    for sample in paired:
+        units = np.stack([part.ravel() for part in np.split(sample.noise, 2, axis=1)], axis=1)
+        findings.append(_signs(units, risk / len(paired), "p with q", sample.zone))
     if rounds > 1:
-        findings.append(_consecutive(runs, rounds, risk))
+        steps = [
+            [draw.output - draw.value for draw in d[:rounds]] for r in runs for d in r.values()
+        ]
+        findings.append(_signs(np.hstack(steps).T, risk, "signs of all pairs of rounds"))
     return findings
 
 
 def repeated_releases(prepared: Prepared, make_agent: MakeAgent = Agent) -> list[Sample]:
     """Return every zone's noise over :data:`REPEATS` releases of its demand."""
-    rule = prepared.rules.noise
-    assert rule is not None
     matches = []
     for zone, problem in enumerate(prepared.problems):
         tape, demand = Tape(), problem.program.zone.demand
-        rules = replace(prepared.rules, noise=taped(rule, tape))
+        rules = on_tape(prepared, tape).rules
         agent = zone_agent(prepared, zone, None, rules, NoiseStreams(0), make_agent)
         for row in range(REPEATS):
             data = DEMANDS[row % len(DEMANDS)] * demand
             agent.twin(data, NoiseStreams(prepared.seed + row)).disclose()
-        matches.append(_sample(prepared, problem.name, tape.drawn))
+        if tape.drawn and tape.drawn[0].value.size:
+            matches.append(_sample(prepared, problem.name, tape.drawn))
     return matches
 
 
 def _sample(prepared: Prepared, zone: str, draws: Sequence[Draw]) -> Sample:
-    rule = prepared.rules.noise
-    assert rule is not None
-    if not draws:
-        unit = Sensitivity(1.0, rule.norm, "nothing is released")
-        return Sample(zone, np.zeros((0, 0)), rule.release(unit).mechanism)
     noise = np.array([draw.output - draw.value for draw in draws])
-    return Sample(zone, noise, rule.release(draws[0].sensitivity).mechanism)
+    return Sample(zone, noise, rule_of(prepared).release(draws[0].sensitivity).mechanism)
 
 
 def _round_noise(prepared: Prepared, seed: int, make_agent: MakeAgent) -> dict[str, list[Draw]]:
     """Return every zone's draws of a whole run, round by round."""
-    rule, tapes = prepared.rules.noise, {problem.name: Tape() for problem in prepared.problems}
-    assert rule is not None
+    tapes = {problem.name: Tape() for problem in prepared.problems}
 
     def taping(problem: Any, data: Any, shared: Any, rules: Any, *rest: Any, **named: Any) -> Agent:
-        own = replace(rules, noise=taped(rule, tapes[problem.name]))
+        own = replace(rules, noise=taped(rule_of(prepared), tapes[problem.name]))
         return make_agent(problem, data, shared, own, *rest, **named)
 
     listen(prepared, seed, make_agent=taping)
     return {name: tape.drawn for name, tape in tapes.items() if tape.drawn}
-
-
-def _joined(prepared: Prepared, zone: str, runs: Sequence[dict[str, list[Draw]]]) -> Sample:
-    draws = [draw for run in runs for draw in run[zone]]
-    return _sample(prepared, zone, draws[: len(draws) // 2 * 2])
 
 
 def _laws(samples: Sequence[Sample], risk: float) -> list[Finding]:
@@ -199,7 +198,7 @@ def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
     """
     matches: list[Finding] = []
     for (kind, source), law_of in MECHANISMS.items():
-        if source == "secure" and kind != "knorm" and find_spec("opendp") is None:
+        if not _installed(kind, source):
             continue
         mechanism = make_mechanism(law_of, multiplier, 1.0)
         noise = mechanism.perturb(np.zeros(2 * DRAWS), partial(np.random.default_rng, len(matches)))
@@ -207,6 +206,12 @@ def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
         (finding,) = _laws([sample], (1.0 - confidence) / len(MECHANISMS))
         matches.append(replace(finding, neighbour=f"{kind}, {source}"))
     return matches
+
+
+def _installed(kind: str, source: str) -> bool:
+    """Test for a mechanism that can draw here: secure ones but K-norm's need OpenDP."""
+    needs = source == "secure" and kind != "knorm"
+    return (kind, source) in MECHANISMS and not (needs and find_spec("opendp") is None)
 
 
 def law(mechanism: Mechanism) -> Callable[[Floats], Floats]:
@@ -233,24 +238,20 @@ def _stairs(mechanism: Staircase) -> Callable[[Floats], Floats]:
     return lambda x: np.interp((x / mechanism.step) ** mechanism.dimension, powers, below)
 
 
-def _agreement(counts: Floats, rows: int, reach: float, name: str) -> Finding:
+def _agreement(counts: Floats, rows: int, reach: float, name: str, zone: str = "all") -> Finding:
     """Return the share of agreeing rows that is furthest from a half."""
     furthest = float(np.abs(counts / rows - 0.5).max(initial=0.0))
-    return Finding("independence", "all", name, furthest, reach)
+    return Finding("independence", zone, name, furthest, reach)
 
 
-def _binomial_reach(rows: int, risk: float) -> float:
-    return float(stats.binom.isf(risk / 2.0, rows, 0.5)) / rows - 0.5
-
-
-def _all_pairs(samples: Sequence[Sample], risk: float) -> Finding:
-    """Compare the signs of every two coordinates, of one zone or of two."""
-    rows = min((len(sample.noise) for sample in samples), default=0)
-    signs = np.hstack([np.where(s.noise[:rows] > 0.0, 1.0, -1.0) for s in samples])
+def _signs(noise: Floats, risk: float, name: str, zone: str = "all") -> Finding:
+    """Compare the signs of every two columns of noise (rows, k)."""
+    signs, rows = np.where(noise > 0.0, 1.0, -1.0), len(noise)
     pairs = np.triu_indices(signs.shape[1], 1)
     agree = 0.5 * ((signs.T @ signs)[pairs] + rows)
-    reach = _binomial_reach(rows, risk / max(1, len(agree)))
-    return _agreement(agree, rows, reach, "signs of all pairs of coordinates")
+    each = risk / max(1, len(agree))
+    reach = float(stats.binom.isf(each / 2.0, rows, 0.5)) / rows - 0.5
+    return _agreement(agree, rows, reach, name, zone)
 
 
 def _radii(samples: Sequence[Sample], risk: float) -> Finding:
@@ -266,36 +267,6 @@ def _radii(samples: Sequence[Sample], risk: float) -> Finding:
     return _agreement(both, rows, reach, "sizes of all pairs of units")
 
 
-def _within_units(samples: Sequence[Sample], risk: float) -> list[Finding]:
-    """Compare the signs of p and q of a unit, over all units of a zone."""
-    paired = [sample for sample in samples if sample.paired]
-    matches = []
-    for sample in paired:
-        p, q = np.split(sample.noise > 0.0, 2, axis=1)
-        reach = _binomial_reach(p.size, risk / len(paired))
-        matches.append(
-            replace(
-                _agreement(np.array([float((p == q).sum())]), p.size, reach, "p with q"),
-                zone=sample.zone,
-            )
-        )
-    return matches
-
-
-def _consecutive(runs: Sequence[dict[str, list[Draw]]], rounds: int, risk: float) -> Finding:
-    """Compare the signs of every two rounds at each coordinate; of all what repeats most."""
-    agree, count = np.zeros((rounds, rounds)), 0
-    for run in runs:
-        for draws in run.values():
-            signs = np.array([np.where(d.output > d.value, 1.0, -1.0) for d in draws[:rounds]])
-            agree += 0.5 * (signs @ signs.T + signs.shape[1])
-            count += signs.shape[1]
-    pairs = np.triu_indices(rounds, 1)
-    reach = _binomial_reach(count, risk / max(1, len(pairs[0])))
-    return _agreement(agree[pairs], count, reach, "signs of all pairs of rounds")
-
-
-LOW_BITS = "low bits"
 VALUES = 2_000
 MANTISSA = 4.0 / 3.0  # of the value over the scale: all its bits are in use
 CHANCE = 1e-9  # of a finding where there is nothing to find: secure noise has no seed
@@ -303,9 +274,7 @@ CHANCE = 1e-9  # of a finding where there is nothing to find: secure noise has n
 
 def low_bits(rule: NoiseRule) -> list[Finding]:
     """Return the counts of noisy values on the value's own grid; [] without OpenDP."""
-    if (rule.mechanism, "secure") not in MECHANISMS:
-        return []
-    if rule.mechanism != "knorm" and find_spec("opendp") is None:
+    if not _installed(rule.mechanism, "secure"):
         return []
     secure = NoiseRule(rule.mechanism, "secure", rule.multiplier)
     mechanism = secure.release(Sensitivity(1.0, rule.norm, "any value")).mechanism
@@ -314,4 +283,4 @@ def low_bits(rule: NoiseRule) -> list[Finding]:
     small = noisy[np.abs(noisy) < value / 16.0]
     on_grid = np.fmod(small, np.spacing(value[0]) / 2.0) == 0.0
     allowed = float(stats.binom.isf(CHANCE, len(small), 1.0 / 8.0))
-    return [Finding(LOW_BITS, "-", "-", float(on_grid.sum()), allowed)]
+    return [Finding("low bits", "-", "-", float(on_grid.sum()), allowed)]

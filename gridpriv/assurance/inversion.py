@@ -29,16 +29,14 @@ open; if that fails twice, the estimate is that of the last round that could be 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
-from gridpriv.assurance.eavesdrop import Heard
-from gridpriv.assurance.forward import Predicted
+from gridpriv.assurance.forward import ForwardModel, Predicted
+from gridpriv.assurance.stationarity import StationarityModel
 from gridpriv.core.arrays import Floats
-from gridpriv.power.problem import ZoneProblem
 
 STAGES = (1e-3, 1e-4, 1e-5, 1e-6)
 NOISY_STAGES = (1e-3, 1e-4, 1e-6)
@@ -48,28 +46,8 @@ REACH = 8.0  # standard deviations of noise that a fitted demand may hold
 RESTARTS = 5  # draws for a round that is not
 
 
-class MessageModel(Protocol):
-    """Messages as a function of demand: :class:`gridpriv.assurance.forward.ForwardModel`.
-
-    Attributes
-    ----------
-    script : sequence of Heard
-        The rounds.
-    """
-
-    problem: ZoneProblem
-    script: Sequence[Heard]
-
-    @property
-    def observed(self) -> Floats:
-        """Observed messages, (R, m)."""
-        ...
-
-    def predict(
-        self, demand: Floats, rounds: int | None = None, *, gradients: bool = False
-    ) -> Predicted:
-        """Return the messages of the first rounds at a demand, with derivatives."""
-        ...
+MessageModel: TypeAlias = ForwardModel | StationarityModel
+"""Messages as a function of demand: ``script``, ``observed``, ``predict``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,15 +222,7 @@ class _Search:
         for tau in taus:
             weights = _weights(at, self.noise, tau)
             for _ in range(self.iterations):
-                trial, now, damping = _step(
-                    self.model,
-                    self.prior,
-                    self.noise,
-                    weights,
-                    demand,
-                    at,
-                    damping,
-                )
+                trial, now, damping = self._step(weights, demand, at, damping)
                 if now is None:
                     break
                 moved = float(np.abs(trial - demand).max())
@@ -265,6 +235,30 @@ class _Search:
             if self.noise.exact and misfit > KEEPS_UP * tau:
                 break
         return _Fitted(demand, at, tau, misfit)
+
+    def _step(
+        self, weights: Floats, demand: Floats, at: Predicted, damping: float
+    ) -> tuple[Floats, Predicted | None, float]:
+        """Return (demand, its prediction, damping) after one accepted step; None if none helps."""
+        model, prior = self.model, self.prior
+        residual = model.observed[: len(at.sent)] - at.sent
+        pull = np.einsum("tmi,tmn,tn->i", at.by_demand, weights, residual, optimize=True)
+        pull = pull - (demand - prior.mean) / prior.spread**2
+        hessian = _information(at, weights) + np.diag(1.0 / prior.spread**2)
+        free = _free(demand, pull, prior)
+        before = _cost(residual, weights, demand, prior)
+        for _ in range(6):
+            change = np.zeros_like(demand)
+            damped = hessian[np.ix_(free, free)] + damping * np.diag(np.diag(hessian)[free])
+            change[free] = np.linalg.solve(damped, pull[free])
+            trial = np.clip(demand + change, prior.lower, prior.upper)
+            now = model.predict(trial, len(at.sent), gradients=self.noise.target == "objective")
+            left = model.observed[: len(now.sent)] - now.sent
+            after = _cost(left, weights, trial, prior)
+            if after < before:
+                return trial, now, max(damping / 5.0, 1e-9)
+            damping *= 5.0
+        return demand, None, damping
 
 
 def _hidden(model: MessageModel, noise: NoiseModel, draws: int) -> Floats:
@@ -297,36 +291,6 @@ def _information(at: Predicted, weights: Floats) -> Floats:
     return np.asarray(
         np.einsum("tmi,tmn,tnj->ij", at.by_demand, weights, at.by_demand, optimize=True)
     )
-
-
-def _step(
-    model: MessageModel,
-    prior: DemandPrior,
-    noise: NoiseModel,
-    weights: Floats,
-    demand: Floats,
-    at: Predicted,
-    damping: float,
-) -> tuple[Floats, Predicted | None, float]:
-    """Return (demand, its prediction, damping) after one accepted step; None if none helps."""
-    residual = model.observed[: len(at.sent)] - at.sent
-    pull = np.einsum("tmi,tmn,tn->i", at.by_demand, weights, residual, optimize=True)
-    pull = pull - (demand - prior.mean) / prior.spread**2
-    hessian = _information(at, weights) + np.diag(1.0 / prior.spread**2)
-    free = _free(demand, pull, prior)
-    before = _cost(residual, weights, demand, prior)
-    for _ in range(6):
-        change = np.zeros_like(demand)
-        damped = hessian[np.ix_(free, free)] + damping * np.diag(np.diag(hessian)[free])
-        change[free] = np.linalg.solve(damped, pull[free])
-        trial = np.clip(demand + change, prior.lower, prior.upper)
-        now = model.predict(trial, len(at.sent), gradients=noise.target == "objective")
-        left = model.observed[: len(now.sent)] - now.sent
-        after = _cost(left, weights, trial, prior)
-        if after < before:
-            return trial, now, max(damping / 5.0, 1e-9)
-        damping *= 5.0
-    return demand, None, damping
 
 
 def _free(demand: Floats, pull: Floats, prior: DemandPrior) -> Floats:

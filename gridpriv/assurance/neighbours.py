@@ -59,18 +59,20 @@ def corners(adjacency: DemandAdjacency) -> list[tuple[float, float]]:
 def gradient_norms(problem: ZoneProblem, adjacency: DemandAdjacency) -> Floats:
     """Return the largest 2-norm by which each own bus can move the gradient, (|N_z|,)."""
     own = len(problem.program.zone.own)
-    norms = np.zeros(own)
-    for bus in range(own):
-        for dp, dq in corners(adjacency):
-            moved = problem.program.pull(neighbour(problem, bus, dp, dq).change)
-            norms[bus] = max(norms[bus], float(np.linalg.norm(moved)))
-    return norms
+    moves = [
+        [problem.program.pull(other.change) for other in _corners_at(problem, adjacency, bus)]
+        for bus in range(own)
+    ]
+    return np.asarray(np.linalg.norm(moves, axis=2).max(axis=1))
 
 
 def worst_neighbours(problem: ZoneProblem, adjacency: DemandAdjacency) -> list[Neighbour]:
     """Return every corner change at the bus that moves the gradient most."""
-    bus = int(np.argmax(gradient_norms(problem, adjacency)))
-    return [neighbour(problem, bus, dp, dq) for dp, dq in corners(adjacency)]
+    return _corners_at(problem, adjacency, int(np.argmax(gradient_norms(problem, adjacency))))
+
+
+def _corners_at(problem: ZoneProblem, adjacency: DemandAdjacency, own: int) -> list[Neighbour]:
+    return [neighbour(problem, own, dp, dq) for dp, dq in corners(adjacency)]
 
 
 def class_neighbours(problem: ZoneProblem, adjacency: DemandAdjacency) -> list[Neighbour]:
@@ -109,7 +111,7 @@ def corner_neighbours(
     """Return every corner change at a bus of the zone."""
     zone = problem.program.zone
     own = int(np.flatnonzero(zone.network.case.bus_id[zone.own] == bus_id)[0])
-    return [neighbour(problem, own, dp, dq) for dp, dq in corners(adjacency)]
+    return _corners_at(problem, adjacency, own)
 
 
 def random_neighbours(
@@ -123,12 +125,6 @@ def random_neighbours(
         dp, dq = generator.uniform(-adjacency.beta, adjacency.beta, 2)
         if adjacency.power_factors is not None:
             dq = adjacency.power_factors.middle * dp + adjacency.power_factors.half * dq
-        drawn.append(
-            neighbour(
-                problem,
-                bus,
-                0.0 if adjacency.protects == "q" else float(dp),
-                0.0 if adjacency.protects == "p" else float(dq),
-            )
-        )
+        p, q = ("p" in adjacency.protects) * float(dp), ("q" in adjacency.protects) * float(dq)
+        drawn.append(neighbour(problem, bus, p, q))
     return drawn

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -24,8 +24,10 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
-from gridpriv.assurance.replay import Finding, Tape, taped
-from gridpriv.consensus.transport import AgentFactory, Calls, R, Transport, each, in_process
+from gridpriv.assurance.eavesdrop import Eavesdropper
+from gridpriv.assurance.replay import Finding, Tape
+from gridpriv.assurance.whole import on_tape
+from gridpriv.consensus.transport import AgentFactory, in_process
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.tables import publish_table
 from gridpriv.grid.case import Case
@@ -37,9 +39,6 @@ from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import open_rounds, run_prepared, zone_agents
 
-PUBLIC_CHECKS = ("public state", "public bytes")
-OWN = ("figures", "outcome", "drawn", "plan")
-"""Methods of a simulation that a zone's owner answers to itself."""
 Compared = Sequence[tuple[str, Case]]
 """Cases that differ in demand only, by the name of the difference."""
 
@@ -98,70 +97,47 @@ def hold_of(prepared: Prepared) -> Hold:
 
 def state_findings(prepared: Prepared, demands: Compared) -> list[Finding]:
     """Compare the public state on every demand with that on the first."""
-    (_, own), *others = demands
-    base = public_state(prepared_again(prepared, own))
-    found = []
-    for name, case in others:
-        twin = public_state(prepared_again(prepared, case))
-        paths = list(differences(base, twin))
-        label = f"{name}: {paths[0]}" if paths else name
-        found.append(Finding("public state", "all", label, float(len(paths)), 0.0))
-    return found
+    (_, base), *twins = [
+        (name, public_state(prepared_again(prepared, case))) for name, case in demands
+    ]
+    return [unchanged("public state", name, base, twin) for name, twin in twins]
+
+
+def unchanged(check: str, label: str, base: Any, twin: Any, zone: str = "all") -> Finding:
+    """Return the number of places where two public values differ; the first is named."""
+    paths = list(differences(base, twin))
+    return none_of(check, label + (f": {paths[0]}" if paths else ""), len(paths), zone)
+
+
+def none_of(check: str, label: str, count: float, zone: str = "all") -> Finding:
+    """Return a count that must be 0."""
+    return Finding(check, zone, label, float(count), 0.0)
 
 
 def differences(a: Any, b: Any, path: str = "") -> Iterator[str]:
-    """Yield where two values of the same shape differ: arrays, numbers, dataclasses, mappings."""
+    """Yield where two values differ: arrays, numbers, and parts of what has parts."""
     if isinstance(a, Tape):
         return
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        if not np.array_equal(a, b):
-            yield path
-    elif is_dataclass(a) and type(a) is type(b):
-        for field in fields(a):
-            inside = f"{path}.{field.name}".lstrip(".")
-            yield from differences(getattr(a, field.name), getattr(b, field.name), inside)
-    elif type(a) is not type(b) or (isinstance(a, Sized) and len(a) != len(b)):
-        yield path
-    elif isinstance(a, Mapping):
-        if a.keys() != b.keys():
-            yield path
-            return
-        for key in a:
-            yield from differences(a[key], b[key], f"{path}.{key}".lstrip("."))
-    elif isinstance(a, list | tuple):
-        for place, (x, y) in enumerate(zip(a, b, strict=True)):
-            yield from differences(x, y, f"{path}[{place}]")
-    elif a is not b and a != b:
+        same = np.array_equal(a, b)
+    elif type(a) is type(b) and (here := _parts(a)) is not None:
+        there = _parts(b) or {}
+        same = here.keys() == there.keys()
+        for key in here if same else ():
+            yield from differences(here[key], there[key], f"{path}.{key}".lstrip("."))
+    else:
+        same = type(a) is type(b) and bool(a is b or a == b)
+    if not same:
         yield path
 
 
-class Recorder:
-    """A transport that keeps everything that crosses the network.
-
-    Every argument of a call comes from the coordinator. Answers are kept but for those that an
-    owner gives to itself (:data:`OWN`). Of plans the first is kept: replans follow measurements.
-    """
-
-    def __init__(self, inner: Transport, zones: int) -> None:
-        self._inner, self._zones = inner, zones
-        self.crossed: list[tuple[str, Any, Any]] = []
-        self._planned = False
-
-    def ask(self, calls: Calls[R]) -> list[R | Exception]:
-        """Call every zone and keep the calls, and the answers that are sent."""
-        outcomes = self._inner.ask(calls)
-        sent = each(calls, self._zones)
-        name, given = sent[0].method.__name__, [one.given for one in sent]
-        if name not in OWN:
-            self.crossed.append((name, given, outcomes))
-        elif name == "plan" and not self._planned:
-            self._planned = True
-            self.crossed.append((name, given, None))
-        return outcomes
-
-    def close(self) -> None:
-        """Close the transport."""
-        self._inner.close()
+def _parts(value: Any) -> Mapping[Any, Any] | None:
+    """Return the parts of a dataclass, a mapping or a sequence by name; None of other values."""
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    return value if isinstance(value, Mapping) else None
 
 
 def bytes_findings(prepared: Prepared, demands: Compared, lane: str) -> list[Finding]:
@@ -170,32 +146,27 @@ def bytes_findings(prepared: Prepared, demands: Compared, lane: str) -> list[Fin
     tape = Tape()
     base = published_run(prepared_again(prepared, own), tape)
     frozen = [draw.output for draw in tape.drawn]
-    uncharged = base["uncharged"]
-    label = f"{lane}, draws that were not charged" + (f": {uncharged[0]}" if uncharged else "")
-    found = [Finding("public bytes", "all", label, float(len(uncharged)), 0.0)]
+    label = f"{lane}, draws that were not charged"
+    findings = [none_of("public bytes", label, len(base["uncharged"]))]
     for name, case in others:
         twin = published_run(prepared_again(prepared, case), Tape(frozen))
-        paths = list(differences(base, twin))
-        label = f"{lane}, {name}" + (f": {paths[0]}" if paths else "")
-        found.append(Finding("public bytes", "all", label, float(len(paths)), 0.0))
-    return found
+        findings.append(unchanged("public bytes", f"{lane}, {name}", base, twin))
+    return findings
 
 
 def published_run(prepared: Prepared, tape: Tape) -> dict[str, Any]:
     """Run on a tape; return what crossed the network, and what ``--public`` would write."""
-    rule = prepared.rules.noise
-    assert rule is not None
-    run = replace(prepared, rules=replace(prepared.rules, noise=taped(rule, tape)))
+    run = on_tape(prepared, tape)
     charged: dict[str, Counter[Release]] = {}
 
     def charge(owner: str, releases: Mapping[Release, int]) -> None:
         charged.setdefault(owner, Counter()).update(releases)
 
-    recorders: list[Recorder] = []
+    recorders: list[Eavesdropper] = []
     early: list[RunResult] = []
 
-    def connect(factory: AgentFactory) -> Recorder:
-        recorders.append(Recorder(in_process(factory), len(factory.sizes)))
+    def connect(factory: AgentFactory) -> Eavesdropper:
+        recorders.append(Eavesdropper(in_process(factory), len(factory.sizes)))
         return recorders[-1]
 
     try:
@@ -206,16 +177,15 @@ def published_run(prepared: Prepared, tape: Tape) -> dict[str, Any]:
         if not early:
             raise
         result = early[0]
-    missed = {zone: drawn for zone, drawn in result.trace.releases.items() if drawn}
-    uncharged = list(differences({k: Counter(v) for k, v in missed.items()}, charged))
-    return {"messages": recorders[0].crossed, "uncharged": uncharged, **_texts(result)}
-
-
-def _texts(result: RunResult) -> dict[str, str]:
-    """Return the text of the document and of each table that ``--public`` keeps of a run."""
-    texts = {"document": json.dumps(result.as_dict(public=True), sort_keys=True)}
-    for table in rows.TABLES:
-        frame = getattr(result, table.name, None)
-        if isinstance(frame, DataFrame):
-            texts[table.name] = publish_table(frame, table).to_csv()
-    return texts
+    drawn = {zone: Counter(each) for zone, each in result.trace.releases.items() if each}
+    frames = [(table, getattr(result, table.name, None)) for table in rows.TABLES]
+    return {
+        "messages": recorders[0].crossed,
+        "uncharged": list(differences(drawn, charged)),
+        "document": json.dumps(result.as_dict(public=True), sort_keys=True),
+        **{
+            table.name: publish_table(frame, table).to_csv()
+            for table, frame in frames
+            if isinstance(frame, DataFrame)
+        },
+    }

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import product
 
 import numpy as np
 
 from gridpriv.assurance.neighbours import corners
-from gridpriv.assurance.public_state import differences
+from gridpriv.assurance.public_state import none_of, unchanged
 from gridpriv.assurance.replay import ROUNDING, Finding
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, SolverError
@@ -25,7 +26,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.matpower_writer import matpower_text
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.sensitivity import length
+from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.certificate import certificate
 from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.price_query import PriceQuery, price_query
@@ -37,7 +38,6 @@ from gridpriv.zonal.protected_case import (
     protect,
 )
 
-PUBLISH_CHECKS = ("publish",)
 MOST_BUSES = 150
 """Largest grid of which a publication is audited: each demand is projected."""
 TINY = 1e-9
@@ -77,25 +77,25 @@ def publish_findings(prepared: Prepared) -> list[Finding]:
         again = protect(replace(twin, frozen=base.drawn))
     except SolverError:
         return []
-    state = [
-        *differences(base.disclosure, twin.disclosure),
-        *differences(base.planned, twin.planned),
-    ]
-    paths = list(differences(_published(made), _published(again)))
+    label = "publish, exchanged"
+    chosen, other = ((one.disclosure, one.planned) for one in (base, twin))
     return [
-        Finding("public state", "all", "publish, exchanged", float(len(state)), 0.0),
-        Finding("public bytes", "all", "publish, exchanged", float(len(paths)), 0.0),
-        Finding("publish", "all", "draws not charged", float(charged != made.releases), 0.0),
-        _query(made, own, base.ready.rules.adjacency),
-        *_rounding(made, own),
+        unchanged("public state", label, chosen, other),
+        unchanged("public bytes", label, _published(made), _published(again)),
+        none_of("publish", "draws not charged", charged != made.releases),
+        *_sensitivities(made, np.stack([own.pd, own.qd]), base.ready.rules.adjacency),
     ]
 
 
 def _ready(prepared: Prepared, case: Case) -> Frozen:
     settings = replace(
-        prepared.settings, load_scale=1.0, outage=(), coordination="rounds", hold=None,
+        prepared.settings,
+        load_scale=1.0,
+        outage=(),
+        coordination="rounds",
+        hold=None,
         seed=prepared.seed,
-    )  # fmt: skip
+    )
     one = prepare_publication(case, settings, priced=bool(case.cost))
     given = {field.name: getattr(one, field.name) for field in fields(one)}
     return Frozen(**given, drawn=[], frozen=None)
@@ -108,42 +108,39 @@ def _published(made: ProtectedCase) -> dict[str, str]:
     return {"case": matpower_text(case), "certificate": json.dumps(document, sort_keys=True)}
 
 
-def _query(made: ProtectedCase, case: Case, adjacency: DemandAdjacency) -> Finding:
-    """Return the largest move of the priced demand, over every bus and corner of the box."""
-    if not isinstance(made.posterior, PricedRelease):
-        return Finding("publish", "all", "no priced query", 0.0, 0.0)
-    query, demand = made.posterior.query, np.stack([case.pd, case.qd])
-    return _moved(query, demand, adjacency)
+def _moved(
+    measure: Callable[[Floats], Floats], demand: Floats, adjacency: DemandAdjacency, norm: Norm
+) -> float:
+    """Return the largest move of statistics, over every bus and corner of its box."""
+    here, worst = measure(demand), 0.0
+    for bus, change in product(range(demand.shape[1]), corners(adjacency)):
+        moved = demand.copy()
+        moved[:, bus] += change
+        worst = max(worst, length(measure(moved) - here, norm))
+    return worst
 
 
-def _moved(query: PriceQuery, demand: Floats, adjacency: DemandAdjacency) -> Finding:
-    here, worst, where = query.value(demand), 0.0, 0
-    for bus in range(demand.shape[1]):
-        for dp, dq in corners(adjacency):
-            moved = demand.copy()
-            moved[:, bus] += dp, dq
-            distance = abs(query.value(moved) - here)
-            if distance > worst:
-                worst, where = distance, bus
+def _query(query: PriceQuery, demand: Floats, adjacency: DemandAdjacency, label: str) -> Finding:
+    """Return the largest move of the priced demand."""
+    worst = _moved(lambda at: np.array([query.value(at)]), demand, adjacency, 1)
     declared = query.release.sensitivity.value
-    allowed = declared + (0.0 if query.exact else ROUNDING * abs(here))
-    return Finding("publish", "all", f"priced query, bus {where}", worst, allowed, worst / declared)
+    allowed = declared + (0.0 if query.exact else ROUNDING * abs(query.value(demand)))
+    return Finding("publish", "all", label, worst, allowed, worst / declared)
 
 
-def _rounding(made: ProtectedCase, case: Case) -> list[Finding]:
-    """Return the moves of secure statistics and prices between neighbours at a tiny distance."""
-    tiny, demand = DemandAdjacency(TINY), np.stack([case.pd, case.qd])
-    exact = replace(made.first.disclosure, exact=True)
+def _sensitivities(
+    made: ProtectedCase, demand: Floats, adjacency: DemandAdjacency
+) -> list[Finding]:
+    """Return moves of the priced query, and of secure sums between neighbours that are close."""
+    tiny, exact = DemandAdjacency(TINY), replace(made.first.disclosure, exact=True)
     norm = made.first.release.mechanism.norm
-    declared, here = exact.sensitivity(tiny, norm).value, exact.measure(demand.ravel())
-    worst = 0.0
-    for bus in range(case.n_bus):
-        for dp, dq in corners(tiny):
-            moved = demand.copy()
-            moved[:, bus] += dp, dq
-            worst = max(worst, length(exact.measure(moved.ravel()) - here, norm))
-    found = [Finding("publish", "all", "rounding of statistics", worst, declared)]
+    worst = _moved(lambda at: exact.measure(at.ravel()), demand, tiny, norm)
+    declared = exact.sensitivity(tiny, norm).value
+    findings = [Finding("publish", "all", "rounding of statistics", worst, declared)]
     if isinstance(made.posterior, PricedRelease):
-        query = price_query(made.served.optimum, tiny, 1.0, "secure")
-        found.append(replace(_moved(query, demand, tiny), neighbour="rounding of prices"))
-    return found
+        secure = price_query(made.served.optimum, tiny, 1.0, "secure")
+        findings += [
+            _query(made.posterior.query, demand, adjacency, "priced query"),
+            _query(secure, demand, tiny, "rounding of prices"),
+        ]
+    return findings

@@ -21,17 +21,18 @@ public bytes   with releases frozen, the estimate of every hour is equal.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gridpriv.assurance.neighbours import corners
-from gridpriv.assurance.public_state import differences, published_run
-from gridpriv.assurance.replay import ROUNDING, Finding, Tape, taped
+from gridpriv.assurance.public_state import none_of, published_run, unchanged
+from gridpriv.assurance.replay import ROUNDING, Finding, Tape
+from gridpriv.assurance.whole import on_tape, rule_of, without_noise
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.grid.overrides import DemandSeries
@@ -43,11 +44,35 @@ from gridpriv.privacy.sensitivity import length
 from gridpriv.privacy.strategies.temporal_basis import TemporalBasis, TemporalDisclosure
 from gridpriv.zonal.horizon import Horizon, Known, make_horizon
 from gridpriv.zonal.prepared import Prepared
-from gridpriv.zonal.stream import Stream, StreamDisclosure, estimates, make_stream
+from gridpriv.zonal.settings import Settings
+from gridpriv.zonal.stream import Stream, estimates, make_stream
 
-SERIES_CHECKS = ("series",)
 STEPS = 6
 RANDOM_SIGNS = 16
+WINDOW, HOURS = 12, 36
+EPSILON = 5.0
+SLACK = 1e-9  # relative, of a sum of losses
+Made = TypeVar("Made", Horizon, Stream)
+
+
+def _on_demands(
+    prepared: Prepared,
+    curve: Floats,
+    make: Callable[[DemandSeries, Settings], Made],
+) -> tuple[Made, dict[str, Made]]:
+    """Return what is made of the run's demand along daily curves (steps, buses), and of others."""
+    case, steps = prepared.case, tuple(map(str, range(len(curve))))
+    settings = replace(
+        prepared.settings, load_scale=1.0, outage=(), coordination="rounds", seed=prepared.seed
+    )
+
+    def of(demand: Floats) -> Made:
+        series = DemandSeries(case, steps, curve * demand[0], curve * demand[1], "audit")
+        return make(series, settings)
+
+    demand = np.stack([case.pd, case.qd])
+    others = {"no demand": 0.0 * demand, "exchanged": np.roll(demand, 1, axis=1)}
+    return of(demand), {name: of(other) for name, other in others.items()}
 
 
 def series_findings(prepared: Prepared) -> list[Finding]:
@@ -58,82 +83,66 @@ def series_findings(prepared: Prepared) -> list[Finding]:
     prepared : Prepared
         With noise.
     """
-    demand = np.stack([prepared.case.pd, prepared.case.qd])
-    base = _horizon(prepared, demand)
+    steps, buses = np.arange(STEPS)[:, None] / STEPS, np.arange(prepared.case.n_bus)
+    curve = 1.0 + 0.3 * np.sin(2.0 * np.pi * (steps + buses / prepared.case.n_bus))
+    base, twins = _on_demands(
+        prepared, curve, lambda series, given: make_horizon(series, prepared.zoning, given)
+    )
     if not base.released_once or prepared.settings.drawn == "nothing":
         return []
-    others = [("no demand", 0.0 * demand), ("exchanged", np.roll(demand, 1, axis=1))]
-    twins = [(name, _horizon(prepared, other)) for name, other in others]
-    generator = np.random.default_rng(prepared.seed)
-    findings = [_public_state(base, twin, name) for name, twin in twins]
+    generator, tape = np.random.default_rng(prepared.seed), Tape()
+    findings = [
+        unchanged("public state", f"series, {name}", _chosen(base), _chosen(twin))
+        for name, twin in twins.items()
+    ]
     for zone, disclosure in zip(base.owned.zones, base.disclosures, strict=True):
         findings.append(_values(base, zone, disclosure, generator))
-    tape = Tape()
-    known = _drawn(base, tape)
-    bare = sum(int((draw.output == draw.value).sum()) for draw in tape.drawn)
-    findings.append(Finding("series", "all", "coordinates without noise", float(bare), 0.0))
+    here = _last_step(base, tape)
+    findings.append(none_of("series", "coordinates without noise", without_noise(tape.drawn)))
     frozen = [draw.output for draw in tape.drawn]
-    findings += [_public_bytes(base, known, twin, frozen, name) for name, twin in twins]
-    return findings
-
-
-def _horizon(prepared: Prepared, demand: Floats) -> Horizon:
-    """Return the horizon of a demand (2, n_bus) along daily curves."""
-    case = prepared.case
-    hours, buses = np.arange(STEPS)[:, None], np.arange(case.n_bus)
-    curve = 1.0 + 0.3 * np.sin(2.0 * np.pi * (hours / STEPS + buses / case.n_bus))
-    series = DemandSeries(
-        case, tuple(map(str, range(STEPS))), curve * demand[0], curve * demand[1], "audit"
-    )
-    settings = replace(
-        prepared.settings, load_scale=1.0, outage=(), coordination="rounds", seed=prepared.seed
-    )
-    return make_horizon(series, prepared.zoning, settings)
-
-
-def _public_state(base: Horizon, twin: Horizon, name: str) -> Finding:
-    paths = [
-        *differences(base.multiplier, twin.multiplier, "multiplier"),
-        *differences(base.disclosures, twin.disclosures, "statistics"),
-        *differences(base.planned, twin.planned, "releases"),
+    return findings + [
+        unchanged("public bytes", f"series, {name}", here, _last_step(twin, Tape(frozen)))
+        for name, twin in twins.items()
     ]
-    label = f"series, {name}" + (f": {paths[0]}" if paths else "")
-    return Finding("public state", "all", label, float(len(paths)), 0.0)
+
+
+def _chosen(horizon: Horizon) -> dict[str, Any]:
+    """Return what is chosen before the release."""
+    return {
+        "multiplier": horizon.multiplier,
+        "statistics": horizon.disclosures,
+        "releases": horizon.planned,
+    }
 
 
 def _values(
-    base: Horizon, zone: Any, disclosure: TemporalDisclosure, generator: np.random.Generator
+    base: Horizon, zone: Zone, disclosure: TemporalDisclosure, generator: np.random.Generator
 ) -> Finding:
     """Return the largest move of a zone's statistics over neighbouring series."""
-    rules = base.owned.rules
-    assert rules.noise is not None
-    norm = rules.noise.norm
-    declared = disclosure.sensitivity(rules.adjacency, norm).value
+    adjacency, norm = base.owned.rules.adjacency, rule_of(base.owned).norm
+    declared = disclosure.sensitivity(adjacency, norm).value
     days = np.hstack([base.series.pd[:, zone.own], base.series.qd[:, zone.own]])
     here, units = disclosure.measure(days), len(zone.own)
     matrix = disclosure.level.strategy.matrix
     unit = int(np.argmax(np.abs(matrix).sum(axis=0))) if len(matrix) else 0
-    bus, worst, label = zone.network.case.bus_id[zone.own[unit]], 0.0, "-"
-    for p_signs, q_signs in _signs(disclosure, generator):
-        for dp, dq in corners(rules.adjacency)[:2]:
-            moved = days.copy()
-            moved[:, unit] += p_signs * dp
-            moved[:, unit + units] += q_signs * dq
-            distance = length(disclosure.measure(moved) - here, norm)
-            if distance > worst:
-                worst, label = distance, f"bus {bus}, all steps"
-    size = float(np.abs(here).sum())
-    return Finding(
-        "series", zone.name, label, worst, declared + ROUNDING * size, worst / max(declared, 1e-300)
-    )
+    worst = 0.0
+    for (p_signs, q_signs), (dp, dq) in product(
+        _signs(disclosure, generator), corners(adjacency)[:2]
+    ):
+        moved = days.copy()
+        moved[:, unit] += p_signs * dp
+        moved[:, unit + units] += q_signs * dq
+        worst = max(worst, length(disclosure.measure(moved) - here, norm))
+    label = f"bus {zone.network.case.bus_id[zone.own[unit]]}, all steps"
+    allowed = declared + ROUNDING * float(np.abs(here).sum())
+    return Finding("series", zone.name, label, worst, allowed, worst / max(declared, 1e-300))
 
 
 def _signs(
     disclosure: TemporalDisclosure, generator: np.random.Generator
 ) -> list[tuple[Floats, Floats]]:
     """Return the signs by step of p and of q: of every combination of coefficients, and random."""
-    steps = disclosure.over.steps
-    rows = np.vstack([np.ones(steps), disclosure.over.rows])
+    rows = np.vstack([np.ones(disclosure.over.steps), disclosure.over.rows])
     weights = np.array(list(product((-1.0, 0.0, 1.0), repeat=len(rows))))
     weights = weights[np.abs(weights).sum(axis=1) > 0.0]
     kept = generator.permutation(len(weights))[:RANDOM_SIGNS]
@@ -143,150 +152,86 @@ def _signs(
     return [*zip(worst, worst, strict=True), *zip(worst, mixed, strict=True)]
 
 
-def _drawn(horizon: Horizon, tape: Tape) -> Known:
-    """Draw what serves all steps on a tape."""
-    owned = horizon.owned
-    assert owned.rules.noise is not None
-    rules = replace(owned.rules, noise=taped(owned.rules.noise, tape))
-    on_tape = replace(horizon)
-    on_tape.__dict__["disclosures"] = horizon.disclosures
-    on_tape.__dict__["owned"] = replace(owned, rules=rules)
-    return on_tape.draw()
-
-
-def _public_bytes(
-    base: Horizon, known: Known, twin: Horizon, frozen: Sequence[Floats], name: str
-) -> Finding:
-    """Compare the last step's public bytes, and the estimate that follows from the release."""
-    step = STEPS - 1
-    same = _drawn(twin, Tape(frozen))
-    paths = [
-        *differences(known, same, "estimate"),
-        *differences(
-            published_run(base.prepared(step, known), Tape()),
-            published_run(twin.prepared(step, same), Tape()),
-        ),
-    ]
-    label = f"series, {name}" + (f": {paths[0]}" if paths else "")
-    return Finding("public bytes", "all", label, float(len(paths)), 0.0)
-
-
-STREAM_CHECKS = ("stream",)
-WINDOW, HOURS = 12, 36
-EPSILON = 5.0
-SLACK = 1e-9  # relative, of a sum of losses
+def _last_step(horizon: Horizon, tape: Tape) -> tuple[Known, dict[str, Any]]:
+    """Draw what serves all steps on a tape; return it with what the last step publishes."""
+    taped = replace(horizon)
+    taped.__dict__["disclosures"] = horizon.disclosures
+    taped.__dict__["owned"] = on_tape(horizon.owned, tape)
+    known = taped.draw()
+    return known, published_run(horizon.prepared(STEPS - 1, known), Tape())
 
 
 def stream_findings(prepared: Prepared) -> list[Finding]:
     """Return the findings on a stream of the run's demand; none where it cannot be one."""
-    demand = np.stack([prepared.case.pd, prepared.case.qd])
+    hours, buses = np.arange(HOURS)[:, None], np.arange(prepared.case.n_bus)
+    curve = 1.0 + 0.2 * np.sin(2.0 * np.pi * hours / 24.0 + buses)
+
+    def make(series: DemandSeries, given: Settings) -> Stream:
+        budget, window = Budget("total", EPSILON), f"{WINDOW}h"
+        settings = replace(given, release="total", stream=window, budget=budget)
+        made = make_stream(series, prepared.zoning, settings)
+        assert isinstance(made, Stream)
+        return made
+
     try:
-        base = _stream(prepared, demand)
-        twins = [
-            ("no demand", _stream(prepared, 0.0 * demand)),
-            ("exchanged", _stream(prepared, np.roll(demand, 1, axis=1))),
-        ]
+        base, twins = _on_demands(prepared, curve, make)
     except InputError:
         return []
-    matches = []
-    for name, twin in twins:
-        paths = [
-            *differences((base.block, base.multiplier), (twin.block, twin.multiplier), "noise"),
-            *differences(base.planned, twin.planned, "releases"),
-        ]
-        label = f"stream, {name}" + (f": {paths[0]}" if paths else "")
-        matches.append(Finding("public state", "all", label, float(len(paths)), 0.0))
+    charged: dict[str, Counter[Release]] = {}
+    base.draw(lambda owner, releases: charged.setdefault(owner, Counter()).update(releases))
+    findings = [
+        unchanged(
+            "public state",
+            f"stream, {name}",
+            (base.block, base.multiplier, base.planned),
+            (twin.block, twin.multiplier, twin.planned),
+        )
+        for name, twin in twins.items()
+    ]
     for place, zone in enumerate(base.owned.zones):
-        matches += _zone_findings(base, [twin for _, twin in twins], place, zone)
-    return [*matches, _charges(base)]
+        findings += _stream_of_zone(base, list(twins.values()), place, zone)
+    label = "charges that were not planned"
+    return [*findings, unchanged("stream", label, dict(base.planned), charged)]
 
 
-def _stream(prepared: Prepared, demand: Floats) -> Stream:
-    case, hours = prepared.case, np.arange(HOURS)[:, None]
-    curve = 1.0 + 0.2 * np.sin(2.0 * np.pi * hours / 24.0 + np.arange(case.n_bus))
-    series = DemandSeries(
-        case, tuple(map(str, range(HOURS))), curve * demand[0], curve * demand[1], "audit"
-    )
-    settings = replace(
-        prepared.settings,
-        load_scale=1.0,
-        outage=(),
-        coordination="rounds",
-        release="total",
-        seed=prepared.seed,
-        stream=f"{WINDOW}h",
-        budget=Budget("total", EPSILON),
-    )
-    made = make_stream(series, prepared.zoning, settings)
-    assert isinstance(made, Stream)
-    return made
-
-
-Drawn = Callable[[int, Floats], Floats]
-
-
-def _zone_findings(base: Stream, twins: list[Stream], place: int, zone: Zone) -> list[Finding]:
+def _stream_of_zone(base: Stream, twins: list[Stream], place: int, zone: Zone) -> list[Finding]:
     """Return the findings of one zone."""
-    disclosure = base.disclosures[place]
     (release,) = base.planned[zone.name]
     streams, values, outputs = NoiseStreams(base.seed), list[Floats](), list[Floats]()
+    norm, scale = release.sensitivity.norm, release.mechanism.scale
 
-    def draw(block: int, mean: Floats) -> Floats:
+    def estimated(demand: Floats, draw: Callable[[int, Floats], Floats]) -> TemporalBasis:
+        return estimates(base.disclosures[place], demand, draw, release.mechanism.variance)
+
+    def fresh(block: int, mean: Floats) -> Floats:
         values.append(mean.copy())
         outputs.append(release.apply(mean, partial(streams.stream, zone.key, block + 1, 1)))
         return outputs[-1]
 
+    def loss(moved: Floats) -> float:
+        """Return the sum over blocks of distance over noise scale."""
+        result = [0.0]
+
+        def distance(block: int, mean: Floats) -> Floats:
+            result.append(length(mean - values[block], norm) / scale)
+            return outputs[block]
+
+        estimated(moved, distance)
+        return sum(result)
+
     demand = base._data(zone)
-    here = _estimated(disclosure, demand, draw, release)
+    here = estimated(demand, fresh)
+    there = [estimated(twin._data(zone), lambda block, _: outputs[block]) for twin in twins]
     noise = np.array(outputs) - np.array(values)
+    losses = [loss(moved) for moved in _windows(base, demand, np.random.default_rng(base.seed))]
+    allowed = base.settings.budget.epsilon * (1.0 + SLACK)
     repeated = noise.size - len(np.unique(noise))
-    losses = [
-        _loss(disclosure, release, values, outputs, moved)
-        for moved in _windows(base, demand, np.random.default_rng(base.seed))
-    ]
-    paths = [
-        path
-        for twin in twins
-        for path in differences(
-            here, _estimated(disclosure, twin._data(zone), _frozen(outputs), release)
-        )
-    ]
-    bare = float((noise == 0.0).sum())
-    budget = base.settings.budget.epsilon
     return [
-        Finding("stream", zone.name, "loss of a window", max(losses), budget * (1.0 + SLACK)),
-        Finding("stream", zone.name, "coordinates without noise", bare, 0.0),
-        Finding("stream", zone.name, "draws that share noise", float(repeated), 0.0),
-        Finding("public bytes", zone.name, "stream, estimates", float(len(paths)), 0.0),
+        Finding("stream", zone.name, "loss of a window", max(losses), allowed),
+        none_of("stream", "coordinates without noise", int((noise == 0.0).sum()), zone.name),
+        none_of("stream", "draws that share noise", repeated, zone.name),
+        unchanged("public bytes", "stream, estimates", [here] * len(twins), there, zone.name),
     ]
-
-
-def _estimated(
-    item: StreamDisclosure, demand: Floats, draw: Drawn, release: Release
-) -> TemporalBasis:
-    return estimates(item, demand, draw, release.mechanism.variance)
-
-
-def _frozen(outputs: list[Floats]) -> Drawn:
-    return lambda block, _: outputs[block]
-
-
-def _loss(
-    item: StreamDisclosure,
-    release: Release,
-    values: list[Floats],
-    outputs: list[Floats],
-    moved: Floats,
-) -> float:
-    """Return the sum over blocks of distance over noise scale."""
-    norm, result = release.sensitivity.norm, [0.0]
-
-    def distance(block: int, mean: Floats) -> Floats:
-        result.append(length(mean - values[block], norm) / release.mechanism.scale)
-        return outputs[block]
-
-    estimates(item, moved, distance, release.mechanism.variance)
-    return sum(result)
 
 
 def _windows(base: Stream, demand: Floats, generator: np.random.Generator) -> list[Floats]:
@@ -300,11 +245,3 @@ def _windows(base: Stream, demand: Floats, generator: np.random.Generator) -> li
                 moved[start : start + WINDOW, unit + units] += dq * signs
                 result.append(moved)
     return result
-
-
-def _charges(base: Stream) -> Finding:
-    """Compare what is charged over the stream with what is planned."""
-    charged: dict[str, Counter[Release]] = {}
-    base.draw(lambda owner, releases: charged.setdefault(owner, Counter()).update(releases))
-    paths = list(differences(dict(base.planned), charged, "charges"))
-    return Finding("stream", "all", "charges that were not planned", float(len(paths)), 0.0)

@@ -81,7 +81,7 @@ def measure(
     half = len(here) // 2
     if here.shape[1] == 0:
         return Measured(0.0, "nothing is observed", 0, 0, len(here) - half)
-    candidates = _candidates(here[:half], there[:half])
+    candidates, at = _candidates(here[:half], there[:half]), (delta, confidence)
     if log_ratio is not None:
         candidates["likelihood ratio"] = log_ratio
     train = np.concatenate([here[:half], there[:half]])
@@ -89,33 +89,27 @@ def measure(
         name: _rounded(statistic, float(np.ptp(statistic(train))) * resolution)
         for name, statistic in candidates.items()
     }
-    best = -1.0
-    chosen: tuple[str, Statistic, float, int] = ("", _first, 0.0, 1)
-    for name, statistic in candidates.items():
-        a, b = statistic(here[:half]), statistic(there[:half])
-        for sign in (1, -1):
-            bound, threshold = _threshold(sign * a, sign * b, delta, confidence)
-            if bound > best:
-                best, chosen = bound, (name, statistic, threshold, sign)
-    name, statistic, threshold, sign = chosen
-    a, b = sign * statistic(here[half:]), sign * statistic(there[half:])
-    return _count(a, b, threshold, name, delta, confidence)
+    scored = [
+        (
+            *_threshold(sign * statistic(here[:half]), sign * statistic(there[:half]), *at),
+            sign,
+            name,
+        )
+        for name, statistic in candidates.items()
+        for sign in (1, -1)
+    ]
+    _, threshold, sign, name = max(scored, key=lambda score: score[0])
+    runs = min(len(here), len(there)) - half
+    a, b = (sign * candidates[name](side[half : half + runs]) for side in (here, there))
+    hits, misses = int((a > threshold).sum()), int((b > threshold).sum())
+    bound = float(epsilon_bound(np.array(hits), np.array(misses), runs, *at))
+    return Measured(bound, name, hits, misses, runs)
 
 
 def _rounded(statistic: Statistic, step: float) -> Statistic:
     if step == 0.0:
         return statistic
     return lambda x: np.round(statistic(x) / step)
-
-
-def _count(
-    a: Floats, b: Floats, threshold: float, name: str, delta: float, confidence: float
-) -> Measured:
-    """Return the bound of the event "statistic above the threshold" on the counted half."""
-    runs = min(len(a), len(b))
-    hits, misses = int((a[:runs] > threshold).sum()), int((b[:runs] > threshold).sum())
-    bound = float(epsilon_bound(np.array(hits), np.array(misses), runs, delta, confidence))
-    return Measured(bound, name, hits, misses, runs)
 
 
 def _threshold(a: Floats, b: Floats, delta: float, confidence: float) -> tuple[float, float]:
@@ -129,10 +123,6 @@ def _threshold(a: Floats, b: Floats, delta: float, confidence: float) -> tuple[f
     bounds = epsilon_bound(hits, misses, len(a), delta, confidence)
     best = int(np.argmax(bounds))
     return float(bounds[best]), float(middles[best])
-
-
-def _first(outputs: Floats) -> Floats:
-    return outputs[:, 0]
 
 
 def _candidates(here: Floats, there: Floats) -> dict[str, Statistic]:

@@ -26,11 +26,10 @@ from gridpriv.assurance.replay import Draw, Finding, Tape, taped
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.privacy.perturbation import Perturbation
+from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.prepared import Prepared
 
-WHOLE_CHECKS = ("coordinator", "rounds", "outputs")
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 300.0)  # times the weight of the imbalance
 TIE_BUSES = 6  # of a zone, those with most shared variables in their balance
 LARGE = 20.0  # times beta: as far as a corner is moved, so that solvers' errors stay small
@@ -64,11 +63,25 @@ def play(
     frozen : sequence of array, optional
         What every release returns, in order.
     """
-    rule, tape = prepared.rules.noise, Tape(frozen)
-    assert rule is not None
-    run = varied(prepared, rules=replace(prepared.rules, noise=taped(rule, tape)))
-    network = listen(run, seed, make_agent=make_agent, data=data)
+    tape = Tape(frozen)
+    network = listen(on_tape(prepared, tape), seed, make_agent=make_agent, data=data)
     return Run(network, tuple(tape.drawn))
+
+
+def rule_of(prepared: Prepared) -> NoiseRule:
+    """Return the noise rule of a run that has one."""
+    assert prepared.rules.noise is not None
+    return prepared.rules.noise
+
+
+def on_tape(prepared: Prepared, tape: Tape) -> Prepared:
+    """Return the run with every release on a tape."""
+    return varied(prepared, rules=replace(prepared.rules, noise=taped(rule_of(prepared), tape)))
+
+
+def without_noise(draws: Sequence[Draw]) -> int:
+    """Count the coordinates that noise did not reach."""
+    return sum(int((draw.output == draw.value).sum()) for draw in draws)
 
 
 def whole_run(prepared: Prepared, make_agent: MakeAgent = Agent) -> list[Finding]:
@@ -100,8 +113,8 @@ def _other_data(prepared: Prepared, base: Run) -> list[tuple[str, list[Floats]]]
         ("no demand", [np.zeros_like(d) for d in demand]),
         ("twice the demand", [2.0 * d for d in demand]),
     ]
-    rule = prepared.rules.noise
-    if rule is not None and prepared.rules.perturbation.target == "demand":
+    rule = rule_of(prepared)
+    if prepared.rules.perturbation.target == "demand":
         said = [
             problem.disclosure.estimate(draw.output, rule.release(draw.sensitivity))
             for problem, draw in zip(prepared.problems, base.draws, strict=False)
@@ -124,9 +137,9 @@ def _coordinator(base: Run, other: Run, name: str) -> Finding:
 
 def _rounds(base: Run) -> Finding:
     """Count coordinates without noise, and releases that were charged and not drawn."""
-    bare = sum(int((draw.output == draw.value).sum()) for draw in base.draws)
     replies = [heard.reply for zone in base.network.heard for heard in zone]
-    bare += abs(len(base.draws) - sum(sum(reply.releases.values()) for reply in replies))
+    charged = sum(sum(reply.releases.values()) for reply in replies)
+    bare = without_noise(base.draws) + abs(len(base.draws) - charged)
     return Finding("rounds", "all", "-", float(bare), 0.0)
 
 

@@ -32,23 +32,6 @@ EPSILONS = flags.number(lambda text: tuple(map(float, text.split(","))), "number
 AVERAGED = (1, 2, 5, 10, 20, 40)
 KNOWN_BETTER = 0.01
 """Share of the prior's error by which an attack must beat it: less is the solver's last digits."""
-CHECKS = {
-    "calls": "releases asked for differently",
-    "values": "private value moved, at most",
-    "messages": "messages moved",
-    "history": "state that outlives a release",
-    "noise": "coordinates without noise",
-    "coordinator": "orders that differ on other data",
-    "rounds": "coordinates without noise, all rounds",
-    "outputs": "exact minimiser moved, of what is declared",
-    "law": "noise against its law, -log10 of chance",
-    "independence": "agreement of noise, from a half",
-    "public state": "public state that follows demand",
-    "public bytes": "messages and files that follow demand",
-    "series": "statistics of a series moved, at most",
-    "stream": "loss of a window of a stream",
-    "low bits": "sums with secure noise on the value's grid",
-}
 STATISTICS = {
     "level": "observed",
     "delta": "delta",
@@ -185,6 +168,8 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
         failed = sum(not result.passed for result in results)
         print(f"{len(results) - failed} of {len(results)} configurations hold what is certified.")
         return
+    from gridpriv.assurance.audit_result import CHECKS
+
     document = results[0].as_dict()
     replayed = [row | {"check": CHECKS[row["check"]]} for row in document["replay"]]
     columns = {name: name for name in ("check", "neighbours", "measured", "allowed", "passed")}
@@ -254,7 +239,7 @@ def execute_attack(args: argparse.Namespace) -> int:
     noisy = settings.mechanism != "none"
     zones = zoning.n_zone if args.bus is None else 1
     steps = zones * (1 + noisy * plan.seeds * (1 + len(plan.epsilons)))
-    steps += args.averaging * 2 * plan.seeds * len(AVERAGED)
+    steps += args.averaging * zones * 2 * plan.seeds * len(AVERAGED)
     with output.progress(args, case.name, steps) as advance:
         result, curve = attack(prepared, plan, advance), None
         if args.averaging and noisy:

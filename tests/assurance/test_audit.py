@@ -13,10 +13,10 @@ from scipy import stats
 
 from gridpriv.assurance import whole
 from gridpriv.assurance.audit import RUNS, _runs, audit, audit_mechanism, target
-from gridpriv.assurance.audit_result import AuditPlan
+from gridpriv.assurance.audit_result import CHECKS, AuditPlan, AuditResult, LevelAudit
 from gridpriv.assurance.audited import zone_levels
 from gridpriv.assurance.eavesdrop import answer, listen, zone_agent
-from gridpriv.assurance.replay import agent_play, replay
+from gridpriv.assurance.replay import Finding, agent_play, replay
 from gridpriv.assurance.statistic import (
     ceiling,
     check_runs,
@@ -27,6 +27,7 @@ from gridpriv.assurance.statistic import (
     proportion_below,
     runs_needed,
 )
+from gridpriv.cli.assurance import _print_audits
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.zonal.settings import Settings
@@ -261,3 +262,15 @@ def test_under_noise_on_outputs_the_local_solution_is_the_release() -> None:
     runs = {"release": 400, "solution": 400}
     result = audit(run, AuditPlan(runs, 0.9, levels=("release", "solution"), random_neighbours=1))
     assert [row.level for row in result.levels] == ["release", "solution", "secure"]
+
+
+def test_the_command_prints_every_check_of_an_audit(capsys: pytest.CaptureFixture[str]) -> None:
+    """A check without a description ended the command after all its work."""
+    run = prepared(rounds=1)
+    found = [Finding(check, "1", "-", 0.0, 0.0) for check in CHECKS]
+    plan, level = AuditPlan(), measure(np.zeros((4, 1)), np.zeros((4, 1)), 0.0, 0.9)
+    levels = (LevelAudit("release", 1.0, 1.0, 0.0, level, 1.0, 1.0),)
+    _, other = target(run, None)
+    _print_audits([AuditResult(run, plan, "1", other, tuple(found), levels)], many=False)
+    shown = capsys.readouterr().out
+    assert all(meaning.split()[0] in shown for meaning in CHECKS.values())
