@@ -12,7 +12,7 @@ Methods: ``auto``, as ``gridpriv publish`` does; ``naive``: Laplace noise on eve
 total, unprojected. A row's verdict is the judge's (judge.py) on the state
 in the written file, which the reader of MATPOWER files has read; seed 0 is also opened in
 pandapower and, where installed, PYPOWER: a power flow must find the voltages of the file
-(``~``: it converges to others; pandapower puts taps at the high-voltage side, MATPOWER at from buses).
+(``~``: it converges to others; pandapower puts taps at high-voltage sides, MATPOWER at from buses).
 """
 
 from __future__ import annotations
