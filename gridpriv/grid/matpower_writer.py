@@ -14,7 +14,7 @@ from gridpriv.grid.case import PIECEWISE, Case, GenCost
 
 NO_ANGLE, QG, MBASE = 360.0, 2, 6
 REFERENCE, GENERATOR, LOAD = 3, 2, 1
-DEMAND_DECIMALS, OUTPUT_DECIMALS, VOLTAGE_DECIMALS = 6, 4, 6
+DEMAND_DECIMALS, OUTPUT_DECIMALS, VOLTAGE_DECIMALS = 6, 4, 8
 BUS_DECIMALS = {2: DEMAND_DECIMALS, 3: DEMAND_DECIMALS, 7: VOLTAGE_DECIMALS, 8: VOLTAGE_DECIMALS}
 GENERATOR_DECIMALS = {1: OUTPUT_DECIMALS, 2: OUTPUT_DECIMALS, 5: VOLTAGE_DECIMALS}
 """By column of the rounded tables: MW and MVAr, p.u. and degrees."""
@@ -40,7 +40,7 @@ def matpower_text(
         Reactive output, p.u.; 0 by default.
     rounded : bool
         Round demand, voltages and outputs to the digits that a solver leaves a meaning: 1e-6 MW,
-        1e-6 p.u. and degrees, 1e-4 MW. Outputs stay within their limits.
+        1e-8 p.u. and degrees, 1e-4 MW. Outputs stay within their limits.
     """
     buses, generators = bus_rows(case), generator_rows(case, qg)
     if rounded:

@@ -74,7 +74,7 @@ def test_the_written_state_balances_at_every_bus(here) -> None:
     admittance = makeYbus(100.0, bus, np.pad(branch, ((0, 0), (0, 13))))[0]
     left = 100.0 * voltage * np.conj(admittance @ voltage) + bus[:, 2] + 1j * bus[:, 3]
     np.subtract.at(left, at[0], gen[:, 1] + 1j * gen[:, 2])
-    assert np.abs(left).max() < 1e-3  # MVA, at what is rounded to 1e-6 p.u. and degrees
+    assert np.abs(left).max() < 1e-3  # MVA, at what is rounded to 1e-8 p.u. and degrees
     assert np.abs(gen[:, 2]).max() > 1.0
     assert not ((gen[:, 1] != 0.0) & (np.abs(gen[:, 1]) < 1e-4)).any()
 
