@@ -60,7 +60,7 @@ def _on_demands(
     curve: Floats,
     make: Callable[[DemandSeries, Settings], Made],
 ) -> tuple[Made, dict[str, Made]]:
-    """Return what is made of the run's demand along daily curves (steps, buses), and of others."""
+    """Return a series of the run's demand along daily curves (steps, buses), and twins by name."""
     case, steps = prepared.case, tuple(map(str, range(len(curve))))
     settings = replace(
         prepared.settings, load_scale=1.0, outage=(), coordination="rounds", seed=prepared.seed
@@ -107,7 +107,7 @@ def series_findings(prepared: Prepared) -> list[Finding]:
 
 
 def _chosen(horizon: Horizon) -> dict[str, Any]:
-    """Return what is chosen before the release."""
+    """Return the public choices before the release."""
     return {
         "multiplier": horizon.multiplier,
         "statistics": horizon.disclosures,
@@ -153,7 +153,7 @@ def _signs(
 
 
 def _last_step(horizon: Horizon, tape: Tape) -> tuple[Known, dict[str, Any]]:
-    """Draw what serves all steps on a tape; return it with what the last step publishes."""
+    """Draw the release of all steps on a tape; return it with the last step's public bytes."""
     taped = replace(horizon)
     taped.__dict__["disclosures"] = horizon.disclosures
     taped.__dict__["owned"] = on_tape(horizon.owned, tape)

@@ -167,7 +167,7 @@ def _published(case: Case, seed: int, *, priced: bool) -> AcOptimum | None:
 
 
 def admittances(cases: Sequence[str] = ("case14", "case30", "case118")) -> Computed:
-    """Return what the noise on line parameters certifies, as public code draws it.
+    """Return the epsilon that noise on line parameters certifies, as public code draws it.
 
     Conductances g get noise of scale 3 alpha / epsilon; a susceptance is the noisy g times the
     line's own ratio r = b / g. The means of all g and of all b get noise of scale
