@@ -92,7 +92,7 @@ def test_regression_is_reported_by_its_mean_squared_error(lasso):
     assert best.test_mse == pytest.approx(runs[runs.method == best.series].test_mse.mean())
     facts = {fact.label: fact for card in cards(study, table) for fact in card.facts}
     assert facts["Lowest mean squared test error"].value == best.series
-    assert facts["Test error"].value == figure(best.test_mse)
+    assert facts["Mean squared test error"].value == figure(best.test_mse)
     assert not any("Cost" in label or "$/h" in fact.value for label, fact in facts.items())
     report = make_report(study)
     assert "Test mean squared error" in [c.header for c in report.tables[0].columns]
