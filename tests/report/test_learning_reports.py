@@ -98,14 +98,14 @@ def test_regression_is_reported_by_its_mean_squared_error(lasso):
     assert "Test mean squared error" in [c.header for c in report.tables[0].columns]
     (page,) = export(lasso, ["html"])
     text = page.read_text()
-    assert text.count("Test error (mean") >= 2  # against epsilon and by round
+    assert text.count("Mean squared test error") >= 2  # against epsilon and by round
     assert "Test error (%)" not in text
 
 
 def test_an_objective_alone_is_told_as_mean_loss():
     study = made_up(mean_objective=[0.129, 0.131])
     facts = {fact.label: fact for card in cards(study, summary(study)) for fact in card.facts}
-    assert facts["Objective"].value == "0.130"
+    assert facts["Mean loss"].value == "0.130"
     assert facts["Objective"].note.startswith("95 % interval")
 
 

@@ -29,7 +29,7 @@ def private_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["case14"],
         budgets=[5],
         seeds=SEEDS,
-        settings={"rounds": 3, "objective": "cost"},
+        settings={"rounds": 3, "objective": "cost", "planning": "soc"},
         reference=False,
         methods=[
             Method("no noise", (("mechanism", "none"),)),
