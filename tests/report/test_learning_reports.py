@@ -106,7 +106,7 @@ def test_an_objective_alone_is_told_as_mean_loss():
     study = made_up(mean_objective=[0.129, 0.131])
     facts = {fact.label: fact for card in cards(study, summary(study)) for fact in card.facts}
     assert facts["Mean loss"].value == "0.130"
-    assert facts["Objective"].note.startswith("95 % interval")
+    assert facts["Mean loss"].note.startswith("95 % interval")
 
 
 def test_two_seeds_are_warned_of():
