@@ -182,6 +182,8 @@ class Chart:
                 part.set_gid(gid)
             return
         plain = look if few else look | {"marker": ""}
+        if shown.sum() == 1 and not plain["marker"]:
+            plain = plain | {"marker": "x"}  # a line of one point is not seen
         ax.plot(x[shown], edge[shown], label=s.name, gid=gid, **plain)
         if s.low:
             low, high = np.array(s.low)[shown], np.array(s.high)[shown]

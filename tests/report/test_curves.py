@@ -252,6 +252,13 @@ def test_every_text_is_on_the_page_and_covers_no_other(words: int, size) -> None
         assert_readable(shown.plot())
 
 
+def test_a_curve_of_one_point_is_seen_also_in_the_look_of_a_level() -> None:
+    style = looks(["noise-free"], levels=frozenset({"noise-free"}))
+    ax = chart(Series("noise-free", (1.0,), (2.0,)), style=style).plot()
+    (line,) = ax.lines
+    assert line.get_marker() == "x"
+
+
 def test_series_of_a_study_with_many_ways_can_be_told_apart() -> None:
     names = [f"way {k}" for k in range(12)]
     for levels in (frozenset(), frozenset(names)):
