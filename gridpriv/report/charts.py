@@ -35,9 +35,12 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Look]) -> list[Chart]:
     finished = table[table.seeds > 0]
     panels = dict.fromkeys(finished[~finished.budget.isin(QUIET)].panel)
     shown = drawable(COSTS[:-2], table) or drawable(COSTS[:-1], table)
-    # a panel of zeros says less than its column of the table
-    shown = [m for m in shown if finished[m.key].abs().max() >= m.least] or shown
-    charts = [cost_chart(finished, metric, panel, look) for panel in panels for metric in shown]
+    charts = []
+    for panel in panels:
+        rows = finished[finished.panel == panel]
+        # a chart of zeros says less than its column of the table
+        drawn = [m for m in shown if rows[m.key].abs().max() >= m.least] or shown[:1]
+        charts += [cost_chart(rows, metric, panel, look) for metric in drawn]
     return [chart for chart in charts if chart.series]
 
 

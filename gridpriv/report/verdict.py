@@ -152,7 +152,7 @@ def _compared(cost: float, costs: Json) -> Iterator[Fact]:
 
 def share_of(difference: float, base: float) -> str:
     """Return a difference of costs in $/h with its sign, and in percent of the base."""
-    percent = f" ({100.0 * difference / base:.2g} %)" if base > 0 else ""
+    percent = f" ({figure(100.0 * difference / base, 2)} %)" if base > 0 else ""
     sign = "+" if difference > 0 else ""
     return f"{sign}{amount(difference, '$/h')} $/h{percent}"
 
