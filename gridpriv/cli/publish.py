@@ -16,7 +16,7 @@ from gridpriv.cli.parser import Command
 from gridpriv.core.display import amount, counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, positive
-from gridpriv.core.files import write_text
+from gridpriv.core.files import StorageError, write_texts
 from gridpriv.core.sealed import sealed
 from gridpriv.core.settings import Part, changed, choice, count, names, number
 from gridpriv.core.text import csv_text
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from gridpriv.zonal.protected_series import ProtectedSeries
 
 MOST_SCENARIOS = 1000
+BESIDE = (".scenarios.csv", ".series.csv", ".datasheet.md", ".certificate.json")
+"""Endings of the files that are written beside the case."""
 MECHANISMS = ("knorm", "laplace", "staircase")
 RELEASES = tuple(name for name in get_args(Release) if name != "nothing")
 OF_RUNS = names(Settings)
@@ -97,6 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Release, project, write the files, print what they are."""
     place, chosen = _place(args), _chosen(args)
+    _refuse_inputs(args, place)
     settings = chosen.settings()
     case = flags.given_case(args)
     settings.adjacency(case)  # refuses, or warns of, a distance that this grid has not
@@ -140,6 +143,16 @@ def _place(args: argparse.Namespace) -> Path:
     if not os.access(place.parent, os.W_OK | os.X_OK):
         raise InputError(f"cannot write {place}: permission denied")
     return place
+
+
+def _refuse_inputs(args: argparse.Namespace, place: Path) -> None:
+    """Refuse a place at which one of the files to write would replace a file that is read."""
+    files = [place, *(place.with_name(place.stem + ending) for ending in BESIDE)]
+    for name in ("case", "demand", "series", "public_demand"):
+        source = Path(getattr(args, name, None) or "")
+        for file in files:
+            if source.is_file() and file.exists() and file.samefile(source):
+                raise InputError(f"{file} is the source itself (--{name}). Give another --out.")
 
 
 def _case(chosen: Publishing, case: Case, settings: Settings) -> Ready:
@@ -211,8 +224,14 @@ def _write(
     document = certificate(made, published, files, run)
     files[f"{place.stem}.datasheet.md"] = data_sheet(document, notes)
     files[f"{place.stem}.certificate.json"] = sealed(document, indent=2)
-    for name, text in files.items():
-        write_text(place.with_name(name), text, private=False)
+    try:
+        write_texts({place.with_name(name): text for name, text in files.items()})
+    except StorageError as error:
+        paid = "" if run is None else "; its release is drawn and charged to the ledger"
+        raise StorageError(
+            f"{error}: the publication is not written{paid}. Free space or name "
+            "another --out, and publish again."
+        ) from error
     return document
 
 

@@ -92,6 +92,7 @@ def execute(args: argparse.Namespace) -> int:
         )
     _check_writing(args)
     given = [f"--{name}" for name in COUPLING if getattr(args, name) is not None]
+    given += ["--step-hours"] if args.step_hours != 1.0 else []
     if given and args.series is None:
         raise InputError(
             f"{given[0]} needs steps, but there is no --series. Give --series FILE.csv."

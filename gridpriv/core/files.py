@@ -14,8 +14,8 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -84,6 +84,22 @@ def write_bytes(path: Path, content: bytes, *, private: bool) -> None:
 def write_text(path: Path, text: str, *, private: bool) -> None:
     """Write a UTF-8 text whole or not at all; see :func:`beside`."""
     write_bytes(path, text.encode("utf-8"), private=private)
+
+
+def write_texts(files: Mapping[Path, str]) -> None:
+    """Write several public UTF-8 texts: all are on disk before the first takes its place.
+
+    Raises
+    ------
+    StorageError
+        If one cannot be written; none is then at its place.
+    """
+    with ExitStack() as stack:
+        for path, text in reversed(list(files.items())):  # places are taken in the order of files
+            file = stack.enter_context(beside(path, private=False))
+            with storing(f"write {path}"):
+                file.write(text.encode("utf-8"))
+                file.flush()
 
 
 def make_folder(path: Path) -> None:

@@ -116,7 +116,12 @@ def in_service(net: Net, table: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
     rows = frame(net, table)
     if "in_service" not in rows:
         return np.ones(len(rows), dtype=bool)
-    return np.asarray(rows["in_service"].fillna(False), dtype=bool)
+    given = rows["in_service"]
+    if given.dtype == object:
+        for row, value in given.items():
+            if not (pd.api.types.is_scalar(value) and (pd.isna(value) or value in (True, False))):
+                raise _refuse(table, row, "in_service", repr(value), "true or false")
+    return np.asarray(given.fillna(False), dtype=bool)
 
 
 def _refuse(table: str, row: object, column: str, value: object, allowed: str) -> InputError:
@@ -194,11 +199,22 @@ def _floats(values: pd.Series[Any], table: str) -> np.ndarray[Any, np.dtype[np.f
 
 
 def optional(rows: pd.DataFrame, column: str, missing: float) -> Floats:
-    """Return a column as floats, ``missing`` where the net does not say."""
+    """Return a column as floats, ``missing`` where the net does not say.
+
+    Raises
+    ------
+    InputError
+        Naming the row, if a value is no number.
+    """
     if column not in rows:
         return np.full(len(rows), missing)
+    given = rows[column]
     try:
-        values = pd.to_numeric(rows[column], errors="coerce").astype(float).to_numpy()
+        values = pd.to_numeric(given, errors="coerce").astype(float).to_numpy()
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{column} is not a column of numbers: give numbers") from None
+    wrong = np.isnan(values) & given.notna().to_numpy()
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise InputError(f"row {given.index[at]}: {column} = {given.iloc[at]!r}: must be a number")
     return np.where(np.isnan(values), missing, values)

@@ -62,8 +62,8 @@ def not_in_range(value: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     """Yield the figures of a storage that are not allowed, and what is."""
     for key, number in value.items():
         low, high = RANGES.get(key, (0.0, np.inf))
-        if not np.isnan(number) and not low <= number <= high:
-            yield key, f"{low:g} or more" if np.isinf(high) else f"from {low:g} to {high:g}"
+        if not np.isnan(number) and not (low <= number <= high and np.isfinite(number)):
+            yield key, f"finite, {low:g} or more" if np.isinf(high) else f"{low:g} to {high:g}"
 
 
 def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
@@ -72,17 +72,26 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
     Raises
     ------
     InputError
-        If the case is of another file, or a row has a figure that is not allowed.
+        If the case is of another file or has another demand, or a row has a name that another
+        has, or a figure that is not allowed.
     """
     from gridpriv.grid.pandapower import convert_net
     from gridpriv.grid.pandapower_checks import frame, in_service, optional
     from gridpriv.grid.pandapower_json import open_json
 
-    _check_same(case, path, "storage")
     net = open_json(path)
+    own = convert_net(net)
+    _check_same(case, path, "storage", set(case.bus_id.tolist()) <= set(own.case.bus_id.tolist()))
+    place = [own.case.index_of[bus] for bus in case.bus_id.tolist()]
+    if not all(np.array_equal(getattr(case, d), getattr(own.case, d)[place]) for d in ("pd", "qd")):
+        raise InputError(
+            f"the set points of net.storage in {path} are part of its own demand, but the case has "
+            "another demand. Give the storages as --storage FILE.csv, or leave out --demand."
+        )
     rows = frame(net, "storage")[in_service(net, "storage")]
-    bus_of = convert_net(net).link.bus
-    rows = rows[[bus_of.get(int(bus)) in case.index_of for bus in rows.get("bus", ())]]
+    bus_of = own.link.bus
+    kept = [bus_of.get(int(bus)) in case.index_of for bus in rows.get("bus", ())]
+    rows = rows[np.array(kept, dtype=bool)]
     given = {name: optional(rows, name, missing) for name, missing in NET_COLUMNS.items()}
     at = np.array([case.index_of[bus_of[int(bus)]] for bus in rows["bus"]], dtype=np.int64)
     pd, qd = case.pd.copy(), case.qd.copy()
@@ -93,9 +102,15 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
     discharge = np.where(np.isnan(given["min_p_mw"]), most, -given["min_p_mw"])
     room = given["max_e_mwh"] - given["min_e_mwh"]
     stored = given["soc_percent"] / 100 * given["max_e_mwh"] - given["min_e_mwh"]
-    names = rows["name"] if "name" in rows else [None] * len(rows)
-    entries = []
-    for k, (row, name) in enumerate(zip(rows.index, names, strict=True)):
+    given_names = rows["name"] if "name" in rows else [None] * len(rows)
+    entries: list[StorageEntry] = []
+    for k, (row, given_name) in enumerate(zip(rows.index, given_names, strict=True)):
+        name = given_name if isinstance(given_name, str) and given_name else f"storage {row}"
+        if name in (entry.name for entry in entries):
+            raise InputError(
+                f"{path}: net.storage row {row}: name = {name!r} is another row's too: give each "
+                "storage a name of its own"
+            )
         value = OPTIONS | {
             "p_mw": float(discharge[k]),
             "charge_mw": float(charge[k]),
@@ -104,13 +119,16 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
             "q_mvar": float(min(given["max_q_mvar"][k], -given["min_q_mvar"][k])),
         }
         if np.isnan(room[k]):
-            raise InputError(f"{path}: net.storage row {row}: max_e_mwh is missing; give its MWh")
+            raise InputError(
+                f"{path}: net.storage row {row}: max_e_mwh is missing or no finite number; give "
+                "its MWh"
+            )
         for key, allowed in not_in_range(value):
             raise InputError(
                 f"{path}: net.storage row {row}: {key} = {value[key]:g}: must be {allowed}"
             )
         number = int(case.bus_id[at[k]])
-        entries.append(StorageEntry(str(name) if name else f"storage {row}", number, value))
+        entries.append(StorageEntry(name, number, value))
     return replace(case, pd=pd, qd=qd), entries
 
 
@@ -125,16 +143,20 @@ def source_ramps(case: Case, path: Path) -> Floats:
     from gridpriv.grid.matpower import matpower_tables
     from gridpriv.grid.pypower import mat_tables
 
-    _check_same(case, path, "ramps")
     gen = (matpower_tables if path.suffix.lower() == ".m" else mat_tables)(path).gen
-    given = np.zeros(len(gen))
+    of_source = case.gen_row <= len(gen)  # not storages
+    row = case.gen_row[of_source] - 1
+    _check_same(
+        case, path, "ramps", bool((gen[row, 0] == case.bus_id[case.gen_bus[of_source]]).all())
+    )
+    given, allowed = np.zeros(len(gen)), True
     for column, periods in RAMPS:
         if gen.shape[1] > column:
+            allowed &= bool((np.isfinite(gen[row, column]) & (gen[row, column] >= 0)).all())
             given = np.where(given > 0, given, periods * gen[:, column])
-    of_source = case.gen_row <= len(gen)  # not storages
     ramp = np.zeros(case.n_gen)
-    ramp[of_source] = given[case.gen_row[of_source] - 1]
-    if not (ramp > 0).any() or not (ramp >= 0).all():
+    ramp[of_source] = given[row]
+    if not allowed or not (ramp > 0).any():
         raise InputError(
             f"{path} has no ramps of the generators of {case.name}: RAMP_30, RAMP_10 or RAMP_AGC "
             "of mpc.gen must be 0 or more, one of them positive. Give --ramps FILE.csv instead."
@@ -142,8 +164,9 @@ def source_ramps(case: Case, path: Path) -> Floats:
     return np.where(ramp > 0, ramp / case.base_mva, np.inf)
 
 
-def _check_same(case: Case, path: Path, what: str) -> None:
-    if path.stem != case.name:
+def _check_same(case: Case, path: Path, what: str, same: bool) -> None:
+    """Refuse a file of another grid: of another name, or with other elements."""
+    if path.stem != case.name or not same:
         raise InputError(
             f"{what} of {path} belong to its own grid, but the case is {case.name}. Give that file "
             "as the case too, or a CSV file."

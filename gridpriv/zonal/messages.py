@@ -67,8 +67,9 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     ),
     "hold-empty": (
         "warning",
-        "Zones without generation to set aside do not keep their scheduled interchange: {zones}. "
-        "They draw balancing power, and their neighbours' meters show it.",
+        "Zones that set no generation aside, because they have none or release nothing: {zones}. "
+        "Where their demand differs from its estimate they draw balancing power, and their "
+        "neighbours' meters show it.",
     ),
     "balancing-without-noise": (
         "warning",

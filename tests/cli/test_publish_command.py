@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.core import files
+from gridpriv.core.files import StorageError
 from gridpriv.core.sealed import read_sealed
 from gridpriv.grid.library import load_case
 from gridpriv.privacy.ledger import read_book
@@ -172,6 +174,40 @@ def test_bad_input_is_refused_and_nothing_is_written(words, said, here, capsys) 
     assert main(["publish", "case14", *words]) == 2
     assert said in capsys.readouterr().err
     assert names(here) == set()
+
+
+def test_a_file_that_is_read_is_not_replaced(here, capsys) -> None:
+    assert main(["convert", "case14", "own.m", "--quiet"]) == 0
+    before = (here / "own.m").read_bytes()
+    assert main(["publish", "own.m", *WORDS[1:], "--out", "own.m"]) == 2
+    assert "is the source itself (--case)" in capsys.readouterr().err
+    assert (here / "own.m").read_bytes() == before
+    (here / "p.series.csv").write_text("step,load_scale\na,1\n")
+    day = ["--series", "p.series.csv", "--out", "p.m"]
+    assert main(["publish", "own.m", *WORDS[1:], *day]) == 2
+    assert "is the source itself (--series)" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_no_file_and_says_what_was_charged(here, capsys, monkeypatch) -> None:
+    def full(path, *_, **__):
+        raise StorageError(f"cannot write {path}: No space left on device")
+
+    grant = ["ledger", "grant", "l", "--case", "case14", "--zones", "1", "--epsilon", "3"]
+    assert main(grant) == 0
+    opened = files.beside
+
+    def beside(path, *, private):
+        return full(path) if path.name == "p.m" else opened(path, private=private)
+
+    monkeypatch.setattr(files, "beside", beside)
+    before = names(here)
+    words = ["case14", "--protect", "10MW", "--total", "1", "--noise", "secure", "--ledger", "l"]
+    assert main(["publish", *words, "--out", "p.m"]) == 3
+    said = capsys.readouterr().err
+    assert "No space left" in said and "drawn and charged to the ledger" in said
+    assert {name for name in names(here) if name.startswith("p.")} == set() and before <= names(
+        here
+    )
 
 
 def test_what_the_grid_cannot_serve_is_projected_and_said(here, capsys) -> None:

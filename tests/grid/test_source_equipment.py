@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,17 +46,33 @@ def test_the_storage_table_of_a_net_is_read_and_its_set_points_are_no_demand(sto
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "said"),
+    ("row", "column", "value", "said"),
     [
-        ("max_e_mwh", np.nan, "net.storage row 1: max_e_mwh is missing"),
-        ("min_p_mw", 3.0, "net.storage row 0: p_mw = -3: must be 0 or more"),
-        ("soc_percent", 130.0, "net.storage row 0: soc_percent"),
+        (1, "max_e_mwh", np.nan, "net.storage row 1: max_e_mwh is missing"),
+        (0, "min_p_mw", 3.0, "net.storage row 0: p_mw = -3: must be finite, 0 or more"),
+        (0, "soc_percent", 130.0, "net.storage row 0: soc_percent"),
+        (0, "max_e_mwh", np.inf, "net.storage row 0: energy_mwh = inf: must be finite"),
+        (0, "max_p_mw", np.inf, "net.storage row 0: charge_mw = inf: must be finite"),
+        (0, "max_p_mw", "50 MW", "row 0: max_p_mw = '50 MW': must be a number"),
+        (
+            0,
+            "in_service",
+            "False",
+            "net.storage row 0: in_service = 'False': must be true or false",
+        ),
+        (0, "name", "storage 1", "net.storage row 1: name = 'storage 1' is another row's"),
     ],
 )
-def test_storages_that_are_refused(stored: Path, column: str, value: float, said: str) -> None:
+def test_storages_that_are_refused(
+    stored: Path, row: int, column: str, value: float | str, said: str
+) -> None:
     net = pp.from_json(str(stored))
-    net.storage.loc[1 if np.isnan(value) else 0, column] = value
-    pp.to_json(net, str(stored))
+    if isinstance(value, str):
+        net.storage[column] = net.storage[column].astype(object)
+    endless = isinstance(value, float) and np.isinf(value)
+    net.storage.loc[row, column] = 987654.5 if endless else value
+    pp.to_json(net, str(stored))  # writes no infinite numbers; other programs do
+    stored.write_text(stored.read_text().replace("987654.5", "Infinity"))
     with pytest.raises(InputError, match=said):
         with_storage(load_case(stored), stored)
 
@@ -63,6 +80,24 @@ def test_storages_that_are_refused(stored: Path, column: str, value: float, said
 def test_storages_of_another_grid_are_refused(stored: Path) -> None:
     with pytest.raises(InputError, match="belong to its own grid"):
         with_storage(load_case("case14"), stored)
+    namesake = stored.with_name("case9.json")  # counts buses from 0, the library's case9 from 1
+    stored.rename(namesake)
+    with pytest.raises(InputError, match="belong to its own grid"):
+        with_storage(load_case("case9"), namesake)
+
+
+def test_set_points_are_not_taken_out_of_another_demand(stored: Path) -> None:
+    case = load_case(stored)
+    with pytest.raises(InputError, match="has another demand"):
+        with_storage(replace(case, pd=1.1 * case.pd), stored)
+
+
+def test_a_net_whose_storages_are_all_out_of_service_lists_none(stored: Path) -> None:
+    net = pp.from_json(str(stored))
+    net.storage["in_service"] = False
+    pp.to_json(net, str(stored))
+    with pytest.raises(InputError, match="lists no storage"):
+        with_storage(load_case(stored), stored)
 
 
 @pytest.mark.parametrize("ending", ["m", "mat"])
@@ -88,6 +123,31 @@ def test_ramps_are_those_of_the_gen_table(tmp_path: Path, ending: str) -> None:
     grown, storages = with_storage(ramped, tmp_path / "s.csv")
     found = Chronology.of(grown, storages, steps=2, ramps=path)
     assert np.isfinite(found.ramp_up).sum() == 3
+
+
+@pytest.mark.parametrize("wrong", [-30.0, np.nan, np.inf])
+def test_a_ramp_that_another_column_would_hide_is_refused(tmp_path: Path, wrong: float) -> None:
+    case = load_case("case14")
+    gen = generator_rows(case)
+    gen[:, 16], gen[0, 18] = 1.0, wrong
+    path = tmp_path / "ramped.m"
+    table = "\n".join(" ".join(map(repr, row)) for row in gen.tolist())
+    start, _, rest = matpower_text(case).partition("mpc.gen = [")
+    path.write_text(f"{start}mpc.gen = [{table}{rest[rest.index('];') :]}".replace("inf", "Inf"))
+    with pytest.raises(InputError):
+        Chronology.of(load_case(path), steps=2, ramps=path)
+
+
+def test_ramps_of_a_namesake_are_refused(tmp_path: Path) -> None:
+    case = load_case("case14")
+    gen = generator_rows(case)
+    gen[:, 18], gen[:2, 0] = 15.0, gen[1::-1, 0]
+    path = tmp_path / "case14.m"
+    table = "\n".join(" ".join(map(repr, row)) for row in gen.tolist())
+    start, _, rest = matpower_text(case).partition("mpc.gen = [")
+    path.write_text(f"{start}mpc.gen = [{table}{rest[rest.index('];') :]}")
+    with pytest.raises(InputError, match="belong to its own grid"):
+        Chronology.of(case, steps=2, ramps=path)
 
 
 def test_a_file_without_ramps_is_refused(tmp_path: Path) -> None:

@@ -211,8 +211,13 @@ def _check_columns(path: Path, features: Any) -> None:
     """Raise :class:`InputError` naming the first feature that is no number."""
     for column in features:
         if features[column].dtype.kind not in "fiub":
-            first = features[column].iloc[0] if len(features) else ""
-            raise refused(f"{path} column {column!r} row 0", first, "numbers only (encode texts)")
+            import pandas as pd
+
+            text = pd.to_numeric(features[column], errors="coerce").isna().to_numpy()
+            row = int(text.argmax()) if len(text) else 0
+            first = features[column].iloc[row] if len(text) else ""
+            where = f"{path} column {column!r} row {row}"
+            raise refused(where, first, "numbers only (encode texts)")
     missing = features.isna().any()
     if missing.any():
         column = missing.idxmax()
