@@ -130,7 +130,7 @@ def _audit_learning(args: argparse.Namespace) -> int:
 
 
 def sweep(settings: Settings) -> list[Settings]:
-    """Return the settings with every perturbation, mechanism and update (sound calibration)."""
+    """Return the settings with every perturbation, mechanism and update (proven sensitivity)."""
     if settings.mechanism == "none" or settings.sensitivity == "published":
         raise InputError("--sweep needs a mechanism and --sensitivity proven")
     budget = settings.budget

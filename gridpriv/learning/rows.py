@@ -1,7 +1,7 @@
 """Rows and documents of learning runs: every figure, its unit, and who may see it.
 
-How many training samples a client has is public: noise is calibrated to it. Under calibration
-``sound`` models follow from releases alone. What is measured on them with samples is private: of
+How many training samples a client has is public: noise is calibrated to it. Under sensitivity
+``proven`` models follow from releases alone. What is measured on them with samples is private: of
 training samples, which a certificate covers, and of test samples, which none does.
 """
 

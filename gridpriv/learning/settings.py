@@ -68,7 +68,8 @@ class Samples(Part):
     adjacency: Kind = choice(
         "replace-one",
         KINDS,
-        "neighbouring data sets: one sample replaced, or one added or removed",
+        "neighbouring data sets: one sample replaced by any other, or (add-one) by a blank one: "
+        "zero-out, sample counts fixed and public",
     )
     norm: float | None = number(
         None, "clip features to this 2-norm", positive, unset="the data set's public bound"
@@ -162,7 +163,10 @@ class Model(Part):
         1.0, "diameter d_X of the set of models in fedspd-dp's step size", positive
     )
     proximity: float | None = number(
-        None, "gamma_0 of fedspd-dp's step size gamma_0 sqrt(t)", positive, unset="(26) and (27)"
+        None,
+        "gamma_0 of fedspd-dp's step size gamma_0 sqrt(t)",
+        positive,
+        unset="eqs. 26 and 27 of Li et al.",
     )
     gradient_change: GradientChange | None = choice(
         None,

@@ -3,7 +3,7 @@
 Under sensitivity ``published`` it is the published algorithm. There the next round starts from the
 client's unperturbed x and its dual holds the unperturbed x, so a release depends on private
 state of all rounds before, which lemma 2 (x^{t,0} equal on neighbours) leaves out: nothing is
-certified. Under ``sound`` the client keeps what it released instead: y = 2x - lambda/rho - x_0
+certified. Under ``proven`` the client keeps what it released instead: y = 2x - lambda/rho - x_0
 is a public shift of 2x, so noise xi on y is noise xi/2 on x, and x + xi/2 takes the place of x
 in the next start and in the dual. Then only the round's own steps are private.
 """

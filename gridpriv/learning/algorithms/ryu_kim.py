@@ -44,7 +44,7 @@ SHARES = 4  # of the agents, for each thread: one that is held up leaves the res
 
 @dataclass(frozen=True)
 class PaperRule(NoiseRule):
-    """Noise calibrated to ``ratio`` times the sound sensitivity."""
+    """Noise calibrated to ``ratio`` times the proven sensitivity."""
 
     ratio: float = 1.0
 
