@@ -217,7 +217,7 @@ def _grant(args: argparse.Namespace, key: Path | None) -> int:
         f"{case.name} ({', '.join(dataset.owner for dataset in datasets)}).\n"
         f"Protected: {str(datasets[0].protection).rstrip('.')}.\n"
         f"Key: {key_path(Path(args.file), key)}. Whoever has it can forge the ledger; without\n"
-        "it the ledger cannot be read."
+        "it the ledger can be neither verified nor charged."
     )
     return tell(args, _document(args.file, read_book(args.file, key)), lambda: print(granted))
 
@@ -269,8 +269,8 @@ def _print_accounts(file: str, owners: list[Json]) -> None:
     for keeper in sorted({owner["kept_by"] for owner in owners}):
         print(f"Kept by {keeper}.")
     print(
-        "A row is the units of an owner at the time of the grant that have the same charges; each\n"
-        "unit has the figures of its row. Spent epsilon is certified for releases fixed in\n"
+        "A row groups units with the same owner and the same charges; each unit has the figures\n"
+        "of its row. Spent epsilon is certified for releases fixed in\n"
         "advance; used and left count what the grant's filter counts, which holds for releases\n"
         "chosen after seeing earlier ones."
     )

@@ -258,20 +258,20 @@ def summarise(document: Json) -> None:
         ["figure", "value", "unit"],
         [
             ["total epsilon (pure)", guard["total_epsilon"], ""],
-            ["best probability of telling two demands apart", guard["best_guess"], ""],
+            ["largest probability of a right guess, prior 50 %", guard["best_guess"], ""],
             [
-                "error of one bus, guaranteed lower bound (any attacker)",
+                "mean absolute error of one bus, lower bound",
                 amount(guard["inversion_error_mw"], "MW"),
                 "MW",
             ],
             ["published demand", amount(demand["total_mw"], "MW"), "MW"],
             [
-                "error of the total, expected for a reader",
+                "posterior standard deviation of the total",
                 amount(demand["expected_total_error_mw"], "MW"),
                 "MW",
             ],
             [
-                "error of one bus, expected for a reader",
+                "posterior standard deviation of one bus (RMS)",
                 amount(demand["expected_bus_error_mw"], "MW"),
                 "MW",
             ],

@@ -206,15 +206,15 @@ SHEET = """# {case}: a protected copy of {source}
 
 {simulated}Protected: {adjacency}. Total epsilon: {total_epsilon:.4g} (pure).
 Two demands of one bus that are {beta_mw:.4g} MW apart are distinguished with a probability of \
-{best_guess:.3f} at most.
-Any estimate of one bus's demand is off by {inversion_error_mw:.4g} MW or more, on average over \
-two possible demands.
+{best_guess:.3f} at most, at even odds.
+Any estimate of one bus's demand has a mean absolute error of {inversion_error_mw:.4g} MW or more, \
+over two possible demands.
 
 | release | noise | epsilon | sensitivity | standard deviation | unit |
 |---|---|---|---|---|---|
 {releases}
 
-Not protected: {public_data}.
+Not protected: {public_data}{other}.
 
 ## What it can be used for
 
@@ -232,6 +232,11 @@ SIMULATED = """**Simulated noise: this file has no privacy.** The figures below 
 settings with `--noise secure`.
 
 """
+OTHER = {
+    own: f"; changes of {other} demand: it is released with the same noise, but the total epsilon "
+    f"covers changes of {named} demand only"
+    for own, named, other in (("p", "active", "reactive"), ("q", "reactive", "active"))
+}
 RELEASE = (
     "| {quantity} | {mechanism} | {epsilon:.4g} | {sensitivity:.4g} | {standard_deviation:.4g} "
     "| {unit} |"
@@ -245,6 +250,7 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
     return SHEET.format(
         **(document | guard | document["demand"] | {"releases": "\n".join(releases)}),
         made=f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}",
+        other=OTHER.get(guard["protects"], ""),
         simulated=SIMULATED if guard["noise"] == "simulated" else "",
         uses="\n".join([*_uses(document["demand"], document["optimum"]), *notes]),
     )
@@ -257,7 +263,11 @@ def _uses(demand: Json, optimum: Json) -> list[str]:
     stated = "none: the case has no costs" if cost is None else f"{cost:,.2f} $/h"
     lines = [f"Optimal cost of this case: {stated}."]
     if total is not None:
-        lines.insert(0, f"Expected error of the total: {total:.4g} MW; of one bus: {bus:.4g} MW.")
+        lines.insert(
+            0,
+            f"Posterior standard deviation of the total: {total:.4g} MW; of one bus, root mean "
+            f"square: {bus:.4g} MW.",
+        )
     if span is not None:
         lines.append(
             f"The optimal cost of the true case is between {span[0]:,.0f} and {span[1]:,.0f} $/h, "
