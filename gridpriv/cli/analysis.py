@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gridpriv.cli import flags
-from gridpriv.cli.output import output_folder, print_records, progress, tell, write_results
+from gridpriv.cli.output import output_folder, print_records, progress, say, tell, write_results
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gridpriv.zonal.prepared import Prepared
 
 MOST_SHOWN, MOST_NAMED = 10, 3
-STATES = {"diverged": "no AC state"}
+STATES = {"diverged": "no AC state", "screened": "not known: DC loading only"}
 SHED_TOLERANCE_MW = 0.01
 VIEWS = {SHARED: "released demand", LOCAL: "true demand"}
 LOCAL_NOTE = "Local: computed from true demand. Do not publish it."
@@ -59,6 +59,17 @@ def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[C
     return case, prepared
 
 
+def _publishable(privacy: Json) -> str:
+    """Return whether figures of released demand may be published, as a sentence."""
+    computed = "computed from released demand and public data, at no further epsilon"
+    if privacy["noise"] == "simulated":
+        return (
+            f"May be published when run with --noise secure: {computed}. This run may not: its "
+            "noise is simulated."
+        )
+    return f"May be published: {computed}."
+
+
 def _context(args: argparse.Namespace) -> RunContext:
     from gridpriv.study.context import RunContext
 
@@ -85,8 +96,8 @@ def execute_exchange(args: argparse.Namespace) -> int:
         raise InputError("exchange needs at least two zones. Give --zones 2 or more.")
     if not (prepared.case.rate > 0).any():
         raise InputError(
-            f"case {case.name} has no rated branch (rateA), so nothing limits an exchange"
-            ": give ratings"
+            f"{case.name} has no branch with a rating, so nothing limits an exchange. Give ratings "
+            "in the case file: rateA of MATPOWER's branch, max_i_ka of pandapower's line."
         )
     with _context(args).charged(case, prepared) as (result, _):
         analysis = exchange(result, view=chosen.view, ptdf=chosen.ptdf, threshold=chosen.threshold)
@@ -108,8 +119,8 @@ def _print_exchange(document: Json) -> None:
     zones = {
         "zone": "zone",
         "net_position_mw": "net position",
-        "least_mw": "least",
-        "most_mw": "most",
+        "least_mw": "min",
+        "most_mw": "max",
         "redispatch_cost": "redispatch $/h",
         "tie_revenue": "tie revenue $/h",
     }
@@ -120,9 +131,9 @@ def _print_exchange(document: Json) -> None:
     pairs = {
         "from_zone": "from",
         "to_zone": "to",
-        "most_mw": "limit of the network",
+        "most_mw": "network limit",
         "limit_at": "limiting branch",
-        "generation_mw": "room of generators",
+        "generation_mw": "generation headroom",
     }
     shown = [
         row | {"limit_at": row["limit_at"] or "-"} for row in document["exchanges"][:MOST_SHOWN]
@@ -130,21 +141,22 @@ def _print_exchange(document: Json) -> None:
     title = "Largest exchange, other zones unchanged"
     print_records(title, pairs, shown, most_mw="MW", generation_mw="MW")
     for row in document["payments"]:
-        print(
+        say(
             f"Zone {row['from_zone']} pays zone {row['to_zone']} {row['amount']:.6g} $/h for "
             f"{row['energy_mwh']:.4g} MWh at tie prices."
         )
     if document["visibility"] == "public":
-        print("Public: a function of releases and public data, at no further epsilon.")
-        print(*_certificate(document["privacy"], None), sep="\n")
+        say(_publishable(document["privacy"]))
+        for sentence in _certificate(document["privacy"], None):
+            say(sentence)
     else:
-        print(LOCAL_NOTE)
+        say(LOCAL_NOTE)
 
 
 def add_security(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``security``."""
     _add_arguments(parser, Security, without=("stream", "temporal_basis"))
-    secure = "plan so that no listed outage violates a limit (preventive, on released demand)"
+    secure = "dispatch so that no listed outage violates a limit (on released demand)"
     flags.switch(parser, "--secure", secure)
     corrective = (
         "find zones' redispatch after each outage that violates a limit (--secure does too)"
@@ -158,12 +170,13 @@ def add_security(parser: argparse.ArgumentParser) -> None:
 def execute_security(args: argparse.Namespace) -> int:
     """Run, analyse every contingency, print the ranking."""
     from gridpriv.grid.contingencies import contingencies
-    from gridpriv.zonal.security import check_secure, security
+    from gridpriv.zonal.security import check_screen, check_secure, security
 
     chosen = Security(**flags.given_settings(args, Security))
     if args.secure:
         check_secure(chosen)
     case, prepared = _prepared(args, chosen)
+    check_screen(chosen, prepared.case)
     outages = contingencies(prepared.case, chosen.contingencies)
     with _context(args).charged(case, prepared, len(outages)) as (result, advance):
         found = security(
@@ -189,9 +202,10 @@ def _print_security(document: Json, seed: int | None) -> None:
     rows = document["contingencies"]
     shown = [
         row
-        | {"outage": f"{row['name']} ({' '.join(row['at'])})", "count": len(row["violations"])}
+        | {"outage": f"{row['name']} ({' '.join(row['at'])})"}
+        | {"count": None if row["status"] in STATES else len(row["violations"])}
         | {"worst": STATES.get(row["status"]) or _worst(row["violations"])}
-        for row in rows[:MOST_SHOWN]
+        for row in ([row for row in rows if not _is_secure(row)] or rows)[:MOST_SHOWN]
     ]
     # a column without a figure takes room from those that have one
     optional = {
@@ -201,18 +215,26 @@ def _print_security(document: Json, seed: int | None) -> None:
     }
     columns = {"outage": "outage", "count": "limits violated", "worst": "worst violation"}
     columns |= {key: name for key, name in optional.items() if any(row[key] for row in shown)}
-    number = f"first {len(shown)} of " if len(shown) < len(rows) else ""
+    number = f"{len(shown)} worst of " if len(shown) < len(rows) else ""
     title = f"{document['case']}: {number}{_contingencies(len(rows))}, {_demand(document)}"
     units = {key: "MW" for key in ("islanded_mw", "shed_mw") if key in columns}
     print_records(title, columns, shown, **units)
     for sentence in [*sentences(document), *_certificate(document["privacy"], seed)]:
-        print(sentence)
+        say(sentence)
     if number:
-        print("All outages: --out DIR or --json.")
+        say("All outages: --out DIR or --json.")
+
+
+def _is_secure(row: Json) -> bool:
+    """Return True where an AC state is known after an outage, keeps the limits and sheds none."""
+    solved = row["status"] not in STATES
+    return solved and not row["violations"] and row["shed_mw"] <= SHED_TOLERANCE_MW
 
 
 def _demand(document: Json) -> str:
     """Return the demand that the analysis reads: released, true, or known in a zone."""
+    if document["privacy"]["mechanism"] == "none":  # released as it is
+        return VIEWS[LOCAL]
     return VIEWS.get(document["view"], f"demand as known in zone {document['view']}")
 
 
@@ -238,6 +260,13 @@ def _verdict(document: Json) -> str:
     other = " On the true demand this can differ (--view local)." if noisy else ""
     if document["secure"]:
         return f"Secure. {on}, no outage violates a limit or sheds load.{other}"
+    screened = sum(row["status"] == "screened" for row in rows)
+    if document["secure"] is None:
+        return (
+            f"Not known to be secure. {on}, {screened} of {_contingencies(len(rows))} have no AC "
+            "power flow (--screen); no other outage violates a limit or sheds load. Drop --screen "
+            "for an answer."
+        )
     outside = sum(bool(row["violations"]) for row in rows)
     shed = [
         f"{row['name']} {row['shed_mw']:.4g} MW"
@@ -248,7 +277,7 @@ def _verdict(document: Json) -> str:
     return (
         f"Not secure. {on}, of {_contingencies(len(rows))} {outside} violate a limit, "
         f"{len(shed)} shed load{_some(shed)} and {len(diverged)} have no AC state"
-        f"{_some(diverged)}.{other}"
+        f"{_some(diverged)}{f'; {screened} are not known (--screen)' if screened else ''}.{other}"
     )
 
 
@@ -262,6 +291,7 @@ def sentences(document: Json) -> list[str]:
     """Return the verdict, its base case, and who may see it."""
     rows, base = document["contingencies"], document["base"]
     screened = sum(row["status"] == "screened" for row in rows)
+    noise_free = document["privacy"]["mechanism"] == "none"
     violated, shed = base["violations"], base["shed_mw"]
     inside = not violated and shed <= SHED_TOLERANCE_MW
     rating = document["rating"]
@@ -275,8 +305,8 @@ def sentences(document: Json) -> list[str]:
     ]
     if any(row["islanded_mw"] for row in rows):
         said.append(
-            f"Islanded MW is the {_demand(document)} that an outage cuts off; an estimate has some "
-            "at every bus."
+            f"Islanded MW is the {_demand(document)} that an outage cuts off"
+            f"{'.' if noise_free else '; an estimate has some at every bus.'}"
         )
     if document["prevention"]["plans"]:
         said.append(_prevented(document["prevention"]))
@@ -284,13 +314,19 @@ def sentences(document: Json) -> list[str]:
         said.append(_corrected(rows))
     if screened:
         said.append(
-            f"{screened} contingencies were screened by DC power flow: their voltages are not "
-            "checked."
+            f"{_contingencies(screened)} screened by DC loading only: voltages and reactive power "
+            "are not checked, so security is not known."
+        )
+    if document["secure"] is False and document["corrected"] is None:
+        preventive = "--secure dispatches so that no outage violates a limit; "
+        said.append(
+            f"Next: {preventive if document['view'] == SHARED else ''}--corrective finds zones' "
+            "redispatch after each outage."
         )
     if document["visibility"] != "public":
         said.append(LOCAL_NOTE)
     else:
-        said.append("Public: a function of releases and public data, at no further epsilon.")
+        said.append(_publishable(document["privacy"]))
     return said
 
 
@@ -324,7 +360,7 @@ def _corrected(rows: list[Json]) -> str:
 
 
 def _worst(violations: list[Json]) -> str:
-    """Return the limit that is passed most; lines and voltages come first.
+    """Return the largest violation; lines and voltages come first.
 
     Of other kinds with its value: of lines it is in the column of loadings.
     """
@@ -339,7 +375,14 @@ def _worst(violations: list[Json]) -> str:
     value, bound = f"{top['value']:.4g}", f"{top['bound']:.4g}"
     if value == bound:
         value = f"{top['value']:.6g}"
-    return f"{top['kind']} {top['at']}: {value} {sign} {bound} {top['unit']}"
+    generator = f"of gen:{top['element']} (bus {top['at']})"
+    quantity = {
+        "voltage": f"voltage at bus {top['at']}",
+        "angle": f"angle difference of branch {top['at']}",
+        "generator P": f"P {generator}",
+        "generator Q": f"Q {generator}",
+    }[top["kind"]]
+    return f"{quantity}: {value} {sign} {bound} {top['unit']}"
 
 
 def _contingencies(number: int) -> str:

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from gridpriv.zonal.settings import Settings
 
 Parser = argparse.ArgumentParser
-CASE = "case name, or file: MATPOWER .m or .mat, pandapower .json"
+CASE = (
+    "case name, or file: MATPOWER .m or .mat, pandapower .json; with the extra powsybl .xiidm, "
+    ".zip (CGMES), .uct (UCTE), .raw (PSS/E)"
+)
 DEMAND = "demand that replaces the case's, by bus: bus,pd_mw,qd_mvar"
 PUBLIC_DEMAND = (
     "expected demand of every bus, bus,pd_mw,qd_mvar (default: estimated from generation capacity)"

@@ -27,7 +27,7 @@ LISTED = {
     "capacity_mw": "capacity MW",
     "source": "source",
 }
-OF_ZONES = ["zone", "buses", "of mean", "ties", "gens", "load MW", "capacity MW", "connected"]
+OF_ZONES = ["zone", "buses", "size / mean", "ties", "gens", "load MW", "capacity MW", "connected"]
 TARGET = (
     "file to write: .m, .mat, .json (pandapower); with the extra powsybl .xiidm, .zip (CGMES), "
     ".uct (UCTE), .raw (PSS/E)"

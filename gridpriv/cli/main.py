@@ -40,7 +40,7 @@ COMMANDS = {
     "exchange": "zonal PTDFs, margins and flow-based domain on released demand",
     "zones": "partition a case into zones; check and draw them",
     "cases": "list available cases, or report how a file is read",
-    "convert": "write a case file in another format, with what it loses",
+    "convert": "write a case file in another format, and list what is lost",
     "learn": "federated learning with differential privacy: run, compare, reproduce",
     "ledger": "manage privacy grants and charges: grant, show, export, verify",
     "schema": "describe tables and columns: unit, meaning, public or local",

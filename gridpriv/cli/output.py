@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +62,12 @@ def console(*, error: bool = False) -> Any:
 
     # names that somebody else chose are no markup
     return Plain(stderr=error, highlight=False, soft_wrap=False, markup=False, emoji=False)
+
+
+def say(sentence: object) -> None:
+    """Print prose wrapped at the terminal's width; a pipe or a file gets 80 columns."""
+    width = shutil.get_terminal_size((80, 24)).columns
+    print(textwrap.fill(str(sentence), width, break_long_words=False, break_on_hyphens=False))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

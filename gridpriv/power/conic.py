@@ -22,7 +22,7 @@ iterations (docs/decisions/0008-cost-objective.md). Factors on the objective and
 are tried in turn until one ends as solved.
 
 "Solved" alone says too little on a large grid: Clarabel's tolerance is relative to all variables
-together, and a thermal limit that is passed by 3e-4 p.u. moved the bound of case1888_rte by 0.08 %.
+together, and a thermal limit violated by 3e-4 p.u. moved the bound of case1888_rte by 0.08 %.
 So every solution carries an estimate of its value's error, and only one within 1e-4 is taken:
 
     |y|'|A x + slack - b| + |x|'|P x + q + A'y|   over the value,

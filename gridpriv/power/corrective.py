@@ -1,4 +1,4 @@
-"""Corrective redispatch of zones after an outage that passes a limit or sheds load.
+"""Corrective redispatch of zones after an outage that violates a limit or sheds load.
 
 The AC optimal power flow of the grid after the outage, in outputs and voltages, that moves least:
 
@@ -56,11 +56,11 @@ class Correction:
     Attributes
     ----------
     status : {'corrected', 'limits left', 'no state'}
-        ``corrected``: no limit is passed any more. ``no state``: no set points keep the limits,
+        ``corrected``: no limit is violated any more. ``no state``: no set points keep the limits,
         whatever load is shed.
     zones : tuple of ZoneCorrection
     violations : tuple of Limit
-        Limits that are still passed.
+        Limits that are still violated.
     state : AcState or None
         The AC state of the new set points.
     """
@@ -77,7 +77,7 @@ class Correction:
 
     @property
     def secure(self) -> bool:
-        """True where no limit is passed and no load is shed."""
+        """True where no limit is violated and no load is shed."""
         return self.status == "corrected" and self.shed_mw <= TOLERANCE["MW"]
 
 

@@ -1,11 +1,11 @@
 """Flow-based exchange between zones: PTDFs, margins, and the domain of net positions.
 
-A zone's net position changes by its *shift key*: its generators, in proportion to their capacity
-(public), or its demand where it has none. The PTDF of a branch for a zone is the change of its
-active flow per unit of net position, balanced by all zones in proportion to their capacity, so
-that only differences between zones count. The domain is the set of net positions that add up to
-zero and change no branch's flow by more than its remaining margin: its rating, less the flow
-before, with the reactive flow unchanged.
+A zone's net position changes by its *generation shift key* (GSK): its generators, in proportion to
+their capacity (public), or its demand where it has none. The PTDF of a branch for a zone is the
+change of its active flow per unit of net position, balanced by all zones in proportion to their
+capacity, so that only differences between zones count. The domain is the set of net positions that add up to
+zero and change no branch's flow by more than its remaining available margin (RAM): its rating,
+less the flow before, with the reactive flow of each end unchanged.
 
 PTDFs are those of the DC power flow (susceptances alone; MATPOWER manual, section 4.3), or the
 derivative of the AC power flow, from one more power flow per zone.
@@ -26,6 +26,7 @@ from gridpriv.grid.admittance import laplacian
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import islands
 from gridpriv.power.ac.flow import ac_flow
+from gridpriv.power.ac.limits import TOLERANCE
 from gridpriv.power.ac.state import AcState, Dispatch
 
 FlowModel = Literal["dc", "ac"]
@@ -151,19 +152,38 @@ def flow_domain(state: AcState, zone_of: Ints, model: FlowModel = "dc") -> FlowD
     branch = np.flatnonzero((case.rate > 0) & ~state.dead[case.f_bus] & ~state.dead[case.t_bus])
     if not len(branch):
         raise InputError(
-            f"case {case.name} has no rated branch, so no exchange is limited. Give ratings (rateA)"
+            f"{case.name} has no branch with a rating, so no exchange is limited. Give ratings (rateA)"
         )
     keys = shift_keys(case, zone_of)
     share = _capacity(case, zone_of)
     change = keys - (keys @ share)[:, None]
     flows = dc_ptdf(case, change) if model == "dc" else _ac_flows(state, change)
-    sent, received = state.s_from[branch].real, -state.s_to[branch].real
-    reactive = np.maximum(np.abs(state.s_from[branch].imag), np.abs(state.s_to[branch].imag))
-    most = np.sqrt(np.maximum(case.rate[branch] ** 2 - reactive**2, 0.0))
-    margin = np.column_stack([most - np.maximum(sent, received), most + np.minimum(sent, received)])
+    sent = state.s_from[branch].real
+    margin = _margins(case.rate[branch], state.s_from[branch], -state.s_to[branch])
+    margin[(margin < 0) & (margin > -TOLERANCE["MVA"] / case.base_mva)] = 0.0  # of the solver
     return FlowDomain(
         case, zone_of, _net_positions(state, zone_of), branch, sent, flows[branch], margin, keys
     )
+
+
+def _margins(rate: Floats, sent: Floats, received: Floats) -> Floats:
+    """Return the change of active flow up and down that keeps both ends within the rating.
+
+    Parameters
+    ----------
+    rate : (k,)
+    sent, received : (k,) complex
+        Power into the branch at its from end and out of it at its to end, p.u. The reactive power
+        of each end stays.
+
+    Returns
+    -------
+    (k, 2)
+        Negative where an end is overloaded.
+    """
+    ends = np.stack([sent, received])
+    most = np.sqrt(np.maximum(rate**2 - ends.imag**2, 0.0))
+    return np.column_stack([(most - ends.real).min(axis=0), (most + ends.real).min(axis=0)])
 
 
 def shift_keys(case: Case, zone_of: Ints) -> Floats:

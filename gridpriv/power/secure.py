@@ -4,11 +4,11 @@ Zones solve the joint AC optimal power flow of their released demand
 (:mod:`gridpriv.power.ac.joint`). The AC state after every contingency is found from its solution;
 each limit that a state passes becomes a cut, linear in the set points before the outage
 (:mod:`gridpriv.power.ac.derivative`). All cuts are linearized anew and the zones solve again,
-until no contingency passes a limit that a cut could prevent.
+until no contingency violates a limit that a cut could prevent.
 
 Cuts are priced, so a plan exists also where not every contingency can be prevented. A contingency
 that no set points correct without load shedding (:mod:`gridpriv.power.corrective`) has no secure
-preventive plan. It is left to corrective redispatch, and so is one that passes a limit in
+preventive plan. It is left to corrective redispatch, and so is one that violates a limit in
 :data:`PATIENCE` plans with cuts on it; their cuts are dropped.
 """
 
@@ -49,11 +49,11 @@ from gridpriv.power.zone import Zone
 MOST_PLANS, RELINEARIZED = 30, 6
 """Plans, each with the cuts of those before it; plans after which all cuts are linearized anew."""
 HARD = 0.02
-"""Share of a limit passed from which a contingency is tried by redispatch after the first plan."""
+"""Relative violation from which a contingency is tried by redispatch after the first plan."""
 PATIENCE = 10
-"""Plans with cuts on a limit that a contingency passes all the same, before it is left so."""
+"""Plans with cuts on a limit that a contingency violates all the same, before it is left so."""
 MOST = 2
-"""Contingencies that one plan's cuts of a limit come from: the others pass it less."""
+"""Contingencies that one plan's cuts of a limit come from: the others violate it less."""
 FAR = 0.1
 """Distance from a limit, as a share of it, at which its cut is dropped."""
 MOST_ROUNDS, ROUNDS_TOLERANCE = 200, 1e-7
@@ -269,7 +269,7 @@ def secure_plan(
 def _passing(
     analysed: Sequence[PostContingency], left: frozenset[str], share: float = 0.0
 ) -> dict[str, Contingency]:
-    """Return the contingencies that pass a limit of a line or a voltage by more than a share."""
+    """Return the contingencies that violate a limit of a line or a voltage by more than a share."""
     return {
         c.contingency.name: c.contingency
         for c in analysed
@@ -337,7 +337,7 @@ def _linearized(
 ) -> dict[Place, list[Cut]]:
     """Return the cuts of the next plan.
 
-    A limit that is passed gets a cut around this plan. The cuts of other limits are linearized
+    A violated limit gets a cut around this plan. The cuts of other limits are linearized
     anew while ``anew``, and dropped where the limit is far; later they stay as they are, so that
     the search does not go in a circle where generators reach their reactive limits.
     """

@@ -1,4 +1,4 @@
-"""Contingency analysis: the AC state of a grid after each outage, and the limits that it passes.
+"""Contingency analysis: the AC state of a grid after each outage, and the limits that it violates.
 
 After an outage, before anybody acts:
 
@@ -72,8 +72,13 @@ class PostContingency:
     shed_mw: float
 
     @property
-    def secure(self) -> bool:
-        """True where no limit is passed and no demand is shed."""
+    def secure(self) -> bool | None:
+        """True where no limit is violated and no demand is shed; None where it is not known.
+
+        A screened contingency has no AC state, so its voltages and reactive outputs are not known.
+        """
+        if self.status == "screened":
+            return None
         result = self.status != "diverged" and not self.violations
         return result and self.shed_mw <= TOLERANCE["MW"]
 
@@ -81,7 +86,7 @@ class PostContingency:
     def severity(self) -> tuple[float, ...]:
         """Sort key of the ranking, largest first.
 
-        No AC state, loading above the rating, voltage outside its band, other limits passed, shed
+        No AC state, loading above the rating, voltage outside its band, other violated limits, shed
         and islanded demand, loading.
         """
         loading = self.worst_loading_percent or 0.0
@@ -429,7 +434,7 @@ def security_analysis(
     listed : sequence of Contingency
     screen : float
         Percent of the rating. A contingency that splits nothing and whose largest loading by the
-        DC power flow is below it is not solved; its voltages are not known then.
+        DC power flow is below it is not solved, so it is not known to be secure.
     watch : callable
         Called after every contingency.
     """
@@ -449,6 +454,6 @@ def _screened(
     if flow is None:
         return None
     loading, branch = worst_loading(before.case, flow)
-    if loading is not None and loading >= screen:
+    if loading is None or loading >= screen:
         return None
     return PostContingency(contingency, "screened", loading, branch, (), 0.0, 0.0)

@@ -117,7 +117,7 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     ),
     "cost-of-privacy": (
         "info",
-        "Cost of privacy: cost less that of the cheapest AC-feasible noise-free method. Its first "
+        "Cost of privacy: cost minus that of the cheapest AC-feasible noise-free method. Its first "
         "part, the method without noise, is what other rounds, another objective, penalty or "
         "update cost; the rest is the noise.",
     ),
@@ -224,7 +224,8 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     ),
     "next-secure": (
         "next",
-        "For deployment draw the noise with --noise secure and charge a --ledger.",
+        "For deployment draw the noise with --noise secure and record the release in a ledger "
+        "(--ledger).",
     ),
 }
 message = partial(make_message, TEMPLATES)

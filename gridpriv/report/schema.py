@@ -72,7 +72,7 @@ class MethodMeans(OfMethod, name="summary"):
     mean_objective: Number = like(LearnFigures, "mean_objective")
     consensus_residual_max: Number = like(LearnFigures, "consensus_residual_max")
     cost_of_privacy: Number = private(
-        "Cost of privacy: cost less that of the cheapest noise-free method on the grid", "$/h"
+        "Cost of privacy: cost minus that of the cheapest noise-free method on the grid", "$/h"
     )
     redispatch_shed_mw: Number = like(RunFigures, "redispatch_shed_mw")
     ac_feasible_pct: Number = private("AC-feasible: share of AC-feasible runs", "% of runs")

@@ -123,10 +123,12 @@ def _exchanged(physical: Json) -> Iterator[Fact]:
         yield Fact("Interchange deviation", f"{amount(abs(worst['deviation_mw']), 'MW')} MW", note)
     if physical["balancing_mw"] is not None:
         drawn = f"{amount(physical['balancing_mw'], 'MW')} MW"
-        yield Fact("Balancing power", drawn, "drawn by zones from others' reserves")
+        yield Fact("Balancing power", drawn, "shortfall of zones against schedule")
     if physical.get("balancing_cost") is not None:
         paid = f"{amount(physical['balancing_cost'], '$/h')} $/h"
-        yield Fact("Payments between zones", paid, "for balancing power, part of no cost")
+        yield Fact(
+            "Payments between zones", paid, "for balancing power, not included in any cost above"
+        )
 
 
 def _compared(cost: float, costs: Json) -> Iterator[Fact]:

@@ -65,7 +65,7 @@ class Physical(rows.SettledFigures, name="physical"):
         "Generation cost: cost of generation after AC redispatch", "$/h"
     )
     optimality_gap: Number = private(
-        "Optimality gap: cost less that of the AC optimum of the whole grid", "$/h"
+        "Optimality gap: cost minus that of the AC optimum of the whole grid", "$/h"
     )
     shed_mw: Number = like(Interchange, "shed_mw")
     deenergized_mw: Number = private(
@@ -120,7 +120,7 @@ class HeldZone(Row, name="hold"):
 class CostOfPrivacy(rows.Baselines, name="cost_of_privacy"):
     """Cost of the noise over the baselines."""
 
-    cost: Number = private("Cost of privacy: cost less that of the noise-free baseline", "$/h")
+    cost: Number = private("Cost of privacy: cost minus that of the noise-free baseline", "$/h")
     shed_mw: Number = private(
         "Load shedding by privacy: load shedding less that of the noise-free baseline", "MW"
     )
@@ -237,7 +237,7 @@ class RunDocument(CaseDocument, Seeded, name="run"):
 
 
 class LimitPassed(Row, name="violations"):
-    """One limit that is passed."""
+    """One violated limit."""
 
     kind: Text = released(LIMIT)
     element: Any = released(ELEMENT)
@@ -253,7 +253,10 @@ class LimitPassed(Row, name="violations"):
 class AfterOutage(Row):
     """The grid after an outage."""
 
-    status: Text = released("Status: converged, diverged (no AC state) or screened")
+    status: Text = released(
+        "Status: converged, diverged (no AC state) or screened (DC loading only, not known to be "
+        "secure)"
+    )
     worst_loading_percent: Number = released(
         "Worst loading: largest apparent power over the rating", "%"
     )
@@ -327,11 +330,11 @@ class SecurityDocument(Analysis, name="security"):
     rating: Text = known("Rating: branch rating after an outage: A, B or C")
     secure: Flag = released(
         "Secure: N-1 security: no violated limit and no load shedding before or after any "
-        "contingency"
+        "contingency; null where screened contingencies leave it not known"
     )
     corrected: Flag = released(
-        "Corrected: zones' redispatch leaves no limit passed after any contingency, load shedding "
-        "counted in its row; null without --corrective or --secure"
+        "Corrected: zones' redispatch leaves no limit violated after any contingency, load "
+        "shedding counted in its row; null without --corrective or --secure"
     )
     base: AfterOutage = part(AfterOutage)
     prevention: Prevention = part(Prevention)
@@ -354,8 +357,8 @@ class ZoneExchange(OfZone, name="zones"):
     market_cost: Number = released("Market cost: generation without a network", "$/h")
     generation_cost: Number = released("Generation cost: generation cost at the AC optimum", "$/h")
     redispatch_mw: Number = released("Redispatch: upward changes of generators", "MW")
-    redispatch_cost: Number = released("Redispatch cost: generation cost less market cost", "$/h")
-    tie_revenue: Number = released("Tie revenue: revenue less payments at tie-line prices", "$/h")
+    redispatch_cost: Number = released("Redispatch cost: generation cost minus market cost", "$/h")
+    tie_revenue: Number = released("Tie revenue: revenue minus payments at tie-line prices", "$/h")
 
 
 class Ptdf(OfZone, name="ptdf"):

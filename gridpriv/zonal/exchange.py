@@ -4,8 +4,8 @@ The shared view takes released demand under its AC optimum, on the public networ
 function of releases and public data, so it may be published and costs no epsilon. The other views
 take true demand and are local.
 
-Redispatch is the step from a market that ignores the network (all generators in the order of
-their cost) to the AC optimum of the same demand. Its cost is borne where generation changes. At
+Redispatch is the difference between copper-plate merit-order dispatch and the AC optimum of the
+same demand. Its cost is borne where generation changes. At
 tie prices, the mean of the bus prices at both ends of a tie line, the importing zone pays the
 exporting one; payments add up to zero.
 """

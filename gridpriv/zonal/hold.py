@@ -2,7 +2,7 @@ r"""Scheduled interchange that zones keep themselves: ``--hold interchange``.
 
 A schedule is planned on estimated demand; a zone that has no generation left to serve the rest
 draws it from its neighbours, whose meters then show its demand. So every zone sets generation aside
-before the schedule is made: as much as its total may be off, up and down, but for a chance
+before the schedule is made: as much as its total may be off, up and down, except with probability
 
     delta = P(|w'n + e| > band),     e ~ N(0, (1 - S'w)' C (1 - S'w)),
 

@@ -62,8 +62,8 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     "hold-short": (
         "warning",
         "Zone {zone} has too little generation to keep its scheduled interchange: its total demand "
-        "is off its estimate by more than {band} MW with probability {delta}, and then it draws "
-        "balancing power.",
+        "is off its estimate by more than {band} MW with probability {delta}, and then it deviates "
+        "from its schedule.",
     ),
     "hold-empty": (
         "warning",
@@ -157,7 +157,7 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
         "in this run.",
     ),
     "noise-source": ("info", "This run: {caveat}."),
-    "steps-run": ("info", "{finished} of {planned} {are} run."),
+    "steps-run": ("info", "{finished} of {planned} completed."),
     "steps-feasible": ("info", "AC-feasible steps{of}: {feasible} of {known}."),
     "step-infeasible": (
         "warning",

@@ -18,7 +18,7 @@ import numpy as np
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.grid.case import Case
-from gridpriv.grid.contingencies import Contingency, Rating, contingencies
+from gridpriv.grid.contingencies import Contingency, Rating, branch_rating, contingencies
 from gridpriv.grid.network_file import public_network
 from gridpriv.power.ac.limits import TOLERANCE
 from gridpriv.power.ac.newton import PowerFlowError
@@ -68,15 +68,22 @@ class SecurityResult(RunAnalysis):
     corrections: Mapping[str, Correction] | None = None
 
     @property
-    def secure(self) -> bool:
-        """True where every contingency keeps the limits and sheds no demand."""
+    def secure(self) -> bool | None:
+        """True where every contingency keeps the limits and sheds no demand.
+
+        None where that is not known: no contingency is known to violate a limit or to shed
+        demand, but some were screened, so their AC state is not known.
+        """
         state = self.before.state
         sound = not state.violations and state.shed_mw <= TOLERANCE["MW"]
-        return sound and all(contingency.secure for contingency in self.contingencies)
+        answers = {sound, *(contingency.secure for contingency in self.contingencies)}
+        if False in answers:
+            return False
+        return None if None in answers else True
 
     @property
     def corrected(self) -> bool | None:
-        """True where redispatch leaves no limit passed; None where it was not asked for."""
+        """True where redispatch leaves no limit violated; None where it was not asked for."""
         if self.corrections is None:
             return None
         return all(correction.status == "corrected" for correction in self.corrections.values())
@@ -184,14 +191,14 @@ def security(
         ``shared``: the released demand of all zones, under its AC optimum; public.
         ``local``: the true demand, under the dispatch after AC redispatch.
         ``zone:NAME``: the true demand of one zone and the released demand of the others, under
-        the AC optimum of both; for that zone only.
+        the AC optimum of this mixed demand; for that zone only.
     rating : {'A', 'B', 'C'}
         Normal, short-term or emergency rating after an outage.
     screen : float
         Percent of the rating: a contingency whose DC-estimated loading is below it gets no AC
-        power flow. Its voltages are not checked.
+        power flow. Its voltages are not checked, so it is not known to be secure.
     secure : bool
-        Let zones plan so that no contingency passes a limit (:mod:`gridpriv.power.secure`), in
+        Let zones plan so that no contingency violates a limit (:mod:`gridpriv.power.secure`), in
         place of the AC optimum. On released demand only. What a plan cannot prevent is corrected.
     corrective : bool
         Find zones' redispatch after every contingency that is not secure
@@ -202,8 +209,8 @@ def security(
     Raises
     ------
     InputError
-        For a view that the run does not have, a wrong contingency, or ``secure`` with another view
-        or with a screening.
+        For a view that the run does not have, a wrong contingency, ``secure`` with another view
+        or with a screening, or a screening without a rated branch.
     SolverError
         If the demand has no AC optimum, or its dispatch no AC power flow.
     """
@@ -212,6 +219,7 @@ def security(
     outages = (
         contingencies(result.case, listed) if isinstance(listed, str | Path) else tuple(listed)
     )
+    check_screen(settings, result.case)
     began = time.perf_counter()
     prevention = None
     if secure:
@@ -242,8 +250,18 @@ def _corrections(
     return {
         item.contingency.name: correct(before, item.contingency, owners, result.settings.voll)
         for item in analysed
-        if not item.secure
+        if item.secure is False
     }
+
+
+def check_screen(settings: Security, case: Case) -> None:
+    """Refuse a screening by loading where no branch has a rating to compare with."""
+    if settings.screen > 0 and not (branch_rating(case, settings.rating) > 0).any():
+        raise InputError(
+            f"--screen {settings.screen:g} compares DC loadings with ratings, but no branch of "
+            f"{case.name} has one, so no outage could be flagged. Drop --screen or give ratings "
+            "(rateA in the case file)."
+        )
 
 
 def check_secure(settings: Security) -> None:

@@ -9,6 +9,7 @@ from gridpriv.core.document import Json
 from gridpriv.core.message import Message
 from gridpriv.zonal.messages import fresh_noise, message
 from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
+from gridpriv.zonal.summary import in_words
 from gridpriv.zonal.trace import AGREED
 
 STATUSES = (
@@ -68,8 +69,7 @@ def series_messages(steps: list[Json], planned: int, settings: Json) -> list[Mes
 
 
 def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tuple[str, Json]]:
-    are = "is" if planned == 1 else "are"
-    yield "steps-run", {"finished": len(steps), "planned": counted(planned, "step"), "are": are}
+    yield "steps-run", {"finished": len(steps), "planned": counted(planned, "step")}
     for key, of in STATUSES:
         if known := [step[key] for step in steps if step.get(key) is not None]:
             feasible = sum(status == "feasible" for status in known)
@@ -108,7 +108,7 @@ def released_once(document: Json) -> list[Message]:
     if not rows or document["settings"]["release"] == "nothing":
         return []
     chosen = ", ".join(
-        f"zone {row['zone']}: {row['statistics']}"
+        f"zone {row['zone']}: {in_words(row['statistics'])}"
         + (f" and {counted(row['cosines'], 'cosine')}" if row["cosines"] else "")
         + f" ({row['expected_error_mw']:.3g})"
         for row in rows

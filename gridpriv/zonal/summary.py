@@ -26,6 +26,11 @@ BASELINES = {
     "noise_free_cost": "cost, noise-free",
     "prior_only_cost": "cost, prior-only (epsilon = 0)",
 }
+STATISTICS = {
+    "bus": "bus values",
+    "total": "zone total",
+    "tree": "bus values and zone total",
+}
 FEASIBILITY = {"feasible": "yes", "marginal": "marginal", "infeasible": "no"}
 
 
@@ -109,7 +114,7 @@ def results(document: Json) -> list[list[object]]:
             "payments between zones",
             physical["balancing_cost"],
             None,
-            "for balancing power, part of no cost",
+            "for balancing power, not included in any cost above",
         ),
     ]
     rows: list[list[object]] = [
@@ -275,15 +280,21 @@ def _chosen(rows: list[Json]) -> list[str]:
     """Return each zone's released statistics; of many zones, their number by statistics."""
     if len(rows) <= MOST_ZONES_NAMED:
         return [
-            f"zone {r['zone']}: {r['statistics']}, {r['expected_error_mw']:.3g} MW" for r in rows
+            f"zone {r['zone']}: {in_words(r['statistics'])}, {r['expected_error_mw']:.3g} MW"
+            for r in rows
         ]
     errors: dict[str, list[float]] = {}
     for row in rows:
-        errors.setdefault(row["statistics"], []).append(row["expected_error_mw"])
+        errors.setdefault(in_words(row["statistics"]), []).append(row["expected_error_mw"])
     return [
         f"{name} in {counted(len(each), 'zone')} ({_from_to(each)} MW)"
         for name, each in errors.items()
     ]
+
+
+def in_words(statistics: str) -> str:
+    """Return the released statistics of a zone in words."""
+    return STATISTICS.get(statistics, statistics)
 
 
 def _from_to(values: list[float]) -> str:

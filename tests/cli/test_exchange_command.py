@@ -111,7 +111,7 @@ def test_the_folder_has_table_document_and_figure(
 def test_what_is_refused(tmp_path: Path, rated: Path, capsys: pytest.CaptureFixture[str]) -> None:
     zones = ["--zones", "2", "--method", "louvain"]
     for words, message in (
-        (["case14", *zones], "has no rated branch"),
+        (["case14", *zones], "has no branch with a rating"),
         ([str(rated), "--zones", "1"], "at least two zones"),
         ([str(rated), *zones, "--public", "--view", "local"], "Choose --view shared"),
         ([str(rated), *zones, "--ptdf", "lossless"], "ptdf"),

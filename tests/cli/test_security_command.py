@@ -141,24 +141,64 @@ def test_files_hold_the_ranking(tmp_path, capsys):
     assert table.set_index("name").loc["north", "outages"] == "branch:1 branch:3"
     assert {path.name for path in out.iterdir()} == {"contingencies.csv", "security.json"}
     printed = capsys.readouterr().out
-    assert "2 outages" in printed and "Public: a function of releases" in printed
+    assert "2 outages" in printed and "May be published when run with --noise secure" in printed
 
 
 def test_the_verdict_names_its_demand_its_ratings_and_its_privacy(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["security", "case39", *NOISE]) == 0
     printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    table, printed = printed[: printed.index("Not secure.")], " ".join(printed.split())
     assert "Not secure. On the released demand (an estimate), of 56 outages" in printed
-    assert "first 10 of 56 outages" in printed and "--view local" in printed
+    assert "10 worst of 56 outages" in printed and "--view local" in printed
     assert "Before any outage, " in printed and "rating C after it" in printed
     assert "Certificate (holds with --noise secure): total epsilon 1 (pure DP)" in printed
     assert "This run: simulated noise, no privacy" in printed and "; seed 1." in printed
     assert "Protected: one bus changes its active demand by 10 MW" in printed
-    table = printed[: printed.index("Not secure.")]
-    assert "shed M " not in table and max(map(len, table.splitlines())) <= 80
+    assert "Next: --secure dispatches so that no outage violates a limit" in printed
+    assert "shed M " not in table
     assert main(["security", "case39", *PLAIN, "--view", "local"]) == 0
     printed = capsys.readouterr().out
     assert "On the true demand, " in printed and "Certificate" not in printed
+
+
+def test_a_screened_outage_is_never_counted_as_secure(capsys, monkeypatch):
+    """Outages whose DC loading is below the rating have no AC state, so no known voltage."""
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ["security", "case39", *PLAIN, "--screen", "100", "--contingencies", "branches"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    screened = [row for row in found["contingencies"] if row["status"] == "screened"]
+    assert screened and found["secure"] is not True
+    assert main(words) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert " Secure. " not in printed
+    assert f"{len(screened)} are not known (--screen)" in printed
+    assert f"{len(screened)} outages screened by DC loading only" in printed
+
+
+def test_an_analysis_with_screened_outages_alone_is_not_known_to_be_secure(noisy):
+    analysis = gridpriv.security(noisy, "generators")
+    sound = replace(analysis.before, state=replace(analysis.before.state, p_shed=np.zeros(14)))
+    kept = [
+        replace(item, status=status, violations=(), shed_mw=0.0)
+        for item, status in zip(
+            analysis.contingencies, ["screened", *["converged"] * 4], strict=True
+        )
+    ]
+    if sound.state.violations:
+        pytest.skip("the base case violates a limit")
+    unknown = replace(analysis, before=sound, contingencies=tuple(kept))
+    assert unknown.secure is None and unknown.as_dict()["secure"] is None
+    assert replace(unknown, contingencies=tuple(kept[1:])).secure is True
+    diverged = replace(kept[1], status="diverged")
+    assert replace(unknown, contingencies=(kept[0], diverged)).secure is False
+
+
+def test_a_screening_without_ratings_is_refused(noisy):
+    with pytest.raises(InputError, match="no branch of case14 has one"):
+        gridpriv.security(noisy, screen=80.0)
 
 
 def test_a_run_is_charged_to_the_ledger_once_and_the_analysis_not_at_all(tmp_path, capsys):
@@ -195,6 +235,10 @@ def test_a_run_is_charged_to_the_ledger_once_and_the_analysis_not_at_all(tmp_pat
         (["--view", "zone:9"], "zone = '9': must be one of 1, 2, 3"),
         (["--rating", "D"], "rating = 'D': must be"),
         (["--screen", "-1"], "screen = -1.0: must be"),
+        (
+            ["--screen", "80"],
+            "--screen 80 compares DC loadings with ratings, but no branch of case14",
+        ),
         (["--public", "--view", "local"], "--public exports figures of released demand only"),
         (["--public", *PLAIN], "public = True: must be left out with mechanism 'none'"),
         (["--perturbation", "output"], "needs released demand, but this run perturbs 'output'"),

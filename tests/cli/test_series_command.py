@@ -271,7 +271,7 @@ def test_a_step_that_ended_early_is_told_and_not_counted(
     capsys.readouterr()
     assert main(["report", str(out), "--format", "html,csv"]) == 0
     page = re.sub(r"<[^>]+>", " ", (out / "report.html").read_text())
-    assert "2 of 4 steps are run" in page and "zone 1 could not be solved" in page
+    assert "2 of 4 steps completed" in page and "zone 1 could not be solved" in page
     assert re.search(r"demand, mean\s+207\.2\s", page), "0.8 times 259 MW"
 
 

@@ -150,3 +150,16 @@ def test_what_is_refused() -> None:
     bare = replace(case, pd=np.where(np.arange(14) == 6, 0.0, case.pd))
     with pytest.raises(InputError, match="neither generation"):
         shift_keys(bare, np.where(np.arange(14) == 6, 1, 0))
+
+
+@pytest.mark.skipif("case5" not in case_files(), reason="extra cases")
+@pytest.mark.parametrize("model", ["dc", "ac"])
+def test_a_net_position_at_a_binding_rating_is_within_its_range(model: str) -> None:
+    """The active flow of each end is compared with that end's own reactive flow."""
+    case = load_case("case5")
+    state = acopf(case, "cost").state
+    found = flow_domain(state, partition(case, 2, "spectral").zone_of, model)  # type: ignore[arg-type]
+    assert (found.margin >= 0.0).all()
+    for zone in range(2):
+        least, most = found.position_range(zone)
+        assert least - 1e-9 <= found.net_position[zone] <= most + 1e-9

@@ -341,7 +341,7 @@ def test_statistics_that_auto_chose_are_named_and_a_zone_of_one_bus_too(capsys, 
     assert main([*words, "--release", "auto"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "Released statistics" in text
-    assert re.search(r"\brest: (bus|total|tree), ", text)
+    assert re.search(r"\brest: (bus values|zone total|bus values and zone total), ", text)
     assert "Zones of one bus release that bus's demand: alone." in text
     assert main([*words, "--release", "bus"]) == 0
     assert "Released statistics" not in capsys.readouterr().out
@@ -350,8 +350,15 @@ def test_statistics_that_auto_chose_are_named_and_a_zone_of_one_bus_too(capsys, 
 @pytest.mark.parametrize(
     ("zones", "said"),
     [
-        (MOST_ZONES_NAMED, "zone 1: tree, 1 MW; zone 2: tree, 2 MW; zone 3: bus, 3 MW"),
-        (MOST_ZONES_NAMED + 1, "tree in 2 zones (1 to 2 MW); bus in 11 zones (3 to 13 MW)."),
+        (
+            MOST_ZONES_NAMED,
+            "zone 1: bus values and zone total, 1 MW; zone 2: bus values and zone total, 2 MW; "
+            "zone 3: bus values, 3 MW",
+        ),
+        (
+            MOST_ZONES_NAMED + 1,
+            "bus values and zone total in 2 zones (1 to 2 MW); bus values in 11 zones (3 to 13 MW).",
+        ),
     ],
 )
 def test_of_many_zones_the_number_of_each_statistic_is_given(zones, said):

@@ -19,7 +19,7 @@ HOLDS = ("interchange",)
 
 @dataclass(frozen=True, kw_only=True)
 class Service(Part):
-    """Prices of load shedding and of balancing power, and who regulates."""
+    """Prices of load shedding and of balancing power, and who balances."""
 
     voll: float = number(VOLL, "value of lost load", positive, unit="$/MWh")
     balancing_price: float = number(
@@ -32,8 +32,8 @@ class Service(Part):
         None,
         HOLDS,
         "interchange: zones set generation aside so that they keep the scheduled interchange "
-        "themselves, whatever their demand, but for a stated chance (delta)",
-        unset="zones that have no generation left draw balancing power",
+        "themselves, whatever their demand, except with a stated probability (delta)",
+        unset="zones whose generation is at a limit deviate from their schedule",
     )
 
     def agree(self) -> None:
