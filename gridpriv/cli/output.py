@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -68,6 +69,16 @@ def say(sentence: object) -> None:
     """Print prose wrapped at the terminal's width; a pipe or a file gets 80 columns."""
     width = shutil.get_terminal_size((80, 24)).columns
     print(textwrap.fill(str(sentence), width, break_long_words=False, break_on_hyphens=False))
+
+
+def say_command(label: str, command: str) -> None:
+    """Print a command after its label, wrapped so that a shell takes it as it stands."""
+    width, lines = shutil.get_terminal_size((80, 24)).columns - len(r" \ "), [label]
+    for word in map(shlex.quote, shlex.split(command)):
+        if len(lines[-1]) + 1 + len(word) > width:
+            lines.append("   ")
+        lines[-1] += f" {word}"
+    print(" \\\n".join(lines))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

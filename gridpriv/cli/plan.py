@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from gridpriv.cli import flags
-from gridpriv.cli.output import output_folder, print_table, progress, tell, write_results
+from gridpriv.cli.output import (
+    output_folder,
+    print_table,
+    progress,
+    say,
+    say_command,
+    tell,
+    write_results,
+)
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
@@ -148,8 +156,9 @@ def sentences(
     said.append(f"Rule: {RULE}. Prior-only where no release is better on most scenarios.")
     if best.better is not None:
         said.append(
-            f"It costs less than the prior-only baseline by more than {WORTH:.1%} on {best.better} "
-            f"of {best.scenarios} scenarios, and more on {best.worse}."
+            f"The recommended release costs less than the prior-only baseline by more than "
+            f"{WORTH:.1%} on {best.better} of {best.scenarios} scenarios. It costs more by as much "
+            f"on {best.worse}."
         )
     spread = public_demand(case, chosen.public_demand).spread
     more = "" if chosen.draws >= WIDE else f" (95% with --draws {WIDE})"
@@ -199,9 +208,9 @@ def over_time(rows: list[Json]) -> str:
 
 
 MEASURED = {
-    "over_optimum": ("gap", "gap: cost over the AC optimum of the same scenario, $/h"),
-    "shed_mw": ("shed", "shed: load shedding, MW"),
-    "balancing_mw": ("balancing", "balancing: balancing power, MW"),
+    "over_optimum": ("extra $/h", "extra: cost over the AC optimum of the same scenario"),
+    "shed_mw": ("shed MW", "shed: load shedding"),
+    "balancing_mw": ("balancing MW", "balancing: balancing power"),
 }
 """Ranges over scenarios: column and its meaning."""
 
@@ -210,37 +219,46 @@ def _summarise(document: Json) -> None:
     rows = document["methods"]
     priced = any(row["over_optimum"] is not None for row in rows)
     noises = sorted({row["mechanism"] for row in rows})
-    columns = ["release", "rounds", "ok", "error"]
-    meanings = [
+    columns = ["release", "rounds", "feasible", "error MW"]
+    title = (
         f"{document['case']}: {counted(document['zones'], 'zone')} at total {document['total']:g} "
-        f"({', '.join(noises)}), {document['protected_mw']:.6g} MW protected",
-        "ok: AC-feasible scenarios; error: expected interchange error of the worst zone, MW",
+        f"({', '.join(noises)}), {document['protected_mw']:.6g} MW protected"
+    )
+    meanings = [
+        "feasible: AC-feasible scenarios",
+        "error: expected interchange error of the worst zone",
     ]
     shown = ["over_optimum"] if priced else ["shed_mw", "balancing_mw"]
     if priced and any(row["shed_mw"] and row["shed_mw"]["most"] for row in rows):
         shown.append("shed_mw")
     for name in shown:
-        columns += [MEASURED[name][0], "least", "most"]
+        columns += [MEASURED[name][0], "min", "max"]
         inside = 100 * covered(document["draws"])
-        meanings.append(f"{MEASURED[name][1]} (median, least, most: {inside:.0f} % range)")
+        meanings.append(f"{MEASURED[name][1]} (median; min and max: {inside:.0f} % range)")
     if priced:
-        columns.append("saved")
-        meanings.append("saved: $/h under the prior-only baseline (median)")
+        columns.append("saved $/h")
+        meanings.append("saved: cost below the prior-only baseline (median)")
     if any(row["rounds"] == "central" for row in rows):
-        meanings.append("central: one optimization of the released demand instead of rounds")
+        meanings.append("rounds -: central, one optimization of the released demand")
     table = []
     for row in rows:
         saved = [-row["over_prior_only"]["median"] if row["over_prior_only"] else None]
         cells = [f"{row['ac_feasible']}/{row['scenarios']}", row["interchange_error_mw"]]
         cells += [row[name][end] if row[name] else None for name in shown for end in ENDS]
         name = f"{row['release']} {row['mechanism']}" if len(noises) > 1 else row["release"]
-        table.append([name, row["rounds"], *cells, *(saved if priced else [])])
-    print_table("; ".join(meanings), columns, table)
+        rounds = None if row["rounds"] == "central" else int(row["rounds"])
+        table.append([name, rounds, *cells, *(saved if priced else [])])
+    print_table(title, columns, table)
+    say(f"{'; '.join(meanings)}.")
     failed = sum(row["without_dispatch"] for row in rows)
     if failed:
-        print(f"{counted(failed, 'run')} ended without a dispatch: not AC-feasible.")
+        say(f"{counted(failed, 'run')} ended without a dispatch: not AC-feasible.")
     for sentence in [*document["sentences"], over_time(document["over_time"])]:
-        print(sentence)
+        label, _, rest = sentence.partition(" ")
+        if rest.startswith("gridpriv run"):
+            say_command(label, rest)
+        else:
+            say(sentence)
 
 
 ENDS = ("median", "least", "most")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from gridpriv.cli import flags
-from gridpriv.cli.output import print_table, tell
+from gridpriv.cli.output import print_table, say, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import amount, counted
 from gridpriv.core.document import Json
@@ -284,7 +284,7 @@ def summarise(document: Json) -> None:
         ],
     )
     for sentence in sentences(document):
-        print(sentence)
+        say(sentence)
 
 
 def sentences(document: Json) -> list[str]:

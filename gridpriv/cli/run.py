@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gridpriv.cli import flags
-from gridpriv.cli.output import output_folder, print_rows, print_table, progress, tell
+from gridpriv.cli.output import output_folder, print_rows, print_table, progress, say, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
@@ -209,21 +209,23 @@ def summarise(document: Json) -> None:
     """Print the first page of a run: verdict, figures with their baselines, privacy, messages."""
     from gridpriv.zonal import summary
 
-    print(summary.title(document))
+    say(summary.title(document))
     if state := summary.verdict(document):
-        print(state)
+        say(state)
     print_rows(summary.results(document))
     messages = summary.notes(document)
     if document["privacy"]["mechanism"] != "none":
-        print(summary.privacy_line(document["privacy"]))
-        print(*(note for note in messages if note.code == "noise-source"), sep="\n")
-    print(summary.rounds_line(document))
+        say(summary.privacy_line(document["privacy"]))
+        for note in messages:
+            if note.code == "noise-source":
+                say(note)
+    say(summary.rounds_line(document))
     settled = document["final"]["physical"]["balancing_mw"] is not None
     if settled and 1 < len(document["zones"]) <= summary.MOST_ZONES_NAMED:
         print_table(*summary.interchange(document))
     for note in messages:
         if note.code not in ("ac-state", "noise-source"):
-            print(note)
+            say(note)
 
 
 def _horizon(args: argparse.Namespace, case: Case, zoning: Zoning, settings: Settings) -> Horizon:
@@ -298,7 +300,7 @@ def _summarise_series(document: Json) -> None:
         *series.stream_sentences(privacy.get("stream")),
         privacy["caveat"],
     ]:
-        print(sentence)
+        say(sentence)
 
 
 COMMANDS = {"run": Command(add_arguments, execute)}

@@ -166,7 +166,7 @@ def refuse_used(folder: Path, allowed: str = "") -> None:
         raise InputError(
             f"out = {str(folder)!r}: must be a new or empty folder; it holds other files "
             f"({', '.join(held[:3])}{', ...' if len(held) > 3 else ''}); "
-            "name an empty or a new folder"
+            "choose another folder with --out"
         )
 
 

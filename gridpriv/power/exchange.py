@@ -3,9 +3,9 @@
 A zone's net position changes by its *generation shift key* (GSK): its generators, in proportion to
 their capacity (public), or its demand where it has none. The PTDF of a branch for a zone is the
 change of its active flow per unit of net position, balanced by all zones in proportion to their
-capacity, so that only differences between zones count. The domain is the set of net positions that add up to
-zero and change no branch's flow by more than its remaining available margin (RAM): its rating,
-less the flow before, with the reactive flow of each end unchanged.
+capacity, so that only differences between zones count. The domain is the set of net positions that
+add up to zero and change no branch's flow by more than its remaining available margin (RAM): its
+rating, less the flow before, with the reactive flow of each end unchanged.
 
 PTDFs are those of the DC power flow (susceptances alone; MATPOWER manual, section 4.3), or the
 derivative of the AC power flow, from one more power flow per zone.
@@ -152,7 +152,7 @@ def flow_domain(state: AcState, zone_of: Ints, model: FlowModel = "dc") -> FlowD
     branch = np.flatnonzero((case.rate > 0) & ~state.dead[case.f_bus] & ~state.dead[case.t_bus])
     if not len(branch):
         raise InputError(
-            f"{case.name} has no branch with a rating, so no exchange is limited. Give ratings (rateA)"
+            f"case {case.name} has no rated branch, so no exchange is limited. Give ratings (rateA)"
         )
     keys = shift_keys(case, zone_of)
     share = _capacity(case, zone_of)

@@ -437,7 +437,7 @@ class StorageStep(Row, name="storage"):
     step: Text = known("Step: name of the step")
     storage: Text = known("Storage: name of the storage")
     bus: Number = known("Bus: bus number")
-    p_mw: Number = released("Output: discharge less charge", "MW")
+    p_mw: Number = released("Output: discharge minus charge, so charging is negative", "MW")
     energy_mwh: Number = released("Energy: energy after the step", "MWh")
     soc_percent: Number = released("State of charge: energy over capacity", "%")
 

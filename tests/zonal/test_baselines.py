@@ -357,7 +357,7 @@ def test_statistics_that_auto_chose_are_named_and_a_zone_of_one_bus_too(capsys, 
         ),
         (
             MOST_ZONES_NAMED + 1,
-            "bus values and zone total in 2 zones (1 to 2 MW); bus values in 11 zones (3 to 13 MW).",
+            "bus values and zone total in 2 zones (1 to 2 MW); bus values in 11 zones (3 to 13 MW)",
         ),
     ],
 )
