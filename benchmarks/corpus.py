@@ -793,7 +793,7 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, metavar="FILE.md", help="write a page")
     parser.add_argument("--list", action="store_true", help="print the rows to run, and run none")
     args = parser.parse_args()
-    os.environ["COLUMNS"] = "400"  # tables of a run unwrapped
+    os.environ["COLUMNS"] = "4000"  # tables and sentences of a run unwrapped
     given = dict(pair.split("=", 1) for pair in args.set)
     wanted = [
         one

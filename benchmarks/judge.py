@@ -592,7 +592,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _cost_of_privacy,
     ),
     (
-        rf"^\s*payments between zones\s+{NUMBER}\s+\$/h\s+for balancing power, part of no cost\s*$",
+        rf"^\s*payments between zones\s+{NUMBER}\s+\$/h\s+"
+        r"for balancing power, not included in any cost above\s*$",
         _balancing_cost,
     ),
     (

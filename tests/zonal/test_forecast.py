@@ -92,7 +92,7 @@ def test_what_is_protected_is_told_in_megawatts_first(given, mw, warned, tmp_pat
     assert main(["plan", str(path), *FEW, "--beta", given]) == 0
     printed = capsys.readouterr()
     title = " ".join(printed.out.partition("release")[0].split())
-    assert f" {mw} MW protected; " in title
+    assert title.endswith(f" {mw} MW protected")
     assert bool(printed.err) == bool(warned) and warned in printed.err
     assert printed.err.count("warning") == bool(warned), "once, however many ways are tried"
 
