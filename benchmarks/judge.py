@@ -697,6 +697,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"The noise-free baseline has not converged .*$|The objective is \w+, not cost: .*$|"
         r"Released statistics .*$|The protected change is in .*$|"
         r"Zones of one bus release .*$|Protected: .*$|"
+        r"The case has no convex generation costs: .*$|"
         r"The noise follows the published sensitivity.*$|nothing of demand is released.*$|"
         r"Meters on the tie lines of zone \w+ show its total load .*$|"
         r"no privacy: .*$|secure noise: no seed|^warning: .*$",

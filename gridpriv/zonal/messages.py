@@ -124,6 +124,10 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
         "Costs are generation plus load shedding at {voll} $/MWh. No cost includes what zones pay "
         "each other for balancing power{here}.",
     ),
+    "no-costs": (
+        "info",
+        "The case has no convex generation costs: zones minimise losses, and no cost is stated.",
+    ),
     "ac-state": ("info", "{state}."),
     "released-statistics": (
         "info",
@@ -350,3 +354,5 @@ def _service(document: Json) -> Iterator[tuple[str, Json]]:
         paid = physical["balancing_cost"]
         here = "" if paid is None else f" ({amount(paid, '$/h')} $/h here)"
         yield "costs-include", {"voll": f"{settings['voll']:g}", "here": here}
+    elif settings["objective"] == "losses" and physical["losses_mw"] is not None:
+        yield "no-costs", {}
