@@ -207,13 +207,18 @@ def _print_conversion(document: Json) -> None:
             "field": "figure",
             "status": "status",
             "count": "elements",
-            "largest": "largest relative difference",
+            "example": "largest difference, source to new file",
         }
         print_records(title, columns, changed)
     else:
         say(title)
     kept = len(differences) - len(changed)
     say(f"{counted(kept, 'figure')} kept, compared after reading the new file.")
+    if changed:
+        say(
+            "Check the changed figures before using the new file: its format holds them in another "
+            "way, or not at all."
+        )
     for note in document["unsupported"]:
         say(f"Not represented: {note['field']} ({note['count']}): {note['note']}.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -269,10 +270,12 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
             write_series_copies(kept, horizon, args.tables)
             raise
         document = write_series_copies(kept, horizon, args.tables)
-    return tell(args, document, lambda: _summarise_series(document), context.out)
+    coupled = [name for name in COUPLING if getattr(args, name)]
+    return tell(args, document, lambda: _summarise_series(document, coupled), context.out)
 
 
-def _summarise_series(document: Json) -> None:
+def _summarise_series(document: Json, coupled: Sequence[str] = ()) -> None:
+    """Print the figures of a series and its messages; ``coupled``: files that couple its steps."""
     from gridpriv.zonal import series_summary as series
     from gridpriv.zonal.summary import protected
 
@@ -291,6 +294,8 @@ def _summarise_series(document: Json) -> None:
     planned = counted(document["planned"], "step")
     title = f"{document['case']}: {document['series']}, one budget for {planned}"
     print_table(title, ["result", "value", "unit"], rows)
+    for sentence in series.coupling_sentences(document, coupled):
+        say(sentence)
     series_messages = series.series_messages(steps, document["planned"], document["settings"])
     series_messages += series.released_once(document)
     if noisy:

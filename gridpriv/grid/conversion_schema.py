@@ -19,6 +19,7 @@ class DifferenceRow(Row, name="differences"):
     status: Text = private("Status: kept, changed or lost")
     count: Number = private("Elements: number of elements that differ")
     largest: Number = private("Difference: largest relative difference")
+    example: Text = private("Example: element of that difference, its value before and after")
 
 
 class Unsupported(Row, name="unsupported"):

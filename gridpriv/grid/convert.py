@@ -71,12 +71,15 @@ class Difference:
         Buses, branches or generators at which it differs.
     largest : float or None
         Largest relative difference; None where there is no number to compare.
+    example : str
+        The element of the largest difference, its figure in the source and in the new file.
     """
 
     field: str
     status: Outcome
     count: int
     largest: float | None = None
+    example: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +216,9 @@ def _places(before: Case, after: Case) -> tuple[Ints, Ints]:
 def _figures(before: Case, after: Case, here: Ints, there: Ints) -> Iterator[Difference]:
     """Yield the differences of numbers, the buses of both cases in the same order."""
     for name, label in BUS_FIGURES.items():
-        yield _compared(label, getattr(before, name)[here], getattr(after, name)[there])
+        elements = [f"bus {number}" for number in before.bus_id[here].tolist()]
+        columns = getattr(before, name)[here], getattr(after, name)[there]
+        yield _compared(label, *columns, elements, *_unit(name, before))
     old, new = bus_admittance(before)[here][:, here], bus_admittance(after)[there][:, there]
     change = np.abs(old - new)
     scale = float(np.abs(old).max()) or 1.0
@@ -225,20 +230,37 @@ def _figures(before: Case, after: Case, here: Ints, there: Ints) -> Iterator[Dif
     if before.n_branch == after.n_branch:
         orders = _branch_order(before, first), _branch_order(after, second)
         for name, label in BRANCH_FIGURES.items():
-            yield _sorted(before, after, name, label, orders)
+            elements = [f"branch:{row}" for row in before.branch_row[orders[0]].tolist()]
+            yield _sorted(before, after, name, label, orders, elements)
     if before.n_gen == after.n_gen:
         orders = _gen_order(before, first), _gen_order(after, second)
         for name, label in GEN_FIGURES.items():
-            yield _sorted(before, after, name, label, orders)
+            elements = [f"gen:{row}" for row in before.gen_row[orders[0]].tolist()]
+            yield _sorted(before, after, name, label, orders, elements)
+
+
+def _unit(name: str, case: Case) -> tuple[float, str]:
+    """Return the factor and the unit in which a figure is shown."""
+    if name in ("vmin", "vmax", "vg", "base_kv"):
+        return 1.0, "kV" if name == "base_kv" else "p.u."
+    if name in ("angmin", "angmax"):
+        return float(np.degrees(1.0)), "degree"
+    reactive = name in ("qd", "bs", "qmin", "qmax")
+    return case.base_mva, "MVA" if name in BRANCH_FIGURES else "MVAr" if reactive else "MW"
 
 
 def _sorted(
-    before: Case, after: Case, name: str, label: str, orders: tuple[Ints, Ints]
+    before: Case,
+    after: Case,
+    name: str,
+    label: str,
+    orders: tuple[Ints, Ints],
+    elements: list[str],
 ) -> Difference:
     old, new = getattr(before, name), getattr(after, name)
     old = np.zeros(len(orders[0])) if old is None else old[orders[0]]
     new = np.zeros(len(orders[1])) if new is None else new[orders[1]]
-    return _compared(label, old, new)
+    return _compared(label, old, new, elements, *_unit(name, before))
 
 
 def _branch_order(case: Case, place: Ints) -> Ints:
@@ -252,7 +274,9 @@ def _gen_order(case: Case, place: Ints) -> Ints:
     return np.asarray(np.lexsort((case.qmin, case.qmax, case.pmin, case.pmax, place[case.gen_bus])))
 
 
-def _compared(label: str, old: Floats, new: Floats) -> Difference:
+def _compared(
+    label: str, old: Floats, new: Floats, elements: list[str], scale_to: float, unit: str
+) -> Difference:
     """Return the difference of two columns, relative to the largest number of the first."""
     finite = np.isfinite(old) & np.isfinite(new)
     scale = float(np.abs(old[np.isfinite(old)]).max(initial=0.0)) or 1.0
@@ -260,13 +284,18 @@ def _compared(label: str, old: Floats, new: Floats) -> Difference:
     change = np.where(finite, np.abs(known[0] - known[1]) / scale, old != new)
     gone = len(old) and not new[np.isfinite(new)].any() and old[np.isfinite(old)].any()
     unlimited = np.isinf(new).all() and np.isfinite(old).any()
+    count, largest, example = int((change > ROUNDING).sum()), float(change.max(initial=0.0)), ""
+    if count:
+        at = int(np.argmax(change))
+        example = f"{elements[at]}: {old[at] * scale_to:.6g} to {new[at] * scale_to:.6g} {unit}"
     if gone or unlimited:
-        return Difference(label, "lost", int((change > ROUNDING).sum()), None)
-    return _outcome(label, int((change > ROUNDING).sum()), float(change.max(initial=0.0)))
+        return Difference(label, "lost", count, None, example)
+    return _outcome(label, count, largest, example)
 
 
-def _outcome(label: str, count: int, largest: float) -> Difference:
-    return Difference(label, "kept" if largest <= ROUNDING else "changed", count, largest)
+def _outcome(label: str, count: int, largest: float, example: str = "") -> Difference:
+    status: Outcome = "kept" if largest <= ROUNDING else "changed"
+    return Difference(label, status, count, largest, example)
 
 
 def _texts(before: Case, after: Case) -> Iterator[Difference]:

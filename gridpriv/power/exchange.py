@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse.linalg import splu
 
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.core.errors import InputError
 from gridpriv.grid.admittance import laplacian
 from gridpriv.grid.case import Case
@@ -166,7 +166,7 @@ def flow_domain(state: AcState, zone_of: Ints, model: FlowModel = "dc") -> FlowD
     )
 
 
-def _margins(rate: Floats, sent: Floats, received: Floats) -> Floats:
+def _margins(rate: Floats, sent: Complexes, received: Complexes) -> Floats:
     """Return the change of active flow up and down that keeps both ends within the rating.
 
     Parameters

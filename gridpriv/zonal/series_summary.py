@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gridpriv.core.display import amount, counted, shown
 from gridpriv.core.document import Json
@@ -100,6 +100,25 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
         so = ", so the cost of privacy is approximate" if priced else ""
         values = {"steps": counted(len(plain), "step"), "residual": shown(max(plain)), "so": so}
         yield "steps-noise-free-not-converged", values
+
+
+def coupling_sentences(document: Json, coupled: Sequence[str]) -> Iterator[str]:
+    """Yield the storages after the last step, and what couples the steps; public.
+
+    Parameters
+    ----------
+    coupled : sequence of str
+        Of storage, ramps, reserves and commitment: those that were given.
+    """
+    last = {row["storage"]: row for row in document.get("storage") or []}
+    for name, row in last.items():
+        yield (
+            f"Storage {name} after step {row['step']}: {shown(amount(row['energy_mwh'], 'MW'))} "
+            f"MWh ({row['soc_percent']:.3g} %)."
+        )
+    if coupled:
+        priced = " Their price is not in any cost above." if "reserves" in coupled else ""
+        yield f"Zones redispatch within the limits of the plan: {', '.join(coupled)}.{priced}"
 
 
 def released_once(document: Json) -> list[Message]:
