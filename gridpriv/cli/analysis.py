@@ -59,7 +59,7 @@ def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[C
 
 
 def _publishable(privacy: Json) -> str:
-    """Return whether figures of released demand may be published, as a sentence."""
+    """Return the sentence that allows or forbids to publish figures of released demand."""
     computed = "computed from released demand and public data, at no further epsilon"
     if privacy["noise"] == "simulated":
         return (
