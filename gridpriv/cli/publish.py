@@ -108,7 +108,13 @@ def execute(args: argparse.Namespace) -> int:
         done = publish.draw(charge or (lambda *_: None))
         run = None if charge is None else charge.run_id
     document = _write(chosen, place, done, run)
-    return tell(args, document, lambda: summarise(document), place)
+
+    def show() -> None:
+        summarise(document)
+        if chosen.noise == "simulated":
+            print(f"--seed {done.made.ready.seed} draws the same simulated noise again.")
+
+    return tell(args, document, show, place)
 
 
 @dataclass(frozen=True, eq=False)

@@ -176,6 +176,15 @@ def test_bad_input_is_refused_and_nothing_is_written(words, said, here, capsys) 
     assert names(here) == set()
 
 
+def test_a_drawn_seed_is_printed_and_repeats_the_case(here, capsys) -> None:
+    words = ["publish", "case14", "--protect", "10MW", "--total", "1", "--out", "p.m"]
+    assert main(words) == 0
+    first = (here / "p.m").read_text()
+    seed = capsys.readouterr().out.split("--seed ")[1].split()[0]
+    assert main([*words, "--seed", seed]) == 0
+    assert (here / "p.m").read_text() == first
+
+
 def test_a_file_that_is_read_is_not_replaced(here, capsys) -> None:
     assert main(["convert", "case14", "own.m", "--quiet"]) == 0
     before = (here / "own.m").read_bytes()
