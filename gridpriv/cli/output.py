@@ -66,9 +66,12 @@ def console(*, error: bool = False) -> Any:
 
 
 def say(sentence: object) -> None:
-    """Print prose wrapped at the terminal's width; a pipe or a file gets 80 columns."""
-    width = shutil.get_terminal_size((80, 24)).columns
-    print(textwrap.fill(str(sentence), width, break_long_words=False, break_on_hyphens=False))
+    """Print prose, wrapped at the terminal's width; a pipe or a file gets it in one line."""
+    text = str(sentence)
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        width = shutil.get_terminal_size((80, 24)).columns
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    print(text)
 
 
 def say_command(label: str, command: str) -> None:
