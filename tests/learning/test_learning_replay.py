@@ -21,7 +21,7 @@ from dp_accounting import pld
 from gridpriv.core.errors import InputError
 from gridpriv.learning import learn
 from gridpriv.learning.accounting import privacy_statement, zcdp_total
-from gridpriv.learning.algorithms import batches, dvp, exact, fedspd_dp
+from gridpriv.learning.algorithms import batches, dvp, fedspd_dp, star_admm
 from gridpriv.learning.algorithms.base import Task, make_algorithm
 from gridpriv.learning.algorithms.batches import (
     amplification,
@@ -440,7 +440,7 @@ def test_dual_perturbation_covers_what_the_solver_errs(monkeypatch):
     found = []
 
     def watched(*given):
-        found.append(exact.minimise_locally(*given))
+        found.append(star_admm.minimise_locally(*given))
         return found[-1]
 
     monkeypatch.setattr(dvp, "minimise_locally", watched)

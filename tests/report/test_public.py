@@ -174,7 +174,7 @@ def test_a_public_report_goes_into_a_fresh_folder_only(
     assert main(["report", str(private_study), "--public"]) == 0
     assert (private_study / "public" / "report-public.html").is_file()
     assert main(["report", str(private_study), "--public"]) == 2
-    assert "empty or a new folder" in capsys.readouterr().err
+    assert "new or empty folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--out", "new"], []])

@@ -138,7 +138,7 @@ def test_a_report_shows_the_figures_of_the_settled_grid(told: tuple[Path, list[s
     folder, _ = told
     export(folder)
     page, run = visible(folder / "report.html"), read_source(folder).runs.iloc[0]
-    shown = re.search(r"load shedding (under [\d.]+|[\d.e+-]+) MW", page)
+    shown = re.search(r"[Ll]oad shedding (under [\d.]+|[\d.e+-]+) MW", page)
     assert shown is not None
     value = 0.0 if shown[1].startswith("under") else float(shown[1])
     assert value == pytest.approx(run.redispatch_shed_mw, rel=1e-3, abs=1e-3)
