@@ -295,8 +295,12 @@ def summarise(document: Json) -> None:
 
 def sentences(document: Json) -> list[str]:
     """Return the caveats of a published case."""
+    from gridpriv.zonal.certificate import OTHER
+
     guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
     said = [f"Protected: {guard['adjacency']}. {guard['caveat'].capitalize()}."]
+    if other := OTHER.get(guard["protects"]):
+        said.append(f"Not protected{other.replace(';', ':', 1)}.")
     if demand["margin"]:
         said.append(
             "The released demand was not AC-feasible: it was projected to the nearest demand that "

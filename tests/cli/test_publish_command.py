@@ -176,6 +176,16 @@ def test_bad_input_is_refused_and_nothing_is_written(words, said, here, capsys) 
     assert names(here) == set()
 
 
+@pytest.mark.parametrize(("protects", "other"), [("p", "reactive"), ("q", "active"), ("p+q", "")])
+def test_demand_that_epsilon_does_not_cover_is_named(protects, other, here, capsys) -> None:
+    beta = "10MVAr" if protects == "q" else "10MW"
+    words = ["publish", "case14", "--protect", beta, "--total", "1", "--seed", "1", "--out", "p.m"]
+    assert main([*words, "--protects", protects]) == 0
+    printed = capsys.readouterr().out
+    assert (f"Not protected: changes of {other} demand" in printed) == bool(other)
+    assert (here / "p.m").exists()
+
+
 def test_a_drawn_seed_is_printed_and_repeats_the_case(here, capsys) -> None:
     words = ["publish", "case14", "--protect", "10MW", "--total", "1", "--out", "p.m"]
     assert main(words) == 0
