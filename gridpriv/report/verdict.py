@@ -79,7 +79,7 @@ def run_card(document: Json, study: Study | None = None) -> Card:
         status = physical["status"]
         facts.append(Fact("AC-feasible", FEASIBILITY[status], failed, STATES[status]))
         shed, load = physical["shed_mw"], physical["load_mw"] or 0.0
-        share = f"{100.0 * shed / load:.2g} % of the load" if load > 0 and shed > 0 else ""
+        share = f"{figure(100.0 * shed / load, 2)} % of the load" if load > 0 and shed > 0 else ""
         facts.append(Fact("Load shedding", f"{amount(shed, 'MW')} MW", share))
     cost = physical["cost"]
     if cost is not None:
@@ -108,9 +108,15 @@ def _state(tables: Mapping[str, pd.DataFrame]) -> Iterator[Fact]:
         yield Fact("Worst loading", f"{worst['loading_percent']:.0f} %", at, state)
     else:
         yield Fact("Worst loading", "not known", "no branch has a rating")
-    low, high = (buses.loc[rank] for rank in (buses["vm_pu"].idxmin(), buses["vm_pu"].idxmax()))
+    energized = buses[buses["vm_pu"] > 0]
+    if energized.empty:
+        yield Fact("Voltages", "0 p.u.", "no bus is energized")
+        return
+    low, high = (energized.loc[at] for at in (energized.vm_pu.idxmin(), energized.vm_pu.idxmax()))
     ends = f"{low['vm_pu']:.3f} to {high['vm_pu']:.3f} p.u."
-    yield Fact("Voltages", ends, f"buses {low['index']:.0f} and {high['index']:.0f}")
+    dead = len(buses) - len(energized)
+    off = f"; {counted(dead, 'bus')} de-energized" if dead else ""
+    yield Fact("Voltages", ends, f"buses {low['index']:.0f} and {high['index']:.0f}{off}")
 
 
 def _exchanged(physical: Json) -> Iterator[Fact]:
@@ -170,10 +176,10 @@ def _certificate(privacy: Json) -> Iterator[Fact]:
     elif total["epsilon"] is None:
         yield Fact("Certified total", "none", "a release has no proven sensitivity", "bad")
     else:
-        pure = privacy["total_pure"]
-        kind = "pure" if pure is not None and pure <= total["epsilon"] else f"{total['delta']:g}"
-        kind = kind if kind == "pure" else f"at delta = {kind}"
-        yield Fact("Certified total", f"epsilon {epsilon_text(total['epsilon'])}", kind)
+        pure, shown = privacy["total_pure"], epsilon_text(total["epsilon"])
+        is_pure = pure is not None and epsilon_text(pure) == shown
+        kind = "pure" if is_pure else f"at delta = {total['delta']:g}"
+        yield Fact("Certified total", f"epsilon {shown}", kind)
     yield Fact("Protected", privacy["adjacency"], state="wide")
     if privacy.get("noise") != "secure" and privacy["releases_per_zone"] != 0:
         yield Fact("Noise", "simulated", "no privacy: the seed is known", "warn")

@@ -20,7 +20,7 @@ from gridpriv.report.metrics import COSTS
 from gridpriv.report.ranking import rank
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import summary, with_cost_of_privacy
-from gridpriv.report.verdict import cards
+from gridpriv.report.verdict import _state, cards
 from gridpriv.study import Method, compare, make_plan
 from gridpriv.zonal.messages import TEMPLATES as OF_RUNS
 
@@ -285,3 +285,21 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
             assert row.method_cost == pytest.approx(own - plain.cost.min(), abs=1e-9)
     assert facts["Certified total"].value == "epsilon 8"
     assert facts["Protected"].value.startswith("one bus changes its active demand by 1 MW")
+
+
+@pytest.mark.parametrize(
+    ("vm", "value", "note"),
+    [
+        ([0.0, 0.0], "0 p.u.", "no bus is energized"),
+        ([0.0, 1.02], "1.020 to 1.020 p.u.", "buses 7 and 7; 1 bus de-energized"),
+        ([1.05, 0.98], "0.980 to 1.050 p.u.", "buses 7 and 5"),
+    ],
+)
+def test_voltages_are_those_of_energized_buses(vm: list[float], value: str, note: str) -> None:
+    tables = {
+        "res_gen": pd.DataFrame({"bus": [5], "p_mw": [1.0]}),
+        "res_line": pd.DataFrame({"loading_percent": [np.nan]}),
+        "res_bus": pd.DataFrame({"index": [5, 7], "vm_pu": vm}),
+    }
+    (shown,) = [fact for fact in _state(tables) if fact.label == "Voltages"]
+    assert (shown.value, shown.note) == (value, note)
