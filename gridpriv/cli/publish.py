@@ -37,6 +37,13 @@ if TYPE_CHECKING:
 MOST_SCENARIOS = 1000
 BESIDE = (".scenarios.csv", ".series.csv", ".datasheet.md", ".certificate.json")
 """Endings of the files that are written beside the case."""
+READ = {
+    "case": "CASE",
+    "demand": "--demand",
+    "series": "--series",
+    "public_demand": "--public-demand",
+}
+"""Arguments that name a file to read."""
 MECHANISMS = ("knorm", "laplace", "staircase")
 RELEASES = tuple(name for name in get_args(Release) if name != "nothing")
 OF_RUNS = names(Settings)
@@ -154,11 +161,11 @@ def _place(args: argparse.Namespace) -> Path:
 def _refuse_inputs(args: argparse.Namespace, place: Path) -> None:
     """Refuse a place at which one of the files to write would replace a file that is read."""
     files = [place, *(place.with_name(place.stem + ending) for ending in BESIDE)]
-    for name in ("case", "demand", "series", "public_demand"):
+    for name, given in READ.items():
         source = Path(getattr(args, name, None) or "")
         for file in files:
             if source.is_file() and file.exists() and file.samefile(source):
-                raise InputError(f"{file} is the source itself (--{name}). Give another --out.")
+                raise InputError(f"{file} is read as {given}. Give another --out.")
 
 
 def _case(chosen: Publishing, case: Case, settings: Settings) -> Ready:

@@ -199,12 +199,12 @@ def test_a_file_that_is_read_is_not_replaced(here, capsys) -> None:
     assert main(["convert", "case14", "own.m", "--quiet"]) == 0
     before = (here / "own.m").read_bytes()
     assert main(["publish", "own.m", *WORDS[1:], "--out", "own.m"]) == 2
-    assert "is the source itself (--case)" in capsys.readouterr().err
+    assert "own.m is read as CASE" in capsys.readouterr().err
     assert (here / "own.m").read_bytes() == before
     (here / "p.series.csv").write_text("step,load_scale\na,1\n")
     day = ["--series", "p.series.csv", "--out", "p.m"]
     assert main(["publish", "own.m", *WORDS[1:], *day]) == 2
-    assert "is the source itself (--series)" in capsys.readouterr().err
+    assert "p.series.csv is read as --series" in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_no_file_and_says_what_was_charged(here, capsys, monkeypatch) -> None:
