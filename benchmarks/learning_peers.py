@@ -1,17 +1,15 @@
-"""Seconds and memory of a round of federated DP-SGD: gridpriv, a plain torch loop, Opacus, Flower.
+"""Seconds and memory of a round of federated DP-SGD: gridpriv, a plain torch loop, Opacus.
 
     python benchmarks/learning_peers.py [--clients 10,100,1000] [--rounds 5] [--json FILE]
 
 The same work for all: softmax regression on 60,000 made rows of 784 features; in a round every
 client takes the gradient of all its rows, each row's clipped to norm 1, adds Gaussian noise of one
 scale and sends it; the server averages and steps. Every program runs in a process of its own on one
-thread. Seconds are processor time of a round (median, without the first); memory is the peak of
-the process less what it holds with its data read and its libraries imported.
+thread. Seconds are processor time of a round (median, without the first). Memory is that of the
+process, with its data read and libraries imported, and at its peak.
 
 Opacus (``pip install opacus``) gets a module and a private optimizer per client, as a client of its
-own would have. Flower (``pip install 'flwr[simulation]'``) brings no clipping of samples: its
-clients run the plain torch loop's gradient, and what is added are its messages and its simulation
-engine.
+own would have.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from typing import Any
 import numpy as np
 
 ROWS, FEATURES, CLASSES, CLIP, SCALE = 60_000, 784, 10, 1.0, 1e-3
-PROGRAMS = {"gridpriv": "gridpriv", "torch": "torch", "opacus": "opacus", "flower": "flwr"}
+PROGRAMS = {"gridpriv": "gridpriv", "torch": "torch", "opacus": "opacus"}
 MIB = 1024.0
 
 
@@ -140,52 +138,6 @@ def opacus(clients: int, rounds: int) -> Iterator[None]:
         yield
 
 
-def flower(clients: int, rounds: int) -> Iterator[None]:
-    """Run Flower's simulation; every client runs the plain torch loop's gradient."""
-    import flwr as fl
-    import torch
-    from flwr.common import Context
-
-    parts = _parts(clients)
-    clock: list[float] = []
-
-    class Member(fl.client.NumPyClient):
-        def __init__(self, number: int) -> None:
-            self.number = number
-
-        def fit(self, parameters: Any, _config: Any) -> Any:
-            x, y = parts[self.number]
-            w = torch.as_tensor(parameters[0])
-            noisy = clipped_gradient(x, y, w) + SCALE * torch.randn_like(w)
-            return [(w - 0.1 * noisy).numpy()], len(y), {}
-
-    def member(context: Context) -> Any:
-        return Member(int(context.node_config["partition-id"])).to_client()
-
-    def server(_: Context) -> Any:
-        strategy = fl.server.strategy.FedAvg(
-            fraction_evaluate=0.0,
-            min_available_clients=clients,
-            initial_parameters=fl.common.ndarrays_to_parameters(
-                [np.zeros((FEATURES, CLASSES), np.float32)]
-            ),
-            evaluate_fn=lambda *_: clock.append(time.perf_counter()),
-        )
-        config = fl.server.ServerConfig(num_rounds=rounds)
-        return fl.server.ServerAppComponents(strategy=strategy, config=config)
-
-    yield
-    fl.simulation.run_simulation(
-        fl.server.ServerApp(server_fn=server),
-        fl.client.ClientApp(client_fn=member),
-        num_supernodes=clients,
-        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
-    )
-    for _ in clock:
-        yield
-    SECONDS.extend(np.diff(clock))
-
-
 def peak() -> float:
     """Return the largest resident size of this process so far, MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MIB
@@ -197,7 +149,6 @@ def one(program: str, clients: int, rounds: int) -> None:
         "gridpriv": gridpriv,
         "torch": plain_torch,
         "opacus": opacus,
-        "flower": flower,
     }
     steps = runs[program](clients, rounds)
     next(steps)
