@@ -12,6 +12,9 @@ from gridpriv import load_case, shipped_zoning
 # would inherit that; tests of interrupts are about a command that was started in the foreground
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# readline, which pytest imports, puts the terminal's width into the environment of its workers
+os.environ.pop("COLUMNS", None)
+
 
 @pytest.fixture(scope="session")
 def case14():

@@ -68,7 +68,7 @@ def console(*, error: bool = False) -> Any:
 def say(sentence: object) -> None:
     """Print prose, wrapped at the terminal's width; a pipe or a file gets it in one line."""
     text = str(sentence)
-    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+    if sys.stdout.isatty():
         width = shutil.get_terminal_size((80, 24)).columns
         text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
     print(text)
