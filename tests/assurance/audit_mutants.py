@@ -214,34 +214,48 @@ def tree_sensitivity_of_a_leaf() -> None:
     disclosure.Statistics.sensitivity = leaf
 
 
-MUTANTS: tuple[Callable[[], None], ...] = (
-    penalty_reads_private_figures,
-    stopping_reads_private_figures,
-    same_noise_in_every_round,
-    same_noise_in_every_zone,
-    third_zone_reuses_noise_of_the_first,
-    noise_ends_after_round_6,
-    last_round_on_true_demand,
-    exact_output_sensitivity_halved,
-    secure_noise_halved,
-    secure_noise_of_floats,
-    auto_by_private_demand,
-    prior_by_private_demand,
-    warm_start_on_private_demand,
-    p_and_q_share_noise,
-    no_noise_on_zero_buses,
-    noise_scale_by_value,
-    course_sensitivity_of_the_mean,
-    central_on_true_demand,
-    estimate_kept_near_true_demand,
-    staircase_with_a_wrong_step,
-    tree_sensitivity_of_a_leaf,
-    stream_without_its_band,
-    stream_repeats_its_noise,
+MUTANTS: dict[str, tuple[Callable[[], None], str]] = {
+    mutant.__name__: (mutant, check)
+    for mutant, check in (
+        (penalty_reads_private_figures, "coordinator"),
+        (stopping_reads_private_figures, "coordinator"),
+        (same_noise_in_every_round, "independence"),
+        (same_noise_in_every_zone, "independence"),
+        (third_zone_reuses_noise_of_the_first, "independence"),
+        (noise_ends_after_round_6, "rounds"),
+        (last_round_on_true_demand, "messages"),
+        (exact_output_sensitivity_halved, "outputs"),
+        (secure_noise_halved, "law"),
+        (secure_noise_of_floats, "low bits"),
+        (auto_by_private_demand, "public state"),
+        (prior_by_private_demand, "public state"),
+        (warm_start_on_private_demand, "public state"),
+        (p_and_q_share_noise, "independence"),
+        (no_noise_on_zero_buses, "noise"),
+        (noise_scale_by_value, "law"),
+        (course_sensitivity_of_the_mean, "series"),
+        (central_on_true_demand, "public bytes"),
+        (estimate_kept_near_true_demand, "public bytes"),
+        (staircase_with_a_wrong_step, "law"),
+        (tree_sensitivity_of_a_leaf, "values"),
+        (stream_without_its_band, "stream"),
+        (stream_repeats_its_noise, "stream"),
+    )
+}
+"""Mutants by name, each with the check of the audit that sees it."""
+PATCHED = (
+    (agent.Agent, "round"),
+    (schedules.KeptPenalty, "following"),
+    (schedules.ResidualBalancing, "following"),
+    (noise.NoiseStreams, "stream"),
+    (prepared, "zone_prior"),
+    (stream, "horizon_multiplier"),
 )
+"""Attributes that the mutants of the default tests replace."""
 
 if __name__ == "__main__":
-    {mutant.__name__: mutant for mutant in MUTANTS}.get(sys.argv[1], lambda: None)()
+    if sys.argv[1] in MUTANTS:
+        MUTANTS[sys.argv[1]][0]()
     from gridpriv.cli.main import main
 
     raise SystemExit(main(["audit", "case14", *sys.argv[2:]]))
