@@ -323,8 +323,9 @@ class Sessions:
                     if not here():
                         return
                 over, due = self._shutdown, self._due(session)
-                session.closed = session.closed or over is not None
-                self.changed.notify_all()
+                if over is not None:
+                    session.closed = True
+                    self.changed.notify_all()
             if over is not None:
                 yield over
                 return

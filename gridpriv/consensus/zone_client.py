@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,8 @@ class ClientState:
         The agent's iterate before the last turn.
     memory : AgentState
         The agent's state now.
-    figures : tuple of (int, dict)
-        The rounds, and the zone's own figures of each.
+    figures : mapping of str to array
+        The rounds that were answered, and the zone's own figures in each of them.
     """
 
     last: TurnId
@@ -76,7 +76,7 @@ class ClientState:
     penalty: Floats
     before: Iterate
     memory: AgentState
-    figures: tuple[tuple[int, Mapping[str, float]], ...] = ()
+    figures: Mapping[str, Floats] = field(default_factory=dict)
 
 
 class ZoneClient:
@@ -148,7 +148,9 @@ class ZoneClient:
     @property
     def figures(self) -> tuple[Mapping[str, float], ...]:
         """The zone's own figures of each round; private."""
-        return tuple({"round": t} | dict(own) for t, own in self._state.figures)
+        figures = self._state.figures
+        rows = zip(*(values.tolist() for values in figures.values()), strict=True)
+        return tuple(dict(zip(figures, row, strict=True)) | {"round": int(row[0])} for row in rows)
 
     def drawn(self) -> Mapping[Any, int]:
         """Return every release of the run so far."""
@@ -193,7 +195,7 @@ class ZoneClient:
                 request.order.penalty if request.phase in _ITERATES else state.penalty,
                 before.at,
                 self._agent.state(),
-                state.figures + self._own_figures(request),
+                self._figures_after(request),
             )
         )
         self._previous = request
@@ -233,11 +235,13 @@ class ZoneClient:
             self._agent.resume(replace(self._agent.state(), at=self._state.before))
         self._agent.miss(request.order)
 
-    def _own_figures(self, request: Request) -> tuple[tuple[int, Mapping[str, float]], ...]:
+    def _figures_after(self, request: Request) -> Mapping[str, Floats]:
+        kept = self._state.figures
         if request.phase != "round":
-            return ()
+            return kept
         own = self._agent.figures()
-        return ((request.order.number, {"noise_magnitude": own.noise_magnitude} | own.values),)
+        row = {"round": request.order.number, "noise_magnitude": own.noise_magnitude} | own.values
+        return {name: np.append(kept.get(name, NOTHING), value) for name, value in row.items()}
 
     def _fail(self, error: Exception) -> None:
         """Keep what was drawn before the failure: it counts, and an answer to it left."""

@@ -549,16 +549,17 @@ CALLS = {"seated": {"zone", "last"}, "left": {"zone"}, "welcome": {"run"}, "lost
 
 
 def logged(notes):
-    """What a party logs, once each, but for calls; of those no figure but the last turn's."""
+    """What a party logs, once each, but for calls; of those no figure but the last turn's.
+
+    In no order: threads of a coordinator log beside each other.
+    """
     for _, event, about in notes:
         assert about.keys() == CALLS.get(event, about.keys())
-    return list(
-        dict.fromkeys(
-            str((level, event, {k: v for k, v in about.items() if k != "address"}))
-            for level, event, about in notes
-            if event not in CALLS
-        )
-    )
+    return {
+        str((level, event, {k: v for k, v in about.items() if k != "address"}))
+        for level, event, about in notes
+        if event not in CALLS
+    }
 
 
 @pytest.mark.parametrize("perturbation", ["demand", "objective", "output"])
