@@ -79,11 +79,13 @@ def demand_file(folder: Path, factor: float) -> Path:
     return path
 
 
-def test_kilowatts_in_a_megawatt_column_are_asked_about_and_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("words", [["run", "case14", "--dry-run"], ["relax", "case14"]])
+def test_kilowatts_in_a_megawatt_column_are_asked_about_and_not_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     path = demand_file(tmp_path, 1000.0)
-    _, _, warned = outcome(capsys, "case14", "--demand", str(path), "--rounds", "2")
+    assert main([*words, "--demand", str(path)]) == 0
+    warned = capsys.readouterr().err
     assert (
         f"warning: --demand {path}: active demand pd_mw adds up to 104000 MW, 135 times" in warned
     )
@@ -104,15 +106,18 @@ def test_a_public_run_says_nothing_of_demand(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither view of a public run differs between demand files that a question tells apart."""
-    seen = []
-    for factor in (1.0, 1000.0):
-        path = demand_file(tmp_path, factor)
-        words = ["run", "case14", "--demand", str(path), "--rounds", "2", "--seed", "1", "--public"]
-        assert main([*words, "--json"]) == 0
+    seen, path = [], tmp_path / "demand.csv"
+    case = grid(tmp_path, (1, 3), JOINED)  # 400 MW of capacity
+    words = ["run", *case, "--demand", str(path), "--rounds", "1", "--seed", "1"]
+    for each in (20.0, 500.0):
+        path.write_text("bus,pd_mw\n" + "".join(f"{bus},{each}\n" for bus in range(1, 5)))
+        assert main([*words, "--public", "--json"]) == 0
         seen.append(capsys.readouterr())
     assert seen[0].err == seen[1].err
     assert "kW" not in seen[1].out + seen[1].err
-    assert main([w for w in words if w != "--public"] + ["--no-reference", "--quiet"]) == 0
+    assert main([*words, "--dry-run"]) == 0
+    assert "Is it in MW, not in kW?" in capsys.readouterr().err, "its owner is asked"
+    assert main([*words, "--dry-run", "--quiet"]) == 0
     assert capsys.readouterr().err == "", "--quiet asks nothing"
 
 
@@ -120,13 +125,11 @@ def test_a_series_is_asked_about_by_its_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "day.csv"
-    path.write_text("step,load_scale\nnight,0.5\nnoon,50\n")
-    words = ["run", "case14", "--series", str(path), "--rounds", "2", "--seed", "1", "--quiet"]
-    assert main(words) == 0
-    capsys.readouterr()
-    assert main(words[:-1]) == 0
+    path.write_text("step,load_scale\nnight,0.5\nnoon,13\n")
+    words = ["run", "case14", "--series", str(path), "--rounds", "1", "--seed", "1"]
+    assert main([*words, "--dry-run"]) == 0
     warned = capsys.readouterr().err
-    assert f"--series {path}, step noon: active demand pd_mw adds up to 12950 MW" in warned
+    assert f"--series {path}, step noon: active demand pd_mw adds up to 3367 MW" in warned
     assert "night" not in warned
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from test_bad_input import JOINED, grid
 
 from gridpriv.cli.main import main
 from gridpriv.core.sealed import sealed
@@ -422,11 +423,11 @@ def test_the_extremes_that_are_allowed_end_in_no_defect(beta, epsilon, capsys):
 
 
 @pytest.mark.parametrize("perturbation", ["objective", "output", "demand"])
-def test_a_distance_that_is_allowed_is_so_at_every_load(perturbation, capsys):
+def test_a_distance_that_is_allowed_is_so_at_every_load(perturbation, tmp_path, capsys):
     """What noise then covers is further than any distance that may be stated."""
     words = ["--beta", "9e7MW", "--load-scale", "4", "--perturbation", perturbation, "--seed", "1"]
     one = ["--rounds", "1", "--solver", "clarabel", "--no-reference", "--json"]
-    assert main(["run", "case14", *one, *words]) == 0
+    assert main(["run", *grid(tmp_path, (1, 3), JOINED), *one, *words]) == 0
     told = json.loads(capsys.readouterr().out)["privacy"]
     assert told["adjacency"].startswith("one bus changes its active demand by 9e+07 MW and")
 
@@ -512,7 +513,7 @@ def test_a_command_whose_defaults_were_others_is_not_said_to_make_a_folder_again
 @pytest.mark.parametrize(
     "words",
     [
-        "run case14 --rounds 1",
+        "run case14 --rounds 1 --no-reference",
         "run case14 --rounds 1 --series SERIES",
         "compare case14 --rounds 1 --seeds 1 --budgets 1 --mechanism laplace --format none",
         "learn run lasso --rounds 1 --clients 5 --clip 1",

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli import main as entry
+from gridpriv.core.stored import read_study
 from gridpriv.core.threads import VARIABLE
 
 PROGRAM = [sys.executable, "-m", "gridpriv.cli.main"]
@@ -85,7 +86,9 @@ def test_names_that_the_locale_does_not_have(tmp_path: Path) -> None:
     one_sentence(run("zones", str(folder / "nein.m"), env=ASCII), 2, "nein.m")
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed", [">&-", pytest.param("2>&-", marks=pytest.mark.slow), "<&- >&- 2>&-"]
+)
 def test_closed_standard_streams(closed: str, tmp_path: Path) -> None:
     """What a solver prints must not go into the file that takes a closed stream's place."""
     out = tmp_path / "out"
@@ -96,7 +99,7 @@ def test_closed_standard_streams(closed: str, tmp_path: Path) -> None:
         ["sh", "-c", command], capture_output=True, text=True, check=False, env=env
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert run("report", str(out), "--format", "csv").returncode == 0  # its checksums hold
+    assert len(read_study(out).runs) == 1  # its checksums hold
 
 
 @pytest.mark.parametrize("place", ["/proc/gridpriv", "/dev/null", "/dev/null/below"])

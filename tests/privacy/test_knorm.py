@@ -133,7 +133,7 @@ def law(rate, dimension, reach):
 
 @pytest.mark.parametrize(("rate", "dimension"), [(Fraction(3, 2), 2), (Fraction(2), 1)])
 def test_discrete_draws_have_the_law_by_enumeration(rate, dimension):
-    below, runs = random.Random(3).randrange, 30_000
+    below, runs = random.Random(3).randrange, 8_000
     drawn = Counter(box_integers(rate, dimension, below) for _ in range(runs))
     expected = law(rate, dimension, 14)
     common = [z for z, p in expected.items() if runs * p >= 10]

@@ -237,7 +237,7 @@ def test_every_step_of_scaled_demand_costs_what_a_step_is_to_cost(
 ) -> None:
     path, file = tmp_path / "l.db", tmp_path / "day.csv"
     grant(path, datasets, 10.0)
-    file.write_text("step,load_scale\n0,0.8\n1,1.5\n2,1\n")
+    file.write_text("step,load_scale\n0,0.4\n1,0.75\n2,0.5\n")
     settings = Settings(
         budget="per-release:0.5",
         rounds=2,

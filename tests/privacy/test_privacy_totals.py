@@ -70,7 +70,7 @@ def test_the_noise_for_a_total_is_the_published_multiplier():
 
 
 @given(epsilon=st.floats(0.1, 5.0), releases=st.integers(1, 60))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_calibrated_laplace_noise_costs_the_total(epsilon, releases):
     pure = laplace_multiplier(epsilon, 0.0, releases)
     assert total_pure({Charge("laplace", pure): releases}) == pytest.approx(epsilon)
@@ -82,7 +82,7 @@ def test_calibrated_laplace_noise_costs_the_total(epsilon, releases):
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 10.0])
-@pytest.mark.parametrize("releases", [2, 20, 200])
+@pytest.mark.parametrize("releases", [2, 200])
 def test_calibrated_laplace_noise_spends_all_of_a_total_but_a_millionth(epsilon, releases):
     multiplier = laplace_multiplier(epsilon, 1e-5, releases)
     spent = total_epsilon({Charge("laplace", multiplier): releases}, 1e-5)

@@ -105,7 +105,7 @@ def test_filtered_estimates_are_as_good_as_expected() -> None:
     """Root mean square error over streams drawn from the model, against the filter's own."""
     block, noise, level, spread = 4, 2.0, 10.0, 3.0
     generator, errors = np.random.default_rng(5), []
-    for _ in range(60):
+    for _ in range(15):
         truth, filter_ = TotalFilter(level, spread), TotalFilter(level, spread)
         factor = np.linalg.cholesky(truth._covariance[:-1, :-1] + 1e-12 * np.eye(8))
         truth._state[:-1] += factor @ generator.standard_normal(8)
