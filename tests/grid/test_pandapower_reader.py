@@ -335,7 +335,7 @@ def test_structure_that_cannot_be_read_is_refused() -> None:
         case_from_pandapower(net)
 
 
-@settings(max_examples=25, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=10, phases=[Phase.explicit, Phase.generate])
 @pytest.mark.filterwarnings("ignore")
 @given(
     st.sampled_from(["bus", "line", "load", "gen", "ext_grid", "sgen", "switch"]),

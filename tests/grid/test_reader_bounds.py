@@ -1,4 +1,7 @@
-"""1 MB of any input costs at most 5 s and 500 MB; what has no end is not waited for."""
+"""1 MB of any input costs at most 5 s and 500 MB; what has no end is not waited for.
+
+The default run reads files of a fifth of that in a fifth of the time; `pytest -m slow` the whole.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from gridpriv.grid.zoning import read_zoning
 pp = pytest.importorskip("pandapower")
 CASE14 = load_case("case14")
 HERE = Path(__file__).parent
-SIZE = 1_000_000
+MEGABYTE = 1_000_000
 MOST_S, MOST_MB = 5.0, 500.0
 TABLES = (
     "mpc.version = '2';\nmpc.baseMVA = 100;\nmpc.bus = [{bus}];\nmpc.gen = [{gen}];\n"
@@ -35,7 +38,7 @@ TABLES = (
 )
 
 
-def fill(piece: str, size: int = SIZE) -> str:
+def fill(piece: str, size: int) -> str:
     """Return a text repeated up to a size."""
     return piece * (size // len(piece))
 
@@ -59,43 +62,47 @@ def grid(**tables: str) -> str:
     return TABLES.format(**held)
 
 
-MATPOWER: dict[str, Callable[[], str]] = {
-    "a header of blanks": lambda: "function " + fill(" ") + "x",
-    "a header of letters": lambda: "function " + fill("a") + " = b c",
-    "a header of brackets": lambda: "function [" + fill(" [") + "]",
-    "blanks": lambda: grid() + fill(" "),
-    "empty lines": lambda: grid() + fill("\n"),
-    "carriage returns": lambda: grid() + fill("\r"),
-    "comments": lambda: grid() + fill("%'\n"),
-    "quotes": lambda: "mpc.x = " + fill("'") + ";",
-    "blocks": lambda: fill("%{\n"),
-    "closed blocks": lambda: fill("%{\n", SIZE // 2) + fill("%}\n", SIZE // 2),
-    "a row without end": lambda: grid(bus=fill("1 ")),
-    "rows of one": lambda: grid(bus=fill("1;")),
-    "semicolons": lambda: grid(bus=fill(";")),
-    "brackets": lambda: grid(bus=fill("[")),
-    "open": lambda: "mpc.bus = [" + fill("1 2 3\n"),
-    "a number of digits": lambda: grid(bus=fill("9")),
-    "signs": lambda: grid(bus=fill("-")),
-    "points": lambda: grid(bus=fill(".")),
-    "fields": lambda: grid() + rows(lambda n: f"mpc.f{n}=1;", SIZE),
-    "a name": lambda: "mpc." + fill("a") + " = 1;",
-    "names": lambda: fill("mpc.a = [\n"),
-    "parentheses": lambda: "mpc.baseMVA = " + fill("(") + "1;",
-    "sums": lambda: "mpc.baseMVA = 1" + fill("+1") + ";",
-    "minuses": lambda: "mpc.baseMVA = " + fill("-") + "1;",
-    "powers": lambda: "mpc.baseMVA = 9" + fill("^9") + ";",
-    "slices": lambda: grid() + fill("mpc.bus(:, 1) = mpc.bus(:, 1);\n"),
-    "growth": lambda: grid() + fill("mpc.bus = [mpc.bus; mpc.bus];\n"),
-    "buses": lambda: grid(bus=rows(bus, SIZE)),
-    "generators": lambda: grid(gen=fill("1 0 0 0 0 1 0 1 0 0\n")),
-    "parallel branches": lambda: grid(branch=fill("1 2 1 1 0 0 0 0 0 0 1\n")),
-    "a path": lambda: grid(
-        bus=rows(bus, SIZE // 2),
-        branch=rows(lambda n: f"{n} {n + 1} 1 1 0 0 0 0 0 0 1;", SIZE // 2).rsplit("\n", 3200)[0],
+MATPOWER: dict[str, Callable[[int], str]] = {
+    "a header of blanks": lambda size: "function " + fill(" ", size) + "x",
+    "a header of letters": lambda size: "function " + fill("a", size) + " = b c",
+    "a header of brackets": lambda size: "function [" + fill(" [", size) + "]",
+    "blanks": lambda size: grid() + fill(" ", size),
+    "empty lines": lambda size: grid() + fill("\n", size),
+    "carriage returns": lambda size: grid() + fill("\r", size),
+    "comments": lambda size: grid() + fill("%'\n", size),
+    "quotes": lambda size: "mpc.x = " + fill("'", size) + ";",
+    "blocks": lambda size: fill("%{\n", size),
+    "closed blocks": lambda size: fill("%{\n", size // 2) + fill("%}\n", size // 2),
+    "a row without end": lambda size: grid(bus=fill("1 ", size)),
+    "rows of one": lambda size: grid(bus=fill("1;", size)),
+    "semicolons": lambda size: grid(bus=fill(";", size)),
+    "brackets": lambda size: grid(bus=fill("[", size)),
+    "open": lambda size: "mpc.bus = [" + fill("1 2 3\n", size),
+    "a number of digits": lambda size: grid(bus=fill("9", size)),
+    "signs": lambda size: grid(bus=fill("-", size)),
+    "points": lambda size: grid(bus=fill(".", size)),
+    "fields": lambda size: grid() + rows(lambda n: f"mpc.f{n}=1;", size),
+    "a name": lambda size: "mpc." + fill("a", size) + " = 1;",
+    "names": lambda size: fill("mpc.a = [\n", size),
+    "parentheses": lambda size: "mpc.baseMVA = " + fill("(", size) + "1;",
+    "sums": lambda size: "mpc.baseMVA = 1" + fill("+1", size) + ";",
+    "minuses": lambda size: "mpc.baseMVA = " + fill("-", size) + "1;",
+    "powers": lambda size: "mpc.baseMVA = 9" + fill("^9", size) + ";",
+    "slices": lambda size: grid() + fill("mpc.bus(:, 1) = mpc.bus(:, 1);\n", size),
+    "growth": lambda size: grid() + fill("mpc.bus = [mpc.bus; mpc.bus];\n", size),
+    "buses": lambda size: grid(bus=rows(bus, size)),
+    "generators": lambda size: grid(gen=fill("1 0 0 0 0 1 0 1 0 0\n", size)),
+    "parallel branches": lambda size: grid(branch=fill("1 2 1 1 0 0 0 0 0 0 1\n", size)),
+    "a path": lambda size: grid(
+        bus=rows(bus, size // 2),
+        branch=rows(lambda n: f"{n} {n + 1} 1 1 0 0 0 0 0 0 1;", size // 2).rsplit(
+            "\n", size // 312
+        )[0],
     ),
-    "costs": lambda: grid(gen="1 0 0 0 0 1 0 1 0 0") + f"mpc.gencost = [2 0 0 9 {fill('1 ')}];",
-    "zero bytes": lambda: fill("\0"),
+    "costs": lambda size: (
+        grid(gen="1 0 0 0 0 1 0 1 0 0") + f"mpc.gencost = [2 0 0 9 {fill('1 ', size)}];"
+    ),
+    "zero bytes": lambda size: fill("\0", size),
 }
 
 
@@ -139,7 +146,7 @@ def incompressible_grid(folder: Path) -> bytes:
 
 
 MAT: dict[str, Callable[[Path], bytes]] = {
-    "zeros": lambda f: saved({"mpc": {"bus": np.zeros((80_000_000, 1), np.uint8)}}, f)[:SIZE],
+    "zeros": lambda f: saved({"mpc": {"bus": np.zeros((80_000_000, 1), np.uint8)}}, f)[:MEGABYTE],
     "a bomb": lambda _: mat(packed(bytes(400_000_000))),
     "bombs": lambda _: mat(
         *[packed(variable(b"a", 9, (1, 9_000_000), element(2, bytes(9_000_000))))] * 100
@@ -260,41 +267,43 @@ def texts(depth: int) -> str:
     return str(held)
 
 
-JSON: dict[str, Callable[[], str]] = {
-    "lists": lambda: fill("["),
-    "objects": lambda: fill('{"a":'),
-    "empty lists": lambda: net_of({})[:-2] + ',"x":[' + fill("[],") + "[]]}}",
-    "empty objects": lambda: net_of({})[:-2] + ',"x":[' + fill("{},") + "{}]}}",
-    "texts of lists": lambda: net_of({"x": [fill("[") for _ in range(1)]}),
-    "texts of empty lists": lambda: net_of({"x": "[" + fill("[],") + "[]]"}),
-    "texts in texts": lambda: net_of({"x": [texts(9)] * (SIZE // len(texts(9)) // 2)}),
-    "many texts": lambda: net_of({"x": ["[1"] * 160_000}),
-    "digits": lambda: net_of({"sn_mva": 1})[:-2] + ',"x":' + fill("9") + "}}",
-    "numbers": lambda: net_of({"x": [9] * 330_000}),
-    "keys": lambda: net_of({f"k{n}": 0 for n in range(80_000)}),
-    "tables": lambda: net_of({f"t{n}": table({"a": "int64"}, "[1]", 1) for n in range(4_500)}),
-    "columns": lambda: net_of(
-        long_line(2) | {"load": table(dict.fromkeys(map(str, range(30_000)), "x"), "", 0)}
+JSON: dict[str, Callable[[int], str]] = {
+    "lists": lambda size: fill("[", size),
+    "objects": lambda size: fill('{"a":', size),
+    "empty lists": lambda size: net_of({})[:-2] + ',"x":[' + fill("[],", size) + "[]]}}",
+    "empty objects": lambda size: net_of({})[:-2] + ',"x":[' + fill("{},", size) + "{}]}}",
+    "texts of lists": lambda size: net_of({"x": [fill("[", size) for _ in range(1)]}),
+    "texts of empty lists": lambda size: net_of({"x": "[" + fill("[],", size) + "[]]"}),
+    "texts in texts": lambda size: net_of({"x": [texts(9)] * (size // len(texts(9)) // 2)}),
+    "many texts": lambda size: net_of({"x": ["[1"] * (size // 6)}),
+    "digits": lambda size: net_of({"sn_mva": 1})[:-2] + ',"x":' + fill("9", size) + "}}",
+    "numbers": lambda size: net_of({"x": [9] * (size // 3)}),
+    "keys": lambda size: net_of({f"k{n}": 0 for n in range(size // 12)}),
+    "tables": lambda size: net_of(
+        {f"t{n}": table({"a": "int64"}, "[1]", 1) for n in range(size // 222)}
     ),
-    "rows of none": lambda: net_of(
-        long_line(2) | {"mine": table({}, ",".join(["[]"] * 100_000), 100_000)}
+    "columns": lambda size: net_of(
+        long_line(2) | {"load": table(dict.fromkeys(map(str, range(size // 33)), "x"), "", 0)}
     ),
-    "wide rows": lambda: net_of(
+    "rows of none": lambda size: net_of(
+        long_line(2) | {"mine": table({}, ",".join(["[]"] * (size // 10)), size // 10)}
+    ),
+    "wide rows": lambda size: net_of(
         long_line(2)
         | {
             "mine": table(
                 {f"c{n}": "int64" for n in range(400)},
-                ",".join(["[" + ",".join("1" * 400) + "]"] * 1100),
-                1100,
+                ",".join(["[" + ",".join("1" * 400) + "]"] * (size // 909)),
+                size // 909,
             )
         }
     ),
-    "a long line": lambda: net_of(long_line(12_500)),
-    "a long line, numbered high": lambda: net_of(long_line(9_500, first=990_000)),
-    "a bus of a high number": lambda: net_of(long_line(2, first=2**32 - 9)),
-    "a bus of the highest number": lambda: net_of(long_line(2, first=LARGEST_INDEX - 1)),
-    "a chain of switches": lambda: net_of(switched(19_000)),
-    "loads": lambda: net_of(
+    "a long line": lambda size: net_of(long_line(size // 80)),
+    "a long line, numbered high": lambda size: net_of(long_line(size // 105, first=990_000)),
+    "a bus of a high number": lambda _: net_of(long_line(2, first=2**32 - 9)),
+    "a bus of the highest number": lambda _: net_of(long_line(2, first=LARGEST_INDEX - 1)),
+    "a chain of switches": lambda size: net_of(switched(size // 53)),
+    "loads": lambda size: net_of(
         long_line(2)
         | {
             "load": table(
@@ -305,12 +314,12 @@ JSON: dict[str, Callable[[], str]] = {
                     "scaling": "float64",
                     "in_service": "bool",
                 },
-                ",".join(["[0,1,1,1,true]"] * 45_000),
-                45_000,
+                ",".join(["[0,1,1,1,true]"] * (size // 22)),
+                size // 22,
             )
         }
     ),
-    "costs": lambda: net_of(
+    "costs": lambda size: net_of(
         long_line(2)
         | {
             "poly_cost": table(
@@ -321,33 +330,39 @@ JSON: dict[str, Callable[[], str]] = {
                     "cp1_eur_per_mw": "float64",
                     "cp2_eur_per_mw2": "float64",
                 },
-                ",".join(['[0,"ext_grid",0,1,0]'] * 30_000),
-                30_000,
+                ",".join(['[0,"ext_grid",0,1,0]'] * (size // 33)),
+                size // 33,
             )
         }
     ),
-    "profiles": lambda: net_of(
+    "profiles": lambda size: net_of(
         long_line(2)
-        | {"profiles": {"load": table({"a_pload": "float64"}, ",".join(["[1]"] * 90_000), 90_000)}}
+        | {
+            "profiles": {
+                "load": table({"a_pload": "float64"}, ",".join(["[1]"] * (size // 11)), size // 11)
+            }
+        }
     ),
 }
-CSV: dict[str, Callable[[], str]] = {
-    "steps": lambda: "step,load_scale\n" + rows(lambda n: f"{n},1", SIZE),
-    "steps of a bus": lambda: "step,bus,pd_mw\n" + rows(lambda n: f"{n},1,1", SIZE),
-    "a map of one line": lambda: "bus,zone\n" + fill("1,"),
-    "a map of a long name": lambda: "bus,zone\n1," + fill("a"),
-    "a map of many lines": lambda: "bus,zone\n" + fill("1,1\n"),
-    "an open quote": lambda: 'bus,pd_mw\n9,"' + fill("1\n"),
-    "quotes": lambda: "bus,pd_mw\n" + fill('"",""\n'),
-    "many quotes": lambda: "bus,pd_mw\n" + fill('"'),
-    "line ends": lambda: "bus,pd_mw\n" + fill("\x0b"),
-    "a header": lambda: fill("bus,"),
-    "digits": lambda: "bus,pd_mw\n9," + fill("9", 130_000),
-    "a bus": lambda: "bus,pd_mw\n" + fill("9", 130_000) + ",1",
+CSV: dict[str, Callable[[int], str]] = {
+    "steps": lambda size: "step,load_scale\n" + rows(lambda n: f"{n},1", size),
+    "steps of a bus": lambda size: "step,bus,pd_mw\n" + rows(lambda n: f"{n},1,1", size),
+    "a map of one line": lambda size: "bus,zone\n" + fill("1,", size),
+    "a map of a long name": lambda size: "bus,zone\n1," + fill("a", size),
+    "a map of many lines": lambda size: "bus,zone\n" + fill("1,1\n", size),
+    "an open quote": lambda size: 'bus,pd_mw\n9,"' + fill("1\n", size),
+    "quotes": lambda size: "bus,pd_mw\n" + fill('"",""\n', size),
+    "many quotes": lambda size: "bus,pd_mw\n" + fill('"', size),
+    "line ends": lambda size: "bus,pd_mw\n" + fill("\x0b", size),
+    "a header": lambda size: fill("bus,", size),
+    "digits": lambda size: "bus,pd_mw\n9," + fill("9", size // 8),
+    "a bus": lambda size: "bus,pd_mw\n" + fill("9", size // 8) + ",1",
 }
 
 
-def test_a_megabyte_of_anything_is_read_within_bounds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("share", [0.2, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_a_megabyte_of_anything_is_read_within_bounds(tmp_path: Path, share: float) -> None:
+    size = int(share * MEGABYTE)
     calm = [shipped_folder("cases") / "case14.m", tmp_path / "calm.json", tmp_path / "calm.csv"]
     calm[1].write_text(net_of(long_line(3)))
     calm[2].write_text("bus,zone\n1,1\n")
@@ -355,11 +370,11 @@ def test_a_megabyte_of_anything_is_read_within_bounds(tmp_path: Path) -> None:
     for suffix, makers in ((".m", MATPOWER), (".json", JSON), (".csv", CSV)):
         for name, make in makers.items():
             files.append(tmp_path / (name + suffix))
-            files[-1].write_text(make())
+            files[-1].write_text(make(size))
     for name, pack in MAT.items():
         files.append(tmp_path / f"{name}.mat")
         files[-1].write_bytes(pack(tmp_path))
-    too_large = [path.name for path in files if path.stat().st_size > 1.1 * SIZE]
+    too_large = [path.name for path in files if path.stat().st_size > 1.1 * MEGABYTE]
     assert too_large == [], "each is about 1 MB or less"
     words = [str(HERE / "measured_reading.py"), *map(str, calm), "--", *map(str, files)]
     done = subprocess.run(
@@ -373,7 +388,15 @@ def test_a_megabyte_of_anything_is_read_within_bounds(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(files)
-    over = [entry for entry in found if entry["seconds"] > MOST_S or entry["megabytes"] > MOST_MB]
+
+    def longest(entry: dict[str, Any]) -> float:  # a bomb in a .mat unpacks to the same size
+        return MOST_S * (1.0 if entry["file"].endswith(".mat") else share)
+
+    over = [
+        entry
+        for entry in found
+        if entry["seconds"] > longest(entry) or entry["megabytes"] > MOST_MB
+    ]
     assert over == []
     assert [e for e in found if not e["outcome"].startswith(("read", "refused (2)"))] == []
     unread = {Path(e["file"]).name: e["outcome"] for e in found if e["outcome"] != "read"}

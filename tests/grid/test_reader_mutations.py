@@ -31,7 +31,7 @@ from gridpriv.grid.simbench import profile_series
 from gridpriv.grid.zoning import read_zoning, zone_report
 
 pp = pytest.importorskip("pandapower")
-BATCH, SAMPLE, ALL = 500, 150, 20_000
+BATCH, SAMPLE, ALL = 500, 40, 20_000
 CASE14 = load_case("case14")
 TEXT14 = (shipped_folder("cases") / "case14.m").read_bytes()
 
