@@ -88,16 +88,27 @@ def sampled_multiplier(
 
 
 def _smallest(cost: Callable[[float], float], epsilon: float, least: float, most: float) -> float:
-    """Return a multiplier up to ``most`` whose cost is at most epsilon, the smallest to 0.5 %.
+    """Return a multiplier up to ``most`` whose cost is at most epsilon, the smallest to 0.2 %.
 
     Amplification only lowers the cost, so ``most`` (no amplification) is always enough; the
-    search does not look below ``least``, where there is at most little to gain.
+    search does not look below ``least``, where there is at most little to gain. Cost falls as the
+    multiplier grows, so that a tolerance above the root is on the safe side.
     """
-    low, high = least, most
-    while high / low > 1.005:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if cost(middle) <= epsilon else (middle, high)
-    return high
+    from scipy.optimize import brentq  # imports scipy: slow
+
+    @cache
+    def excess(logarithm: float) -> float:
+        return math.log(min(cost(math.exp(logarithm)) / epsilon, 1e3))
+
+    high = low = math.log(most)
+    tolerance = 1e-3
+    while excess(low) <= 0.0:  # narrow multipliers have wide loss distributions: from above
+        if low <= math.log(least):
+            return math.exp(low)
+        high, low = low, max(low - min(1.0, 0.1 - excess(low)), math.log(least))
+    if high == low:
+        return most
+    return math.exp(min(high, float(brentq(excess, low, high, xtol=tolerance)) + tolerance))
 
 
 def classical_epsilon(multiplier: float, delta: float, mechanism: str) -> float:

@@ -39,7 +39,8 @@ Charges = Mapping[Charge, int]
 HIDES_NOTHING = 50.0
 # Losses are rounded up to a grid, so a coarser one is still a bound. Compositions whose losses
 # spread above WIDE take ten times as long on the fine grid, and gain a millionth of epsilon.
-FINE, COARSE, WIDE = 1e-4, 1e-3, 100.0
+# Compositions with sampled releases take MIDDLE: a third of the time, for 1e-4 of epsilon at most.
+FINE, MIDDLE, COARSE, WIDE = 1e-4, 3e-4, 1e-3, 100.0
 SAMPLED = frozenset({"sampled-gaussian", REPLACED, DRAWN})
 COMPOSED = SAMPLED | {"laplace", "gaussian", "approximate", "staircase"}
 
@@ -207,31 +208,38 @@ def _composed_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> 
     """Return epsilon where some charges are sampled or no additive noise, loss by loss."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    total = privacy_loss_distribution.identity()
+    step = MIDDLE if any(charge.kind in SAMPLED for charge, _ in charges) else FINE
+    total = privacy_loss_distribution.identity(step)
     for charge, count in charges:
-        total = total.compose(_loss(charge).self_compose(count))
+        total = total.compose(_loss(charge, step).self_compose(count))
     return float(total.get_epsilon_for_delta(delta))
 
 
-def _loss(charge: Charge) -> Any:
-    """Return the privacy loss distribution of one release."""
+def _loss(charge: Charge, step: float) -> Any:
+    """Return the privacy loss distribution of one release, on a grid of losses ``step`` apart."""
     from dp_accounting.pld import common, privacy_loss_distribution
 
     if charge.kind == "approximate":
         return privacy_loss_distribution.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(charge.parameter, charge.second)
+            common.DifferentialPrivacyParameters(charge.parameter, charge.second),
+            value_discretization_interval=step,
         )
     if charge.kind == "staircase":
-        return _staircase_loss(charge)
+        return _staircase_loss(charge, step)
     if charge.kind in (REPLACED, DRAWN):
-        return loss_distribution(charge.kind, charge.parameter, charge.second, FINE)
+        return loss_distribution(charge.kind, charge.parameter, charge.second, step)
     if charge.kind == "laplace":
-        return privacy_loss_distribution.from_laplace_mechanism(charge.parameter)
-    rate = charge.second if charge.kind == "sampled-gaussian" else 1.0
-    return privacy_loss_distribution.from_gaussian_mechanism(charge.parameter, sampling_prob=rate)
+        return privacy_loss_distribution.from_laplace_mechanism(
+            charge.parameter, value_discretization_interval=step
+        )
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        charge.parameter,
+        value_discretization_interval=step,
+        sampling_prob=charge.second if charge.kind == "sampled-gaussian" else 1.0,
+    )
 
 
-def _staircase_loss(charge: Charge) -> Any:
+def _staircase_loss(charge: Charge, step: float) -> Any:
     """Return the loss distribution of a staircase: three losses, on the grid of the others.
 
     The losses of the neighbour are the same ones (:mod:`gridpriv.privacy.staircase`).
@@ -239,10 +247,10 @@ def _staircase_loss(charge: Charge) -> Any:
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     whole, q = charge.second, math.exp(-charge.parameter)
-    steps = charge.parameter / FINE
+    steps = charge.parameter / step
     losses = {math.ceil(-steps): q * whole, 0: max(0.0, 1.0 - (1.0 + q) * whole)}
     losses[math.ceil(steps)] = whole
-    pmf = pld_pmf.create_pmf(losses, FINE, infinity_mass=0.0, pessimistic_estimate=True)
+    pmf = pld_pmf.create_pmf(losses, step, infinity_mass=0.0, pessimistic_estimate=True)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 

@@ -185,14 +185,26 @@ def test_no_neighbours_of_a_small_data_set_exceed_the_curve():
             assert found <= bound(np.array([epsilon]))[0] + 1e-6
 
 
-def test_a_batch_of_64_of_6000_needs_a_multiplier_below_1():
-    budget = {"budget": "total:3,1e-5", "rounds": 300, "algorithm": "dpsgd", "batch": 64}
-    plain = gaussian_multiplier(3.0, DELTA, 300)
-    assert plain == pytest.approx(24.2, abs=0.2)
-    for kind in (REPLACED, DRAWN):
-        found = sampled_multiplier(LearnSettings(**budget), plain, 64 / 6000, kind)
-        assert found <= 1.0
-        assert total_epsilon({Charge(kind, found, 64 / 6000): 300}, DELTA) <= 3.0
+@pytest.mark.parametrize("kind", [REPLACED, DRAWN])
+def test_a_batch_of_64_of_6000_needs_a_multiplier_below_1(kind):
+    assert gaussian_multiplier(3.0, DELTA, 300) == pytest.approx(24.2, abs=0.2)
+    assert total_epsilon({Charge(kind, 1.0, 64 / 6000): 300}, DELTA) <= 3.0
+
+
+LARGE = pytest.param(REPLACED, 300, 64 / 6000, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("kind", "releases", "rate"), [(DRAWN, 20, 0.1), (CLIENTS, 10, 0.2), (REPLACED, 1, 0.9), LARGE]
+)
+def test_a_sampled_multiplier_is_the_smallest_within_the_budget(kind, releases, rate):
+    settings = LearnSettings(budget="total:3,1e-5", algorithm="dpsgd", batch=64)
+    found = sampled_multiplier(settings, gaussian_multiplier(3.0, DELTA, releases), rate, kind)
+    below, above = (
+        total_epsilon({Charge(kind, found * factor, rate): releases}, DELTA)
+        for factor in (0.995, 1.0)
+    )
+    assert above <= 3.0 < below
 
 
 def test_discrete_noise_is_charged_as_the_continuous_noise_that_it_comes_from():

@@ -165,16 +165,20 @@ def compared(folder, **more):
     return compare_learning(make_plan(names, [1.0, 4.0], 2, given), folder, binary, **more)
 
 
-def test_comparison_is_at_equal_certified_totals_and_resumes(tmp_path, monkeypatch):
-    study = compared(tmp_path / "study")
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return compared(tmp_path_factory.mktemp("compared") / "study")
+
+
+def test_comparison_is_at_equal_certified_totals_and_resumes(study, monkeypatch):
     private = study.done[study.done.budget != "none"]
     assert len(private) == 16 and len(study.runs) == 18
     stated = private.budget.str.extract(r"total:([0-9.]+)")[0].astype(float)
     assert (private.total_epsilon / stated).between(0.99, 1.0001).all()
     with pytest.raises(InputError, match=r"18 of the 18 runs.* --resume to report on them again"):
-        compared(tmp_path / "study")
+        compared(study.folder)
     monkeypatch.setattr(learned, "learn", lambda *_, **__: pytest.fail("ran again"))
-    again = compared(tmp_path / "study", resume=True)
+    again = compared(study.folder, resume=True)
     assert again.runs.test_error_pct.tolist() == study.runs.test_error_pct.tolist()
 
 
@@ -187,8 +191,7 @@ def test_several_processes_give_the_same_tables(tmp_path):
     pd.testing.assert_frame_equal(one.rounds, two.rounds)
 
 
-def test_interrupted_comparison_ends_with_the_same_figures(tmp_path, monkeypatch):
-    whole = compared(tmp_path / "whole")
+def test_interrupted_comparison_ends_with_the_same_figures(study, tmp_path, monkeypatch):
     finished = []
 
     def some(dataset, settings, watch, **more):
@@ -202,12 +205,11 @@ def test_interrupted_comparison_ends_with_the_same_figures(tmp_path, monkeypatch
         compared(tmp_path / "cut")
     monkeypatch.setattr(learned, "learn", learn)
     rest = compared(tmp_path / "cut", resume=True)
-    pd.testing.assert_frame_equal(rest.runs, whole.runs)
-    pd.testing.assert_frame_equal(rest.rounds, whole.rounds)
+    pd.testing.assert_frame_equal(rest.runs, study.runs)
+    pd.testing.assert_frame_equal(rest.rounds, study.rounds)
 
 
-def test_comparison_has_the_shared_report(tmp_path):
-    study = compared(tmp_path / "study")
+def test_comparison_has_the_shared_report(study):
     table = summary(study)
     facts = {fact.label: fact for card in cards(study, table) for fact in card.facts}
     best = table[table.budget.str.startswith("total:4")].sort_values("test_error_pct").iloc[0]

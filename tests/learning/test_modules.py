@@ -82,16 +82,16 @@ def test_a_private_run_learns_and_states_what_it_costs():
         algorithm="dpsgd",
         clip=1.0,
         clients=3,
-        rounds=60,
+        rounds=30,
         batch=100,
         adjacency="add-one",
         budget="total:8,1e-5",
         learning_rate=1.0,
-        evaluate_every=60,
+        evaluate_every=30,
     )
     result = learn(data, settings, module=network())
     assert result.privacy["total"]["epsilon"] <= 8.0
-    assert result.privacy["releases_per_client"] == 60
+    assert result.privacy["releases_per_client"] == 30
     first = float(np.mean(data.y_test != np.bincount(data.y_train).argmax()))
     assert result.final["test_error"] < 0.7 * first
     # against the accountant's own composition of what was drawn
@@ -99,7 +99,7 @@ def test_a_private_run_learns_and_states_what_it_costs():
     multiplier = scale / (1.0 / 100)
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent, pld
 
-    event = SelfComposedDpEvent(PoissonSampledDpEvent(0.2, GaussianDpEvent(multiplier)), 60)
+    event = SelfComposedDpEvent(PoissonSampledDpEvent(0.2, GaussianDpEvent(multiplier)), 30)
     spent = pld.PLDAccountant().compose(event).get_epsilon(1e-5)
     assert result.privacy["total"]["epsilon"] == pytest.approx(spent, rel=1e-3)
     assert total_epsilon({}, 1e-5) == 0.0
