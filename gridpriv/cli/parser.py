@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, NoReturn
 
 from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.core.settings import check_names
+from gridpriv.core.text import sections
 
 EXAMPLES = Path(__file__).with_name("examples.txt")
 
 
 def examples() -> dict[str, str]:
     """Return the examples of each command, by the words after ``gridpriv``."""
-    parts = EXAMPLES.read_text(encoding="utf-8").split("== ")[1:]
-    return {name: text.strip("\n") for name, _, text in (part.partition("\n") for part in parts)}
+    return sections(EXAMPLES)
 
 
 class Parser(argparse.ArgumentParser):

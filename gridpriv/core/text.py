@@ -7,6 +7,7 @@ import io
 import math
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ def inert(value: Any) -> Any:
     if not isinstance(value, str) or NUMBER.fullmatch(value):
         return value
     return f"'{value}" if value.lstrip().startswith(FORMULA) else value
+
+
+def sections(path: Path) -> dict[str, str]:
+    """Return the sections of a text file by their heads, the lines that begin with ``== ``."""
+    parts = path.read_text(encoding="utf-8").split("== ")[1:]
+    return {head: text.strip("\n") for head, _, text in (part.partition("\n") for part in parts)}
 
 
 def slug(text: str) -> str:

@@ -21,12 +21,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
-from gridpriv.core.text import json_ready
+from gridpriv.core.text import json_ready, sections
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.projection import Served
 from gridpriv.privacy.accounting import epsilon_of, total_pure
@@ -198,62 +199,27 @@ def _demand(made: Made) -> Json:
     }
 
 
-SHEET = """# {case}: a protected copy of {source}
-
-{buses} buses, {total_mw:,.1f} MW of active demand. {made}.
-
-## What is protected
-
-{simulated}Protected: {adjacency}. Total epsilon: {total_epsilon:.4g} (pure).
-Two demands of one bus that are {beta_mw:.4g} MW apart are distinguished with a probability of \
-{best_guess:.3f} at most, at even odds.
-Any estimate of one bus's demand has a mean absolute error of {inversion_error_mw:.4g} MW or more, \
-over two possible demands.
-
-| release | noise | epsilon | sensitivity | standard deviation | unit |
-|---|---|---|---|---|---|
-{releases}
-
-Not protected: {public_data}{other}.
-
-## What it can be used for
-
-{uses}
-Voltages, outputs and setpoints in the file are those of the AC optimum of this case, rounded.
-
-## What it must not be used for
-
-Demand of single buses, load growth, siting: figures of one bus are mostly noise and prior.
-Any further release of the same demand adds to the total epsilon.
-
-Made by gridpriv {version} publish; the certificate beside this file has every figure.
-"""
-SIMULATED = """**Simulated noise: this file has no privacy.** The figures below hold for the same \
-settings with `--noise secure`.
-
-"""
+TEXTS = sections(Path(__file__).with_name("datasheet.txt"))
 OTHER = {
     own: f"; changes of {other} demand: it is released with the same noise, but the total epsilon "
     f"covers changes of {named} demand only"
     for own, named, other in (("p", "active", "reactive"), ("q", "reactive", "active"))
 }
-RELEASE = (
-    "| {quantity} | {mechanism} | {epsilon:.4g} | {sensitivity:.4g} | {standard_deviation:.4g} "
-    "| {unit} |"
-)
 
 
 def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
     """Return the one-page data sheet of a certificate, in Markdown."""
     guard = document["protected"]
-    releases = [RELEASE.format(**release) for release in document["releases"]]
-    return SHEET.format(
+    releases = [TEXTS["release"].format(**release) for release in document["releases"]]
+    simulated = f"{TEXTS['simulated']}\n\n" if guard["noise"] == "simulated" else ""
+    sheet = TEXTS["sheet"].format(
         **(document | guard | document["demand"] | {"releases": "\n".join(releases)}),
         made=f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}",
         other=OTHER.get(guard["protects"], ""),
-        simulated=SIMULATED if guard["noise"] == "simulated" else "",
+        simulated=simulated,
         uses="\n".join([*_uses(document["demand"], document["optimum"]), *notes]),
     )
+    return f"{sheet}\n"
 
 
 def _uses(demand: Json, optimum: Json) -> list[str]:

@@ -7,180 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 from gridpriv.core.display import amount, counted, figure, shown
 from gridpriv.core.document import Json
-from gridpriv.core.message import Message, Severity, by_severity, make_message
+from gridpriv.core.message import Message, by_severity, make_message, read_templates
 from gridpriv.privacy.budget import NOTHING
 from gridpriv.zonal.hold import hold_messages
 from gridpriv.zonal.meter import meter_messages
 from gridpriv.zonal.physical import negligible_mw
 from gridpriv.zonal.trace import AGREED
 
-TEMPLATES: dict[str, tuple[Severity, str]] = {
-    "no-power-flow": ("warning", "Not AC-feasible: the AC power flow fails. {failure}."),
-    "infeasible": ("warning", "Not AC-feasible: {limits}.{least}"),
-    "marginal": (
-        "warning",
-        "Marginal: every violation is within 0.1 % of its limit: {limits}.",
-    ),
-    "ac-rounds-not-converged": (
-        "warning",
-        "The AC rounds have not converged ({rounds}, primal residual {residual} p.u.): the "
-        "schedule is that of the SOC relaxation.",
-    ),
-    "not-converged": (
-        "warning",
-        "The run has not converged: consensus residual {residual} p.u. after {rounds}. Add rounds "
-        "(--rounds) or a larger --penalty.",
-    ),
-    "not-converged-at-tolerance": (
-        "warning",
-        "The run ended at --tolerance with a consensus residual of {residual} p.u. after {rounds}. "
-        "A smaller tolerance lowers it.",
-    ),
-    "not-converged-fresh-noise": (
-        "warning",
-        "The run has not converged: consensus residual {residual} p.u. after {rounds}. Noise drawn "
-        "in every round keeps it up: --perturbation demand --noise-schedule once draws it once.",
-    ),
-    "ended-early": (
-        "info",
-        "Rounds ended after {rounds} of {planned}: every coupling variable agrees within "
-        "{tolerance} p.u. (--tolerance 0 runs all).",
-    ),
-    "meter": (
-        "warning",
-        "Meters on the tie lines of zone {zone} show its total load more precisely than its "
-        "release (noise {noise}): 1 MW of load changes its interchange by up to {moves} MW.",
-    ),
-    "hold": (
-        "info",
-        "Zones keep their scheduled interchange themselves. Zone {zone} is the likeliest to leave "
-        "it: where its total demand is off its estimate by more than {band} MW, delta = {delta}.",
-    ),
-    "hold-short": (
-        "warning",
-        "Zone {zone} has too little generation to keep its scheduled interchange: its total demand "
-        "is off its estimate by more than {band} MW with probability {delta}, and then it deviates "
-        "from its schedule.",
-    ),
-    "hold-empty": (
-        "warning",
-        "Zones that set no generation aside, because they have none or release nothing: {zones}. "
-        "Where their demand differs from its estimate they draw balancing power, and their "
-        "neighbours' meters show it.",
-    ),
-    "balancing-without-noise": (
-        "warning",
-        "The agreed interchange is not physically realizable: without any noise, zones draw "
-        "{balancing} MW of balancing power, {percent} % of the load.",
-    ),
-    "noise-free-not-converged": (
-        "warning",
-        "The noise-free baseline has not converged (consensus residual {residual} p.u.){so}.",
-    ),
-    "noise-free-infeasible": (
-        "warning",
-        "The noise-free baseline is not AC-feasible: there is no cost of privacy.",
-    ),
-    "noise-free-feasible": ("info", "The noise-free baseline is AC-feasible."),
-    "dearer-than-prior-only": (
-        "warning",
-        "This budget buys nothing here: the run costs {cost} $/h, the prior-only baseline "
-        "(epsilon = 0) {prior} $/h.{chance}",
-    ),
-    "sheds-more-than-prior-only": (
-        "warning",
-        "This budget buys nothing here: the run sheds {cost} MW, the prior-only baseline "
-        "(epsilon = 0) {prior} MW.",
-    ),
-    "worse-than-prior-only": (
-        "warning",
-        "This budget buys nothing here: the run is not AC-feasible, the prior-only baseline "
-        "(epsilon = 0) is.",
-    ),
-    "negative-cost-of-privacy": (
-        "info",
-        "The cost of privacy is negative: the noise happened to lead to a cheaper dispatch. That "
-        "is chance.{gap}",
-    ),
-    "cost-not-minimized": (
-        "warning",
-        "The objective is {objective}, not cost: the cost of privacy is no price of the noise. Use "
-        "--objective cost.",
-    ),
-    "fallback-zones": (
-        "warning",
-        "Zones without an AC plan: {zones}. They act as in the last round.",
-    ),
-    "shed-by-exporters": (
-        "info",
-        "Zones that export shed {shed} MW of load ({zones}): limits inside these zones bind. "
-        "gridpriv relax lists them.",
-    ),
-    "costs-include": (
-        "info",
-        "Costs are generation plus load shedding at {voll} $/MWh. No cost includes what zones pay "
-        "each other for balancing power{here}.",
-    ),
-    "no-costs": (
-        "info",
-        "The case has no convex generation costs: zones minimise losses, and no cost is stated.",
-    ),
-    "ac-state": ("info", "{state}."),
-    "released-statistics": (
-        "info",
-        "Released statistics, with the expected interchange error from public data: {statistics}.",
-    ),
-    "released-once": (
-        "info",
-        "Released once for all steps (expected interchange error in a step of factor 1, MW, from "
-        "public data): {statistics}.",
-    ),
-    "single-bus-zones": ("info", "Zones of one bus release that bus's demand: {zones}."),
-    "protected": ("info", "Protected: {adjacency}."),
-    "protected-one-kind": (
-        "warning",
-        "Where a bus's {other} demand follows its {own} demand (a known power factor), both "
-        "change, and no figure here covers that: use --protects p+q.",
-    ),
-    "protected-power-factors": (
-        "info",
-        "The certificate covers changes at power factors {factors}. A change at another power "
-        "factor is covered as far as it is within these bounds.",
-    ),
-    "published-sensitivity": (
-        "warning",
-        "The noise follows the published sensitivity, {published}; zone {zone} has {proven} "
-        "({source}). The certified epsilon of a release is {ratio} times the nominal one.",
-    ),
-    "protected-scaled": (
-        "info",
-        "The protected change is in the demand before --load-scale {scale}: {scale} times as much "
-        "in this run.",
-    ),
-    "noise-source": ("info", "This run: {caveat}."),
-    "steps-run": ("info", "{finished} of {planned} completed."),
-    "steps-feasible": ("info", "AC-feasible steps{of}: {feasible} of {known}."),
-    "step-infeasible": (
-        "warning",
-        "Step {step} is not AC-feasible: {violated}. Raise --budget or --voll, or lower the demand "
-        "of the step; gridpriv run on that step alone says how much the AC optimum sheds.",
-    ),
-    "steps-shed": ("info", "Mean load shedding: {mean} MW; at most {most} MW at step {step}."),
-    "steps-no-shed": ("info", "Mean load shedding: {mean} MW."),
-    "steps-not-converged": (
-        "warning",
-        "In {steps} the consensus residual is up to {residual} p.u.: they have not converged. "
-        "{advice}",
-    ),
-    "steps-noise-free-not-converged": (
-        "warning",
-        "In {steps} the noise-free baseline has not converged (consensus residual up to "
-        "{residual} p.u.){so}.",
-    ),
-}
+TEMPLATES = read_templates(Path(__file__).with_suffix(".txt"))
 MOST_NAMED = 3
 """Limits named in a message."""
 WORSE = 1e-6

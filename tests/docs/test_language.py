@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES += sorted((ROOT / "gridpriv").rglob("*.txt"))
 SOURCES = sorted((ROOT / "gridpriv").rglob("*.py"))
 DIALECT = re.compile(
     r"can carry|nothing released|held against|yardstick|stand-ins?\b|rehears|worth nothing"
