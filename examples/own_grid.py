@@ -19,7 +19,7 @@ print(gridpriv.zone_report(case, zones).to_string(index=False))
 settings = gridpriv.make_settings(budget="total:5", beta="1MW", solver="clarabel", seed=1)
 result = gridpriv.run(case, zones, settings)
 settled = result.physical
-print(f"{settled['cost']:.2f} $/h, {settled['shed_mw']:.3f} MW not served")
+print(f"{settled['cost']:.2f} $/h, {settled['shed_mw']:.3f} MW shed")
 
 filled = result.to_pandapower(net)  # a copy of the net, with set points
 pp.runpp(filled)

@@ -12,11 +12,11 @@ case = gridpriv.load_case("case14").scale_load(3.0)
 demand = case.base_mva * case.pd.sum()
 
 bound = gridpriv.relax(case, "imbalance", "clarabel")
-print(f"of {demand:.1f} MW at least {bound.least_shed_mw:.1f} MW cannot be served")
+print(f"of {demand:.1f} MW at least {bound.least_shed_mw:.1f} MW must be shed")
 print(bound.explanation())
 
 optimum = gridpriv.acopf(case, "cost")
-print(f"AC optimum: {optimum.as_dict()['shed_mw']:.1f} MW not served, {optimum.cost:.0f} $/h")
+print(f"AC optimum: {optimum.as_dict()['shed_mw']:.1f} MW shed, {optimum.cost:.0f} $/h")
 
 zones = gridpriv.shipped_zoning(case)
 for name, chosen in {
@@ -26,6 +26,6 @@ for name, chosen in {
     settings = gridpriv.make_settings(solver="clarabel", beta="1MW", seed=1, **chosen)
     result = gridpriv.run(case, zones, settings)
     settled = result.physical
-    print(f"{name}: {settled['shed_mw']:.1f} MW not served, {settled['cost']:.0f} $/h")
+    print(f"{name}: {settled['shed_mw']:.1f} MW shed, {settled['cost']:.0f} $/h")
     worst = result.buses.nlargest(3, "redispatch_shed_mw")
 print(worst[["bus", "zone", "pd_mw", "redispatch_shed_mw"]].round(1).to_string(index=False))

@@ -44,9 +44,9 @@ STATISTICS = {
 }
 
 
-def _add_run(parser: argparse.ArgumentParser) -> None:
+def _add_run(parser: argparse.ArgumentParser, case: str = flags.CASE) -> None:
     """Add the case, zones and settings of the run that is studied."""
-    parser.add_argument("case", metavar="CASE", help=flags.CASE)
+    parser.add_argument("case", metavar="CASE", help=case)
     flags.add_zone_arguments(parser)
     flags.add_settings(parser, Settings, PRESETS, without=("temporal_basis", "stream"))
 
@@ -62,7 +62,8 @@ def _studied(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
 
 def add_audit(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``audit``."""
-    _add_run(parser)
+    learned = "'learning' in place of a case audits the algorithms of gridpriv learn"
+    _add_run(parser, f"{flags.CASE}; {learned}")
     runs = (
         "runs on each of two neighbouring demands (default: 50000 at level release, 10000 at "
         "solution, 3000 at messages)"
@@ -118,12 +119,19 @@ def _audit_learning(args: argparse.Namespace) -> int:
     folder = output.output_folder(args.out)
     if folder is not None:
         output.write_results(folder, "audit", document)
-    title = "gridpriv learn: replay on a neighbour, total by numerical integration, law of noise"
-    rows = [[c.lane, c.check, c.measured, c.allowed, "yes" if c.passed else "NO"] for c in checks]
-    heads = ["algorithm", "check", "measured", "allowed", "passed"]
+    names = list(dict.fromkeys(check.check for check in checks))
+    ratios: dict[str, dict[str, float]] = {}
+    for check in checks:
+        ratios.setdefault(check.lane, {})[check.check] = round(check.measured / check.allowed, 3)
+    rows = [[lane, *(shares.get(name) for name in names)] for lane, shares in ratios.items()]
 
     def show() -> None:
-        output.print_table(title, heads, rows)
+        output.print_table("gridpriv learn: measured over allowed", ["algorithm", *names], rows)
+        output.say(
+            "values: change of releases on neighbouring samples; total: epsilon by numerical "
+            "integration; law: distribution of the noise; independence: correlation of the noise. "
+            "A value above 1 is a violation."
+        )
         output.say(f"Verdict: {verdict}; {len(failed)} of {len(checks)} checks failed.")
 
     return output.tell(args, document, show, folder, FAILED if failed else 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gridpriv.cli import flags
-from gridpriv.cli.output import json_text, print_table, tell
+from gridpriv.cli.output import json_text, print_rows, print_table, say, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
@@ -153,13 +153,12 @@ def _print_account(document: Json) -> None:
     paper = document["published_total"]
     if paper is not None:
         rows.append(["the paper's Theorem 4.6 (not a certificate)", paper])
-    plural = "s" * (document["releases"] != 1)
-    shown = [[name, None if value is None else f"{value:.5g}"] for name, value in rows]
-    title = f"{document['releases']} {document['mechanism']} release{plural}"
-    print_table(title, ["figure", "value"], shown)
+    known = [[name, f"{value:.5g}", "", ""] for name, value in rows if value is not None]
+    say(f"{counted(document['releases'], 'release')}, {document['mechanism'].capitalize()} noise")
+    print_rows(known)
     if paper is not None:
         wrong = paper < total["epsilon"]
-        print(
+        say(
             "Theorem 4.6 is derived as a lower bound: "
             + ("here it is below the true total." if wrong else "it certifies nothing.")
         )
@@ -210,16 +209,16 @@ def _grant(args: argparse.Namespace, key: Path | None) -> int:
     grant(args.file, datasets, args.epsilon, args.delta, key)
     _warn_delta(args.delta, len(near.protects.split("+")) * max(map(len, zoning.members)))
     delta = f" at delta {args.delta:g}" if args.delta else ""
-    granted = (
+    granted = [
         f"{args.file}: epsilon {args.epsilon:g}{delta} granted to each of the "
         f"{counted(sum(len(dataset.units) for dataset in datasets), 'bus')} in "
         f"{counted(len(datasets), 'zone')} of "
-        f"{case.name} ({', '.join(dataset.owner for dataset in datasets)}).\n"
-        f"Protected: {str(datasets[0].protection).rstrip('.')}.\n"
-        f"Key: {key_path(Path(args.file), key)}. Whoever has it can forge the ledger; without\n"
-        "it the ledger can be neither verified nor charged."
-    )
-    return tell(args, _document(args.file, read_book(args.file, key)), lambda: print(granted))
+        f"{case.name} ({', '.join(dataset.owner for dataset in datasets)}).",
+        f"Protected: {str(datasets[0].protection).rstrip('.')}.",
+        f"Key: {key_path(Path(args.file), key)}. Whoever has it can forge the ledger; without it "
+        "the ledger can be neither verified nor charged.",
+    ]
+    return tell(args, _document(args.file, read_book(args.file, key)), lambda: say(*granted))
 
 
 def _chosen(datasets: Sequence[LedgerDataset], owners: list[str] | None) -> list[LedgerDataset]:
@@ -265,14 +264,14 @@ def _print_accounts(file: str, owners: list[Json]) -> None:
         ],
     )
     for adjacency in sorted({owner["adjacency"] for owner in owners}):
-        print(f"Protected: {adjacency.rstrip('.')}.")
+        say(f"Protected: {adjacency.rstrip('.')}.")
     for keeper in sorted({owner["kept_by"] for owner in owners}):
-        print(f"Kept by {keeper}.")
-    print(
-        "A row groups units with the same owner and the same charges; each unit has the figures\n"
-        "of its row. Spent epsilon is certified for releases fixed in\n"
-        "advance; used and left count what the grant's filter counts, which holds for releases\n"
-        "chosen after seeing earlier ones."
+        say(f"Kept by {keeper}.")
+    say(
+        "A row groups units with the same owner and the same charges; each unit has the figures "
+        "of its row. Spent epsilon is certified for releases fixed in advance. Used and left "
+        "count the spending of the grant's privacy filter, which also covers releases chosen "
+        "after seeing earlier ones."
     )
 
 
@@ -343,18 +342,20 @@ def _verify(args: argparse.Namespace, key: Path | None) -> int:
 
 
 def _print_verified(file: str, result: LedgerFile, *, expected: bool) -> None:
-    print(f"{file}: every byte of its {counted(result.head.count, 'row')} is as it was written.")
+    say(f"{file}: every byte of its {counted(result.head.count, 'row')} is as it was written.")
     if result.unfinished:
-        print(
-            f"After them come {result.unfinished} bytes of a row that a process was stopped in; "
-            "its charge was never confirmed, and the next charge removes them."
+        say(
+            f"{result.unfinished} bytes of an unfinished row follow. Its charge was never "
+            "confirmed, and the next charge removes them."
         )
     print(f"Head: {result.head}")
     if not expected:
-        print("An older copy of the file looks like this one without an earlier head:")
-        print("keep this head elsewhere, and give it to --expect next time.")
+        say(
+            "Keep this head in another place, and give it to --expect next time: without it an "
+            "older copy of the file cannot be told from this one."
+        )
     else:
-        print("The ledger continues the expected head.")
+        say("The ledger continues the expected head.")
 
 
 COMMANDS = {

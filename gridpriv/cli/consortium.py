@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 
 from gridpriv.cli import flags
-from gridpriv.cli.output import print_records, print_table, tell
+from gridpriv.cli.output import print_records, print_table, say, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
@@ -56,13 +56,13 @@ def execute_consortium(args: argparse.Namespace) -> int:
     zoning, folder = flags.chosen_zoning(case, args), Path(args.out)
     lay_out(case, zoning, settings, args.run, args.address, folder)
     document = {"out": str(folder), "run": args.run, "zones": list(zoning.names)}
-    text = (
-        f"{folder}: coordinator, {counted(zoning.n_zone, 'zone')} ({', '.join(zoning.names)}), "
-        "authority.\n"
-        f"gridpriv coordinator --config {folder / 'coordinator' / 'coordinator.toml'}\n"
-        f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on"
+    lines = (
+        f"{folder}: one folder each for the coordinator, {counted(zoning.n_zone, 'zone')} "
+        f"({', '.join(zoning.names)}) and the certificate authority. Each party starts with:",
+        f"gridpriv coordinator --config {folder / 'coordinator' / 'coordinator.toml'}",
+        f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on",
     )
-    return tell(args, document, lambda: print(text))
+    return tell(args, document, lambda: say(*lines))
 
 
 def _verify(args: argparse.Namespace) -> int:
@@ -76,7 +76,7 @@ def _verify(args: argparse.Namespace) -> int:
             columns = {name: name for name in ("party", "turn", "reason")}
             rows = [row | {"turn": row["turn"] or "-"} for row in document["deviations"]]
             print_records("Deviations from the agreement", columns, rows)
-        print(summary_line(document))
+        say(summary_line(document))
 
     return tell(args, document, show, code=DEVIATED if document["deviations"] else 0)
 
@@ -118,7 +118,7 @@ def _print_rounds(document: Json) -> None:
     if document["privacy"]:
         shown = ("zone", "releases", "certified", "total_pure", "total")
         print_records("Privacy", dict(zip(shown, shown, strict=True)), document["privacy"])
-    print(document["noise"])
+    say(document["noise"])
 
 
 def execute_zone(args: argparse.Namespace) -> int:
@@ -171,12 +171,13 @@ def execute_keys(args: argparse.Namespace) -> int:
     write_keys(folder, keys)
     parties = [name for name in keys if name != AUTHORITY]
     document = {"out": str(folder), "parties": parties, "days": args.days}
-    text = (
-        f"{folder}: certificates of {', '.join(parties)} for {args.days} days, and the "
-        "authority that signed them.\nEach key is its party's alone; the authority's key signs "
-        "new parties: keep it away from all of them."
+    lines = (
+        f"{folder}: certificates of {', '.join(parties)}, valid for {args.days} days, and of the "
+        "authority that signed them.",
+        "Give each key to its own party only. The authority's key signs new parties: keep it away "
+        "from all of them.",
     )
-    return tell(args, document, lambda: print(text))
+    return tell(args, document, lambda: say(*lines))
 
 
 COMMANDS = {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags
 from gridpriv.cli.learn_forecast import forecast, forecast_arguments
-from gridpriv.cli.output import output_folder, print_table, progress, tell
+from gridpriv.cli.output import output_folder, print_table, progress, say, tell
 from gridpriv.cli.parser import Command
 from gridpriv.cli.study import add_reproduce, execute_reproduce, finish, print_means
 from gridpriv.core.display import shown
@@ -211,8 +211,7 @@ def summarise(document: Json) -> None:
     print_table(*figures(document))
     if document["settings"]["mechanism"] != "none":
         print_table(*privacy_figures(document["privacy"]))
-    for sentence in sentences(document):
-        print(sentence)
+    say(*sentences(document))
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -381,11 +380,12 @@ def grant(args: argparse.Namespace) -> int:
         "protected": str(owners[0].protection),
     }
     delta = f" at delta {args.delta:g}" if args.delta else ""
-    told = (
+    lines = (
         f"{args.ledger}: epsilon {args.epsilon:g}{delta} granted to each of {document['units']} "
-        f"{document['unit']} of {dataset.name}.\nProtected: {document['protected']}."
+        f"{document['unit']} of {dataset.name}.",
+        f"Protected: {document['protected']}.",
     )
-    return tell(args, document, lambda: print(told))
+    return tell(args, document, lambda: say(*lines))
 
 
 @contextmanager
@@ -478,14 +478,14 @@ def _prediction_figures(model: TrainedModel, predictions: Any, y: Any) -> Json:
 
 def _print_predictions(document: Json, model: TrainedModel) -> None:
     total = model.description.certificate["total"]
-    print(f"{document['rows']} rows predicted with a model of {model.description.dataset}")
+    say(f"{document['rows']} rows predicted with a model of {model.description.dataset}")
     for name in ("accuracy", "mean_squared_error"):
         if document[name] is not None:
             print(f"{name.replace('_', ' ').capitalize()}: {shown(document[name])}")
     if total["epsilon"] is None:
-        print("The model was trained without noise: it protects no training row.")
+        say("The model was trained without noise: it protects no training row.")
     else:
-        print(
+        say(
             f"Privacy of the training rows: epsilon {shown(total['epsilon'])} at delta "
             f"{total['delta']:g}; {model.description.certificate['adjacency']}"
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags
-from gridpriv.cli.output import print_table, tell
+from gridpriv.cli.output import print_table, say, tell
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import write_text
@@ -319,8 +319,8 @@ def _print(document: Json) -> None:
         print_table("On the steps left out (private)", names, tested)
     privacy = document["privacy"]
     if privacy["total_pure"] is None:
-        print("No noise: the forecast protects nothing.")
+        say("No noise: the forecast protects nothing.")
     else:
-        print(f"Privacy: {privacy['adjacency']}; total epsilon {privacy['total_pure']:g} (pure)")
+        say(f"Privacy: {privacy['adjacency']}; total epsilon {privacy['total_pure']:g} (pure)")
     if privacy["noise"] == "simulated":
-        print("Simulated noise: for studies only, --noise secure for deployment")
+        say("Simulated noise: for studies only, --noise secure for deployment")

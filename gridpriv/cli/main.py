@@ -104,7 +104,10 @@ def main(arguments: list[str] | None = None) -> int:
         if own:
             _let_go_of_output()
         if sentence:
-            print(f"{' '.join(['gridpriv', command]).strip()}: {clean(sentence)}", file=sys.stderr)
+            from gridpriv.cli.output import wrapped
+
+            line = f"{' '.join(['gridpriv', command]).strip()}: {clean(sentence)}"
+            print(wrapped(line, sys.stderr, "  "), file=sys.stderr)
         return code
 
 
@@ -217,7 +220,10 @@ def show_warnings(*, quiet: bool = False) -> None:
     def show(message: Warning | str, *_: object, **__: object) -> None:
         if str(message) not in distinct:  # runs of a study warn alike
             distinct.add(str(message))
-            print(f"warning: {clean(str(message))}", file=sys.stderr)
+            from gridpriv.cli.output import wrapped
+
+            line = f"warning: {clean(str(message))}"
+            print(wrapped(line, sys.stderr, "  "), file=sys.stderr)
 
     warnings.showwarning = show
 

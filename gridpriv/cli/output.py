@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from gridpriv.core.display import Amount, amount, shown
 from gridpriv.core.document import Json
@@ -65,13 +65,20 @@ def console(*, error: bool = False) -> Any:
     return Plain(stderr=error, highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
-def say(sentence: object) -> None:
-    """Print prose, wrapped at the terminal's width; a pipe or a file gets it in one line."""
-    text = str(sentence)
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size((80, 24)).columns
-        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
-    print(text)
+def say(*sentences: object, indent: str = "") -> None:
+    """Print prose, each on lines of its own; lines after the first are indented."""
+    for sentence in sentences:
+        print(wrapped(str(sentence), sys.stdout, indent))
+
+
+def wrapped(text: str, stream: TextIO, indent: str = "") -> str:
+    """Return text wrapped at a terminal's width; a pipe or a file gets it in one line."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size((80, 24)).columns
+    return textwrap.fill(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def say_command(label: str, command: str) -> None:
@@ -97,6 +104,11 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         max(map(len, [*name.split(), *_unbroken(column, number)]), default=0)
         for name, column, number in zip(columns, cells, numeric, strict=True)
     ]
+    wanted = [
+        max(map(len, [name, *map(shown, column)]))
+        for name, column in zip(columns, cells, strict=True)
+    ]
+    narrow = sum(wanted) + 3 * len(columns) + 1 > out.width
     # words are kept together as far as numbers, which always are, leave room
     taken = sum(width for width, number in zip(widths, numeric, strict=True) if number)
     room = (out.width - 3 * len(columns) - 1 - taken) // max(numeric.count(False), 1)
@@ -106,6 +118,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
             justify="right" if number else "left",
             overflow="fold",
             min_width=width if number else max(min(width, room), 1),
+            width=width if number and narrow else None,
         )
     for row in rows:
         table.add_row(*(shown(cell) for cell in row))

@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     flags.add_case_arguments(parser)
     flags.add_flags(parser, Publishing)
-    flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
+    flags.flag(parser, "--protect", "BETA", "the same as --beta", dest="beta")
     series = (
         "publish every step of a series under one total: step,load_scale or "
         "step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]"
@@ -119,7 +119,7 @@ def execute(args: argparse.Namespace) -> int:
     def show() -> None:
         summarise(document)
         if chosen.noise == "simulated":
-            print(f"--seed {done.made.ready.seed} draws the same simulated noise again.")
+            say(f"--seed {done.made.ready.seed} draws the same simulated noise again.")
 
     return tell(args, document, show, place)
 
@@ -235,6 +235,7 @@ def _write(
             "that of the first."
         )
     document = certificate(made, published, files, run)
+    notes += _negative(document)
     files[f"{place.stem}.datasheet.md"] = data_sheet(document, notes)
     files[f"{place.stem}.certificate.json"] = sealed(document, indent=2)
     try:
@@ -300,6 +301,14 @@ def summarise(document: Json) -> None:
         say(sentence)
 
 
+def _negative(document: Json) -> list[str]:
+    """Return a caveat on negative loads, which other programs may refuse or read as generation."""
+    number = document["demand"]["negative_loads"]
+    if not number:
+        return []
+    return [f"The active demand of {counted(number, 'bus')} is negative after the noise."]
+
+
 def sentences(document: Json) -> list[str]:
     """Return the caveats of a published case."""
     from gridpriv.zonal.certificate import OTHER
@@ -308,6 +317,7 @@ def sentences(document: Json) -> list[str]:
     said = [f"Protected: {guard['adjacency']}. {guard['caveat'].capitalize()}."]
     if other := OTHER.get(guard["protects"]):
         said.append(f"Not protected{other.replace(';', ':', 1)}.")
+    said += _negative(document)
     if demand["margin"]:
         said.append(
             "The released demand was not AC-feasible: it was projected to the nearest demand that "

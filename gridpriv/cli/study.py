@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from gridpriv.report.document import Report
     from gridpriv.study import Study, StudyPlan
 
+DUST = 1e-3
+"""MW below which a mean has no meaning."""
 LONG = 20.0
 """Estimated seconds from which on a study says its time before it starts."""
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
@@ -207,8 +210,7 @@ def print_messages(report: Report, severities: tuple[str, ...] = ("info", "next"
     """Print the messages of some severities."""
     for message in report.messages:
         if message.severity in severities:
-            head = HEADS.get(message.severity, "")
-            print(textwrap.fill(f"{head}{message}", 80, subsequent_indent="  "))
+            output.say(f"{HEADS.get(message.severity, '')}{message}", indent="  ")
 
 
 def tell_failures(study: Study) -> int:
@@ -218,7 +220,7 @@ def tell_failures(study: Study) -> int:
         words = f"{len(study.failed)} of {len(study.runs)} runs failed: {reason}"
         if study.done.empty:
             raise SolverError(words)
-        output.console(error=True).print(f"warning: {words}")
+        print(output.wrapped(f"warning: {words}", sys.stderr, "  "), file=sys.stderr)
     return 0
 
 
@@ -228,25 +230,37 @@ def print_summary(table: pd.DataFrame) -> None:
         seeds = sorted({int(n) for n in rows.seeds})
         many = "" if len(seeds) == 1 else f"{seeds[0]} to "
         beyond = rows.cost_of_privacy_high - rows.cost_of_privacy
-        text = {
-            "method": list(rows.series),
-            "eps": [_number(x) for x in rows.total_epsilon],
-            "privacy $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
-            "95 % +-": [amount(x, "$/h") for x in beyond],
-            "shed MW": [amount(x, "MW") for x in rows.redispatch_shed_mw],
-            "deviation MW": [amount(x, "MW") for x in rows.interchange_deviation_mw],
-            "ok %": [None if _number(x) is None else round(100.0 * x) for x in rows.ac_feasible],
+        power = {
+            name: [amount(0.0 if abs(x) < DUST else x, "MW") for x in rows[name]]
+            for name in ("redispatch_shed_mw", "interchange_deviation_mw")
         }
+        text = {
+            "method": list(rows.series.mask(rows.series == rows.series.shift(), "")),
+            "eps": [_number(x) for x in rows.total_epsilon],
+            "cost $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
+            "+- $/h": [amount(x, "$/h") for x in beyond],
+            "shed MW": power["redispatch_shed_mw"],
+            "dev. MW": power["interchange_deviation_mw"],
+        }
+        every = bool((rows.ac_feasible == 1.0).all())
+        if not every:
+            shares = [_number(100.0 * share) for share in rows.ac_feasible]
+            text["ok %"] = [None if share is None else round(share) for share in shares]
         entries = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
         title = f"{panel}: means over {many}{counted(seeds[-1], 'seed')} after AC redispatch"
+        feasible = "all AC-feasible" if every else "ok: AC-feasible"
         output.print_table(
-            f"{title}; ok: AC-feasible", list(entries), list(zip(*entries.values(), strict=True))
+            f"{title}; {feasible}", list(entries), list(zip(*entries.values(), strict=True))
         )
+    explained = ["dev.: largest deviation of a zone from its scheduled interchange"]
     if table.cost_of_privacy.notna().any():
-        output.console().print(
-            "privacy $/h: generation and load shedding over the cheapest noise-free method, "
-            "without payments between zones for balancing power"
+        explained.insert(
+            0,
+            "cost: cost of privacy, over the cheapest noise-free method (generation and load "
+            "shedding, without payments between zones for balancing power), with the half width "
+            "of its 95 % interval",
         )
+    output.say(f"{'; '.join(explained)}.")
 
 
 def _plan(args: argparse.Namespace) -> StudyPlan:
@@ -421,7 +435,7 @@ def print_claims(
 
 def _paragraph(head: str, text: str) -> None:
     if text:
-        output.console().print(textwrap.fill(head + text, 80, subsequent_indent="    "))
+        output.say(head + text, indent="    ")
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,8 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[object]]]
 """Title, names of the columns, rows."""
 
 
+LONG = 1e7
+"""Number from which on an exponent is shorter."""
 PRECISION = {"MW": (4, 3), "$/h": (6, 2)}
 """By unit, the most digits and decimals that noise and solvers leave a meaning."""
 
@@ -44,7 +46,8 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        text = f"{value:.4g}"
+        return f"{float(text):.0f}" if 1e4 <= abs(value) < LONG else text
     return str(value)
 
 

@@ -474,7 +474,9 @@ class Ledger:
             f"spent {_percent(before)} ({_epsilon(account, account.spent)}); "
             f"asked for releases: {releases}, in all {_percent(then)} "
             f"({_epsilon(account, after)}{hint}); "
-            f"left {_percent(max(0.0, 1.0 - before))}{left}; kept by {account.kept_by}; {outcome}"
+            f"left {_percent(max(0.0, 1.0 - before))}{left}; kept by {account.kept_by}; {outcome}. "
+            "Request less (a smaller --budget), or grant a larger total in a new ledger "
+            "(gridpriv ledger grant)."
         )
 
 
@@ -499,8 +501,10 @@ class ReleaseCharge:
 
 
 def _some(number: int, dataset: LedgerDataset) -> str:
-    """Return ``3 of the 5 buses``."""
-    return f"{number} of the {len(dataset.units)} {dataset.protection.units}"
+    """Return ``3 of the 5 buses``, or ``all 5 buses``."""
+    every = number == len(dataset.units)
+    share = "all" if every else f"{number} of the"
+    return f"{share} {len(dataset.units)} {dataset.protection.units}"
 
 
 def _whose(number: int, dataset: LedgerDataset) -> str:

@@ -168,15 +168,17 @@ def column_charts(
 
 def convergence_charts(rounds: pd.DataFrame) -> dict[str, Chart]:
     """Return the figures of a table of rounds by column; titles say what they are computed from."""
-    metrics = [*_by_round(rounds), *drawable([ROUND_SHED], rounds)]
+    metrics = _by_round(rounds, ROUND_SHED)
     charts = column_charts(metrics, rounds, rounds["round"], "round", (), {}, WIDE_SIZE)
     return {metric.key: chart for metric, chart in zip(metrics, charts, strict=True)}
 
 
-def _by_round(rounds: pd.DataFrame) -> list[Metric]:
+def _by_round(rounds: pd.DataFrame, *more: Metric) -> list[Metric]:
     """Return the metrics of rounds: of grids without the distance of local models."""
     of_grid = "consensus_residual" in rounds
-    metrics = drawable(BY_ROUND, rounds)
+    metrics = drawable((*BY_ROUND, *more), rounds)
+    if len(rounds) > 1:  # rounds on the AC equations have figures of the plan in the last only
+        metrics = [m for m in metrics if rounds[m.key].notna().sum() > 1]
     return [m for m in metrics if not (of_grid and m.key == "consensus_residual_max")]
 
 
@@ -232,6 +234,8 @@ def _panel_rounds(
 
 def _round_series(name: str, rounds: pd.DataFrame, metric: Metric) -> Series:
     wide = rounds.pivot(index="round", columns="run", values=metric.key)
+    if len(wide) > 1 and wide.notna().any(axis=1).sum() < 2:  # rounds on the AC equations
+        return Series(name, (), ())
     wide = wide.ffill()  # a run whose zones agree has stopped where it stays
     kept = np.unique(np.linspace(0, len(wide) - 1, min(len(wide), MOST_POINTS)).round().astype(int))
     wide = wide.iloc[kept]

@@ -62,7 +62,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         all_ran = len(text) and not text.failed.any()
         rows = text.drop(columns="failed") if all_ran else text
         yield schema.SUMMARY, "Means over seeds", rows
-        yield schema.ConvexMeans.table, "Convex model, means over seeds", text
+        yield schema.ConvexMeans.table, "Convex model, means over seeds", _relaxed(study, text)
     yield ClaimRow.table, "Stated orderings", current.get("claims", pd.DataFrame())
     yield schema.ZoneMeans.table, "Zones", _zones(study)
     if len(text):
@@ -77,6 +77,15 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         "Settings",
         pd.DataFrame(_setting_rows(study.manifest), columns=schema.SettingValue.table.names),
     )
+
+
+def _relaxed(study: Study, text: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of methods whose rounds are on the relaxation, not on the AC equations."""
+    rounds, runs = study.rounds, study.done
+    if "objective" not in rounds or "imbalance_mw" not in runs:
+        return text
+    on_ac = rounds.run[rounds.objective.isna()]
+    return text.merge(runs.loc[~runs.run.isin(on_ac), COMBINATION].drop_duplicates())
 
 
 def _private(study: Study, told: pd.DataFrame) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from gridpriv.core.message import Message, by_severity
 from gridpriv.core.stored import Study
 from gridpriv.report.contents import contents
 from gridpriv.report.messages import message
+from gridpriv.report.panel import Panel, cards, next_steps, panel_messages
 from gridpriv.report.protection import (
     composition,
     protections,
@@ -23,7 +24,7 @@ from gridpriv.report.protection import (
 from gridpriv.report.source import step_rows
 from gridpriv.report.summary import summary
 from gridpriv.report.tables import Table
-from gridpriv.report.verdict import Card, Panel, cards
+from gridpriv.report.verdict import Card
 from gridpriv.zonal.series_summary import series_messages
 from gridpriv.zonal.summary import notes
 
@@ -99,11 +100,11 @@ def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
         panels = []
     else:
         panels = list(Panel.all(study, table))
-        matches = [item for panel in panels for item in panel.messages()]
+        matches = [item for panel in panels for item in panel_messages(panel)]
     matches += [*_claims(study), *composition(study), *protections(study), *_left_out(study)]
     if caveat := simulation_caveat(study):
         matches.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
-    steps = [step for panel in panels for step in panel.next_steps()]
+    steps = [step for panel in panels for step in next_steps(panel)]
     steps += [message("next-secure", {})] if caveat else []
     return by_severity(matches + list({str(step): step for step in steps}.values()))
 

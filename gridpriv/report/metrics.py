@@ -58,7 +58,8 @@ OF_LEARNING = (
     Metric("local_loss", "Loss of local models", "per sample", SAMPLES),
 )
 RESIDUAL = Metric("consensus_residual", "Consensus residual", "p.u.", RELEASES)
-COST = Metric("cost", "Cost of generation", "$/h", DEMAND)
+COST = Metric("cost", "Cost", "$/h", DEMAND)
+PLAN_COST = Metric("cost", "Generation cost of the plan", "$/h", DEMAND)
 REDISPATCH_SHED = Metric("redispatch_shed_mw", "Load shedding", "MW", DEMAND, 1e-3)
 # the first that a study has is what sentences are about: of classifiers, then of grids
 COSTS = (
@@ -71,7 +72,7 @@ COSTS = (
 BY_ROUND = (
     *OF_LEARNING,
     Metric("consensus_residual_max", "Distance of local models", "2-norm", RELEASES),
-    COST,
+    PLAN_COST,
     Metric("objective", "Squared imbalance", "p.u. squared", DEMAND, 1e-6),
     RESIDUAL,
     Metric("dual_residual", "Dual residual", "relative to the mean marginal cost", RELEASES),

@@ -20,7 +20,7 @@ from scipy.spatial import KDTree
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.display import counted, figure
-from gridpriv.report.figures import page_size, set_title, styled_axes
+from gridpriv.report.figures import Look, page_size, set_title, styled_axes
 
 ZONES = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#999999")
 PLAIN, PALE = "#8C8C8C", "#C4C4C4"
@@ -35,6 +35,18 @@ MOST_NAMED = 40
 """Zones from which on their names would cover one another."""
 MOST_LISTED = 14
 """Zones from which on a legend of them would be longer than the map."""
+MOST_LABELS = 8
+"""Buses whose load shedding is written on the map."""
+PATCH = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "boxstyle": "round,pad=0.1"}
+"""Behind a label; a path effect would turn its text into outlines."""
+NUMBER: Look = {"ha": "center", "va": "center_baseline", "zorder": 3.0}
+LABEL: Look = {
+    "ha": "center",
+    "va": "center",
+    "weight": "bold",
+    "zorder": 4.0,
+    "bbox": PATCH,
+}
 VECTOR = 1500
 """Buses from which on lines and markers are pixels in a vector file."""
 
@@ -130,8 +142,13 @@ class GridMap:
             wide = page_size(axes)[0] * axes.get_position().width
             set_title(axes, self.title, self.note)
             branches, buses = self._loading(), self._values()
+            figure = axes.get_figure()
+            assert figure is not None
             for colours in filter(None, (branches, buses)):
-                self._colourbar(axes, colours)
+                bar = figure.colorbar(
+                    colours.shades, ax=axes, shrink=0.7, aspect=30, pad=0.01, extend=colours.extend
+                )
+                bar.set_label(colours.label, parse_math=False)
             if legend:
                 axes.legend(
                     handles=self._legend(),
@@ -141,36 +158,26 @@ class GridMap:
                     columnspacing=1.2,
                     handlelength=2.2,
                 )
-            figure = axes.get_figure(root=True)
-            assert figure is not None
-            figure.draw_without_rendering()  # what stands around the map says how large it is
-            place, radius = self._place(axes)
-            self._halos(axes, place, radius)
-            taken = self._shed(axes, place, radius)
-            self._branches(axes, place, radius, branches)
-            self._buses(axes, place, radius, buses)
-            self._zone_names(axes, place, taken)
-            edge = radius + 7.0
-            axes.update_datalim([place.min(axis=0) - edge, place.max(axis=0) + edge])
-            axes.margins(0.0)
-            axes.autoscale_view()
+            axes.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]
+            # what stands around the map says how large it is
+            drawing = _Drawing(axes, self)
+            drawing.draw(branches, buses)
         return axes
 
     @cached_property
-    def _zone(self) -> Ints:
+    def zone_of(self) -> Ints:
+        """The zone of every bus, as its place in :attr:`zones`."""
         return np.array([self.zones.index(z) for z in self.buses.zone.astype(str)])
 
     @cached_property
-    def _ends(self) -> Ints:
+    def ends(self) -> Ints:
+        """The rows of both buses of every branch."""
         row = pd.Series(np.arange(len(self.buses)), index=self.buses.bus.astype(int))
         return np.column_stack([row[self.branches[end].astype(int)] for end in ("from", "to")])
 
-    @property
-    def _coarse(self) -> bool:
-        return len(self.buses) > VECTOR
-
     @cached_property
-    def _shed_mw(self) -> Floats:
+    def shed_mw(self) -> Floats:
+        """Load shedding of every bus, MW."""
         return np.array([max((self.shed or {}).get(int(b), 0.0), 0.0) for b in self.buses.bus])
 
     def _loading(self) -> Colours | None:
@@ -194,23 +201,15 @@ class GridMap:
         cividis = colormaps["cividis"].with_extremes(bad="white")
         return Colours(value, ScalarMappable(Normalize(low, high), cividis), self.value_label)
 
-    def _colourbar(self, ax: Axes, colours: Colours) -> None:
-        fig = ax.get_figure()
-        assert fig is not None
-        bar = fig.colorbar(
-            colours.shades, ax=ax, shrink=0.7, aspect=30, pad=0.01, extend=colours.extend
-        )
-        bar.set_label(colours.label, parse_math=False)
-
     def _legend(self) -> list[Line2D]:
         """Return the entries of the legend."""
-        tie = int(self.branches.tie.sum())
+        tie, few = int(self.branches.tie.sum()), len(self.zones) <= MOST_LISTED
         entries = [_line(f"tie line ({tie})", "black", dashes=(3, 1.8), linewidth=1.6)]
-        if self.values is None and len(self.zones) <= MOST_LISTED:
-            count = np.bincount(self._zone, minlength=len(self.zones))
+        if self.values is None and few:
+            sizes = np.bincount(self.zone_of, minlength=len(self.zones))
             entries = [
-                _dot(f"zone {name}: {counted(int(count[z]), 'bus')}", ZONES[z % len(ZONES)])
-                for z, name in enumerate(self.zones)
+                _dot(f"zone {name}: {counted(int(size), 'bus')}", ZONES[z % len(ZONES)])
+                for z, (name, size) in enumerate(zip(self.zones, sizes, strict=True))
             ] + entries
         elif self.values is None:
             named = len(self.zones) <= MOST_NAMED
@@ -221,202 +220,183 @@ class GridMap:
         elif missing := int(self.flows.loading_percent.isna().sum()) % len(self.flows):
             entries.append(_line(f"without a limit ({missing})", PALE, linewidth=0.9))
         if "generator" in self.buses:
-            entries += [_dot("with generator", "white", "s"), _dot("without", "white")]
-        if (most := float(self._shed_mw.max(initial=0.0))) >= SMALLEST_MW:
+            entries += [_dot("with generator", "white", marker="s"), _dot("without", "white")]
+        if (most := float(self.shed_mw.max(initial=0.0))) >= SMALLEST_MW:
             text = f"load shedding, area by MW (most: {figure(most)})"
-            entries.append(_dot(text, SHED, alpha=0.45, size=12.0))
+            entries.append(_dot(text, SHED, alpha=0.45, markersize=12.0))
         return entries
 
-    def _place(self, ax: Axes) -> tuple[Floats, float]:
-        """Return the buses' places and their markers' radius in points of the page."""
-        place = self.buses[["x", "y"]].to_numpy(dtype=float)
-        place = place - place.min(axis=0)
-        room = np.array(ax.get_position().size) * np.array(page_size(ax)) * 0.95
-        place = place * float(np.min(room / np.maximum(np.ptp(place, axis=0), 1e-9)))
-        most, least = max(0.0135 * room[0], 7.5), 0.0028 * room[0]
-        if len(place) < 2:
-            return place, most
-        nearest = KDTree(place).query(place, k=2)[0][:, 1]
-        radius = float(np.clip(0.45 * np.quantile(nearest, 0.25), least, most))
-        if len(place) * radius**2 < 0.1 * room[0] * room[1]:  # there is room for all
-            place = apart(place, 2.3 * radius)
-        return place, radius
 
-    def _halos(self, ax: Axes, place: Floats, radius: float) -> None:
+class _Drawing:
+    """Draws a map on axes, in points of the page.
+
+    Attributes
+    ----------
+    place : (n, 2) array
+        Of every bus.
+    radius : float
+        Of a bus's marker.
+    look : dict
+        Of what is pixels in a vector file where there are many buses.
+    """
+
+    def __init__(self, axes: Axes, grid: GridMap) -> None:
+        self.axes, self.grid = axes, grid
+        self.place, self.radius = _places(axes, grid.buses[["x", "y"]].to_numpy(dtype=float))
+        self.look: Look = {"rasterized": len(grid.buses) > VECTOR}
+
+    def draw(self, branches: Colours | None, buses: Colours | None) -> None:
+        """Draw all parts, and set the limits of the axes."""
+        if self.grid.values is None:
+            self._draw_halos()
+        labelled = self._draw_shed()
+        self._draw_branches(branches)
+        self._draw_buses(buses)
+        if 1 < len(self.grid.zones) <= MOST_NAMED:
+            self._draw_zone_names(labelled)
+        edge = self.radius + 7.0
+        self.axes.update_datalim([self.place.min(axis=0) - edge, self.place.max(axis=0) + edge])
+        self.axes.margins(0.0)
+        self.axes.autoscale_view()
+
+    def _draw_halos(self) -> None:
         """Draw each zone's buses and branches, wide and pale."""
-        ends, zone, wide = self._ends, self._zone, 2.0 * (radius + 5.0)
+        ends, zone, wide = self.grid.ends, self.grid.zone_of, 2.0 * (self.radius + 5.0)
         inside = zone[ends[:, 0]] == zone[ends[:, 1]]
-        for z in range(len(self.zones) if self.values is None else 0):
+        look: Look = self.look | {"zorder": 0.5}
+        for z in range(len(self.grid.zones)):
             pale = tuple(1.0 - 0.26 * (1.0 - part) for part in to_rgb(ZONES[z % len(ZONES)]))
-            mine = place[ends[inside & (zone[ends[:, 0]] == z)]]
-            ax.add_collection(
-                LineCollection(
-                    list(mine),
-                    colors=[pale],
-                    linewidths=wide,
-                    capstyle="round",
-                    zorder=0.5,
-                    rasterized=self._coarse,
-                )
+            lines = list(self.place[ends[inside & (zone[ends[:, 0]] == z)]])
+            self.axes.add_collection(
+                LineCollection(lines, colors=[pale], linewidths=wide, capstyle="round", **look)
             )
-            at = place[zone == z]
-            ax.scatter(
-                at[:, 0],
-                at[:, 1],
+            self.axes.scatter(
+                self.place[zone == z, 0],
+                self.place[zone == z, 1],
                 s=wide**2,
                 color=[pale],
                 linewidths=0,
-                zorder=0.5,
-                rasterized=self._coarse,
+                **look,
             )
 
-    def _branches(self, ax: Axes, place: Floats, radius: float, colours: Colours | None) -> None:
+    def _draw_branches(self, colours: Colours | None) -> None:
         """Draw the branches, parallel ones side by side, tie lines dashed."""
-        lines = _side_by_side(place[self._ends], self._ends, radius)
-        tie = self.branches.tie.to_numpy(bool)
+        lines = _side_by_side(self.place[self.grid.ends], self.grid.ends, self.radius)
+        tie = self.grid.branches.tie.to_numpy(bool)
         width = np.where(tie, 1.6, 1.0)
         if colours is not None:
             share = np.nan_to_num(colours.shades.norm(colours.value))
             width = 0.9 + 2.1 * np.clip(share, 0.0, 1.0) + 0.6 * (share > 1.0)
-        width = width * min(1.0, 0.4 + radius / 8.0)
+        width = width * min(1.0, 0.4 + self.radius / 8.0)
         for which, name, dashes in ((~tie, "branches", "solid"), (tie, "ties", (0, (3, 1.8)))):
-            drawn = LineCollection(
-                list(lines[which]),
-                linewidths=width[which],
-                linestyles=[dashes],
-                zorder=1.0,
-                rasterized=self._coarse,
-                gid=name,
-            )
+            look: Look = self.look | {
+                "linewidths": width[which],
+                "linestyles": [dashes],
+                "gid": name,
+            }
+            drawn = LineCollection(list(lines[which]), zorder=1.0, **look | self.look)
             if colours is None:
                 drawn.set_color("black" if name == "ties" else PLAIN)
             else:
                 drawn.set_color(list(colours.shades.to_rgba(colours.value[which])))
-            ax.add_collection(drawn)
+            self.axes.add_collection(drawn)
 
-    def _buses(self, ax: Axes, place: Floats, radius: float, colours: Colours | None) -> None:
+    def _draw_buses(self, colours: Colours | None) -> None:
         """Draw the buses, squares where a generator is, with their numbers where they fit."""
-        buses = self.buses.bus.astype(int).to_numpy()
-        none = pd.Series(False, index=self.buses.index)
-        square = self.buses.get("generator", none).to_numpy(bool)
-        faces = np.array([to_rgba(colour) for colour in ZONES])[self._zone % len(ZONES)]
+        buses, zone = self.grid.buses, self.grid.zone_of
+        none = pd.Series(False, index=buses.index)
+        square = buses.get("generator", none).to_numpy(bool)
+        faces = np.array([to_rgba(colour) for colour in ZONES])[zone % len(ZONES)]
         if colours is not None:
             faces = colours.shades.to_rgba(colours.value)
-        for which, marker in ((~square, "o"), (square, "s")):
-            ax.scatter(
-                place[which, 0],
-                place[which, 1],
+        look: Look = {
+            "edgecolors": "#111111",
+            "linewidths": 0.6 if self.radius > 3 else 0.2,
+        } | self.look
+        for which, marker, area in ((~square, "o", 4.0), (square, "s", 3.2)):
+            self.axes.scatter(
+                self.place[which, 0],
+                self.place[which, 1],
                 marker=marker,
                 color=faces[which],
-                s=4.0 * radius**2 * (1.0 if marker == "o" else 0.8),
-                edgecolors="#111111",
-                linewidths=0.6 if radius > 3 else 0.2,
-                zorder=2.0,
-                rasterized=self._coarse,
+                s=area * self.radius**2,
                 gid=f"buses {marker}",
+                **look,
             )
-        size = min(9.0, 2.9 * radius / (max(len(str(bus)) for bus in buses) + 0.6))
-        for k, bus in enumerate(buses if size >= 3.2 else ()):
-            ink = "white" if np.dot(faces[k, :3], (0.3, 0.6, 0.1)) < 0.45 else "black"
-            ax.text(
-                place[k, 0],
-                place[k, 1],
-                str(bus),
-                size=size,
-                color=ink,
-                ha="center",
-                va="center_baseline",
-                zorder=3.0,
-            )
+        names = [str(bus) for bus in buses.bus.astype(int)]
+        size = min(9.0, 2.9 * self.radius / (max(map(len, names)) + 0.6))
+        for at, name, face in zip(self.place, names, faces, strict=True) if size >= 3.2 else ():
+            ink = "white" if np.dot(face[:3], (0.3, 0.6, 0.1)) < 0.45 else "black"
+            self.axes.text(at[0], at[1], name, size=size, color=ink, **NUMBER)
 
-    def _shed(self, ax: Axes, place: Floats, radius: float) -> list[Floats]:
+    def _draw_shed(self) -> list[Floats]:
         """Draw rings of area proportional to load shedding (MW); return their labels' places."""
-        value, most = self._shed_mw, float(self._shed_mw.max(initial=0.0))
-        taken: list[Floats] = []
+        value, radius = self.grid.shed_mw, self.radius
+        most, labelled = float(value.max(initial=0.0)), list[Floats]()
         if most < SMALLEST_MW:
-            return taken
+            return labelled
         # many rings together cover a twelfth of the map at most
-        area = float(np.prod(np.ptp(place, axis=0) + 4 * radius)) / 12.0 * most / value.sum()
-        most_area = max((0.04 * float(np.ptp(place[:, 0]))) ** 2 * math.pi, 16.0 * radius**2)
+        wide, tall = np.ptp(self.place, axis=0)
+        area = (wide + 4 * radius) * (tall + 4 * radius) / 12.0 * most / value.sum()
+        most_area = max((0.04 * wide) ** 2 * math.pi, 16.0 * radius**2)
         area = min(max(area, 5.0 * radius**2), most_area)
-        hole, unit = (2.0 * radius) ** 2, 4.0 / math.pi * area / most  # squares of diameters
+        size = (2.0 * radius) ** 2 + 4.0 / math.pi * area * value / most  # squares of diameters
         rings = value >= SMALLEST_MW
-        ax.scatter(
-            place[rings, 0],
-            place[rings, 1],
-            s=hole + unit * value[rings],
-            color=SHED,
-            alpha=0.45,
-            edgecolors=DARK,
-            linewidths=1.0,
-            zorder=0.8,
-            gid="shed",
-        )
-        for k in np.argsort(-value, kind="stable")[:8]:
-            text, out = f"{figure(value[k], 3)} MW", math.sqrt(hole + unit * value[k]) / 2.0 + 7.0
-            wide = 0.6 * 9.0 * len(text) / 2.0
-            for side in ((0, out), (0, -out), (out + wide, 0), (-out - wide, 0)):
-                at = place[k] + np.array(side)
-                own, other = np.abs(place - at), np.abs(np.reshape(taken, (-1, 2)) - at)
-                covers = (own < (wide + radius, 5.0 + radius)).all(axis=1).any()
-                covers |= (other < (2.0 * wide, 11.0)).all(axis=1).any()
-                if value[k] > 0.02 * most and not covers:
-                    taken.append(at)
-                    ax.text(
-                        at[0],
-                        at[1],
-                        text,
-                        size=9,
-                        color=DARK,
-                        weight="bold",
-                        ha="center",
-                        va="center",
-                        zorder=4.0,
-                        bbox=PATCH,
-                    )
+        look: Look = {"color": SHED, "alpha": 0.45, "edgecolors": DARK, "linewidths": 1.0}
+        x, y = self.place[rings].T
+        self.axes.scatter(x, y, s=size[rings], zorder=0.8, gid="shed", **look)
+        for k in np.argsort(-value, kind="stable")[:MOST_LABELS]:
+            text, out = f"{figure(value[k], 3)} MW", math.sqrt(size[k]) / 2.0 + 7.0
+            half = np.array([2.7 * len(text), 5.0])
+            for side in ((0, out), (0, -out), (out + half[0], 0), (-out - half[0], 0)):
+                at = self.place[k] + side
+                covers = (np.abs(self.place - at) < half + radius * np.array([1, 1])).all(axis=1)
+                other = np.abs(np.reshape(labelled, (-1, 2)) - at) < 2.0 * half
+                if value[k] > 0.02 * most and not (covers.any() or other.all(axis=1).any()):
+                    labelled.append(at)
+                    self.axes.text(at[0], at[1], text, size=9, color=DARK, **LABEL)
                     break
-        return taken
+        return labelled
 
-    def _zone_names(self, ax: Axes, place: Floats, taken: list[Floats]) -> None:
+    def _draw_zone_names(self, labelled: list[Floats]) -> None:
         """Write each zone's name near its buses where there is room."""
-        if not 1 < len(self.zones) <= MOST_NAMED:
-            return
-        size, ends = 12.0 if len(self.zones) <= 12 else 9.0, self._ends
-        sides = (
+        place, ends, zone = self.place, self.grid.ends, self.grid.zone_of
+        size = 12.0 if len(self.grid.zones) <= 12 else 9.0
+        sides = [
             np.linspace(*v, 40) for v in zip(place.min(axis=0), place.max(axis=0), strict=True)
-        )
+        ]
         spots = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
         along = np.linspace(0.0, 1.0, 12)[:, None, None]
         lines = place[ends[:, 0]] * (1 - along) + place[ends[:, 1]] * along
         flat = np.array([0.45, 1.0])  # a name is wider than tall
         clear = KDTree(np.vstack([place, lines.reshape(-1, 2)]) * flat).query(spots * flat)[0]
         nearest = KDTree(place).query(spots)[0]
-        for z, name in enumerate(self.zones):
-            mine = place[self._zone == z]
+        for z, name in enumerate(self.grid.zones):
+            mine = place[zone == z]
             own = KDTree(mine).query(spots)[0]
             score = np.minimum(clear, 20.0) - 3.0 * (own > nearest + 1.0)
             score -= 0.3 * np.maximum(own - 30.0, 0.0)
             score -= 0.04 * np.linalg.norm(spots - mine.mean(axis=0), axis=1)
-            for at in taken:
+            for at in labelled:
                 score -= 100.0 * (np.linalg.norm(spots - at, axis=1) < 4 * size)
-            best = spots[int(np.argmax(np.round(score, 3)))]
-            taken = [*taken, best]
-            ax.text(
-                best[0],
-                best[1],
-                f"zone {name}",
-                size=size,
-                color="#333333",
-                weight="bold",
-                ha="center",
-                va="center",
-                zorder=4.0,
-                bbox=PATCH,
-            )
+            x, y = spots[int(np.argmax(np.round(score, 3)))]
+            labelled.append(np.array([x, y]))
+            self.axes.text(x, y, f"zone {name}", size=size, color="#333333", **LABEL)
 
 
-PATCH = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "boxstyle": "round,pad=0.1"}
-"""Behind a label; a path effect would turn its text into outlines."""
+def _places(ax: Axes, xy: Floats) -> tuple[Floats, float]:
+    """Return the buses' places and their markers' radius in points of the page."""
+    place = xy - xy.min(axis=0)
+    room = np.array(ax.get_position().size) * np.array(page_size(ax)) * 0.95
+    place = place * float(np.min(room / np.maximum(np.ptp(place, axis=0), 1e-9)))
+    most, least = max(0.0135 * room[0], 7.5), 0.0028 * room[0]
+    if len(place) < 2:
+        return place, most
+    nearest = KDTree(place).query(place, k=2)[0][:, 1]
+    radius = float(np.clip(0.45 * np.quantile(nearest, 0.25), least, most))
+    if len(place) * radius**2 < 0.1 * room[0] * room[1]:  # there is room for all
+        place = apart(place, 2.3 * radius)
+    return place, radius
 
 
 def apart(place: Floats, least: float) -> Floats:
@@ -450,21 +430,10 @@ def _side_by_side(lines: Floats, ends: Ints, radius: float) -> Floats:
     )
 
 
-def _dot(
-    label: str, colour: str, marker: str = "o", *, size: float = 7.0, alpha: float = 1.0
-) -> Line2D:
-    return Line2D(
-        [],
-        [],
-        linestyle="",
-        marker=marker,
-        markersize=size,
-        color=colour,
-        alpha=alpha,
-        markeredgecolor="#111111",
-        markeredgewidth=0.7,
-        label=label,
-    )
+def _dot(label: str, colour: str, **look: Any) -> Line2D:
+    plain: Look = {"linestyle": "", "marker": "o", "markersize": 7.0, "markeredgewidth": 0.7}
+    edge: Look = {"color": colour, "markeredgecolor": "#111111"}
+    return Line2D([], [], label=label, **plain | edge | look)
 
 
 def _line(label: str, colour: str, **look: Any) -> Line2D:

@@ -122,8 +122,9 @@ def result(of: Subject) -> Section | None:
             tables=of.held("outcome", "steps"),
             look=of.look,
         )
-    if "outcome" in of.tables:
-        return Section("Result", figures=_run_maps(of), tables=of.held("outcome", "interchange"))
+    if of.study.manifest.get("document") is not None:
+        maps, tables = _run_maps(of), of.held("interchange")
+        return Section("AC state", figures=maps, tables=tables) if maps or tables else None
     split = tuple(_splits(of))
     if not split:
         return None
@@ -212,7 +213,8 @@ def places(of: Subject) -> Section | None:
     maps: list[Plot] = []
     notes = [message("maps", {})]
     if not of.study.public:
-        notes.append(message("maps-shed", {"over": means_over(of.study)}))
+        over = f", the mean over {means_over(of.study)}" if len(of.study.runs) > 1 else ""
+        notes.append(message("maps-shed", {"over": over}))
     for panel, rows in of.table.groupby("panel", sort=False):
         here, at = runs[runs.panel == panel], rows.iloc[0]
         notes += _limits(str(panel), here)
@@ -328,7 +330,8 @@ def failed(of: Subject) -> Section | None:
 
 def provenance(of: Subject) -> Section:
     """Return settings and versions, and the command that repeats the study."""
-    tables = of.held("provenance", "cases", "settings")
+    run = of.study.manifest.get("document") is not None
+    tables = of.held(*(("outcome",) if run else ()), "provenance", "cases", "settings")
     return Section("Settings and versions", _repeat(of.study), tables=tables, appendix=True)
 
 

@@ -12,9 +12,11 @@ from gridpriv.study.grids import load_grids
 from gridpriv.study.plan import StudyPlan
 from gridpriv.zonal.settings import Settings
 
-FIXED, OF_UPDATE, OF_BUS_UPDATE, OF_BUS = 0.1, 2e-3, 2e-5, 4e-3
+FIXED, OF_UPDATE, OF_BUS_UPDATE, OF_BUS = 0.15, 3e-3, 2e-5, 6e-3
 """Processor seconds of a run: fixed, per local update, per bus and local update, and per bus for
 the rest (AC rounds, power flow, redispatch); on one core, give or take a factor of two."""
+START = 2.0
+"""Seconds until a process has its modules and cases."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ def estimate(runs: Iterable[tuple[Case, Settings]], jobs: int | None = None) -> 
         seconds += FIXED + case.n_bus * OF_BUS + updates * each
         count += 1
     jobs = max(1, min(jobs or os.cpu_count() or 1, count))
-    return WorkEstimate(count, jobs, seconds / jobs)
+    return WorkEstimate(count, jobs, START + seconds / jobs)
 
 
 def estimate_plan(plan: StudyPlan, jobs: int | None = None) -> WorkEstimate:

@@ -64,17 +64,17 @@ def run_rows(identity_row: Json, result: RunResult, reason: str = "") -> Rows:
 
     ``identity_row`` is :func:`identity` of the run.
     """
-    run, noise = identity_row["run"], result.rounds.get("noise_magnitude", ())
+    run, noise = identity_row["run"], [r.noise_magnitude for r in result.trace.rounds]
     rounds = result.rounds.drop(columns=list(OUT_OF_ORDER), errors="ignore")
     return {
         "runs": [
             identity_row
             | finals(result.as_dict())
             | {
-                "noise_magnitude": float(sum(noise) / len(noise)) if len(noise) else None,
+                "noise_magnitude": float(sum(noise) / len(noise)) if noise else None,
                 "status": "failed" if reason else "done",
                 "reason": reason or _warning(result),
-                "finished_rounds": len(result.trace.rounds),
+                "finished_rounds": len(result.rounds),
             }
         ],
         "rounds": with_run(run, rounds),

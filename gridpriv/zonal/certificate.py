@@ -192,6 +192,7 @@ def _demand(made: Made) -> Json:
         "total_mw": case.base_mva * float(case.pd.sum()),
         "expected_total_error_mw": total,
         "expected_bus_error_mw": bus,
+        "negative_loads": int((case.pd < 0.0).sum()),
         "projected_mw": float(moved[0]),
         "projected_mvar": float(moved[1]),
         "metric": METRICS[made.drawn[0].release.mechanism.norm],

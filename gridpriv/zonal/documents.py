@@ -536,6 +536,7 @@ class PublishedDemand(Row):
     expected_bus_error_mw: Number = released(
         "Expected error of a bus: root mean square of posterior standard deviations", "MW"
     )
+    negative_loads: Number = released("Negative loads: number of buses of negative active demand")
     projected_mw: Number = released("Projected: sum of changes of active demand", "MW")
     projected_mvar: Number = released("Projected: sum of changes of reactive demand", "MVAr")
     metric: Text = known("Metric: distance that the projection minimises")

@@ -65,7 +65,7 @@ class Plans(Row):
         "p.u. squared",
         at="final.objective",
     )
-    cost: Number = private("Cost: cost of generation", "$/h")
+    cost: Number = private("Cost of the plan: generation cost of the last round's plan", "$/h")
     shed_mw: Number = private(
         "Shortage in the convex model: active demand that the last round's plan does not serve",
         "MW",
@@ -90,7 +90,8 @@ class Residuals(Row):
     """Residuals of the consensus."""
 
     consensus_residual: Number = released(
-        "Consensus residual: 2-norm of w less what zones sent",
+        "Consensus residual: 2-norm of w less what zones sent; on the AC equations their largest "
+        "residual",
         "p.u.",
         at="final.consensus_residual",
     )
@@ -98,7 +99,8 @@ class Residuals(Row):
         "Largest residual: largest consensus residual of one coupling variable", "p.u."
     )
     dual_residual: Number = released(
-        "Dual residual: 2-norm of rho times the change of w, in multiples of the mean marginal cost"
+        "Dual residual: 2-norm of rho times the change of w, in multiples of the mean marginal "
+        "cost; on the AC equations the largest component of the Lagrangian's gradient"
     )
 
 

@@ -34,7 +34,7 @@ from gridpriv.zonal.physical import (
     verdict,
 )
 from gridpriv.zonal.prepared import Instance
-from gridpriv.zonal.rows import Plans, Timing, ZoneSize
+from gridpriv.zonal.rows import Plans, RoundRow, Timing, ZoneSize
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.summary import notes
 from gridpriv.zonal.trace import Trace
@@ -146,8 +146,12 @@ class FinishedRun(Instance):
 
     @cached_property
     def round_rows(self) -> list[Json]:
-        """One row per round (:class:`gridpriv.zonal.rows.RoundRow`)."""
-        return [
+        """One row per round (:class:`gridpriv.zonal.rows.RoundRow`).
+
+        Rounds on the AC equations have residuals only: the largest of the equations and of the
+        Lagrangian's gradient. The last has the figures of the plan that zones then exchanged.
+        """
+        rows = [
             {
                 "round": r.round,
                 "objective": r.figures["objective"],
@@ -163,6 +167,20 @@ class FinishedRun(Instance):
                 "seconds": r.seconds,
             }
             for r in self.trace.rounds
+        ]
+        if self.ac_rounds is None or self.ac_rounds.schedule is None:
+            return rows
+        iterations = self.ac_rounds.iterations
+        unknown: Json = dict.fromkeys(RoundRow.table.names)
+        return [
+            (unknown if item.number < len(iterations) else unknown | rows[-1])
+            | {
+                "round": item.number,
+                "consensus_residual": item.primal,
+                "consensus_residual_max": item.primal,
+                "dual_residual": item.dual,
+            }
+            for item in iterations
         ]
 
     @cached_property

@@ -335,6 +335,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         """Return every effective setting of a run of a case, as JSON can hold it."""
         objective = self.case_objective(case)  # None stands for what the case asks for
         shown = self.as_dict() | {"objective": objective.kind}
+        shown["planning"] = self.case_planning(case)
         if objective.kind != "imbalance":
             shown["imbalance_weight"] = objective.weight
         return shown

@@ -18,8 +18,8 @@ from gridpriv.learning import LearnSettings, learn, make_learn_settings
 from gridpriv.learning.algorithms import PERTURBED
 from gridpriv.learning.datasets import load_dataset
 from gridpriv.report.export import export
+from gridpriv.report.panel import cards
 from gridpriv.report.summary import summary
-from gridpriv.report.verdict import cards
 from gridpriv.study import learned, read_study
 from gridpriv.study.files import method_of
 from gridpriv.study.learn_plan import LearnPlan

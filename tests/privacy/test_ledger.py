@@ -50,7 +50,7 @@ def test_charges_up_to_the_grant_and_not_one_more(file: Path) -> None:
         message = str(refused.value)
         for part in (
             "'north'",
-            "3 of the 3 buses lack the budget",
+            "all 3 buses lack the budget",
             "granted epsilon 1",
             "spent 80 %",
             "epsilon 0.8",

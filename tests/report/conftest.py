@@ -13,7 +13,7 @@ SCHEMES = [
     Method("no noise", (("mechanism", "none"),)),
     Method(
         "demand, once",
-        (("perturbation", "demand"), ("noise_schedule", "once"), ("planning", "soc")),
+        (("perturbation", "demand"), ("noise_schedule", "once")),
     ),
     Method(
         "a <b>bold</b> & 100 % name",
@@ -27,10 +27,10 @@ def study_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     plan = make_plan(
         ["case14"],
-        budgets=[0.5, 5, 10],
+        budgets=[0.5, 5],
         methods=SCHEMES,
         seeds=[1, 2, 3],
-        settings={"rounds": 5},
+        settings={"rounds": 5, "planning": "soc"},
         reference=False,
     )
     compare(plan, out=folder, jobs=1)

@@ -38,6 +38,8 @@ STUDY = [
     "2",
     "--solver",
     "clarabel",
+    "--planning",
+    "soc",
     "--seeds",
     "1",
     "--mechanisms",

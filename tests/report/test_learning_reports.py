@@ -13,9 +13,9 @@ from gridpriv.core.display import figure
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.report.document import make_report
 from gridpriv.report.export import export
+from gridpriv.report.panel import cards
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import summary
-from gridpriv.report.verdict import cards
 from gridpriv.study import Study
 
 

@@ -138,7 +138,7 @@ def test_public_simulations_say_so_wherever_a_certificate_stands(published: Path
 
 
 def run(*words: str) -> int:
-    return main(["run", "case14", "--rounds", "2", "--solver", "clarabel", *words])
+    return main(["run", "case14", "--rounds", "2", "--planning", "soc", *words])
 
 
 def test_a_public_run_of_simulated_noise_says_so_and_hides_the_seed(

@@ -19,6 +19,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.display import amount, figure
 from gridpriv.report.document import make_report
 from gridpriv.report.export import export
+from gridpriv.report.html import to_html
 from gridpriv.report.protection import protections
 from gridpriv.report.source import read_source
 from gridpriv.study import Method, compare, make_plan
@@ -85,6 +86,7 @@ def told(
         assert lines[0].endswith("no noise")
         said = [text for text in said if not text.startswith("no privacy")]
     assert len(said) > 1 and set(said) <= set(lines)
+    export(folder / "run")
     return folder / "run", said
 
 
@@ -100,43 +102,25 @@ def visible(page: Path) -> str:
 
 def test_a_report_says_every_sentence_that_the_terminal_said(told: tuple[Path, list[str]]) -> None:
     folder, said = told
-    export(folder)
     page = visible(folder / "report.html")
     assert [one for one in said if one not in page] == []
 
 
-def test_a_report_has_the_row_of_an_infeasible_prior_only_baseline(
-    tmp_path: Path,
-) -> None:
-    words = [
-        "--rounds",
-        "8",
-        "--load-scale",
-        "3",
-        "--outage",
-        "branch:1",
-        "--budget",
-        "total:0.3",
-        "--beta",
-        "30MW",
-        "--seed",
-        "3",
-    ]
-    assert main(["run", "case14", *words, "--quiet", "--out", str(tmp_path / "run")]) == 0
-    export(tmp_path / "run")
-    page = visible(tmp_path / "run" / "report.html")
-    run = json.loads((tmp_path / "run" / "run.json").read_text())
-    feasible = run["final"]["cost_of_privacy"]["prior_only_status"] == "feasible"
-    assert ("AC-feasible, prior-only" in page) == (not feasible)
-    assert ("Saved by releasing" in page) == (
-        run["final"]["cost_of_privacy"]["prior_only_cost"] is not None
-        and run["final"]["physical"]["cost"] is not None
-    )
+def test_a_report_has_the_row_of_an_infeasible_prior_only_baseline(tmp_path: Path) -> None:
+    assert main(["run", "case14", *NOISE, "--quiet", "--out", str(tmp_path / "run")]) == 0
+    study = read_source(tmp_path / "run")
+    costs = study.manifest["document"]["final"]["cost_of_privacy"]
+    assert costs["prior_only_status"] == "feasible" and costs["prior_only_cost"] > 0
+    for feasible in (True, False):
+        if not feasible:
+            costs |= {"prior_only_status": "infeasible", "prior_only_cost": None}
+        text = to_html(make_report(study))
+        assert ("AC-feasible, prior-only" in text) == (not feasible)
+        assert ("Saved by the release" in text) == feasible
 
 
 def test_a_report_shows_the_figures_of_the_settled_grid(told: tuple[Path, list[str]]) -> None:
     folder, _ = told
-    export(folder)
     page, run = visible(folder / "report.html"), read_source(folder).runs.iloc[0]
     shown = re.search(r"[Ll]oad shedding (under [\d.]+|[\d.e+-]+) MW", page)
     assert shown is not None
@@ -151,7 +135,6 @@ def test_a_report_shows_the_figures_of_the_settled_grid(told: tuple[Path, list[s
 def test_the_settings_are_those_that_were_used(told: tuple[Path, list[str]]) -> None:
     """No objective was asked for: case14 has costs, and its run's document says what was taken."""
     folder, _ = told
-    export(folder)
     used = json.loads((folder / "run.json").read_text())["settings"]["objective"]
     assert used == "cost"
     page = visible(folder / "report.html")
@@ -169,7 +152,6 @@ def test_every_file_tells_the_same_settings(told: tuple[Path, list[str]]) -> Non
 
 def test_the_verdict_says_dollars_and_epsilon(told: tuple[Path, list[str]]) -> None:
     folder, _ = told
-    export(folder)
     page, run = visible(folder / "report.html"), json.loads((folder / "run.json").read_text())
     (card,) = make_report(read_source(folder)).cards
     facts = {fact.label: fact.value for fact in card.facts}
@@ -187,7 +169,6 @@ def test_what_zones_exchange_is_shown_where_the_grid_settles(
     told: tuple[Path, list[str]],
 ) -> None:
     folder, _ = told
-    export(folder)
     page, run = visible(folder / "report.html"), json.loads((folder / "run.json").read_text())
     rows = run["final"]["physical"]["interchange"]
     assert ("Interchange, exports positive" in page) == bool(rows)

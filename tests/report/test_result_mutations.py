@@ -31,6 +31,7 @@ from gridpriv.core.store import reopen_store
 
 BATCH, SAMPLE, ALL = 250, 12, 20_000
 RUN = ["case14", "--zones", "3", "--rounds", "2", "--noise-schedule", "round", "--quiet"]
+RUN += ["--planning", "soc"]
 STUDY = [
     "case14",
     "--zonings",
@@ -39,6 +40,8 @@ STUDY = [
     "2",
     "--solver",
     "clarabel",
+    "--planning",
+    "soc",
     "--seeds",
     "2",
     "--mechanisms",

@@ -77,8 +77,29 @@ def curve(ax) -> tuple[list[float], list[float]]:
     return list(line.get_xdata()), list(line.get_ydata())
 
 
+@pytest.fixture(scope="module")
+def relaxed(case14, zones14):
+    return gridpriv.run(case14, zones14, gridpriv.Settings(rounds=3, seed=1, planning="soc"))
+
+
+def test_rounds_on_the_ac_equations_are_rounds_with_residuals(result) -> None:
+    iterations, rounds = result.ac_rounds.iterations, result.rounds
+    assert len(iterations) > 3 and list(rounds["round"]) == list(range(1, len(iterations) + 1))
+    assert list(rounds["consensus_residual"]) == [item.primal for item in iterations]
+    assert list(rounds["dual_residual"]) == [item.dual for item in iterations]
+    assert rounds["consensus_residual"].iloc[-1] == result.consensus_residual
+    final = result.as_dict()["final"]
+    last = [final[name] for name in ("objective", "cost", "shed_mw")]
+    assert list(rounds[["objective", "cost", "shed_mw"]].iloc[-1]) == last
+    assert rounds["cost"].iloc[:-1].isna().all()
+    result.plot.convergence(quantity="dual_residual")
+    with pytest.raises(gridpriv.InputError, match="quantity = 'cost'"):
+        result.plot.convergence(quantity="cost")
+
+
 @pytest.mark.parametrize("quantity", ["consensus_residual", "cost", "objective", "shed_mw"])
-def test_convergence_draws_a_column_of_the_rounds(result, quantity) -> None:
+def test_convergence_draws_a_column_of_the_rounds(relaxed, quantity) -> None:
+    result = relaxed
     ax = result.plot.convergence(quantity=quantity)
     assert curve(ax) == (list(result.rounds["round"]), list(result.rounds[quantity]))
     assert ax.get_title(loc="left").startswith("case14: ")
