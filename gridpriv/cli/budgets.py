@@ -352,7 +352,7 @@ def _print_verified(file: str, result: LedgerFile, *, expected: bool) -> None:
     if not expected:
         say(
             "Keep this head in another place, and give it to --expect next time: without it an "
-            "older copy of the file cannot be told from this one."
+            "older copy of the file cannot be distinguished from this one."
         )
     else:
         say("The ledger continues the expected head.")
