@@ -45,7 +45,8 @@ GRIDS = {
     "case300": ("case300", None, 1.0),
     "ACTIVSg500": ("case_ACTIVSg500", 5, 1.0),
 }
-BETAS, TOTALS = (10, 20), (0.5, 1.0, 5.0)
+PAIRS = ((10, 1.0), (10, 5.0), (20, 5.0), (10, 0.5), (20, 0.5))
+"""beta in MW and total epsilon. Equal ratios draw equal noise: (20, 1) is (10, 0.5)."""
 PRIORS = {"capacity": None, "10 %": 0.1, "30 %": 0.3}
 RELEASES = ("bus", "total", "tree", "auto")
 COLUMNS = (
@@ -61,7 +62,7 @@ COLUMNS = (
     "balancing_mw",
 )
 KEY = COLUMNS[:6]
-NOISES = (4, 8, 20, 40, 80)  # MW, of the betas and totals
+NOISES = (4, 8, 20, 40, 80)  # MW, of the pairs
 FLOOR = 1e-3  # %, below which costs are drawn alike
 
 
@@ -95,8 +96,8 @@ def cells(grid: str, priors: dict[str, str | None], scale: float, seeds: int) ->
     for prior, path in priors.items():
         silent = replace(common, public_demand=path, **PRIOR_ONLY)
         yield Cell((grid, prior, "prior-only", "", "", ""), silent)
-    for seed, (prior, path), beta, total, release in product(
-        range(1, seeds + 1), priors.items(), BETAS, TOTALS, RELEASES
+    for seed, (prior, path), (beta, total), release in product(
+        range(1, seeds + 1), priors.items(), PAIRS, RELEASES
     ):
         settings = make_settings(
             coordination="central",

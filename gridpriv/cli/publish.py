@@ -62,7 +62,10 @@ class Publishing(Part):
         Draws, "release", "auto", choices=RELEASES, help="released statistics of demand"
     )
     mechanism: Mechanism | None = choice(
-        None, MECHANISMS, "noise mechanism", unset="knorm for p+q, else laplace"
+        None,
+        MECHANISMS,
+        "noise mechanism",
+        unset="knorm or laplace, whichever has the smaller expected error; knorm for --series",
     )
     noise: Noise = changed(Privacy, "noise", "simulated")
     seed: int | None = changed(Draws, "seed", None)
@@ -70,7 +73,7 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "cost: spend half of the total on a noisy cost query that keeps the optimal cost near the "
+        "cost: spend 30 % of the total on a noisy cost query that keeps the optimal cost near the "
         "true one",
         unset="none",
     )

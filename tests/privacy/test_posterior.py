@@ -9,6 +9,7 @@ import pytest
 
 from gridpriv.privacy.mechanism import Gaussian
 from gridpriv.privacy.strategies import linear, posterior
+from gridpriv.privacy.strategies.linear import Statistics, bus
 from gridpriv.privacy.strategies.prior import Prior
 
 MATRICES = {
@@ -32,7 +33,9 @@ def test_draws_have_the_posterior_mean_and_covariance(name, monkeypatch) -> None
     draws = np.array(
         list(
             islice(
-                posterior.posterior_draws(matrix, seen, noise, prior, np.random.default_rng(0)),
+                posterior.posterior_draws(
+                    Statistics("any", matrix), seen, noise, prior, np.random.default_rng(0)
+                ),
                 3_000,
             )
         )
@@ -50,7 +53,7 @@ def test_draws_have_the_posterior_mean_and_covariance(name, monkeypatch) -> None
 def test_draws_keep_to_the_public_range() -> None:
     prior = Prior(np.ones(6), np.array([5.0, 5.0]), np.array([2.0, -9.0]), np.array([4.0, 9.0]))
     draws = posterior.posterior_draws(
-        np.eye(3), np.ones(6), Gaussian(3.0), prior, np.random.default_rng(1)
+        bus(3), np.ones(6), Gaussian(3.0), prior, np.random.default_rng(1)
     )
     sums = [demand[:3].sum() for demand in islice(draws, 200)]
     assert min(sums) >= 2.0 - 1e-9

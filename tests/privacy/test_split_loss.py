@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,8 +101,10 @@ def test_no_move_within_the_shares_costs_more_than_the_stated_corner():
         tree(LEVELS, (0.7, 0.3)),
         tree((*LEVELS, np.array([0, 0, 1, 1, 1])), (0.2, 0.5, 0.3)),
         Statistics("random", np.random.default_rng(3).normal(size=(4, 5))),
+        replace(total(5), reactive=0.05),
+        replace(tree(LEVELS, (0.7, 0.3)), reactive=3.0),
     ],
-    ids=["bus", "total", "halves", "tree", "three levels", "random"],
+    ids=["bus", "total", "halves", "tree", "three levels", "random", "light q", "heavy q"],
 )
 def test_no_number_or_pair_moves_by_more_than_its_share(strategy, norm, protects):
     adjacency, generator = DemandAdjacency(0.1, protects), np.random.default_rng(1)

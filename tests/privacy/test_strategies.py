@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -69,8 +69,10 @@ def brute_force(strategy, adjacency, norm, units):
         tree(HALVES, (1.0, 2.0, 4.0)),
         Statistics("random", np.random.default_rng(1).normal(size=(4, 6))),
         Statistics("sparse", np.random.default_rng(2).choice([0.0, 0.0, -1.5, 1.0], (9, 6))),
+        replace(total(6), reactive=0.05),
+        replace(tree(HALVES, (0.5, 0.2, 0.3)), reactive=3.0),
     ],
-    ids=["bus", "total", "tree", "heavy tree", "random", "sparse"],
+    ids=["bus", "total", "tree", "heavy tree", "random", "sparse", "light q", "heavy q"],
 )
 def test_sensitivities_are_the_largest_move_over_all_corners(strategy, norm, protects):
     adjacency = DemandAdjacency(0.07, protects)

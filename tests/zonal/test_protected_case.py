@@ -100,7 +100,7 @@ def test_a_published_case_is_a_function_of_releases(release, priced, monkeypatch
 
 
 def test_what_is_drawn_is_what_was_planned_and_adds_up_to_the_total(monkeypatch) -> None:
-    monkeypatch.setattr(protected_case, "RANGE_DRAWS", 8)
+    monkeypatch.setattr(protected_case, "RANGE_DRAWS", 20)
     charged = []
     publication = prepare_publication(load_case("case14"), settings(), priced=True)
     protected = protect(publication, lambda owner, releases: charged.append((owner, releases)))

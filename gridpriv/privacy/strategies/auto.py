@@ -41,18 +41,19 @@ def expected_error(
         Whose coordinates (p', q') the statistics are of: q = middle p + half q'.
     """
 
-    def error(belief: Sums) -> float:
-        left = posterior_covariance(strategy.matrix, variance, belief, deviation)
+    def error(matrix: Floats, belief: Sums) -> float:
+        left = posterior_covariance(matrix, variance, belief, deviation)
         return max(float(np.trace(use @ left @ use.T)), 0.0)
 
-    active = error(prior.active)
+    of_p, of_q = strategy.matrices
+    active = error(of_p, prior.active)
     if not reactive:
         return math.sqrt(active)
     belief = prior.reactive(prior.active.mean)
     if power_factors is None:
-        return math.sqrt(active + error(belief))
+        return math.sqrt(active + error(of_q, belief))
     along, half = power_factors.middle * prior.active.mean, power_factors.half
-    across = error(belief.less(along, half))
+    across = error(of_q, belief.less(along, half))
     return math.sqrt((1.0 + power_factors.middle**2) * active + half**2 * across)
 
 

@@ -46,7 +46,8 @@ class Disclosure:
     def matrix(self) -> Floats:
         """From the data (2n,) to what is measured of them."""
         pairs = np.eye(2) if self.power_factors is None else self.power_factors.shear
-        return np.asarray(np.kron(pairs, self.strategy.matrix)) / (self.scale or 1.0)
+        weights = np.diag([1.0, self.strategy.reactive])
+        return np.asarray(np.kron(weights @ pairs, self.strategy.matrix)) / (self.scale or 1.0)
 
     def measure(self, data: Floats) -> Floats:
         """Return the private statistics that are to be released."""
@@ -54,8 +55,8 @@ class Disclosure:
         if self.power_factors is not None:
             owned = (self.power_factors.shear @ owned.reshape(2, -1)).ravel()
         if self.exact:
-            halves = on_grid(owned.reshape(2, -1))
-            return np.concatenate([exact_statistics(self.strategy.matrix, d) for d in halves])
+            halves = zip(self.strategy.matrices, on_grid(owned.reshape(2, -1)), strict=True)
+            return np.concatenate([exact_statistics(matrix, half) for matrix, half in halves])
         return self.strategy.measure(owned)
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:

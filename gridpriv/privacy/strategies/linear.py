@@ -1,11 +1,12 @@
 r"""Statistics A d of a demand, their sensitivity, and the demand that they leave likely.
 
-The same matrix S (m, n) is applied to p and to q, so A = I_2 x S. One unit i moves by (dp, dq)
-with |dp|, |dq| <= beta, which moves the statistics by (dp S_i, dq S_i), S_i a column of S:
+The same matrix S (m, n) is applied to p and, times a weight w, to q. One unit i moves by (dp, dq)
+with |dp|, |dq| <= beta, which moves the statistics by (dp S_i, w dq S_i), S_i a column of S. With
+w = 1:
 
-    norm 1    2 beta max_i ||S_i||_1,
-    norm 2    sqrt(2) beta max_i ||S_i||_2,
-    norm box  beta max_i ||S_i||_1, as max(|dp S_si|, |dq S_si|) <= beta |S_si|,
+    norm 1    2 beta max_i ||S_i||_1; (1 + w) beta max_i ||S_i||_1 for any w,
+    norm 2    sqrt(2) beta max_i ||S_i||_2; sqrt(1 + w^2) for any w,
+    norm box  beta max_i ||S_i||_1, as max(|dp S_si|, |dq S_si|) <= beta |S_si|; times max(1, w),
 
     norm pair beta max_i |S_si| where every column has one entry s that is not 0; else none,
 
@@ -50,14 +51,23 @@ class Statistics:
     name : str
     matrix : (m, n)
         S.
+    reactive : float
+        w, the weight of the statistics of q; below 1 they take less of the budget in norms 1 and 2.
     """
 
     name: str
     matrix: Floats
+    reactive: float = 1.0
+
+    @property
+    def matrices(self) -> tuple[Floats, Floats]:
+        """S of p and w S of q."""
+        return self.matrix, self.reactive * self.matrix
 
     def measure(self, demand: Floats) -> Floats:
         """Return the statistics of a demand (2n,): those of p, then those of q, shape (2m,)."""
-        return np.concatenate([self.matrix @ half for half in np.split(demand, 2)])
+        halves = zip(self.matrices, np.split(demand, 2), strict=True)
+        return np.concatenate([matrix @ half for matrix, half in halves])
 
     def weight(self, norm: Norm) -> float:
         """Return the largest length of a column of S, for a norm of what it moves."""
@@ -67,24 +77,26 @@ class Statistics:
             return np.inf  # a unit moves several statistics
         return float(lengths.max(initial=0.0))
 
-    def share(self, norm: Norm, entries: int) -> float:
+    def share(self, norm: Norm, moved: Floats) -> float:
         """Return the largest part of the distance that one number or one pair moves by.
 
-        In norm 1 p and q are numbers of their own, so that of two none moves by more than half.
+        In norm 1 p and q are numbers of their own: the larger of the two moves by its part alone.
         """
         weight = self.weight(norm)
         if norm not in {1, "box"} or not weight:
             return 1.0
         largest = float(np.abs(self.matrix).max()) / weight
-        return max(0.5, largest / entries if norm == 1 else largest)
+        return max(0.5, largest * float(moved.max()) / length(moved, norm))
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return the sensitivity of the statistics to one unit."""
         entries = 2 if adjacency.protects == "p+q" else 1
-        moved = np.zeros(2)
-        moved[:entries] = adjacency.beta
+        halves = np.array(["p" in adjacency.protects, "q" in adjacency.protects])
+        moved = adjacency.beta * halves * np.array([1.0, self.reactive])
         weight = self.weight(norm)
         inside = "" if weight == 1.0 else f", with weights of {weight:.6g} in all"
+        if self.reactive != 1.0:
+            inside += f", reactive demand times {self.reactive:g}"
         moves = f"{entries} demand entries of one bus move by beta each"
         if adjacency.power_factors is not None:
             moves = (
@@ -95,7 +107,7 @@ class Statistics:
             length(moved, norm) * weight,
             norm,
             f"{moves}{inside} ({self.name})",
-            self.share(norm, entries),
+            self.share(norm, moved),
         )
 
     def estimate(
@@ -117,12 +129,13 @@ class Statistics:
             Whose coordinates (p', q') the statistics are of.
         """
         p_seen, q_seen = np.split(released, 2)
-        active = _posterior(self.matrix, p_seen, variance, prior.active)
+        of_p, of_q = self.matrices
+        active = _posterior(of_p, p_seen, variance, prior.active)
         belief = prior.reactive(active)
         if power_factors is None:
-            return np.concatenate([active, _posterior(self.matrix, q_seen, variance, belief)])
+            return np.concatenate([active, _posterior(of_q, q_seen, variance, belief)])
         along, half = power_factors.middle * active, power_factors.half
-        posterior = _posterior(self.matrix, q_seen, variance, belief.less(along, half))
+        posterior = _posterior(of_q, q_seen, variance, belief.less(along, half))
         return np.concatenate([active, along + half * posterior])
 
 

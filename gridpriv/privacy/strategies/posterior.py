@@ -19,7 +19,13 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.mechanism import Mechanism
-from gridpriv.privacy.strategies.linear import DEVIATIONS, Evidence, evidence, in_range
+from gridpriv.privacy.strategies.linear import (
+    DEVIATIONS,
+    Evidence,
+    Statistics,
+    evidence,
+    in_range,
+)
 from gridpriv.privacy.strategies.prior import Prior, Sums
 
 
@@ -66,7 +72,7 @@ class Observed:
 
 
 def posterior_draws(
-    matrix: Floats,
+    strategy: Statistics,
     released: Floats,
     mechanism: Mechanism,
     prior: Prior,
@@ -76,8 +82,7 @@ def posterior_draws(
 
     Parameters
     ----------
-    matrix : (m, n)
-        S.
+    strategy : Statistics
     released : (2m,)
         Statistics with noise.
     mechanism : Mechanism
@@ -85,8 +90,9 @@ def posterior_draws(
     """
     variance, none = mechanism.variance, np.zeros_like(released)
     p_seen, q_seen = np.split(released, 2)
-    active = Observed(matrix, p_seen, variance, prior.active)
-    reactive = Observed(matrix, q_seen, variance, prior.reactive(prior.active.mean))
+    of_p, of_q = strategy.matrices
+    active = Observed(of_p, p_seen, variance, prior.active)
+    reactive = Observed(of_q, q_seen, variance, prior.reactive(prior.active.mean))
     while True:
         p_noise, q_noise = np.split(mechanism.perturb(none, lambda: generator), 2)
         p = active.draw(prior.active, p_noise, generator)
