@@ -139,6 +139,7 @@ def test_total_budgets_calibrate_the_noise(capsys, words, multiplier):
     assert document["privacy"]["noise_multiplier"] == pytest.approx(multiplier, rel=2e-3)
 
 
+@pytest.mark.usefixtures("painted")
 def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
     code, out, _ = call(
         capsys,
@@ -166,6 +167,7 @@ def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
     buses = pd.read_csv(folder / "buses.csv")
     assert buses.pd_mw.sum() == pytest.approx(259.0)
     assert (folder / "zones.png").read_bytes().startswith(b"\x89PNG")
+    assert len((folder / "zones.png").read_bytes()) > 1000
     assert (folder / "network.png").read_bytes().startswith(b"\x89PNG")
     bus, shed = (
         pd.read_csv(folder / f"{name}.csv", index_col=0) for name in ("res_bus", "res_shed")
@@ -515,7 +517,8 @@ def test_a_command_whose_defaults_were_others_is_not_said_to_make_a_folder_again
     [
         "run case14 --rounds 1 --no-reference",
         "run case14 --rounds 1 --series SERIES",
-        "compare case14 --rounds 1 --seeds 1 --budgets 1 --mechanism laplace --format none",
+        "compare case14 --rounds 1 --seeds 1 --budgets 1 --mechanism laplace --jobs 1 "
+        "--format none",
         "learn run lasso --rounds 1 --clients 5 --clip 1",
         "learn compare lasso --rounds 1 --clients 5 --algorithms dp-fedavg --totals 1 --seeds 1 "
         "--format none",

@@ -46,6 +46,7 @@ def run(day: str, *words: str) -> int:
     return main(["run", "case14", "--series", day, *FLAGS, *words])
 
 
+@pytest.mark.usefixtures("painted")
 def test_the_command_runs_what_the_library_does(day: str, tmp_path: Path) -> None:
     assert run(day, "--seed", "3", "--out", str(tmp_path / "out")) == 0
     case = load_case("case14")
@@ -100,15 +101,15 @@ def test_an_interrupted_day_goes_on_where_it_stopped(
     assert privacy[0] == privacy[1]
 
 
-@pytest.mark.parametrize("other", [("--budget", "total:3"), ("--zones", "2"), ("--seed", "9")])
 def test_another_horizon_is_not_mixed_in(
-    day: str, tmp_path: Path, other: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    day: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ("--out", str(tmp_path / "out"))
     assert run(day, "--seed", "3", *out) == 0
-    assert run(day, *other, *out, "--resume") == 2
-    refused = "seed = 9: must be" if other[0] == "--seed" else "holds another series"
-    assert refused in capsys.readouterr().err
+    for other in (("--budget", "total:3"), ("--zones", "2"), ("--seed", "9")):
+        assert run(day, *other, *out, "--resume") == 2
+        refused = "seed = 9: must be" if other[0] == "--seed" else "holds another series"
+        assert refused in capsys.readouterr().err
     Path(day).write_text(DAY.replace("0.6", "0.7"))
     assert run(day, *out, "--resume") == 2
     assert "other demand)" in capsys.readouterr().err
