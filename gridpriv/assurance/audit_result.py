@@ -25,6 +25,7 @@ CHECKS = {
     "noise": "coordinates without noise",
     "coordinator": "orders that differ on other data",
     "rounds": "coordinates without noise, all rounds",
+    "stated": "loss over what is charged or granted",
     "outputs": "exact minimiser moved, of what is declared",
     "law": "noise against its law, -log10 of chance",
     "independence": "agreement of noise, from a half",

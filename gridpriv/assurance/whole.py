@@ -8,6 +8,9 @@ coordinator   every zone's data are replaced by quite other data and every relea
 rounds        over all rounds of the run, every release that is charged is drawn, and noise reaches
               all its coordinates. Where demand noise is drawn once, this and the last check look at
               the same run with noise drawn in every round, too: what draws is the same.
+stated        beta of the run is that of its settings, on its base; no draw costs more by its law
+              than is charged, and no zone's draws cost more than the budget. The loss of a pure law
+              is its steepest slope times the sensitivity, of normal noise the exact delta is taken.
 outputs       the shared part of every zone's exact minimiser is moved by corner changes at tie
               buses, at several penalties (where the bound is attained depends on a bus's row), and
               stays within the sensitivity that output perturbation would declare.
@@ -15,18 +18,25 @@ outputs       the shared part of every zone's exact minimiser is moved by corner
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import optimize, stats
 
 from gridpriv.assurance.eavesdrop import Eavesdropper, MakeAgent, listen, varied
 from gridpriv.assurance.neighbours import Neighbour, corners, neighbour
 from gridpriv.assurance.replay import Draw, Finding, Tape, taped
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
-from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.accounting import epsilon_of
+from gridpriv.privacy.adjacency import UNITS_MVA, DemandAdjacency
+from gridpriv.privacy.budget import Budget
+from gridpriv.privacy.mechanism import Staircase
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
+from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.prepared import Prepared
 
@@ -34,6 +44,7 @@ PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 300.0)  # times the weight of the imbala
 TIE_BUSES = 6  # of a zone, those with most shared variables in their balance
 LARGE = 20.0  # times beta: as far as a corner is moved, so that solvers' errors stay small
 NORMS: tuple[Norm, ...] = (1, 2)
+LEAST_DELTA = 1e-12  # at which a charge without a pure epsilon is read
 SAME = 1e-9  # relative: what solvers may differ by on equal input
 
 
@@ -93,6 +104,7 @@ def whole_run(prepared: Prepared, make_agent: MakeAgent = Agent) -> list[Finding
         for name, other in _other_data(prepared, base)
     ]
     findings.append(_rounds(base))
+    findings += _stated(prepared, base)
     findings += [_outputs(prepared, zone) for zone in range(len(prepared.zones))]
     findings.append(_rounds(play(fresh(prepared), make_agent=make_agent)))
     return findings
@@ -141,6 +153,62 @@ def _rounds(base: Run) -> Finding:
     charged = sum(sum(reply.releases.values()) for reply in replies)
     bare = without_noise(base.draws) + abs(len(base.draws) - charged)
     return Finding("rounds", "all", "-", float(bare), 0.0)
+
+
+def _stated(prepared: Prepared, base: Run) -> list[Finding]:
+    """Compare the adjacency, every charge and every zone's total with the settings."""
+    settings, rule = prepared.settings, rule_of(prepared)
+    given, allowed = settings.beta, settings.budget.epsilon * (1.0 + SAME)
+    unit = UNITS_MVA[given.unit.lower()] / prepared.case.base_mva if given.unit else 1.0
+    beta = prepared.scale * given.value * unit
+    findings = [Finding("stated", "all", "beta", beta, prepared.moved.beta * (1.0 + SAME))]
+    if rule.assumed is not None:  # a paper's sensitivity: its claim is not a budget
+        return findings
+    for problem, heard in zip(prepared.problems, base.network.heard, strict=True):
+        drawn = sum((Counter(each.reply.releases) for each in heard), Counter[Release]())
+        releases = {rule.release(one.sensitivity): n for one, n in drawn.items()}
+        if not releases:
+            continue
+        charged = max(law_loss(one) / epsilon_of(one.certified, LEAST_DELTA) for one in releases)
+        findings.append(Finding("stated", problem.name, "loss over charge", charged, 1.0 + SAME))
+        spent = budget_spent(releases, settings.budget, settings.release_delta)
+        findings.append(Finding("stated", problem.name, "spent of the budget", spent, allowed))
+    return findings
+
+
+def law_loss(release: Release) -> float:
+    """Return the largest loss of a pure law between neighbours, from its density; 0 of others."""
+    mechanism, distance = release.mechanism, release.sensitivity.value
+    if isinstance(mechanism, Staircase):
+        return math.ceil(distance / mechanism.step * (1.0 - SAME)) * mechanism.epsilon
+    return 0.0 if mechanism.norm == 2 else distance / mechanism.scale
+
+
+def budget_spent(releases: Mapping[Release, int], budget: Budget, delta: float) -> float:
+    """Return the epsilon that releases spend of a budget; 0 where no exact figure is known.
+
+    Pure losses add up. Normal noise composes to normal noise at mu^2 = sum (D / sigma)^2, of which
+    epsilon is the root of delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 -
+    epsilon/mu) (Balle and Wang 2018).
+    """
+    total = budget.scope == "total"
+    pure = {one: law_loss(one) for one in releases}
+    if budget.delta is None and all(pure.values()):
+        spent = [loss * (releases[one] if total else 1) for one, loss in pure.items()]
+        return sum(spent) if total else max(spent)
+    if any(pure.values()):
+        return 0.0
+    square = {one: (one.sensitivity.value / one.mechanism.scale) ** 2 for one in releases}
+    mu = math.sqrt(
+        sum(square[one] * n for one, n in releases.items()) if total else max(square.values())
+    )
+
+    def excess(epsilon: float) -> float:
+        below = stats.norm.logcdf(-mu / 2.0 - epsilon / mu)
+        reached = stats.norm.cdf(mu / 2.0 - epsilon / mu) - math.exp(epsilon + below)
+        return float(reached) - (budget.delta or delta)
+
+    return float(optimize.brentq(excess, 0.0, mu * (mu + 40.0))) if excess(0.0) > 0.0 else 0.0
 
 
 def _outputs(prepared: Prepared, zone: int) -> Finding:

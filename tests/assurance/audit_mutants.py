@@ -17,7 +17,7 @@ from gridpriv.power import disclosure as power_disclosure
 from gridpriv.power import fleet, problem
 from gridpriv.privacy import mechanism, noise, staircase
 from gridpriv.privacy.strategies import disclosure, linear, temporal_basis
-from gridpriv.zonal import prepared, stream
+from gridpriv.zonal import prepared, price_query, settings, stream
 from gridpriv.zonal import run as zonal_run
 
 private: dict[int, float] = {}
@@ -214,6 +214,67 @@ def tree_sensitivity_of_a_leaf() -> None:
     disclosure.Statistics.sensitivity = leaf
 
 
+def adjacency_of_half_beta() -> None:
+    honest = settings.Adjacency.protected
+
+    def halved(self: Any, case: Any) -> Any:
+        adjacency = honest(self, case)
+        return replace(adjacency, beta=0.5 * adjacency.beta)
+
+    settings.Adjacency.protected = halved
+
+
+def noise_of_twice_the_budget() -> None:
+    honest = prepared.noise_multiplier
+    prepared.noise_multiplier = lambda *given: 0.5 * honest(*given)
+
+
+def half_of_the_loss_is_charged() -> None:
+    mechanism.KNorm.charge = lambda self, distance: mechanism.Charge(
+        "laplace", 2.0 * self.scale / distance
+    )
+
+
+def radius_of_two_numbers() -> None:
+    def short(self: Any, value: Any, stream: Any) -> Any:
+        generator, pairs = stream(), value.size // 2
+        radius = generator.gamma(2.0, self.scale, pairs)
+        return value + (radius * generator.uniform(-1.0, 1.0, (2, pairs))).ravel()
+
+    mechanism.KNorm.perturb = short
+
+
+def second_zone_pays_nothing() -> None:
+    honest = releases.AgentReleases._count
+    releases.AgentReleases._count = lambda self, release: (
+        None if self.problem.name == "2" else honest(self, release)
+    )
+
+
+def reactive_weight_counts_as_the_active_one() -> None:
+    honest = linear.Statistics.sensitivity
+
+    def active(self: Any, *given: Any) -> Any:
+        bound = honest(self, *given)
+        return replace(bound, value=bound.value / (1.0 + self.reactive))
+
+    disclosure.Statistics.sensitivity = active
+
+
+def reactive_prices_are_free() -> None:
+    price_query._dearest = lambda prices, _: float(np.abs(prices[0]).max())
+
+
+def range_of_the_sum_around_the_true_one() -> None:
+    known = prepared.zone_prior
+
+    def tight(zone: Any, expected: Any) -> Any:
+        sums = zone.demand.reshape(2, -1).sum(axis=1)
+        return replace(known(zone, expected), lower=sums - 0.5, upper=sums + 0.5)
+
+    prepared.zone_prior = tight
+
+
 MUTANTS: dict[str, tuple[Callable[[], None], str]] = {
     mutant.__name__: (mutant, check)
     for mutant, check in (
@@ -240,6 +301,14 @@ MUTANTS: dict[str, tuple[Callable[[], None], str]] = {
         (tree_sensitivity_of_a_leaf, "values"),
         (stream_without_its_band, "stream"),
         (stream_repeats_its_noise, "stream"),
+        (adjacency_of_half_beta, "stated"),
+        (noise_of_twice_the_budget, "stated"),
+        (half_of_the_loss_is_charged, "stated"),
+        (radius_of_two_numbers, "law"),
+        (second_zone_pays_nothing, "rounds"),
+        (reactive_weight_counts_as_the_active_one, "publish"),
+        (reactive_prices_are_free, "publish"),
+        (range_of_the_sum_around_the_true_one, "public state"),
     )
 }
 """Mutants by name, each with the check of the audit that sees it."""
@@ -250,6 +319,11 @@ PATCHED = (
     (noise.NoiseStreams, "stream"),
     (prepared, "zone_prior"),
     (stream, "horizon_multiplier"),
+    (settings.Adjacency, "protected"),
+    (prepared, "noise_multiplier"),
+    (mechanism.KNorm, "charge"),
+    (releases.AgentReleases, "_count"),
+    (price_query, "_dearest"),
 )
 """Attributes that the mutants of the default tests replace."""
 

@@ -12,6 +12,7 @@ from audit_mutants import MUTANTS, PATCHED
 
 from gridpriv.assurance.independence import noise_checks
 from gridpriv.assurance.public_state import other_demands, state_findings
+from gridpriv.assurance.publishing import publish_findings
 from gridpriv.assurance.series import stream_findings
 from gridpriv.assurance.whole import fresh, whole_run
 from gridpriv.grid.library import load_case, shipped_zoning
@@ -24,6 +25,11 @@ QUICK = {
     "same_noise_in_every_zone": lambda run: noise_checks(fresh(run), 0.999),
     "prior_by_private_demand": lambda run: state_findings(run, other_demands(run)),
     "stream_without_its_band": stream_findings,
+    "adjacency_of_half_beta": whole_run,
+    "noise_of_twice_the_budget": whole_run,
+    "half_of_the_loss_is_charged": whole_run,
+    "second_zone_pays_nothing": whole_run,
+    "reactive_prices_are_free": publish_findings,
 }
 """Mutants that the default tests run, each with the part of the audit that sees it."""
 
