@@ -19,11 +19,12 @@ from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.files import write_bytes
+from gridpriv.grid import tables as mpc
 from gridpriv.grid.admittance import bus_admittance
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import read_case
 from gridpriv.grid.matpower_writer import matpower_bytes, matpower_text
-from gridpriv.grid.powsybl import WRITTEN, Writing, need_powsybl, write_powsybl
+from gridpriv.grid.powsybl import WRITTEN, need_powsybl, write_powsybl
 from gridpriv.grid.powsybl_files import FORMATS
 from gridpriv.grid.readreport import ReadReport
 
@@ -33,30 +34,6 @@ ROUNDING = 1e-9
 """Relative difference below which a figure was kept: formats print 10 digits and more."""
 EXPORTED = re.compile(r"VL-?([0-9]+)_0")
 """Names of buses in PowSyBl's PSS/E export of a MATPOWER case."""
-BUS_FIGURES = {
-    "pd": "demand, active",
-    "qd": "demand, reactive",
-    "gs": "shunts, active",
-    "bs": "shunts, reactive",
-    "vmin": "voltage band, lower",
-    "vmax": "voltage band, upper",
-    "base_kv": "nominal voltage",
-}
-BRANCH_FIGURES = {
-    "rate": "ratings, permanent (A)",
-    "rate_b": "ratings, temporary (B)",
-    "rate_c": "ratings, emergency (C)",
-    "angmin": "angle limits, lower",
-    "angmax": "angle limits, upper",
-}
-GEN_FIGURES = {
-    "pg": "active set points",
-    "vg": "voltage set points",
-    "pmin": "active limits, lower",
-    "pmax": "active limits, upper",
-    "qmin": "reactive limits, lower",
-    "qmax": "reactive limits, upper",
-}
 
 
 @dataclass(frozen=True)
@@ -132,7 +109,7 @@ def convert(source: str | Path, target: str | Path) -> Converted:
     check_target(path, source)
     before, report = read_case(source)
     if Path(source).suffix.lower() in FORMATS and path.suffix.lower() in WRITTEN:
-        write_powsybl(Path(source), Writing(path, private=False))
+        write_powsybl(Path(source), path, private=False)
     else:
         write_case(before, path)
     after, written = read_case(path)
@@ -179,7 +156,7 @@ def write_case(case: Case, path: Path, qg: Floats | None = None, *, private: boo
         with TemporaryDirectory(prefix="gridpriv-") as folder:
             tables = Path(folder) / "case.mat"
             tables.write_bytes(matpower_bytes(case, qg))
-            write_powsybl(tables, Writing(path, private=private), case.name)
+            write_powsybl(tables, path, private=private, label=case.name)
 
 
 def differences(before: Case, after: Case) -> Iterator[Difference]:
@@ -215,10 +192,7 @@ def _places(before: Case, after: Case) -> tuple[Ints, Ints]:
 
 def _figures(before: Case, after: Case, here: Ints, there: Ints) -> Iterator[Difference]:
     """Yield the differences of numbers, the buses of both cases in the same order."""
-    for name, label in BUS_FIGURES.items():
-        elements = [f"bus {number}" for number in before.bus_id[here].tolist()]
-        columns = getattr(before, name)[here], getattr(after, name)[there]
-        yield _compared(label, *columns, elements, *_unit(name, before))
+    yield from _compared("bus", before, after, here, there, before.bus_id)
     old, new = bus_admittance(before)[here][:, here], bus_admittance(after)[there][:, there]
     change = np.abs(old - new)
     scale = float(np.abs(old).max()) or 1.0
@@ -229,38 +203,26 @@ def _figures(before: Case, after: Case, here: Ints, there: Ints) -> Iterator[Dif
     first, second = np.argsort(here), np.argsort(there)
     if before.n_branch == after.n_branch:
         orders = _branch_order(before, first), _branch_order(after, second)
-        for name, label in BRANCH_FIGURES.items():
-            elements = [f"branch:{row}" for row in before.branch_row[orders[0]].tolist()]
-            yield _sorted(before, after, name, label, orders, elements)
+        yield from _compared("branch", before, after, *orders, before.branch_row)
     if before.n_gen == after.n_gen:
         orders = _gen_order(before, first), _gen_order(after, second)
-        for name, label in GEN_FIGURES.items():
-            elements = [f"gen:{row}" for row in before.gen_row[orders[0]].tolist()]
-            yield _sorted(before, after, name, label, orders, elements)
+        yield from _compared("gen", before, after, *orders, before.gen_row)
 
 
-def _unit(name: str, case: Case) -> tuple[float, str]:
-    """Return the factor and the unit in which a figure is shown."""
-    if name in ("vmin", "vmax", "vg", "base_kv"):
-        return 1.0, "kV" if name == "base_kv" else "p.u."
-    if name in ("angmin", "angmax"):
-        return float(np.degrees(1.0)), "degree"
-    reactive = name in ("qd", "bs", "qmin", "qmax")
-    return case.base_mva, "MVA" if name in BRANCH_FIGURES else "MVAr" if reactive else "MW"
-
-
-def _sorted(
-    before: Case,
-    after: Case,
-    name: str,
-    label: str,
-    orders: tuple[Ints, Ints],
-    elements: list[str],
-) -> Difference:
-    old, new = getattr(before, name), getattr(after, name)
-    old = np.zeros(len(orders[0])) if old is None else old[orders[0]]
-    new = np.zeros(len(orders[1])) if new is None else new[orders[1]]
-    return _compared(label, old, new, elements, *_unit(name, before))
+def _compared(
+    table: str, before: Case, after: Case, here: Ints, there: Ints, names: Ints
+) -> Iterator[Difference]:
+    """Yield the differences of the figures of a table, its elements in the orders given."""
+    for row in mpc.FIGURES:
+        if row["table"] == table and row["label"]:
+            given = getattr(before, row["field"]), getattr(after, row["field"])
+            orders = zip(given, (here, there), strict=True)
+            old, new = (np.zeros(len(at)) if v is None else v[at] for v, at in orders)
+            unit = row["unit"]
+            scale = before.base_mva if unit in mpc.POWERS else 1.0
+            scale = float(np.degrees(1.0)) if unit == "degree" else scale
+            label = "bus " if table == "bus" else f"{table}:"
+            yield _difference(row["label"], old, new, (label, names[here]), (scale, unit))
 
 
 def _branch_order(case: Case, place: Ints) -> Ints:
@@ -274,8 +236,8 @@ def _gen_order(case: Case, place: Ints) -> Ints:
     return np.asarray(np.lexsort((case.qmin, case.qmax, case.pmin, case.pmax, place[case.gen_bus])))
 
 
-def _compared(
-    label: str, old: Floats, new: Floats, elements: list[str], scale_to: float, unit: str
+def _difference(
+    label: str, old: Floats, new: Floats, elements: tuple[str, Ints], shown_in: tuple[float, str]
 ) -> Difference:
     """Return the difference of two columns, relative to the largest number of the first."""
     finite = np.isfinite(old) & np.isfinite(new)
@@ -287,7 +249,8 @@ def _compared(
     count, largest, example = int((change > ROUNDING).sum()), float(change.max(initial=0.0)), ""
     if count:
         at = int(np.argmax(change))
-        example = f"{elements[at]}: {old[at] * scale_to:.6g} to {new[at] * scale_to:.6g} {unit}"
+        (kind, names), (factor, unit) = elements, shown_in
+        example = f"{kind}{names[at]}: {old[at] * factor:.6g} to {new[at] * factor:.6g} {unit}"
     if gone or unlimited:
         return Difference(label, "lost", count, None, example)
     return _outcome(label, count, largest, example)

@@ -14,6 +14,12 @@ from gridpriv.grid.case import MOST_DEMAND_MW, Case
 LONGEST_NAME = 100
 
 
+def shipped_rows(name: str) -> list[dict[str, str]]:
+    """Return the rows of a table that stands beside the code."""
+    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 class CsvRows:
     """The rows of a UTF-8 CSV file as dictionaries, blanks around cells cut, empty lines left out.
 

@@ -15,59 +15,15 @@ import pandas as pd
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
+from gridpriv.grid.csvfile import shipped_rows
 
 Net: TypeAlias = Any
 """pandapower's net, which has no static type: tables by name, as entries and as attributes."""
 Ppc: TypeAlias = dict[str, Any]
 """PYPOWER's tables as pandapower makes them, with its own beside them."""
-BUS_COLUMNS = {
-    "line impedance dcline": "from_bus to_bus",
-    "trafo": "hv_bus lv_bus",
-    "trafo3w": "hv_bus mv_bus lv_bus",
-    "switch load sgen gen ext_grid shunt ward storage motor asymmetric_load asymmetric_sgen": "bus",
-}
-"""Columns of tables that name a bus."""
-NUMBERS = {
-    "line": "length_km r_ohm_per_km x_ohm_per_km c_nf_per_km g_us_per_km parallel df",
-    "trafo": "sn_mva vn_hv_kv vn_lv_kv vk_percent vkr_percent pfe_kw i0_percent shift_degree "
-    "parallel df",
-    "trafo3w": "sn_hv_mva sn_mv_mva sn_lv_mva vn_hv_kv vn_mv_kv vn_lv_kv vk_hv_percent "
-    "vk_mv_percent vk_lv_percent pfe_kw i0_percent",
-    "impedance": "rft_pu xft_pu rtf_pu xtf_pu sn_mva",
-    "load sgen storage": "p_mw q_mvar scaling",
-    "shunt": "p_mw q_mvar step",
-    "ward": "ps_mw qs_mvar pz_mw qz_mvar",
-    "gen": "p_mw vm_pu scaling",
-    "ext_grid": "vm_pu va_degree",
-    "dcline": "p_mw loss_percent loss_mw",
-    "poly_cost": "element cp0_eur cp1_eur_per_mw cp2_eur_per_mw2",
-    "pwl_cost": "element",
-}
-"""Columns that must be finite numbers in service."""
-POSITIVE = {
-    "bus": "vn_kv",
-    "line": "length_km parallel df max_i_ka",
-    "trafo": "sn_mva vn_hv_kv vn_lv_kv parallel df",
-    "trafo3w": "sn_hv_mva sn_mv_mva sn_lv_mva vn_hv_kv vn_mv_kv vn_lv_kv",
-    "impedance": "sn_mva",
-    "gen ext_grid": "vm_pu",
-}
-"""Columns that must be positive numbers in service."""
+COLUMNS = shipped_rows("pandapower_columns.csv")
+"""Columns that must name a bus, and those that must be numbers of elements in service."""
 LARGEST_INDEX = 5_000_000
-REFUSED = (
-    "xward",
-    "svc",
-    "ssc",
-    "tcsc",
-    "vsc",
-    "bi_vsc",
-    "vsc_stacked",
-    "vsc_bipolar",
-    "b2b_vsc",
-    "line_dc",
-    "load_dc",
-    "source_dc",
-)
 SWITCHED = {"b": "bus", "l": "line", "t": "trafo", "t3": "trafo3w"}
 
 
@@ -82,15 +38,14 @@ def check_net(net: Net) -> None:
         if not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
             raise InputError(f"net.{name} = {value!r}: must be a positive number")
     _check_index(net, "bus")
-    for table, column in _columns(BUS_COLUMNS):
+    for table, column in _columns("a bus"):
         _check_index(net, table)
         _check_buses(net, table, column)
     _check_switches(net)
-    for table, column in _columns(NUMBERS):
-        _check_numbers(net, table, column, positive=False)
-    for table, column in _columns(POSITIVE):
-        _check_numbers(net, table, column, positive=True)
-    for table in REFUSED:
+    for rule in ("a finite number", "a positive number"):
+        for table, column in _columns(rule):
+            _check_numbers(net, table, column, rule)
+    for table, _ in _columns("out of service"):
         running = int(in_service(net, table).sum())
         if running:
             raise InputError(
@@ -99,10 +54,11 @@ def check_net(net: Net) -> None:
             )
 
 
-def _columns(listed: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield every pair of a table and a column."""
-    for tables, columns in listed.items():
-        yield from product(tables.split(), columns.split())
+def _columns(rule: str) -> Iterator[tuple[str, str]]:
+    """Yield every pair of a table and a column that a rule is for."""
+    for row in COLUMNS:
+        if row["must be"] == rule:
+            yield from product(row["tables"].split(), row["columns"].split())
 
 
 def frame(net: Net, table: str) -> pd.DataFrame:
@@ -168,18 +124,17 @@ def _switches(net: Net) -> Iterator[tuple[Any, Any, Any]]:
         yield from zip(rows.index, kinds, elements, strict=True)
 
 
-def _check_numbers(net: Net, table: str, column: str, *, positive: bool) -> None:
+def _check_numbers(net: Net, table: str, column: str, rule: str) -> None:
     rows, running = frame(net, table), in_service(net, table)
     if not running.any():
         return
     values = _floats(column_of(rows, table, column), table)
-    wrong = running & ~((values > 0) if positive else np.isfinite(values))
+    wrong = running & ~((values > 0) if rule == "a positive number" else np.isfinite(values))
     if column == "max_i_ka":  # an unknown rating is no limit, a negative one is a mistake
         wrong = running & (values <= 0)
     if wrong.any():
         at = int(np.argmax(wrong))
-        allowed = "a positive number" if positive else "a finite number"
-        raise _refuse(table, rows.index[at], column, values[at], allowed)
+        raise _refuse(table, rows.index[at], column, values[at], rule)
 
 
 def column_of(rows: pd.DataFrame, table: str, column: str) -> pd.Series[Any]:

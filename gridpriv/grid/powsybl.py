@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,24 +39,6 @@ WRITTEN = {
 """Formats that pypowsybl writes."""
 
 
-@dataclass(frozen=True)
-class Writing:
-    """A file to be written from a network.
-
-    Attributes
-    ----------
-    path : Path
-    result : dict or None
-        Set points to write into it (:func:`gridpriv.grid.powsybl_worker.apply`).
-    private : bool
-        Whether only its owner may read the file.
-    """
-
-    path: Path
-    result: dict[str, Any] | None = None
-    private: bool = True
-
-
 def load_powsybl(path: Path) -> tuple[Case, ReadReport]:
     """Read a file through pypowsybl.
 
@@ -66,7 +48,7 @@ def load_powsybl(path: Path) -> tuple[Case, ReadReport]:
         If pypowsybl is not installed, the file is damaged, or reading takes too much time or
         memory.
     """
-    case, report = _case(_ask(path), path.stem)
+    case, report = _case(_ask(path)[0], path.stem)
     kind = FORMATS[path.suffix.lower()]
     return case, ReadReport(path.name, f"{kind} by pypowsybl", report)
 
@@ -91,13 +73,23 @@ def case_from_powsybl(network: Any, name: str | None = None) -> Case:
     return _case(vars(tables), name or str(network.name or network.id or "network"))[0]
 
 
-def write_powsybl(source: Path, writing: Writing, label: str = "") -> None:
+def write_powsybl(
+    source: Path,
+    path: Path,
+    result: dict[str, Any] | None = None,
+    *,
+    private: bool = True,
+    label: str = "",
+) -> None:
     """Write a file that pypowsybl reads in a format that it writes, with set points or without.
 
     Parameters
     ----------
-    source : path
-    writing : Writing
+    source, path : path
+    result : dict, optional
+        Set points to write into it (:func:`gridpriv.grid.powsybl_worker.apply`).
+    private : bool
+        Whether only its owner may read the file.
     label : str
         Name of the source in errors; its path by default.
 
@@ -106,7 +98,10 @@ def write_powsybl(source: Path, writing: Writing, label: str = "") -> None:
     InputError
         If the source cannot be read, or the network has no place in the format.
     """
-    _ask(source, writing, label)
+    target = path.suffix.lower()
+    request: dict[str, Any] = {"target": f"written{target}", "format": WRITTEN[target]}
+    request |= {} if result is None else {"result": result}
+    write_bytes(path, _ask(source, request, label)[1], private=private)
 
 
 def need_powsybl(path: Path) -> None:
@@ -115,25 +110,22 @@ def need_powsybl(path: Path) -> None:
         raise missing_extra("pypowsybl", "powsybl", f"a {path.suffix} file")
 
 
-def _ask(source: Path, writing: Writing | None = None, label: str = "") -> dict[str, Any]:
-    """Return the answer of a process of its own about a file, ``label`` in errors."""
+def _ask(
+    source: Path, writing: dict[str, Any] | None = None, label: str = ""
+) -> tuple[dict[str, Any], bytes]:
+    """Return the answer of a process of its own about a file, and the file that it wrote."""
     need_powsybl(source)
     suffix = source.suffix.lower()
     content = checked_content(source)
     with TemporaryDirectory(prefix="gridpriv-") as folder:
         place = Path(folder)
-        request: dict[str, Any] = {"source": f"case{ENDINGS.get(FORMATS.get(suffix, ''), suffix)}"}
+        request = {"source": f"case{ENDINGS.get(FORMATS.get(suffix, ''), suffix)}"}
+        request |= writing or {}
         (place / request["source"]).write_bytes(content)
-        if writing is not None:
-            target = writing.path.suffix.lower()
-            request |= {"target": f"written{target}", "format": WRITTEN[target]}
-            request |= {} if writing.result is None else {"result": writing.result}
         (place / "request.json").write_text(json.dumps(request), encoding="utf-8")
         answer = _answer(place, label or str(source))
-        if writing is not None:
-            made = read_bytes(place / request["target"], "written file")
-            write_bytes(writing.path, made, private=writing.private)
-    return answer
+        made = read_bytes(place / request["target"], "written file") if writing else b""
+    return answer, made
 
 
 def _answer(place: Path, source: str) -> dict[str, Any]:

@@ -11,12 +11,10 @@ modelled; where it is in service and the power balance may differ from the sourc
 
 from __future__ import annotations
 
-import csv
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -26,6 +24,7 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import POLYNOMIAL, Case
+from gridpriv.grid.csvfile import shipped_rows
 from gridpriv.grid.islands import islands
 from gridpriv.grid.tables import MatpowerTables
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Status = Literal["read", "ignored", "unsupported"]
-FIELDS = Path(__file__).with_name("fields.csv")
 CONSTRAINING = ("A", "l", "u", "N", "fparm", "H", "Cw", "if", "reserves", "softlims", "userfcn")
 """MATPOWER fields that add constraints or costs to its own OPF."""
 
@@ -104,8 +102,7 @@ class ReadReport:
 @cache
 def known_fields(source: str) -> tuple[tuple[str, FieldNote, bool], ...]:
     """Return the fields of a source in ``fields.csv``: key, note, and whether it is always said."""
-    with FIELDS.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["source"] == source]
+    rows = [row for row in shipped_rows("fields.csv") if row["source"] == source]
     return tuple(
         (
             row["key"],

@@ -7,7 +7,7 @@ converted in one place. Column numbers are those of MATPOWER's ``idx_bus``, ``id
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case, GenCost
+from gridpriv.grid.csvfile import shipped_rows
 
 ISOLATED, REFERENCE = 4, 3
 BUS_COLUMNS, BRANCH_COLUMNS, GEN_COLUMNS = 13, 11, 10
@@ -27,24 +28,9 @@ ANGMIN, ANGMAX = 11, 12
 AREA, ZONE = 6, 10
 DC_FROM, DC_TO, DC_STATUS, DC_PF, DC_PT, DC_QF, DC_QT, DC_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
 GEN_BUS, PG, QMAX, QMIN, VG, GEN_STATUS, PMAX, PMIN = 0, 1, 3, 4, 5, 7, 8, 9
-VALUES = {
-    "bus": {
-        "pd": PD,
-        "qd": QD,
-        "gs": GS,
-        "bs": BS,
-        "vm": VM,
-        "va": VA,
-        "base_kv": BASE_KV,
-        "vmax": VMAX,
-        "vmin": VMIN,
-    },
-    "branch": {"r": BR_R, "x": BR_X, "b": BR_B, "rate": RATE_A, "shift": SHIFT},
-    "gen": {"pg": PG, "qmax": QMAX, "qmin": QMIN, "vg": VG, "pmax": PMAX, "pmin": PMIN},
-}
-"""Columns of MATPOWER's tables by the field of :class:`Case` that they hold in another unit."""
-POWERS = {"pd", "qd", "gs", "bs", "rate", "pg", "qmax", "qmin", "pmax", "pmin"}
-ANGLES = {"va", "shift"}
+FIGURES = shipped_rows("figures.csv")
+"""Figures of a case: table, field of :class:`Case`, column of MATPOWER's table, unit, label."""
+POWERS = ("MW", "MVAr", "MVA")
 RIGHT_ANGLE_DEG = 90.0
 READ_FIELDS = ("version", "baseMVA", "bus", "gen", "branch", "gencost", "dcline")
 LARGEST_BUS = 2**53  # beyond it a float is no longer every whole number
@@ -132,21 +118,29 @@ def case_from_tables(tables: MatpowerTables) -> Case:
     )
 
 
+def _columns_of(name: str) -> Iterator[tuple[str, int, str]]:
+    """Yield field, column and unit of the figures that a table holds."""
+    for row in FIGURES:
+        if row["table"] == name and row["column"]:
+            yield row["field"], int(row["column"]), row["unit"]
+
+
 def _values(name: str, table: Floats, base: float) -> dict[str, Any]:
     """Return the fields of a case that a table holds, per unit and in rad."""
-    fields = {field: table[:, column].copy() for field, column in VALUES[name].items()}
-    fields |= {field: fields[field] / base for field in POWERS & fields.keys()}
-    return fields | {field: np.deg2rad(fields[field]) for field in ANGLES & fields.keys()}
+    return {
+        field: np.deg2rad(table[:, column]) if unit == "degree" else table[:, column] / scale
+        for field, column, unit in _columns_of(name)
+        for scale in [base if unit in POWERS else 1.0]
+    }
 
 
 def table_of(case: Case, name: str, rows: int, columns: int) -> Floats:
     """Return a MATPOWER table with the fields of a case, in MW, MVAr and degrees; the rest is 0."""
     table = np.zeros((rows, columns))
-    for field_name, column in VALUES[name].items():
+    for field_name, column, unit in _columns_of(name):
         values = getattr(case, field_name)
-        if field_name in POWERS:
-            values = case.base_mva * values
-        table[:, column] = np.rad2deg(values) if field_name in ANGLES else values
+        scale = case.base_mva if unit in POWERS else 1.0
+        table[:, column] = np.rad2deg(values) if unit == "degree" else scale * values
     return table
 
 

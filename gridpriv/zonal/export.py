@@ -23,7 +23,7 @@ from gridpriv.grid.convert import check_target, write_case
 from gridpriv.grid.pandapower import convert_net
 from gridpriv.grid.pandapower_elements import PandapowerLink
 from gridpriv.grid.pandapower_writer import write_net
-from gridpriv.grid.powsybl import WRITTEN, Writing, write_powsybl
+from gridpriv.grid.powsybl import WRITTEN, write_powsybl
 from gridpriv.grid.powsybl_files import FORMATS
 from gridpriv.zonal.solution import GridSolution
 from gridpriv.zonal.tables import branch_flows, bus_intake, generator_output
@@ -99,7 +99,7 @@ def write_set_points(solution: GridSolution, source: str | Path, path: Path) -> 
         net = open_json(Path(source)) if kind == ".json" else None
         write_bytes(path, to_json(to_pandapower(solution, net)).encode(), private=True)
     elif suffix in WRITTEN and kind in FORMATS:
-        write_powsybl(Path(source), Writing(path, _powsybl_result(solution)))
+        write_powsybl(Path(source), path, _powsybl_result(solution))
     else:
         write_case(settled_case(solution), path, solution.qg, private=True)
 
