@@ -46,12 +46,12 @@ from gridpriv.power.security import (
 )
 from gridpriv.power.zone import Zone
 
-MOST_PLANS, RELINEARIZED = 30, 6
+MOST_PLANS, RELINEARIZED = 40, 6
 """Plans, each with the cuts of those before it; plans after which all cuts are linearized anew."""
 HARD = 0.02
 """Relative violation from which a contingency is tried by redispatch after the first plan."""
-PATIENCE = 10
-"""Plans with cuts on a limit that a contingency violates all the same, before it is left so."""
+PATIENCE = 6
+"""Plans with cuts on a limit that a contingency violates all the same, before one is left so."""
 MOST = 2
 """Contingencies that one plan's cuts of a limit come from: the others violate it less."""
 FAR = 0.1
@@ -74,6 +74,8 @@ class Cut:
     ----------
     room : float
         How far the plan that it was linearized around is from the limit, p.u.
+    regime : bytes
+        Which buses hold their voltage in the state that it was linearized around.
     """
 
     limit: Limit
@@ -82,6 +84,11 @@ class Cut:
     bound: float
     price: float
     room: float
+    regime: bytes
+
+    def room_at(self, state: AcState) -> float:
+        """Return how far set points are from the limit by this linearization, p.u."""
+        return self.bound - float(self.by_pg @ state.pg + self.by_w @ state.vm**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +259,7 @@ def secure_plan(
         more = _unpreventable(problem, before, hard, tried)
         tried |= hard.keys()
         passes.update({place[0] for place in _worst(analysed, left) if place in kept})
-        left |= more | {name for name, plans in passes.items() if plans >= PATIENCE}
+        left |= more | _hopeless(analysed, left | more, passes)
         total = sum(map(len, kept.values()))
         plan = SecurePlan(before, blocks, analysed, total, number, rounds, left)
         first = first or plan
@@ -279,6 +286,26 @@ def _passing(
             or any(v.kind in SLACK_PRICE and v.amount > share * abs(v.bound) for v in c.violations)
         )
     }
+
+
+def _hopeless(
+    analysed: Sequence[PostContingency], left: frozenset[str], passes: Counter[str]
+) -> frozenset[str]:
+    """Return the contingency that violates limits most, once one did so in PATIENCE plans.
+
+    Contingencies can be preventable each alone and not together: the others get as many plans
+    again without it.
+    """
+    if max(passes.values(), default=0) < PATIENCE:
+        return frozenset()
+    passes.clear()
+    amounts = {
+        name: max(v.amount / abs(v.bound) for v in c.violations if v.kind in SLACK_PRICE)
+        for c in analysed
+        for name in [c.contingency.name]
+        if name in _passing(analysed, left)
+    }
+    return frozenset([max(amounts, key=amounts.__getitem__)] if amounts else [])
 
 
 def _unpreventable(
@@ -338,8 +365,9 @@ def _linearized(
     """Return the cuts of the next plan.
 
     A violated limit gets a cut around this plan. The cuts of other limits are linearized
-    anew while ``anew``, and dropped where the limit is far; later they stay as they are, so that
-    the search does not go in a circle where generators reach their reactive limits.
+    anew while ``anew``, and dropped where the limit is far; later they stay as they are. A limited
+    quantity has a kink where a generator reaches a reactive limit: linearizations from either side
+    of it are both kept, or the search goes in a circle between them.
     """
     after = _After(problem, before)
     cuts: dict[Place, list[Cut]] = {}
@@ -350,7 +378,9 @@ def _linearized(
             cut = after.cut(place[0], limit)
             if cut is not None and cut.room > FAR * abs(limit.bound):
                 continue
-            old = [] if anew else old
+            if anew and cut is not None:
+                old = [c for c in old if c.regime != cut.regime]
+                old = [c for c in old if c.room_at(before.state) <= FAR * abs(limit.bound)]
             old += [] if cut is None else [cut]
         if old:
             cuts[place] = old
@@ -393,7 +423,8 @@ class _After:
         room = sign * (bound - value) - BACK_OFF * abs(bound)
         price = SLACK_PRICE[limit.kind] * self.problem.lost
         level = float(by_pg @ now.pg + by_w @ now.vm**2)
-        return Cut(limit, by_pg, by_w, room + level, price, room)
+        regime = derivative.holding.tobytes()
+        return Cut(limit, by_pg, by_w, room + level, price, room, regime)
 
 
 def _value(state: AcState, limit: Limit) -> float | None:
