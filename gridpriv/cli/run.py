@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 COUPLING = {
     "storage": "storage units, scheduled over all steps: name,bus,p_mw,energy_mwh and more, "
-    "or the pandapower JSON of the case (docs/howto/day.md)",
+    "a storage file of MOST, or the pandapower JSON of the case (docs/howto/day.md)",
     "ramps": "ramp limits of generators: gen,up_mw_per_hour,down_mw_per_hour; "
     "or the MATPOWER file of the case",
     "reserves": "reserve capacity of generators, shared by the zones: "

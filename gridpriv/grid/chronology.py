@@ -10,8 +10,8 @@ All of it is public: equipment and market data, no demand.
 - ``gen,up_mw,down_mw`` and, optional, ``up_price,down_price`` ($/MWh): what generators can hold in
   reserve; the row of gen ``required`` is what all zones together hold in every step.
 
-Storage is also read from a pandapower net (JSON), and ramps from a MATPOWER file, where the case is
-of that file (:mod:`gridpriv.grid.source_equipment`).
+Storage is also read from MOST's storage files and from a pandapower net (JSON), and ramps from a
+MATPOWER file, where the case is of that net or file (:mod:`gridpriv.grid.source_equipment`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from gridpriv.grid.csvfile import CsvRows
 from gridpriv.grid.source_equipment import (
     OPTIONS,
     StorageEntry,
+    most_storages,
     net_storages,
     not_in_range,
     source_ramps,
@@ -213,8 +214,8 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
     ----------
     case : Case
     path : str or path
-        A storage list, or the pandapower JSON that the case is of: its ``storage`` table. Their
-        set points are then no demand any more.
+        A storage list, a storage file of MOST (``.m``), or the pandapower JSON that the case is
+        of: its ``storage`` table, whose set points are then no demand any more.
 
     Raises
     ------
@@ -224,6 +225,8 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
     source = Path(path)
     if source.suffix.lower() == ".json":
         case, entries = net_storages(case, source)
+    elif source.suffix.lower() == ".m":
+        entries = most_storages(case, source)
     else:
         entries = list(_storage_rows(case, source))
     if not entries:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -19,6 +19,7 @@ from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.files import write_bytes
+from gridpriv.core.tables import Flag, Number, Row, Text, key, known, part, private
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.admittance import bus_admittance
 from gridpriv.grid.case import Case
@@ -36,27 +37,45 @@ EXPORTED = re.compile(r"VL-?([0-9]+)_0")
 """Names of buses in PowSyBl's PSS/E export of a MATPOWER case."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A figure of the source in the new file.
+class CaseFile(Row):
+    """A case file."""
 
-    Attributes
-    ----------
-    field : str
-    status : {'kept', 'changed', 'lost'}
-    count : int
-        Buses, branches or generators at which it differs.
-    largest : float or None
-        Largest relative difference; None where there is no number to compare.
-    example : str
-        The element of the largest difference, its figure in the source and in the new file.
-    """
+    file: Text = known("File: name of the file")
+    format: Text = known("Format: format of the file, and its reader")
 
-    field: str
-    status: Outcome
-    count: int
-    largest: float | None = None
-    example: str = ""
+
+class Difference(Row, name="differences"):
+    """One figure of the source in the new file."""
+
+    field: Text = key("Figure: name of the figure")
+    status: Text = private("Status: kept, changed or lost")
+    count: Number = private("Elements: number of elements that differ")
+    largest: Number = private("Difference: largest relative difference")
+    example: Text = private("Example: element of that difference, its value before and after")
+
+
+class Unsupported(Row, name="unsupported"):
+    """One field of the source that is not modelled."""
+
+    field: Text = key("Field: table and column in the source")
+    status: Text = known("Status: status of the field, always unsupported")
+    count: Number = known("Rows: number of rows")
+    note: Text = known("Note: treatment of the field")
+    left_out: Flag = known("Left out: power that the conversion leaves out of the balance")
+
+
+class ConversionDocument(Row, name="conversion"):
+    """A conversion of a case file."""
+
+    case: Text = known("Case: name of the grid")
+    source: CaseFile = part(CaseFile)
+    target: CaseFile = part(CaseFile)
+    buses: Number = known("Buses: number of buses in service")
+    branches: Number = known("Branches: number of branches in service")
+    generators: Number = known("Generators: number of generators in service")
+    load_mw: Number = private("Load: sum of active demand", "MW")
+    differences: list[Difference] = part(Difference)
+    unsupported: list[Unsupported] = part(Unsupported)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,17 +91,17 @@ class Converted:
     def as_dict(self) -> Json:
         """Return the conversion as JSON can hold it."""
         case = self.before
-        return {
-            "case": case.name,
-            "source": {"file": self.source.source, "format": self.source.format},
-            "target": {"file": self.target.source, "format": self.target.format},
-            "buses": case.n_bus,
-            "branches": case.n_branch,
-            "generators": case.n_gen,
-            "load_mw": float(case.base_mva * case.pd.sum()),
-            "differences": [asdict(row) for row in self.differences],
-            "unsupported": [asdict(note) for note in self.source.unsupported],
-        }
+        return ConversionDocument(
+            case=case.name,
+            source=CaseFile(file=self.source.source, format=self.source.format),
+            target=CaseFile(file=self.target.source, format=self.target.format),
+            buses=case.n_bus,
+            branches=case.n_branch,
+            generators=case.n_gen,
+            load_mw=float(case.base_mva * case.pd.sum()),
+            differences=list(self.differences),
+            unsupported=[Unsupported.of(note) for note in self.source.unsupported],
+        ).as_dict()
 
 
 def convert(source: str | Path, target: str | Path) -> Converted:
@@ -165,11 +184,11 @@ def differences(before: Case, after: Case) -> Iterator[Difference]:
     for label, name in sizes:
         change = getattr(after, name) - getattr(before, name)
         status: Outcome = "kept" if change == 0 else "lost" if change < 0 else "changed"
-        yield Difference(f"{label} in service", status, abs(change))
+        yield _row(f"{label} in service", status, abs(change))
     if before.n_bus == after.n_bus:
         here, there = _places(before, after)
         moved = int((before.bus_id[here] != after.bus_id[there]).sum())
-        yield Difference("bus numbers", "changed" if moved else "kept", moved)
+        yield _row("bus numbers", "changed" if moved else "kept", moved)
         yield from _figures(before, after, here, there)
     yield from _texts(before, after)
 
@@ -252,13 +271,19 @@ def _difference(
         (kind, names), (factor, unit) = elements, shown_in
         example = f"{kind}{names[at]}: {old[at] * factor:.6g} to {new[at] * factor:.6g} {unit}"
     if gone or unlimited:
-        return Difference(label, "lost", count, None, example)
+        return _row(label, "lost", count, None, example)
     return _outcome(label, count, largest, example)
 
 
 def _outcome(label: str, count: int, largest: float, example: str = "") -> Difference:
     status: Outcome = "kept" if largest <= ROUNDING else "changed"
-    return Difference(label, status, count, largest, example)
+    return _row(label, status, count, largest, example)
+
+
+def _row(
+    field: str, status: Outcome, count: int, largest: float | None = None, example: str = ""
+) -> Difference:
+    return Difference(field=field, status=status, count=count, largest=largest, example=example)
 
 
 def _texts(before: Case, after: Case) -> Iterator[Difference]:
@@ -280,7 +305,7 @@ def _texts(before: Case, after: Case) -> Iterator[Difference]:
             continue
         count = len(old) if isinstance(old, tuple | dict) else 1
         if not new:
-            yield Difference(label, "lost", count)
+            yield _row(label, "lost", count)
         else:
             alike = isinstance(old, np.bool_ | bool) or old == new
-            yield Difference(label, "kept" if alike else "changed", 0 if alike else count)
+            yield _row(label, "kept" if alike else "changed", 0 if alike else count)

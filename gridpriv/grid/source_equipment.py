@@ -3,12 +3,15 @@
 - pandapower's ``storage``: ``max_p_mw`` and ``min_p_mw`` (charging is positive; without them the
   set point ``p_mw``), ``max_e_mwh``, ``min_e_mwh``, ``soc_percent``, ``min_q_mvar`` and
   ``max_q_mvar``. The table has no efficiencies: 1.
+- MOST's storage file (``.m``): ``storage.gen`` (bus, limits) and ``storage.sd_table``, of which
+  InitialStorage, MinStorageLevel, MaxStorageLevel, OutEff, InEff, LossFactor and rho are read.
 - MATPOWER's ``gen``: ``RAMP_30`` in MW per 30 minutes, or else ``RAMP_10`` or ``RAMP_AGC`` (MW per
   minute); 0 is no limit. MOST reads the same columns (MOST user's manual, section 3).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +20,9 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
+from gridpriv.core.reading import LARGEST, read_text, shown
 from gridpriv.grid.case import Case
+from gridpriv.grid.matlab import Arithmetic, WrongError
 
 OPTIONS = {
     "charge_mw": np.nan,
@@ -45,6 +50,9 @@ NET_COLUMNS = dict.fromkeys(("p_mw", "q_mvar", "min_e_mwh", "max_q_mvar", "min_q
     "min_p_mw": np.nan,
 }
 """Columns of pandapower's ``storage``, and what is taken where one is missing."""
+MOST_LEVELS = ("InitialStorage", "MinStorageLevel", "MaxStorageLevel")
+_COMMENT = re.compile(r"[%#][^\r\n]*")
+_ASSIGNED = re.compile(r"^\s*([a-zA-Z][\w.]*)\s*=\s*(\[[^\]]*\]|\{[^}]*\}|[^;\n]*)", re.MULTILINE)
 RAMPS = ((18, 2.0), (17, 6.0), (16, 60.0))
 """Columns of MATPOWER's gen with ramps, and the number of their periods in an hour."""
 
@@ -130,6 +138,81 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
         number = int(case.bus_id[at[k]])
         entries.append(StorageEntry(name, number, value))
     return replace(case, pd=pd, qd=qd), entries
+
+
+def most_storages(case: Case, path: Path) -> list[StorageEntry]:
+    """Return the storages in service of a file that MOST reads (``loadstoragedata``).
+
+    The end condition is that of a storage list: no less energy than before the first step.
+
+    Raises
+    ------
+    InputError
+        If the file is not of that form, or a storage stands on no bus of the case.
+    """
+    text = _COMMENT.sub("", read_text(path, "storage file", LARGEST))
+    known, fields = Arithmetic(), {}
+    for match in _ASSIGNED.finditer(re.sub(r"\.\.\.[^\n]*\n", " ", text)):
+        field, value = match[1], match[2].strip()
+        fields[field] = re.findall(r"'(\w+)'", value) if value[:1] == "{" else value
+        if "." not in field and value[:1] not in ("[", "{"):
+            _evaluate(f"{field} = {value}", known, path)
+
+    def table(name: str) -> list[list[float]]:
+        lines = re.split(r"[;\n]", str(fields.get(name, "")).strip("[]"))
+        rows = [line.replace(",", " ").split() for line in lines]
+        return [[_evaluate(f"cell = {w}", known, path) for w in row] for row in rows if row]
+
+    gens, rows = table("storage.gen"), table("storage.sd_table.data")
+    names = list(fields.get("storage.sd_table.colnames", ()))
+    same = {len(row) for row in rows} <= {len(names)} and all(len(gen) >= 10 for gen in gens)
+    if not gens or len(rows) != len(gens) or not same or not {*MOST_LEVELS} <= {*names}:
+        raise InputError(
+            f"storage file {path} is none that MOST reads: it needs storage.gen, and as many rows "
+            f"of storage.sd_table.data under colnames with {', '.join(MOST_LEVELS)}"
+        )
+    entries = []
+    for number, (gen, row) in enumerate(zip(gens, rows, strict=True), start=1):
+        if gen[7] > 0:
+            entries.append(_most_entry(case, f"{path}: storage {number}", gen, names, row))
+    return entries
+
+
+def _most_entry(
+    case: Case, label: str, gen: list[float], names: list[str], row: list[float]
+) -> StorageEntry:
+    """Return a storage of MOST's tables: a row of its gen and of its data."""
+    given = {"OutEff": 1.0, "InEff": 1.0, "LossFactor": 0.0, **dict(zip(names, row, strict=True))}
+    first, least, most = (given[name] for name in MOST_LEVELS)
+    room = most - least
+    value = OPTIONS | {
+        "p_mw": gen[8],
+        "charge_mw": -gen[9],
+        "energy_mwh": room,
+        "efficiency_discharge": given["OutEff"],
+        "efficiency_charge": given["InEff"],
+        "loss_percent_per_hour": 100.0 * given["LossFactor"],
+        "soc_percent": 100.0 * (first - least) / room if room > 0 else 0.0,
+        "q_mvar": min(gen[3], -gen[4]),
+    }
+    if gen[0] not in case.index_of:
+        raise InputError(f"{label}: bus = {gen[0]:g}: must be a bus in service of {case.name}")
+    for key, allowed in not_in_range(value):
+        raise InputError(f"{label}: {key} = {value[key]:g}: must be {allowed}")
+    return StorageEntry(label.rpartition(": ")[2], int(gen[0]), value)
+
+
+def _evaluate(statement: str, known: Arithmetic, path: Path) -> float:
+    """Return the number that a statement gives its name."""
+    name = statement.partition(" ")[0]
+    try:
+        known.carry_out(statement)
+    except WrongError as error:
+        wrong = shown(statement.removeprefix("cell = "))
+        raise InputError(
+            f"storage file {path}: {wrong} is not read ({error}); give numbers"
+        ) from None
+    return known.values[name]
 
 
 def source_ramps(case: Case, path: Path) -> Floats:

