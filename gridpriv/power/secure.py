@@ -87,7 +87,7 @@ class Cut:
     regime: bytes
 
     def room_at(self, state: AcState) -> float:
-        """Return how far set points are from the limit by this linearization, p.u."""
+        """Return the distance of set points from the limit by this linearization, p.u."""
         return self.bound - float(self.by_pg @ state.pg + self.by_w @ state.vm**2)
 
 
