@@ -19,6 +19,8 @@ from gridpriv.report.figures import Look, looks, set_labels, set_title, styled_a
 LOG_FROM = 30.0
 MOST_NAMES = 7
 """Names across an axis that stand beside each other."""
+MOST_SHORT, SHORT = 30, 3
+"""The same of names of three letters, such as bus numbers."""
 LEVEL = 0.02
 """Relative range of means below which no curve rises or falls."""
 
@@ -127,7 +129,8 @@ class Chart:
                 whole = all(float(v).is_integer() for s in self.series for v in s.x)
                 axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10], integer=whole))
             if self.x_names:
-                every = math.ceil(len(self.x_names) / MOST_NAMES)
+                short = max(map(len, self.x_names)) <= SHORT
+                every = math.ceil(len(self.x_names) / (MOST_SHORT if short else MOST_NAMES))
                 shown = range(1, len(self.x_names) + 1, every)
                 axes.set_xticks(list(shown), [self.x_names[k - 1] for k in shown])
             axes.yaxis.set_major_formatter(FuncFormatter(tick))
@@ -159,7 +162,7 @@ class Chart:
             return
         # values below the axis are drawn on its edge
         edge = np.maximum(y, self.limits[0])
-        few = len(x) <= FEW
+        few = len(x) <= FEW or not look["linestyle"]
         if self.bars and s.low:
             curves = [n for n, other in enumerate(self.series) if not other.flat]
             aside = 4.0 * (curves.index(k) - (len(curves) - 1) / 2.0) / 72.0

@@ -15,16 +15,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.display import counted, figure
+from gridpriv.core.display import amount, counted, figure
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.stored import Study
 from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.budget import QUIET, stated_epsilon
+from gridpriv.report.bars import Bar, Bars
 from gridpriv.report.charts import convergence_charts, cost_chart, horizon_charts
 from gridpriv.report.curves import LOG_FROM, Chart, Series, tick
-from gridpriv.report.figures import PALETTE, looks, set_labels, set_title, styled_axes
+from gridpriv.report.figures import looks, set_title, styled_axes
 from gridpriv.report.metrics import REDISPATCH_SHED, Metric
 from gridpriv.report.network import GridMap
 from gridpriv.report.summary import budget_words, cost_metric, summary
@@ -119,23 +120,17 @@ class RunPlots:
     def voltages(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw voltage magnitude (p.u.) at every bus, zone by zone, with its limits."""
         case = self.result.case
-        return self._by_bus(
-            ax,
-            result_tables(self.result.solution)["res_bus"]["vm_pu"].to_numpy(),
-            f"{self._name}: voltage magnitude",
-            "voltage magnitude (p.u.)",
-            (case.vmin, case.vmax),
-            **options,
-        )
+        value = result_tables(self.result.solution)["res_bus"]["vm_pu"].to_numpy()
+        limits = {"lower limit": case.vmin, "upper limit": case.vmax}
+        return self._by_bus(value, "voltage magnitude", "p.u.", limits).plot(ax, **options)
 
     def prices(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the price of active power at every bus, zone by zone."""
         prices = self.result.prices
         if prices.empty:
             raise _empty("prices")
-        label = f"price of active power ({prices['unit'].iloc[0]})"
-        title = f"{self._name}: price of active power"
-        return self._by_bus(ax, prices["p_price"].to_numpy(dtype=float), title, label, **options)
+        value, unit = prices["p_price"].to_numpy(dtype=float), str(prices["unit"].iloc[0])
+        return self._by_bus(value, "price of active power", unit, {}).plot(ax, **options)
 
     def loading(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw branch loading in falling order (% of limit; MVA where no branch has a limit)."""
@@ -156,77 +151,51 @@ class RunPlots:
             log_from=math.inf,
         ).plot(ax, **options)
 
-    def interchange(
-        self, ax: Axes | None = None, *, figsize: Size | None = None, legend: bool = True
-    ) -> Axes:
-        """Draw each zone's interchange (MW), scheduled and actual; exports are positive."""
+    def interchange(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw each zone's actual interchange (MW), its schedule marked; exports are positive."""
         rows = self.result.physical["interchange"]
         if not rows:
             raise _empty("interchange")
-        at = np.arange(len(rows))
-        with styled_axes(ax, figsize or SIZE) as axes:
-            for k, kind in enumerate(("scheduled", "actual")):
-                values = [row[f"{kind}_mw"] for row in rows]
-                axes.bar(at + 0.38 * (k - 0.5), values, width=0.36, color=PALETTE[k], label=kind)
-            axes.axhline(0.0, color="black", linewidth=0.8)
-            axes.set_xticks(
-                at,
-                [f"zone {row['zone']}" for row in rows],
-                parse_math=False,
-                rotation=90 if len(rows) > 12 else 0,
+        bars = [
+            Bar(
+                f"zone {row['zone']}",
+                (row["actual_mw"] or 0.0,),
+                note=f"{amount(row['actual_mw'], 'MW')} MW",
+                marks=(row["scheduled_mw"],),
             )
-            if legend:
-                axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-            _frame(axes, f"{self._name}: interchange", "", "interchange, exports positive (MW)")
-        return axes
+            for row in rows
+        ]
+        title, label = f"{self._name}: interchange", "interchange, exports positive (MW)"
+        return Bars(title, label, bars, ("actual",), ("scheduled",)).plot(ax, **options)
 
     @property
     def _name(self) -> str:
         return str(self.result.case.name)
 
-    def _by_bus(
-        self,
-        ax: Axes | None,
-        value: Floats,
-        title: str,
-        label: str,
-        limits: tuple[Floats, ...] = (),
-        *,
-        figsize: Size | None = None,
-        legend: bool = True,
-    ) -> Axes:
-        """Draw a value at every bus, in the order of zones and bus numbers."""
-        zone = self.result.zoning.zone_of
-        order = np.lexsort((self.result.case.bus_id, zone))
-        at = np.empty(len(order), dtype=int)
-        at[order] = np.arange(len(order))
-        with styled_axes(ax, figsize or SIZE) as axes:
-            look = looks(self.result.zoning.names)
-            for z, name in enumerate(self.result.zoning.names):
-                here = order[zone[order] == z]
-                axes.plot(
-                    at[here], value[here], **look[name] | {"linestyle": ""}, label=f"zone {name}"
-                )
-            for limit in limits:
-                axes.step(
-                    np.arange(len(order)),
-                    limit[order],
-                    where="mid",
-                    color="#777777",
-                    linewidth=1.0,
-                    linestyle="--",
-                    label="limits",
-                )
-            if legend and len(look) <= 12:
-                handles, names = axes.get_legend_handles_labels()
-                listed = dict(zip(names, handles, strict=True))
-                axes.legend(
-                    listed.values(), listed.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0)
-                )
-            few = order[: len(order) if len(order) <= 40 else 0]
-            axes.set_xticks(range(len(few)), self.result.case.bus_id[few])
-            _frame(axes, title, "bus, by zone", label)
-        return axes
+    def _by_bus(self, value: Floats, what: str, unit: str, limits: dict[str, Floats]) -> Chart:
+        """Return a value at every bus, in the order of zones and bus numbers."""
+        zoning, numbers = self.result.zoning, self.result.case.bus_id
+        order = np.lexsort((numbers, zoning.zone_of))
+        at, zone = np.arange(1.0, len(order) + 1), zoning.zone_of[order]
+        series = [
+            Series(f"zone {name}", tuple(at[zone == z]), tuple(value[order[zone == z]]))
+            for z, name in enumerate(zoning.names)
+        ]
+        style = {
+            name: look | {"linestyle": ""} for name, look in looks([s.name for s in series]).items()
+        }
+        series += [Series(name, tuple(at), tuple(limit[order])) for name, limit in limits.items()]
+        grey = {"color": "#777777", "linestyle": "--", "linewidth": 1.0, "marker": ""}
+        return Chart(
+            f"{self._name}: {what}",
+            "bus, by zone",
+            f"{what} ({unit})",
+            tuple(series),
+            unit,
+            x_names=tuple(map(str, numbers[order])),
+            log_from=math.inf,
+            style=style | dict.fromkeys(limits, grey),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,9 +320,3 @@ def _cost_of(table: pd.DataFrame) -> Metric:
 
 def _empty(what: str) -> InputError:
     return InputError(f"There is nothing to draw: this result has no {what}. Draw another figure.")
-
-
-def _frame(ax: Axes, title: str, x_label: str, y_label: str) -> None:
-    ax.grid(visible=True, axis="y")
-    set_title(ax, title)
-    set_labels(ax, x_label, y_label)

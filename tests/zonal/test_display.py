@@ -123,10 +123,10 @@ def test_figures_of_a_result_draw_its_tables(result) -> None:
     lines = tables["res_line"]
     ends = (np.hypot(lines[f"p_{e}_mw"], lines[f"q_{e}_mvar"]) for e in ("from", "to"))
     assert curve(result.plot.loading())[1] == sorted(np.maximum(*ends), reverse=True)
-    bars = result.plot.interchange().containers
-    rows = result.physical["interchange"]
-    for kind, container in zip(("scheduled_mw", "actual_mw"), bars, strict=True):
-        assert [bar.get_height() for bar in container] == [row[kind] for row in rows]
+    drawn, rows = result.plot.interchange(), result.physical["interchange"]
+    assert [bar.get_width() for bar in drawn.containers[0]] == [row["actual_mw"] for row in rows]
+    (marks,) = (line for line in drawn.lines if line.get_label() == "scheduled")
+    assert list(marks.get_xdata()) == [row["scheduled_mw"] for row in rows]
     assert "tie line (5)" in [t.get_text() for t in result.plot.network().get_legend().texts]
 
 
