@@ -31,6 +31,7 @@ STATISTICS = {
     "total": "zone total",
     "tree": "bus values and zone total",
 }
+MECHANISM_NAMES = {"knorm": "K-norm", "laplace": "Laplace", "gaussian": "Gaussian"}
 FEASIBILITY = {"feasible": "yes", "marginal": "marginal", "infeasible": "no"}
 
 
@@ -210,7 +211,8 @@ def noise(settings: Json) -> str:
         "round": " (drawn every round)",
         "update": " (drawn every update)",
     }.get(settings["noise_schedule"], "")
-    return f"{settings['mechanism']} noise on {settings['perturbation']}{drawn}"
+    mechanism = MECHANISM_NAMES.get(settings["mechanism"], settings["mechanism"])
+    return f"{mechanism} noise on {settings['perturbation']}{drawn}"
 
 
 def privacy_figures(privacy: Json) -> Table:
