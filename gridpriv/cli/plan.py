@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 MOST_DRAWS = 1000
 WIDE = 39
-"""Demand scenarios whose range holds one more with probability 95 %."""
+"""Demand scenarios whose range contains a further one with probability 95 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenarios(Part):
-    """Protection that is planned, and demand scenarios."""
+    """Planned protection and demand scenarios."""
 
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
     total: float = number(1.0, "total epsilon (pure DP)", positive)
     public_demand: str | None = changed(Draws, "public_demand", None)
     draws: int = count(
         10,
-        "number of demand scenarios sampled from public data; a range holds one more with "
-        "probability (N - 1)/(N + 1)",
+        "number of demand scenarios sampled from public data; a further scenario is within the "
+        "printed range with probability (N - 1)/(N + 1)",
     )
     solver: str = changed(Grid, "solver", Grid.solver)
 
@@ -52,7 +52,7 @@ class Scenarios(Part):
 AXES = {
     "releases": (
         "nothing,bus,auto,total",
-        "statistics of demand: nothing | bus | total | tree | auto",
+        "released statistics of demand: nothing | bus | total | tree | auto",
     ),
     "mechanisms": ("knorm", "noise: knorm | laplace"),
     "rounds": ("central,20", "numbers of rounds; central: one central optimization"),

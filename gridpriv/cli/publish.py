@@ -73,14 +73,13 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "cost: spend 30 % of the total on a noisy cost query that keeps the optimal cost near the "
-        "true one",
+        "spend 30 % of the total on a noisy query of the optimal cost, which keeps the published "
+        "optimum near the true one",
         unset="none",
     )
     scenarios: int = count(
         0,
-        "number of demand scenarios sampled from the posterior and written too, at no further "
-        "epsilon",
+        "also write N demand scenarios sampled from the posterior, at no further epsilon",
         least=0,
     )
 

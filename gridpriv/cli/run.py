@@ -45,8 +45,8 @@ SERIES = (
     "profiles[:FIRST,STEPS] of a simbench net"
 )
 REFERENCE = (
-    "also compute the baselines: noise-free, prior-only and AC optimum (default: unless --public "
-    "or --series)"
+    "also compute the baselines: noise-free, prior-only and AC optimum (default: yes, except with "
+    "--public or --series)"
 )
 WRITE = (
     "write the set points into a copy of the case: .m .mat .json .xiidm .zip .uct .raw; for the "

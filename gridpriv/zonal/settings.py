@@ -136,7 +136,7 @@ class Adjacency(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Draws(Part):
-    """Releases of demand, and their noise."""
+    """Released statistics of demand, and the schedule of their noise."""
 
     release: Release = choice(
         "auto",
