@@ -40,6 +40,11 @@ PUBLIC_DEMAND = (
     "expected demand of every bus, bus,pd_mw,qd_mvar (default: estimated from generation capacity)"
 )
 PUBLIC = "write public figures only (releases and public data)"
+RUNNING = (
+    *("study", "dry_run", "jobs", "cluster", "resume", "retry_failed", "time_limit"),
+    *("format", "out", "json", "quiet", "data", "download"),
+)
+"""Arguments that say how a study is run, and not what it is."""
 ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition", "zone_size")
 
 
@@ -169,10 +174,17 @@ def named_settings(text: str, kind: type[Part], example: str, *also: str) -> tup
     return name.strip(), given
 
 
-def refuse_beside_study(given: Iterable[str]) -> None:
-    """Refuse what a study file says itself."""
-    if text := ", ".join(given):
-        raise InputError(f"--study reads a whole study. Move these settings into the file: {text}")
+def refuse_beside_study(args: argparse.Namespace) -> None:
+    """Refuse what a study file says itself: every argument but how the study is run."""
+    words: dict[str, str] = {}
+    for action in args.parser.actions():
+        value = getattr(args, action.dest, None)
+        if action.dest not in RUNNING and value not in (None, [], action.default):
+            text = " ".join(value) if isinstance(value, list) else str(value)
+            words.setdefault(action.dest, (action.option_strings or [text])[0])
+    if words:
+        named = ", ".join(words.values())
+        raise InputError(f"--study reads a whole study. Move these settings into the file: {named}")
 
 
 def command_again(args: argparse.Namespace, settings: Settings) -> str:

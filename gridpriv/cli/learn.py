@@ -54,17 +54,6 @@ TUNE_ON = (
     "(private rows; tuning takes part of the budget) (default: public:0.1)"
 )
 CLIENT_ROUNDS = "rounds times clients per round, equal for every method (default: --rounds for all)"
-OF_PLANS = (
-    "algorithms",
-    "method",
-    "totals",
-    "seeds",
-    "tune",
-    "tune_on",
-    "client_rounds",
-    "allow",
-    "preset",
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,17 +123,9 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
-    from gridpriv.learning import load_dataset
+    from gridpriv.study.learned import Shelf
 
-    return load_dataset(
-        args.dataset,
-        args.data,
-        download=args.download,
-        missing=settings.missing,
-        scaling=settings.scaling,
-        seed=settings.seed,
-        norm=settings.norm,
-    )
+    return Shelf(args.data, args.download)(args.dataset, settings)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -242,9 +223,7 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
 
     given = flags.given_settings(args, LearnSettings)
     if args.study is not None:
-        told = [*given, *(name for name in OF_PLANS if getattr(args, name) is not None)]
-        given_flags = [f"--{name.replace('_', '-')}" for name in told]
-        flags.refuse_beside_study([*([args.dataset] if args.dataset else []), *given_flags])
+        flags.refuse_beside_study(args)
         return read_learn_plan(Path(args.study))
     if not args.dataset:
         raise InputError("name a data set, or a study file with --study FILE.toml")

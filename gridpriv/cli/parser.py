@@ -58,6 +58,10 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None:
             one_of(action.dest, value, action.choices)
 
+    def actions(self) -> list[argparse.Action]:
+        """Return the arguments, in the order of the help."""
+        return self._actions
+
     def flags(self) -> list[str]:
         """Return the names of the flags, as settings are named."""
         matches = [flag for flag in self._option_string_actions if flag.startswith("--")]

@@ -16,7 +16,7 @@ from gridpriv.cli.parser import Command
 from gridpriv.core.display import amount, counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, SolverError, not_allowed, one_of
-from gridpriv.core.settings import Setting, names, reading, settings_of
+from gridpriv.core.settings import Setting, reading, settings_of
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def execute_compare(args: argparse.Namespace) -> int:
 
     formats = flags.wanted_formats(args)
     if args.study:
-        _refuse_axes(args)
+        flags.refuse_beside_study(args)
         plan = read_plan(args.study)
     else:
         plan = _plan(args)
@@ -322,15 +322,6 @@ def _own_axes(args: argparse.Namespace) -> Json:
     if len(entries.get("seeds", ())) == 1 and "," not in args.seeds:
         entries["seeds"] = entries["seeds"][0]
     return entries
-
-
-def _refuse_axes(args: argparse.Namespace) -> None:
-    """Refuse what a study file says itself."""
-    named = (*AXES, *(n.replace("_", "-") for n in names(Settings)), "method", "preset")
-    alone = {"--per-release": args.per_release, "--no-reference": args.reference is False}
-    given = [f"--{n}" for n in named if getattr(args, n.replace("-", "_"), None) is not None]
-    given += [name for name, text in alone.items() if text]
-    flags.refuse_beside_study([*args.case, *given])
 
 
 def _number(value: Any) -> float | None:

@@ -122,6 +122,15 @@ def results(document: Json) -> list[list[object]]:
         [name, amount(value, "$/h"), "$/h", _relative(value, base, baseline)]
         for name, value, base, baseline in money
     ]
+    rows += _power(physical, costs)
+    quiet = ("load shedding", "curtailed generation", "payments between zones")
+    return [
+        row for row in rows if row[1] is not None and not (row[0] in quiet and str(row[1]) == "0")
+    ]
+
+
+def _power(physical: Json, costs: Json) -> list[list[object]]:
+    """Return the rows of power and AC feasibility, of the baselines too."""
     failed = bool(physical["failure"])
     causes = [(name, costs[key]) for key, name in CAUSES.items() if costs.get(key)]
     power = [
@@ -131,7 +140,7 @@ def results(document: Json) -> list[list[object]]:
         ("balancing power", physical["balancing_mw"]),
         ("losses", physical["losses_mw"]),
     ]
-    rows += [[name, amount(value, "MW"), "MW", ""] for name, value in power]
+    rows: list[list[object]] = [[name, amount(value, "MW"), "MW", ""] for name, value in power]
     for baseline in ("noise_free", "prior_only"):
         shed = costs.get(f"{baseline}_shed_mw")
         name = baseline.replace("_", "-")
@@ -142,10 +151,7 @@ def results(document: Json) -> list[list[object]]:
             rows.append([f"AC-feasible, {name}", FEASIBILITY[status], "", ""])
     if physical["violations"]:
         rows.append(["violated limits", len(physical["violations"]), "", ""])
-    quiet = ("load shedding", "curtailed generation", "payments between zones")
-    return [
-        row for row in rows if row[1] is not None and not (row[0] in quiet and str(row[1]) == "0")
-    ]
+    return rows
 
 
 def _relative(value: float | None, base: float | None, baseline: str) -> str:
