@@ -224,9 +224,9 @@ def adjacency_of_half_beta() -> None:
     settings.Adjacency.protected = halved
 
 
-def noise_of_twice_the_budget() -> None:
+def noise_of_more_than_the_budget() -> None:
     honest = prepared.noise_multiplier
-    prepared.noise_multiplier = lambda *given: 0.5 * honest(*given)
+    prepared.noise_multiplier = lambda *given: honest(*given) / 1.1
 
 
 def half_of_the_loss_is_charged() -> None:
@@ -302,7 +302,7 @@ MUTANTS: dict[str, tuple[Callable[[], None], str]] = {
         (stream_without_its_band, "stream"),
         (stream_repeats_its_noise, "stream"),
         (adjacency_of_half_beta, "stated"),
-        (noise_of_twice_the_budget, "stated"),
+        (noise_of_more_than_the_budget, "stated"),
         (half_of_the_loss_is_charged, "stated"),
         (radius_of_two_numbers, "law"),
         (second_zone_pays_nothing, "rounds"),

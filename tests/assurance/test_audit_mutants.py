@@ -26,7 +26,7 @@ QUICK = {
     "prior_by_private_demand": lambda run: state_findings(run, other_demands(run)),
     "stream_without_its_band": stream_findings,
     "adjacency_of_half_beta": whole_run,
-    "noise_of_twice_the_budget": whole_run,
+    "noise_of_more_than_the_budget": whole_run,
     "half_of_the_loss_is_charged": whole_run,
     "second_zone_pays_nothing": whole_run,
     "reactive_prices_are_free": publish_findings,
