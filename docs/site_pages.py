@@ -42,7 +42,7 @@ SEAMS = {
         "privacy.strategies.linear.Statistics",
         "privacy.strategies.prior.Prior",
         "privacy.strategies.disclosure.Disclosure",
-        "privacy.strategies.auto.auto",
+        "privacy.strategies.disclosure.auto",
     ),
     "Solvers of a zone": (
         "power.solvers.base.ZoneSolver",

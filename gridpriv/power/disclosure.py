@@ -19,8 +19,7 @@ from gridpriv.power.prior import generation_shares
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.privacy.strategies.auto import auto, expected_error
-from gridpriv.privacy.strategies.disclosure import Disclosure
+from gridpriv.privacy.strategies.disclosure import Disclosure, auto, expected_error
 from gridpriv.privacy.strategies.linear import Statistics, bus, nothing, total, tree
 from gridpriv.privacy.strategies.prior import Prior
 from gridpriv.privacy.strategies.temporal_basis import Cosines, TemporalDisclosure, coefficient_left

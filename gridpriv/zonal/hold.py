@@ -26,8 +26,7 @@ from gridpriv.grid.case import Case
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.privacy.strategies.auto import DEVIATION
-from gridpriv.privacy.strategies.disclosure import Disclosure
+from gridpriv.privacy.strategies.disclosure import DEVIATION, Disclosure
 
 CHANCE = 1e-3
 """Chance of leaving the band that is aimed at."""

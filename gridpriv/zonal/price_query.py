@@ -17,7 +17,7 @@ lambda_pi dp + lambda_qi dq, at most
 attained at a corner of the box; with p or q alone the other term is left out. Prices are clipped at
 a public cap, so that D stays bounded where a limit can hardly be kept.
 
-Under secure noise demand is put on the grid of :mod:`gridpriv.privacy.strategies.exact_sums` and
+Under secure noise demand is put on the grid of :mod:`gridpriv.privacy.strategies.disclosure` and
 the sum is rational: a demand moves by beta + g at most, and the one rounding at the end is within
 2^-53 2^18 = 4 g / 2 of the largest price on each side, 5 g / beta of D in all; 8 g / beta are
 charged.
@@ -39,7 +39,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
-from gridpriv.privacy.strategies.exact_sums import on_grid, with_rounding
+from gridpriv.privacy.strategies.disclosure import on_grid, with_rounding
 
 CAP = 2.0
 """Largest price over the largest marginal cost of a generator."""

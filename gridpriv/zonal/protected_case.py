@@ -29,10 +29,13 @@ from gridpriv.power.prior import zone_prior
 from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.strategies.auto import expected_error
-from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.linear import DEVIATIONS, evidence, posterior_covariance
-from gridpriv.privacy.strategies.posterior import posterior_draws
+from gridpriv.privacy.strategies.disclosure import Disclosure, expected_error
+from gridpriv.privacy.strategies.linear import (
+    DEVIATIONS,
+    evidence,
+    posterior_covariance,
+    posterior_draws,
+)
 from gridpriv.zonal.certificate import Drawn, Made
 from gridpriv.zonal.prepared import Prepared, noise_rule, prepare
 from gridpriv.zonal.price_query import PriceQuery, check_priced, numeric_release, price_query

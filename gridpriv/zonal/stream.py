@@ -28,8 +28,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
-from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.exact_sums import on_grid, with_rounding
+from gridpriv.privacy.strategies.disclosure import Disclosure, on_grid, with_rounding
 from gridpriv.privacy.strategies.linear import total
 from gridpriv.privacy.strategies.temporal_basis import TemporalBasis
 from gridpriv.privacy.streams import (

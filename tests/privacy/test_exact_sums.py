@@ -10,8 +10,7 @@ import pytest
 
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import length
-from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.exact_sums import GRID, exact_statistics, on_grid
+from gridpriv.privacy.strategies.disclosure import GRID, Disclosure, exact_statistics, on_grid
 from gridpriv.privacy.strategies.linear import total, tree
 
 UNITS = 2000

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gridpriv.privacy.mechanism import Gaussian
-from gridpriv.privacy.strategies import linear, posterior
+from gridpriv.privacy.strategies import linear
 from gridpriv.privacy.strategies.linear import Statistics, bus
 from gridpriv.privacy.strategies.prior import Prior
 
@@ -23,8 +23,7 @@ MATRICES = {
 @pytest.mark.parametrize("name", MATRICES)
 def test_draws_have_the_posterior_mean_and_covariance(name, monkeypatch) -> None:
     """The oracle conditions one joint normal law of demand and statistics."""
-    for module in (linear, posterior):
-        monkeypatch.setattr(module, "DEVIATIONS", np.array([0.8]))
+    monkeypatch.setattr(linear, "DEVIATIONS", np.array([0.8]))
     matrix, wide = MATRICES[name], np.full(2, 1e6)
     mean = np.array([1.0, 2.0, 3.0, 0.5, 0.5, 0.5])
     prior = Prior(mean, np.array([2.0, 1.0]), -wide, wide)
@@ -33,7 +32,7 @@ def test_draws_have_the_posterior_mean_and_covariance(name, monkeypatch) -> None
     draws = np.array(
         list(
             islice(
-                posterior.posterior_draws(
+                linear.posterior_draws(
                     Statistics("any", matrix), seen, noise, prior, np.random.default_rng(0)
                 ),
                 3_000,
@@ -52,7 +51,7 @@ def test_draws_have_the_posterior_mean_and_covariance(name, monkeypatch) -> None
 
 def test_draws_keep_to_the_public_range() -> None:
     prior = Prior(np.ones(6), np.array([5.0, 5.0]), np.array([2.0, -9.0]), np.array([4.0, 9.0]))
-    draws = posterior.posterior_draws(
+    draws = linear.posterior_draws(
         bus(3), np.ones(6), Gaussian(3.0), prior, np.random.default_rng(1)
     )
     sums = [demand[:3].sum() for demand in islice(draws, 200)]

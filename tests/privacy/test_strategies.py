@@ -14,8 +14,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.mechanism import Gaussian
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity, length
-from gridpriv.privacy.strategies.auto import auto, expected_error
-from gridpriv.privacy.strategies.disclosure import Disclosure
+from gridpriv.privacy.strategies.disclosure import Disclosure, auto, expected_error
 from gridpriv.privacy.strategies.linear import (
     Statistics,
     bus,

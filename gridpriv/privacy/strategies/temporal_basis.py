@@ -44,8 +44,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.strategies import MOST_COSINES
-from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.exact_sums import GRID, on_grid, with_rounding
+from gridpriv.privacy.strategies.disclosure import GRID, Disclosure, on_grid, with_rounding
 from gridpriv.privacy.strategies.linear import DEVIATIONS
 from gridpriv.privacy.strategies.prior import Sums
 
