@@ -25,6 +25,7 @@ HEAVY = [
     "10",
     "--planning",
     "soc",
+    "--no-reference",
 ]
 
 

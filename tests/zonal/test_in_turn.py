@@ -13,6 +13,16 @@ from gridpriv.power.ac import settle
 CASE30 = "tests/data/pglib/pglib_opf_case30_ieee.m"
 
 
+def test_a_zone_alone_redispatches_before_it_sheds() -> None:
+    """The line 6-8 binds in zone 2; 0.99 MW were shed beside generation that is not used."""
+    settings = make_settings(budget="total:1", beta="10 MW", coordination="central", seed=11)
+    case = load_case("case30")
+    result = run(case, partition(case, 5), settings)
+    assert result.settlement.status == "feasible"
+    assert result.physical["shed_mw"] == pytest.approx(0.0, abs=1e-3)
+    assert result.physical["balancing_mw"] > 1.0
+
+
 def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, honest = [], settle._in_turn
 
@@ -38,6 +48,7 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
     """Zones that replan, and their order, follow from true demand: no public byte may show them."""
     words = ["run", CASE30, "--load-scale", "1.3", "--zones", "3", "--objective", "cost"]
     words += ["--budget", "total:1", "--beta", "10MW", "--coordination", "central", "--seed", "1"]
+    words += ["--no-reference"]
     honest, ranked, turns = settle._in_turn, sorted, list[list[int]]()
 
     def ordered(reverse: bool):

@@ -97,8 +97,6 @@ def ac_flow(
         schedule = Schedule(np.zeros(case.n_bus, dtype=np.int64), np.zeros(1))
     dead = dead_buses(case)
     served = _on_dead_buses_none(case, dispatch, dead)
-    if dead.all():
-        return _dead_state(case, served, schedule)
     voltage = np.zeros(case.n_bus, complex)
     pg, qg, regulation = np.zeros((3, case.n_gen))
     mismatch, power_flows = 0.0, 0
@@ -160,29 +158,6 @@ def _part_flow(
         return _held_or_shared(live.case, inner, areas, stood)
     except PowerFlowError as error:
         raise error.named(int(live.case.bus_id[error.bus]), live.case.base_mva) from None
-
-
-def _dead_state(case: Case, served: Dispatch, schedule: Schedule) -> AcState:
-    flow, output = np.zeros(case.n_branch, complex), np.zeros(case.n_gen)
-    none = np.zeros(case.n_bus)
-    return AcState(
-        case,
-        none,
-        none,
-        flow,
-        flow,
-        output,
-        output,
-        served.p_shed,
-        served.q_shed,
-        served.curtailment,
-        output,
-        np.ones(case.n_bus, bool),
-        np.zeros_like(schedule.interchange),
-        -schedule.interchange,
-        0.0,
-        0,
-    )
 
 
 def _on_dead_buses_none(case: Case, dispatch: Dispatch, dead: Bools) -> Dispatch:

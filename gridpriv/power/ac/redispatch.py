@@ -49,6 +49,8 @@ ANGLE_WEIGHT = 10.0
 """k of tie-end voltages, as complex numbers, on a base of 100 MVA."""
 REACTION_WEIGHT = 1000.0
 """Of what the grid beyond the tie lines would do otherwise than is reckoned with."""
+ALONE = 0.1
+"""Share of the price of deviations from the interchange, for a zone that replans alone."""
 NEGLIGIBLE = 1e-6
 """p.u. that an interior point leaves of what is not shed."""
 
@@ -185,6 +187,18 @@ class ZonePlan:
     interchange: float
     solved: bool
 
+    def toward(self, new: ZonePlan, step: float) -> ZonePlan:
+        """Return the plan with its set points moved by a share of the way to those of another."""
+        if step == 1.0:
+            return new
+        names = ("pg", "qg", "p_shed", "q_shed", "curtailment")
+        moved = {
+            name: getattr(self, name) + step * (getattr(new, name) - getattr(self, name))
+            for name in names
+        }
+        vm = np.abs(self.voltage) + step * (np.abs(new.voltage) - np.abs(self.voltage))
+        return replace(new, voltage=vm * np.exp(1j * np.angle(new.voltage)), **moved)
+
 
 @dataclass(frozen=True, eq=False)
 class Scheduled:
@@ -276,6 +290,8 @@ def plan_zone(
     lost = service.voll / price
     add_service_cost(model, lost, SPILL_WEIGHT * lost)
     deviation = service.voll if boundary.firm else service.balancing_price
+    if boundary.free:
+        deviation *= ALONE
     _hold_interchange(model, area, boundary.interchange, deviation / price)
     if not boundary.free:
         _hold_ties(model, area, boundary)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -44,8 +45,10 @@ GAIN = 1.0
 """From the replan after ``AS_MEASURED`` on, a limit is tightened by this share of its violation."""
 MOST_IDLE, WORTH_IT = 4, 0.02
 """Replans in a row that better nothing by this share, after which zones stop."""
-MOST_TURNS = 10
+MOST_TURNS = 20
 """Times that each zone replans alone."""
+DAMPED = 0.5
+"""Share of the way to their new plans that zones go from the best state, once whole steps stall."""
 SOFTER = 0.1
 """Factor on the firmness of a schedule that zones may hold to less (0038-hedging)."""
 MOST_CUTS = 8
@@ -258,22 +261,19 @@ def _replanned(
     best = last = _settled(case, zones, scheduled, copy, plans, None)
     idle = 0
     owners = owner_of(case, zones)
-    grid, beyond = lossless(case), dict[int, Surroundings | None]()
+    grid = lossless(case)
+    beyond = cache(lambda z: surroundings_of(zones[z], grid))
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not (last.violations or _shedding(zones, last)):
             break
         gain = GAIN if replans > AS_MEASURED else 0.0
         asked: list[Boundary | None] = [None] * len(zones)
         for z in _concerned(zones, last.violations) | _shedding(zones, last):
-            if z not in beyond:
-                beyond[z] = surroundings_of(zones[z], grid)
-            boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], beyond[z], gain)
+            boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], beyond(z), gain)
             asked[z] = boundaries[z]
         for z, (low, high) in requests(zones, owners, last.state).items() if gain else ():
-            if z not in beyond:
-                beyond[z] = surroundings_of(zones[z], grid)
             measured = asked[z] or measured_boundary(
-                zones[z], last.state, boundaries[z], beyond[z], gain
+                zones[z], last.state, boundaries[z], beyond(z), gain
             )
             boundaries[z] = asked[z] = within_request(measured, low, high)
         plans = [
@@ -304,13 +304,14 @@ def _in_turn(
 
     Where all replan at once, each reckons with others that stand still, so terms that hold tie
     flows and voltages are needed for them to end. Alone, a zone is held by the reaction of the grid
-    beyond its ties only.
+    beyond its ties only, and deviates from its interchange more cheaply. Once whole steps better
+    nothing, zones go on from the best state in damped ones.
     """
     if settlement.status != "infeasible" and not _shedding(zones, settlement):
         return settlement
     grid = lossless(case)
     best = last = settlement
-    boundaries, idle = list(agreed), 0
+    boundaries, step, idle = list(agreed), 1.0, 0
     for _ in range(MOST_TURNS):
         if grid is None or last.state is None or not (last.violations or _shedding(zones, last)):
             break
@@ -327,15 +328,17 @@ def _in_turn(
             if new is None or not new.solved:
                 continue
             plans, current = list(last.plans), last.state.interchange.copy()
-            plans[z] = new
+            plans[z] = plans[z].toward(new, step)
             if boundaries[z].reserve is None:
-                current[z] = new.interchange
+                current[z] += step * (new.interchange - current[z])
             last = _settled(case, zones, best.scheduled, current, plans, last)
             if _rank(last) < _rank(best):
                 best = last
         idle = 0 if _harm(best) < (1.0 - WORTH_IT) * before else idle + 1
         if idle == MOST_IDLE:
-            break
+            if step == DAMPED:
+                break
+            last, boundaries, step, idle = best, list(agreed), DAMPED, 0
     return best
 
 
