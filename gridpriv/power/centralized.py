@@ -36,7 +36,7 @@ from gridpriv.power.objective import (
 )
 from gridpriv.power.program import compile_zone
 from gridpriv.power.shortage import Shortage, shortage
-from gridpriv.power.zone import Network, Zone, make_network
+from gridpriv.power.zone import Network, Zone, make_network, whole_grid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -238,22 +238,6 @@ def relax(
         q_imbalance=np.zeros_like(q) if hard else q,
         p_price=p_price,
         q_price=q_price,
-    )
-
-
-def whole_grid(network: Network) -> Zone:
-    """Return the zone that owns every bus, pair, branch and generator."""
-    case = network.case
-    every = np.arange(case.n_bus)
-    return Zone(
-        network=network,
-        name="whole grid",
-        key=int(case.bus_id.min()),
-        own=every,
-        buses=every,
-        pairs=np.arange(len(network.pair_i)),
-        branches=np.arange(case.n_branch),
-        gens=np.arange(case.n_gen),
     )
 
 

@@ -30,7 +30,7 @@ from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.limits import TOLERANCE, Limit
 from gridpriv.power.ac.model import NOTIONAL_COST, SPILL_WEIGHT, AcModel, ac_model, add_service_cost
 from gridpriv.power.ac.newton import PowerFlowError
-from gridpriv.power.ac.part import SubCase, part_of
+from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.state import AcState, Dispatch
 from gridpriv.power.security import Outage, PreContingency, post_contingency
 
@@ -102,16 +102,10 @@ def correct(
         pg = post_contingency(before, outage).pg
     except PowerFlowError:
         pg = before.dispatch.pg[outage.kept]
-    dead = dead_buses(case)
-    live = part_of(
-        case,
-        np.flatnonzero(~dead),
-        np.flatnonzero(~dead[case.f_bus]),
-        np.flatnonzero(~dead[case.gen_bus]),
-    )
+    live = part_at(case, ~dead_buses(case))
     try:
         asked = _least_moves(live, pg[live.gens], voll)
-        state = ac_flow(case, _whole(case.n_gen, case.n_bus, live, asked, before))
+        state = ac_flow(case, live.in_whole(case, asked))
     except (SolverError, InputError):
         return Correction("no state", (), (), None)
     left = state.violations
@@ -155,25 +149,6 @@ def _price_moves(model: AcModel, pg: Floats) -> None:
         moved = model.program.add_variables(none, none + np.inf, none)
         model.program.add_linear(row, moved, sign)
         model.program.add_cost(moved, 1.0)
-
-
-def _whole(
-    gens: int, buses: int, live: SubCase, asked: Dispatch, before: PreContingency
-) -> Dispatch:
-    """Return the set points of the whole grid; de-energized buses serve no demand."""
-    case = before.case
-    pg, vm, va = np.zeros(gens), np.ones(buses), np.zeros(buses)
-    p_shed, q_shed, curtailment = np.maximum(case.pd, 0.0), case.qd.copy(), np.maximum(-case.pd, 0)
-    pg[live.gens] = asked.pg
-    for whole, part in (
-        (vm, asked.vm),
-        (va, asked.va),
-        (p_shed, asked.p_shed),
-        (q_shed, asked.q_shed),
-        (curtailment, asked.curtailment),
-    ):
-        whole[live.buses] = part
-    return Dispatch(pg, vm, va, p_shed, q_shed, curtailment)
 
 
 def _by_zone(

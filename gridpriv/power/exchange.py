@@ -18,16 +18,15 @@ from typing import Literal
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.core.errors import InputError
-from gridpriv.grid.admittance import laplacian
+from gridpriv.grid.admittance import DcPowerFlow
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import islands
+from gridpriv.power.ac.areas import interchange_of
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.limits import TOLERANCE
-from gridpriv.power.ac.state import AcState, Dispatch
+from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 
 FlowModel = Literal["dc", "ac"]
 STEP = 0.01
@@ -161,9 +160,9 @@ def flow_domain(state: AcState, zone_of: Ints, model: FlowModel = "dc") -> FlowD
     sent = state.s_from[branch].real
     margin = _margins(case.rate[branch], state.s_from[branch], -state.s_to[branch])
     margin[(margin < 0) & (margin > -TOLERANCE["MVA"] / case.base_mva)] = 0.0  # of the solver
-    return FlowDomain(
-        case, zone_of, _net_positions(state, zone_of), branch, sent, flows[branch], margin, keys
-    )
+    areas = Schedule(zone_of, np.zeros(keys.shape[1]))
+    position = interchange_of(case, areas, state.s_from, state.s_to)
+    return FlowDomain(case, zone_of, position, branch, sent, flows[branch], margin, keys)
 
 
 def _margins(rate: Floats, sent: Complexes, received: Complexes) -> Floats:
@@ -189,8 +188,7 @@ def _margins(rate: Floats, sent: Complexes, received: Complexes) -> Floats:
 def shift_keys(case: Case, zone_of: Ints) -> Floats:
     """Return the share of every bus in its zone's change of net position, (n, zones)."""
     count = int(zone_of.max()) + 1
-    room = np.where(np.isfinite(case.pmax), np.maximum(case.pmax, 0.0), 0.0)
-    capacity = np.bincount(case.gen_bus, room, case.n_bus)
+    capacity = np.bincount(case.gen_bus, _stated(case), case.n_bus)
     mask = np.bincount(zone_of, capacity, count) > 0
     weight = np.where(mask[zone_of], capacity, np.maximum(case.pd, 0.0))
     total = np.bincount(zone_of, weight, count)
@@ -204,10 +202,14 @@ def shift_keys(case: Case, zone_of: Ints) -> Floats:
     return keys
 
 
+def _stated(case: Case) -> Floats:
+    """Return the capacity of every generator, 0 where none is stated."""
+    return np.where(np.isfinite(case.pmax), np.maximum(case.pmax, 0.0), 0.0)
+
+
 def _capacity(case: Case, zone_of: Ints) -> Floats:
     """Return every zone's share of capacity; equal shares where none is stated."""
-    room = np.where(np.isfinite(case.pmax), np.maximum(case.pmax, 0.0), 0.0)
-    capacity = np.bincount(zone_of[case.gen_bus], room, int(zone_of.max()) + 1)
+    capacity = np.bincount(zone_of[case.gen_bus], _stated(case), int(zone_of.max()) + 1)
     total = capacity.sum()
     return np.asarray(capacity / total if total > 0 else np.full(len(capacity), 1 / len(capacity)))
 
@@ -220,12 +222,7 @@ def dc_ptdf(case: Case, change: Floats) -> Floats:
     change : (n, k)
         Changes of bus injections, each adding up to 0 in every island.
     """
-    susceptance = 1.0 / np.where(case.x != 0, case.x, np.abs(case.r)) / case.tap
-    matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus)
-    turning = np.setdiff1d(np.arange(case.n_bus), np.unique(islands(case), return_index=True)[1])
-    angles = np.zeros(change.shape)
-    angles[turning] = splu(matrix[turning][:, turning].tocsc()).solve(change[turning])
-    return np.asarray(susceptance[:, None] * (angles[case.f_bus] - angles[case.t_bus]))
+    return DcPowerFlow.of(case).flows(change)
 
 
 def shifted(state: AcState, change: Floats) -> AcState:
@@ -247,13 +244,6 @@ def _ac_flows(state: AcState, change: Floats) -> Floats:
         moved = 0.5 * ((after.s_from - after.s_to) - (state.s_from - state.s_to)).real
         columns.append(moved / STEP)
     return np.column_stack(columns)
-
-
-def _net_positions(state: AcState, zone_of: Ints) -> Floats:
-    case, count = state.case, int(zone_of.max()) + 1
-    near, far = zone_of[case.f_bus], zone_of[case.t_bus]
-    through = np.where(near != far, 0.5 * (state.s_from - state.s_to).real, 0.0)
-    return np.asarray(np.bincount(near, through, count) - np.bincount(far, through, count))
 
 
 def _clipped(corners: Floats, normal: Floats, limit: float) -> Floats:

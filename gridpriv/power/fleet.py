@@ -278,13 +278,8 @@ class ZoneMember:
             return None
         if self._ac is not None:
             return self._ac.scheduled
-        zone, z = self.problem.program.zone, self.agent.average
-        start, number = zone.network.offsets, zone.coordinates
-        pg, qg = (
-            z[(number >= start[name]) & (number < start[end])]
-            for name, end in (("pg", "qg"), ("qg", "pc"))
-        )
-        return Scheduled(boundary.worth.voltage, pg, qg)
+        outputs = self.problem.program.zone.outputs(self.agent.average)
+        return Scheduled(boundary.worth.voltage, *outputs)
 
 
 def public_proxy(zone: Zone) -> Floats:

@@ -16,10 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import SuperLU, splu
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.grid.admittance import laplacian
+from gridpriv.grid.admittance import DcPowerFlow
 from gridpriv.grid.islands import islands
 from gridpriv.power.ac.state import AcState
 
@@ -33,32 +32,18 @@ class DcOutages:
 
     Attributes
     ----------
-    susceptance : (m,)
-        b of the branches.
-    factors : SuperLU
-        Of B at the buses that are no reference.
-    place : (n,) int
-        Row of each bus there; -1 at references.
+    island : (n,) int
+        The island of every bus.
     """
 
     state: AcState
-    susceptance: Floats
-    factors: SuperLU
-    place: Ints
+    dc: DcPowerFlow
     island: Ints
 
     @staticmethod
     def of(state: AcState) -> DcOutages:
         """Return the DC power flow of a grid around an AC state."""
-        case = state.case
-        island = islands(case)
-        susceptance = 1.0 / np.where(case.x != 0, case.x, np.abs(case.r)) / case.tap
-        matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus)
-        turning = np.setdiff1d(np.arange(case.n_bus), np.unique(island, return_index=True)[1])
-        place = np.full(case.n_bus, -1)
-        place[turning] = np.arange(len(turning))
-        factors = splu(matrix[turning][:, turning].tocsc())
-        return DcOutages(state, susceptance, factors, place, island)
+        return DcOutages(state, DcPowerFlow.of(state.case), islands(state.case))
 
     def after(self, branches: Ints, gens: Ints) -> Floats | None:
         """Return the estimated apparent power of every branch, p.u.; None if the grid splits.
@@ -72,7 +57,7 @@ class DcOutages:
         ends = np.zeros((case.n_bus, k))
         ends[case.f_bus[branches], np.arange(k)] = 1.0
         ends[case.t_bus[branches], np.arange(k)] -= 1.0
-        flows = self._flows(np.column_stack([change, ends]))
+        flows = self.dc.flows(np.column_stack([change, ends]))
         own = np.eye(k) - flows[branches, 1:]
         if k and np.linalg.cond(own) * SPLIT > 1.0:
             return None
@@ -84,14 +69,6 @@ class DcOutages:
         after = np.maximum(np.abs(state.s_from + changed), np.abs(state.s_to - changed))
         after[branches] = 0.0
         return np.asarray(after)
-
-    def _flows(self, injected: Floats) -> Floats:
-        """Return the active flows of injections, column by column."""
-        case = self.state.case
-        angles = np.zeros(injected.shape)
-        turning = self.place >= 0
-        angles[turning] = self.factors.solve(injected[turning])
-        return np.asarray(self.susceptance[:, None] * (angles[case.f_bus] - angles[case.t_bus]))
 
     def _replaced(self, gens: Ints) -> Floats | None:
         """Return the change of injections by lost generators; None where headroom is short."""

@@ -128,7 +128,7 @@ class PreContingency:
     @cached_property
     def grid(self) -> AreaGrid:
         """The grid with every island one area."""
-        return AreaGrid.of(self.case, self.dispatch, _one_area(self.case))
+        return AreaGrid.of(self.case, self.dispatch, Schedule.one_area(self.case))
 
     @cached_property
     def admittance(self) -> BranchAdmittance:
@@ -281,9 +281,7 @@ def _near(before: PreContingency, outage: Outage) -> AcState | None:
     regulation = (np.where(given >= 0, grid.up, grid.down) * given)[kept]
     generated = (result.voltage * np.conj(admittance @ result.voltage) - injection(grid)).imag
     s_from, s_to = branch_flows(left, voltage)
-    p_shed = np.where(dead, np.maximum(left.pd, 0.0), asked.p_shed)
-    q_shed = np.where(dead, left.qd, asked.q_shed)
-    curtailment = np.where(dead, np.maximum(-left.pd, 0.0), asked.curtailment)
+    served = asked.without_service(left, dead)
     none = np.zeros(1)
     return AcState(
         left,
@@ -293,9 +291,9 @@ def _near(before: PreContingency, outage: Outage) -> AcState | None:
         s_to,
         asked.pg[kept] + regulation,
         share_reactive(left, generated),
-        p_shed,
-        q_shed,
-        curtailment,
+        served.p_shed,
+        served.q_shed,
+        served.curtailment,
         regulation,
         dead,
         none,
@@ -322,7 +320,7 @@ def _smaller(before: PreContingency, outage: Outage) -> AreaGrid:
         q_shed=np.where(dead, case.qd, asked.q_shed),
         curtailment=np.where(dead, 0.0, asked.curtailment),
     )
-    grid = AreaGrid.of(replace(case, **ranges), dispatch, _one_area(case))
+    grid = AreaGrid.of(replace(case, **ranges), dispatch, Schedule.one_area(case))
     return replace(grid, reference=before.grid.reference)
 
 
@@ -344,10 +342,6 @@ def _admittance(before: PreContingency, outage: Outage) -> sparse.csr_array:
         np.add.at(values, place[hanging], sign * series)
     values[before.diagonal[dead]] -= case.gs[dead] + 1j * case.bs[dead]
     return sparse.csr_array((values, whole.indices, whole.indptr), shape=whole.shape)
-
-
-def _one_area(case: Case) -> Schedule:
-    return Schedule(np.zeros(case.n_bus, dtype=np.int64), np.zeros(1))
 
 
 def _with_enough_generation(outage: Outage, dispatch: Dispatch, stood: AcState) -> AcState:

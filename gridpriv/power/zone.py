@@ -133,6 +133,12 @@ class Zone:
         start = self.network.offsets
         return np.concatenate([start[family] + index for family, index in value.items()])
 
+    def outputs(self, z: Floats) -> tuple[Floats, Floats]:
+        """Return (pg, qg) of the zone's generators at its variables z."""
+        start, number = self.network.offsets, self.coordinates
+        first, middle, end = np.searchsorted(number, [start["pg"], start["qg"], start["pc"]])
+        return z[first:middle], z[middle:end]
+
     @cached_property
     def demand(self) -> Floats:
         """The zone's private data: (pd, qd) of its own buses, shape (2 |N_z|,)."""
@@ -179,6 +185,22 @@ def _zone(network: Network, zoning: Zoning, z: int, branches: Ints, gens: Ints) 
     )
 
 
+def whole_grid(network: Network) -> Zone:
+    """Return the zone that owns every bus, pair, branch and generator."""
+    case = network.case
+    every = np.arange(case.n_bus)
+    return Zone(
+        network=network,
+        name="whole grid",
+        key=int(case.bus_id.min()),
+        own=every,
+        buses=every,
+        pairs=np.arange(len(network.pair_i)),
+        branches=np.arange(case.n_branch),
+        gens=np.arange(case.n_gen),
+    )
+
+
 def flat_start(zone: Zone) -> Floats:
     """Return the flat start: w = wr = 1, wi and flows 0, generation 0 clipped to its box.
 
@@ -211,10 +233,7 @@ def coordinates(
         As :attr:`Zone.held`; by default every element of the grid.
     """
     case, y = network.case, network.admittance
-    if held is None:
-        every = [np.arange(n) for n in (case.n_branch, case.n_gen)]
-        held = {"wr": np.arange(len(network.pair_i)), "p_from": every[0], "pg": every[1]}
-        held |= {"w": np.arange(case.n_bus), "pc": network.piecewise}
+    held = whole_grid(network).held if held is None else held
     pair, line, gens = held["wr"], held["p_from"], held["pg"]
     product = voltage[network.pair_i[pair]] * np.conj(voltage[network.pair_j[pair]])
     f, t = voltage[case.f_bus[line]], voltage[case.t_bus[line]]

@@ -23,7 +23,7 @@ def attempt(seed, tmp_path, capsys):
     made = grid(seed)
     words = made.write(tmp_path)
     out = ("--out", str(tmp_path / "out")) if seed % 10 == 0 else ()
-    out += ("--no-reference",) if seed % 4 == 0 else ()
+    out += ("--no-reference",) if seed % 3 else ()
     code = main([*words, *out, "--json"])
     told = capsys.readouterr()
     document = json.loads(told.out) if told.out.strip() else None
@@ -71,14 +71,14 @@ def check(seed, tmp_path, capsys):
             assert last["shed_mw"] >= unreached - 1e-3, f"{about}: served without a line"
 
 
-# 53: nothing generates; 80: of a zone's tie lines, some are dead
-@pytest.mark.parametrize("seed", [*range(25), 53, 80])
+# 53: nothing generates. Those of many seconds are among the slow ones below
+@pytest.mark.parametrize("seed", [*range(4), 5, 6, 7, 9, 10, 11, 53])
 def test_a_degenerate_grid_runs(seed, tmp_path, capsys):
     check(seed, tmp_path, capsys)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(25, 525, 25))
+@pytest.mark.parametrize("first", range(0, 525, 25))
 def test_five_hundred_degenerate_grids_run(first, tmp_path, capsys):
     for seed in range(first, first + 25):
         folder = tmp_path / str(seed)

@@ -260,7 +260,7 @@ def _unit_block(
     program.add_linear(limits, output, 1.0)
     _add_ramps(program, output, chronology, gen, on, high)
     storage = next((s for s in chronology.storages if s.gen == gen), None)
-    energy = NO_ROWS if storage is None else _add_storage(program, output, storage, chronology)
+    energy = NO_ROWS if storage is None else add_storage(program, output, storage, chronology)
     form = program.form()
     border = np.concatenate([output, reserve.ravel()])
     return UnitBlock(
@@ -294,7 +294,7 @@ def _add_ramps(
     program.add_linear(row, output[:-1], -1.0)
 
 
-def _add_storage(
+def add_storage(
     program: QuadraticProgram, output: Ints, storage: Storage, chronology: Chronology
 ) -> Ints:
     """Add charge, discharge and energy of a storage; return the variables of its energy."""

@@ -21,15 +21,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
-from gridpriv.grid.admittance import branch_flows, laplacian
+from gridpriv.grid.admittance import DcPowerFlow, branch_flows
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.power.ac.areas import AreaGrid, Settled, injection, interchange_of, solve
 from gridpriv.power.ac.newton import FlowSolution, PowerFlowError
-from gridpriv.power.ac.part import SubCase, part_of
+from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 
 SWITCH_TOLERANCE = 1e-7
@@ -93,10 +92,9 @@ def ac_flow(
         If there is no solution with every generator holding its voltage. (Where there is none
         within reactive limits only, the state is outside them.)
     """
-    if schedule is None:
-        schedule = Schedule(np.zeros(case.n_bus, dtype=np.int64), np.zeros(1))
+    schedule = Schedule.one_area(case) if schedule is None else schedule
     dead = dead_buses(case)
-    served = _on_dead_buses_none(case, dispatch, dead)
+    served = dispatch.without_service(case, dead)
     voltage = np.zeros(case.n_bus, complex)
     pg, qg, regulation = np.zeros((3, case.n_gen))
     mismatch, power_flows = 0.0, 0
@@ -137,19 +135,14 @@ def _parts(case: Case, dead: Bools, schedule: Schedule) -> Iterator[SubCase]:
     """
     island = islands(case) if len(schedule.interchange) == 1 else np.zeros(case.n_bus, int)
     for number in np.unique(island[~dead]):
-        there = ~dead & (island == number)
-        parts = (there, there[case.f_bus], there[case.gen_bus])
-        yield part_of(case, *(np.flatnonzero(part) for part in parts))
+        yield part_at(case, ~dead & (island == number))
 
 
 def _part_flow(
     live: SubCase, dispatch: Dispatch, schedule: Schedule, before: AcState | None
 ) -> tuple[AreaGrid, Settled]:
     """Return the state of an energized part of a grid; errors name its bus."""
-    by_bus = ("vm", "va", "p_shed", "q_shed", "curtailment")
-    inner = Dispatch(
-        dispatch.pg[live.gens], *(getattr(dispatch, name)[live.buses] for name in by_bus)
-    )
+    inner = live.dispatch(dispatch)
     stood = None
     if before is not None:
         stood = PreviousState(before.voltage[live.buses], before.pg[live.gens])
@@ -158,16 +151,6 @@ def _part_flow(
         return _held_or_shared(live.case, inner, areas, stood)
     except PowerFlowError as error:
         raise error.named(int(live.case.bus_id[error.bus]), live.case.base_mva) from None
-
-
-def _on_dead_buses_none(case: Case, dispatch: Dispatch, dead: Bools) -> Dispatch:
-    """Return the dispatch with all demand of dead buses shed, and what they feed in spilt."""
-    return replace(
-        dispatch,
-        p_shed=np.where(dead, np.maximum(case.pd, 0.0), dispatch.p_shed),
-        q_shed=np.where(dead, case.qd, dispatch.q_shed),
-        curtailment=np.where(dead, np.maximum(-case.pd, 0.0), dispatch.curtailment),
-    )
 
 
 def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: PreviousState | None) -> Settled:
@@ -263,7 +246,7 @@ def _held_or_shared(
     try:
         return grid, _settled(grid, [start], before)
     except PowerFlowError:
-        shared = AreaGrid.of(case, dispatch, Schedule(0 * schedule.zone_of, np.zeros(1)))
+        shared = AreaGrid.of(case, dispatch, Schedule.one_area(case))
     try:
         first = _first(shared, np.where(shared.idle, 1, 0), _starts(shared))
     except PowerFlowError:
@@ -319,21 +302,14 @@ def _first(grid: AreaGrid, bound: Ints, starts: Iterable[Complexes]) -> Settled:
 def _dc_angles(grid: AreaGrid) -> Floats:
     """Return the angles of the DC power flow at the dispatch; NaN where it has no solution."""
     case = grid.case
-    weight = 1.0 / np.where(case.x != 0, case.x, np.abs(case.r)) / case.tap
-    f, t = case.f_bus, case.t_bus
-    matrix = laplacian(f, t, weight, case.n_bus)
+    try:
+        dc = DcPowerFlow.of(case, grid.reference)
+    except RuntimeError:
+        return np.full(case.n_bus, np.nan)
     injected = injection(grid).real - case.gs
-    np.add.at(injected, f, weight * case.shift)
-    np.add.at(injected, t, -weight * case.shift)
-    turning = np.setdiff1d(np.arange(case.n_bus), grid.reference)
-    angles = np.zeros(case.n_bus)
-    if len(turning):
-        try:
-            factors = splu(matrix[turning][:, turning].tocsc())
-        except RuntimeError:  # exactly singular: reactances of both signs that cancel
-            return np.full(case.n_bus, np.nan)
-        angles[turning] = factors.solve(injected[turning])
-    return angles
+    np.add.at(injected, case.f_bus, dc.susceptance * case.shift)
+    np.add.at(injected, case.t_bus, -dc.susceptance * case.shift)
+    return dc.angles(injected)
 
 
 def _areas_switched(grid: AreaGrid, last: Settled, ran_out: Bools) -> Ints:

@@ -25,7 +25,7 @@ from gridpriv.grid.case import Case
 from gridpriv.power.ac.areas import AreaGrid, Settled, equations_at, solve
 from gridpriv.power.ac.equations import Point, residual
 from gridpriv.power.ac.flow import PreviousState
-from gridpriv.power.ac.part import part_of
+from gridpriv.power.ac.part import part_at
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 
 
@@ -67,29 +67,19 @@ def meter_derivatives(state: AcState, dispatch: Dispatch, schedule: Schedule) ->
         If no power flow is found at the state.
     """
     case = state.case
-    alive = ~state.dead
-    buses = np.flatnonzero(alive)
-    lines = np.flatnonzero(alive[case.f_bus] & alive[case.t_bus])
-    live = part_of(case, buses, lines, np.flatnonzero(alive[case.gen_bus]))
-    inner = Dispatch(
-        dispatch.pg[live.gens],
-        *(
-            getattr(dispatch, name)[live.buses]
-            for name in ("vm", "va", "p_shed", "q_shed", "curtailment")
-        ),
-    )
+    live = part_at(case, ~state.dead)
     areas = replace(schedule, zone_of=schedule.zone_of[live.buses])
-    grid = AreaGrid.of(live.case, inner, areas)
+    grid = AreaGrid.of(live.case, live.dispatch(dispatch), areas)
     before = PreviousState(state.voltage[live.buses], state.pg[live.gens]).on(grid)
     settled = solve(grid, before.bound, before.solution.voltage, before, 0.0)
     zones, n = len(schedule.interchange), case.n_bus
     near, far = schedule.zone_of[case.f_bus], schedule.zone_of[case.t_bus]
     ties = np.flatnonzero(near != far)
     place = np.full(case.n_branch, -1)
-    place[lines] = np.arange(len(lines))
+    place[live.branches] = np.arange(len(live.branches))
     there = np.flatnonzero(place[ties] >= 0)
     flows = np.zeros((2, len(ties), n))
-    flows[np.ix_(np.arange(2), there, buses)] = _flow_change(grid, settled, place[ties[there]])
+    flows[np.ix_(np.arange(2), there, live.buses)] = _flow_change(grid, settled, place[ties[there]])
     out = np.zeros((2, zones, n))
     for part in range(2):
         np.add.at(out[part], near[ties], flows[part])

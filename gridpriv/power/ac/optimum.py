@@ -29,7 +29,7 @@ from gridpriv.power.ac.model import (
     add_reactive_slack,
     add_service_cost,
 )
-from gridpriv.power.ac.part import SubCase, part_of
+from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.quadratic import Solved
 from gridpriv.power.ac.service import VOLL, check_voll
 from gridpriv.power.ac.state import AcState, Dispatch
@@ -191,12 +191,7 @@ def acopf(
     dead = dead_buses(case)
     if dead.all():
         raise not_allowed("case", case.name, "one with a generator that can give active power")
-    live = part_of(
-        case,
-        np.flatnonzero(~dead),
-        np.flatnonzero(~dead[case.f_bus]),
-        np.flatnonzero(~dead[case.gen_bus]),
-    )
+    live = part_at(case, ~dead)
     model = ac_model(live.case)
     unit = _add_objective(model, objective, voll)
     if estimated:
@@ -298,38 +293,30 @@ def _solve(model: AcModel, live: SubCase, start: Dispatch | None, *, shedding: b
 
 
 def _state(case: Case, live: SubCase, model: AcModel, x: Floats) -> AcState:
-    inner = model.dispatch(x)
+    whole = live.in_whole(case, model.dispatch(x))
     voltage = np.zeros(case.n_bus, complex)
     voltage[live.buses] = model.voltage(x)
-    pg, qg = np.zeros(case.n_gen), np.zeros(case.n_gen)
-    pg[live.gens], qg[live.gens] = x[model.pg], x[model.qg]
+    qg = np.zeros(case.n_gen)
+    qg[live.gens] = x[model.qg]
     dead = np.ones(case.n_bus, bool)
     dead[live.buses] = False
-    p_shed, q_shed = np.where(dead, np.maximum(case.pd, 0.0), 0.0), np.where(dead, case.qd, 0.0)
-    curtailment = np.where(dead, np.maximum(-case.pd, 0.0), 0.0)
-    for whole, part in (
-        (p_shed, inner.p_shed),
-        (q_shed, inner.q_shed),
-        (curtailment, inner.curtailment),
-    ):
-        whole[live.buses] = part
     s_from, s_to = branch_flows(case, voltage)
-    balance = case.pd + 1j * case.qd - p_shed - 1j * q_shed + curtailment
+    balance = case.pd + 1j * case.qd - whole.p_shed - 1j * whole.q_shed + whole.curtailment
     balance += np.abs(voltage) ** 2 * (case.gs - 1j * case.bs)
     np.add.at(balance, case.f_bus, s_from)
     np.add.at(balance, case.t_bus, s_to)
-    np.subtract.at(balance, case.gen_bus, pg + 1j * qg)
+    np.subtract.at(balance, case.gen_bus, whole.pg + 1j * qg)
     return AcState(
         case,
         np.abs(voltage),
         np.angle(voltage),
         s_from,
         s_to,
-        pg,
+        whole.pg,
         qg,
-        p_shed,
-        q_shed,
-        curtailment,
+        whole.p_shed,
+        whole.q_shed,
+        whole.curtailment,
         np.zeros(case.n_gen),
         dead,
         np.zeros(1),

@@ -10,6 +10,7 @@ import numpy as np
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case, emergency_ratings
 from gridpriv.grid.islands import dead_buses
+from gridpriv.power.ac.state import BY_BUS, Dispatch
 from gridpriv.power.zone import Zone
 
 
@@ -29,6 +30,27 @@ class SubCase:
     buses: Ints
     branches: Ints
     gens: Ints
+
+    def dispatch(self, whole: Dispatch) -> Dispatch:
+        """Return the part of a dispatch of the whole grid."""
+        by_bus = (getattr(whole, name)[self.buses] for name in BY_BUS)
+        return Dispatch(whole.pg[self.gens], *by_bus)
+
+    def in_whole(self, case: Case, part: Dispatch) -> Dispatch:
+        """Return a dispatch of the whole grid; buses outside the part serve no demand."""
+        pg = np.zeros(case.n_gen)
+        pg[self.gens] = part.pg
+        whole = Dispatch(pg, np.ones(case.n_bus), *np.zeros((4, case.n_bus)))
+        whole = whole.without_service(case, ~np.isin(np.arange(case.n_bus), self.buses))
+        for name in BY_BUS:
+            getattr(whole, name)[self.buses] = getattr(part, name)
+        return whole
+
+
+def part_at(case: Case, buses: Bools) -> SubCase:
+    """Return the part of a case at some buses; no branch may lead out of it."""
+    here = (buses, buses[case.f_bus], buses[case.gen_bus])
+    return part_of(case, *(np.flatnonzero(elements) for elements in here))
 
 
 def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints) -> SubCase:

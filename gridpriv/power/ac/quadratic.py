@@ -172,7 +172,7 @@ class QuadraticProgram:
     _terms: list[tuple[Ints, Ints, Ints, Floats]] = field(default_factory=list)
     _cost: list[tuple[Ints, Floats, Floats]] = field(default_factory=list)
 
-    def add_variables(self, low: Floats, high: Floats, start: Floats) -> Ints:
+    def add_variables(self, low: Floats, high: Floats, start: Floats | float = 0.0) -> Ints:
         """Add variables between bounds, with a starting point."""
         added = np.arange(self.columns, self.columns + len(low))
         self.columns += len(low)
@@ -258,14 +258,13 @@ class QuadraticProgram:
         zero: Ints | None = None,
         **multipliers: Floats,
     ) -> Solved:
-        solver = casadi.nlpsol("program", "ipopt", *_problem(self, options))
-        low, high = (np.concatenate([b[side] for b in self._bounds]) for side in (0, 1))
+        form = self.form()
+        solver = casadi.nlpsol("program", "ipopt", *_problem(form, options))
+        low, high = form.low, form.high
         if zero is not None:
             low[zero] = high[zero] = 0.0
-        lower, upper = (np.concatenate([b[side] for b in self._sides]) for side in (0, 1))
-        result = solver(
-            x0=np.clip(start, low, high), lbx=low, ubx=high, lbg=lower, ubg=upper, **multipliers
-        )
+        bounds = {"lbx": low, "ubx": high, "lbg": form.lower, "ubg": form.upper}
+        result = solver(x0=np.clip(start, low, high), **bounds, **multipliers)
         stats = solver.stats()
         x, multiplier, bound = (
             np.asarray(result[name]).ravel() for name in ("x", "lam_g", "lam_x")
@@ -278,24 +277,19 @@ def _joined(parts: list[Any], place: int, kind: type) -> Any:
     return np.concatenate([part[place] for part in parts] or [np.zeros(0)]).astype(kind)
 
 
-def _problem(program: QuadraticProgram, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _problem(form: QuadraticForm, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return CasADi's symbols of the program, and options that hold its exact derivatives."""
-    n, m = program.columns, program.rows
-    row, i, j = (_joined(program._terms, place, np.int64) for place in (0, 1, 2))
-    factor = _joined(program._terms, 3, np.float64)
-    line, column = (_joined(program._linear, place, np.int64) for place in (0, 1))
-    slope = _joined(program._linear, 2, np.float64)
-    priced = _joined(program._cost, 0, np.int64)
-    price, curve = (sums_at(priced, _joined(program._cost, k, float), n) for k in (1, 2))
+    n, m = form.columns, form.rows
+    row, i, j, factor = form.row, form.i, form.j, form.factor
     x, p = casadi.MX.sym("x", n), casadi.MX.sym("p", 0)
     sigma, multiplier = casadi.MX.sym("sigma"), casadi.MX.sym("multiplier", m)
 
-    entry, at = _pattern((m, n), np.r_[row, row, line], np.r_[i, j, column])
+    entry, at = _pattern((m, n), np.r_[row, row, form.line], np.r_[i, j, form.column])
     turning = _matrix((entry.nnz(), n), at[: 2 * len(row)], np.r_[j, i], np.tile(factor, 2))
-    fixed = casadi.DM(entry, np.bincount(at[2 * len(row) :], slope, entry.nnz()).tolist())
+    fixed = casadi.DM(entry, np.bincount(at[2 * len(row) :], form.slope, entry.nnz()).tolist())
     jacobian = casadi.MX(entry, casadi.mtimes(turning, x)) + fixed
-    constant = casadi.DM(price.tolist())
-    gradient = constant + casadi.DM((2 * curve).tolist()) * x
+    constant = casadi.DM(form.linear.tolist())
+    gradient = constant + casadi.DM((2 * form.square).tolist()) * x
     # what is quadratic without a constant is half of (slope at x + slope at 0) x
     f, g = casadi.dot(gradient + constant, x) / 2, casadi.mtimes(jacobian + fixed, x) / 2
 
@@ -303,7 +297,7 @@ def _problem(program: QuadraticProgram, options: dict[str, Any]) -> tuple[Any, d
     entry, at = _pattern((n, n), np.r_[np.minimum(i, j), own], np.r_[np.maximum(i, j), own])
     weight = np.where(i == j, 2 * factor, factor)
     turning = _matrix((entry.nnz(), m), at[: len(row)], row, weight)
-    cost = np.bincount(at[len(row) :], 2 * curve, entry.nnz())
+    cost = np.bincount(at[len(row) :], 2 * form.square, entry.nnz())
     turned = casadi.mtimes(turning, multiplier) + sigma * casadi.DM(cost.tolist())
     hessian = casadi.MX(entry, turned)
     derivatives = {

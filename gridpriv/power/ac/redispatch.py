@@ -521,12 +521,12 @@ def _at_rest(zone: Zone, demand: Floats) -> ZonePlan:
 
 def _as_in_last_round(zone: Zone, last: Floats) -> ZonePlan:
     """Return outputs and voltages of the last round, with all demand served."""
-    start, number = zone.network.offsets, zone.coordinates
+    pg, qg = zone.outputs(last)
     w = last[: len(zone.buses)]
     return replace(
         _at_rest(zone, np.zeros(2 * len(zone.own))),
-        pg=last[(number >= start["pg"]) & (number < start["qg"])],
-        qg=last[(number >= start["qg"]) & (number < start["pc"])],
+        pg=pg,
+        qg=qg,
         voltage=np.sqrt(np.where(w > 0, w, 1.0)).astype(complex),
         interchange=np.nan,
         solved=False,

@@ -47,8 +47,9 @@ MOST_IDLE, WORTH_IT = 4, 0.02
 """Replans in a row that better nothing by this share, after which zones stop."""
 MOST_TURNS = 20
 """Times that each zone replans alone."""
-DAMPED = 0.5
-"""Share of the way to their new plans that zones go from the best state, once whole steps stall."""
+DAMPED, MOST_IDLE_DAMPED = 0.5, 2
+"""Share of the way to their new plans that zones go from the best state, once whole steps stall;
+turns in a row that then better nothing, after which zones stop."""
 SOFTER = 0.1
 """Factor on the firmness of a schedule that zones may hold to less (0038-hedging)."""
 MOST_CUTS = 8
@@ -58,6 +59,8 @@ SHED_TOLERANCE_MW = 0.01
 UNIT_HARM = {"p.u.": 100.0}
 
 Planning = Callable[[Sequence[Boundary | None]], Sequence[ZonePlan | None]]
+Reacting = Callable[[int], Surroundings | None]
+"""Returns the grid beyond the tie lines of the zone at a position."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,19 +243,25 @@ def settle(
         Returns every zone's plan for its boundary; None for a zone whose boundary is None, which
         keeps its plan.
     """
-    best = _replanned(case, zones, agreed, plan)
+    grid = lossless(case)
+    beyond = cache(lambda z: surroundings_of(zones[z], grid))
+    best = _replanned(case, zones, agreed, plan, beyond)
     for start in (
         [replace(item, firm=True) for item in agreed],
         [replace(item, firmness=SOFTER * item.firmness) for item in agreed],
     ):
         if best.status != "infeasible" and not _shedding(zones, best):
             break
-        best = min(best, _replanned(case, zones, start, plan), key=_rank)
+        best = min(best, _replanned(case, zones, start, plan, beyond), key=_rank)
     return best
 
 
 def _replanned(
-    case: Case, zones: Sequence[Zone], agreed: Sequence[Boundary], plan: Planning
+    case: Case,
+    zones: Sequence[Zone],
+    agreed: Sequence[Boundary],
+    plan: Planning,
+    beyond: Reacting,
 ) -> Settlement:
     """Let every zone plan, and plan again while it sees a violation or sheds load."""
     scheduled = np.array([item.interchange for item in agreed])
@@ -261,8 +270,6 @@ def _replanned(
     best = last = _settled(case, zones, scheduled, copy, plans, None)
     idle = 0
     owners = owner_of(case, zones)
-    grid = lossless(case)
-    beyond = cache(lambda z: surroundings_of(zones[z], grid))
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not (last.violations or _shedding(zones, last)):
             break
@@ -289,7 +296,7 @@ def _replanned(
             best = last
         if idle == MOST_IDLE:
             break
-    best = _in_turn(case, zones, agreed, best, plan)
+    best = _in_turn(case, zones, agreed, best, plan, beyond)
     return _after_emergency_shedding(case, zones, copy, best)
 
 
@@ -299,6 +306,7 @@ def _in_turn(
     agreed: Sequence[Boundary],
     settlement: Settlement,
     plan: Planning,
+    beyond: Reacting,
 ) -> Settlement:
     """Let zones replan one at a time where load is shed or the state is not AC-feasible.
 
@@ -309,22 +317,18 @@ def _in_turn(
     """
     if settlement.status != "infeasible" and not _shedding(zones, settlement):
         return settlement
-    grid = lossless(case)
     best = last = settlement
     boundaries, step, idle = list(agreed), 1.0, 0
     for _ in range(MOST_TURNS):
-        if grid is None or last.state is None or not (last.violations or _shedding(zones, last)):
+        if last.state is None or not (last.violations or _shedding(zones, last)):
             break
         before = _harm(best)
         for z in sorted(_concerned(zones, last.violations) | _shedding(zones, last)):
-            beyond = surroundings_of(zones[z], grid)
-            if beyond is None or last.state is None:
+            if beyond(z) is None or last.state is None:
                 continue
-            result = measured_boundary(zones[z], last.state, boundaries[z], beyond, GAIN)
+            result = measured_boundary(zones[z], last.state, boundaries[z], beyond(z), GAIN)
             boundaries[z] = replace(result, free=True, worth=None)
-            asked: list[Boundary | None] = [None] * len(zones)
-            asked[z] = boundaries[z]
-            new = plan(asked)[z]
+            new = plan([boundaries[z] if k == z else None for k in range(len(zones))])[z]
             if new is None or not new.solved:
                 continue
             plans, current = list(last.plans), last.state.interchange.copy()
@@ -335,9 +339,9 @@ def _in_turn(
             if _rank(last) < _rank(best):
                 best = last
         idle = 0 if _harm(best) < (1.0 - WORTH_IT) * before else idle + 1
+        if step == DAMPED and idle == MOST_IDLE_DAMPED:
+            break
         if idle == MOST_IDLE:
-            if step == DAMPED:
-                break
             last, boundaries, step, idle = best, list(agreed), DAMPED, 0
     return best
 

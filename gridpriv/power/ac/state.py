@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +37,19 @@ class Dispatch:
     q_shed: Floats
     curtailment: Floats
 
+    def without_service(self, case: Case, buses: Bools) -> Dispatch:
+        """Return the dispatch with all demand of some buses shed, and their infeed curtailed."""
+        return replace(
+            self,
+            p_shed=np.where(buses, np.maximum(case.pd, 0.0), self.p_shed),
+            q_shed=np.where(buses, case.qd, self.q_shed),
+            curtailment=np.where(buses, np.maximum(-case.pd, 0.0), self.curtailment),
+        )
+
+
+BY_BUS = ("vm", "va", "p_shed", "q_shed", "curtailment")
+"""Set points of a dispatch that are of buses."""
+
 
 def dispatch_of(case: Case) -> Dispatch:
     """Return the dispatch that the source of a case states, with all demand served."""
@@ -61,6 +74,11 @@ class Schedule:
 
     zone_of: Ints
     interchange: Floats
+
+    @staticmethod
+    def one_area(case: Case) -> Schedule:
+        """Return the schedule in which every island is one area."""
+        return Schedule(np.zeros(case.n_bus, dtype=np.int64), np.zeros(1))
 
 
 @dataclass(frozen=True, eq=False)
