@@ -136,6 +136,7 @@ def _forecast(
         forecast_demand,
         network_features,
         planned_releases,
+        recency,
     )
 
     count = len(series) - chosen.test_steps
@@ -146,7 +147,7 @@ def _forecast(
         _ = _features(past_times, None)  # refuses steps that are no times
         times = following(past_times, chosen.steps)
     features = _features([*past_times, *times], args.weather)
-    past, ahead = features[:count], features[count:]
+    past, ahead, weights = features[:count], features[count:], recency(past_times)
     if chosen.model == "network":
         past, ahead = network_features(past, ahead, 0)
     histories = [
@@ -154,13 +155,14 @@ def _forecast(
         for name, members in zip(zoning.names, zoning.members, strict=True)
     ]
     if charge is not None:  # a run that does not fit is refused before it draws
-        planned = planned_releases(past, chosen.total, adjacency.beta, chosen.noise)
+        planned = planned_releases(past, weights, chosen.total, adjacency.beta, chosen.noise)
         costs = {history.zone: charge.cost(history.zone, planned) for history in histories}
         charge.ledger.plan(costs)
     result = forecast_demand(
         histories,
         past,
         ahead,
+        weights,
         epsilon=chosen.total,
         beta=adjacency.beta,
         source=chosen.noise,

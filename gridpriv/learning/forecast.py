@@ -10,10 +10,10 @@ of the history at once. With features phi_k of mean 0, orthonormal over the hist
 1. the mean active demand of every bus, of which one moves by beta, in the 1-norm;
 2. the mean (p, q) of the zone, one pair that moves by beta: distance beta in the norm ``box``. A
    bus's reactive demand is expected at the zone's power factor;
-3. c_k = mean over t of phi_k(t) P_z(t) of the zone's active demand P_z, which moves in the 1-norm
+3. c_k = mean of phi_k(t) P_z(t) of the zone's active demand P_z, which moves in the 1-norm
    by max over |d(t)| <= beta of sum_k |mean phi_k d|, that is beta times the largest
    mean |sum_k s_k phi_k| over signs s;
-4. the mean over t of |P_z(t) - forecast(t)|: the forecast is known from 1 to 3, and the mean moves
+4. the mean of |P_z(t) - forecast(t)|: the forecast is known from 1 to 3, and the mean moves
    by at most beta.
 
 Zones hold different buses, so that a run costs what one zone's four releases cost: their epsilons
@@ -31,6 +31,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 
@@ -41,10 +42,11 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
-SHARES: Mapping[str, float] = {"buses": 0.75, "zone": 0.06, "shape": 0.14, "spread": 0.05}
+SHARES: Mapping[str, float] = {"buses": 0.60, "zone": 0.06, "shape": 0.29, "spread": 0.05}
 """Parts of epsilon (docs/decisions/0071-forecast.md)."""
 MOST_SIGNS = 12  # features whose signs are tried one by one; a bound stands for more
 HIDDEN = 4
+HALF_LIFE = 7.0  # days after which a step of the history weighs half
 GRID, ROUNDS = 200, 300  # levels that a bus may have, and steps of expectation maximization
 GAUSSIAN_MEAN = math.sqrt(2.0 / math.pi)  # of |x| of a standard normal x
 Charge = Callable[[str, Release], None]
@@ -113,19 +115,22 @@ def check_quantiles(levels: Sequence[float]) -> None:
         raise not_allowed("quantiles", list(levels), "rising numbers above 0 and below 1")
 
 
-def orthonormal(past: Floats, ahead: Floats) -> tuple[Floats, Floats]:
+def orthonormal(past: Floats, ahead: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return features of mean 0, orthonormal over the history (T, K), and the same ahead (H, K).
 
-    Features that the history does not tell apart are left out.
+    Means are under the weights (T,). Features that the history does not tell apart are left out.
     """
-    centre, scale = past.mean(axis=0), past.std(axis=0)
+    centre = weights @ past
+    scale = np.sqrt(weights @ (past - centre) ** 2)
     kept = scale > 1e-9
     left = (past[:, kept] - centre[kept]) / scale[kept]
     right = (ahead[:, kept] - centre[kept]) / scale[kept]
-    _, values, directions = np.linalg.svd(left, full_matrices=False)
-    strong = values > 1e-6 * max(float(values.max(initial=0.0)), 1e-300)
-    map_ = directions[strong].T * (math.sqrt(len(past)) / values[strong])
-    return left @ map_, right @ map_
+    rows = np.sqrt(weights)[:, None] * left
+    own = np.abs(np.linalg.qr(rows)[1].diagonal())  # of each beyond the features before it
+    new = np.flatnonzero(own > 1e-6)
+    _, triangle = np.linalg.qr(rows[:, new])
+    past, ahead = (np.linalg.solve(triangle.T, side[:, new].T).T for side in (left, right))
+    return past, ahead
 
 
 def network_features(past: Floats, ahead: Floats, seed: int) -> tuple[Floats, Floats]:
@@ -138,7 +143,7 @@ def network_features(past: Floats, ahead: Floats, seed: int) -> tuple[Floats, Fl
     return np.hstack([past, hidden[0]]), np.hstack([ahead, hidden[1]])
 
 
-def shape_sensitivity(features: Floats) -> float:
+def shape_sensitivity(features: Floats, weights: Floats) -> float:
     """Return the 1-norm by which the products c move where one bus moves by 1 in every step."""
     count = features.shape[1]
     if count == 0:
@@ -147,7 +152,7 @@ def shape_sensitivity(features: Floats) -> float:
         return math.sqrt(count)
     signs = np.array(list(product((1.0, -1.0), repeat=count - 1)))
     rest = features[:, 1:] @ signs.T if count > 1 else 0.0
-    return float(np.abs(features[:, :1] + rest).mean(axis=0).max())
+    return float((weights @ np.abs(features[:, :1] + rest)).max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,11 +191,13 @@ class Noise:
         return release.apply(values, lambda: self.streams.stream(place[0], 1, place[1]))
 
 
-def planned_releases(past: Floats, epsilon: float, beta: float, source: str) -> dict[Release, int]:
+def planned_releases(
+    past: Floats, weights: Floats, epsilon: float, beta: float, source: str
+) -> dict[Release, int]:
     """Return the planned releases of a zone, from public numbers only."""
-    features, _ = orthonormal(past, past)
+    features, _ = orthonormal(past, past, weights)
     noise = Noise(epsilon, beta, source, NoiseStreams(0), lambda *_: None)
-    moved = beta * shape_sensitivity(features)
+    moved = beta * shape_sensitivity(features, weights)
     parts = {"buses": beta, "zone": beta, "shape": moved, "spread": beta}
     entries: dict[Release, int] = {}
     for part, distance in parts.items():
@@ -204,6 +211,7 @@ def forecast_demand(
     histories: Sequence[History],
     past: Floats,
     ahead: Floats,
+    weights: Floats,
     *,
     epsilon: float,
     beta: float,
@@ -219,6 +227,8 @@ def forecast_demand(
         Of T steps each, one a zone.
     past, ahead : (T, K), (H, K) float
         Public features of the history's steps and of the steps ahead.
+    weights : (T,) float
+        Public weights of the history's steps, which add up to 1 (:func:`recency`).
     epsilon : float
         Total of a zone's releases, pure; inf releases without noise.
     beta : float
@@ -242,8 +252,8 @@ def forecast_demand(
         raise InputError(
             "the history or its features hold a number that is not finite: give finite numbers"
         )
-    features, features_ahead = orthonormal(past, ahead)
-    moved = beta * shape_sensitivity(features)
+    features, features_ahead = orthonormal(past, ahead, weights)
+    moved = beta * shape_sensitivity(features, weights)
     noise = Noise(epsilon, beta, source, NoiseStreams(seed), charge) if epsilon < math.inf else None
     drawn: dict[str, list[Release]] = {history.zone: [] for history in histories}
 
@@ -258,10 +268,10 @@ def forecast_demand(
 
     buses, zones, products = [], [], []
     for z, history in enumerate(histories):
-        p, q = history.p.mean(axis=0), history.q.mean(axis=0)
+        p, q = weights @ history.p, weights @ history.q
         buses.append(released(z, "buses", p, beta))
         zones.append(released(z, "zone", np.array([p.sum(), q.sum()]), beta))
-        products.append(released(z, "shape", features.T @ history.p.sum(axis=1) / steps, moved))
+        products.append(released(z, "shape", features.T @ (weights * history.p.sum(axis=1)), moved))
     levels = _levels(buses, zones)
     sums = [level[0][0].sum() for level in levels]
     size = np.maximum(np.array(sums), beta)
@@ -273,8 +283,8 @@ def forecast_demand(
     fitted = np.maximum(1.0 + shape @ features.T, 0.0)
     errors = []
     for z, history in enumerate(histories):
-        gap = np.abs(history.p.sum(axis=1) - sums[z] * fitted[z]).mean(keepdims=True)
-        seen, _ = released(z, "spread", gap, beta)
+        gap = weights @ np.abs(history.p.sum(axis=1) - sums[z] * fitted[z])
+        seen, _ = released(z, "spread", np.array([gap]), beta)
         least = 0.02 * float(sums[z])
         noisy = len(buses[z][0]) * buses[z][1]  # of the sum of buses, beside the zone's own release
         level = noisy * zones[z][1] / max(noisy + zones[z][1], 1e-300)
@@ -332,16 +342,18 @@ def _posterior(noisy: Floats, variance: float) -> tuple[Floats, Floats]:
 def _pooled(shapes: Floats, variances: Floats) -> Floats:
     """Return every zone's shape (zones, K), drawn towards their mean, and that towards 0.
 
-    As far as noise of these variances hides the difference.
+    As far as noise of these variances hides the difference: a feature's mean by itself (features
+    are in the order of their weight in most demand), and all features of a zone together.
     """
     if not variances.any():
         return shapes
     weights = 1.0 / np.maximum(variances, 1e-12)
     mean, error = weights @ shapes / weights.sum(), 1.0 / weights.sum()
+    gaps = ((shapes - mean) ** 2).mean(axis=1)
     mean = mean * np.maximum(mean**2 - error, 0.0) / np.maximum(mean**2, 1e-300)
-    between = np.maximum(((shapes - mean) ** 2).mean(axis=0) - variances.mean(), 0.0)
-    kept = between[None] / np.maximum(between[None] + variances[:, None], 1e-300)
-    pooled: Floats = mean + kept * (shapes - mean)
+    between = max(float((gaps - variances + error).mean()), 0.0)
+    kept = between / np.maximum(between + variances, 1e-300)
+    pooled: Floats = mean + kept[:, None] * (shapes - mean)
     return pooled
 
 
@@ -390,6 +402,8 @@ def mape(actual: Floats, predicted: Floats) -> float:
 def calendar(times: Sequence[str]) -> Floats:
     """Return public features of time: harmonics of the day, of week-ends, and their products.
 
+    The first harmonic also drifts from day to day, as daylight does.
+
     Parameters
     ----------
     times : sequence of str
@@ -418,7 +432,22 @@ def calendar(times: Sequence[str]) -> Floats:
     hour = (stamps.hour + stamps.minute / 60.0).to_numpy(float)
     weekend = (np.asarray(stamps.dayofweek) >= 5).astype(float)
     waves = [f(2.0 * math.pi * k * hour / 24.0) for k in (1, 2, 3) for f in (np.cos, np.sin)]
-    return np.stack([*waves, weekend, weekend * waves[0], weekend * waves[1]], axis=1)
+    drift = _days(stamps)
+    products = [factor * wave for factor in (weekend, drift) for wave in waves[:2]]
+    return np.stack([*waves, weekend, *products], axis=1)
+
+
+def _days(stamps: Any) -> Floats:
+    return np.asarray((stamps - stamps[0]).total_seconds(), dtype=np.float64) / 86_400.0
+
+
+def recency(times: Sequence[str]) -> Floats:
+    """Return the weights of a history's steps: they halve in a week, and add up to 1."""
+    import pandas as pd
+
+    days = _days(pd.DatetimeIndex(pd.to_datetime(list(times))))
+    weights = 0.5 ** ((days[-1] - days) / HALF_LIFE)
+    return np.asarray(weights / weights.sum())
 
 
 def following(times: Sequence[str], count: int) -> list[str]:

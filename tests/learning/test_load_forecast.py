@@ -22,12 +22,14 @@ from gridpriv.learning.forecast import (
     orthonormal,
     pinball_loss,
     planned_releases,
+    recency,
     shape_sensitivity,
 )
 from gridpriv.power.prior import public_demand
 
 TIMES = [stamp.isoformat() for stamp in pd.date_range("2026-03-01", periods=21 * 24, freq="h")]
 AHEAD = 48
+RECENT = recency(TIMES)
 
 
 def histories(seed=1, sizes=(4, 3)):
@@ -48,13 +50,15 @@ def cut(whole, first, last):
 
 def test_without_noise_it_is_least_squares_on_the_calendar():
     features, train = calendar(TIMES), len(TIMES) - AHEAD
-    whole = histories()
+    whole, weights = histories(), recency(TIMES[:train])
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights[-1] / weights[-1 - 7 * 24] == pytest.approx(2.0)  # halved in a week
     found = forecast_demand(
-        cut(whole, 0, train), features[:train], features[train:], epsilon=math.inf, beta=1.0
+        cut(whole, 0, train), features[:train], features[train:], weights, epsilon=math.inf, beta=1
     )
     for z, one in enumerate(whole):
         total = one.p.sum(axis=1)
-        reference = LinearRegression().fit(features[:train], total[:train])
+        reference = LinearRegression().fit(features[:train], total[:train], weights)
         np.testing.assert_allclose(
             found.zone_mean[z], reference.predict(features[train:]), rtol=1e-6
         )
@@ -68,16 +72,18 @@ def test_without_noise_it_is_least_squares_on_the_calendar():
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 def test_no_change_of_a_bus_moves_the_shape_further_than_is_stated(count):
     random = np.random.default_rng(2)
-    past = random.normal(size=(60, count))
-    features, _ = orthonormal(past, past)
-    bound = shape_sensitivity(features)
+    past, weights = random.normal(size=(60, count)), random.dirichlet(np.ones(60))
+    dependent = np.hstack([past, past @ np.ones((count, 1))])
+    features, _ = orthonormal(dependent, dependent, weights)
+    assert features.shape[1] == count  # a sum of others is left out
+    bound = shape_sensitivity(features, weights)
     for _ in range(200):
         # the worst changes are at their bounds: the signs of a combination of features
         change = np.sign(features @ np.sign(random.normal(size=features.shape[1])))
-        moved = np.abs(features.T @ change / len(past)).sum()
+        moved = np.abs(features.T @ (weights * change)).sum()
         assert moved <= bound * (1 + 1e-12)
     assert bound <= math.sqrt(count) * (1 + 1e-12)
-    assert features.T @ features / len(past) == pytest.approx(np.eye(count), abs=1e-9)
+    assert features.T @ (weights[:, None] * features) == pytest.approx(np.eye(count), abs=1e-9)
 
 
 def test_every_release_moves_by_no_more_than_its_distance(monkeypatch):
@@ -99,7 +105,7 @@ def test_every_release_moves_by_no_more_than_its_distance(monkeypatch):
     features = calendar(TIMES)
     for data in (whole, neighbour):
         # the spread is compared at one forecast: releases before it are the same by assumption
-        forecast_demand(data, features, features[:5], epsilon=1e9, beta=beta)
+        forecast_demand(data, features, features[:5], RECENT, epsilon=1e9, beta=beta)
     half = len(seen) // 2
     for (zone, release, one), (_, _, other) in zip(seen[:half], seen[half:], strict=True):
         if zone == "zone 1":
@@ -117,6 +123,7 @@ def test_releases_add_up_to_the_total_and_are_charged_before_they_are_drawn():
         histories(),
         features,
         features[:3],
+        RECENT,
         epsilon=0.5,
         beta=1.0,
         charge=lambda zone, release: charged.append((zone, release)),
@@ -127,14 +134,42 @@ def test_releases_add_up_to_the_total_and_are_charged_before_they_are_drawn():
         total = sum(r.sensitivity.value / r.mechanism.scale for r in own)
         assert total == pytest.approx(0.5)
         assert sorted(r.mechanism.scale for r in own) == pytest.approx(
-            sorted(r.mechanism.scale for r in planned_releases(features, 0.5, 1.0, "simulated"))
+            sorted(
+                r.mechanism.scale for r in planned_releases(features, RECENT, 0.5, 1.0, "simulated")
+            )
         )
 
     def refuse(*_):
         raise InputError("over budget")
 
     with pytest.raises(InputError, match="over budget"):
-        forecast_demand(histories(), features, features, epsilon=1.0, beta=1.0, charge=refuse)
+        forecast_demand(
+            histories(), features, features, RECENT, epsilon=1.0, beta=1.0, charge=refuse
+        )
+
+
+def test_zones_of_one_shape_are_forecast_alike_under_noise():
+    """What zones differ by is noise here: shapes are drawn together, a season's drift followed."""
+    days = np.arange(len(TIMES)) / 24.0
+    shape = 1.0 + 0.02 * (days - 10.0) * np.cos(2 * np.pi * days)
+    whole = [History(f"zone {z}", *np.full((2, len(TIMES), 20), 40.0)) for z in range(3)]
+    whole = [History(h.zone, h.p * shape[:, None], 0.3 * h.p) for h in whole]
+    train = len(TIMES) - AHEAD
+    features = calendar(TIMES)
+    actual = np.array([h.p.sum(axis=1) for h in whole])[:, train:]
+    for seed in range(3):
+        found = forecast_demand(
+            cut(whole, 0, train),
+            features[:train],
+            features[train:],
+            recency(TIMES[:train]),
+            epsilon=0.5,
+            beta=1.0,
+            seed=seed,
+        )
+        ratio = found.zone_mean / found.zone_mean.mean(axis=1, keepdims=True)
+        assert np.abs(ratio / ratio.mean(axis=0) - 1.0).max() < 0.05
+        assert mape(actual, found.zone_mean) < 8.0
 
 
 def test_more_budget_errs_less():
@@ -142,7 +177,7 @@ def test_more_budget_errs_less():
     errors = []
     for epsilon in (0.05, 1.0, 50.0):
         runs = [
-            forecast_demand(whole, features, features, epsilon=epsilon, beta=1.0, seed=seed)
+            forecast_demand(whole, features, features, RECENT, epsilon=epsilon, beta=1.0, seed=seed)
             for seed in range(5)
         ]
         actual = np.array([one.p.sum(axis=1) for one in whole])
