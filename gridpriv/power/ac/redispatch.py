@@ -283,6 +283,7 @@ def plan_zone(
         np.isin(np.arange(area.part.case.n_branch), area.ties),
         reference=None if worth is None else _references_without_ties(area),
     )
+    physical = model.program.columns
     price = add_operating_cost(model, unit)
     if boundary.output_price is not None:
         at = np.searchsorted(zone.gens, area.part.gens)
@@ -301,7 +302,7 @@ def plan_zone(
     if boundary.reaction is not None:
         measured = boundary.reaction.voltage[np.searchsorted(zone.buses, area.part.buses)]
         _expect_reaction(model, area, boundary.reaction, measured, boundary.firmness)
-    start = None if before or scheduled is None else _start(zone, area, model, scheduled)
+    start = _start(zone, area, model, physical, before, scheduled)
     solve_again = model.program.solve_again(before, start)
     if not solve_again.solved:
         return _as_in_last_round(zone, last), before
@@ -331,8 +332,25 @@ def _area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area | None:
     return _Area(replace(part, case=case), own, ties, own[case.f_bus[ties]])
 
 
-def _start(zone: Zone, area: _Area, model: AcModel, scheduled: Scheduled) -> Floats:
-    """Return the program's point at the AC schedule."""
+def _start(
+    zone: Zone,
+    area: _Area,
+    model: AcModel,
+    physical: int,
+    before: Solved | None,
+    scheduled: Scheduled | None,
+) -> Floats | None:
+    """Return the program's point at the zone's last plan, or at the AC schedule before it has one.
+
+    Programs of a zone may differ in what they value, but the first ``physical`` variables are those
+    of the same equations.
+    """
+    if before is not None:
+        last, start = before.x[:physical], model.program.start
+        start[: len(last)] = last
+        return start
+    if scheduled is None:
+        return None
     gens = np.searchsorted(zone.gens, area.part.gens)
     voltage = scheduled.voltage[np.searchsorted(zone.buses, area.part.buses)]
     return model.starting_from(voltage, scheduled.pg[gens], scheduled.qg[gens])
