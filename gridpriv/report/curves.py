@@ -97,12 +97,13 @@ class Chart:
     @property
     def log(self) -> bool:
         """True for a logarithmic vertical axis."""
-        y = self._means()
+        y = self.means()
         if self.floor > 0:
             y = np.maximum(y, self.floor)
         return bool(len(y)) and y.min() > 0 and y.max() >= self.log_from * y.min()
 
-    def _means(self, *, flat: bool = True) -> Floats:
+    def means(self, *, flat: bool = True) -> Floats:
+        """Return all finite values, those of levels too where ``flat`` says so."""
         y = np.array([v for s in self.series for v in s.y if flat or not s.flat], dtype=float)
         return np.asarray(y[np.isfinite(y)])
 
@@ -117,22 +118,7 @@ class Chart:
         names = [s.name for s in self.series]
         style = self.style or looks(names, levels=frozenset(s.name for s in self.series if s.flat))
         with styled_axes(ax, figsize or self.size) as axes:
-            if self.x_log:
-                axes.set_xscale("log")
-                across = [v for s in self.series for v in s.x if v > 0] or [1.0]
-                axes.set_xlim(min(across) / 1.35, max(across) * 1.35)
-                _log_ticks(axes, "x")
-                places = sorted({float(f"{v:.3g}") for v in across})
-                if len(places) <= FEW_PLACES:
-                    axes.set_xticks(places)
-            else:
-                whole = all(float(v).is_integer() for s in self.series for v in s.x)
-                axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10], integer=whole))
-            if self.x_names:
-                short = max(map(len, self.x_names)) <= SHORT
-                every = math.ceil(len(self.x_names) / (MOST_SHORT if short else MOST_NAMES))
-                shown = range(1, len(self.x_names) + 1, every)
-                axes.set_xticks(list(shown), [self.x_names[k - 1] for k in shown])
+            _set_places(axes, self)
             axes.yaxis.set_major_formatter(FuncFormatter(tick))
             low, high = self.limits
             if self.log:
@@ -205,54 +191,79 @@ class Chart:
 
     @cached_property
     def limits(self) -> tuple[float, float]:
-        """Return the ends of the vertical axis: of the means, and of intervals near them.
-
-        An interval stretches the axis by no more than the means' own range (a quarter of the
-        largest, if that is more; one decade at most on a log axis), so that a wide one does not
-        press the curves together. Where no curve rises or falls, intervals are shown whole.
-        Levels more than a decade below all curves are drawn on the lower edge of a log axis.
-        """
-        log = self.log
-
-        def scaled(values: Sequence[float] | Floats) -> Floats:
-            given = np.array(values, dtype=float)
-            given = given[np.isfinite(given) & ((given > 0) | (not log))]
-            return np.asarray(np.log10(given) if log else given)
-
-        means = scaled(np.maximum(self._means(), self.floor) if log else self._means())
-        if not len(means):
-            return (0.1, 1.0) if log else (0.0, 1.0)
-        least, most = float(means.min()), float(means.max())
-        if log and len(curves := scaled(self._means(flat=False))):
-            least = max(least, float(curves.min()) - 1.0)
-            if self.floor:
-                least = max(least, math.log10(self.floor))
-            most = max(most, least)
-        size, span = max(abs(least), abs(most)), most - least
-        if span <= (math.log10(1 + LEVEL) if log else LEVEL * size):
-            reach = 1.0 if log else math.inf
-        else:
-            reach = min(max(span, 0.1), 1.0) if log else max(span, 0.25 * size)
-        lows = scaled([v for s in self.series for v in s.low])
-        highs = scaled([v for s in self.series for v in s.high])
-        low = min(max(min(lows, default=least), least - reach), least)
-        high = max(min(max(highs, default=most), most + reach), most)
-        if log and self.floor:
-            low = max(low, math.log10(self.floor))
-        if not log and 0.0 <= least < 0.5 * most:
-            low = 0.0
-        if not log and high - low < LEVEL * size:
-            low, high = low - LEVEL * size, high + LEVEL * size
-        margin = 0.05 * (high - low) or (0.5 if log else 1.0)
-        if log:
-            return 10.0 ** (low - margin), 10.0 ** (high + margin)
-        return (max(low - margin, 0.0) if low >= 0.0 else low - margin), high + margin
+        """The ends of the vertical axis (:func:`vertical_limits`)."""
+        return vertical_limits(self)
 
 
 FEW_PLACES = 7
 """Places across that are the ticks themselves."""
 FEW = 12
 """Points up to which each has a marker."""
+
+
+def vertical_limits(of: Chart) -> tuple[float, float]:
+    """Return the ends of the vertical axis: of the means, and of intervals near them.
+
+    An interval stretches the axis by no more than the means' own range (a quarter of the
+    largest, if that is more; one decade at most on a log axis), so that a wide one does not
+    press the curves together. Where no curve rises or falls, intervals are shown whole.
+    Levels more than a decade below all curves are drawn on the lower edge of a log axis.
+    """
+    log = of.log
+
+    def scaled(values: Sequence[float] | Floats) -> Floats:
+        given = np.array(values, dtype=float)
+        given = given[np.isfinite(given) & ((given > 0) | (not log))]
+        return np.asarray(np.log10(given) if log else given)
+
+    means = scaled(np.maximum(of.means(), of.floor) if log else of.means())
+    if not len(means):
+        return (0.1, 1.0) if log else (0.0, 1.0)
+    least, most = float(means.min()), float(means.max())
+    if log and len(curves := scaled(of.means(flat=False))):
+        least = max(least, float(curves.min()) - 1.0)
+        if of.floor:
+            least = max(least, math.log10(of.floor))
+        most = max(most, least)
+    size, span = max(abs(least), abs(most)), most - least
+    if span <= (math.log10(1 + LEVEL) if log else LEVEL * size):
+        reach = 1.0 if log else math.inf
+    else:
+        reach = min(max(span, 0.1), 1.0) if log else max(span, 0.25 * size)
+    lows = scaled([v for s in of.series for v in s.low])
+    highs = scaled([v for s in of.series for v in s.high])
+    low = min(max(min(lows, default=least), least - reach), least)
+    high = max(min(max(highs, default=most), most + reach), most)
+    if log and of.floor:
+        low = max(low, math.log10(of.floor))
+    if not log and 0.0 <= least < 0.5 * most:
+        low = 0.0
+    if not log and high - low < LEVEL * size:
+        low, high = low - LEVEL * size, high + LEVEL * size
+    margin = 0.05 * (high - low) or (0.5 if log else 1.0)
+    if log:
+        return 10.0 ** (low - margin), 10.0 ** (high + margin)
+    return (max(low - margin, 0.0) if low >= 0.0 else low - margin), high + margin
+
+
+def _set_places(axes: Axes, of: Chart) -> None:
+    """Set scale and ticks of the horizontal axis."""
+    if of.x_log:
+        axes.set_xscale("log")
+        across = [v for s in of.series for v in s.x if v > 0] or [1.0]
+        axes.set_xlim(min(across) / 1.35, max(across) * 1.35)
+        _log_ticks(axes, "x")
+        places = sorted({float(f"{v:.3g}") for v in across})
+        if len(places) <= FEW_PLACES:
+            axes.set_xticks(places)
+    else:
+        whole = all(float(v).is_integer() for s in of.series for v in s.x)
+        axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10], integer=whole))
+    if of.x_names:
+        short = max(map(len, of.x_names)) <= SHORT
+        every = math.ceil(len(of.x_names) / (MOST_SHORT if short else MOST_NAMES))
+        shown = range(1, len(of.x_names) + 1, every)
+        axes.set_xticks(list(shown), [of.x_names[k - 1] for k in shown])
 
 
 def _log_ticks(ax: Axes, which: str, low: float = 1.0, high: float = 10.0) -> None:

@@ -81,11 +81,11 @@ def export(
 def _files(report: Report, study: Study, kind: str, stem: str) -> dict[str, bytes]:
     """Return the files of a report in one format, by their names."""
     if kind == "html":
-        from gridpriv.report.html import to_html
+        from gridpriv.report.pages import to_html
 
         return {f"{stem}.html": to_html(report).encode()}
     if kind == "pdf":
-        from gridpriv.report.pdf import to_pdf
+        from gridpriv.report.pages import to_pdf
 
         return {f"{stem}.pdf": to_pdf(report)}
     if kind == "xlsx":

@@ -19,9 +19,9 @@ from gridpriv.core.display import figure
 from gridpriv.core.errors import InputError
 from gridpriv.core.store import reopen_store
 from gridpriv.core.stored import read_study
-from gridpriv.report import pdf
 from gridpriv.report.contents import contents
 from gridpriv.report.export import export
+from gridpriv.report.pages import PDF_LINE
 from gridpriv.report.panel import cards
 from gridpriv.report.ranking import half_width
 from gridpriv.report.source import read_source
@@ -191,7 +191,7 @@ def test_no_table_of_the_pdf_is_wider_than_its_page(study: Study, tmp_path: Path
     tables = contents(study, summary(study))
     assert max(len(table.columns) for table in tables) > 9
     for table in tables:
-        parts = in_parts(table, pdf.LINE)
+        parts = in_parts(table, PDF_LINE)
         for part in parts:
             wide = 0.0
             for k, column in enumerate(part.columns):

@@ -19,7 +19,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.display import amount, figure
 from gridpriv.report.document import make_report
 from gridpriv.report.export import export
-from gridpriv.report.html import to_html
+from gridpriv.report.pages import to_html
 from gridpriv.report.protection import protections
 from gridpriv.report.source import read_source
 from gridpriv.study import Method, compare, make_plan

@@ -14,9 +14,9 @@ from scipy import stats
 from gridpriv.core.stored import Study
 from gridpriv.report.bars import split_bars
 from gridpriv.report.document import make_report, study_messages
-from gridpriv.report.html import to_html
 from gridpriv.report.messages import TEMPLATES
 from gridpriv.report.metrics import COSTS
+from gridpriv.report.pages import to_html
 from gridpriv.report.panel import cards
 from gridpriv.report.ranking import rank
 from gridpriv.report.source import read_source
