@@ -158,9 +158,13 @@ def _attack(
 ) -> list[AttackOutcome]:
     """Return the MAP estimates of ``seeds`` runs, by every way that is open."""
     size = prepared.case.n_bus
-    ways = [way for way in ways if way == "messages" or all_heard(prepared)]
-    estimates = {way: np.full((seeds, size), np.nan) for way in ways}
-    spread = {way: np.full(size, np.nan) for way in ways}
+    ways = [
+        adversary_kind
+        for adversary_kind in ways
+        if adversary_kind == "messages" or all_heard(prepared)
+    ]
+    estimates = {adversary_kind: np.full((seeds, size), np.nan) for adversary_kind in ways}
+    spread = {adversary_kind: np.full(size, np.nan) for adversary_kind in ways}
     for seed in range(seeds):
         network = listen(prepared, prepared.seed + seed)
         for zone in zones:
@@ -168,14 +172,19 @@ def _attack(
             forward = forward_model(prepared, zone, network.heard[zone])
             noise = heard_noise(prepared, network.heard[zone])
             prior = zone_prior(prepared, plan, zone)
-            for way in ways:
-                model = StationarityModel(forward) if way == "stationarity" else forward
+            for adversary_kind in ways:
+                model = StationarityModel(forward) if adversary_kind == "stationarity" else forward
                 generator = np.random.default_rng([prepared.seed, seed, zone])
                 result = fit(model, prior, noise, generator)
-                estimates[way][seed, own] = result.demand[: len(own)]
-                spread[way][own] = result.spread[: len(own)]
+                estimates[adversary_kind][seed, own] = result.demand[: len(own)]
+                spread[adversary_kind][own] = result.spread[: len(own)]
             watch(f"{label}, zone {prepared.zones[zone].name}")
-    return [AttackOutcome(label, epsilon, way, estimates[way], spread[way]) for way in ways]
+    return [
+        AttackOutcome(
+            label, epsilon, adversary_kind, estimates[adversary_kind], spread[adversary_kind]
+        )
+        for adversary_kind in ways
+    ]
 
 
 def _releases(
@@ -241,7 +250,7 @@ def averaging(
     noise = noise_rule(replace(settings, rounds=1, noise_schedule="once"), prepared.rules.adjacency)
     zones = attacked_zones(prepared, plan.bus)
     own = np.concatenate([prepared.zones[zone].own for zone in zones])
-    way = "stationarity" if all_heard(prepared) else "messages"
+    adversary_kind = "stationarity" if all_heard(prepared) else "messages"
     for noise_schedule in ("round", "once"):
         rules = replace(
             prepared.rules, perturbation=Perturbation("demand", noise_schedule), noise=noise
@@ -249,7 +258,9 @@ def averaging(
         for count in rounds:
             run = varied(prepared, settings=replace(settings, rounds=count), rules=rules)
             label = f"averaging, {noise_schedule}, {count} rounds"
-            (outcome,) = _attack(run, plan, zones, label, None, plan.seeds, watch, (way,))
+            (outcome,) = _attack(
+                run, plan, zones, label, None, plan.seeds, watch, (adversary_kind,)
+            )
             errors = np.abs(outcome.estimates[:, own] - run.case.pd[own]).mean(axis=1)
             rows += [
                 {"noise_schedule": noise_schedule, "rounds": count, "seed": seed, "mae_mw": mae}

@@ -134,8 +134,8 @@ def _replayed(
     generator = np.random.default_rng(short.seed)
 
     def worst(at: int) -> list[Neighbour]:
-        found = worst_neighbours(prepared.problems[at], prepared.moved)
-        return [*found, observed[1]] if at == observed[0] else found
+        neighbours = worst_neighbours(prepared.problems[at], prepared.moved)
+        return [*neighbours, observed[1]] if at == observed[0] else neighbours
 
     def others(at: int) -> list[Neighbour]:
         problem, adjacency = short.problems[at], short.moved
@@ -173,7 +173,7 @@ def _lanes(prepared: Prepared, plan: AuditPlan, make_agent: MakeAgent) -> list[F
             "stream": lambda: stream_findings(prepared),
             "publish": lambda: publish_findings(prepared),
         }
-    return [found for name, lane in lanes.items() if name in plan.lanes for found in lane()]
+    return [finding for name, lane in lanes.items() if name in plan.lanes for finding in lane()]
 
 
 def _runs(mechanism: AuditedMechanism, plan: AuditPlan, rounds: int) -> int:

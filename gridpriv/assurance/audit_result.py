@@ -125,15 +125,15 @@ class LevelAudit:
 
     def as_dict(self) -> Json:
         """Return the level as JSON can hold it."""
-        found = self.measured
+        measured = self.measured
         stated = {name: getattr(self, name) for name in ("level", "nominal", "certified", "delta")}
         return stated | {
-            "measured": found.epsilon,
-            "statistic": found.statistic,
-            "runs": 2 * found.runs,
-            "counted": found.runs,
-            "hits": found.hits,
-            "misses": found.misses,
+            "measured": measured.epsilon,
+            "statistic": measured.statistic,
+            "runs": 2 * measured.runs,
+            "counted": measured.runs,
+            "hits": measured.hits,
+            "misses": measured.misses,
             "ceiling": self.ceiling,
             "detectable": self.detectable if math.isfinite(self.detectable) else None,
             "verdict": self.verdict,

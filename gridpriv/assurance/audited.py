@@ -199,21 +199,21 @@ def zone_levels(
     script : sequence of Heard
         The rounds of the ``messages`` level; the others use the first.
     """
-    one = varied(prepared, rules=replace(prepared.rules, local_updates=1))
+    single = varied(prepared, rules=replace(prepared.rules, local_updates=1))
     opened, data = opening(script, 1), prepared.problems[zone].program.zone.demand
     moved = data + other.change
-    play = agent_play(one, zone, opened, make_agent)
+    play = agent_play(single, zone, opened, make_agent)
     first = play(data.copy(), Tape()).draws
-    release = rule_of(one).release(first[0].sensitivity)
-    once = _stated_once(one, release)
+    release = rule_of(single).release(first[0].sensitivity)
+    once = _stated_once(single, release)
 
     def of_level(level: str) -> AuditedMechanism:
         if level == "messages":
             every = agent_play(prepared, zone, script, make_agent)(data.copy(), Tape()).draws
             total = _stated_total(prepared, every)
             return RunLevel(*total, level, data, moved, prepared, zone, script, make_agent)
-        if level == "solution" and one.rules.perturbation.target != "output":
-            return RunLevel(*once, level, data, moved, one, zone, opened, make_agent)
+        if level == "solution" and single.rules.perturbation.target != "output":
+            return RunLevel(*once, level, data, moved, single, zone, opened, make_agent)
         # under output perturbation the solution is what was released: a solve less for each run
         twin = play(moved.copy(), Tape([draw.output for draw in first])).draws
         return ReleaseLevel(*once, level, first[0].value, twin[0].value, release)

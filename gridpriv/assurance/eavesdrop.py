@@ -60,7 +60,7 @@ class Eavesdropper:
         """Call every zone and keep the calls, and the answers that are sent."""
         outcomes = self._inner.ask(calls)
         sent = each(calls, self._zones)
-        name, given = sent[0].method.__name__, [one.given for one in sent]
+        name, given = sent[0].method.__name__, [request.given for request in sent]
         if name not in OWN:
             self.crossed.append((name, given, outcomes))
         elif name == "plan" and all(kept != "plan" for kept, _, _ in self.crossed):

@@ -78,7 +78,7 @@ def publish_findings(prepared: Prepared) -> list[Finding]:
     except SolverError:
         return []
     label = "publish, exchanged"
-    chosen, other = ((one.disclosure, one.planned) for one in (base, twin))
+    chosen, other = ((publication.disclosure, publication.planned) for publication in (base, twin))
     return [
         unchanged("public state", label, chosen, other),
         unchanged("public bytes", label, _published(made), _published(again)),
@@ -96,8 +96,8 @@ def _ready(prepared: Prepared, case: Case) -> Frozen:
         hold=None,
         seed=prepared.seed,
     )
-    one = prepare_publication(case, settings, priced=bool(case.cost))
-    given = {field.name: getattr(one, field.name) for field in fields(one)}
+    publication = prepare_publication(case, settings, priced=bool(case.cost))
+    given = {field.name: getattr(publication, field.name) for field in fields(publication)}
     return Frozen(**given, drawn=[], frozen=None)
 
 

@@ -166,10 +166,12 @@ def _stated(prepared: Prepared, base: Run) -> list[Finding]:
         return findings
     for problem, heard in zip(prepared.problems, base.network.heard, strict=True):
         drawn = sum((Counter(each.reply.releases) for each in heard), Counter[Release]())
-        releases = {rule.release(one.sensitivity): n for one, n in drawn.items()}
+        releases = {rule.release(release.sensitivity): n for release, n in drawn.items()}
         if not releases:
             continue
-        charged = max(law_loss(one) / epsilon_of(one.certified, LEAST_DELTA) for one in releases)
+        charged = max(
+            law_loss(release) / epsilon_of(release.certified, LEAST_DELTA) for release in releases
+        )
         findings.append(Finding("stated", problem.name, "loss over charge", charged, 1.0 + SAME))
         spent = budget_spent(releases, settings.budget, settings.release_delta)
         findings.append(Finding("stated", problem.name, "spent of the budget", spent, allowed))
@@ -192,15 +194,19 @@ def budget_spent(releases: Mapping[Release, int], budget: Budget, delta: float) 
     epsilon/mu) (Balle and Wang 2018).
     """
     total = budget.scope == "total"
-    pure = {one: law_loss(one) for one in releases}
+    pure = {release: law_loss(release) for release in releases}
     if budget.delta is None and all(pure.values()):
-        spent = [loss * (releases[one] if total else 1) for one, loss in pure.items()]
+        spent = [loss * (releases[release] if total else 1) for release, loss in pure.items()]
         return sum(spent) if total else max(spent)
     if any(pure.values()):
         return 0.0
-    square = {one: (one.sensitivity.value / one.mechanism.scale) ** 2 for one in releases}
+    square = {
+        release: (release.sensitivity.value / release.mechanism.scale) ** 2 for release in releases
+    }
     mu = math.sqrt(
-        sum(square[one] * n for one, n in releases.items()) if total else max(square.values())
+        sum(square[release] * n for release, n in releases.items())
+        if total
+        else max(square.values())
     )
 
     def excess(epsilon: float) -> float:

@@ -178,7 +178,7 @@ def execute_security(args: argparse.Namespace) -> int:
     check_screen(chosen, prepared.case)
     outages = contingencies(prepared.case, chosen.contingencies)
     with _context(args).charged(case, prepared, len(outages)) as (result, advance):
-        found = security(
+        analysis = security(
             result,
             outages,
             view=chosen.view,
@@ -186,11 +186,11 @@ def execute_security(args: argparse.Namespace) -> int:
             screen=chosen.screen,
             secure=args.secure,
             corrective=args.corrective,
-            watch=lambda one: advance(one.contingency.name),
+            watch=lambda outcome: advance(outcome.contingency.name),
         )
-    document, folder = found.as_dict(public=args.public), output_folder(args.out)
+    document, folder = analysis.as_dict(public=args.public), output_folder(args.out)
     if folder is not None:
-        write_results(folder, "security", document, contingencies=found.table)
+        write_results(folder, "security", document, contingencies=analysis.table)
     secret = args.public or result.settings.noise == "secure"
     seed = None if secret else result.seed
     return tell(args, document, lambda: _print_security(document, seed), folder)
@@ -350,8 +350,8 @@ def _corrected(rows: list[Json]) -> str:
     tried = [row["corrective"] for row in rows if row["corrective"] is not None]
     if not tried:
         return "Corrective redispatch: none is needed."
-    done = [one for one in tried if one["status"] == "corrected"]
-    shed = [one["shed_mw"] for one in done if one["shed_mw"] > SHED_TOLERANCE_MW]
+    done = [outcome for outcome in tried if outcome["status"] == "corrected"]
+    shed = [outcome["shed_mw"] for outcome in done if outcome["shed_mw"] > SHED_TOLERANCE_MW]
     shedding = f", {len(shed)} by load shedding of up to {max(shed):.4g} MW" if shed else ""
     failed = len(tried) - len(done)
     left = f" No set points keep the limits after {_contingencies(failed)}." if failed else ""

@@ -232,9 +232,11 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
     methods = (flags.named_settings(text, LearnSettings, EXAMPLE) for text in args.method or ())
     ways += [make_method(name, **own) for name, own in methods]
     for name in SET_BY_COMPARISON:
-        if name in given or any(name in dict(way.settings) for way in ways if name != "algorithm"):
+        if name in given or any(
+            name in dict(method.settings) for method in ways if name != "algorithm"
+        ):
             raise InputError(f"{name}: must be left out, a comparison sets it itself")
-    read = frozenset().union(*(_read_by(dict(way.settings), args.preset) for way in ways))
+    read = frozenset().union(*(_read_by(dict(method.settings), args.preset) for method in ways))
     for name, value in given.items():
         if name in SPECIFIC - read:
             raise not_allowed(name, value, "left out: none of these algorithms reads it")
@@ -263,9 +265,9 @@ def _way(name: str) -> Method:
     return make_method(name, **{key: value for key, value in own.items() if value})
 
 
-def _read_by(way: Json, preset: str | None) -> frozenset[str]:
+def _read_by(method: Json, preset: str | None) -> frozenset[str]:
     """Return the settings that a way's algorithm reads."""
-    algorithm = way.get("algorithm")
+    algorithm = method.get("algorithm")
     if algorithm is None:
         fitting = [s.algorithm for (name, _), s in PRESETS.items() if name == preset]
         algorithm = fitting[0] if fitting else LearnSettings.algorithm
@@ -280,14 +282,16 @@ def _tuning(args: argparse.Namespace) -> Tuning | None:
         if args.tune_on is not None:
             raise InputError("--tune-on says how a grid is searched: declare one with --tune")
         return None
-    held, grid = settings_of(LearnSettings), {}
+    fields, grid = settings_of(LearnSettings), {}
     for text in args.tune:
         name, equals, values = text.partition("=")
-        check_names([name], held)
+        check_names([name], fields)
         if not equals or not values:
             raise not_allowed("tune", text, "SETTING=VALUE,VALUE,..., such as radius=1,23")
         plain = name.replace("-", "_")
-        grid[plain] = [held[plain].settled(plain, held[plain].read(v)) for v in values.split(",")]
+        grid[plain] = [
+            fields[plain].settled(plain, fields[plain].read(v)) for v in values.split(",")
+        ]
     return Tuning.of(grid | ({} if args.tune_on is None else {"on": args.tune_on}))
 
 
@@ -387,7 +391,11 @@ def charging(
         task, _ = make_task(dataset, settings)
         task = replace(task, begun=begun)
         costs = {name: charge.cost(name, drawn) for name, drawn in planned(task).items()}
-        if any(cost.kind == "uncertified" for one in costs.values() for cost in one):
+        if any(
+            cost.kind == "uncertified"
+            for costs_of_owner in costs.values()
+            for cost in costs_of_owner
+        ):
             raise not_allowed(
                 "ledger", args.ledger, "left out with this run: nothing is proved of its releases"
             )

@@ -92,12 +92,17 @@ def execute_relax(args: argparse.Namespace) -> int:
 
     chosen = Relaxation(**flags.given_settings(args, Relaxation))
     check_solver(chosen.solver)
-    found = relax(case, chosen.objective, chosen.solver, chosen.imbalance_weight)
-    document = found.as_dict()
+    relaxation = relax(case, chosen.objective, chosen.solver, chosen.imbalance_weight)
+    document = relaxation.as_dict()
     if folder is not None:
-        write_results(folder, "relax", document, buses=found.buses, binding=found.binding)
+        write_results(folder, "relax", document, buses=relaxation.buses, binding=relaxation.binding)
     solved = document["bound"] is not None
-    tell(args, document, lambda: _print_bound(document, found.p_price) if solved else None, folder)
+    tell(
+        args,
+        document,
+        lambda: _print_bound(document, relaxation.p_price) if solved else None,
+        folder,
+    )
     if not solved:
         raise SolverError(f"case {case.name}: {document['explanation']}")
     return 0
@@ -138,38 +143,38 @@ def execute_acopf(args: argparse.Namespace) -> int:
     from gridpriv.power.centralized import relax
 
     chosen = Optimum(**flags.given_settings(args, Optimum))
-    found = acopf(case, chosen.objective, chosen.voll)
+    optimum = acopf(case, chosen.objective, chosen.voll)
     bound = relax(case, "cost") if args.bound else None
-    document = found.as_dict()
-    if bound is not None and found.cost is not None:
+    document = optimum.as_dict()
+    if bound is not None and optimum.cost is not None:
         document["bound"] = bound.bound
-        document["gap"] = None if bound.bound is None else 1.0 - bound.bound / found.cost
-        _warn_of_prices(found, bound)
+        document["gap"] = None if bound.bound is None else 1.0 - bound.bound / optimum.cost
+        _warn_of_prices(optimum, bound)
     if folder is not None:
-        binding = limit_table(found.state.binding)
-        tables = {"buses": found.buses, "generators": found.generators, "binding": binding}
+        binding = limit_table(optimum.state.binding)
+        tables = {"buses": optimum.buses, "generators": optimum.generators, "binding": binding}
         write_results(folder, "acopf", document, **tables)
-    return tell(args, document, lambda: _print_optimum(found, document), folder)
+    return tell(args, document, lambda: _print_optimum(optimum, document), folder)
 
 
-def _warn_of_prices(found: AcOptimum, bound: SolvedRelaxation) -> None:
+def _warn_of_prices(optimum: AcOptimum, bound: SolvedRelaxation) -> None:
     """Warn where the relaxation's prices are not those of the AC optimum (congestion)."""
-    difference = np.abs(bound.p_price - found.p_price)
-    differs = difference > PRICE_DIFFERENCE * float(np.nanmax(np.abs(found.p_price)))
+    difference = np.abs(bound.p_price - optimum.p_price)
+    differs = difference > PRICE_DIFFERENCE * float(np.nanmax(np.abs(optimum.p_price)))
     if not differs.any():
         return
     worst = int(np.nanargmax(difference))
     warnings.warn(
         f"the relaxation's prices differ from the AC optimum's at {int(differs.sum())} buses by "
         f"more than {100 * PRICE_DIFFERENCE:g} % of the highest: most at bus "
-        f"{found.state.case.bus_id[worst]}, {bound.p_price[worst]:.4g} for "
-        f"{found.p_price[worst]:.4g} $/MWh",
+        f"{optimum.state.case.bus_id[worst]}, {bound.p_price[worst]:.4g} for "
+        f"{optimum.p_price[worst]:.4g} $/MWh",
         GridprivWarning,
         stacklevel=2,
     )
 
 
-def _print_optimum(found: AcOptimum, document: Json) -> None:
+def _print_optimum(optimum: AcOptimum, document: Json) -> None:
     from gridpriv.power.ac.limits import limit_sentence
     from gridpriv.power.shortage import SHED_TOLERANCE_MW
 
@@ -180,7 +185,7 @@ def _print_optimum(found: AcOptimum, document: Json) -> None:
         ["of it on islands without generation", document["deenergized_mw"], "MW"],
         ["spilt generation", document["curtailed_mw"], "MW"],
         ["losses", document["losses_mw"], "MW"],
-        ["limits violated", len(found.violations), ""],
+        ["limits violated", len(optimum.violations), ""],
         ["seconds", document["seconds"], "s"],
     ]
     if "bound" in document:
@@ -189,13 +194,13 @@ def _print_optimum(found: AcOptimum, document: Json) -> None:
             ["bound of the relaxation", document["bound"], "$/h"],
             ["gap to the bound", 100.0 * gap if isinstance(gap, float) else None, "%"],
         ]
-    if found.objective == "cost":
-        rows[-2:-2] = price_rows(found.p_price)
+    if optimum.objective == "cost":
+        rows[-2:-2] = price_rows(optimum.p_price)
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
-    print_table(f"{document['case']}: AC optimum, {found.objective}", HEAD, shown)
+    print_table(f"{document['case']}: AC optimum, {optimum.objective}", HEAD, shown)
     if document["shed_mw"] - document["deenergized_mw"] > SHED_TOLERANCE_MW:
         say(
-            f"Binding limits where load is shed: {limit_sentence(found.state.binding)}. "
+            f"Binding limits where load is shed: {limit_sentence(optimum.state.binding)}. "
             "gridpriv relax lists the limits that cause load shedding."
         )
 

@@ -161,11 +161,11 @@ def names_in(folder: Path) -> list[Path]:
 
 def refuse_used(folder: Path, allowed: str = "") -> None:
     """Raise :class:`InputError` for a folder that holds anything but the file allowed."""
-    held = [path.name for path in names_in(folder) if path.name != allowed]
-    if held:
+    others = [path.name for path in names_in(folder) if path.name != allowed]
+    if others:
         raise InputError(
             f"out = {str(folder)!r}: must be a new or empty folder; it holds other files "
-            f"({', '.join(held[:3])}{', ...' if len(held) > 3 else ''}); "
+            f"({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}); "
             "choose another folder with --out"
         )
 

@@ -56,7 +56,7 @@ class Records:
             content = read_bytes(self.path)
         except FileNotFoundError:
             return []
-        found: list[bytes] = []
+        records: list[bytes] = []
         self.size = 0
         while len(content) - self.size >= HEAD.size:
             size, complement, digest = HEAD.unpack_from(content, self.size)
@@ -67,11 +67,11 @@ class Records:
                 break
             if _digest(content[start : start + size]) != digest:
                 raise self._damaged()
-            found.append(content[start : start + size])
+            records.append(content[start : start + size])
             self.size = start + size
-        if not found:
+        if not records:
             raise self._damaged()
-        return found
+        return records
 
     def add(self, content: bytes, *, flushed: bool = True) -> None:
         """Add a record after those that were read and added.

@@ -69,7 +69,9 @@ class Store:
         """Keep what is noted under a name as it is, and free the name."""
         path = self._parts / f"{name}.json"
         if path.exists():
-            earlier = sum(one.name.startswith(f"{name}-") for one in stored.part_files(self.folder))
+            earlier = sum(
+                part.name.startswith(f"{name}-") for part in stored.part_files(self.folder)
+            )
             with files.storing(f"rename {path}"):
                 path.rename(self._parts / f"{name}-{earlier + 1}.json")
 
@@ -106,9 +108,9 @@ class Store:
         """Turn the parts into tables; ``details`` returns further entries of the manifest."""
         if self.manifest["finished"]:
             return
-        found = stored.unfinished_tables(self.folder)
-        tables = {name: self._table(name, table) for name, table in found.items()}
-        study = stored.study_of(self.folder, self.manifest, found)
+        unfinished = stored.unfinished_tables(self.folder)
+        tables = {name: self._table(name, table) for name, table in unfinished.items()}
+        study = stored.study_of(self.folder, self.manifest, unfinished)
         extra = details(study) | {"finished": True, "tables": tables}
         self._write_manifest(self.manifest | extra)
         files.remove(self._parts)
@@ -117,8 +119,8 @@ class Store:
         """Put a table of no run into a finished folder, in the place of the one there was."""
         tables = {k: v for k, v in self.manifest["tables"].items() if k != name}
         self._write_manifest(self.manifest | {"tables": tables})
-        told = self._table(name, stored.as_table(rows))
-        self._write_manifest(self.manifest | {"tables": tables | {name: told}})
+        entry = self._table(name, stored.as_table(rows))
+        self._write_manifest(self.manifest | {"tables": tables | {name: entry}})
 
     def leave_nothing(self) -> None:
         """Remove what was begun, where no run is stored: input that no run can have."""
@@ -173,20 +175,20 @@ class Store:
                     f"name another folder{_again(was, manifest)}"
                 )
         if not resume:
-            held = f"{len(self.stored())} of the {was['planned']} runs of this {was['kind']}"
+            content = f"{len(self.stored())} of the {was['planned']} runs of this {was['kind']}"
             rest = "report on them again" if was["finished"] else "run the rest"
             rest = f"add --resume to {rest}, or name another folder"
             if was["planned"] == 1:
-                held = f"this {was['kind']}"
+                content = f"this {was['kind']}"
                 rest = "name another folder" if was["finished"] else rest
-            raise InputError(f"out = {str(self.folder)!r} already holds {held}: {rest}")
+            raise InputError(f"out = {str(self.folder)!r} already holds {content}: {rest}")
 
     def _whole_parts(self) -> list[StoredRun]:
         """Return the parts; remove those that are damaged, which are then made again."""
-        found = []
+        parts = []
         for path in stored.part_files(self.folder):
             try:
-                found.append(stored.read_part(path))
+                parts.append(stored.read_part(path))
             except DamagedError as error:
                 if "-" in path.stem:
                     raise InputError(
@@ -195,7 +197,7 @@ class Store:
                     ) from error
                 files.remove(path)
                 warnings.warn(f"{error}; it is made again", GridprivWarning, stacklevel=4)
-        return found
+        return parts
 
     def _take_apart(self) -> None:
         """Turn the tables of a finished folder back into parts."""
@@ -212,9 +214,9 @@ class Store:
         self._write_manifest(self.manifest | {"finished": False, "tables": {}})
 
     def _add(self, run: str, number: int, rows: Rows) -> None:
-        told = {"run": run, "number": number, "rows": rows}
+        part = {"run": run, "number": number, "rows": rows}
         path = self._parts / f"{run}.json"
-        files.write_text(path, sealed(told, default=_scalar), private=not self.public)
+        files.write_text(path, sealed(part, default=_scalar), private=not self.public)
 
     def _table(self, name: str, table: Any) -> Json:
         """Write an Arrow table; return what the manifest says of it."""
@@ -289,9 +291,9 @@ def reopen_store(folder: Path) -> Iterator[Store]:
 def _hint(folder: Path, planned: int) -> str:
     rows = [row for part in stored.parts_in(folder) for row in part.rows.get("runs", ())]
     failed = sum(row.get("status") == "failed" for row in rows)
-    told = f" and {failed} ended early" if failed else ""
+    ended = f" and {failed} ended early" if failed else ""
     return (
-        f"{len(rows) - failed} of {planned} runs are stored{told}; the same command with --resume "
+        f"{len(rows) - failed} of {planned} runs are stored{ended}; the same command with --resume "
         "goes on from there"
     )
 
@@ -300,11 +302,13 @@ def _difference(key: str, was: Json, manifest: Json) -> str:
     """Return the difference between the stored study and the requested one, in words."""
     if key != "study":
         return DIFFERS.get(key, f"another {key}")
-    held, asked = was.get(key, {}), manifest[key]
-    keys = _differing(held, asked)
-    names = _differing(held.get("settings", {}), asked["settings"]) if "settings" in keys else []
-    told = ", ".join(key.removesuffix("_sha256") for key in keys)
-    return f"other {told}" + (f" ({', '.join(names)})" if names else "")
+    stored_plan, asked = was.get(key, {}), manifest[key]
+    keys = _differing(stored_plan, asked)
+    names = (
+        _differing(stored_plan.get("settings", {}), asked["settings"]) if "settings" in keys else []
+    )
+    changed = ", ".join(key.removesuffix("_sha256") for key in keys)
+    return f"other {changed}" + (f" ({', '.join(names)})" if names else "")
 
 
 def _again(was: Json, manifest: Json) -> str:
@@ -312,15 +316,21 @@ def _again(was: Json, manifest: Json) -> str:
 
     A setting that it leaves out was a default then, which may be another now.
     """
-    held, asked = (one.get("study", {}).get("settings", {}) for one in (was, manifest))
-    differ = {f"--{name.replace('_', '-')}" for name in _differing(held, asked) if name in held}
+    stored_settings, asked = (
+        document.get("study", {}).get("settings", {}) for document in (was, manifest)
+    )
+    differ = {
+        f"--{name.replace('_', '-')}"
+        for name in _differing(stored_settings, asked)
+        if name in stored_settings
+    }
     repeat = str(was.get("repeat") or "")
-    told = f"; what it holds is made again by: {repeat}"
-    return told if repeat and differ <= set(repeat.split()) else ""
+    command = f"; what it holds is made again by: {repeat}"
+    return command if repeat and differ <= set(repeat.split()) else ""
 
 
-def _differing(held: Json, asked: Json) -> list[str]:
-    return [key for key in asked if held.get(key) != asked[key]]
+def _differing(stored_plan: Json, asked: Json) -> list[str]:
+    return [key for key in asked if stored_plan.get(key) != asked[key]]
 
 
 def _scalar(value: Any) -> Any:

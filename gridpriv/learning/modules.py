@@ -180,9 +180,9 @@ class Functional:
                 start
             )
             for row in (0, size // 2, size - 1):
-                alone, beside = slope(start, rows[row, None], 0), slope(start, rows, row)
-                for one, other in zip(alone, beside, strict=True):
-                    if not torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True):
+                alone, batched = slope(start, rows[row, None], 0), slope(start, rows, row)
+                for single, other in zip(alone, batched, strict=True):
+                    if not torch.allclose(single, other, rtol=1e-3, atol=1e-5, equal_nan=True):
                         return True
         return False
 

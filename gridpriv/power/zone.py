@@ -253,9 +253,9 @@ def within_limits_without_load(zone: Zone) -> bool:
     """
     case, lines = zone.network.case, zone.branches
     v = np.clip(1.0, case.vmin, case.vmax).astype(complex)
-    held = zone.held | {"pc": np.zeros(0, dtype=np.int64)}
+    places = zone.held | {"pc": np.zeros(0, dtype=np.int64)}
     output = np.zeros(case.n_gen)
-    z = coordinates(zone.network, v, output, output, held)
+    z = coordinates(zone.network, v, output, output, places)
     at = len(zone.buses) + 2 * len(zone.pairs)
     p_from, q_from, p_to, q_to = z[at : at + 4 * len(lines)].reshape(4, -1)
     flow = np.maximum(np.hypot(p_from, q_from), np.hypot(p_to, q_to))

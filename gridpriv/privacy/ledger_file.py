@@ -66,13 +66,13 @@ class Head:
 
 def parse_head(text: str) -> Head:
     """Return the head that ``str(head)`` was."""
-    found = re.fullmatch(r"([0-9]{1,12}):([0-9a-f]{64})", text)
-    if not found:
+    fields = re.fullmatch(r"([0-9]{1,12}):([0-9a-f]{64})", text)
+    if not fields:
         raise InputError(
             f"head = {text!r}: must be a number of rows, a colon and 64 hexadecimal "
             "digits, as 'gridpriv ledger verify' prints it"
         )
-    return Head(int(found[1]), bytes.fromhex(found[2]))
+    return Head(int(fields[1]), bytes.fromhex(fields[2]))
 
 
 @dataclass(frozen=True)
@@ -232,10 +232,10 @@ class LockedFile:
 
     def _check_place(self, handle: int) -> None:
         """Refuse a file that is not, or no longer, the one at the ledger's path."""
-        held = os.fstat(handle)
-        place = held.st_dev, held.st_ino
+        status = os.fstat(handle)
+        place = status.st_dev, status.st_ino
         try:
-            same = os.path.samestat(held, self.path.stat())
+            same = os.path.samestat(status, self.path.stat())
         except OSError:
             same = False
         if not same or (self._place or place) != place:
@@ -347,8 +347,8 @@ class LedgerFile(LockedFile):
         assert self._handle is not None
         try:
             size = os.fstat(self._handle).st_size
-            told = os.pread(self._handle, HEAD_BYTES, 0)
-            self._check_kind(told)
+            first_line = os.pread(self._handle, HEAD_BYTES, 0)
+            self._check_kind(first_line)
             start = self._offset - len(self._last)
             new = _read(self._handle, start, size)
         except OSError as error:
@@ -361,21 +361,21 @@ class LedgerFile(LockedFile):
         for line in lines:
             head = self._checked(head, line)
             rows.append(ChainedRow(head, line[MAC_DIGITS + 1 :]))
-        self._check_head(told, [self.head, *(row.head for row in rows)])
+        self._check_head(first_line, [self.head, *(row.head for row in rows)])
         for row, line in zip(rows, lines, strict=True):
             self._advance(row.head, line + b"\n")
         self.unfinished = len(rest)
         return rows
 
-    def _check_kind(self, told: bytes) -> None:
+    def _check_kind(self, first_line: bytes) -> None:
         """Refuse what is not a ledger of this format."""
-        if told.startswith(SQLITE):
+        if first_line.startswith(SQLITE):
             raise InputError(
                 f"ledger {self.path} is an SQLite database, as gridpriv once kept its ledgers or "
                 "another program keeps its own; grant what is left of an old ledger in a new "
                 f"file ('gridpriv ledger grant NEWFILE ...'); {UNDONE}"
             )
-        if not HEAD.fullmatch(told):
+        if not HEAD.fullmatch(first_line):
             raise InputError(
                 f"ledger {self.path} is not a gridpriv ledger, or its first line was changed; "
                 + UNDONE
@@ -389,16 +389,16 @@ class LedgerFile(LockedFile):
             raise self._damaged(f"row {head.count} is not what was written")
         return head
 
-    def _check_head(self, told: bytes, heads: list[Head]) -> None:
+    def _check_head(self, first_line: bytes, heads: list[Head]) -> None:
         """Refuse a head that is not the seal of one of the rows just read."""
-        found = HEAD.fullmatch(told)
-        assert found is not None
-        place = int(found[1]) - heads[0].count
+        fields = HEAD.fullmatch(first_line)
+        assert fields is not None
+        place = int(fields[1]) - heads[0].count
         if place >= len(heads):
-            raise self._damaged(f"it has {heads[-1].count} whole rows of {int(found[1])}")
+            raise self._damaged(f"it has {heads[-1].count} whole rows of {int(fields[1])}")
         if place < 0:
             raise self._damaged("its first line counts fewer rows than were read before")
-        if not hmac.compare_digest(told, self.key.seal(heads[place])):
+        if not hmac.compare_digest(first_line, self.key.seal(heads[place])):
             raise self._damaged("its first line is not what was written")
 
     def _damaged(self, what: str) -> InputError:
@@ -425,8 +425,8 @@ def _has_content(path: Path) -> bool:
         return path.stat().st_size > 0
     except (OSError, ValueError) as error:
         if getattr(error, "errno", None) == errno.ENAMETOOLONG:
-            told = f"key {path}: must be a path with a shorter name; {UNDONE}"
-            raise InputError(told) from error
+            reason = f"key {path}: must be a path with a shorter name; {UNDONE}"
+            raise InputError(reason) from error
         return False
 
 

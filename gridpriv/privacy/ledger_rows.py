@@ -323,27 +323,31 @@ def decode(body: bytes) -> Entry:
         ) from error
 
 
-def _grant(told: Mapping[str, Any]) -> Grant:
-    protection = told["protection"]
+def _grant(entry: Mapping[str, Any]) -> Grant:
+    protection = entry["protection"]
     moves = tuple(Move(**move) for move in protection["moves"])
     return Grant(
-        at=told["at"],
-        epsilon=told["epsilon"],
-        delta=told["delta"],
+        at=entry["at"],
+        epsilon=entry["epsilon"],
+        delta=entry["delta"],
         protection=Protection(protection["unit"], protection["units"], moves),
-        owners=tuple((owner, count) for owner, count in told["owners"]),
-        units=tuple(told["units"]),
-        records=tuple(told["records"]),
+        owners=tuple((owner, count) for owner, count in entry["owners"]),
+        units=tuple(entry["units"]),
+        records=tuple(entry["records"]),
     )
 
 
-def _fixed(told: Mapping[str, Any]) -> Fixed:
-    return Fixed(told["at"], _ranges(told["units"]), _rule(told["rule"]))
+def _fixed(entry: Mapping[str, Any]) -> Fixed:
+    return Fixed(entry["at"], _ranges(entry["units"]), _rule(entry["rule"]))
 
 
-def _charged(told: Mapping[str, Any]) -> Charged:
+def _charged(entry: Mapping[str, Any]) -> Charged:
     return Charged(
-        told["at"], told["owner"], told["run"], _ranges(told["units"]), _charges(told["charges"])
+        entry["at"],
+        entry["owner"],
+        entry["run"],
+        _ranges(entry["units"]),
+        _charges(entry["charges"]),
     )
 
 
@@ -362,24 +366,24 @@ def _told_rule(rule: Rule | None) -> Json | None:
     return None
 
 
-def _rule(told: Mapping[str, Any] | None) -> Rule | None:
-    if told is None:
+def _rule(entry: Mapping[str, Any] | None) -> Rule | None:
+    if entry is None:
         return None
-    if "plan" in told:
-        return PlannedFilter(_charges(told["plan"]))
-    return RenyiFilter(told["order"], told["capacity"])
+    if "plan" in entry:
+        return PlannedFilter(_charges(entry["plan"]))
+    return RenyiFilter(entry["order"], entry["capacity"])
 
 
 def _told_charges(charges: Counted) -> list[tuple[str, float, float, int]]:
     return [(charge.kind, charge.parameter, charge.second, n) for charge, n in charges]
 
 
-def _charges(told: Iterable[Sequence[Any]]) -> Counted:
-    return tuple((Charge(kind, parameter, second), n) for kind, parameter, second, n in told)
+def _charges(entries: Iterable[Sequence[Any]]) -> Counted:
+    return tuple((Charge(kind, parameter, second), n) for kind, parameter, second, n in entries)
 
 
-def _ranges(told: Iterable[Sequence[int]]) -> Ranges:
-    return tuple((first, last) for first, last in told)
+def _ranges(entries: Iterable[Sequence[int]]) -> Ranges:
+    return tuple((first, last) for first, last in entries)
 
 
 def _mark(key: Key, what: str, content: bytes) -> str:

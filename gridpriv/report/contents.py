@@ -88,9 +88,9 @@ def _relaxed(study: Study, text: pd.DataFrame) -> pd.DataFrame:
     return text.merge(runs.loc[~runs.run.isin(on_ac), COMBINATION].drop_duplicates())
 
 
-def _private(study: Study, told: pd.DataFrame) -> pd.DataFrame:
+def _private(study: Study, means: pd.DataFrame) -> pd.DataFrame:
     """Return the certificates of noisy methods; of a series, of all steps together."""
-    noisy, totals = told[~told.budget.isin(QUIET)], study_totals(study)
+    noisy, totals = means[~means.budget.isin(QUIET)], study_totals(study)
     if means_over(study) == "steps" and totals:
         drawn = study.tables["releases"].groupby("zone")["count"].sum()
         pure, total = totals[0].pure, totals[0].epsilon

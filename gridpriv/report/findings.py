@@ -110,10 +110,10 @@ def _plan_rows(document: Json) -> pd.DataFrame:
     return pd.DataFrame(
         [
             grid
-            | {name: str(way[name]) for name in ("release", "mechanism", "rounds")}
-            | {"interchange_error_mw": float(way["interchange_error_mw"])}
-            | {end: float((way["over_optimum"] or NOWHERE)[end]) for end in ENDS}
-            for way in document["methods"]
+            | {name: str(method[name]) for name in ("release", "mechanism", "rounds")}
+            | {"interchange_error_mw": float(method["interchange_error_mw"])}
+            | {end: float((method["over_optimum"] or NOWHERE)[end]) for end in ENDS}
+            for method in document["methods"]
         ]
     )
 

@@ -106,17 +106,17 @@ def protections(study: Study) -> list[Message]:
     steps = " (every step; of the demand that a factor scales)" if "steps" in study.tables else ""
     kinds = {f"{what}{steps}": rows for what, rows in noisy.groupby(column, sort=False)}
     if len(kinds) == 1:
-        told = [message("protected", {"adjacency": what}) for what in kinds]
+        messages = [message("protected", {"adjacency": what}) for what in kinds]
     else:
         by_case = noisy.groupby("case")[column].nunique().max() == 1
-        told = [
+        messages = [
             message("protected-by", {"by": _named(rows, by_case=by_case), "adjacency": what})
             for what, rows in kinds.items()
         ]
     limits = noisy.reindex(columns=["protects", "power_factor"]).drop_duplicates().fillna("")
     for protects, factors in limits.itertuples(index=False):
-        told += protection("", protects, factors or None)[1:]
-    return told
+        messages += protection("", protects, factors or None)[1:]
+    return messages
 
 
 def _named(rows: pd.DataFrame, *, by_case: bool) -> str:

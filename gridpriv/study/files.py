@@ -139,9 +139,9 @@ def plain(given: Json) -> Json:
     return {key.replace("-", "_"): value for key, value in given.items()}
 
 
-def check_kinds(told: Json, kinds: Mapping[str, Kind], other: Kind) -> None:
+def check_kinds(document: Json, kinds: Mapping[str, Kind], other: Kind) -> None:
     """Refuse an entry that is of another kind than its key's, or than ``other`` for the rest."""
-    for key, value in told.items():
+    for key, value in document.items():
         of_kind, words = kinds.get(key, other)
         if not of_kind(value):
             raise not_allowed(shown(key), value, words)

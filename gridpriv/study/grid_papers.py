@@ -63,7 +63,7 @@ class Computed:
     @classmethod
     def of(cls, table: pd.DataFrame, *stated: tuple[str, bool, str]) -> Computed:
         """Return a table with claims: what is stated, whether it holds, and the figures."""
-        return cls(table, pd.DataFrame([_claim(*one) for one in stated]))
+        return cls(table, pd.DataFrame([_claim(*claim) for claim in stated]))
 
 
 def restoration(cases: Sequence[str] = ("case14", "case30"), draws: int = DRAWS) -> Computed:
@@ -101,8 +101,10 @@ def _restored_rows(case: Case, draws: int) -> Iterator[dict[str, object]]:
         "K-norm, priced query": (EPSILON, lambda seed: _published(case, seed, priced=True)),
     }
     for method, (certified, draw) in methods.items():
-        found = [draw(seed) for seed in range(draws)]
-        errors = [abs((one.cost or 0.0) / true - 1.0) for one in found if one is not None]
+        drawn = [draw(seed) for seed in range(draws)]
+        errors = [
+            abs((optimum.cost or 0.0) / true - 1.0) for optimum in drawn if optimum is not None
+        ]
         yield {
             "case": case.name,
             "method": method,
@@ -266,7 +268,7 @@ def steps_epsilon(steps: int, epsilon: float) -> dict[str, float]:
 
 
 def _dispatch_cost(dear: float, rating: float, load: float = 300.0) -> float:
-    found = linprog(
+    solution = linprog(
         [10.0, dear],
         A_ub=[[2.0 / 3.0, 1.0 / 3.0]],
         b_ub=[rating],
@@ -274,7 +276,7 @@ def _dispatch_cost(dear: float, rating: float, load: float = 300.0) -> float:
         b_eq=[load],
         bounds=[(0.0, None)] * 2,
     )
-    return float(found.fun)
+    return float(solution.fun)
 
 
 def feeder(case: str = "case15da") -> Computed:

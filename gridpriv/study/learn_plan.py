@@ -87,7 +87,7 @@ class LearnPlan:
         for axis in ("ways", "seeds"):
             if not getattr(self, axis):
                 raise InputError(f"{axis} = []: must be a list of one value or more")
-        names = [way.name for way in self.ways]
+        names = [method.name for method in self.ways]
         if len(set(names)) < len(names):
             raise not_allowed("methods", names, "each name once")
         for name in self.allowed:
@@ -99,26 +99,26 @@ class LearnPlan:
 
     def trials(self) -> list[Trial]:
         """Return every run once; raises on the first setting that no run can have."""
-        found: list[Trial] = []
-        for way in self.ways:
-            given = dict(self.settings) | dict(way.settings)
+        listed: list[Trial] = []
+        for method in self.ways:
+            given = dict(self.settings) | dict(method.settings)
             own = {name: given.pop(name, None) for name in ("dataset", "preset", "budgets")}
             budgets = tuple(own["budgets"] or self.budgets)
             dataset = own["dataset"] or self.dataset
             for budget, seed in _repeated(given, own["preset"], dataset, budgets, self.seeds):
-                settings = self._settings(way, given, own["preset"], dataset, budget, seed)
+                settings = self._settings(method, given, own["preset"], dataset, budget, seed)
                 candidates = self.tuning.candidates(settings) if self.tuning else ()
-                found.append(
-                    Trial(len(found), dataset, way.name, settings, candidates, self.measure)
+                listed.append(
+                    Trial(len(listed), dataset, method.name, settings, candidates, self.measure)
                 )
-        self._refuse_unlike(found)
-        return found
+        self._refuse_unlike(listed)
+        return listed
 
     def _settings(
-        self, way: Method, given: Json, preset: str | None, dataset: str, budget: str, seed: int
+        self, method: Method, given: Json, preset: str | None, dataset: str, budget: str, seed: int
     ) -> LearnSettings:
         """Return a run's settings: of the common ones those that its algorithm reads."""
-        own = dict(way.settings)
+        own = dict(method.settings)
         base = make_learn_settings(dataset_name(dataset), preset)
         algorithm = given.get("algorithm", base.algorithm)
         one_of("algorithm", algorithm, READS)
@@ -148,30 +148,32 @@ class LearnPlan:
             ("client-rounds", client_rounds, "train with unequal client-rounds", trained),
         ):
             for dataset in dict.fromkeys(t.dataset for t in some):
-                found = {of(t.settings): t.way for t in reversed(some) if t.dataset == dataset}
-                if len(found) > 1 and what not in self.allowed:
-                    told = "; ".join(f"{way}: {unit}" for unit, way in found.items())
+                way_of_unit = {
+                    of(t.settings): t.way for t in reversed(some) if t.dataset == dataset
+                }
+                if len(way_of_unit) > 1 and what not in self.allowed:
+                    units = "; ".join(f"{method}: {unit}" for unit, method in way_of_unit.items())
                     more = " give --client-rounds N, or" if what == "client-rounds" else ""
                     raise InputError(
-                        f"these methods {why} ({told}):{more} leave one out, or allow it by name "
+                        f"these methods {why} ({units}):{more} leave one out, or allow it by name "
                         f"(--allow {what})"
                     )
 
     def as_dict(self) -> Json:
         """Return the plan with the keys of a study file."""
-        told = {
+        document = {
             "dataset": self.dataset,
             "budgets": list(self.budgets),
             "seeds": list(self.seeds),
             "settings": as_written(self.settings),
-            "methods": [way.as_dict() for way in self.ways],
+            "methods": [method.as_dict() for method in self.ways],
             "tuning": None if self.tuning is None else self.tuning.as_dict(),
             "client-rounds": self.client_rounds,
             "allow": list(self.allowed),
             "measure": self.measure,
             "data-seed": self.data_seed,
         }
-        return {key: value for key, value in told.items() if value not in (None, [], {}, "")}
+        return {key: value for key, value in document.items() if value not in (None, [], {}, "")}
 
 
 @dataclass(frozen=True)
@@ -204,25 +206,25 @@ class Trial:
     def id(self) -> str:
         """Identity: the same settings have the same name in every session."""
         given = [s.as_given() for s in (self.settings, *self.candidates)]
-        told = json.dumps([self.dataset, self.way, self.budget, given], sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        identity = json.dumps([self.dataset, self.way, self.budget, given], sort_keys=True)
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 def read_learn_plan(path: Path, scale: str = "quick") -> LearnPlan:
     """Return the plan of a study file; its table ``full`` changes it at that scale."""
     given = read_table(path, "study file")
-    told = plain(at_scale(given, scale, (*TEXTS, *KINDS)))
-    check_kinds(told, KINDS, (lambda value: isinstance(value, str), "a text"))
-    tuning = told.pop("tuning", None)
+    document = plain(at_scale(given, scale, (*TEXTS, *KINDS)))
+    check_kinds(document, KINDS, (lambda value: isinstance(value, str), "a text"))
+    tuning = document.pop("tuning", None)
     return LearnPlan(
-        dataset=told.pop("dataset", ""),
-        ways=tuple(map(method_of, told.pop("methods", []))),
-        budgets=tuple(told.pop("budgets", ())),
-        seeds=tuple(told.pop("seeds", (0,))),
-        settings=plain(told.pop("settings", {})),
+        dataset=document.pop("dataset", ""),
+        ways=tuple(map(method_of, document.pop("methods", []))),
+        budgets=tuple(document.pop("budgets", ())),
+        seeds=tuple(document.pop("seeds", (0,))),
+        settings=plain(document.pop("settings", {})),
         tuning=None if tuning is None else Tuning.of(dict(tuning)),
-        allowed=tuple(told.pop("allow", ())),
-        **told,
+        allowed=tuple(document.pop("allow", ())),
+        **document,
     )
 
 

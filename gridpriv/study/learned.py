@@ -143,20 +143,23 @@ def compare_learning(
     for trial in {(t.dataset, t.way): t for t in reversed(trials)}.values():
         split_for(shelf(trial.dataset, trial.settings), trial.settings)
     first = shelf(trials[0].dataset, trials[0].settings)
-    told = plan.as_dict() | {"samples": len(first.y_train), "fingerprint": first.fingerprint}
+    plan_document = plan.as_dict() | {
+        "samples": len(first.y_train),
+        "fingerprint": first.fingerprint,
+    }
     manifest = header(
-        kind, plan.title or TITLE.format(first.name), plan.question, told, len(trials)
+        kind, plan.title or TITLE.format(first.name), plan.question, plan_document, len(trials)
     )
     run = partial(attempted, shelf, tuning=plan.tuning)
-    held = (out / MANIFEST).exists()
+    resumed = (out / MANIFEST).exists()
 
     def check(left: list[Trial]) -> None:
-        if held:
+        if resumed:
             _refuse_drawn_again(out, left)
 
     def work(left: list[Trial], store: Store, advance: Advance) -> None:
-        with closing(unordered(run, left, jobs)) as found:
-            add_each(found, store, advance)
+        with closing(unordered(run, left, jobs)) as outcomes:
+            add_each(outcomes, store, advance)
 
     return run_study(
         out,
@@ -175,7 +178,9 @@ def _refuse_drawn_again(out: Path, left: Sequence[Trial]) -> None:
 
     (Comparisons on grids have seeds, and so no secure noise.)
     """
-    if any(one.settings.noise == "secure" and one.settings.drawn not in QUIET for one in left):
+    if any(
+        trial.settings.noise == "secure" and trial.settings.drawn not in QUIET for trial in left
+    ):
         raise InputError(
             f"{out} has runs with secure noise to do that may have drawn it already, which nothing "
             "can make again or count: name another folder; what this one released stays released"
@@ -273,7 +278,7 @@ def keep_learning_run(
     """
     trial = Trial(0, name, settings.algorithm, settings)
     given = {key: value for key, value in settings.as_given().items() if key != "seed"}
-    told = {
+    plan_document = {
         "dataset": dataset.name,
         "samples": len(dataset.y_train),
         "fingerprint": dataset.fingerprint,
@@ -282,7 +287,7 @@ def keep_learning_run(
     }
     title = f"A run of {settings.algorithm} on {dataset.name}"
     question = "How well does this run learn, and what does it protect?"
-    manifest = header(LEARNING_RUN, title, question, told, 1) | {"repeat": repeat}
+    manifest = header(LEARNING_RUN, title, question, plan_document, 1) | {"repeat": repeat}
     if public:
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:

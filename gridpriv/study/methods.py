@@ -56,8 +56,8 @@ class Method:
 
 def make_method(name: str, **settings: Any) -> Method:
     """Return a method, its settings in the order of their names, lists as tuples."""
-    held = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
-    return Method(name, tuple(sorted(held.items())))
+    frozen = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+    return Method(name, tuple(sorted(frozen.items())))
 
 
 REFERENCES = {
@@ -95,10 +95,10 @@ def methods_at(
             raise not_allowed(shown(axis), values, "a list")
         if not values:
             raise empty_axis(axis)
-    if not methods and any(way in axes for way in WAYS):
+    if not methods and any(axis in axes for axis in WAYS):
         methods = (Method(""),)
         axes = {"perturbation": ("demand",)} | dict(axes)
-    found: dict[str, Method] = {}
+    methods_by_label: dict[str, Method] = {}
     for method, *values in product(methods or DEFAULT_METHODS, *axes.values()):
         own, chosen = dict(method.settings), dict(zip(axes, values, strict=True))
         if drawn_by(own) in QUIET and drawn_by(chosen | own) in QUIET:
@@ -110,16 +110,16 @@ def methods_at(
         ]
         words = [method.name, *(word_of(name, given[name]) for name in dict.fromkeys(added))]
         label = ", ".join(word for word in words if word)
-        way = make_method(label, **given)
-        if found.setdefault(label, way) != way:
+        labelled = make_method(label, **given)
+        if methods_by_label.setdefault(label, labelled) != labelled:
             raise not_allowed("methods", label, "each name once")
-    return tuple(found.values())
+    return tuple(methods_by_label.values())
 
 
 def drawn_by(given: Json) -> str:
     """Return the noise budget of settings with a preset; empty if they are refused."""
-    found = effective(given)
-    return "" if found is None else found.drawn
+    settings = effective(given)
+    return "" if settings is None else settings.drawn
 
 
 def effective(given: Json) -> Settings | None:

@@ -79,17 +79,17 @@ def reproduce(
         Of a grid's study: see :func:`gridpriv.study.compare`.
     """
     one_of("scale", scale, SCALES)
-    held: Json = {"resume": resume, "progress": progress, "retry_failed": retry_failed}
+    options: Json = {"resume": resume, "progress": progress, "retry_failed": retry_failed}
     path = FOLDER / f"{name}.toml"
     if learns(name):
         plan = read_learn_plan(path, scale)
         shelf = Shelf(data, data_seed=plan.data_seed)
         again = f"gridpriv reproduce {name} --scale {scale}"
         compare_learning(
-            plan, out, shelf, jobs=jobs or 1, kind="reproduction", repeat=again, **held
+            plan, out, shelf, jobs=jobs or 1, kind="reproduction", repeat=again, **options
         )
     else:
-        compare(read_plan(path, scale), out=out, jobs=jobs, **held, **running)
+        compare(read_plan(path, scale), out=out, jobs=jobs, **options, **running)
     return with_claims(out, name)
 
 

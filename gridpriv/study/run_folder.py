@@ -135,13 +135,13 @@ class RunFolder:
 
     def add_once(self, horizon: Horizon, drawn: Released, known: Known | None = None) -> None:
         """Store what a series released once and what it tells; nothing where it ended early."""
-        told = {} if known is None else _known_rows(horizon, known)
-        self._note_once(_drawn_rows(drawn, _run(0), early=known is None) | told)
+        estimates = {} if known is None else _known_rows(horizon, known)
+        self._note_once(_drawn_rows(drawn, _run(0), early=known is None) | estimates)
 
     def _note_once(self, rows: Rows) -> None:
         shown = {
-            name: [row | {"run": _run(0), "step": EVERY} for row in found]
-            for name, found in rows.items()
+            name: [row | {"run": _run(0), "step": EVERY} for row in table]
+            for name, table in rows.items()
         }
         self.store.note(ONCE, shown)
 
@@ -159,14 +159,14 @@ class RunFolder:
         temporal_coefficients = tables.get(
             TEMPORAL_COEFFICIENTS, pd.DataFrame(columns=["zone", "p_pu", "q_pu"])
         )
-        found = []
+        bases = []
         for zone in horizon.owned.zones:
             mean = of_bus.loc[horizon.series.case.bus_id[zone.own]].to_numpy(float)
             own = temporal_coefficients[temporal_coefficients["zone"] == zone.name][
                 ["p_pu", "q_pu"]
             ].to_numpy(float)
-            found.append(TemporalBasis(mean.T.ravel(), own.T))
-        return tuple(found)
+            bases.append(TemporalBasis(mean.T.ravel(), own.T))
+        return tuple(bases)
 
     def finish(self) -> None:
         """Make the tables, once every run is there."""
@@ -181,7 +181,7 @@ class RunFolder:
 
     def _rows(self, number: int, result: RunResult) -> Rows:
         run, settings = _run(number), self.runs.settings
-        told = {
+        identity = {
             "run": run,
             "number": number,
             "case": self.runs.case.name,
@@ -190,13 +190,13 @@ class RunFolder:
             "seed": self.runs.known_seed,
             "budget": settings.drawn,
         }
-        rows = run_rows(told | settings_shown(settings), result, result.early or "")
+        rows = run_rows(identity | settings_shown(settings), result, result.early or "")
         del rows["charges"]  # beside what was released
         more = {"prices": result.prices, "binding": result.binding}
         if result.trace.rounds:
             more["tie_prices"] = result.tie_prices
-            found = result_tables(result.solution)
-            more |= {k: t.rename_axis("index").reset_index() for k, t in found.items()}
+            state = result_tables(result.solution)
+            more |= {k: t.rename_axis("index").reset_index() for k, t in state.items()}
         rows |= {name: with_run(run, table) for name, table in more.items()}
         if self.runs.series is not None and not result.early:
             step = step_row(self._step(number), result)
@@ -213,7 +213,7 @@ class RunFolder:
         if self.runs.series is None:
             return rows
         step = {"step": self._step(number)}
-        return {name: [row | step for row in found] for name, found in rows.items()}
+        return {name: [row | step for row in table] for name, table in rows.items()}
 
     def _step(self, number: int) -> str:
         return self.runs.steps[number]
@@ -276,8 +276,8 @@ def _remember(store: Store, runs: Runs) -> None:
         remove(path)
         return
     if not store.begun:
-        told = {"seed": runs.known_seed, "demand_sha256": _digest(runs)}
-        write_text(path, sealed(told), private=True)
+        identity = {"seed": runs.known_seed, "demand_sha256": _digest(runs)}
+        write_text(path, sealed(identity), private=True)
         return
     try:
         was = read_sealed(path)
@@ -324,18 +324,18 @@ def _manifest(runs: Runs, *, public: bool) -> Json:
     settings = runs.settings.told_of(runs.case.without(runs.settings.outage))
     title = f"A run of {case}" if series is None else f"{case}: {series.source}"
     question = f"What does this private {runs.kind} of {case} cost, and what does it protect?"
-    told = {
+    plan = {
         "settings": {key: value for key, value in settings.items() if key != "seed"},
         "seeds": [] if runs.known_seed is None else [runs.known_seed],
         **({} if series is None else {"series": series.source, "steps": list(series.steps)}),
         **({} if public else {"demand_sha256": _digest(runs)}),
     }
-    manifest = header(runs.kind, title, question, told, len(runs.steps))
+    manifest = header(runs.kind, title, question, plan, len(runs.steps))
     manifest |= {
         "cases": describe({(case, ""): ZonedCase(runs.case, runs.zoning)}),
         "repeat": runs.repeat,
     }
-    del told["seeds"]  # another seed is refused by name
+    del plan["seeds"]  # another seed is refused by name
     return publish_manifest(manifest) if public else manifest
 
 
@@ -391,15 +391,15 @@ def _known_rows(horizon: Horizon, known: Known) -> Rows:
     }
 
 
-def _releases(told: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Release]]:
+def _releases(rows: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Release]]:
     norms: Json = {"1": 1, "2": 2}
     kinds = {kind.__name__: kind for kind in MECHANISMS.values()}
-    found: dict[str, Counter[Release]] = {}
-    for row in told:
+    counts: dict[str, Counter[Release]] = {}
+    for row in rows:
         mechanism = make_mechanism(kinds[row["mechanism"]], row["scale"], row["assumed"])
         norm = norms.get(row["norm"], row["norm"])
         share = row.get("share", 1.0)  # folders of before have none: their charges were not split
         sensitivity = Sensitivity(row["sensitivity"], norm, row["bound_source"], share)
         release = Release(mechanism, sensitivity, row["assumed"])
-        found.setdefault(row["zone"], Counter())[release] += row["count"]
-    return found
+        counts.setdefault(row["zone"], Counter())[release] += row["count"]
+    return counts

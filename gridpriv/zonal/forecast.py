@@ -200,19 +200,19 @@ def forecast(
                 tried.append(
                     [
                         _outcome(
-                            prepare(grid, zoning, replace(settings, seed=draw, **way)),
+                            prepare(grid, zoning, replace(settings, seed=draw, **method)),
                             optimum,
                             zones,
                             watch,
                         )
-                        for way in options
+                        for method in options
                     ]
                 )
         of_ways = [list(outcomes) for outcomes in zip(*tried, strict=True)]
-        silent = [k for k, way in enumerate(options) if way["release"] == "nothing"]
+        silent = [k for k, method in enumerate(options) if method["release"] == "nothing"]
         matches = [
-            _expected(prepare(grid, zoning, replace(settings, **way)), way, outcomes)
-            for way, outcomes in zip(options, of_ways, strict=True)
+            _expected(prepare(grid, zoning, replace(settings, **method)), method, outcomes)
+            for method, outcomes in zip(options, of_ways, strict=True)
         ]
     if not silent:
         return matches
@@ -324,14 +324,14 @@ def _outcome(
     return Outcome(cost, optimum, shed, balancing, bool(figures["ac_feasible"]))
 
 
-def _expected(prepared: Prepared, way: Json, outcomes: Sequence[Outcome | None]) -> Expected:
+def _expected(prepared: Prepared, method: Json, outcomes: Sequence[Outcome | None]) -> Expected:
     """Return the public figures of a method and its ranges over scenarios."""
     known = [outcome for outcome in outcomes if outcome is not None]
     beyond = [o.cost - o.optimum for o in known if o.cost is not None and o.optimum is not None]
     return Expected(
-        way["release"],
-        way["mechanism"],
-        str(way.get("rounds", CENTRAL)),
+        method["release"],
+        method["mechanism"],
+        str(method.get("rounds", CENTRAL)),
         noise_mw(prepared),
         _range([outcome.cost for outcome in known if outcome.cost is not None]),
         _range(beyond),

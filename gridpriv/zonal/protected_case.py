@@ -321,8 +321,8 @@ def _options(ready: Prepared) -> Iterator[tuple[Prepared, Disclosure]]:
     free = settings.mechanism in (None, "laplace") and settings.protects == "p+q"
     if free and (settings.noise == "simulated" or find_spec("opendp") is not None):
         noise = noise_rule(replace(settings, mechanism="laplace"), ready.rules.adjacency)
-        apart = replace(ready, rules=replace(ready.rules, noise=noise))
-        chosen += [(apart, replace(strategy, reactive=REACTIVE)) for _, strategy in chosen]
+        separate = replace(ready, rules=replace(ready.rules, noise=noise))
+        chosen += [(separate, replace(strategy, reactive=REACTIVE)) for _, strategy in chosen]
     for run, strategy in chosen:
         yield run, Disclosure(strategy, prior, 0.0, exact=settings.noise == "secure")
 

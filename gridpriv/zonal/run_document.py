@@ -221,11 +221,11 @@ class FinishedRun(Instance):
             "released": [
                 {
                     "zone": zone.name,
-                    "statistics": found.strategy.name,
-                    "expected_error_mw": case.base_mva * found.scale * found.expected,
+                    "statistics": disclosure.strategy.name,
+                    "expected_error_mw": case.base_mva * disclosure.scale * disclosure.expected,
                 }
-                for zone, found in zip(self.zone_models, self.disclosures, strict=True)
-                if found is not None
+                for zone, disclosure in zip(self.zone_models, self.disclosures, strict=True)
+                if disclosure is not None
             ],
             "settings": settings.told_of(case) | {"zoning": self.zoning.source},
             "rounds": self.round_rows,
@@ -249,9 +249,9 @@ class FinishedRun(Instance):
     def _final(self) -> Json:
         """Return the figures of a run after its last round and after redispatch."""
         last = self.trace.rounds[-1] if self.trace.rounds else None
-        figures, held = last.figures if last else {}, self.reference
+        figures, reference = last.figures if last else {}, self.reference
         physical, on_ac = self.physical, ac_rounds_document(self.ac_rounds)
-        gap = None if held is None else optimality_gap(physical, held)
+        gap = None if reference is None else optimality_gap(physical, reference)
         largest, dual = (
             (on_ac["primal_residual"], on_ac["dual_residual"])
             if on_ac is not None and on_ac["converged"]
@@ -267,7 +267,7 @@ class FinishedRun(Instance):
             "physical": physical | {"optimality_gap": gap},
             "meter": meter_rows(self),
             "hold": None if self.hold is None else self.hold.rows(self.case.base_mva),
-            "cost_of_privacy": None if held is None else cost_of_privacy(physical, held),
+            "cost_of_privacy": None if reference is None else cost_of_privacy(physical, reference),
         }
 
 
@@ -321,8 +321,8 @@ class RunAnalysis:
             "seconds": self.seconds,
             "version": version("gridpriv"),
         }
-        found = publish(told, schema, protected=True) if public else told
-        cleaned: Json = json_ready(found)
+        published = publish(told, schema, protected=True) if public else told
+        cleaned: Json = json_ready(published)
         return cleaned
 
 
