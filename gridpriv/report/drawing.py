@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,9 +18,6 @@ from scipy.spatial import KDTree
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.display import figure
 from gridpriv.report.figures import Look, page_size
-
-if TYPE_CHECKING:
-    from gridpriv.report.network import GridMap
 
 ZONES = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#999999")
 PLAIN, PALE = "#8C8C8C", "#C4C4C4"
@@ -53,6 +51,31 @@ class Colours:
     extend: Literal["neither", "max"] = "neither"
 
 
+class MappedGrid(Protocol):
+    """Data of a map (:class:`gridpriv.report.network.GridMap`)."""
+
+    @property
+    def buses(self) -> pd.DataFrame: ...  # noqa: D102
+
+    @property
+    def branches(self) -> pd.DataFrame: ...  # noqa: D102
+
+    @property
+    def zones(self) -> list[str]: ...  # noqa: D102
+
+    @property
+    def zone_of(self) -> Ints: ...  # noqa: D102
+
+    @property
+    def ends(self) -> Ints: ...  # noqa: D102
+
+    @property
+    def shed_mw(self) -> Floats: ...  # noqa: D102
+
+    @property
+    def values(self) -> Mapping[int, float] | None: ...  # noqa: D102
+
+
 class MapDrawing:
     """Draws a map on axes, in points of the page.
 
@@ -66,7 +89,7 @@ class MapDrawing:
         Of what is pixels in a vector file where there are many buses.
     """
 
-    def __init__(self, axes: Axes, grid: GridMap) -> None:
+    def __init__(self, axes: Axes, grid: MappedGrid) -> None:
         self.axes, self.grid = axes, grid
         self.place, self.radius = _places(axes, grid.buses[["x", "y"]].to_numpy(dtype=float))
         self.look: Look = {"rasterized": len(grid.buses) > VECTOR}

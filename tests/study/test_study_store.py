@@ -147,8 +147,9 @@ def test_the_time_limit_stops_a_run_and_keeps_its_rounds(tmp_path: Path, small_p
     drawn = r"\(releases drawn in this run, [^()]*: \d+\)$"
     ends = study.failed.reason.str.contains(r"residual [\d.e-]+ " + drawn)
     assert ends.all(), study.failed.reason.iloc[0]
-    assert (study.failed.finished_rounds == 1).all()
-    assert (study.rounds.groupby("run").size() == 1).all()
+    sizes = study.rounds.groupby("run").size()  # rounds on the AC equations, before the exchange
+    assert (sizes > 3).all()
+    assert list(sizes[study.failed.run]) == list(study.failed.finished_rounds)
     retried = compare(small_plan, out=tmp_path, jobs=1, resume=True, retry_failed=True)
     assert retried.failed.empty
     assert len(retried.done) == len(small_plan.tasks())
