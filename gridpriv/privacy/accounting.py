@@ -293,17 +293,29 @@ def _zcdp(charge: Charge) -> float:
 
 
 @lru_cache(maxsize=256)
-def laplace_multiplier(epsilon: float, delta: float, releases: int) -> float:
-    """Return the noise multiplier b/D1 at which ``releases`` Laplace releases cost a total.
+def pure_multiplier(
+    kind: str, epsilon: float, delta: float, releases: int, dimension: int = 2
+) -> float:
+    """Return 1 over the pure epsilon of a release of which some cost (epsilon, delta) together.
 
-    With ``delta`` 0 the total is pure (basic composition); else it is (epsilon, delta) by PLD.
+    Parameters
+    ----------
+    kind : {'laplace', 'staircase', 'pure'}
+        Of the charge. ``pure``: secure noise is charged what a map states, which costs more than
+        the mechanism itself, so that noise calibrated to that would overspend the total.
+    delta : float
+        With 0 the total is pure (basic composition); else it is (epsilon, delta) by PLD.
+    dimension : int
+        Of a staircase.
     """
     pure = releases / epsilon
     if delta == 0.0 or releases == 1:
         return pure
 
     def excess(log_multiplier: float) -> float:
-        charge = Charge("laplace", math.exp(log_multiplier))
+        m = math.exp(log_multiplier)
+        second = chance_of_loss(1.0 / m, dimension) if kind == "staircase" else 0.0
+        charge = Charge(kind, m if kind == "laplace" else 1.0 / m, second)
         return total_epsilon({charge: releases}, delta) - epsilon
 
     high = math.log(pure)
@@ -314,33 +326,10 @@ def laplace_multiplier(epsilon: float, delta: float, releases: int) -> float:
         low, high = low - math.log(2.0), low
     from scipy.optimize import brentq
 
-    result = float(brentq(excess, low, high, xtol=1e-6))
-    while excess(result) > 0.0:
-        result += 1e-6
+    result, step = float(brentq(excess, low, high, xtol=1e-6)), 1e-6
+    while excess(result) > 0.0:  # the distribution's grid makes steps: end on the safe side
+        result, step = result + step, 2.0 * step
     return min(math.exp(result), pure)
-
-
-@lru_cache(maxsize=256)
-def staircase_multiplier(epsilon: float, delta: float, releases: int, dimension: int) -> float:
-    """Return 1 over the epsilon of a staircase of which ``releases`` cost (epsilon, delta)."""
-    pure = releases / epsilon
-    if delta == 0.0 or releases == 1:
-        return pure
-
-    def excess(log_multiplier: float) -> float:
-        exp = math.exp(-log_multiplier)
-        charge = Charge("staircase", exp, chance_of_loss(exp, dimension))
-        return total_epsilon({charge: releases}, delta) - epsilon
-
-    low = high = math.log(pure)
-    if excess(high) >= 0.0:
-        return pure
-    while excess(low) <= 0.0:
-        low, high = low - math.log(2.0), low
-    for _ in range(25):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if excess(middle) > 0.0 else (low, middle)
-    return math.exp(high)
 
 
 def gaussian_multiplier(epsilon: float, delta: float, releases: int) -> float:
@@ -355,26 +344,6 @@ def gaussian_multiplier(epsilon: float, delta: float, releases: int) -> float:
     import dp_accounting
 
     return math.sqrt(releases) * float(dp_accounting.get_sigma_gaussian(epsilon, delta))
-
-
-def secure_multiplier(epsilon: float, delta: float, releases: int) -> float:
-    """Return the multiplier at which secure releases of pure epsilon cost (epsilon, delta).
-
-    Their charges are what a map states, 1/m pure, which costs more than the mechanism itself:
-    noise calibrated to that would overspend the stated total.
-    """
-    from scipy.optimize import brentq
-
-    def excess(log_multiplier: float) -> float:
-        m = math.exp(log_multiplier)
-        return total_epsilon({Charge("pure", 1.0 / m): releases}, delta) - epsilon
-
-    low = math.log(math.sqrt(releases) / (8.0 * epsilon + 8.0))
-    high = math.log(20.0 * releases / epsilon + 20.0 * math.sqrt(-math.log(delta)))
-    result = float(brentq(excess, low, high, xtol=1e-6))
-    while excess(result) > 0.0:  # the distribution's grid makes steps: end on the safe side
-        result += 1e-4
-    return math.exp(result)
 
 
 def classical_gaussian_multiplier(epsilon: float, delta: float) -> float:

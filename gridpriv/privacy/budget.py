@@ -13,9 +13,7 @@ from gridpriv.privacy.accounting import (
     check_delta,
     classical_gaussian_multiplier,
     gaussian_multiplier,
-    laplace_multiplier,
-    secure_multiplier,
-    staircase_multiplier,
+    pure_multiplier,
 )
 from gridpriv.privacy.mechanism import SMOOTHED
 
@@ -117,13 +115,15 @@ def noise_multiplier(
         plain = noise_multiplier(budget, mechanism, sensitivity, releases, delta)
         return plain * (1.0 + 2.0 * SMOOTHED)
     if budget.scope == "total" and source == "secure" and budget.delta:
-        return secure_multiplier(budget.epsilon, budget.delta, releases)
+        return pure_multiplier("pure", budget.epsilon, budget.delta, releases)
     if budget.scope == "total" and mechanism.startswith("staircase"):
         dimension = 2 if mechanism == "staircase" else 1
-        return staircase_multiplier(budget.epsilon, budget.delta or 0.0, releases, dimension)
+        delta = budget.delta or 0.0
+        return pure_multiplier("staircase", budget.epsilon, delta, releases, dimension)
     if budget.scope == "total":
-        find = gaussian_multiplier if mechanism == "gaussian" else laplace_multiplier
-        return find(budget.epsilon, budget.delta or 0.0, releases)
+        total = budget.epsilon, budget.delta or 0.0, releases
+        gaussian = mechanism == "gaussian"
+        return gaussian_multiplier(*total) if gaussian else pure_multiplier("laplace", *total)
     if mechanism != "gaussian":  # at a multiplier m all the others cost 1/m
         return 1.0 / budget.epsilon
     if sensitivity == "published":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 
 from gridpriv.core.errors import InputError
-from gridpriv.privacy.accounting import gaussian_multiplier, laplace_multiplier, total_epsilon
+from gridpriv.privacy.accounting import gaussian_multiplier, pure_multiplier, total_epsilon
 from gridpriv.privacy.filters import (
     GrantFilter,
     PlannedFilter,
@@ -106,7 +107,7 @@ def test_delta_zero_counts_pure_epsilon_only() -> None:
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_a_plan_calibrated_to_the_grant_fits_it_exactly(mechanism: str) -> None:
-    find = gaussian_multiplier if mechanism == "gaussian" else laplace_multiplier
+    find = gaussian_multiplier if mechanism == "gaussian" else partial(pure_multiplier, "laplace")
     charge = Charge(mechanism, find(1.0, 1e-5, 100))
     assert kept(1.0, 1e-5, {charge: 1}).room({}, {charge: 1}) < 100
     rule = choose_rule(1.0, 1e-5, {charge: 100}, planned=True)

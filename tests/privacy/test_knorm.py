@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from gridpriv import InputError
-from gridpriv.privacy.accounting import laplace_multiplier, total_epsilon, total_pure
+from gridpriv.privacy.accounting import pure_multiplier, total_epsilon, total_pure
 from gridpriv.privacy.discrete import bernoulli_exp, box_integers, geometric
 from gridpriv.privacy.mechanism import (
     Gaussian,
@@ -179,7 +179,7 @@ def test_secure_noise_refuses_what_is_no_number():
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 2.5, 5.0, 10.0])
 def test_a_tiny_delta_buys_no_less_than_a_pure_total(epsilon):
-    multiplier = laplace_multiplier(epsilon, 1e-9, 3)
+    multiplier = pure_multiplier("laplace", epsilon, 1e-9, 3)
     assert 0.5 * 3 / epsilon < multiplier <= 3 / epsilon
     charge = Laplace(multiplier).charge(1.0)
     assert total_epsilon({charge: 3}, 1e-9) <= epsilon * (1 + 1e-6)

@@ -17,8 +17,8 @@ from gridpriv.privacy.accounting import (
     classical_gaussian_multiplier,
     epsilon_of,
     gaussian_multiplier,
-    laplace_multiplier,
     published_total,
+    pure_multiplier,
     total_epsilon,
     total_pure,
 )
@@ -72,9 +72,9 @@ def test_the_noise_for_a_total_is_the_published_multiplier():
 @given(epsilon=st.floats(0.1, 5.0), releases=st.integers(1, 60))
 @settings(max_examples=4, deadline=None)
 def test_calibrated_laplace_noise_costs_the_total(epsilon, releases):
-    pure = laplace_multiplier(epsilon, 0.0, releases)
+    pure = pure_multiplier("laplace", epsilon, 0.0, releases)
     assert total_pure({Charge("laplace", pure): releases}) == pytest.approx(epsilon)
-    approximate = laplace_multiplier(epsilon, 1e-5, releases)
+    approximate = pure_multiplier("laplace", epsilon, 1e-5, releases)
     assert approximate <= pure * (1 + 1e-9)
     spent = total_epsilon({Charge("laplace", approximate): releases}, 1e-5)
     assert spent <= epsilon * (1 + 1e-3)
@@ -84,14 +84,14 @@ def test_calibrated_laplace_noise_costs_the_total(epsilon, releases):
 @pytest.mark.parametrize("epsilon", [0.5, 10.0])
 @pytest.mark.parametrize("releases", [2, 200])
 def test_calibrated_laplace_noise_spends_all_of_a_total_but_a_millionth(epsilon, releases):
-    multiplier = laplace_multiplier(epsilon, 1e-5, releases)
+    multiplier = pure_multiplier("laplace", epsilon, 1e-5, releases)
     spent = total_epsilon({Charge("laplace", multiplier): releases}, 1e-5)
     assert (1.0 - 4e-6) * epsilon <= spent <= epsilon
 
 
 def test_a_total_wider_than_any_loss_distribution_is_calibrated_to_a_pure_one():
     """Where one release hides nothing its certificate is the pure one, so the noise is too."""
-    multiplier = laplace_multiplier(600.0, 1e-5, 10)
+    multiplier = pure_multiplier("laplace", 600.0, 1e-5, 10)
     assert total_epsilon({Charge("laplace", multiplier): 10}, 1e-5) <= 600.0
 
 

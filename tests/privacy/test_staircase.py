@@ -13,7 +13,7 @@ from gridpriv import make_settings, run
 from gridpriv.core.errors import InputError
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy import staircase
-from gridpriv.privacy.accounting import staircase_multiplier, total_epsilon, total_pure
+from gridpriv.privacy.accounting import pure_multiplier, total_epsilon, total_pure
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.filters import check_charges, divergence
 from gridpriv.privacy.mechanism import Charge, NumberStaircase, Staircase
@@ -161,7 +161,7 @@ def test_the_chance_of_the_whole_loss_is_one_at_every_size(epsilon):
 
 def test_a_total_at_delta_buys_staircases_that_keep_it():
     for dimension in (1, 2):
-        one = 1.0 / staircase_multiplier(2.0, 1e-5, 30, dimension)
+        one = 1.0 / pure_multiplier("staircase", 2.0, 1e-5, 30, dimension)
         charge = Charge("staircase", one, staircase.chance_of_loss(one, dimension))
         assert one > 2.0 / 30
         assert 1.99 < total_epsilon({charge: 30}, 1e-5) <= 2.0
