@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -146,6 +147,8 @@ def test_files_hold_the_ranking(tmp_path, capsys):
 
 def test_the_verdict_names_its_demand_its_ratings_and_its_privacy(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
     assert main(["security", "case39", *NOISE]) == 0
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
