@@ -45,6 +45,17 @@ RUNNING = (
     *("format", "out", "json", "quiet", "data", "download"),
 )
 """Arguments that say how a study is run, and not what it is."""
+COUPLING = {
+    "storage": "storage units, scheduled over all steps: name,bus,p_mw,energy_mwh and more, "
+    "a storage file of MOST, or the pandapower JSON of the case (docs/howto/day.md)",
+    "ramps": "ramp limits of generators: gen,up_mw_per_hour,down_mw_per_hour; "
+    "or the MATPOWER file of the case",
+    "reserves": "reserve capacity of generators, shared by the zones: "
+    "gen,up_mw,down_mw[,up_price,down_price]; the row 'required' holds the requirement of the "
+    "system",
+    "commitment": "generators that may be switched off: gen,start_cost,min_up_hours,min_down_hours",
+}
+"""Files that couple the steps of a series, and what they hold."""
 ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition", "zone_size")
 
 
@@ -195,7 +206,8 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
     from gridpriv.privacy.budget import QUIET
 
     words = ["gridpriv", args.command, _full(args.case)]
-    words += given_words(args, *ZONE_FLAGS, "demand", "series")
+    words += given_words(args, *ZONE_FLAGS, "demand", "series", *COUPLING)
+    words += ["--step-hours", f"{args.step_hours:g}"] if args.step_hours != 1.0 else []
     if args.reference is not None:
         words.append("--reference" if args.reference else "--no-reference")
     current = settings_of(type(settings))

@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from gridpriv.zonal.horizon import Horizon
     from gridpriv.zonal.result import RunResult
 
-COUPLING = {
-    "storage": "storage units, scheduled over all steps: name,bus,p_mw,energy_mwh and more, "
-    "a storage file of MOST, or the pandapower JSON of the case (docs/howto/day.md)",
-    "ramps": "ramp limits of generators: gen,up_mw_per_hour,down_mw_per_hour; "
-    "or the MATPOWER file of the case",
-    "reserves": "reserve capacity of generators, shared by the zones: "
-    "gen,up_mw,down_mw[,up_price,down_price]; the row 'required' holds the requirement of the "
-    "system",
-    "commitment": "generators that may be switched off: gen,start_cost,min_up_hours,min_down_hours",
-}
 SERIES = (
     "one run per step under one budget: step,load_scale or step,bus,pd_mw,qd_mvar; or "
     "profiles[:FIRST,STEPS] of a simbench net"
@@ -60,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.add_zone_arguments(parser)
     flags.add_settings(parser, Settings, PRESETS)
     flags.flag(parser, "--series", "FILE.csv", SERIES)
-    for name, text in COUPLING.items():
+    for name, text in flags.COUPLING.items():
         flags.flag(parser, f"--{name}", "FILE.csv", text)
     flags.flag(parser, "--step-hours", "H", "length of a step (default: 1)", float, 1.0)
     flags.switch(parser, "--resume", "run the steps that are missing in --out")
@@ -92,7 +82,7 @@ def execute(args: argparse.Namespace) -> int:
             stacklevel=2,
         )
     _check_writing(args)
-    given = [f"--{name}" for name in COUPLING if getattr(args, name) is not None]
+    given = [f"--{name}" for name in flags.COUPLING if getattr(args, name) is not None]
     given += ["--step-hours"] if args.step_hours != 1.0 else []
     if given and args.series is None:
         raise InputError(
@@ -270,7 +260,7 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
             write_series_copies(kept, horizon, args.tables)
             raise
         document = write_series_copies(kept, horizon, args.tables)
-    coupled = [name for name in COUPLING if getattr(args, name)]
+    coupled = [name for name in flags.COUPLING if getattr(args, name)]
     return tell(args, document, lambda: _summarise_series(document, coupled), context.out)
 
 

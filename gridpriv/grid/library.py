@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from os.path import isfile
 from pathlib import Path
 
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.matpower import load_matpower
 from gridpriv.grid.powsybl_files import FORMATS
@@ -199,22 +200,39 @@ def read_case(name: str | Path) -> tuple[Case, ReadReport]:
 
 
 def shipped_zoning(case: Case, zones: int | None = None) -> Zoning | None:
-    """Return the shipped zone map of a case, or None where there is none.
+    """Return the shipped zone map of a case, or None where there is none that fits its buses.
 
     Parameters
     ----------
     case : Case
-        Maps are found by its name and belong to its bus numbers. pandapower numbers the buses of
-        the same grids from 0: a map does not apply there.
+        Maps are found by its name. One applies to a case with the map's bus numbers whose branches
+        all join buses that the published case joins: pandapower numbers the buses of the same
+        grids from 0, and other formats may number them anew.
     zones : int, optional
         Number of zones; that of the usual map by default.
     """
-    count = zones or SHIPPED_ZONES.get(case.name, 0)
-    path = shipped_folder("zoning") / f"{case.name}_{count}.csv"
-    if not path.is_file():
+    path = _shipped_map(case, zones)
+    if path is None:
         return None
     mapped = {line.split(",")[0] for line in path.read_text(encoding="utf-8").splitlines()[1:]}
-    return read_zoning(path, case) if mapped == set(map(str, case.bus_id.tolist())) else None
+    fits = mapped == set(map(str, case.bus_id.tolist())) and _known_ends(case)
+    return read_zoning(path, case) if fits else None
+
+
+def _shipped_map(case: Case, zones: int | None) -> Path | None:
+    """Return the file of the zone map that is shipped for a case's name, if there is one."""
+    count = zones or SHIPPED_ZONES.get(case.name, 0)
+    path = shipped_folder("zoning") / f"{case.name}_{count}.csv"
+    return path if path.is_file() else None
+
+
+def _known_ends(case: Case) -> bool:
+    """Return True if every branch joins two buses that the published case of this name joins."""
+    lines = (shipped_folder("zoning") / "branch_ends.csv").read_text(encoding="utf-8").splitlines()
+    rows = (line.split(",") for line in lines)
+    known = {frozenset(map(int, ends)) for name, *ends in rows if name == case.name}
+    ends = zip(case.bus_id[case.f_bus].tolist(), case.bus_id[case.t_bus].tolist(), strict=True)
+    return known.issuperset(map(frozenset, ends))
 
 
 def zoning_of(case: Case, zones: int | None, method: str | None) -> Zoning | None:
@@ -226,6 +244,12 @@ def zoning_of(case: Case, zones: int | None, method: str | None) -> Zoning | Non
     shipped = shipped_zoning(case, count) if method is None and count else None
     if shipped is not None or count is None:
         return shipped
+    if method is None and (path := _shipped_map(case, count)) is not None:
+        warnings.warn(
+            f"shipped zone map {path.name} not used: its buses differ from those of this case",
+            GridprivWarning,
+            stacklevel=2,
+        )
     from gridpriv.grid.partition import partition  # imports networkx: slow
 
     return partition(case, count, method or "spectral")

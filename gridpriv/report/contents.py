@@ -24,7 +24,7 @@ from gridpriv.report.tables import Table, make_table
 from gridpriv.study.rows import ClaimRow, GridRow
 from gridpriv.study.total import study_totals
 from gridpriv.zonal.documents import Interchange
-from gridpriv.zonal.rows import StepRow
+from gridpriv.zonal.rows import PlanBalance, StepRow
 from gridpriv.zonal.series_summary import series_figures
 from gridpriv.zonal.summary import figures
 
@@ -57,14 +57,14 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         yield _interchange(document)
     elif means_over(study) == "steps":
         yield _outcome("Means of the steps", series_figures(step_rows(study)))
-        yield StepRow.table, "Steps", current.get("steps", pd.DataFrame())
+        yield StepRow.table, "Steps", _without_plan(current.get("steps", pd.DataFrame()))
     else:
         all_ran = len(text) and not text.failed.any()
         rows = text.drop(columns="failed") if all_ran else text
         yield schema.SUMMARY, "Means over seeds", rows
         yield schema.ConvexMeans.table, "Convex model, means over seeds", _relaxed(study, text)
     yield ClaimRow.table, "Stated orderings", current.get("claims", pd.DataFrame())
-    yield schema.ZoneMeans.table, "Zones", _zones(study)
+    yield schema.ZoneMeans.table, _zones_caption(study), _zones(study)
     if len(text):
         yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, text)
     for name in findings.SCHEMAS:
@@ -152,6 +152,19 @@ def _zones(study: Study) -> pd.DataFrame:
         return pd.DataFrame()
     joined = zones.merge(named_runs(study)[["run", "panel"]], on="run")
     return joined.drop_duplicates(["panel", "zone"])
+
+
+def _zones_caption(study: Study) -> str:
+    """Return the caption of the zones; of a series it names the step of the loads."""
+    steps = step_rows(study)
+    if not steps:
+        return "Zones"
+    return f"Zones; load of step {steps[0]['step']}; generators include storage units"
+
+
+def _without_plan(steps: pd.DataFrame) -> pd.DataFrame:
+    """Return steps without the convex plan's balance, which reads like load shedding."""
+    return steps.drop(columns=["objective", *PlanBalance.table.names], errors="ignore")
 
 
 def _alike(runs: pd.DataFrame) -> pd.DataFrame:

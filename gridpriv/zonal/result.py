@@ -97,7 +97,7 @@ class RunResult(FinishedRun):
 
     @cached_property
     def buses(self) -> pd.DataFrame:
-        """One row per bus: zone, demand, shed (positive) or surplus, voltage; before redispatch."""
+        """One row per bus: zone, demand, balance and voltage of the plan, shed after redispatch."""
         import pandas as pd
 
         base = self.case.base_mva
@@ -111,8 +111,8 @@ class RunResult(FinishedRun):
                 "zone": [self.zoning.names[z] for z in self.zoning.zone_of],
                 "pd_mw": base * self.case.pd,
                 "qd_mvar": base * self.case.qd,
-                "shed_mw": base * p,
-                "shed_mvar": base * q,
+                "plan_shortage_mw": base * p,
+                "plan_shortage_mvar": base * q,
                 "vm_pu": np.sqrt(np.maximum(w, 0.0)),
             }
         )

@@ -86,6 +86,36 @@ class Plans(Row):
     )
 
 
+class PlanBalance(Row):
+    """Balance of the convex model after the last round: not load shedding of the AC state."""
+
+    plan_shortage_mw: Number = private(
+        "Shortage of the plan: active demand that the convex plan of the last round does not "
+        "serve, before redispatch; of a bus negative where generation has no demand",
+        "MW",
+    )
+    plan_surplus_mw: Number = private(
+        "Surplus of the plan: active generation without demand in the convex plan of the last "
+        "round, before redispatch",
+        "MW",
+    )
+    plan_shortage_mvar: Number = private(
+        "Reactive shortage of the plan: reactive demand that the convex plan does not serve", "MVAr"
+    )
+    plan_surplus_mvar: Number = private(
+        "Reactive surplus of the plan: reactive power without demand in the convex plan", "MVAr"
+    )
+
+
+PLAN_BALANCE = {
+    "shed_mw": "plan_shortage_mw",
+    "surplus_mw": "plan_surplus_mw",
+    "shed_mvar": "plan_shortage_mvar",
+    "surplus_mvar": "plan_surplus_mvar",
+}
+"""Names of a round's figures in tables that also hold, or could hold, the AC state."""
+
+
 class Residuals(Row):
     """Residuals of the consensus."""
 
@@ -133,9 +163,11 @@ class ZoneSize(OfZone, name="zones"):
     capacity_mw: Number = known("Capacity: capacity of the zone's generators", "MW")
 
 
-class ZoneRow(ZoneSize, Plans, name="zones"):
+class ZoneRow(ZoneSize, PlanBalance, name="zones"):
     """One zone of one run, after the last round."""
 
+    objective: Number = like(Plans, "objective")
+    cost: Number = like(Plans, "cost")
     load_mw: Number = private("Load: total active demand", "MW")
 
 
@@ -164,8 +196,8 @@ class BusRow(OfBus, OfZone, name="buses"):
 
     pd_mw: Number = private("Active demand: active demand of the bus", "MW")
     qd_mvar: Number = private("Reactive demand: reactive demand of the bus", "MVAr")
-    shed_mw: Number = like(Plans, "shed_mw")
-    shed_mvar: Number = like(Plans, "shed_mvar")
+    plan_shortage_mw: Number = like(PlanBalance, "plan_shortage_mw")
+    plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
     vm_pu: Number = private("Voltage: voltage magnitude in the last round's plan", "p.u.")
     redispatch_shed_mw: Number = private(
         "Shed after redispatch: load shedding after AC redispatch with true demand",
@@ -320,8 +352,8 @@ class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
     consensus_residual: Number = like(Residuals, "consensus_residual")
     demand_mw: Number = private("Demand: active demand of the grid", "MW")
     objective: Number = like(Plans, "objective")
-    shed_mw: Number = like(Plans, "shed_mw")
-    surplus_mw: Number = like(Plans, "surplus_mw")
+    plan_shortage_mw: Number = like(PlanBalance, "plan_shortage_mw")
+    plan_surplus_mw: Number = like(PlanBalance, "plan_surplus_mw")
     redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
     seconds: Number = like(RoundRow, "seconds")
 

@@ -34,7 +34,7 @@ from gridpriv.zonal.physical import (
     verdict,
 )
 from gridpriv.zonal.prepared import Instance
-from gridpriv.zonal.rows import Plans, RoundRow, Timing, ZoneSize
+from gridpriv.zonal.rows import PLAN_BALANCE, Plans, RoundRow, Timing, ZoneSize
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.summary import notes
 from gridpriv.zonal.trace import Trace
@@ -192,7 +192,9 @@ class FinishedRun(Instance):
         }
         last = self.trace.rounds[-1].by_agent if self.trace.rounds else {}
         return [
-            row | size[row["zone"]] | last.get(row["zone"], {})
+            row
+            | size[row["zone"]]
+            | {PLAN_BALANCE.get(k, k): v for k, v in last.get(row["zone"], {}).items()}
             for row in zone_rows(self.case, self.zoning)
         ]
 

@@ -33,7 +33,7 @@ FLAGS = (
     "--budget",
     "total:2",
 )
-FIGURES = ["consensus_residual", "objective", "shed_mw", "redispatch_shed_mw"]
+FIGURES = ["consensus_residual", "objective", "plan_shortage_mw", "redispatch_shed_mw"]
 
 
 @pytest.fixture

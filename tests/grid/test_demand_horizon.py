@@ -90,7 +90,7 @@ def test_no_step_repeats_the_noise_of_another() -> None:
 
 def test_a_seed_gives_the_same_horizon_again() -> None:
     first, second = (run_series(flat(2), zoning(), SETTINGS).table() for _ in range(2))
-    figures = ["consensus_residual", "objective", "shed_mw"]
+    figures = ["consensus_residual", "objective", "plan_shortage_mw"]
     np.testing.assert_array_equal(first[figures], second[figures])
 
 

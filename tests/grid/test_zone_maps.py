@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.core.files import StorageError
 from gridpriv.grid.case import Case
-from gridpriv.grid.library import case_files, load_case, shipped_folder, shipped_zoning
+from gridpriv.grid.library import (
+    case_files,
+    load_case,
+    shipped_folder,
+    shipped_zoning,
+    zoning_of,
+)
 from gridpriv.grid.zoning import (
     read_zoning,
     tie_lines,
@@ -186,3 +192,13 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot write"):
         write_zoning(zoning, CASE14, tmp_path / "missing" / "out.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shipped_map_needs_the_branches_of_its_case() -> None:
+    """A converted file has the same numbers 1 to 14, but of other buses."""
+    mixed = replace(CASE14, bus_id=np.roll(CASE14.bus_id, 1))
+    assert shipped_zoning(mixed) is None
+    with pytest.warns(GridprivWarning, match=r"case14_3.csv not used: its buses differ"):
+        zoning = zoning_of(mixed, None, None)
+    assert zoning is not None and zone_report(mixed, zoning).connected.all()
+    assert shipped_zoning(CASE14.without(("branch:1",))) is not None

@@ -96,7 +96,7 @@ def test_a_public_workbook_holds_no_cost_demand_or_time(
     cells = [c for sheet in book for row in sheet.values for c in row if isinstance(c, float)]
     private = {
         "rounds": ["cost", "objective", "shed_mw", "noise_magnitude"],
-        "zones": ["cost", "load_mw", "shed_mw"],
+        "zones": ["cost", "load_mw", "plan_shortage_mw"],
         "runs": ["cost"],
         "buses": ["pd_mw"],
         "timing": ["solve", "total"],

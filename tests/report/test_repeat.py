@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from gridpriv.cli.flags import COUPLING, command_again, run_settings
 from gridpriv.cli.main import main
+from gridpriv.cli.parser import Parser
+from gridpriv.cli.run import add_arguments
 from gridpriv.grid.library import case_files
 from gridpriv.report.document import make_report
 from gridpriv.report.source import read_source
@@ -126,3 +129,15 @@ def test_a_day_is_held_again_against_what_it_was_held_against(
     assert first["steps"][0]["prior_only_cost"] is not None
     for here, there in zip(first["steps"], second["steps"], strict=True):
         assert here | {"seconds": 0} == there | {"seconds": 0}
+
+
+def test_a_coupled_day_names_all_its_files(tmp_path: Path) -> None:
+    files = {name: str(tmp_path / f"{name}.csv") for name in COUPLING}
+    given = [word for name, path in files.items() for word in (f"--{name}", path)]
+    parser = Parser(prog="gridpriv run")
+    add_arguments(parser)
+    args = parser.parse_args(["case14", "--series", "day.csv", *given, "--step-hours", "8"])
+    args.command = "run"
+    again = shlex.split(command_again(args, run_settings(args)))
+    assert [word for word in given if word not in again] == []
+    assert again[again.index("--step-hours") + 1] == "8"

@@ -102,7 +102,7 @@ def test_the_order_and_names_of_zones_change_nothing(case14, zones14):
     one, other = run(case14, zones14, settings), run(case14, shuffled, settings)
     columns = ["objective", "consensus_residual", "noise_magnitude", "shed_mw"]
     assert one.rounds[columns].equals(other.rounds[columns])
-    assert one.buses.shed_mw.equals(other.buses.shed_mw)
+    assert one.buses.plan_shortage_mw.equals(other.buses.plan_shortage_mw)
 
 
 def test_workers_change_nothing(case14, zones14):
