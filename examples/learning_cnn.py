@@ -39,7 +39,7 @@ def settings(rounds: int) -> LearnSettings:
     return LearnSettings(
         algorithm="dpsgd",
         budget="total:3,1e-5",
-        adjacency="add-one",
+        adjacency="zero-out",
         clients=10,
         batch=64,
         clip=1.0,

@@ -71,7 +71,7 @@ FIXED = {"batch": 2, "sampling": "without-replacement"}
 ADMM = {"penalty": "0.5"}
 LANES = (
     Lane("dpsgd", DPSGD),
-    Lane("dpsgd, add-one", DPSGD | {"adjacency": "add-one"}),
+    Lane("dpsgd, zero-out", DPSGD | {"adjacency": "zero-out"}),
     Lane("dpsgd, Poisson batches", DPSGD | {"batch": 2}, "poisson"),
     Lane("dpsgd, batches without replacement", DPSGD | FIXED, "fixed"),
     Lane("dpsgd, central", DPSGD | {"trust": "central"}),

@@ -12,6 +12,8 @@ from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
+from gridpriv.privacy.mechanism import has_secure_sampler
+from gridpriv.privacy.statement import NO_SAMPLER
 from gridpriv.zonal.settings import PRESETS, Settings
 from gridpriv.zonal.views import LOCAL, SHARED, FlowBased, Security, check_view_of
 
@@ -62,6 +64,9 @@ def _publishable(privacy: Json) -> str:
     """Return the sentence that allows or forbids to publish figures of released demand."""
     computed = "computed from released demand and public data, at no further epsilon"
     if privacy["noise"] == "simulated":
+        if not has_secure_sampler(privacy["mechanism"]):
+            missing = NO_SAMPLER.format(privacy["mechanism"])
+            return f"May not be published: the noise of this run is simulated, and {missing}."
         return (
             f"May be published when run with --noise secure: {computed}. This run may not: its "
             "noise is simulated."

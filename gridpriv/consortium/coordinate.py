@@ -190,7 +190,7 @@ def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
         "zones": [
             {"zone": zone, "shared": limits.size} for zone, limits in agreement.public.zones.items()
         ],
-        "noise": noise_caveat(settings.drawn, settings.noise),
+        "noise": noise_caveat(settings.drawn, settings.noise, settings.effective_mechanism()),
         "rounds": [dict(zip(COLUMNS, row, strict=True)) for row in _rows(outcome)]
         if protected
         else None,

@@ -2,7 +2,7 @@
 
 The private data that the algorithm passes around are *weights*, one per sample and 1 where
 nothing is changed: f(z; weights) = sum_j weights_j loss_j(z) / count + lambda R(z). So a
-neighbour under ``add-one`` is a weight of 0, and an audit can replay on it.
+neighbour under ``zero-out`` is a weight of 0, and an audit can replay on it.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class ClientProblem:
 
         A sample's gradient is x residual'. In the 2-norm ||x||_2 ||residual||_2 <= R c; in the
         1-norm ||x||_1 ||residual||_1 <= sqrt(J) R c_1, or by a clip C to sqrt(J K) C. One such
-        term joins the sum (add-one), or one leaves and one joins (replace-one); the sum is
+        term joins the sum (zero-out), or one leaves and one joins (replace-one); the sum is
         divided by a public count.
         """
         sample_bound = self._sample_bound(norm)

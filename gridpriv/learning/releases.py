@@ -20,8 +20,8 @@ from gridpriv.privacy.accounting import SAMPLED
 from gridpriv.privacy.mechanism import Charge, Wrapped
 from gridpriv.privacy.release import Release
 
-Kind = Literal["replace-one", "add-one"]
-KINDS: tuple[Kind, ...] = ("replace-one", "add-one")
+Kind = Literal["replace-one", "zero-out"]
+KINDS: tuple[Kind, ...] = ("replace-one", "zero-out")
 
 TRUSTED = {
     "local": "no server is trusted",
@@ -32,7 +32,7 @@ TRUSTED = {
 
 @dataclass(frozen=True)
 class SampleAdjacency:
-    """One sample of one client is replaced by any other, or (``add-one``) by a blank one.
+    """One sample of one client is replaced by any other, or (``zero-out``) by a blank one.
 
     A blank sample has no features, so its term of every sum is 0 while the sample keeps its place:
     counts and how batches are drawn are public and stay. That is how a sample's presence is
@@ -53,7 +53,7 @@ class SampleAdjacency:
     def __str__(self) -> str:
         change = {
             "replace-one": "is replaced by any other",
-            "add-one": "counts or is blank (sample counts are public)",
+            "zero-out": "counts or is blank (sample counts are public)",
         }
         return f"one sample of one client {change[self.kind]}"
 

@@ -85,7 +85,8 @@ def sentences(document: Json) -> list[str]:
                 f"{worst['client']} has {shown(worst['sensitivity'])}: "
                 f"{worst['bound_source'].rstrip('.')}."
             )
-    caveat = noise_caveat(settings["mechanism"], settings["noise"])
+    sampled = "dvp" if settings["algorithm"] == "dvp" else settings["mechanism"]  # dvp has none
+    caveat = noise_caveat(settings["mechanism"], settings["noise"], sampled)
     parts = [caveat.removesuffix(": no seed"), document["dataset"]["source"]]
     if document["seed"] is not None:
         of = " of splits and samples" * (settings["noise"] == "secure")

@@ -68,7 +68,7 @@ class Samples(Part):
     adjacency: Kind = choice(
         "replace-one",
         KINDS,
-        "neighbouring data sets: one sample replaced by any other, or (add-one) by a blank one: "
+        "neighbouring data sets: one sample replaced by any other, or (zero-out) by a blank one: "
         "zero-out, sample counts fixed and public",
     )
     norm: float | None = number(
@@ -266,7 +266,7 @@ RYU_KIM = replace(
     sensitivity="published",
     budget=Budget("per-release", 1.0),
     delta=1e-6,
-    adjacency="add-one",
+    adjacency="zero-out",
     regularizer="l2:2e-6",
     rounds=5000,
     evaluate_every=50,

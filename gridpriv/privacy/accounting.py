@@ -111,7 +111,10 @@ def total_epsilon(charges: Charges, delta: float) -> float:
     -----
     Gaussian charges exactly, as one; Laplace and Gaussian ones by their privacy loss
     distributions; others by composed distributions, as randomised responses, or by Renyi
-    divergence (``dp_accounting``). Never above the sum of pure epsilons.
+    divergence (``dp_accounting``). Never above the sum of pure epsilons, nor above that of some
+    charges plus the total of the others at the same delta: the loss is L + R with L at most the
+    sum s of the first, so E(1 - e^(s+e-L-R))+ <= E(1 - e^(e-R))+. Given the past, each release in
+    R has its own loss distribution, also where it was chosen after one of the first.
     """
     check_delta("delta", delta)
     whole: dict[Charge, int] = {}
@@ -150,6 +153,10 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         bound = _randomised_response_epsilon(charges, delta)
     else:
         bound = _rdp_epsilon(charges, delta)
+    pure = tuple(item for item in charges if math.isfinite(pure_epsilon(item[0])))
+    if pure and len(pure) < len(charges):
+        rest = tuple(item for item in charges if item not in pure)
+        bound = min(bound, total_pure(dict(pure)) + _total(rest, delta))
     return min(bound, total_pure(dict(charges)))
 
 

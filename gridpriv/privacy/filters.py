@@ -129,7 +129,8 @@ class GrantFilter:
     rule: Rule | None
 
     def __str__(self) -> str:
-        return "basic composition" if self.rule is None else f"basic composition or {self.rule}"
+        pure = "the sum of pure epsilons"
+        return pure if self.rule is None else f"{pure} or {self.rule}"
 
     def used(self, charges: Charges) -> float:
         """Return the share of the grant that the charges use; they fit up to 1."""

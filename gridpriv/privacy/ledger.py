@@ -29,7 +29,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import BudgetError, InputError, positive
-from gridpriv.privacy.accounting import Charges, check_delta
+from gridpriv.privacy.accounting import Charges, check_delta, total_pure
 from gridpriv.privacy.filters import Rule, check_charges, choose_rule, combined
 from gridpriv.privacy.ledger_file import UNDONE, ChainedRow, Head, LedgerFile, key_path
 from gridpriv.privacy.ledger_rows import (
@@ -468,6 +468,13 @@ class Ledger:
                 ", as releases of an (epsilon, delta) count only as a whole plan within the grant "
                 "of units that nothing else is charged to: grant anew"
             )
+        elif math.isinf(total_pure(after)) and total_of(after, account.grant.delta) <= (
+            account.grant.epsilon
+        ):
+            hint = (
+                ", within the grant only for releases fixed in advance; they have no pure epsilon "
+                "to add up, and the first charge fixed the order of the Renyi filter"
+            )
         return BudgetError(
             f"{kind} {owner!r} in ledger {self.path}: {short} lack the budget; "
             f"granted {account.grant}; "
@@ -475,8 +482,7 @@ class Ledger:
             f"asked for releases: {releases}, in all {_percent(then)} "
             f"({_epsilon(account, after)}{hint}); "
             f"left {_percent(max(0.0, 1.0 - before))}{left}; kept by {account.kept_by}; {outcome}. "
-            "Request less (a smaller --budget), or grant a larger total in a new ledger "
-            "(gridpriv ledger grant)."
+            f"{_remedy(account, self._datasets[owner])}"
         )
 
 
@@ -512,6 +518,23 @@ def _whose(number: int, dataset: LedgerDataset) -> str:
     if dataset.kind == dataset.protection.unit:
         return f"{dataset.kind} {dataset.owner!r} (the unit of this run is a whole {dataset.kind})"
     return f"{_some(number, dataset)} of {dataset.owner!r}"
+
+
+def _remedy(account: Account, dataset: LedgerDataset) -> str:
+    """Return the request that still fits a grant, or another step, after a refusal."""
+    left = account.grant.epsilon - account.total_pure
+    if not account.spent:
+        request = "Request less (a smaller --budget)"
+    elif math.isfinite(left) and left > 1e-9 * account.grant.epsilon:
+        request = f"Request pure noise (such as laplace) of epsilon {left:.4g} or less in all"
+    else:
+        request = "Request less (a smaller --budget), if there is room"
+    if any(unit.account for unit in dataset.units):
+        return (
+            f"{request}. This machine accepts one grant for these {dataset.protection.units}, so "
+            "it cannot be enlarged."
+        )
+    return f"{request}, or grant a larger total in a new ledger (gridpriv ledger grant)."
 
 
 def _percent(share: float) -> str:

@@ -75,7 +75,7 @@ class Charge:
         a staircase, a purely or an (epsilon, delta) private one; rho of a zero-concentrated
         one; of no meaning where nothing is proved.
     second : float
-        Rate of the sample that a sampled Gaussian mechanism sees (Poisson under add-one adjacency,
+        Rate of the sample that a sampled Gaussian mechanism sees (Poisson under zero-out adjacency,
         ``replaced-``: Poisson under replacement, ``drawn-``: without replacement, under it);
         chance of a staircase's whole loss; the larger of two shares of the distance of a split
         Laplace mechanism; delta of an (epsilon, delta) private mechanism; else 0.
@@ -358,6 +358,11 @@ MECHANISMS: dict[tuple[str, str], type[Additive]] = {
     ("staircase", "simulated"): Staircase,
     ("staircase-number", "simulated"): NumberStaircase,
 }
+
+
+def has_secure_sampler(mechanism: str) -> bool:
+    """Return True where secure noise can be drawn for a mechanism, by its name in settings."""
+    return (mechanism, "secure") in MECHANISMS
 
 
 def make_mechanism(kind: type[Additive], scale: float, distance: float) -> Mechanism:

@@ -9,6 +9,7 @@ from gridpriv.core.errors import not_allowed
 from gridpriv.core.settings import Part, choice, notation, number
 from gridpriv.privacy.accounting import check_delta, classical_gaussian_multiplier
 from gridpriv.privacy.budget import NO_NOISE, Budget, parse_budget
+from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.privacy.perturbation import Target
 from gridpriv.privacy.plugins import NAMES, load_plugins
 
@@ -48,8 +49,8 @@ class Privacy(Part):
     noise: Noise = choice(
         "simulated",
         get_args(Noise),
-        "source of randomness: simulated (repeatable, no protection) or secure (OpenDP, system "
-        "entropy)",
+        "source of randomness: simulated (repeatable, no protection) or secure (system "
+        "entropy; not for staircase or registered mechanisms)",
     )
 
     @property
@@ -70,6 +71,14 @@ class Privacy(Part):
     def agree(self) -> None:
         """Refuse a budget that the Gaussian mechanism cannot have."""
         super().agree()
+        mechanism = self.mechanism or "laplace"  # the default ones all have a secure sampler
+        if self.noise == "secure" and not has_secure_sampler(mechanism) and mechanism != NO_NOISE:
+            raise not_allowed(
+                "noise",
+                self.noise,
+                f"simulated with mechanism {mechanism!r}, for which no secure sampler exists "
+                "(secure noise: knorm, laplace, gaussian)",
+            )
         if self.mechanism != "gaussian":
             return
         if self.budget.scope == "total" and self.budget.delta is None:

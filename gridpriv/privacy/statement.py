@@ -12,7 +12,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.core.tables import key, known, released
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
 from gridpriv.privacy.budget import NO_NOISE, NOTHING
-from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.mechanism import Charge, has_secure_sampler
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.rows import Bound
 from gridpriv.privacy.sensitivity import Norm
@@ -32,21 +32,29 @@ class ZoneStatement(Bound, name="statements"):
     norm: Norm = known("Norm: norm of the sensitivity")
 
 
-def noise_caveat(drawn: str, noise: str) -> str:
+NO_SAMPLER = "no secure sampler exists for {} noise"
+
+
+def noise_caveat(drawn: str, noise: str, *mechanisms: str) -> str:
     """Return in words what the source of the noise means for privacy.
 
     ``drawn`` is what a run draws: noise of its budget, ``none``, or ``nothing``, for it releases
-    nothing.
+    nothing. ``mechanisms`` are those of the runs.
     """
     if drawn == NO_NOISE:
         return "no privacy: no noise"
     if drawn == NOTHING:
         return "nothing of demand is released"
     if noise == "simulated":
-        return (
-            "simulated noise, no privacy: anyone with the seed can remove the noise (use --noise "
-            "secure)"
-        )
+        lacking = [name for name in dict.fromkeys(mechanisms) if not has_secure_sampler(name)]
+        without = NO_SAMPLER.format(" and ".join(lacking))
+        if not lacking:
+            advice = "use --noise secure"
+        elif len(lacking) == len(set(mechanisms)):
+            advice = without
+        else:
+            advice = f"use --noise secure; {without}"
+        return f"simulated noise, no privacy: anyone with the seed can remove the noise ({advice})"
     return "secure noise: no seed"
 
 

@@ -122,7 +122,7 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
         "privacy": {
             "mechanism": settings.effective_mechanism(),
             "noise": settings.noise,
-            "caveat": noise_caveat(settings.drawn, settings.noise),
+            "caveat": noise_caveat(settings.drawn, settings.noise, settings.effective_mechanism()),
             "adjacency": horizon.adjacency,
             "noise_multiplier": horizon.multiplier,
             "stream": horizon.costs if isinstance(horizon, Stream) else None,

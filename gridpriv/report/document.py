@@ -12,6 +12,7 @@ import pandas as pd
 from gridpriv.core.document import Json
 from gridpriv.core.message import Message, by_severity
 from gridpriv.core.stored import Study
+from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.report.contents import contents
 from gridpriv.report.messages import message
 from gridpriv.report.panel import Panel, cards, next_steps, panel_messages
@@ -105,7 +106,7 @@ def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
     if caveat := simulation_caveat(study):
         matches.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
     steps = [step for panel in panels for step in next_steps(panel)]
-    steps += [message("next-secure", {})] if caveat else []
+    steps += _next_secure(*study.runs.get("mechanism", ())) if caveat else []
     return by_severity(matches + list({str(step): step for step in steps}.values()))
 
 
@@ -118,7 +119,15 @@ def _next_of_run(document: Json) -> Iterator[Message]:
     if codes & {"dearer-than-prior-only", "sheds-more-than-prior-only", "worse-than-prior-only"}:
         yield message("next-budget", {})
     if document["privacy"]["mechanism"] != "none" and document["privacy"]["noise"] != "secure":
-        yield message("next-secure", {})
+        yield from _next_secure(document["privacy"]["mechanism"])
+
+
+def _next_secure(*mechanisms: str) -> list[Message]:
+    """Return the step to secure noise, of mechanisms that have a sampler and of those without."""
+    noisy = [name for name in dict.fromkeys(mechanisms) if name != "none"]
+    lacking = [name for name in noisy if not has_secure_sampler(name)]
+    steps = [] if noisy and len(lacking) == len(noisy) else [message("next-secure", {})]
+    return steps + [message("next-sampled", {"mechanism": name}) for name in lacking]
 
 
 def _left_out(study: Study) -> Iterator[Message]:

@@ -30,7 +30,8 @@ def simulation_caveat(study: Study) -> str:
     noisy = runs[~runs["budget"].isin(QUIET)] if len(runs) else runs
     if noisy.empty or ("noise" in noisy and (noisy["noise"] == "secure").all()):
         return ""
-    return noise_caveat(noisy["budget"].iloc[0], "simulated")
+    mechanisms = noisy.get("mechanism", ())
+    return noise_caveat(noisy["budget"].iloc[0], "simulated", *mechanisms)
 
 
 def composition(study: Study) -> Iterator[Message]:

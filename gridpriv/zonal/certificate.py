@@ -31,8 +31,9 @@ from gridpriv.core.text import json_ready, sections
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.projection import Served
 from gridpriv.privacy.accounting import epsilon_of, total_pure
+from gridpriv.privacy.mechanism import MECHANISMS, has_secure_sampler
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.statement import noise_caveat
+from gridpriv.privacy.statement import NO_SAMPLER, noise_caveat
 from gridpriv.zonal.prepared import Prepared
 
 MOST_CERTAIN = 1.2784645427610738
@@ -142,7 +143,9 @@ def certificate(made: Made, published: Case, files: Mapping[str, str], run: str 
                     "protects": settings.protects,
                     "total_epsilon": epsilon,
                     "noise": settings.noise,
-                    "caveat": noise_caveat(settings.drawn, settings.noise),
+                    "caveat": noise_caveat(
+                        settings.drawn, settings.noise, settings.effective_mechanism()
+                    ),
                     "best_guess": best_guess(epsilon),
                     "inversion_error_mw": inversion_error(beta, epsilon),
                 },
@@ -212,15 +215,26 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
     """Return the one-page data sheet of a certificate, in Markdown."""
     guard = document["protected"]
     releases = [TEXTS["release"].format(**release) for release in document["releases"]]
-    simulated = f"{TEXTS['simulated']}\n\n" if guard["noise"] == "simulated" else ""
+    simulated = f"{TEXTS['simulated'].format(hold=_hold(document))}\n\n"
     sheet = TEXTS["sheet"].format(
         **(document | guard | document["demand"] | {"releases": "\n".join(releases)}),
         made=f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}",
         other=OTHER.get(guard["protects"], ""),
-        simulated=simulated,
+        simulated=simulated if guard["noise"] == "simulated" else "",
         uses="\n".join([*_uses(document["demand"], document["optimum"]), *notes]),
     )
     return f"{sheet}\n"
+
+
+def _hold(document: Json) -> str:
+    """Return under which noise the figures of a certificate hold."""
+    names = {kind.__name__: name for (name, _), kind in MECHANISMS.items()}
+    drawn = dict.fromkeys(names[release["mechanism"]] for release in document["releases"])
+    lacking = [name for name in drawn if not has_secure_sampler(name)]
+    if not lacking:
+        return "The figures below hold for the same settings with `--noise secure`."
+    missing = NO_SAMPLER.format(lacking[0].removesuffix("-number"))
+    return f"The figures below are of the ideal mechanism: {missing}."
 
 
 def _uses(demand: Json, optimum: Json) -> list[str]:

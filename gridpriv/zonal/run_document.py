@@ -84,7 +84,7 @@ def privacy_document(
         "perturbation": rules.perturbation.target,
         "sensitivity_bound": settings.sensitivity,
         "noise": settings.noise,
-        "caveat": noise_caveat(settings.drawn, settings.noise),
+        "caveat": noise_caveat(settings.drawn, settings.noise, settings.effective_mechanism()),
         "adjacency": str(protected.protection(case.base_mva)),
         "beta": protected.beta,
         "protects": settings.protects,

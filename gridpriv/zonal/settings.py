@@ -427,12 +427,6 @@ def _noise_refusals(settings: Settings) -> tuple[Refusal, ...]:
             "several sums of a tree, and each would cost a whole epsilon",
         ),
         (
-            settings.mechanism == "staircase" and settings.noise == "secure",
-            "noise",
-            "simulated with mechanism 'staircase': its discrete form on a grid has no "
-            "proven sampler here (secure noise: knorm, laplace, gaussian)",
-        ),
-        (
             settings.power_factor is not None and not demand,
             "power_factor",
             f"left out: perturbation {settings.perturbation!r} is for changes at any",

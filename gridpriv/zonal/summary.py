@@ -7,6 +7,8 @@ from typing import Any
 from gridpriv.core.display import Table, amount, counted, figure, shown
 from gridpriv.core.document import Json
 from gridpriv.core.message import Message
+from gridpriv.privacy.mechanism import has_secure_sampler
+from gridpriv.privacy.statement import NO_SAMPLER
 from gridpriv.zonal.messages import (
     WORSE,
     ended_at_tolerance,
@@ -170,14 +172,22 @@ def privacy_line(privacy: Json) -> str:
     totals = [] if privacy["total_pure"] is None else [f"{pure} (pure DP)"]
     if at_delta != pure:
         totals.append(f"{at_delta} at delta = {total['delta']:g}")
-    holds = " (holds with --noise secure)" if privacy["noise"] == "simulated" else ""
-    line = f"Certificate{holds}: total epsilon {', '.join(totals)}; {releases} per zone."
+    line = f"Certificate{_holds(privacy)}: total epsilon {', '.join(totals)}; {releases} per zone."
     if shown(release["nominal"]) == shown(release["certified"]):
         return line
     return (
         f"{line} One release: nominal epsilon {shown(release['nominal'])}, certified "
         f"{shown(release['certified'])}."
     )
+
+
+def _holds(privacy: Json) -> str:
+    """Return when the certificate of a run holds, if not as it was drawn."""
+    if privacy["noise"] != "simulated":
+        return ""
+    if has_secure_sampler(privacy["mechanism"]):
+        return " (holds with --noise secure)"
+    return f" of the ideal mechanism ({NO_SAMPLER.format(privacy['mechanism'])})"
 
 
 def rounds_line(document: Json) -> str:

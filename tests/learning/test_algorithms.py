@@ -371,7 +371,7 @@ def test_amplified_run_uses_less_noise_for_the_same_total():
         rounds=10,
         clients=5,
         batch=10,
-        adjacency="add-one",
+        adjacency="zero-out",
         sampling="poisson",
     )
     amplified = learn(data, settings)
@@ -426,7 +426,7 @@ def test_data_dependent_noise_certifies_nothing():
             budget="per-release:1,1e-6",
             rounds=2,
             split="writer",
-            adjacency="add-one",
+            adjacency="zero-out",
         ),
     )
     assert found.privacy["total"]["epsilon"] == np.inf

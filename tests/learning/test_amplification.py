@@ -79,7 +79,7 @@ def composed_epsilon(releases):
     return max(map(one_way, ways))
 
 
-CLIENTS = "sampled-gaussian"  # a client joins or not: clients drawn in secret, or add-one batches
+CLIENTS = "sampled-gaussian"  # a client joins or not: clients drawn in secret, or zero-out batches
 CASES = {
     "Poisson batches of 64 of 6,000, replace-one": {Charge(REPLACED, 0.5, 64 / 6000): 300},
     "Poisson batches of a tenth, replace-one": {Charge(REPLACED, 2.0, 0.1): 150},
@@ -88,7 +88,7 @@ CASES = {
     "fixed batches of a tenth, replace-one": {Charge(DRAWN, 2.0, 0.1): 150},
     "fixed batches of a hundredth, replace-one": {Charge(DRAWN, 1.0, 0.01): 1000},
     "20 of 100 clients in secret": {Charge(CLIENTS, 3.0, 0.2): 200},
-    "10 of 1,000 clients in secret, or Poisson, add-one": {Charge(CLIENTS, 1.0, 0.01): 1000},
+    "10 of 1,000 clients in secret, or Poisson, zero-out": {Charge(CLIENTS, 1.0, 0.01): 1000},
     "a tenth of the clients in secret": {Charge(CLIENTS, 2.0, 0.1): 150},
     "full batches": {Charge("gaussian", 20.0): 200},
     "a mean and full batches (preset accurate)": {

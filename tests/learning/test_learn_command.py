@@ -267,7 +267,7 @@ def test_other_units_of_privacy_are_refused_unless_allowed_by_name():
     with pytest.raises(InputError, match=r"one client's update.*server is trusted.*--allow units"):
         plan.trials()
     assert len(replace(plan, allowed=("units",)).trials()) == 2
-    other = method_of({"name": "add-one", "algorithm": "dpsgd", "adjacency": "add-one"})
+    other = method_of({"name": "zero-out", "algorithm": "dpsgd", "adjacency": "zero-out"})
     with pytest.raises(InputError, match="one sample of one client counts or is blank"):
         replace(plan, ways=(plan.ways[0], other)).trials()
 

@@ -157,7 +157,7 @@ def test_other_samples_in_their_place_are_refused(tmp_path, data, capsys):
     assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm") == 2
     assert "is for other data" in capsys.readouterr().err
     assert (
-        learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm", "--adjacency", "add-one") == 2
+        learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm", "--adjacency", "zero-out") == 2
     )
 
 
@@ -175,7 +175,7 @@ def test_a_sampled_release_is_charged_without_amplification(tmp_path):
     x = np.random.default_rng(1).normal(size=(40, 3)) / 4
     np.savez(tmp_path / "own.npz", x=x, y=np.resize((-1, 1), 40), client=np.repeat(range(4), 10))
     file, out = tmp_path / "samples.ledger", tmp_path / "out"
-    own = [str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer", "--adjacency", "add-one"]
+    own = [str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer", "--adjacency", "zero-out"]
     assert (
         main(
             [
@@ -215,7 +215,7 @@ def test_a_sampled_release_is_charged_without_amplification(tmp_path):
     task, _ = make_task(
         load_dataset(str(tmp_path / "own.npz"), norm=2.0),
         LearnSettings(
-            algorithm="dpsgd", batch=3, rounds=4, split="writer", adjacency="add-one", norm=2.0
+            algorithm="dpsgd", batch=3, rounds=4, split="writer", adjacency="zero-out", norm=2.0
         ),
     )
     (cost, *_) = planned(task).values()

@@ -47,7 +47,7 @@ from gridpriv.privacy.mechanism import Gaussian, Laplace, SecureGaussian
 
 CLIENTS, SAMPLES, FEATURES = 3, 3, 6
 REACHED = 0.8
-ADJACENCIES = ("replace-one", "add-one")
+ADJACENCIES = ("replace-one", "zero-out")
 CLIP = {"squares": 0.5}
 
 
@@ -114,7 +114,7 @@ def neighbours(kind, adjacency):
 def _changed(data, kind, adjacency):
     """Return the other features and labels: the first sample's opposite, or a blank."""
     x, y = data.x_train.copy(), data.y_train.copy()
-    if adjacency == "add-one":
+    if adjacency == "zero-out":
         x[0] = 0.0
     elif kind == "squares":
         y[0] = -y[0]
@@ -359,7 +359,7 @@ def test_noise_has_the_charged_scale(name):
     """Value and release differ by multiplier times sensitivity, anew for every release."""
     clients = NOISY[name].get("clients", 3 if "graph" in NOISY[name] else 1)
     settings = made.plain(
-        **{"split": "contiguous", "budget": "per-release:1", "adjacency": "add-one", "clip": 0.5}
+        **{"split": "contiguous", "budget": "per-release:1", "adjacency": "zero-out", "clip": 0.5}
         | NOISY[name]
         | {"clients": clients, "rounds": 3}
     )
@@ -500,13 +500,13 @@ def test_a_sample_is_in_a_secret_batch_at_the_rate_that_amplifies():
         found = amplification(task_for(batch=10, **given), samples, steps)
         return None if found is None else (pytest.approx(found.rate), found.kind)
 
-    for adjacency, kind in (("add-one", "sampled-gaussian"), ("replace-one", "replaced-gaussian")):
+    for adjacency, kind in (("zero-out", "sampled-gaussian"), ("replace-one", "replaced-gaussian")):
         assert rate(40, 1, adjacency=adjacency) == (0.25, kind)
         assert rate(40, 3, adjacency=adjacency) == (1 - 0.75**3, kind)
         assert rate(10, 2, adjacency=adjacency) is None  # it is in every batch
         assert rate(40, 3, adjacency=adjacency, sampling="with-replacement") is None
     assert rate(40, 1, sampling="without-replacement") == (0.25, "drawn-gaussian")
-    assert rate(40, 1, sampling="without-replacement", adjacency="add-one") is None
+    assert rate(40, 1, sampling="without-replacement", adjacency="zero-out") is None
     assert amplification(task_for(), 40, 3) is None
 
 
@@ -514,8 +514,8 @@ def test_a_sample_is_in_a_secret_batch_at_the_rate_that_amplifies():
 def test_amplification_is_charged_where_there_is_a_rate(sampling):
     """A run charges the sampled mechanism at the rate of its Q batches, or the plain one."""
     for name, steps in (("fedspd", 3), ("dpsgd", 1)):
-        settings = settings_for(name, batch=2, sampling=sampling, adjacency="add-one", rounds=1)
-        data = neighbours("logistic", "add-one")[0]
+        settings = settings_for(name, batch=2, sampling=sampling, adjacency="zero-out", rounds=1)
+        data = neighbours("logistic", "zero-out")[0]
         (what,) = play(data, settings, {1: 0.0})[1].made[0]
         if sampling == "poisson":
             assert what.kind == "sampled-gaussian"
@@ -546,7 +546,7 @@ def test_step_sensitivity_counts_a_sample_as_often_as_it_is_drawn():
     """Sample gradients of norm 3 over the public divisor, b of them with replacement."""
     bound = 3.0
     assert step_sensitivity(task_for(), 40, bound) == pytest.approx(2 * 3 / 40)
-    assert step_sensitivity(task_for(adjacency="add-one"), 40, bound) == pytest.approx(3 / 40)
+    assert step_sensitivity(task_for(adjacency="zero-out"), 40, bound) == pytest.approx(3 / 40)
     for sampling, expected in (
         ("poisson", 2 * 3 / 10),
         ("without-replacement", 2 * 3 / 10),
@@ -633,7 +633,7 @@ def test_fedspd_states_what_its_largest_batch_does(monkeypatch):
 @pytest.mark.parametrize("kind", ["softmax", "logistic"])
 def test_fedspd_takes_a_clipped_loss_of_several_outputs_for_nonconvex(kind):
     """Then a step stretches by 1 + L/gamma; clipped logistic loss is still convex."""
-    data = neighbours(kind, "add-one")[0]
+    data = neighbours(kind, "zero-out")[0]
     settings = settings_for("fedspd", clip=0.5)
     _, ledger = play(data, settings, {})
     task = make_task(data, settings)[0]
@@ -699,7 +699,7 @@ def test_every_printed_figure_is_its_worst_clients():
     data = replace(made.binary(samples=420), writer_of=np.repeat([0, 1], [20, 400]))
     settings = made.plain(
         algorithm="dpsgd",
-        adjacency="add-one",
+        adjacency="zero-out",
         batch=20,
         split="writer",
         rounds=20,
@@ -753,7 +753,7 @@ def test_secure_noise_has_the_scale_that_is_charged_and_no_seed(name):
     """Twice the same seed, other noise; its spread and OpenDP's own map give the charge."""
     clients = SECURE[name].get("clients", 3 if "graph" in SECURE[name] else 1)
     settings = made.plain(
-        **{"split": "contiguous", "budget": "total:2,1e-5", "adjacency": "add-one", "clip": 0.5}
+        **{"split": "contiguous", "budget": "total:2,1e-5", "adjacency": "zero-out", "clip": 0.5}
         | SECURE[name]
         | {"clients": clients, "rounds": 2, "noise": "secure"}
     )

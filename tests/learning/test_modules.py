@@ -84,7 +84,7 @@ def test_a_private_run_learns_and_states_what_it_costs():
         clients=3,
         rounds=30,
         batch=100,
-        adjacency="add-one",
+        adjacency="zero-out",
         budget="total:8,1e-5",
         learning_rate=1.0,
         evaluate_every=30,

@@ -168,3 +168,12 @@ def test_one_laplace_release_costs_what_its_two_densities_say(epsilon, delta):
     accountant = pld.PLDAccountant(value_discretization_interval=1e-4)
     accountant.compose(dp_accounting.LaplaceDpEvent(1.0 / epsilon))
     assert found <= accountant.get_epsilon(delta) <= found + 1e-7
+
+
+def test_a_pure_and_a_gaussian_release_cost_at_most_their_sum_at_one_delta() -> None:
+    pure, gaussian = Charge("pure", 1.0), Charge("gaussian", 2.23048)
+    alone = total_epsilon({gaussian: 1}, 1e-5)
+    together = total_epsilon({pure: 1, gaussian: 1}, 1e-5)
+    # a Laplace release of epsilon 1 is a pure one: its exact total is a lower bound
+    assert total_epsilon({Charge("laplace", 1.0): 1, gaussian: 1}, 1e-5) <= together
+    assert together <= 1.0 + alone + 1e-12

@@ -17,6 +17,8 @@ from gridpriv.core.errors import InputError
 from gridpriv.privacy.budget import noise_multiplier, parse_budget
 from gridpriv.privacy.mechanism import MECHANISMS, Charge, Gaussian, Laplace
 from gridpriv.privacy.plugins import NAMES
+from gridpriv.privacy.statement import noise_caveat
+from gridpriv.zonal.summary import privacy_line
 
 COMMAND = "import sys; from gridpriv.cli.main import main; sys.exit(main(sys.argv[1:]))"
 MODULE = """
@@ -118,3 +120,19 @@ def test_what_is_no_mechanism_is_refused(name: str, kind: object, message: str) 
     with pytest.raises(InputError, match=message):
         gridpriv.register_mechanism(name, given)  # type: ignore[arg-type]
     assert name in ("laplace",) or name not in NAMES
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("name", ["staircase", "copied_laplace"])
+def test_secure_noise_is_refused_and_not_advised_without_a_sampler(name: str) -> None:
+    with pytest.raises(InputError, match="no secure sampler exists"):
+        gridpriv.make_settings(mechanism=name, noise="secure")
+    assert "--noise secure" not in noise_caveat("total:5", "simulated", name)
+    assert "use --noise secure; no secure" in noise_caveat("total:5", "simulated", "knorm", name)
+    total = {"epsilon": 5.0, "delta": 1e-5}
+    privacy = {"mechanism": name, "noise": "simulated", "releases_per_zone": 1, "total": total}
+    line = privacy_line(
+        privacy | {"total_pure": 5.0, "per_release": {"nominal": 5.0, "certified": 5.0}}
+    )
+    expected = f"Certificate of the ideal mechanism (no secure sampler exists for {name} noise)"
+    assert line.startswith(expected)

@@ -165,7 +165,7 @@ def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
     ("other", "told"),
     [
         ({"algorithm": "dp-fedavg"}, "one client's update is in the sum or not; the server is"),
-        ({"algorithm": "dpsgd", "adjacency": "add-one"}, "one sample of one client counts or is"),
+        ({"algorithm": "dpsgd", "adjacency": "zero-out"}, "one sample of one client counts or is"),
     ],
 )
 def test_other_units_have_no_one_total_and_the_report_says_which(

@@ -88,12 +88,12 @@ def amplification(task: Task, samples: int, steps: int) -> Amplification | None:
 
     With Poisson batches what is released is (1 - q) A + q B, A independent of the sample. With
     batches without replacement a sample that is in a batch can be swapped for any that is not,
-    which moves the release by no more than a replacement does; under ``add-one``, where neighbours
+    which moves the release by no more than a replacement does; under ``zero-out``, where neighbours
     lie half as far apart, that is twice their distance, and there is no amplification.
     """
     settings = task.settings
     kinds = {
-        ("poisson", "add-one"): "sampled-gaussian",
+        ("poisson", "zero-out"): "sampled-gaussian",
         ("poisson", "replace-one"): REPLACED,
         ("without-replacement", "replace-one"): DRAWN,
     }

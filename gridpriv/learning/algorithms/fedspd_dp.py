@@ -205,7 +205,7 @@ def total_curves() -> dict[str, dict[int, float]]:
     Of FedSPD-DP with b = 10, Q = 5 and 325 samples a client: by the paper's formula with all
     clients or 20 of 100 in a round and batches drawn with or without replacement; certified,
     with no amplification, with batches of fixed size without replacement under replace-one, and
-    with Poisson batches under add-one. Of DP-ADMM: by Huang et al.
+    with Poisson batches under zero-out. Of DP-ADMM: by Huang et al.
     """
     epsilon, delta, samples = 0.1, 1e-4, 325.0
     plain = Charge("gaussian", math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon)
