@@ -593,7 +593,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (
         rf"^\s*payments between zones\s+{NUMBER}\s+\$/h\s+"
-        r"for balancing power, not included in any cost above\s*$",
+        r"for balancing power at the balancing price; not part of the cost\s*$",
         _balancing_cost,
     ),
     (

@@ -160,7 +160,9 @@ def _print_exchange(document: Json) -> None:
 def add_security(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``security``."""
     _add_arguments(parser, Security)
-    secure = "dispatch so that no listed outage violates a limit (on released demand)"
+    secure = (
+        "dispatch so that as few listed outages as possible violate a limit (on released demand)"
+    )
     flags.switch(parser, "--secure", secure)
     corrective = (
         "find zones' redispatch after each outage that violates a limit (--secure does too)"
@@ -313,7 +315,7 @@ def sentences(document: Json) -> list[str]:
             f"{'.' if noise_free else '; an estimate has some at every bus.'}"
         )
     if document["prevention"]["plans"]:
-        said.append(_prevented(document["prevention"]))
+        said.append(_prevented(document["prevention"], rows))
     if document["corrected"] is not None:
         said.append(_corrected(rows))
     if screened:
@@ -322,7 +324,7 @@ def sentences(document: Json) -> list[str]:
             "are not checked, so security is not known."
         )
     if document["secure"] is False and document["corrected"] is None:
-        preventive = "--secure dispatches so that no outage violates a limit; "
+        preventive = "--secure dispatches so that as few outages as possible violate a limit; "
         said.append(
             f"Next: {preventive if document['view'] == SHARED else ''}--corrective finds zones' "
             "redispatch after each outage."
@@ -334,9 +336,16 @@ def sentences(document: Json) -> list[str]:
     return said
 
 
-def _prevented(prevention: Json) -> str:
+def _prevented(prevention: Json, rows: list[Json]) -> str:
     """Return the cost of the preventive plan and the contingencies left, as a sentence."""
     before, cost = prevention["cost_before"], prevention["cost"]
+    worst, loadings = prevention["loading_before"], [row["worst_loading_percent"] for row in rows]
+    after = max((percent for percent in loadings if percent is not None), default=None)
+    loading = (
+        ""
+        if worst is None or after is None
+        else f"; largest loading {worst:.1f} % before, {after:.1f} % after"
+    )
     priced = (
         ""
         if cost is None
@@ -344,8 +353,8 @@ def _prevented(prevention: Json) -> str:
         "contingencies."
     )
     return (
-        f"Preventive plan: {prevention['violations_before']} violations before, "
-        f"{_contingencies(len(prevention['not_prevented']))} not prevented; "
+        f"Preventive plan: {prevention['outages_before']} outages with violations before, "
+        f"{len(prevention['not_prevented'])} after{loading}; "
         f"{counted(prevention['cuts'], 'cut')}, {counted(prevention['plans'], 'plan')}.{priced}"
     )
 

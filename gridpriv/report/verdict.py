@@ -60,8 +60,9 @@ def run_card(document: Json, study: Study | None = None) -> Card:
         facts.append(Fact("AC-feasible", FEASIBILITY[status], failed, STATES[status]))
         facts.append(_load_shedding(physical["shed_mw"], physical["load_mw"] or 0.0))
     facts += [
-        Fact(str(name).strip().capitalize(), f"{value} {unit}".rstrip(), str(note))
+        Fact(str(name).strip().capitalize(), f"{value} {unit}".rstrip(), f"{note}{guess}")
         for name, value, unit, note in results(document)
+        for guess in (_prior(document["settings"]) if name == "saved by the release" else "",)
         if name != "load shedding"
     ]
     if study is not None:
@@ -69,6 +70,12 @@ def run_card(document: Json, study: Study | None = None) -> Card:
     facts += _deviation(physical)
     title = f"{document['case']}: {noise(document['settings'])}"
     return Card(title, (*facts, *_certificate(document["privacy"])))
+
+
+def _prior(settings: Json) -> str:
+    """Return the public data from which the prior-only baseline guesses demand."""
+    source = "--public-demand" if settings.get("public_demand") else "installed capacity"
+    return f"; compared with guessing demand from {source}"
 
 
 def _state(tables: Mapping[str, pd.DataFrame]) -> Iterator[Fact]:

@@ -50,7 +50,9 @@ class Interchange(OfZone, name="interchange"):
     deviation_mw: Number = private("Deviation: actual less scheduled interchange", "MW")
     balancing_mw: Number = like(rows.SettledFigures, "balancing_mw")
     balancing_cost: Number = private(
-        "Balancing cost: balancing power at the balancing price, paid between zones", "$/h"
+        "Balancing cost: balancing power at the balancing price, a transfer between zones; it "
+        "does not state who caused the deviation, and so who pays",
+        "$/h",
     )
     shed_mw: Number = private("Load shedding: active load shedding", "MW")
 
@@ -305,9 +307,15 @@ class Prevention(Row):
     violations_before: Number = released(
         "Violations before: number of limits violated after contingencies in the plan without them"
     )
+    outages_before: Number = released(
+        "Outages before: contingencies that violate a limit or shed load in the plan without them"
+    )
+    loading_before: Number = released(
+        "Loading before: largest branch loading after a contingency in the plan without them", "%"
+    )
     cuts: Number = released("Cuts: number of post-contingency limits added to the plan")
     plans: Number = released(
-        "Plans: number of plans until no limit was violated; 0 without --secure"
+        "Plans: number of plans until no more violations could be removed; 0 without --secure"
     )
     rounds: Number = released("Rounds: number of rounds of all plans")
     not_prevented: Any = released(

@@ -142,7 +142,8 @@ class RunResult(FinishedRun):
         """Price of one more MW (MVAr) of demand at each bus to its zone; local.
 
         Columns ``bus``, ``zone``, ``p_price``, ``q_price``, ``unit``: multipliers of the balance
-        in the zone's AC optimum, at its true demand. Empty for a run that ended early.
+        in the zone's own AC optimum, at its true demand, so they include the balancing price where
+        the zone deviates from its schedule. Empty for a run that ended early.
         """
         import pandas as pd
 

@@ -184,8 +184,8 @@ class SettledFigures(Row):
         at="final.physical.cost",
     )
     balancing_mw: Number = private(
-        "Balancing power: deviation from scheduled interchange that zones draw from other "
-        "zones' reserves",
+        "Balancing power: shortfall of zones against their scheduled interchange, which other "
+        "zones deliver beyond theirs",
         "MW",
         at="final.physical.balancing_mw",
     )
@@ -212,8 +212,13 @@ class BusRow(OfBus, OfZone, name="buses"):
 class BusPrice(OfBus, OfZone, InUnit, name="prices"):
     """One bus, after local redispatch."""
 
-    p_price: Number = private("Active price: marginal cost of active demand")
-    q_price: Number = private("Reactive price: marginal cost of reactive demand")
+    p_price: Number = private(
+        "Active price: change of the zone's redispatch cost per MW of active demand; includes the "
+        "balancing price where the zone deviates from its schedule, so it is no nodal price (LMP)"
+    )
+    q_price: Number = private(
+        "Reactive price: change of the zone's redispatch cost per MVAr of reactive demand"
+    )
 
 
 class TiePrice(OfZone, OfBranch, InUnit, name="tie_prices"):
@@ -267,7 +272,9 @@ class ResLine(StateRow, OfBranch, name="res_line"):
     q_from_mvar: Number = private(
         ("Reactive flow, from: reactive power flow into the branch at the from end"), "MVAr"
     )
-    i_from_ka: Number = private("Current, from: current at the from end", "kA")
+    i_from_ka: Number = private(
+        "Current, from: current at the from end; empty without a base voltage", "kA"
+    )
     vm_from_pu: Number = private("Voltage, from: voltage magnitude at the from end", "p.u.")
     va_from_degree: Number = private("Angle, from: voltage angle at the from end", "degree")
     p_to_mw: Number = private(
@@ -276,12 +283,16 @@ class ResLine(StateRow, OfBranch, name="res_line"):
     q_to_mvar: Number = private(
         ("Reactive flow, to: reactive power flow into the branch at the to end"), "MVAr"
     )
-    i_to_ka: Number = private("Current, to: current at the to end", "kA")
+    i_to_ka: Number = private(
+        "Current, to: current at the to end; empty without a base voltage", "kA"
+    )
     vm_to_pu: Number = private("Voltage, to: voltage magnitude at the to end", "p.u.")
     va_to_degree: Number = private("Angle, to: voltage angle at the to end", "degree")
     pl_mw: Number = private("Active loss: active power loss of the branch", "MW")
     ql_mvar: Number = private("Reactive loss: reactive power loss of the branch", "MVAr")
-    i_ka: Number = private("Current: larger current of the two ends", "kA")
+    i_ka: Number = private(
+        "Current: larger current of the two ends; empty without a base voltage", "kA"
+    )
     loading_percent: Number = private("Loading: apparent power over the rating", "%")
 
 

@@ -141,7 +141,9 @@ class SecurityResult(RunAnalysis):
         ]
 
 
-NOT_PREVENTIVE = Prevention(violations_before=0, cuts=0, plans=0, rounds=0, not_prevented=())
+NOT_PREVENTIVE = Prevention(
+    violations_before=0, outages_before=0, cuts=0, plans=0, rounds=0, not_prevented=()
+)
 
 
 def _correction(result: Correction | None) -> Json | None:
@@ -198,8 +200,9 @@ def security(
         Percent of the rating: a contingency whose DC-estimated loading is below it gets no AC
         power flow. Its voltages are not checked, so it is not known to be secure.
     secure : bool
-        Let zones plan so that no contingency violates a limit (:mod:`gridpriv.power.secure`), in
-        place of the AC optimum. On released demand only. What a plan cannot prevent is corrected.
+        Let zones plan so that as few contingencies as possible violate a limit
+        (:mod:`gridpriv.power.secure`), in place of the AC optimum. On released demand only.
+        What a plan cannot prevent is corrected.
     corrective : bool
         Find zones' redispatch after every contingency that is not secure
         (:mod:`gridpriv.power.corrective`).
@@ -294,9 +297,21 @@ def _prevented(
     )
     passed = sum(len(contingency.violations) for contingency in first.contingencies)
     prevention = Prevention.of(
-        plan, cost_before=cost_before, cost=cost, violations_before=passed, not_prevented=left
+        plan,
+        cost_before=cost_before,
+        cost=cost,
+        violations_before=passed,
+        outages_before=sum(not contingency.secure for contingency in first.contingencies),
+        loading_before=_largest_loading(first.contingencies),
+        not_prevented=left,
     )
     return plan.before, plan.contingencies, prevention
+
+
+def _largest_loading(outcomes: Sequence[PostContingency]) -> float | None:
+    """Return the largest branch loading after any contingency in percent, None without one."""
+    known = [item.worst_loading_percent for item in outcomes]
+    return max((percent for percent in known if percent is not None), default=None)
 
 
 def _cost(state: AcState, voll: float) -> float | None:

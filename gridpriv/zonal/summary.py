@@ -117,7 +117,7 @@ def results(document: Json) -> list[list[object]]:
             "payments between zones",
             physical["balancing_cost"],
             None,
-            "for balancing power, not included in any cost above",
+            "for balancing power at the balancing price; not part of the cost",
         ),
     ]
     rows: list[list[object]] = [

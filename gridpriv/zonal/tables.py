@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +29,10 @@ def result_tables(solution: GridSolution) -> dict[str, DataFrame]:
         ``res_bus`` (index: bus number), ``res_line`` (index: branch row of the source, with
         ``from_bus`` and ``to_bus``; transformers included), ``res_gen`` (index: generator row,
         with ``bus``) and ``res_shed`` (index: bus number). MW, MVAr, degrees, kA; signs as in
-        pandapower (a bus's ``p_mw`` is what it takes).
+        pandapower (a bus's ``p_mw`` is what it takes). Angles are relative to the first reference
+        bus, which has the angle of the case; currents are NaN without a base voltage.
     """
+    solution = _from_reference(solution)
     case, base = solution.case, solution.case.base_mva
     buses = case.bus_id
     taken = bus_intake(solution, solution.s_from, solution.s_to)
@@ -58,6 +61,16 @@ def result_tables(solution: GridSolution) -> dict[str, DataFrame]:
     return {"res_bus": res_bus, "res_line": res_line, "res_gen": res_gen, "res_shed": res_shed}
 
 
+def _from_reference(solution: GridSolution) -> GridSolution:
+    """Return the solution with all angles turned so that the reference bus has the case's."""
+    case = solution.case
+    slack = np.flatnonzero(case.reference & (solution.vm > 0))[:1]
+    if slack.size == 0:
+        return solution
+    turn = case.va[slack[0]] - solution.va[slack[0]]
+    return replace(solution, va=np.where(solution.vm > 0, solution.va + turn, solution.va))
+
+
 def bus_intake(solution: GridSolution, s_from: Complexes, s_to: Complexes) -> Complexes:
     """Return every bus's inflow from its branches (p.u.)."""
     taken = np.zeros(solution.case.n_bus, dtype=np.complex128)
@@ -78,7 +91,8 @@ def branch_flows(
     case, base = solution.case, solution.case.base_mva
     f, t = case.f_bus[rows], case.t_bus[rows]
     there, back = base * s_from[rows], base * s_to[rows]
-    kv = np.where(case.base_kv > 0, case.base_kv, 1.0) * np.sqrt(3.0)
+    # a base voltage of 0 is not known: no currents
+    kv = np.where(case.base_kv > 0, case.base_kv, np.nan) * np.sqrt(3.0)
     vm = np.where(solution.vm > 0, solution.vm, np.nan)
     current = {near: np.abs(there) / (vm * kv)[f], far: np.abs(back) / (vm * kv)[t]}
     table = {

@@ -159,7 +159,7 @@ def test_the_verdict_names_its_demand_its_ratings_and_its_privacy(capsys, monkey
     assert "Certificate (holds with --noise secure): total epsilon 1 (pure DP)" in printed
     assert "This run: simulated noise, no privacy" in printed and "; seed 1." in printed
     assert "Protected: one bus changes its active demand by 10 MW" in printed
-    assert "Next: --secure dispatches so that no outage violates a limit" in printed
+    assert "Next: --secure dispatches so that as few outages as possible violate a limit" in printed
     assert "shed M " not in table
     assert main(["security", "case39", *PLAIN, "--view", "local"]) == 0
     printed = capsys.readouterr().out
@@ -259,6 +259,7 @@ def test_a_preventive_plan_states_what_it_costs_and_what_it_leaves(capsys):
     assert prevention["cost_before"] < prevention["cost"] < 1.01 * prevention["cost_before"]
     left = {row["name"] for row in found["contingencies"] if row["violations"] or row["shed_mw"]}
     assert set(prevention["not_prevented"]) == left <= {"branch:1"}
+    assert prevention["outages_before"] > len(left) and prevention["loading_before"] is None
     assert document(capsys, *NOISE)["prevention"]["plans"] == 0
 
 
