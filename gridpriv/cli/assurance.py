@@ -69,7 +69,14 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         "solution, 3000 at messages)"
     )
     flags.flag(parser, "--runs", "N", runs, flags.WHOLE)
-    flags.flag(parser, "--confidence", "C", "confidence of the bound", flags.REAL, 0.999)
+    flags.flag(
+        parser,
+        "--confidence",
+        "C",
+        "confidence of the bound of each level, and of all noise checks together",
+        flags.REAL,
+        0.999,
+    )
     flags.flag(parser, "--audit-rounds", "R", "number of rounds that are replayed", flags.WHOLE, 5)
     levels = "what the adversary observes, comma-separated: release | solution | messages"
     flags.flag(parser, "--levels", "A,B", levels, default="release,solution,messages")

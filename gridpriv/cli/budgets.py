@@ -54,14 +54,18 @@ class Releases(Part):
     """Mechanism of one release."""
 
     mechanism: Literal["laplace", "gaussian"] = changed(
-        Privacy, "mechanism", "laplace", choices=("laplace", "gaussian")
+        Privacy,
+        "mechanism",
+        "laplace",
+        choices=("laplace", "gaussian"),
+        help="noise mechanism; laplace also bounds K-norm noise",
     )
     sensitivity: SensitivityBound = changed(
         Privacy,
         "sensitivity",
         "proven",
-        help="Gaussian calibration of --epsilon and --delta: analytic (proven) or classical "
-        "(published)",
+        help="not a sensitivity bound here: Gaussian calibration of --epsilon and --delta, "
+        "analytic (proven) or classical (published)",
     )
     delta: float = changed(Privacy, "delta", 1e-5, help="delta of one Gaussian release")
 

@@ -276,7 +276,7 @@ def summarise(document: Json) -> None:
             ["total epsilon (pure)", guard["total_epsilon"], ""],
             ["largest probability of a right guess, prior 50 %", guard["best_guess"], ""],
             [
-                "mean absolute error of one bus, lower bound",
+                f"mean absolute error over two demands {guard['beta_mw']:.4g} MW apart, at least",
                 amount(guard["inversion_error_mw"], "MW"),
                 "MW",
             ],

@@ -32,8 +32,8 @@ LONG = 20.0
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = {
-    "budgets": "certified total epsilons, or budgets as total:E[;D] or per-release:E[;D] "
-    "(default: 0.5,1,5,10)",
+    "budgets": "certified total epsilons at --target-delta, or budgets as total:E[;D] or "
+    "per-release:E[;D] (default: 0.5,1,5,10)",
     "local-updates": "numbers of local updates E of a round (default: that of each method)",
     "load-scales": "factors on the demand of every bus (default: 1)",
     "zonings": "zone maps: K, PARTITION:K or FILE.csv (default: the shipped map of each case)",
@@ -53,7 +53,7 @@ EPILOG = (
 HEADS = {"warning": "warning: ", "next": "next: "}
 PIVOT = (
     "also write pivot.tex and pivot.csv: mean and 95 %% interval by two columns of the runs, such "
-    "as method,budget or case+method,budget"
+    "as method,budget or case+method,budget; 'gridpriv schema runs' lists columns"
 )
 PAGE = """# Tables and documents
 

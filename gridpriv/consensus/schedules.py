@@ -251,7 +251,7 @@ Step = Literal["nonsmooth", "smooth", "strongly-convex"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds(Part):
-    """Rounds of consensus ADMM."""
+    """Rounds, local updates, step size and penalty; the penalty is that of consensus ADMM."""
 
     rounds: int = count(20, "number of rounds T, at most")
     local_updates: int = count(1, "local updates E of a round")

@@ -198,6 +198,9 @@ def _calibration(client: int, release: Release) -> Json:
 
 
 def _worst_rho(tallies: list[Mapping[Charge, int]]) -> float | None:
+    """Return the largest rho; None where batches are sampled, which it would count in full."""
+    if any(charge.kind in SAMPLED for tally in tallies for charge in tally):
+        return None
     matches = [zcdp_total(tally) for tally in tallies]
     rhos = [rho for rho in matches if rho is not None]
     return max(rhos) if rhos and len(rhos) == len(matches) else None

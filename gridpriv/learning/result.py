@@ -56,18 +56,24 @@ def figures(document: Json) -> Table:
 def privacy_figures(privacy: Json) -> Table:
     """Return the table of nominal and certified epsilon."""
     release, total, paper = privacy["per_release"], privacy["total"], privacy["published_total"]
+    rho = privacy["zcdp"]
+    at = f" at delta {release['delta']:g}"
     return (
         "Privacy (worst client)",
         ["figure", "nominal", "certified"],
         [
-            ["epsilon of one release", release["nominal"], release["certified"]],
+            [
+                "epsilon of one release" + at * (release["delta"] > 0.0),
+                release["nominal"],
+                release["certified"],
+            ],
             [
                 f"total epsilon at delta {total['delta']:g}, "
                 f"{counted(privacy['releases_per_client'], 'release')}",
                 paper["epsilon"] if paper else total["nominal"],
                 "none" if total["epsilon"] is None else total["epsilon"],
             ],
-            ["total rho of zero-concentrated privacy", None, privacy["zcdp"]],
+            *([] if rho is None else [["total rho of zero-concentrated privacy", None, rho]]),
         ],
     )
 

@@ -26,7 +26,7 @@ class Privacy(Part):
     mechanism: Mechanism | None = choice(
         None,
         NAMES,
-        "noise mechanism",
+        "noise mechanism; knorm has the shape of the box in which p and q of a bus change",
         unset="knorm for demand with p and q protected, else laplace",
     )
     perturbation: Target = choice("demand", PERTURBED, "perturbed quantity")
@@ -40,7 +40,8 @@ class Privacy(Part):
         Budget("total", 5.0),
         parse_budget,
         "BUDGET",
-        "privacy budget, of all releases or of each: total:E[,D] or per-release:E[,D]",
+        "privacy budget, of all releases or of each: total:E[,D] or per-release:E[,D], with "
+        "epsilon E and delta D (E;D in lists)",
     )
     delta: float = number(
         1e-5, "delta of one Gaussian release, if the budget names none", check_delta

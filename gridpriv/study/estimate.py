@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gridpriv.core.display import counted
 from gridpriv.grid.case import Case
+from gridpriv.privacy.budget import QUIET
 from gridpriv.study.grids import load_grids
 from gridpriv.study.plan import StudyPlan
 from gridpriv.zonal.settings import Settings
@@ -21,27 +22,32 @@ START = 2.0
 
 @dataclass(frozen=True)
 class WorkEstimate:
-    """Runs, processes, and seconds on idle cores."""
+    """Runs, processes, seconds on idle cores, and how many of the runs draw no noise."""
 
     runs: int
     jobs: int
     seconds: float
+    baselines: int = 0
 
     def __str__(self) -> str:
         time = f"{self.seconds:.2g} s" if self.seconds < 90.0 else f"{self.seconds / 60.0:.2g} min"
-        return f"{counted(self.runs, 'run')} in {counted(self.jobs, 'job')}, about {time}"
+        runs, private = counted(self.runs, "run"), self.runs - self.baselines
+        if self.baselines and private:
+            runs = f"{private} private and {counted(self.baselines, 'baseline run')}"
+        return f"{runs} in {counted(self.jobs, 'job')}, about {time}"
 
 
 def estimate(runs: Iterable[tuple[Case, Settings]], jobs: int | None = None) -> WorkEstimate:
     """Return the estimate of several runs; by default in one process per core."""
-    count, seconds = 0, 0.0
+    count, seconds, baselines = 0, 0.0, 0
     for case, settings in runs:
         updates = 0 if settings.coordination == "central" else settings.rounds
         each = settings.local_updates * (OF_UPDATE + case.n_bus * OF_BUS_UPDATE)
         seconds += FIXED + case.n_bus * OF_BUS + updates * each
         count += 1
+        baselines += settings.drawn in QUIET
     jobs = max(1, min(jobs or os.cpu_count() or 1, count))
-    return WorkEstimate(count, jobs, START + seconds / jobs)
+    return WorkEstimate(count, jobs, START + seconds / jobs, baselines)
 
 
 def estimate_plan(plan: StudyPlan, jobs: int | None = None) -> WorkEstimate:

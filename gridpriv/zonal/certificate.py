@@ -83,12 +83,15 @@ class Drawn:
     unit : float
         Of its numbers, in ``called``.
     called : str
+    reactive : float
+        Weight of reactive values: their noise is that of active ones over it.
     """
 
     quantity: str
     release: Release
     unit: float
     called: str
+    reactive: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +181,7 @@ def _row(drawn: Drawn) -> Json:
         "sensitivity": drawn.unit * release.sensitivity.value,
         "scale": drawn.unit * mechanism.scale,
         "standard_deviation": drawn.unit * math.sqrt(mechanism.variance),
+        "reactive_weight": drawn.reactive,
         "unit": drawn.called,
         "norm": str(mechanism.norm),
         "epsilon": epsilon_of(release.certified, 0.0),
@@ -214,7 +218,7 @@ OTHER = {
 def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
     """Return the one-page data sheet of a certificate, in Markdown."""
     guard = document["protected"]
-    releases = [TEXTS["release"].format(**release) for release in document["releases"]]
+    releases = [line for release in document["releases"] for line in _lines(release)]
     simulated = f"{TEXTS['simulated'].format(hold=_hold(document))}\n\n"
     sheet = TEXTS["sheet"].format(
         **(document | guard | document["demand"] | {"releases": "\n".join(releases)}),
@@ -224,6 +228,21 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
         uses="\n".join([*_uses(document["demand"], document["optimum"]), *notes]),
     )
     return f"{sheet}\n"
+
+
+def _lines(release: Json) -> list[str]:
+    """Return the line of a release, and that of its reactive values where they have more noise."""
+    lines, weight = [TEXTS["release"].format(**release)], release["reactive_weight"]
+    if weight != 1.0:
+        deviation = release["standard_deviation"] / weight
+        lines[0] = TEXTS["release"].format(
+            **(release | {"quantity": f"{release['quantity']}, active"})
+        )
+        lines.append(
+            f"| {release['quantity']}, reactive | {release['mechanism']} | in the line above | "
+            f"weight {weight:.4g} | {deviation:.4g} | MVAr |"
+        )
+    return lines
 
 
 def _hold(document: Json) -> str:

@@ -527,7 +527,10 @@ class PublishedRelease(Row, name="releases"):
     mechanism: Text = known("Mechanism: law of the noise")
     sensitivity: Number = released("Sensitivity: largest change between neighbours")
     scale: Number = released("Scale: scale of the noise")
-    standard_deviation: Number = released("Noise: standard deviation of one number")
+    standard_deviation: Number = released("Noise: standard deviation of one number (active)")
+    reactive_weight: Number = released(
+        "Reactive weight: noise of active values divided by that of reactive ones"
+    )
     unit: Text = known("Unit: unit of sensitivity, scale and noise")
     norm: Text = known("Norm: norm of the sensitivity")
     epsilon: Number = released("Epsilon: epsilon (pure DP) of this release")

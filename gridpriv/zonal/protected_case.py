@@ -239,7 +239,13 @@ class ProtectedCase:
         """Contents of the certificate."""
         ready, base = self.publication.ready, self.served.case.base_mva
         drawn = [
-            Drawn(f"demand: {self.first.disclosure.strategy.name}", self.first.release, base, "MW")
+            Drawn(
+                f"demand: {self.first.disclosure.strategy.name}",
+                self.first.release,
+                base,
+                "MW",
+                self.first.disclosure.strategy.reactive,
+            )
         ]
         if isinstance(self.posterior, PricedRelease):
             query = self.posterior.query.release

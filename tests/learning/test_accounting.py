@@ -18,6 +18,7 @@ from gridpriv.learning.accounting import (
 from gridpriv.learning.algorithms.dvp import certificate
 from gridpriv.learning.algorithms.fedspd_dp import published_total, sound_sensitivity
 from gridpriv.learning.releases import Tally, rounded
+from gridpriv.learning.result import privacy_figures
 from gridpriv.privacy.accounting import total_epsilon
 from gridpriv.privacy.mechanism import Charge
 
@@ -193,3 +194,11 @@ def test_fedspd_paper_total_is_equation_21():
     expected = 3.04 * q * 0.1 * math.sqrt(0.2 * 100 / (1 - q))
     assert published_total(0.1, 5, 10, 325.0, 0.2, 100, False) == pytest.approx(expected)
     assert published_total(0.1, 5, 10, 325.0, 0.2, 100, True) < expected  # remark 2
+
+
+def test_the_epsilon_of_a_gaussian_release_is_shown_with_its_delta():
+    total = {"nominal": 5.0, "epsilon": 5.0, "delta": 1e-5}
+    release = {"nominal": None, "certified": 0.9293, "delta": 1e-5}
+    privacy = {"per_release": release, "total": total, "published_total": None, "zcdp": None}
+    (label, *_), *_ = privacy_figures(privacy | {"releases_per_client": 20})[2]
+    assert label == "epsilon of one release at delta 1e-05"

@@ -709,7 +709,7 @@ def test_every_printed_figure_is_its_worst_clients():
     one, other = (dict(ledger.charges[p]) for p in (0, 1))
     assert zcdp_total(other) > 2.0 * zcdp_total(one)  # less noise: amplification makes up for it
     found = learn(data, settings).privacy
-    assert found["zcdp"] == pytest.approx(zcdp_total(other))
+    assert found["zcdp"] is None  # it would be the total without amplification
     certified = [max(epsilon_of(c, settings.release_delta) for c in t) for t in (one, other)]
     assert found["per_release"]["certified"] == pytest.approx(max(certified))
     assert 0.97 < found["total"]["epsilon"] <= 1.0

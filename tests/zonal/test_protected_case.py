@@ -17,7 +17,7 @@ from gridpriv.power.ac.optimum import acopf
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.release import Release
 from gridpriv.zonal import protected_case
-from gridpriv.zonal.certificate import best_guess, certificate, data_sheet, inversion_error
+from gridpriv.zonal.certificate import _lines, best_guess, certificate, data_sheet, inversion_error
 from gridpriv.zonal.price_query import price_query
 from gridpriv.zonal.protected_case import prepare_publication, protect
 from gridpriv.zonal.settings import make_settings
@@ -187,3 +187,12 @@ def test_the_stated_range_holds_the_true_optimal_cost() -> None:
         ).cost_range
         inside.append(low <= true <= high)
     assert sum(inside) >= 15
+
+
+def test_a_data_sheet_states_the_noise_of_reactive_demand_beside_that_of_active() -> None:
+    row = {"quantity": "demand: total", "mechanism": "Laplace", "epsilon": 1.0, "unit": "MW"}
+    row |= {"sensitivity": 10.5, "standard_deviation": 14.85}
+    assert len(_lines(row | {"reactive_weight": 1.0})) == 1
+    active, reactive = _lines(row | {"reactive_weight": 0.05})
+    assert active.startswith("| demand: total, active | Laplace | 1 | 10.5 | 14.85 | MW")
+    assert reactive.startswith("| demand: total, reactive |") and "| 297 | MVAr" in reactive

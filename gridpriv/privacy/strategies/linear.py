@@ -104,7 +104,13 @@ class Statistics:
         halves = np.array(["p" in adjacency.protects, "q" in adjacency.protects])
         moved = adjacency.beta * halves * np.array([1.0, self.reactive])
         weight = self.weight(norm)
-        inside = "" if weight == 1.0 else f", with weights of {weight:.6g} in all"
+        total = "root of squares" if norm == 2 else "sum"
+        inside = (
+            "" if weight == 1.0 else f", with weights of one bus that have {total} {weight:.6g}"
+        )
+        numbers = int((self.matrix != 0.0).sum(axis=0).max(initial=0))
+        if numbers > 1:
+            inside += f", in {entries * numbers} released numbers"
         if self.reactive != 1.0:
             inside += f", reactive demand times {self.reactive:g}"
         moves = f"{entries} demand entries of one bus move by beta each"
