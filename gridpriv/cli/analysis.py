@@ -375,21 +375,20 @@ def _corrected(rows: list[Json]) -> str:
 def _worst(violations: list[Json]) -> str:
     """Return the largest violation; lines and voltages come first.
 
-    Of other kinds with its value: of lines it is in the column of loadings.
+    With its value and its limit.
     """
     first = ("line", "voltage")
     ranked = sorted(violations, key=lambda v: (v["kind"] not in first, -v["amount"]))
     if not ranked:
         return ""
     top = ranked[0]
-    if top["kind"] == "line":
-        return f"line {top['at']}"
     sign = ">" if top["limit"] == "upper" else "<"
     value, bound = f"{top['value']:.4g}", f"{top['bound']:.4g}"
     if value == bound:
         value = f"{top['value']:.6g}"
     generator = f"of gen:{top['element']} (bus {top['at']})"
     quantity = {
+        "line": f"line {top['at']}",
         "voltage": f"voltage at bus {top['at']}",
         "angle": f"angle difference of branch {top['at']}",
         "generator P": f"P {generator}",

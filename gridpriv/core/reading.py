@@ -138,6 +138,10 @@ def read_text(path: Path, what: str = "file", most: int = LARGEST_OWN) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
+        if b"\0" in content:
+            raise InputError(
+                f"{what} {path}, line {line}: not UTF-8 text: not a text file; give a text file"
+            ) from error
         raise InputError(
             f"{what} {path}, line {line}: not UTF-8 text ({error.reason}); save the file as UTF-8"
         ) from error

@@ -118,7 +118,7 @@ def _read(case: Case, path: Path) -> tuple[Contingency, ...]:
     for line, row in rows:
         elements = listed.setdefault(rows.name(row, "name", line), {})
         if row["outage"] not in in_service:
-            raise rows.error(line, "outage", row["outage"], NOTATION)
+            raise rows.error(line, "outage", row["outage"], _notation(case))
         rows.once(elements, row["outage"], line, f"{row['name']}: outage")
     if not listed:
         raise InputError(f"{rows.label} lists no contingency: give one row per contingency")
@@ -126,6 +126,13 @@ def _read(case: Case, path: Path) -> tuple[Contingency, ...]:
         _single(outages[0], name) if len(outages) == 1 else Contingency(name, "multiple", outages)
         for name, outages in ((name, tuple(elements)) for name, elements in listed.items())
     )
+
+
+def _notation(case: Case) -> str:
+    """Return the notation of outages with the numbers that the case has."""
+    rows = {"branch": case.branch_row, "gen": case.gen_row}
+    spans = (f"{kind}:{each.min()} to {each.max()}" for kind, each in rows.items() if each.size)
+    return f"{NOTATION} ({', '.join(spans)})"
 
 
 def _outages(case: Case) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
@@ -23,7 +24,13 @@ from gridpriv.report.summary import (
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study.rows import ClaimRow, GridRow
 from gridpriv.study.total import study_totals
-from gridpriv.zonal.documents import Interchange
+from gridpriv.zonal.documents import (
+    RESERVE_FILE,
+    STORAGE_FILE,
+    Interchange,
+    ReserveStep,
+    StorageStep,
+)
 from gridpriv.zonal.rows import PlanBalance, StepRow
 from gridpriv.zonal.series_summary import series_figures
 from gridpriv.zonal.summary import figures
@@ -58,6 +65,8 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     elif means_over(study) == "steps":
         yield _outcome("Means of the steps", series_figures(step_rows(study)))
         yield StepRow.table, "Steps", _without_plan(current.get("steps", pd.DataFrame()))
+        yield StorageStep.table, "Storage by step", plan_table(study.folder, STORAGE_FILE)
+        yield ReserveStep.table, "Reserves by step", plan_table(study.folder, RESERVE_FILE)
     else:
         all_ran = len(text) and not text.failed.any()
         rows = text.drop(columns="failed") if all_ran else text
@@ -152,6 +161,14 @@ def _zones(study: Study) -> pd.DataFrame:
         return pd.DataFrame()
     joined = zones.merge(named_runs(study)[["run", "panel"]], on="run")
     return joined.drop_duplicates(["panel", "zone"])
+
+
+def plan_table(folder: Path, name: str) -> pd.DataFrame:
+    """Return storage operation or reserves of a joint plan from its file; empty without one."""
+    path = folder / name
+    if not path.is_file():
+        return pd.DataFrame()
+    return pd.read_csv(path, dtype={"step": str, "storage": str})
 
 
 def _zones_caption(study: Study) -> str:

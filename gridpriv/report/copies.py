@@ -16,12 +16,13 @@ from gridpriv.core.tables import publish
 from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.charts import convergence_figure, horizon_figure
+from gridpriv.report.contents import plan_table
 from gridpriv.report.figures import write_figure
 from gridpriv.report.plots import flows_of, loading_map, zones_map
 from gridpriv.study.publish import STORED
 from gridpriv.study.run_folder import RunFolder, run_document
 from gridpriv.zonal.checks import zone_statements
-from gridpriv.zonal.documents import STORAGE_FILE, SeriesDocument
+from gridpriv.zonal.documents import RESERVE_FILE, STORAGE_FILE, SeriesDocument
 from gridpriv.zonal.horizon import Horizon
 from gridpriv.zonal.run_document import totals
 from gridpriv.zonal.stream import Stream
@@ -94,13 +95,9 @@ def _copied(table: pd.DataFrame) -> pd.DataFrame:
     return table[[*first, *(name for name in table if name not in ("run", "step"))]]
 
 
-def _storage(kept: RunFolder) -> list[Json]:
-    """Return the storage operation in every step of a joint plan; empty without one."""
-    path = kept.store.folder / STORAGE_FILE
-    if not path.is_file():
-        return []
-    table = pd.read_csv(path, dtype={"step": str, "storage": str})
-    rows: list[Json] = json_ready(table.to_dict("records"))
+def _planned(kept: RunFolder, name: str) -> list[Json]:
+    """Return storage operation or reserves in every step of a joint plan; empty without one."""
+    rows: list[Json] = json_ready(plan_table(kept.store.folder, name).to_dict("records"))
     return rows
 
 
@@ -118,7 +115,9 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
         | {"zoning": horizon.zoning.source, "seed": seed},
         "released_once": horizon.released_rows(),
         "steps": json_ready(rows),
-        "storage": _storage(kept),
+        "step_hours": horizon.chronology.hours if horizon.chronology is not None else None,
+        "storage": _planned(kept, STORAGE_FILE),
+        "reserves": _planned(kept, RESERVE_FILE),
         "privacy": {
             "mechanism": settings.effective_mechanism(),
             "noise": settings.noise,

@@ -119,7 +119,7 @@ def result(of: Subject) -> Section | None:
             (message("steps", {}),),
             figures=() if (units := generation_chart(of.study)) is None else (units,),
             charts=charts,
-            tables=of.held("outcome", "steps"),
+            tables=of.held("outcome", "steps", "storage", "reserves"),
             look=of.look,
         )
     if of.study.manifest.get("document") is not None:

@@ -55,6 +55,9 @@ def run_card(document: Json, study: Study | None = None) -> Card:
     if physical["status"] is not None:
         violated = len(physical["violations"] or ())
         note = counted(violated, "violated limit") if violated else "no violated limit"
+        lines = pd.DataFrame() if study is None else study.tables.get("res_line", pd.DataFrame())
+        if "loading_percent" in lines and lines["loading_percent"].isna().all():
+            note += "; no branch has a rating"
         failed = "the AC power flow fails" if physical["failure"] else note
         status = physical["status"]
         facts.append(Fact("AC-feasible", FEASIBILITY[status], failed, STATES[status]))

@@ -27,7 +27,7 @@ from gridpriv.privacy.ledger import Ledger, ReleaseCharge
 from gridpriv.privacy.ledger_rows import LedgerDataset
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.zonal.datasets import zone_datasets
-from gridpriv.zonal.documents import STORAGE_FILE, StorageStep
+from gridpriv.zonal.documents import RESERVE_FILE, STORAGE_FILE, StorageStep
 from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.reference import reference
 from gridpriv.zonal.result import RunResult
@@ -312,16 +312,18 @@ def _compared(result: RunResult, zones: Connect) -> RunResult:
 
 
 def _planned(horizon: Horizon, kept: RunFolder, known: Known | None) -> DayPlan | None:
-    """Plan all steps together where something couples them; store what storages do (public)."""
+    """Plan all steps together where something couples them; store storages and reserves."""
     plan = horizon.plan(known)
     if plan is not None:
         from pandas import DataFrame
 
         from gridpriv.core.text import frame_csv
 
-        rows = plan.rows(horizon.series.case, horizon.series.steps)
-        table = DataFrame(rows, columns=list(StorageStep.table.names))
+        case, steps = horizon.series.case, horizon.series.steps
+        table = DataFrame(plan.rows(case, steps), columns=list(StorageStep.table.names))
         kept.store.text(STORAGE_FILE, frame_csv(table))
+        if reserves := plan.reserve_rows(case, steps):
+            kept.store.text(RESERVE_FILE, frame_csv(DataFrame(reserves)))
     return plan
 
 

@@ -101,6 +101,25 @@ class DayPlan:
             for k, storage in enumerate(self.chronology.storages)
         ]
 
+    def reserve_rows(self, case: Case, steps: Sequence[str]) -> list[Json]:
+        """Return one row per step and generator with reserve.
+
+        Columns: :class:`gridpriv.zonal.documents.ReserveStep`.
+        """
+        holding = np.flatnonzero((self.chronology.reserve_most > 0).any(axis=0)).tolist()
+        up, down = case.base_mva * self.reserve
+        return [
+            {
+                "step": name,
+                "gen": int(case.gen_row[gen]),
+                "bus": int(case.bus_id[case.gen_bus[gen]]),
+                "up_mw": float(up[t, gen]),
+                "down_mw": float(down[t, gen]),
+            }
+            for t, name in enumerate(steps)
+            for gen in holding
+        ]
+
 
 def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     """Return the joint plan of all steps.

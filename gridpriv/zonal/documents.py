@@ -436,7 +436,7 @@ class ExchangeDocument(Analysis, name="exchange"):
     payments: list[Payment] = part(Payment)
 
 
-STORAGE_FILE = "storage.csv"
+STORAGE_FILE, RESERVE_FILE = "storage.csv", "reserves.csv"
 
 
 class StorageStep(Row, name="storage"):
@@ -448,6 +448,16 @@ class StorageStep(Row, name="storage"):
     p_mw: Number = released("Output: discharge minus charge, so charging is negative", "MW")
     energy_mwh: Number = released("Energy: energy after the step", "MWh")
     soc_percent: Number = released("State of charge: energy over capacity", "%")
+
+
+class ReserveStep(Row, name="reserves"):
+    """Reserve that one generator holds in one step of a joint plan."""
+
+    step: Text = known("Step: name of the step")
+    gen: Number = known("Generator: 1-based row of the source")
+    bus: Number = known("Bus: bus number")
+    up_mw: Number = released("Reserve up: capacity held back below the upper limit", "MW")
+    down_mw: Number = released("Reserve down: output held above the lower limit", "MW")
 
 
 LONGER = "epsilon of a bus that differs in every hour of a {0}; null without a pure epsilon"
@@ -497,7 +507,9 @@ class SeriesDocument(CaseDocument, Seeded, name="series"):
     settings: Any = part(SETTINGS)
     released_once: list[ReleasedOnce] = part(ReleasedOnce)
     steps: list[rows.StepRow] = part(rows.StepRow)
+    step_hours: Number = known("Step length: hours of a step, where files couple the steps", "h")
     storage: list[StorageStep] = part(StorageStep)
+    reserves: list[ReserveStep] = part(ReserveStep)
     privacy: SeriesPrivacy = part(SeriesPrivacy)
 
 

@@ -96,6 +96,7 @@ class SecurityResult(RunAnalysis):
         rows = [
             row
             | {name: " ".join(row[name]) for name in ("outages", "at")}
+            | _worst_limit(row["violations"])
             | {"violations": len(row["violations"])}
             | {"corrective": (row["corrective"] or {}).get("status", "")}
             for row in self._rows()
@@ -139,6 +140,14 @@ class SecurityResult(RunAnalysis):
             }
             for contingency in self.contingencies
         ]
+
+
+def _worst_limit(violations: list[Json]) -> Json:
+    """Return element, value and limit of the largest violation; lines and voltages come first."""
+    first = ("line", "voltage")
+    worst = min(violations, key=lambda v: (v["kind"] not in first, -v["amount"]), default={})
+    names = {"kind": "kind", "at": "at", "value": "value", "bound": "limit", "unit": "unit"}
+    return {f"worst_{name}": worst.get(key) for key, name in names.items()}
 
 
 NOT_PREVENTIVE = Prevention(

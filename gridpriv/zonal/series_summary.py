@@ -103,7 +103,7 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
 
 
 def coupling_sentences(document: Json, coupled: Sequence[str]) -> Iterator[str]:
-    """Yield the storages after the last step, and what couples the steps; public.
+    """Yield the storages after the last step, the cost of all steps, and what couples them.
 
     Parameters
     ----------
@@ -117,6 +117,10 @@ def coupling_sentences(document: Json, coupled: Sequence[str]) -> Iterator[str]:
             f"MWh ({row['soc_percent']:.3g} %)."
         )
     if coupled:
+        costs = [step["cost"] for step in document["steps"] if step.get("cost") is not None]
+        if costs and len(costs) == document["planned"]:
+            hours = document["step_hours"]
+            yield f"Cost of all steps: {amount(hours * sum(costs), '$/h')} $ ({hours:g} h each)."
         priced = " Their price is not in any cost above." if "reserves" in coupled else ""
         yield f"Zones redispatch within the limits of the plan: {', '.join(coupled)}.{priced}"
 

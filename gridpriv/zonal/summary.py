@@ -197,7 +197,8 @@ def rounds_line(document: Json) -> str:
     if final["consensus_residual"] is not None:
         parts.append(f"consensus residual {shown(final['consensus_residual'])} p.u.")
     solves = f"{counted(solver['solves'], 'solve')} by " if solver["solves"] else ""
-    parts.append(f"{solves}{solver['name']}")
+    on_ac = final["ac_rounds"] is not None and final["ac_rounds"]["converged"]
+    parts.append("interior-point method" if on_ac else f"{solves}{solver['name']}")
     if seconds is not None:
         parts.append(f"{shown(seconds)} s")
     return f"{'; '.join(parts)}."

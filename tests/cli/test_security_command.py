@@ -181,6 +181,21 @@ def test_a_screened_outage_is_never_counted_as_secure(capsys, monkeypatch):
     assert f"{len(screened)} outages screened by DC loading only" in printed
 
 
+def test_the_table_states_the_worst_violation_with_its_limit(noisy):
+    rows = gridpriv.security(noisy, "generators").table
+    violated = rows[rows["violations"] > 0]
+    assert len(violated)
+    for row in violated.itertuples():
+        assert row.worst_kind and row.worst_at and row.worst_unit
+        assert abs(row.worst_value - row.worst_limit) > 0
+
+
+def test_an_outage_that_the_case_lacks_is_refused_with_its_rows(noisy, tmp_path):
+    (tmp_path / "list.csv").write_text("name,outage\nx,branch:99\n")
+    with pytest.raises(InputError, match=r"branch:1 to 20, gen:1 to 5"):
+        gridpriv.contingencies(noisy.case, tmp_path / "list.csv")
+
+
 def test_an_analysis_with_screened_outages_alone_is_not_known_to_be_secure(noisy):
     analysis = gridpriv.security(noisy, "generators")
     sound = replace(analysis.before, state=replace(analysis.before.state, p_shed=np.zeros(14)))

@@ -184,6 +184,8 @@ def test_steps_of_demands_that_are_released_one_by_one_are_not_planned_together(
 def test_the_command_writes_what_storages_do(tmp_path, capsys):
     (tmp_path / "day.csv").write_text("step,load_scale\nnight,0.6\nday,1\n")
     (tmp_path / "storage.csv").write_text(STORAGE)
+    required = "gen,up_mw,down_mw\nrequired,5,0\n1,8,8\n2,8,8\n"
+    (tmp_path / "reserves.csv").write_text(required)
     words = [
         "run",
         "case14",
@@ -195,13 +197,21 @@ def test_the_command_writes_what_storages_do(tmp_path, capsys):
         "none",
         "--storage",
         str(tmp_path / "storage.csv"),
+        "--reserves",
+        str(tmp_path / "reserves.csv"),
         "--no-reference",
         "--json",
         "--out",
         str(tmp_path / "out"),
     ]
     assert main(words) == 0
-    rows = json.loads(capsys.readouterr().out)["storage"]
+    document = json.loads(capsys.readouterr().out)
+    rows, reserves = document["storage"], document["reserves"]
+    held = {
+        name: sum(r["up_mw"] for r in reserves if r["step"] == name) for name in ("night", "day")
+    }
+    assert min(held.values()) > 5 - 1e-3 and {r["gen"] for r in reserves} == {1, 2}
+    assert document["step_hours"] == 1 and (tmp_path / "out" / "reserves.csv").is_file()
     assert [(row["step"], row["storage"]) for row in rows] == [
         ("night", "big"),
         ("night", "small"),
