@@ -685,7 +685,7 @@ def test_a_full_disk_is_refused_through_the_command(
     assert "StorageError: cannot write" in told_by_child(charge_beyond)
     assert path.stat().st_size == size + 100  # half a row
     assert main(["ledger", "verify", str(path)]) == 0
-    assert "100 bytes of a row that a process was stopped in" in capsys.readouterr().out
+    assert "100 bytes of an unfinished row follow" in capsys.readouterr().out
     charge_once(path)
     assert (spent(path), len(chain(path))) == (1, 2)
 

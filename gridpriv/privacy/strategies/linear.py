@@ -104,10 +104,8 @@ class Statistics:
         halves = np.array(["p" in adjacency.protects, "q" in adjacency.protects])
         moved = adjacency.beta * halves * np.array([1.0, self.reactive])
         weight = self.weight(norm)
-        total = "root of squares" if norm == 2 else "sum"
-        inside = (
-            "" if weight == 1.0 else f", with weights of one bus that have {total} {weight:.6g}"
-        )
+        total = "root sum of squares" if norm == 2 else "sum"
+        inside = "" if weight == 1.0 else f", with weights whose {total} is {weight:.6g}"
         numbers = int((self.matrix != 0.0).sum(axis=0).max(initial=0))
         if numbers > 1:
             inside += f", in {entries * numbers} released numbers"
