@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MOST_SHOWN, MOST_NAMED = 10, 3
 STATES = {"diverged": "no AC state", "screened": "not known: DC loading only"}
-SHED_TOLERANCE_MW = 0.01
+SHED_TOLERANCE_MW = NO_ROOM_MW = 0.01
 VIEWS = {SHARED: "released demand", LOCAL: "true demand"}
 OF_A_SERIES = ("stream", "temporal_basis")
 """Settings of a series, which an analysis of one step has not."""
@@ -115,10 +115,24 @@ def execute_exchange(args: argparse.Namespace) -> int:
             drawn = DomainFigure(document).plot().get_figure(root=True)
             if drawn is not None:
                 write_figure(drawn, folder / "domain.png", private=True)
-    return tell(args, document, lambda: _print_exchange(document), folder)
+    secret = args.public or result.settings.noise == "secure"
+    seed = None if secret else result.seed
+    return tell(args, document, lambda: _print_exchange(document, seed), folder)
 
 
-def _print_exchange(document: Json) -> None:
+def _no_room(exchanges: list[Json]) -> str:
+    """Return why no exchange has room, if none has; else no text."""
+    room = [row["most_mw"] for row in exchanges]
+    if not room or any(most is None or most > NO_ROOM_MW for most in room):
+        return ""
+    branches = ", ".join(dict.fromkeys(row["limit_at"] for row in exchanges))
+    return (
+        f"No exchange has room: the schedule loads branches {branches} up to their ratings, so "
+        "the flow-based domain is one point."
+    )
+
+
+def _print_exchange(document: Json, seed: int | None) -> None:
     """Print zones, exchanges and the branches that limit them."""
     zones = {
         "zone": "zone",
@@ -130,7 +144,7 @@ def _print_exchange(document: Json) -> None:
     }
     mw = dict.fromkeys(("net_position_mw", "least_mw", "most_mw"), "MW")
     model = document["ptdf_model"].upper()
-    title = f"{document['case']}: exchange between zones, PTDFs by {model} power flow"
+    title = f"{document['case']}: exchange between zones (MW), PTDFs by {model} power flow"
     print_records(title, zones, document["zones"], **mw)
     pairs = {
         "from_zone": "from",
@@ -142,8 +156,10 @@ def _print_exchange(document: Json) -> None:
     shown = [
         row | {"limit_at": row["limit_at"] or "-"} for row in document["exchanges"][:MOST_SHOWN]
     ]
-    title = "Largest exchange, other zones unchanged"
+    title = "Largest exchange (MW), other zones unchanged"
     print_records(title, pairs, shown, most_mw="MW", generation_mw="MW")
+    if sentence := _no_room(document["exchanges"]):
+        say(sentence)
     for row in document["payments"]:
         say(
             f"Zone {row['from_zone']} pays zone {row['to_zone']} {row['amount']:.6g} $/h for "
@@ -151,7 +167,7 @@ def _print_exchange(document: Json) -> None:
         )
     if document["visibility"] == "public":
         say(_publishable(document["privacy"]))
-        for sentence in _certificate(document["privacy"], None):
+        for sentence in _certificate(document["privacy"], seed):
             say(sentence)
     else:
         say(LOCAL_NOTE)
@@ -377,6 +393,8 @@ def _worst(violations: list[Json]) -> str:
 
     With its value and its limit.
     """
+    from gridpriv.power.ac.limits import Limit  # imports the AC model
+
     first = ("line", "voltage")
     ranked = sorted(violations, key=lambda v: (v["kind"] not in first, -v["amount"]))
     if not ranked:
@@ -394,7 +412,8 @@ def _worst(violations: list[Json]) -> str:
         "generator P": f"P {generator}",
         "generator Q": f"Q {generator}",
     }[top["kind"]]
-    return f"{quantity}: {value} {sign} {bound} {top['unit']}"
+    near = " (marginal)" if Limit(**top).marginal else ""
+    return f"{quantity}: {value} {sign} {bound} {top['unit']}{near}"
 
 
 def _contingencies(number: int) -> str:

@@ -115,6 +115,8 @@ def execute(args: argparse.Namespace) -> int:
             from gridpriv.zonal.export import write_set_points
 
             write_set_points(result.solution, args.case, Path(args.write))
+            if not (args.json or args.quiet):
+                say(f"Set points written to {args.write}")
 
     context.run(case, prepared, show, write)
     return 0

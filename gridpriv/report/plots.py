@@ -49,6 +49,12 @@ def zones_map(case: Case, zoning: Zoning) -> GridMap:
     return GridMap(title, *network_tables(case, zoning), note=note)
 
 
+def loading_noun(flows: pd.DataFrame | None) -> str:
+    """Return the noun for the figure by which a map colours branches."""
+    rated = flows is None or flows["loading_percent"].notna().any()
+    return "loading" if rated else "flow (MVA)"
+
+
 def loading_map(
     name: str,
     network: tuple[pd.DataFrame, ...],
@@ -59,7 +65,7 @@ def loading_map(
     """Return the map of load shedding per bus (MW) and loading per branch (local)."""
     total = sum(max(value, 0.0) for value in shed.values())
     note = f"load shedding: {figure(total)} MW. Computed from private demand: not for publication"
-    title = f"{name}: branch loading and load shedding"
+    title = f"{name}: branch {loading_noun(flows)} and load shedding"
     return GridMap(title, network[0], network[1], shed=shed, flows=flows, note=note, **options)
 
 

@@ -21,7 +21,7 @@ from gridpriv.report.curves import Chart
 from gridpriv.report.figures import Look, Plot, looks
 from gridpriv.report.messages import message
 from gridpriv.report.network import GridMap
-from gridpriv.report.plots import flows_of, loading_map
+from gridpriv.report.plots import flows_of, loading_map, loading_noun
 from gridpriv.report.source import means_over
 from gridpriv.report.summary import (
     at_budget,
@@ -160,7 +160,7 @@ def _run_maps(of: Subject) -> tuple[GridMap, ...]:
     return (
         loading_map(name, network, shed, flows, width=wide),
         GridMap(
-            f"{name}: branch loading and voltage magnitude",
+            f"{name}: branch {loading_noun(flows)} and voltage magnitude",
             *network,
             flows=flows,
             values=values,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gridpriv
+from gridpriv.cli.analysis import _no_room
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.convert import write_case
@@ -101,7 +102,8 @@ def test_the_folder_has_table_document_and_figure(
     ]
     assert main(["exchange", str(rated), *words, "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert "Largest exchange" in said and "at tie prices" in said
+    assert "Largest exchange (MW)" in said and "at tie prices" in said
+    assert "simulated noise" in said and "; seed 1." in said
     assert {path.name for path in out.iterdir()} == {"exchange.json", "branches.csv", "domain.png"}
     document = json.loads((out / "exchange.json").read_text())
     assert document["visibility"] == "public"
@@ -121,3 +123,9 @@ def test_what_is_refused(tmp_path: Path, rated: Path, capsys: pytest.CaptureFixt
         assert main(["exchange", *words]) == 2, words
         assert message in " ".join(capsys.readouterr().err.split()), words
     assert not list(tmp_path.iterdir())
+
+
+def test_a_domain_of_one_point_names_the_branches_at_their_limit():
+    rows = [{"most_mw": 1e-4, "limit_at": "6-8"}, {"most_mw": 0.0, "limit_at": "25-27"}]
+    assert "branches 6-8, 25-27 up to their ratings" in _no_room(rows)
+    assert _no_room([*rows, {"most_mw": 5.0, "limit_at": "1-2"}]) == ""
