@@ -87,13 +87,26 @@ class Shelf:
             settings.scaling,
             settings.norm,
             seed if dataset_name(name) in DRAWN else 0,
+            _state(Path(name)),
         )
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Return time of change and size of a file, (0, 0) without one: a changed file is read anew."""
+    return (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else (0, 0)
 
 
 @lru_cache(maxsize=4)
 def _read(
-    shelf: Shelf, name: str, missing: str, scaling: str, norm: float | None, seed: int
+    shelf: Shelf,
+    name: str,
+    missing: str,
+    scaling: str,
+    norm: float | None,
+    seed: int,
+    state: tuple[int, int],
 ) -> Dataset:
+    del state  # a part of the key of the cache
     return load_dataset(
         name,
         shelf.folder,
