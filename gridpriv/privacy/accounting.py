@@ -254,9 +254,10 @@ def _staircase_loss(charge: Charge, step: float) -> Any:
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     whole, q = charge.second, math.exp(-charge.parameter)
-    steps = charge.parameter / step
-    losses = {math.ceil(-steps): q * whole, 0: max(0.0, 1.0 - (1.0 + q) * whole)}
-    losses[math.ceil(steps)] = whole
+    steps, rest = charge.parameter / step, max(0.0, 1.0 - (1.0 + q) * whole)
+    losses = {math.ceil(-steps): q * whole}  # at 0, as the rest, where epsilon is below a step
+    for at, mass in ((0, rest), (math.ceil(steps), whole)):
+        losses[at] = losses.get(at, 0.0) + mass
     pmf = pld_pmf.create_pmf(losses, step, infinity_mass=0.0, pessimistic_estimate=True)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 

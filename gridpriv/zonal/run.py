@@ -381,6 +381,7 @@ def _redispatched(
         prepared.zones,
         boundaries,
         lambda given: answers(transport, [call(ZoneMember.plan, boundary) for boundary in given]),
+        prepared.settings.balancing_price,
     )
 
 

@@ -167,6 +167,16 @@ def test_a_total_at_delta_buys_staircases_that_keep_it():
         assert 1.99 < total_epsilon({charge: 30}, 1e-5) <= 2.0
 
 
+def test_staircases_below_a_step_of_the_accountant_lose_no_mass():
+    """Enumerated: 20 losses of +-epsilon or 0, and two Laplace releases beside them."""
+    small = Charge("staircase", 9e-5, 0.4)
+    alone = total_epsilon({Charge("laplace", 1.0): 2}, 1e-5)
+    assert alone < total_epsilon({Charge("laplace", 1.0): 2, small: 20}, 1e-5) < alone + 20 * 3e-4
+    assert 7.24e-4 < total_epsilon({small: 20}, 1e-5) <= 20 * 9e-5
+    assert total_epsilon({Charge("staircase", 2e-5, 0.4): 1000}, 1e-5) <= 1000 * 2e-5
+    assert pure_multiplier("staircase", 0.5, 1e-5, 10_000, 2) > 1e4
+
+
 def test_more_than_a_step_costs_more_and_several_pairs_are_not_certified():
     mechanism = Staircase(0.2, 0.4)
     assert mechanism.charge(0.4) == mechanism.charge(0.1)

@@ -37,6 +37,7 @@ from gridpriv.power.ac.redispatch import (
 from gridpriv.power.ac.requests import owner_of, requests, within_request
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 from gridpriv.power.ac.surroundings import Lossless, Surroundings, lossless, surroundings
+from gridpriv.power.objective import generation_cost
 from gridpriv.power.zone import FLOWS, Network, Zone
 
 MOST_REPLANS = 10
@@ -50,8 +51,10 @@ MOST_TURNS = 20
 DAMPED, MOST_IDLE_DAMPED = 0.5, 2
 """Share of the way to their new plans that zones go from the best state, once whole steps stall;
 turns in a row that then better nothing, after which zones stop."""
-SOFTER = 0.1
-"""Factor on the firmness of a schedule that zones may hold to less (0038-hedging)."""
+SOFTER = 0.1, 1e-3, 1e-4
+"""Factors on the firmness of a schedule that zones may hold to less (0038-hedging)."""
+DEAR = 0.005
+"""Share by which replans may raise the cost of generation before softer starts are tried."""
 MOST_CUTS = 8
 """Steps of emergency load shedding."""
 OUTSIDE_HARM = 10.0
@@ -225,13 +228,18 @@ def _boundary(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> Boun
 
 
 def settle(
-    case: Case, zones: Sequence[Zone], agreed: Sequence[Boundary], plan: Planning
+    case: Case,
+    zones: Sequence[Zone],
+    agreed: Sequence[Boundary],
+    plan: Planning,
+    balancing_price: float,
 ) -> Settlement:
     """Let every zone plan, settle the grid, and let zones that see a violation plan again.
 
-    Where the outcome sheds load or is infeasible, zones plan once more from the agreed boundary:
-    with deviations from the interchange as dear as load shedding, then held to it ``SOFTER``. The
-    best outcome is kept.
+    Where the outcome sheds load, is infeasible, or costs clearly more than the first plans, zones
+    plan once more from the agreed boundary: with deviations from the interchange as dear as load
+    shedding, then held to it ``SOFTER``. The best outcome is kept: by what is shed or outside a
+    limit, then by its cost with balancing power.
 
     Parameters
     ----------
@@ -242,32 +250,63 @@ def settle(
     plan : callable
         Returns every zone's plan for its boundary; None for a zone whose boundary is None, which
         keeps its plan.
+    balancing_price : float
+        Of balancing power, $/MWh.
     """
     grid = lossless(case)
     beyond = cache(lambda z: surroundings_of(zones[z], grid))
-    best = _replanned(case, zones, agreed, plan, beyond)
+    first = _first(case, zones, agreed, plan)
+    best = _replanned(case, zones, agreed, first, plan, beyond)
     for start in (
         [replace(item, firm=True) for item in agreed],
-        [replace(item, firmness=SOFTER * item.firmness) for item in agreed],
+        *([replace(item, firmness=share * item.firmness) for item in agreed] for share in SOFTER),
     ):
-        if best.status != "infeasible" and not _shedding(zones, best):
+        fine = best.status != "infeasible" and not _shedding(zones, best)
+        if fine and _generation_cost(best) <= (1.0 + DEAR) * _generation_cost(first):
             break
-        best = min(best, _replanned(case, zones, start, plan, beyond), key=_rank)
+        again = _first(case, zones, start, plan)
+        again = _replanned(case, zones, start, again, plan, beyond)
+        best = min(best, again, key=lambda item: _order(item, balancing_price))
     return best
+
+
+def _first(
+    case: Case, zones: Sequence[Zone], agreed: Sequence[Boundary], plan: Planning
+) -> Settlement:
+    """Return the grid settled on every zone's first plan."""
+    scheduled = np.array([item.interchange for item in agreed])
+    plans = [item for item in plan(agreed) if item is not None]
+    return _settled(case, zones, scheduled, scheduled, plans, None)
+
+
+def _generation_cost(settlement: Settlement) -> float:
+    """Return the cost of generation in $/h; infinite without a state, 0 without costs."""
+    state = settlement.state
+    return np.inf if state is None else generation_cost(state.case, state.pg) or 0.0
+
+
+def _order(settlement: Settlement, balancing_price: float) -> tuple[bool, int, float]:
+    """Return the order of outcomes of different starts; costs decide between equal harm."""
+    state, infeasible = settlement.state, settlement.status == "infeasible"
+    if state is None:
+        return infeasible, 0, np.inf
+    balancing = 0.5 * state.case.base_mva * float(np.abs(state.deviation).sum())
+    expense = _generation_cost(settlement) + balancing_price * balancing
+    return infeasible, round(_harm(settlement) / SHED_TOLERANCE_MW), expense
 
 
 def _replanned(
     case: Case,
     zones: Sequence[Zone],
     agreed: Sequence[Boundary],
+    first: Settlement,
     plan: Planning,
     beyond: Reacting,
 ) -> Settlement:
-    """Let every zone plan, and plan again while it sees a violation or sheds load."""
-    scheduled = np.array([item.interchange for item in agreed])
-    boundaries, plans = list(agreed), [item for item in plan(agreed) if item is not None]
+    """Let zones plan again while they see a violation or shed load."""
+    scheduled, boundaries, plans = first.scheduled, list(agreed), list(first.plans)
     copy = scheduled.copy()
-    best = last = _settled(case, zones, scheduled, copy, plans, None)
+    best = last = first
     idle = 0
     owners = owner_of(case, zones)
     for replans in range(1, MOST_REPLANS + 1):
