@@ -19,10 +19,10 @@ from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.files import write_bytes
-from gridpriv.core.tables import Flag, Number, Row, Text, key, known, part, private
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.admittance import bus_admittance
 from gridpriv.grid.case import Case
+from gridpriv.grid.conversion_schema import CaseFile, ConversionDocument, Difference, Unsupported
 from gridpriv.grid.library import read_case
 from gridpriv.grid.matpower_writer import matpower_bytes, matpower_text
 from gridpriv.grid.powsybl import WRITTEN, need_powsybl, write_powsybl
@@ -35,47 +35,6 @@ ROUNDING = 1e-9
 """Relative difference below which a figure was kept: formats print 10 digits and more."""
 EXPORTED = re.compile(r"VL-?([0-9]+)_0")
 """Names of buses in PowSyBl's PSS/E export of a MATPOWER case."""
-
-
-class CaseFile(Row):
-    """A case file."""
-
-    file: Text = known("File: name of the file")
-    format: Text = known("Format: format of the file, and its reader")
-
-
-class Difference(Row, name="differences"):
-    """One figure of the source in the new file."""
-
-    field: Text = key("Figure: name of the figure")
-    status: Text = private("Status: kept, changed or lost")
-    count: Number = private("Elements: number of elements that differ")
-    largest: Number = private("Difference: largest relative difference")
-    example: Text = private("Example: element of that difference, its value before and after")
-
-
-class Unsupported(Row, name="unsupported"):
-    """One field of the source that is not modelled."""
-
-    field: Text = key("Field: table and column in the source")
-    status: Text = known("Status: status of the field, always unsupported")
-    count: Number = known("Rows: number of rows")
-    note: Text = known("Note: treatment of the field")
-    left_out: Flag = known("Left out: power that the conversion leaves out of the balance")
-
-
-class ConversionDocument(Row, name="conversion"):
-    """A conversion of a case file."""
-
-    case: Text = known("Case: name of the grid")
-    source: CaseFile = part(CaseFile)
-    target: CaseFile = part(CaseFile)
-    buses: Number = known("Buses: number of buses in service")
-    branches: Number = known("Branches: number of branches in service")
-    generators: Number = known("Generators: number of generators in service")
-    load_mw: Number = private("Load: sum of active demand", "MW")
-    differences: list[Difference] = part(Difference)
-    unsupported: list[Unsupported] = part(Unsupported)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from gridpriv.core.tables import (
     private,
     released,
 )
-from gridpriv.grid.convert import ConversionDocument
+from gridpriv.grid.conversion_schema import ConversionDocument
 from gridpriv.learning.rows import LearnDocument, LearnFigures
 from gridpriv.privacy.rows import Bound, Certificate
 from gridpriv.study.publish import STORED
