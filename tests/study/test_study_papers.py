@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import tomllib
 from pathlib import Path
 
@@ -253,8 +254,11 @@ def test_statements_name_schemes_that_their_study_has() -> None:
 
 
 def test_a_reproduction_without_data_is_a_table_with_claims(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     out = tmp_path / "totals"
     assert main(["reproduce", "li-fig6", "--out", str(out)]) == 0
     told = capsys.readouterr().out
