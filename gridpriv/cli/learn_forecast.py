@@ -18,6 +18,7 @@ from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed, choice, count, notation, number
 from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.privacy.adjacency import Beta, DemandAdjacency
+from gridpriv.privacy.budget import LEAST_EPSILON, MOST_EPSILON
 from gridpriv.privacy.settings import Noise, Privacy
 from gridpriv.zonal.settings import Adjacency
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from gridpriv.privacy.ledger import ReleaseCharge
 
 DAY = 24
+MOST_STEPS = 100_000
+"""Steps of a forecast: more than 11 years of hours."""
 HISTORY = "past demand: step,bus,pd_mw,qd_mvar; steps are dates and times"
 WEATHER = (
     "public columns for past and forecast steps, such as step,temperature (default: calendar only)"
@@ -43,9 +46,9 @@ def _levels(text: str) -> tuple[float, ...]:
         raise not_allowed("quantiles", text, "numbers, by commas") from None
 
 
-def _positive_or_infinite(name: str, value: float) -> None:
-    if not (isinstance(value, float | int) and value > 0):
-        raise not_allowed(name, value, "a positive number, or inf")
+def _epsilon_or_infinite(name: str, value: float) -> None:
+    if not (LEAST_EPSILON <= value <= MOST_EPSILON or value == math.inf):
+        raise not_allowed(name, value, f"from {LEAST_EPSILON:g} to {MOST_EPSILON:g}, or inf")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +56,7 @@ class Forecasting(Part):
     """Forecast of every zone's demand, and its noise."""
 
     total: float = number(
-        0.2, "total epsilon (pure DP) of a zone's releases; inf: no noise", _positive_or_infinite
+        0.2, "total epsilon (pure DP) of a zone's releases; inf: no noise", _epsilon_or_infinite
     )
     beta: Beta = changed(
         Adjacency,
@@ -63,7 +66,7 @@ class Forecasting(Part):
     )
     noise: Noise = changed(Privacy, "noise", "simulated")
     model: str = choice("linear", ("linear", "network"), "model of a zone's demand")
-    steps: int = count(DAY, "steps ahead")
+    steps: int = count(DAY, "steps ahead", most=MOST_STEPS)
     test_steps: int = count(
         0,
         "number of last steps that are held out and compared with the forecast; the comparison is "
@@ -99,6 +102,11 @@ def forecast(args: argparse.Namespace) -> int:
     case = load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
     series = read_demand_series(args.history, case)
+    if len(series) < 2:
+        raise InputError(
+            f"history {args.history} has 1 step: a forecast needs at least two, for the time "
+            "between steps"
+        )
     if chosen.test_steps >= len(series) - 1:
         raise not_allowed("test-steps", chosen.test_steps, f"fewer than {len(series) - 1}")
     adjacency = DemandAdjacency(chosen.beta.distance(case.base_mva))
@@ -177,28 +185,32 @@ def _features(times: Sequence[str], weather: str | None) -> Floats:
     import numpy as np
     import pandas as pd
 
-    from gridpriv.learning.forecast import calendar
+    from gridpriv.learning.forecast import calendar, dates_and_times
 
     known = calendar(times)
     if weather is None:
         return known
     try:
-        table = pd.read_csv(weather)
+        table = pd.read_csv(weather, dtype={"step": str})
     except (OSError, ValueError) as error:
         raise InputError(
             f"weather {weather} cannot be read: {error}; a CSV file with the column step is needed"
         ) from error
     if "step" not in table or len(table.columns) < 2:
         raise not_allowed("weather", weather, "a CSV file with step and at least one column")
-    table.index = pd.Index(pd.to_datetime(table.pop("step")))
-    wanted = pd.to_datetime(list(times))
+    steps = table.pop("step").tolist()
+    table.index = dates_and_times(steps, f"the steps of weather {weather}")
+    if table.index.has_duplicates:
+        twice = steps[int(table.index.duplicated().argmax())]
+        raise InputError(f"weather {weather} names step {twice} more than once: give one row each")
+    wanted = dates_and_times(times, "the history's steps")
     missing = [str(item) for item in wanted if item not in table.index]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(
             f"weather {weather} misses step {missing[0]}{more}: give a row for every step"
         )
-    numpy = table.loc[wanted].to_numpy(float)
+    numpy = table.loc[wanted].apply(pd.to_numeric, errors="coerce").to_numpy(float)
     if not np.isfinite(numpy).all():
         raise InputError(
             f"weather {weather} holds a value that is no finite number: give finite numbers"

@@ -60,8 +60,13 @@ def one_of(field: str, value: object, choices: Iterable[str]) -> None:
     raise not_allowed(field, value, f"one of {', '.join(names)}{hint}")
 
 
-def whole(field: str, value: object, least: int = 1) -> None:
-    """Raise :class:`InputError` unless ``value`` is a whole number from ``least`` to 2^64 - 1."""
+def whole(field: str, value: object, least: int = 1, most: int | None = None) -> None:
+    """Raise :class:`InputError` unless ``value`` is a whole number from ``least`` to ``most``.
+
+    Without ``most``, to 2^64 - 1.
+    """
+    if most is not None and not (isinstance(value, int) and least <= value <= most):
+        raise not_allowed(field, value, f"a whole number from {least} to {most}")
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise not_allowed(field, value, f"a whole number, {least} or more")
     if value > MOST_WHOLE:

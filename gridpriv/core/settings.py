@@ -106,9 +106,11 @@ def choice(default: str | None, choices: Iterable[str], text: str, *, unset: str
     return _field(default, Setting(text, "NAME", kept, choices=known, unset=unset))
 
 
-def count(default: int | None, text: str, *, least: int = 1, unset: str = "") -> Any:
-    """Return a field with a whole number."""
-    settle = _checked(lambda name, value: whole(name, value, least))
+def count(
+    default: int | None, text: str, *, least: int = 1, most: int | None = None, unset: str = ""
+) -> Any:
+    """Return a field with a whole number, from ``least`` to ``most``."""
+    settle = _checked(lambda name, value: whole(name, value, least, most))
     return _field(default, Setting(text, "N", settle, reading(int), unset=unset))
 
 

@@ -28,6 +28,7 @@ nonlinear (``network``): of it, too, only products with features are private.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -46,6 +47,8 @@ SHARES: Mapping[str, float] = {"buses": 0.60, "zone": 0.06, "shape": 0.29, "spre
 """Parts of epsilon (docs/decisions/0071-forecast.md)."""
 MOST_SIGNS = 12  # features whose signs are tried one by one; a bound stands for more
 HIDDEN = 4
+LAST_YEAR = 2262
+"""Times of pandas end in it."""
 HALF_LIFE = 7.0  # days after which a step of the history weighs half
 GRID, ROUNDS = 200, 300  # levels that a bus may have, and steps of expectation maximization
 GAUSSIAN_MEAN = math.sqrt(2.0 / math.pi)  # of |x| of a standard normal x
@@ -399,6 +402,29 @@ def mape(actual: Floats, predicted: Floats) -> float:
     return float(100.0 * (np.abs(predicted - actual) / np.maximum(np.abs(actual), 1e-9)).mean())
 
 
+def dates_and_times(texts: Sequence[str], label: str) -> Any:
+    """Return the times of ISO 8601 texts as a pandas index.
+
+    Raises
+    ------
+    InputError
+        Naming the first text that is no time, or where time zones or offsets differ.
+    """
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of texts in two time zones, which are refused below
+        stamps = pd.to_datetime(list(texts), format="ISO8601", errors="coerce")
+    if (unread := np.flatnonzero(stamps.isna())).size:
+        raise InputError(
+            f"{label} must be dates and times, such as 2026-01-31T17:00; "
+            f"got {str(texts[int(unread[0])])!r}"
+        )
+    if not isinstance(stamps, pd.DatetimeIndex):
+        raise InputError(f"{label} must be in one time zone: give all of them the same UTC offset")
+    return stamps
+
+
 def calendar(times: Sequence[str]) -> Floats:
     """Return public features of time: harmonics of the day, of week-ends, and their products.
 
@@ -407,22 +433,15 @@ def calendar(times: Sequence[str]) -> Floats:
     Parameters
     ----------
     times : sequence of str
-        Dates and times that pandas reads, in equal steps.
+        Dates and times in ISO 8601, in equal steps.
 
     Raises
     ------
     InputError
         Naming the first that is no time, or the first gap: a missing day shifts every later one.
     """
-    import pandas as pd
-
-    try:
-        stamps = pd.DatetimeIndex(pd.to_datetime(list(times)))
-    except (ValueError, TypeError) as error:
-        raise InputError(
-            f"the history's steps must be dates and times, such as 2026-01-31T17:00: {error}"
-        ) from error
-    gaps = np.diff(stamps.to_numpy()).astype("timedelta64[s]").astype(float)
+    stamps = dates_and_times(times, "the history's steps")
+    gaps = np.diff(stamps.asi8) / 1e9
     if len(gaps) and (gaps[0] <= 0 or not (gaps == gaps[0]).all()):
         place = int(np.flatnonzero((gaps != gaps[0]) | (gaps <= 0))[0])
         raise InputError(
@@ -443,9 +462,7 @@ def _days(stamps: Any) -> Floats:
 
 def recency(times: Sequence[str]) -> Floats:
     """Return the weights of a history's steps: they halve in a week, and add up to 1."""
-    import pandas as pd
-
-    days = _days(pd.DatetimeIndex(pd.to_datetime(list(times))))
+    days = _days(dates_and_times(times, "the history's steps"))
     weights = 0.5 ** ((days[-1] - days) / HALF_LIFE)
     return np.asarray(weights / weights.sum())
 
@@ -455,4 +472,10 @@ def following(times: Sequence[str], count: int) -> list[str]:
     import pandas as pd
 
     last, before = pd.Timestamp(times[-1]), pd.Timestamp(times[-2])
+    try:
+        allowed = (last + count * (last - before)).year < LAST_YEAR
+    except (ValueError, OverflowError):
+        allowed = False
+    if not allowed:
+        raise not_allowed("steps", count, f"so few that the forecast ends before {LAST_YEAR}")
     return [(last + (k + 1) * (last - before)).isoformat() for k in range(count)]

@@ -221,8 +221,35 @@ def dc_ptdf(case: Case, change: Floats) -> Floats:
     ----------
     change : (n, k)
         Changes of bus injections, each adding up to 0 in every island.
+
+    Raises
+    ------
+    InputError
+        If reactances of both signs cancel, so that there is no DC power flow.
     """
-    return DcPowerFlow.of(case).flows(change)
+    try:
+        dc = DcPowerFlow.of(case)
+    except RuntimeError:
+        raise InputError(
+            f"case {case.name} has no DC power flow: positive and negative reactances"
+            f"{_where_cancelling(case)} cancel. Change them, or use PTDFs of the AC power flow "
+            "(--ptdf ac)"
+        ) from None
+    return dc.flows(change)
+
+
+def _where_cancelling(case: Case) -> str:
+    """Return the first two buses between which parallel reactances cancel, in words."""
+    ends = np.sort(np.stack([case.f_bus, case.t_bus], axis=1), axis=1)
+    pairs, place = np.unique(ends, axis=0, return_inverse=True)
+    susceptance = 1.0 / np.where(case.x != 0, case.x, np.abs(case.r)) / case.tap
+    place = place.ravel()
+    total, size = np.bincount(place, susceptance), np.bincount(place, np.abs(susceptance))
+    matches = np.flatnonzero(np.abs(total) < NEGLIGIBLE * size)
+    if not len(matches):
+        return ""
+    first, second = case.bus_id[pairs[matches[0]]]
+    return f" of branches between buses {first} and {second}"
 
 
 def shifted(state: AcState, change: Floats) -> AcState:

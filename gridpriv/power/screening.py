@@ -32,26 +32,34 @@ class DcOutages:
 
     Attributes
     ----------
+    dc : DcPowerFlow or None
+        None where reactances of both signs cancel: nothing is estimated.
     island : (n,) int
         The island of every bus.
     """
 
     state: AcState
-    dc: DcPowerFlow
+    dc: DcPowerFlow | None
     island: Ints
 
     @staticmethod
     def of(state: AcState) -> DcOutages:
         """Return the DC power flow of a grid around an AC state."""
-        return DcOutages(state, DcPowerFlow.of(state.case), islands(state.case))
+        try:
+            dc = DcPowerFlow.of(state.case)
+        except RuntimeError:
+            dc = None
+        return DcOutages(state, dc, islands(state.case))
 
     def after(self, branches: Ints, gens: Ints) -> Floats | None:
         """Return the estimated apparent power of every branch, p.u.; None if the grid splits.
 
+        None also without a DC power flow.
+
         Active flows change as by the DC power flow; reactive ones stay.
         """
         case, state = self.state.case, self.state
-        if self.state.dead.any() or (change := self._replaced(gens)) is None:
+        if self.dc is None or state.dead.any() or (change := self._replaced(gens)) is None:
             return None
         p, k = state.s_from.real, len(branches)
         ends = np.zeros((case.n_bus, k))

@@ -80,6 +80,10 @@ class Physical(rows.SettledFigures, name="physical"):
     regulation_mw: Number = private(
         "Regulation: active power that generators add to the dispatch in the AC solution", "MW"
     )
+    unused_capacity_mw: Number = private(
+        "Unused capacity: upper limits of active generation minus generation after AC redispatch",
+        "MW",
+    )
     fallback_zones: Any = private(
         "Fallback zones: zones without an AC plan, which follow the last round"
     )

@@ -25,6 +25,8 @@ WORSE = 1e-6
 """Relative: figures that differ by less are the same."""
 CHANCE = 2.5e-3
 """Relative: costs that differ by less may differ by the number of rounds (docs/limits.md)."""
+FULL = 1e-3
+"""Unused capacity as a share of the load below which all capacity is in use."""
 UNREALIZABLE = 0.01
 """Share of the load in balancing power above which a noise-free schedule is not realizable."""
 
@@ -182,7 +184,10 @@ def _service(document: Json) -> Iterator[tuple[str, Json]]:
         for row in physical["interchange"] or ()
         if min(row.get("shed_mw") or 0.0, row["actual_mw"] or 0.0) > negligible_mw(load)
     ]
-    if exporters:
+    unused = physical.get("unused_capacity_mw")
+    if exporters and unused is not None and unused <= FULL * load:
+        yield "short-of-capacity", {"shed": amount(physical["shed_mw"], "MW")}
+    elif exporters:
         shed = amount(sum(row["shed_mw"] for row in exporters), "MW")
         yield (
             "shed-by-exporters",

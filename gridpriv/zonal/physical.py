@@ -57,6 +57,7 @@ def physical_figures(
         "interchange_deviation_mw": max(abs(row["deviation_mw"]) for row in interchange),
         "losses_mw": state.losses_mw,
         "regulation_mw": base * float(state.regulation.sum()),
+        "unused_capacity_mw": base * float(np.maximum(case.pmax - state.pg, 0.0).sum()),
     }
 
 

@@ -209,10 +209,25 @@ def test_a_missing_day_is_named():
         calendar(["one", "two"])
 
 
-def write_history(path, case, steps):
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        (["2026-03-29T01:00+01:00", "2026-03-29T03:00+02:00"], "one time zone"),
+        (["2026-03-29T01:00", "2026-03-29T02:00+01:00"], "one time zone"),
+        (["2026-03-29T01:00", "31/03/2026 02:00"], "got '31/03/2026 02:00'"),
+        (["2026-03-29T01:00", "NaT"], "got 'NaT'"),
+    ],
+)
+def test_steps_of_other_formats_and_of_two_time_zones_are_refused(times, words):
+    with pytest.raises(InputError, match=words) as refused:
+        calendar(times)
+    assert "format=" not in str(refused.value)  # advice of pandas to programmers
+
+
+def write_history(path, case, steps, times=TIMES):
     shape = 1.0 + 0.2 * np.sin(2 * np.pi * np.arange(steps) / 24)
     rows = [
-        {"step": TIMES[t], "bus": bus, "pd_mw": p * shape[t], "qd_mvar": q * shape[t]}
+        {"step": times[t], "bus": bus, "pd_mw": p * shape[t], "qd_mvar": q * shape[t]}
         for t in range(steps)
         for bus, p, q in zip(case.bus_id, 100 * case.pd, 100 * case.qd, strict=True)
     ]
@@ -263,3 +278,74 @@ def test_the_command_writes_a_public_demand_file_and_charges_the_ledger_of_run(t
     assert public_demand(case, out).spread > 0
     with pytest.raises(InputError, match="step = 'never'"):
         public_demand(case, f"{out}@never")
+
+
+def forecast_command(history, *more):
+    return main(["learn", "forecast", "case14", "--history", str(history), "--json", *more])
+
+
+def refusal(capsys, history, *more):
+    assert forecast_command(history, *more) == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("format", "step", "first"),
+    [
+        ("%Y-%m-%dT%H:%M", "h", "2026-03-03T00:00:00"),
+        ("%Y-%m-%d %H:%M", "h", "2026-03-03T00:00:00"),
+        ("%Y-%m-%dT%H:%MZ", "h", "2026-03-03T00:00:00+00:00"),
+        ("%Y-%m-%dT%H:%M+01:00", "h", "2026-03-03T00:00:00+01:00"),
+        ("%Y-%m-%d", "D", "2026-04-18T00:00:00"),
+    ],
+)
+def test_steps_of_any_iso_8601_format_are_continued(tmp_path, capsys, format, step, first):
+    history, weather = tmp_path / "history.csv", tmp_path / "weather.csv"
+    stamps = pd.date_range("2026-03-01", periods=52, freq=step)
+    write_history(history, load_case("case14"), 48, stamps.strftime(format))
+    table = pd.DataFrame({"step": stamps.strftime(format), "celsius": np.arange(52.0)})
+    table.to_csv(weather, index=False)
+    assert forecast_command(history, "--steps", "4", "--weather", str(weather)) == 0
+    assert json.loads(capsys.readouterr().out)["steps"][0] == first
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ({"step": ["one", "two"], "celsius": [1.0, 2.0]}, "got 'one'"),
+        ({"step": TIMES[:49], "celsius": ["cold"] * 49}, "no finite number"),
+        ({"step": [*TIMES[:49], TIMES[0]], "celsius": np.arange(50.0)}, "more than once"),
+    ],
+)
+def test_a_bad_weather_file_is_refused(tmp_path, capsys, column, words):
+    history, weather = tmp_path / "history.csv", tmp_path / "weather.csv"
+    write_history(history, load_case("case14"), 48)
+    pd.DataFrame(column).to_csv(weather, index=False)
+    assert words in refusal(capsys, history, "--steps", "1", "--weather", str(weather))
+
+
+@pytest.mark.parametrize("total", ["1e-300", "1e-150", "1e-13", "1e7", "0", "nan"])
+def test_totals_beyond_the_range_of_run_are_refused(tmp_path, capsys, total):
+    words = refusal(capsys, tmp_path / "any.csv", "--total", total)
+    assert "must be from 1e-12 to 1e+06, or inf" in words
+
+
+@pytest.mark.parametrize("total", ["1e-12", "1e6", "inf"])
+def test_totals_at_the_ends_of_the_range_are_finite_forecasts(tmp_path, capsys, total):
+    history = tmp_path / "history.csv"
+    write_history(history, load_case("case14"), 48)
+    assert forecast_command(history, "--steps", "1", "--total", total) == 0
+    zones = json.loads(capsys.readouterr().out)["zones"]
+    assert np.isfinite([zone["mean_mw"] for zone in zones]).all()
+
+
+def test_too_many_steps_and_too_short_histories_are_refused(tmp_path, capsys):
+    history, case = tmp_path / "history.csv", load_case("case14")
+    words = refusal(capsys, history, "--steps", "99999999")
+    assert "steps = 99999999: must be a whole number from 1 to 100000" in words
+    days = pd.date_range("2026-03-01", periods=2, freq="D").strftime("%Y-%m-%d")
+    write_history(history, case, 1, days)
+    assert "has 1 step: a forecast needs at least two" in refusal(capsys, history)
+    write_history(history, case, 2, days)
+    words = refusal(capsys, history, "--steps", "100000")
+    assert "steps = 100000: must be so few that the forecast ends before 2262" in words

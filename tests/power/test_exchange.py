@@ -14,7 +14,14 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.library import case_files, load_case
 from gridpriv.grid.partition import partition
 from gridpriv.power.ac.optimum import acopf
-from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order, shift_keys, shifted
+from gridpriv.power.exchange import (
+    FlowDomain,
+    dc_ptdf,
+    flow_domain,
+    merit_order,
+    shift_keys,
+    shifted,
+)
 
 CASES = [
     pytest.param(name, marks=pytest.mark.skipif(name not in case_files(), reason="extra cases"))
@@ -163,3 +170,12 @@ def test_a_net_position_at_a_binding_rating_is_within_its_range(model: str) -> N
     for zone in range(2):
         least, most = found.position_range(zone)
         assert least - 1e-9 <= found.net_position[zone] <= most + 1e-9
+
+
+def test_reactances_that_cancel_are_named() -> None:
+    case = load_case("case14")
+    f, t, x = case.f_bus.copy(), case.t_bus.copy(), case.x.copy()
+    f[19], t[19], x[19] = f[13], t[13], -x[13]  # beside the only branch of bus 8
+    cancelling = replace(case, f_bus=f, t_bus=t, x=x, tap=np.ones(20))
+    with pytest.raises(InputError, match=r"case14 has no DC power flow.*buses 7 and 8.*cancel"):
+        dc_ptdf(cancelling, np.zeros((14, 1)))

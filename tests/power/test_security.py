@@ -18,6 +18,7 @@ from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
 from gridpriv.power.ac.state import dispatch_of
+from gridpriv.power.screening import DcOutages
 from gridpriv.power.security import (
     Outage,
     assess,
@@ -275,6 +276,16 @@ def dc_flows(case, injected, kept):
     incidence[rows, case.f_bus], incidence[rows, case.t_bus] = 1.0, -1.0
     angles = np.linalg.lstsq(incidence.T @ np.diag(b) @ incidence, injected, rcond=None)[0]
     return b * (incidence @ angles)
+
+
+def test_a_grid_whose_reactances_cancel_is_not_screened():
+    case = load_case("case14")
+    before = analysed(case)
+    f, t, x = case.f_bus.copy(), case.t_bus.copy(), case.x.copy()
+    f[19], t[19], x[19] = f[13], t[13], -x[13]  # beside the only branch of bus 8
+    twice = replace(case, f_bus=f, t_bus=t, x=x, tap=np.ones(case.n_branch))
+    screening = DcOutages.of(replace(before.state, case=twice))
+    assert screening.after(np.array([0]), np.array([], int)) is None
 
 
 def test_the_screening_is_the_dc_power_flow_without_the_elements():

@@ -248,6 +248,19 @@ def test_balancing_power_without_noise_is_a_warning(private):
         )
 
 
+def test_exporters_that_shed_in_a_grid_short_of_capacity_are_not_blamed(private):
+    assert private["final"]["physical"]["unused_capacity_mw"] == pytest.approx(504.0, abs=1.0)
+    rows = copy.deepcopy(private["final"]["physical"]["interchange"])
+    rows[0] |= {"shed_mw": 20.0, "actual_mw": 30.0}
+    for unused, code in ((100.0, "shed-by-exporters"), (0.01, "short-of-capacity")):
+        document = changed(private, physical={"interchange": rows, "unused_capacity_mw": unused})
+        shed = {"shed-by-exporters", "short-of-capacity"} & set(codes(document))
+        assert shed == {code}
+    # documents of earlier versions do not hold the capacity
+    del document["final"]["physical"]["unused_capacity_mw"]
+    assert "shed-by-exporters" in codes(document)
+
+
 def test_every_template_takes_its_values(private):
     """No message that a document gives rise to lacks a value, and every text ends a sentence."""
     for code, (severity, template) in TEMPLATES.items():
