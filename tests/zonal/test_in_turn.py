@@ -37,9 +37,11 @@ def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatc
         objective="cost", budget="total:1", beta="10 MW", coordination="central", seed=1
     )
     run(case, partition(case, 3), settings)
-    shed = [(before.state.shed_mw, after.state.shed_mw) for before, after in seen]
-    assert max(before for before, _ in shed) > 0.1  # else nothing would replan in turn
-    assert all(after <= before + 1e-6 for before, after in shed)
+    assert max(before.state.shed_mw for before, _ in seen) > 0.1  # else nothing replans in turn
+    for before, after in seen:
+        if before.status != "infeasible":  # else it may shed what its limits need
+            assert after.status != "infeasible"
+            assert after.state.shed_mw <= before.state.shed_mw + 1e-6
 
 
 def test_what_is_public_does_not_depend_on_who_replans_when(
