@@ -246,7 +246,8 @@ def zoning_of(case: Case, zones: int | None, method: str | None) -> Zoning | Non
         return shipped
     if method is None and (path := _shipped_map(case, count)) is not None:
         warnings.warn(
-            f"shipped zone map {path.name} not used: its buses differ from those of this case",
+            f"shipped zone map {path.name} not used: buses or branches of this case are not those "
+            "of the grid that it was made for",
             GridprivWarning,
             stacklevel=2,
         )

@@ -198,7 +198,10 @@ def test_a_shipped_map_needs_the_branches_of_its_case() -> None:
     """A converted file has the same numbers 1 to 14, but of other buses."""
     mixed = replace(CASE14, bus_id=np.roll(CASE14.bus_id, 1))
     assert shipped_zoning(mixed) is None
-    with pytest.warns(GridprivWarning, match=r"case14_3.csv not used: its buses differ"):
+    with pytest.warns(GridprivWarning, match=r"case14_3.csv not used: buses or branches"):
         zoning = zoning_of(mixed, None, None)
     assert zoning is not None and zone_report(mixed, zoning).connected.all()
     assert shipped_zoning(CASE14.without(("branch:1",))) is not None
+    joined = replace(CASE14, t_bus=np.where(np.arange(CASE14.n_branch) == 0, 13, CASE14.t_bus))
+    with pytest.warns(GridprivWarning, match="not used: buses or branches"):  # the buses are equal
+        zoning_of(joined, None, None)
