@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import FrozenInstanceError, dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, dataclass_transform
 
@@ -172,7 +172,7 @@ def like(row: type[Row], name: str, **changes: str) -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Row:
-    """Base of typed rows; a subclass becomes a frozen dataclass.
+    """Base of typed rows; a subclass is a frozen dataclass.
 
     Its docstring's first paragraph says what one row is. Fields without a declaration are refused.
     A name that Python keeps for itself ends in ``_``.
@@ -182,7 +182,8 @@ class Row:
 
     def __init_subclass__(cls, name: str = "") -> None:
         super().__init_subclass__()
-        dataclass(frozen=True, kw_only=True)(cls)
+        # methods once for all rows: a hundred rows' own would take a tenth of the start
+        dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
         row = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
         columns: dict[bool, list[Column]] = {True: [], False: []}
         nested = {}
@@ -195,6 +196,25 @@ class Row:
             columns[item.metadata["key"]].append(Column(**text))
         plain = f"{row[:1].lower()}{row[1:]}".rstrip(".")
         cls.table = TableSchema(name, plain, tuple(columns[True]), tuple(columns[False]), nested)
+
+    def __init__(self, **figures: Any) -> None:
+        names = {item.name for item in fields(self)}  # type: ignore[arg-type]
+        if unknown := figures.keys() - names:
+            raise TypeError(f"{type(self).__name__} has no figures {sorted(unknown)}")
+        vars(self).update(dict.fromkeys(names) | figures)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"{name!r} of {type(self).__name__} cannot be changed")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).items()))
+
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({figures})"
 
     @classmethod
     def of(cls, source: object, **given: Any) -> Self:
