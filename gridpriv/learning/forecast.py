@@ -20,6 +20,15 @@ Zones hold different buses, so that a run costs what one zone's four releases co
 add up to the total. What follows is public arithmetic: the levels of buses are drawn towards the
 law that all noisy levels come from (nonparametric empirical Bayes), and shapes c_k/mean towards the
 mean of zones, and that towards 0, as far as noise is in them.
+Rounding. These distances are those of exact arithmetic. Under secure noise demand is first put on a
+grid of g = 2^-36, within 2^17/n at each of n buses (:func:`~gridpriv.privacy.strategies.disclosure.\
+on_grid`), so that one bus moves by at most beta + g and sums over buses are exact. A weighted mean
+over T steps of numbers within 2^17 has at most T + 2 roundings of 2^-53 times a sum of at most
+2^17 (weights add up to 1, and so do at most weights times abs(phi_k), by orthonormality): an error
+of (T + 2) g on each side of a pair of neighbours. Forecasts within 2^17, from which P_z(t) is
+subtracted, double it and add 2 g. Every number that moves is thus charged 8 (T + 1) g beside its
+distance.
+
 Lags of private demand would make every feature private; a public lag (last week's published load)
 is a column of the weather file. A hidden layer of public random weights makes the same model
 nonlinear (``network``): of it, too, only products with features are private.
@@ -42,6 +51,8 @@ from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.privacy.strategies.disclosure import GRID as STEP
+from gridpriv.privacy.strategies.disclosure import LARGEST, on_grid
 
 SHARES: Mapping[str, float] = {"buses": 0.60, "zone": 0.06, "shape": 0.29, "spread": 0.05}
 """Parts of epsilon (docs/decisions/0071-forecast.md)."""
@@ -77,6 +88,10 @@ class History:
                 f"p {self.p.shape}, q {self.q.shape}",
                 "two arrays (steps, buses) of one shape: every zone needs a bus and a step",
             )
+
+    def on_grid(self) -> History:
+        """Return the demand in whole steps, as secure noise needs."""
+        return History(self.zone, on_grid(self.p), on_grid(self.q))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +184,8 @@ class Noise:
     beta : float
         Distance between neighbours, in the history's unit.
     source : {'simulated', 'secure'}
+    steps : int
+        Of the history, T.
     charge : callable
         Called with a zone and a release before it is drawn.
     """
@@ -176,16 +193,24 @@ class Noise:
     epsilon: float
     beta: float
     source: str
+    steps: int
     streams: NoiseStreams
     charge: Charge
 
-    def release(self, part: str, distance: float) -> Release:
-        """Return the release of a part that moves by ``distance`` between neighbours."""
+    def release(self, part: str, distance: float, moving: int = 1) -> Release:
+        """Return the release of a part that moves by ``distance`` between neighbours.
+
+        ``moving`` numbers (pairs, in the norm ``box``) move, each with its rounding.
+        """
         kind = "knorm" if part == "zone" else "laplace"
         norm: Norm = "box" if kind == "knorm" else 1
+        text = f"{part} of a zone, one bus moves in every step"
+        if self.source == "secure":
+            distance += moving * 8.0 * (self.steps + 1) * STEP
+            text += f", with rounding to {STEP:.2g}"
         scale = distance / (SHARES[part] * self.epsilon)
         mechanism = make_mechanism(MECHANISMS[kind, self.source], scale, distance)
-        sensitivity = Sensitivity(distance, norm, f"{part} of a zone, one bus moves in every step")
+        sensitivity = Sensitivity(distance, norm, text)
         return Release(mechanism, sensitivity, distance)
 
     def draw(self, zone: str, place: tuple[int, int], release: Release, values: Floats) -> Floats:
@@ -199,13 +224,13 @@ def planned_releases(
 ) -> dict[Release, int]:
     """Return the planned releases of a zone, from public numbers only."""
     features, _ = orthonormal(past, past, weights)
-    noise = Noise(epsilon, beta, source, NoiseStreams(0), lambda *_: None)
+    noise = Noise(epsilon, beta, source, len(past), NoiseStreams(0), lambda *_: None)
     moved = beta * shape_sensitivity(features, weights)
     parts = {"buses": beta, "zone": beta, "shape": moved, "spread": beta}
     entries: dict[Release, int] = {}
     for part, distance in parts.items():
         if distance > 0:
-            release = noise.release(part, distance)
+            release = noise.release(part, distance, features.shape[1] if part == "shape" else 1)
             entries[release] = entries.get(release, 0) + 1
     return entries
 
@@ -238,6 +263,7 @@ def forecast_demand(
         By how much a bus's active and reactive demand may change in every step, in the unit of the
         histories.
     source : {'simulated', 'secure'}
+        Secure noise takes histories in per unit: zones' demand is clipped to 2^17.
     charge : callable, optional
         Called with a zone's name and a release before it is drawn (a ledger); refusing raises.
 
@@ -257,24 +283,28 @@ def forecast_demand(
         )
     features, features_ahead = orthonormal(past, ahead, weights)
     moved = beta * shape_sensitivity(features, weights)
-    noise = Noise(epsilon, beta, source, NoiseStreams(seed), charge) if epsilon < math.inf else None
+    noise, most = None, math.inf
+    if epsilon < math.inf:
+        noise = Noise(epsilon, beta, source, steps, NoiseStreams(seed), charge)
+        if source == "secure":
+            histories, most = [history.on_grid() for history in histories], LARGEST
     drawn: dict[str, list[Release]] = {history.zone: [] for history in histories}
 
     def released(z: int, part: str, values: Floats, distance: float) -> tuple[Floats, float]:
         """Return the released values of a zone and the variance of their noise."""
         if noise is None or values.size == 0:
             return values, 0.0
-        release = noise.release(part, distance)
+        release = noise.release(part, distance, values.size if part == "shape" else 1)
         drawn[histories[z].zone].append(release)
         place = (z, list(SHARES).index(part))
         return noise.draw(histories[z].zone, place, release, values), release.mechanism.variance
 
     buses, zones, products = [], [], []
     for z, history in enumerate(histories):
-        p, q = weights @ history.p, weights @ history.q
-        buses.append(released(z, "buses", p, beta))
-        zones.append(released(z, "zone", np.array([p.sum(), q.sum()]), beta))
-        products.append(released(z, "shape", features.T @ (weights * history.p.sum(axis=1)), moved))
+        p, q = history.p.sum(axis=1), history.q.sum(axis=1)
+        buses.append(released(z, "buses", weights @ history.p, beta))
+        zones.append(released(z, "zone", np.array([weights @ p, weights @ q]), beta))
+        products.append(released(z, "shape", features.T @ (weights * p), moved))
     levels = _levels(buses, zones)
     sums = [level[0][0].sum() for level in levels]
     size = np.maximum(np.array(sums), beta)
@@ -286,7 +316,8 @@ def forecast_demand(
     fitted = np.maximum(1.0 + shape @ features.T, 0.0)
     errors = []
     for z, history in enumerate(histories):
-        gap = weights @ np.abs(history.p.sum(axis=1) - sums[z] * fitted[z])
+        known = np.clip(sums[z] * fitted[z], -most, most)
+        gap = weights @ np.abs(history.p.sum(axis=1) - known)
         seen, _ = released(z, "spread", np.array([gap]), beta)
         least = 0.02 * float(sums[z])
         noisy = len(buses[z][0]) * buses[z][1]  # of the sum of buses, beside the zone's own release

@@ -117,6 +117,47 @@ def test_every_release_moves_by_no_more_than_its_distance(monkeypatch):
         assert norm <= release.sensitivity.value * (1 + 1e-6)
 
 
+def test_under_secure_noise_the_rounding_of_sums_is_charged(monkeypatch):
+    """Sums of 504 hours in floating point move by more than a small beta; the distance says so."""
+    beta = 2.0**-30
+    exact = [
+        History(h.zone, *(np.round(part * 2.0**40) / 2.0**40 for part in (h.p, h.q)))
+        for h in histories(sizes=(40, 3))
+    ]
+    features, values, answers = calendar(TIMES), [], []
+
+    def watch(self, zone, place, release, value):
+        values.append((zone, release, value.copy()))
+        if len(values) > len(answers):  # neighbours are compared after the same releases
+            answers.append(value + release.mechanism.scale)
+        return answers[len(values) - 1]
+
+    monkeypatch.setattr("gridpriv.learning.forecast.Noise.draw", watch)
+
+    def measured(data):
+        values.clear()
+        forecast_demand(
+            data, features, features[:5], RECENT, epsilon=1.0, beta=beta, source="secure"
+        )
+        return [(r, v) for zone, r, v in values if zone == "zone 0"]
+
+    own, moved = measured(exact), []
+    signs = np.sign(features @ np.random.default_rng(4).normal(size=features.shape[1]))
+    for bus, change in [*((bus, np.ones(len(TIMES))) for bus in range(6)), (7, signs)]:
+        p, q = exact[0].p.copy(), exact[0].q.copy()
+        p[:, bus] += beta * change
+        q[:, bus] -= beta * change
+        for (release, one), (_, other) in zip(
+            own, measured([History("zone 0", p, q), exact[1]]), strict=True
+        ):
+            gap = np.abs(one - other)
+            norm = gap.max() if release.mechanism.norm == "box" else gap.sum()
+            assert norm <= release.sensitivity.value
+            moved.append((release == own[0][0], norm / beta))
+    assert max(ratio for of_buses, ratio in moved if of_buses) > 1.0  # rounding does move them
+    assert all("with rounding" in release.sensitivity.bound_source for release, _ in own)
+
+
 def test_releases_add_up_to_the_total_and_are_charged_before_they_are_drawn():
     features, charged = calendar(TIMES), []
     found = forecast_demand(
