@@ -20,9 +20,11 @@ Zones hold different buses, so that a run costs what one zone's four releases co
 add up to the total. What follows is public arithmetic: the levels of buses are drawn towards the
 law that all noisy levels come from (nonparametric empirical Bayes), and shapes c_k/mean towards the
 mean of zones, and that towards 0, as far as noise is in them.
+
 Rounding. These distances are those of exact arithmetic. Under secure noise demand is first put on a
-grid of g = 2^-36, within 2^17/n at each of n buses (:func:`~gridpriv.privacy.strategies.disclosure.\
-on_grid`), so that one bus moves by at most beta + g and sums over buses are exact. A weighted mean
+grid of g = 2^-36, within 2^17/n at each of n buses (``on_grid`` of
+:mod:`gridpriv.privacy.strategies.disclosure`), so that one bus moves by at most beta + g and sums
+over buses are exact. A weighted mean
 over T steps of numbers within 2^17 has at most T + 2 roundings of 2^-53 times a sum of at most
 2^17 (weights add up to 1, and so do at most weights times abs(phi_k), by orthonormality): an error
 of (T + 2) g on each side of a pair of neighbours. Forecasts within 2^17, from which P_z(t) is

@@ -126,9 +126,9 @@ def test_under_secure_noise_the_rounding_of_sums_is_charged(monkeypatch):
     ]
     features, values, answers = calendar(TIMES), [], []
 
-    def watch(self, zone, place, release, value):
+    def watch(_, zone, __, release, value):
         values.append((zone, release, value.copy()))
-        if len(values) > len(answers):  # neighbours are compared after the same releases
+        if len(values) > len(answers):  # compared after the same releases
             answers.append(value + release.mechanism.scale)
         return answers[len(values) - 1]
 
