@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from gridpriv.privacy.accounting import total_epsilon
     from gridpriv.privacy.ledger import Ledger, grant, read_book
     from gridpriv.privacy.mechanism import Mechanism
-    from gridpriv.privacy.plugins import register_mechanism
     from gridpriv.privacy.release import Release
+    from gridpriv.privacy.settings import register_mechanism
     from gridpriv.privacy.strategies.linear import Strategy
     from gridpriv.report.export import export
     from gridpriv.study import Study, compare, make_plan, read_plan, read_study

@@ -42,9 +42,9 @@ from gridpriv.assurance.inversion import fit
 from gridpriv.assurance.stationarity import StationarityModel, all_heard
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
+from gridpriv.privacy.settings import Budget
 from gridpriv.zonal.prepared import Prepared, noise_rule
 from gridpriv.zonal.settings import Settings
 

@@ -27,9 +27,9 @@ from gridpriv.assurance.statistic import ceiling, check_runs, detectable, measur
 from gridpriv.assurance.whole import fresh, rule_of, whole_run
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.privacy.budget import NOTHING
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.sensitivity import Norm, length
+from gridpriv.privacy.settings import NOTHING
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.settings import Coordination
 

@@ -10,8 +10,8 @@ from gridpriv.assurance.audited import LEVELS
 from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.assurance.replay import Finding
 from gridpriv.assurance.statistic import Measured
-from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of
+from gridpriv.core.text import Json
 from gridpriv.zonal.prepared import Prepared
 
 ROUNDS = 5

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gridpriv.assurance.adversary import AttackPlan
 from gridpriv.assurance.identifiability import VERDICTS, Identified
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.document import Json
+from gridpriv.core.text import Json
 from gridpriv.zonal.prepared import Prepared
 
 Words: TypeAlias = NDArray[np.str_]

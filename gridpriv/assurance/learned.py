@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
+from gridpriv.core.text import Json
 from gridpriv.learning.algorithms.base import ALONE, Shared, Task
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.run import learn

@@ -16,8 +16,8 @@ import numpy as np
 
 from gridpriv.assurance.statistic import Statistic
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.text import Json
 from gridpriv.learning.algorithms.base import Round, Task, make_algorithm
 from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.datasets.base import Dataset

@@ -37,10 +37,10 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.power.zone import Zone
-from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import length
+from gridpriv.privacy.settings import Budget
 from gridpriv.privacy.strategies.temporal_basis import TemporalBasis, TemporalDisclosure
 from gridpriv.zonal.horizon import Horizon, Known, make_horizon
 from gridpriv.zonal.prepared import Prepared

@@ -33,11 +33,11 @@ from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.adjacency import UNITS_MVA, DemandAdjacency
-from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.mechanism import Staircase
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, length
+from gridpriv.privacy.settings import Budget
 from gridpriv.zonal.prepared import Prepared
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 300.0)  # times the weight of the imbalance

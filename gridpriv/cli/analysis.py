@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_records, progress, say, tell, write_results
 from gridpriv.cli.parser import Command
-from gridpriv.core.display import counted
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
+from gridpriv.core.text import Json, counted
 from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.privacy.statement import NO_SAMPLER
 from gridpriv.zonal.settings import PRESETS, Settings

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags, output
 from gridpriv.cli.parser import Command
-from gridpriv.core.display import counted
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.settings import settings_of
+from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
 

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Literal
 from gridpriv.cli import flags
 from gridpriv.cli.output import json_text, print_rows, print_table, say, tell
 from gridpriv.cli.parser import Command
-from gridpriv.core.display import counted
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed
-from gridpriv.core.text import csv_text, json_ready
+from gridpriv.core.text import Json, counted, csv_text, json_ready
 from gridpriv.privacy.accounting import (
     check_delta,
     epsilon_of,
@@ -27,9 +25,14 @@ from gridpriv.privacy.accounting import (
     total_epsilon,
     total_pure,
 )
-from gridpriv.privacy.budget import Budget, noise_multiplier, parse_budget
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.privacy.settings import Privacy, SensitivityBound
+from gridpriv.privacy.settings import (
+    Budget,
+    Privacy,
+    SensitivityBound,
+    noise_multiplier,
+    parse_budget,
+)
 from gridpriv.zonal.settings import Adjacency
 
 if TYPE_CHECKING:

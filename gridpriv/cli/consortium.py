@@ -12,10 +12,9 @@ from pathlib import Path
 from gridpriv.cli import flags
 from gridpriv.cli.output import print_records, print_table, say, tell
 from gridpriv.cli.parser import Command
-from gridpriv.core.display import counted
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, refuse_used
+from gridpriv.core.text import Json, counted
 from gridpriv.zonal.settings import PRESETS, Settings
 
 VERIFY, DEVIATED = "verify", 3

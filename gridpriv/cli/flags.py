@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.core.document import Json
 from gridpriv.core.errors import MOST_WHOLE, GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.core.settings import (
     Part,
@@ -22,6 +21,7 @@ from gridpriv.core.settings import (
     reading,
     settings_of,
 )
+from gridpriv.core.text import Json
 from gridpriv.report.formats import FORMATS, check_formats
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> Json:
     if "budget" in values and getattr(args, "epsilon", None) is not None:
         if "budget" in given:
             raise InputError("--epsilon and --budget exclude each other")
-        from gridpriv.privacy.budget import Budget
+        from gridpriv.privacy.settings import Budget
 
         given["budget"] = Budget("per-release", args.epsilon)
     return given
@@ -203,7 +203,7 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
 
     Some defaults are named too: those that a later version may set otherwise.
     """
-    from gridpriv.privacy.budget import QUIET
+    from gridpriv.privacy.settings import QUIET
 
     words = ["gridpriv", args.command, _full(args.case)]
     words += given_words(args, *ZONE_FLAGS, "demand", "series", *COUPLING)

@@ -17,12 +17,10 @@ from gridpriv.cli.learn_forecast import forecast, forecast_arguments
 from gridpriv.cli.output import output_folder, print_table, progress, say, tell
 from gridpriv.cli.parser import Command
 from gridpriv.cli.study import add_reproduce, execute_reproduce, finish, print_means
-from gridpriv.core.display import shown
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import as_flags, check_names, names, settings_of, written
-from gridpriv.core.text import frame_csv, json_ready
+from gridpriv.core.text import Json, frame_csv, json_ready, shown
 from gridpriv.learning.algorithms import READS, SPECIFIC
 from gridpriv.learning.settings import (
     PRESETS,

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags
 from gridpriv.cli.output import print_table, say, tell
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed, choice, count, notation, number
-from gridpriv.core.text import frame_csv, json_ready
+from gridpriv.core.text import Json, frame_csv, json_ready
 from gridpriv.privacy.adjacency import Beta, DemandAdjacency
-from gridpriv.privacy.budget import LEAST_EPSILON, MOST_EPSILON
-from gridpriv.privacy.settings import Noise, Privacy
+from gridpriv.privacy.settings import LEAST_EPSILON, MOST_EPSILON, Noise, Privacy
 from gridpriv.zonal.settings import Adjacency
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_table, say, tell, write_results
 from gridpriv.cli.parser import Command
 from gridpriv.core.arrays import Floats
-from gridpriv.core.display import PRECISION, amount
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.core.settings import changed, choice
+from gridpriv.core.text import PRECISION, Json, amount
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.service import Service
 from gridpriv.power.objective import AC_OBJECTIVES, RELAXED_OBJECTIVES, AcObjective, ObjectiveKind

@@ -14,12 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gridpriv.core.display import Amount, amount, shown
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.sealed import sealed
-from gridpriv.core.text import frame_csv
+from gridpriv.core.text import Amount, Json, amount, frame_csv, shown
 
 if TYPE_CHECKING:
     import pandas as pd

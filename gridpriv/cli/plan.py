@@ -18,10 +18,9 @@ from gridpriv.cli.output import (
     write_results,
 )
 from gridpriv.cli.parser import Command
-from gridpriv.core.display import counted
-from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of, positive
 from gridpriv.core.settings import Part, changed, count, number, shortest
+from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.privacy.adjacency import Beta
 from gridpriv.zonal.settings import Adjacency, Draws, Grid, Release, make_settings

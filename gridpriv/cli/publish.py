@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Any, get_args
 from gridpriv.cli import flags
 from gridpriv.cli.output import print_table, say, tell
 from gridpriv.cli.parser import Command
-from gridpriv.core.display import amount, counted
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, positive
 from gridpriv.core.files import StorageError, write_texts
 from gridpriv.core.sealed import sealed
 from gridpriv.core.settings import Part, changed, choice, count, names, number
-from gridpriv.core.text import csv_text
+from gridpriv.core.text import Json, amount, counted, csv_text
 from gridpriv.privacy.adjacency import Beta, Protects
-from gridpriv.privacy.budget import Budget
-from gridpriv.privacy.settings import Mechanism, Noise, Privacy
+from gridpriv.privacy.settings import Budget, Mechanism, Noise, Privacy
 from gridpriv.zonal.settings import Adjacency, Draws, Release, Settings, make_settings
 
 if TYPE_CHECKING:

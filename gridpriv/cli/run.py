@@ -16,9 +16,8 @@ import numpy as np
 from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_rows, print_table, progress, say, tell
 from gridpriv.cli.parser import Command
-from gridpriv.core.display import counted
-from gridpriv.core.document import Json
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, one_of
+from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
 
@@ -124,7 +123,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) -> int:
     """Print the time that the runs would take."""
-    from gridpriv.study.estimate import estimate
+    from gridpriv.study.grids import estimate
 
     work = estimate(runs, jobs=1)
     return tell(args, vars(work), lambda: print(f"{work} on idle cores"))

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags, output
 from gridpriv.cli.parser import Command
-from gridpriv.core.display import amount, counted
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, SolverError, not_allowed, one_of
 from gridpriv.core.settings import Setting, reading, settings_of
+from gridpriv.core.text import Json, amount, counted
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 def execute_compare(args: argparse.Namespace) -> int:
     """Run the study, write its folder and report, print the answer."""
     from gridpriv.study import compare, read_plan
-    from gridpriv.study.estimate import estimate_plan
+    from gridpriv.study.grids import estimate_plan
 
     formats = flags.wanted_formats(args)
     if args.study:

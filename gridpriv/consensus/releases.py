@@ -12,7 +12,7 @@ import numpy as np
 from gridpriv.consensus.memory import AgentRules, Place, Streams
 from gridpriv.consensus.problem import LocalProblem
 from gridpriv.core.arrays import Floats
-from gridpriv.core.interrupts import uninterrupted
+from gridpriv.core.threads import uninterrupted
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import reach

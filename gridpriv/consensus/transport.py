@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from gridpriv.consensus.messages import Exchange, Order, Reply
-from gridpriv.core.cluster import connect
 from gridpriv.core.errors import GridprivError, InputError
+from gridpriv.core.processes import connect
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -24,7 +24,7 @@ from gridpriv.consensus.wire import (
 )
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, InputError
-from gridpriv.core.records import Records
+from gridpriv.core.sealed import Records
 
 TURNS = "turns"
 ANSWERS = tuple[bytes, ...]

@@ -38,8 +38,7 @@ from gridpriv.consensus.wire import (
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import BudgetError, GridprivError, SolverError
 from gridpriv.core.files import StorageError
-from gridpriv.core.records import Records
-from gridpriv.core.sealed import DamagedError
+from gridpriv.core.sealed import DamagedError, Records
 
 NOTHING = np.zeros(0)
 NOTED, EXCHANGED = b"\0", b"\1"  # first byte of a transcript's records

@@ -21,10 +21,10 @@ from gridpriv.consensus.coordinator import make_consensus
 from gridpriv.consensus.limits import AnswerLimits, ReleaseLimits, RequestLimits
 from gridpriv.consensus.sessions import PublicAgreement
 from gridpriv.core.arrays import Bools, Floats, Ints
-from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import read_document
+from gridpriv.core.text import Json
 from gridpriv.power.zone import flat_start
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release

@@ -18,10 +18,9 @@ from gridpriv.consensus.sessions import Note, Sessions
 from gridpriv.consensus.turns import Journal, Turns
 from gridpriv.consortium.agreement import Agreement
 from gridpriv.consortium.parties import CoordinatorParty
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.files import held, make_folder, write_text
-from gridpriv.core.text import csv_text, json_ready
+from gridpriv.core.text import Json, csv_text, json_ready
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import noise_caveat, zone_statement
 from gridpriv.zonal.opening import Carrying, initial_rounds

@@ -20,10 +20,9 @@ from gridpriv.consortium.agreement import Agreement, check_run, write_agreement
 from gridpriv.consortium.keys import make_keys, write_keys
 from gridpriv.consortium.limits import with_limits
 from gridpriv.consortium.parties import CoordinatorParty, Party, ZoneParty, party_text
-from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import make_folder, refuse_used, write_text
-from gridpriv.core.text import csv_text
+from gridpriv.core.text import Json, csv_text
 from gridpriv.grid.case import Case
 from gridpriv.grid.network_file import network_digest, public_network, write_network
 from gridpriv.grid.zoning import Zoning, write_zoning

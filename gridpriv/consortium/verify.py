@@ -42,9 +42,9 @@ from gridpriv.consortium.coordinate import CERTIFICATE, CERTIFICATES, play
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, read_party
 from gridpriv.consortium.zone import TRANSCRIPT
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.reading import MIB, read_bytes
+from gridpriv.core.text import Json
 from gridpriv.privacy.release import Release
 
 Key = tuple[str, TurnId]

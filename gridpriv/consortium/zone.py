@@ -21,11 +21,10 @@ from gridpriv.consortium.agreement import Agreement, SharedVariables
 from gridpriv.consortium.charged import charged_once
 from gridpriv.consortium.limits import check_limits, with_limits, zone_member
 from gridpriv.consortium.parties import ZoneParty
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError, not_allowed, one_of
 from gridpriv.core.files import held, make_folder, write_text
 from gridpriv.core.reading import read_text
-from gridpriv.core.text import json_ready
+from gridpriv.core.text import Json, json_ready
 from gridpriv.grid.case import Case
 from gridpriv.grid.network_file import network_digest, read_network
 from gridpriv.grid.overrides import read_bus_demand

@@ -1,4 +1,4 @@
-"""Processes that answer over a pipe and end with the process that started them.
+"""Processes that answer over a pipe and end with the process that started them; a Dask cluster.
 
 A worker is a fresh interpreter. It does not run the caller's script again, as multiprocessing's
 would, unless what it is given is defined there; so a script needs no main guard unless it hands
@@ -26,7 +26,7 @@ from multiprocessing.reduction import ForkingPickler
 from threading import Thread
 from typing import Any, TypeVar
 
-from gridpriv.core.errors import GridprivError, InputError
+from gridpriv.core.errors import GridprivError, InputError, missing_extra
 from gridpriv.core.threads import one_thread
 
 Given = TypeVar("Given")
@@ -196,3 +196,24 @@ def _serve_one(pipe: Connection, function: Callable[[Any], Any]) -> None:
         return
     except Exception as error:  # raised again where the answer is awaited
         pipe.send(error)
+
+
+def connect(address: str) -> Any:  # distributed has no types of its own
+    """Return a client of the scheduler at ``address``; a context manager.
+
+    Raises
+    ------
+    InputError
+        Where nothing answers, or the ``cluster`` extra is not installed.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise missing_extra("distributed", "cluster", "--cluster") from None
+    try:
+        return Client(address, timeout="10s")
+    except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without certificates
+        raise InputError(
+            f"cluster = {address!r} cannot be reached: {error}; start one with "
+            "'dask scheduler' and 'dask worker ADDRESS'"
+        ) from error

@@ -21,8 +21,8 @@ from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
+from gridpriv.core.text import Json
 
 Settle = Callable[[str, Any], Any]
 PartType = TypeVar("PartType", bound="type[Part]")

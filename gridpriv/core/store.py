@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core import files, stored
-from gridpriv.core.document import Json
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError
 from gridpriv.core.files import held
 from gridpriv.core.processes import WorkerError
 from gridpriv.core.sealed import DamagedError, sealed
 from gridpriv.core.stored import Rows, StoredRun, Study
+from gridpriv.core.text import Json
 
 TEXTS = ("study.toml",)  # files for people that are written before the first run
 SAME = ("kind", "public", "study", "cases", "version")  # what makes two folders the same study

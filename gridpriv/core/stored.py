@@ -9,14 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.core.display import html_table
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import is_left, names_in
 from gridpriv.core.lazy import Above
-from gridpriv.core.parquet import read_parquet
-from gridpriv.core.reading import read_bytes
+from gridpriv.core.reading import read_bytes, read_parquet
 from gridpriv.core.sealed import DamagedError, read_json, read_sealed
+from gridpriv.core.text import Json, html_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,8 +22,8 @@ from dataclasses import FrozenInstanceError, dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, dataclass_transform
 
-from gridpriv.core.document import Json
 from gridpriv.core.settings import Part, settings_of
+from gridpriv.core.text import Json
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -1,4 +1,8 @@
-"""Text that somebody else wrote, made harmless: on one line, and never a spreadsheet's formula."""
+"""Documents, figures and messages as text, for people, for spreadsheets and for JSON.
+
+What somebody else wrote is made harmless: on one line, and never a spreadsheet's formula.
+:mod:`gridpriv.core.tables` declares, for each document that is stored or exported, its entries.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,15 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+Json = dict[str, Any]
 # ASCII, and the full-width forms that spreadsheets take for them
 FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
@@ -72,3 +78,137 @@ def _cell(value: Any) -> Any:
         return inert(clean(value))
     gap = value is None or (isinstance(value, float) and math.isnan(value))
     return "" if gap else value
+
+
+Table = tuple[str, Sequence[str], Sequence[Sequence[object]]]
+"""Title, names of the columns, rows."""
+
+
+LONG = 1e7
+"""Number from which on an exponent is shorter."""
+PRECISION = {"MW": (4, 3), "$/h": (6, 2)}
+"""By unit, the most digits and decimals that noise and solvers leave a meaning."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A figure of a table in one of the units of :data:`PRECISION`."""
+
+    value: float
+    unit: str
+
+    def __str__(self) -> str:
+        digits, decimals = PRECISION[self.unit]
+        if 0.0 < abs(self.value) < 10.0**-decimals:
+            return f"under {10.0**-decimals:g}"
+        rounded = float(f"{self.value:.{digits}g}")
+        before = math.floor(math.log10(abs(rounded))) + 1 if rounded else digits
+        places = min(decimals, max(digits - before, 0))
+        return f"{self.value if places else rounded:.{places}f}"
+
+
+def amount(value: float | None, unit: str) -> Amount | None:
+    """Return a figure in its unit, None where there is none."""
+    return None if value is None or not math.isfinite(value) else Amount(value, unit)
+
+
+def shown(value: object) -> str:
+    """Return a figure for people: four digits, '-' where there is none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        text = f"{value:.4g}"
+        return f"{float(text):.0f}" if 1e4 <= abs(value) < LONG else text
+    return str(value)
+
+
+def counted(number: int | None, noun: str) -> str:
+    """Return a number with its noun: 1 zone, 2 buses, 3 branches."""
+    ending = "" if number == 1 else "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{shown(number)} {noun}{ending}"
+
+
+def figure(value: float, digits: int = 3) -> str:
+    """Return a number in words' company: digits that mean something, no exponent where short."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    size = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
+    if size < -4 or size > 6:
+        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+        return f"{mantissa.removesuffix('.' + '0' * (digits - 1))}e{power}"
+    return f"{value:.{max(0, digits - 1 - size)}f}"
+
+
+def html_page(tables: Sequence[Table], sentences: Sequence[str]) -> str:
+    """Return tables, and what is said beside them, as HTML."""
+    from html import escape
+
+    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+    return "".join(map(html_table, tables)) + said
+
+
+def html_table(table: Table) -> str:
+    """Return a table as HTML; whatever its cells hold is text."""
+    from html import escape  # not at the top: its table of entities takes a while
+
+    title, columns, rows = table
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(shown(cell))}</td>' for cell in row)}</tr>" for row in rows
+    )
+    return f"<table><caption>{escape(title)}</caption><tr>{head}</tr>{body}</table>"
+
+
+Severity = Literal["warning", "info", "next"]
+"""A figure must be read differently; it is explained; what to do next."""
+SEVERITIES: Mapping[str, Severity] = {"warning": "warning", "info": "info", "next": "next"}
+"""By name, in the order in which messages are shown."""
+Templates = Mapping[str, tuple[Severity, str]]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message by code.
+
+    Attributes
+    ----------
+    code : str
+    severity : {'warning', 'info', 'next'}
+    template : str
+        One or two sentences with places for the values.
+    values : mapping
+    """
+
+    code: str
+    severity: Severity
+    template: str
+    values: Mapping[str, object]
+
+    def __str__(self) -> str:
+        return self.template.format(**self.values)
+
+    def as_dict(self) -> Json:
+        """Return the message as JSON can hold it."""
+        return {"code": self.code, "severity": self.severity, "text": str(self)}
+
+
+def read_templates(path: Path) -> Templates:
+    """Return the templates of a catalog by code: the line ``== CODE: SEVERITY``, then the text."""
+    entries = ((head.partition(": "), text) for head, text in sections(path).items())
+    return {
+        code: (SEVERITIES[severity], " ".join(text.split()))
+        for (code, _, severity), text in entries
+    }
+
+
+def make_message(templates: Templates, code: str, values: Mapping[str, object]) -> Message:
+    """Return the message of a code with its values."""
+    return Message(code, *templates[code], values)
+
+
+def by_severity(messages: list[Message]) -> list[Message]:
+    """Return messages with the warnings first and what to do next last."""
+    order = list(SEVERITIES)
+    return sorted(messages, key=lambda message: order.index(message.severity))

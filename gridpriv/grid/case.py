@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.display import html_table
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.text import html_table
 
 POLYNOMIAL, PIECEWISE = 2, 1
 

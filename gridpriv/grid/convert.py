@@ -16,9 +16,9 @@ from typing import Literal
 import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.files import write_bytes
+from gridpriv.core.text import Json
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.admittance import bus_admittance
 from gridpriv.grid.case import Case

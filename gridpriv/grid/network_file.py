@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import read_document
+from gridpriv.core.text import Json
 from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case, GenCost, SourceNames
 
 FORMAT = "gridpriv network 1"

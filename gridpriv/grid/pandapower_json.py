@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.reading import LARGEST, read_text
+from gridpriv.core.text import Json
 from gridpriv.grid.pandapower_checks import Net
 
 PARTS = ("columns", "index", "data")

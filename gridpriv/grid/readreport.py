@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning
+from gridpriv.core.text import Json
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import POLYNOMIAL, Case
 from gridpriv.grid.csvfile import shipped_rows

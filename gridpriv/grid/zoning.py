@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Ints
-from gridpriv.core.display import counted, html_table
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import shown
+from gridpriv.core.text import Json, counted, html_table
 from gridpriv.grid.case import Case
 from gridpriv.grid.csvfile import LONGEST_NAME, CsvRows, is_name
 from gridpriv.grid.islands import islands

@@ -7,7 +7,7 @@ is its worst client's. Four kinds of release occur:
   :mod:`gridpriv.privacy.accounting`;
 - Gaussian noise on a step over a sample that the client draws in secret: the PLD of the sampled
   Gaussian mechanism, for Poisson batches under either adjacency and for batches of fixed size
-  without replacement under ``replace-one`` (:mod:`gridpriv.privacy.subsampling`). Batches drawn
+  without replacement under ``replace-one`` (:mod:`gridpriv.privacy.accounting`). Batches drawn
   with replacement are charged in full. Participation of clients is known to whoever sees the
   messages, so it amplifies nothing, but where a trusted server draws clients in secret
   (``dp-fedavg`` with ``participation`` secret);
@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
-from gridpriv.core.document import Json
+from gridpriv.core.text import Json
 from gridpriv.learning.releases import MULTIPLIERS, ROUNDING, Tally
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.accounting import (
@@ -33,10 +33,10 @@ from gridpriv.privacy.accounting import (
     total_epsilon,
     total_pure,
 )
-from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
+from gridpriv.privacy.settings import noise_multiplier
 
 GAUSSIAN = ("gaussian", *SAMPLED)
 

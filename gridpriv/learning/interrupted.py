@@ -21,12 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.display import counted
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, remove, write_bytes, write_text
 from gridpriv.core.reading import MissingFileError, read_bytes
 from gridpriv.core.sealed import DamagedError, read_sealed, sealed
+from gridpriv.core.text import Json, counted
 from gridpriv.learning.algorithms.base import Begun, Round
 from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.datasets.base import Dataset

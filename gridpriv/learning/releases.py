@@ -91,7 +91,7 @@ class Sampled(Wrapped):
         The chance that one sample takes part.
     kind : str
         Of the charge: how the sample is drawn, and what neighbours are
-        (:mod:`gridpriv.privacy.subsampling`).
+        (:mod:`gridpriv.privacy.accounting`).
     """
 
     rate: float
@@ -111,7 +111,7 @@ class Amplification:
     rate : float
         Chance that one sample is in any of the release's batches, below 1.
     kind : str
-        Of the charge (:mod:`gridpriv.privacy.subsampling`).
+        Of the charge (:mod:`gridpriv.privacy.accounting`).
     """
 
     rate: float

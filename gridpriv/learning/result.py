@@ -9,10 +9,8 @@ from importlib.metadata import version
 import pandas as pd
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.display import Table, counted, html_page, shown
-from gridpriv.core.document import Json
 from gridpriv.core.tables import publish
-from gridpriv.core.text import json_ready
+from gridpriv.core.text import Json, Table, counted, html_page, json_ready, shown
 from gridpriv.learning.rows import Evaluated, LearnDocument, LearnTiming
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.trained import TrainedModel

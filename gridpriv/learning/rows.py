@@ -23,7 +23,7 @@ from gridpriv.core.tables import (
     setting_columns,
 )
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.privacy.rows import Bound, NoiseBlock, PerRelease, TotalEpsilon
+from gridpriv.privacy.statement import Bound, NoiseBlock, PerRelease, TotalEpsilon
 
 
 class Evaluated(Row):

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError, not_allowed
+from gridpriv.core.text import Json
 from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.accounting import (
     noise_rule,

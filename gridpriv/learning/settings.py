@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from gridpriv.consensus.schedules import Rounds
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, positive
 from gridpriv.core.settings import (
     Part,
@@ -21,6 +20,7 @@ from gridpriv.core.settings import (
     number,
     words,
 )
+from gridpriv.core.text import Json
 from gridpriv.learning.algorithms import (
     ALGORITHMS,
     NON_PRIVATE,
@@ -34,8 +34,7 @@ from gridpriv.learning.module_file import LINEAR, check_model
 from gridpriv.learning.releases import KINDS, Kind
 from gridpriv.learning.schedules import BudgetedPenalty, parse_penalty, parse_regularizer
 from gridpriv.privacy.accounting import check_delta
-from gridpriv.privacy.budget import Budget
-from gridpriv.privacy.settings import Privacy
+from gridpriv.privacy.settings import Budget, Privacy
 
 Sampling = Literal["poisson", "without-replacement", "with-replacement"]
 GradientChange = Literal["2G", "2G/b"]

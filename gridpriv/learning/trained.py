@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import write_bytes
 from gridpriv.core.reading import read_bytes
 from gridpriv.core.tables import publish
-from gridpriv.core.text import json_ready
+from gridpriv.core.text import Json, json_ready
 from gridpriv.learning.arrays import Array, to_numpy
 from gridpriv.learning.datasets.base import Dataset, Features, clip_rows
 from gridpriv.learning.features import RAW, TRANSFORMED_NORM, transform

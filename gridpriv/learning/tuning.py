@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Ints
-from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.core.settings import check_names
+from gridpriv.core.text import Json
 from gridpriv.learning.algorithms import READS
 from gridpriv.learning.algorithms.base import ALONE, Shared
 from gridpriv.learning.datasets.base import Dataset

@@ -20,8 +20,7 @@ from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.disclosure import Disclosure, auto, expected_error
-from gridpriv.privacy.strategies.linear import Statistics, bus, nothing, total, tree
-from gridpriv.privacy.strategies.prior import Prior
+from gridpriv.privacy.strategies.linear import Prior, Statistics, bus, nothing, total, tree
 from gridpriv.privacy.strategies.temporal_basis import Cosines, TemporalDisclosure, coefficient_left
 
 TREES = ((0.7, 0.3), (0.5, 0.5), (0.3, 0.7))

@@ -26,7 +26,7 @@ from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import islands
 from gridpriv.power.zone import Zone
-from gridpriv.privacy.strategies.prior import LEAST_SHARE, Prior
+from gridpriv.privacy.strategies.linear import LEAST_SHARE, Prior
 
 LOAD_SHARE, RATED_SHARE, REACTIVE_SHARE = 0.6, 0.45, 0.3
 CAPACITY_SPREAD = 0.6  # of the sum, relative, where it is guessed from capacity

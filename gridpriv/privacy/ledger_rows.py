@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gridpriv.core.arrays import Ints
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
+from gridpriv.core.text import Json
 from gridpriv.privacy.accounting import Charges, pure_epsilon, total_epsilon, total_pure
 from gridpriv.privacy.adjacency import Move, Protection
 from gridpriv.privacy.filters import GrantFilter, PlannedFilter, RenyiFilter, Rule, combined

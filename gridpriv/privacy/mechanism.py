@@ -26,7 +26,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.privacy import staircase
-from gridpriv.privacy.discrete import box_integers
+from gridpriv.privacy.noise import box_integers
 from gridpriv.privacy.sensitivity import Norm
 
 Stream = Callable[[], np.random.Generator]

@@ -1,17 +1,297 @@
-"""The settings of privacy that every application has: what noise is drawn, and how much."""
+"""The settings of privacy that every application has: what noise is drawn, and how much.
+
+A budget buys a noise multiplier. Mechanisms from outside the package are accepted by settings,
+command line and studies: a module registers its mechanism by :func:`register_mechanism` when it is
+imported. Modules that the environment variable ``GRIDPRIV_PLUGINS`` names (by commas: importable
+names, or paths that end in ``.py``) are imported here, also in the processes of a study.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import re
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Literal, cast, get_args
 
-from gridpriv.core.errors import not_allowed
-from gridpriv.core.settings import Part, choice, notation, number
-from gridpriv.privacy.accounting import check_delta, classical_gaussian_multiplier
-from gridpriv.privacy.budget import NO_NOISE, Budget, parse_budget
-from gridpriv.privacy.mechanism import has_secure_sampler
+from gridpriv.core.errors import InputError, not_allowed, positive
+from gridpriv.core.settings import Part, choice, notation, number, shortest
+from gridpriv.privacy.accounting import (
+    check_delta,
+    classical_gaussian_multiplier,
+    epsilon_of,
+    gaussian_multiplier,
+    pure_multiplier,
+    total_epsilon,
+    total_pure,
+)
+from gridpriv.privacy.mechanism import MECHANISMS, SMOOTHED, Additive, Charge, has_secure_sampler
 from gridpriv.privacy.perturbation import Target
-from gridpriv.privacy.plugins import NAMES, load_plugins
+
+Scope = Literal["per-release", "total"]
+# far beyond any protection and any use, and as far as noise can be computed
+LEAST_EPSILON, MOST_EPSILON = 1e-12, 1e6
+
+NO_NOISE, NOTHING = "none", "nothing"
+"""In the place of a budget: of a run that draws no noise; of one that releases nothing."""
+QUIET = (NO_NOISE, NOTHING)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Epsilon (and delta) of one release, or of all of them.
+
+    Attributes
+    ----------
+    scope : {'per-release', 'total'}
+    delta : float or None
+        None where the user states none: pure for a total, the settings' delta per release.
+    """
+
+    scope: Scope
+    epsilon: float
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+        if not LEAST_EPSILON <= self.epsilon <= MOST_EPSILON:
+            allowed = f"from {LEAST_EPSILON:g} to {MOST_EPSILON:g}"
+            raise not_allowed("epsilon", self.epsilon, allowed)
+        if self.delta is not None:
+            check_delta("delta", self.delta)
+
+    def __str__(self) -> str:
+        tail = "" if self.delta is None else f",{shortest(self.delta)}"
+        return f"{self.scope}:{shortest(self.epsilon)}{tail}"
+
+
+def stated_epsilon(drawn: str) -> float:
+    """Return the epsilon of what a run draws (``Privacy.drawn``).
+
+    >>> stated_epsilon("total:1,1e-6"), stated_epsilon("nothing"), stated_epsilon("none")
+    (1.0, 0.0, inf)
+    """
+    quiet = {NO_NOISE: math.inf, NOTHING: 0.0}
+    return quiet[drawn] if drawn in quiet else parse_budget(drawn).epsilon
+
+
+def parse_budget(text: str) -> Budget:
+    """Return the budget of ``per-release:E[,D]`` or ``total:E[,D]``.
+
+    >>> parse_budget("total:1,1e-6")
+    Budget(scope='total', epsilon=1.0, delta=1e-06)
+    >>> str(parse_budget("per-release:0.50"))
+    'per-release:0.5'
+    """
+    scope, _, numbers = text.partition(":")
+    parts = numbers.split(",")
+    if scope not in ("per-release", "total") or not 1 <= len(parts) <= 2:
+        bare = re.fullmatch(r"[0-9.]+(e[-+]?[0-9]+)?(,[0-9.]+e-?[0-9]+)?", text.strip())
+        hint = f" (did you mean total:{text.strip()}?)" if bare else ""
+        raise not_allowed("budget", text, f"total:E[,D] or per-release:E[,D]{hint}")
+    try:
+        values = [float(part) for part in parts]
+    except ValueError:
+        raise not_allowed("budget", text, "per-release:E[,D] or total:E[,D] in numbers") from None
+    return Budget(
+        "total" if scope == "total" else "per-release",
+        values[0],
+        values[1] if len(values) == 2 else None,
+    )
+
+
+def noise_multiplier(
+    budget: Budget,
+    mechanism: str,
+    sensitivity: str,
+    releases: int,
+    delta: float,
+    source: str = "simulated",
+) -> float:
+    """Return scale / sensitivity for one release.
+
+    Parameters
+    ----------
+    mechanism : {'laplace', 'gaussian', 'knorm', 'staircase', 'staircase-number'}
+    sensitivity : {'proven', 'published'}
+        ``paper`` uses the classical Gaussian per release.
+    releases : int
+        Planned number for a zone; matters for totals.
+    delta : float
+        Of one Gaussian release, where the budget states none.
+    """
+    if mechanism not in BUILT_IN:
+        return _registered(budget, mechanism, releases, delta)
+    if source == "secure" and mechanism == "gaussian":  # a margin for the grid of discrete noise
+        plain = noise_multiplier(budget, mechanism, sensitivity, releases, delta)
+        return plain * (1.0 + 2.0 * SMOOTHED)
+    if budget.scope == "total" and source == "secure" and budget.delta:
+        return pure_multiplier("pure", budget.epsilon, budget.delta, releases)
+    if budget.scope == "total" and mechanism.startswith("staircase"):
+        dimension = 2 if mechanism == "staircase" else 1
+        delta = budget.delta or 0.0
+        return pure_multiplier("staircase", budget.epsilon, delta, releases, dimension)
+    if budget.scope == "total":
+        total = budget.epsilon, budget.delta or 0.0, releases
+        gaussian = mechanism == "gaussian"
+        return gaussian_multiplier(*total) if gaussian else pure_multiplier("laplace", *total)
+    if mechanism != "gaussian":  # at a multiplier m all the others cost 1/m
+        return 1.0 / budget.epsilon
+    if sensitivity == "published":
+        return classical_gaussian_multiplier(budget.epsilon, budget.delta or delta)
+    return gaussian_multiplier(budget.epsilon, budget.delta or delta, 1)
+
+
+BUILT_IN = ("laplace", "gaussian", "knorm", "staircase", "staircase-number")
+
+
+def _registered(budget: Budget, mechanism: str, releases: int, delta: float) -> float:
+    """Return the multiplier of a mechanism from outside the package."""
+    if budget.scope == "total":
+        return registered_multiplier(mechanism, budget.epsilon, budget.delta or 0.0, releases)
+    return registered_multiplier(mechanism, budget.epsilon, budget.delta or delta, 1)
+
+
+PLUGINS = "GRIDPRIV_PLUGINS"
+NAMES = ["none", "laplace", "gaussian", "knorm", "staircase"]
+"""Mechanisms that settings accept; those of users come last."""
+PARTS = ("scale", "norm", "variance", "perturb", "charge")
+SAME = 1e-9
+LEAST, MOST = 1e-9, 1e12
+"""Multipliers between which that of a budget is searched."""
+
+
+def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
+    """Register a mechanism under a name, for ``mechanism=``, ``--mechanism`` and study files.
+
+    Parameters
+    ----------
+    name : str
+        New, in lower case.
+    kind : class
+        Made from the scale of the noise alone, with ``scale``, ``norm`` (1 or 2: that of the
+        sensitivity), ``variance`` of a coordinate, ``perturb(value, stream)`` and
+        ``charge(distance)``, which depends on distance / scale only and falls with the scale
+        (:class:`gridpriv.Mechanism`).
+
+    Raises
+    ------
+    InputError
+        For a name that is taken, or a class that is no mechanism.
+
+    Notes
+    -----
+    The certificate is that of ``charge``: nothing here proves it. ``gridpriv audit`` tests it.
+
+    Examples
+    --------
+    >>> from gridpriv.privacy.mechanism import Laplace
+    >>> register_mechanism("laplace", Laplace)
+    Traceback (most recent call last):
+        ...
+    gridpriv.core.errors.InputError: name = 'laplace': must be a name that no mechanism has
+    """
+    if name in NAMES:
+        raise not_allowed("name", name, "a name that no mechanism has")
+    if not name.isidentifier() or name != name.lower():
+        raise not_allowed("name", name, "lower case letters, digits and underscores")
+    item, two = kind(1.0), kind(2.0)
+    missing = [part for part in PARTS if not hasattr(item, part)]
+    if missing:
+        raise InputError(
+            f"Mechanism {name!r} lacks {', '.join(missing)}. Add it (see gridpriv.Mechanism)."
+        )
+    for charge in (_charge(item, 1.0), _charge(two, 2.0)):
+        if not isinstance(charge, Charge):
+            raise InputError(f"charge() of mechanism {name!r} must return a gridpriv Charge.")
+    first, second = (_charge(m, d) for m, d in ((item, 1.0), (two, 2.0)))
+    alike = first.kind == second.kind and math.isclose(
+        first.parameter, second.parameter, rel_tol=SAME
+    )
+    if not alike:
+        raise InputError(
+            f"charge() of mechanism {name!r} must depend on distance / scale only: scale 1 at "
+            f"distance 1 costs {first}, scale 2 at distance 2 costs {second}."
+        )
+    MECHANISMS[name, "simulated"] = cast(type[Additive], kind)
+    NAMES.append(name)
+
+
+def _charge(mechanism: object, distance: float) -> Charge:
+    return cast(Charge, mechanism.charge(distance))  # type: ignore[attr-defined]
+
+
+def registered_multiplier(name: str, epsilon: float, delta: float, releases: int) -> float:
+    """Return the least scale / sensitivity at which some releases cost epsilon at delta.
+
+    With ``delta`` 0 by basic composition of pure charges; for one release its own epsilon.
+    """
+    kind = cast(Callable[[float], object], MECHANISMS[name, "simulated"])
+
+    def cost(multiplier: float) -> float:
+        charge = _charge(kind(multiplier), 1.0)
+        if delta <= 0.0:
+            return total_pure({charge: releases})
+        return (
+            epsilon_of(charge, delta) if releases == 1 else total_epsilon({charge: releases}, delta)
+        )
+
+    low, high = LEAST, MOST
+    if cost(high) > epsilon:
+        raise InputError(
+            f"Mechanism {name!r} has no noise that costs epsilon {epsilon:g} at delta {delta:g}. "
+            "Give a total with a delta, such as total:5,1e-5."
+        )
+    while high / low >= 1.0 + 1e-10:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if cost(middle) <= epsilon else (middle, high)
+    return high
+
+
+def load_plugins() -> None:
+    """Import the modules that the environment variable ``GRIDPRIV_PLUGINS`` names.
+
+    Raises
+    ------
+    InputError
+        For a module that is not there, or whose import fails.
+    """
+    for name in filter(None, os.environ.get(PLUGINS, "").split(",")):
+        if name in LOADED:
+            continue
+        LOADED.add(name)
+        try:
+            _import(name.strip())
+        except InputError:
+            raise
+        except Exception as error:  # whatever a user's module does
+            raise InputError(
+                f"{PLUGINS} names {name!r}, whose import fails ({type(error).__name__}: {error}). "
+                "Name an importable module or a path that ends in .py."
+            ) from error
+
+
+LOADED: set[str] = set()
+
+
+def _import(name: str) -> None:
+    if not name.endswith(".py"):
+        import_module(name)
+        return
+    spec = spec_from_file_location(Path(name).stem, name)
+    if spec is None or spec.loader is None:
+        raise InputError(
+            f"{PLUGINS} names {name!r}, which is no Python file. Name a path that ends in .py."
+        )
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # its classes are pickled by its name
+    spec.loader.exec_module(module)
+
 
 Mechanism = Literal["none", "laplace", "gaussian", "knorm", "staircase"]
 SensitivityBound = Literal["proven", "published"]

@@ -12,8 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.display import amount, figure
-from gridpriv.privacy.budget import NOTHING
+from gridpriv.core.text import amount, figure
+from gridpriv.privacy.settings import NOTHING
 from gridpriv.report.figures import PALETTE, set_title, styled_axes
 
 TEXT: dict[str, Any] = {

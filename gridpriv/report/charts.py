@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from gridpriv.core.stored import Study
-from gridpriv.privacy.budget import NO_NOISE, QUIET, stated_epsilon
+from gridpriv.privacy.settings import NO_NOISE, QUIET, stated_epsilon
 from gridpriv.report.curves import Chart, Series
 from gridpriv.report.figures import Look, stacked
 from gridpriv.report.metrics import BY_ROUND, BY_STEP, COSTS, RESIDUAL, ROUND_SHED, Metric

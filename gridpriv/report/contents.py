@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from gridpriv.core.display import shown
-from gridpriv.core.document import Json
 from gridpriv.core.stored import Study
 from gridpriv.core.tables import TableSchema
-from gridpriv.privacy.budget import QUIET
+from gridpriv.core.text import Json, shown
+from gridpriv.privacy.settings import QUIET
 from gridpriv.report import findings, schema
 from gridpriv.report.protection import simulation_caveat
 from gridpriv.report.source import means_over, step_rows
@@ -22,8 +21,8 @@ from gridpriv.report.summary import (
     named_runs,
 )
 from gridpriv.report.tables import Table, make_table
+from gridpriv.study.engine import study_totals
 from gridpriv.study.rows import ClaimRow, GridRow
-from gridpriv.study.total import study_totals
 from gridpriv.zonal.documents import (
     RESERVE_FILE,
     STORAGE_FILE,

@@ -10,16 +10,15 @@ from importlib.metadata import version
 
 import pandas as pd
 
-from gridpriv.core.document import Json
 from gridpriv.core.stored import NETWORK_TABLES, Study, read_study
 from gridpriv.core.tables import publish
-from gridpriv.core.text import frame_csv, json_ready
+from gridpriv.core.text import Json, frame_csv, json_ready
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.charts import convergence_figure, horizon_figure
 from gridpriv.report.contents import plan_table
 from gridpriv.report.figures import write_figure
 from gridpriv.report.plots import flows_of, loading_map, zones_map
-from gridpriv.study.publish import STORED
+from gridpriv.study.record import STORED
 from gridpriv.study.run_folder import RunFolder, run_document
 from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.documents import RESERVE_FILE, STORAGE_FILE, SeriesDocument

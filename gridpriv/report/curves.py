@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from gridpriv.core.arrays import Bools, Floats
-from gridpriv.core.display import figure
+from gridpriv.core.text import figure
 from gridpriv.report.figures import Look, looks, set_labels, set_title, styled_axes
 
 LOG_FROM = 30.0

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from gridpriv.core.document import Json
-from gridpriv.core.message import Message, by_severity
 from gridpriv.core.stored import Study
+from gridpriv.core.text import Json, Message, by_severity
 from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.report.contents import contents
 from gridpriv.report.messages import message

@@ -16,7 +16,7 @@ from matplotlib.colors import to_rgb, to_rgba
 from scipy.spatial import KDTree
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.display import figure
+from gridpriv.core.text import figure
 from gridpriv.report.figures import Look, page_size
 
 ZONES = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#999999")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from gridpriv.core.document import Json
+from gridpriv.core.text import Json
 from gridpriv.report.figures import PALETTE, set_labels, set_title, styled_axes
 
 SIZE = (5.2, 4.6)

@@ -12,12 +12,10 @@ from pathlib import Path
 import pandas as pd
 
 from gridpriv.assurance.rows import Attack, Audit
-from gridpriv.core.display import amount
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
-from gridpriv.core.message import Message
 from gridpriv.core.sealed import read_sealed
-from gridpriv.privacy.budget import NOTHING
+from gridpriv.core.text import Json, Message, amount
+from gridpriv.privacy.settings import NOTHING
 from gridpriv.report.messages import message
 from gridpriv.report.schema import PlannedMethod
 

@@ -11,11 +11,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gridpriv.core.document import Json
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.tables import Column, Flag, Number, Row, TableSchema, Text, key, known, part
 from gridpriv.core.tables import private as local
-from gridpriv.privacy.rows import TotalEpsilon
+from gridpriv.core.text import Json
+from gridpriv.privacy.statement import TotalEpsilon
 from gridpriv.report.schema import DOCUMENTS
 from gridpriv.zonal.documents import Violation
 

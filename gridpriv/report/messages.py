@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from gridpriv.core.message import make_message, read_templates
+from gridpriv.core.text import make_message, read_templates
 
 TEMPLATES = read_templates(Path(__file__).with_suffix(".txt"))
 message = partial(make_message, TEMPLATES)

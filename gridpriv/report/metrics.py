@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gridpriv.core.display import figure
+from gridpriv.core.text import figure
 
 UNITS = ("%", "$/h", "MW", "p.u.", "p.u. squared")
 """Units that sentences write after a number; others are words, which a name's noun implies."""

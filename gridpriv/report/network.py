@@ -17,7 +17,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.lines import Line2D
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.display import counted, figure
+from gridpriv.core.text import counted, figure
 from gridpriv.report.drawing import (
     MOST_NAMED,
     PALE,

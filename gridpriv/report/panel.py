@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from gridpriv.core.display import amount, counted, figure
-from gridpriv.core.message import Message
 from gridpriv.core.stored import Study
-from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET, stated_epsilon
+from gridpriv.core.text import Message, amount, counted, figure
+from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, stated_epsilon
 from gridpriv.report.messages import message
 from gridpriv.report.metrics import Metric
 from gridpriv.report.protection import epsilon_text, quoted

@@ -9,13 +9,13 @@ from html import escape
 
 import pandas as pd
 
-from gridpriv.core.display import PRECISION, amount, figure
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.stored import Study
+from gridpriv.core.text import PRECISION, amount, figure
 from gridpriv.report.ranking import half_width
 from gridpriv.report.summary import budget_words, cost_metric, short, summary, with_cost_of_privacy
 from gridpriv.report.text import booktabs, escaped
-from gridpriv.study.publish import RUNS
+from gridpriv.study.record import RUNS
 
 AXES = ("case", "zoning", "load_scale", "method", "local_updates", "budget")
 """Columns whose runs are different runs: a cell holds one of each."""

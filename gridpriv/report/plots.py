@@ -15,13 +15,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.display import amount, counted, figure
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.stored import Study
+from gridpriv.core.text import amount, counted, figure
 from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables
 from gridpriv.grid.zoning import Zoning
-from gridpriv.privacy.budget import QUIET, stated_epsilon
+from gridpriv.privacy.settings import QUIET, stated_epsilon
 from gridpriv.report.bars import Bar, Bars
 from gridpriv.report.charts import convergence_charts, cost_chart, horizon_charts
 from gridpriv.report.curves import LOG_FROM, Chart, Series, tick

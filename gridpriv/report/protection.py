@@ -7,20 +7,18 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from gridpriv.core.display import figure
-from gridpriv.core.message import Message
 from gridpriv.core.reading import MissingFileError
 from gridpriv.core.sealed import DamagedError
 from gridpriv.core.stored import Study
+from gridpriv.core.text import Message, figure
 from gridpriv.learning.interrupted import DRAWN, released
 from gridpriv.learning.releases import protected
-from gridpriv.privacy.budget import NO_NOISE, QUIET
+from gridpriv.privacy.settings import NO_NOISE, QUIET
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.messages import message
 from gridpriv.report.summary import short
-from gridpriv.study.engine import LEARNING_RUN
+from gridpriv.study.engine import LEARNING_RUN, differing, study_totals
 from gridpriv.study.rows import StudyTotal
-from gridpriv.study.total import differing, study_totals
 from gridpriv.zonal.summary import protection
 
 

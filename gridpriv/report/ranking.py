@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from gridpriv.core.arrays import Floats
-from gridpriv.privacy.budget import QUIET
+from gridpriv.privacy.settings import QUIET
 from gridpriv.report.metrics import Metric
 
 LEVEL = 0.95

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gridpriv.assurance import rows as assurance
-from gridpriv.core.document import Json
 from gridpriv.core.tables import (
     Column,
     Number,
@@ -18,10 +17,11 @@ from gridpriv.core.tables import (
     private,
     released,
 )
+from gridpriv.core.text import Json
 from gridpriv.grid.conversion_schema import ConversionDocument
 from gridpriv.learning.rows import LearnDocument, LearnFigures
-from gridpriv.privacy.rows import Bound, Certificate
-from gridpriv.study.publish import STORED
+from gridpriv.privacy.statement import Bound, Certificate
+from gridpriv.study.record import STORED
 from gridpriv.study.rows import Ending, Identity, Manifest
 from gridpriv.zonal.documents import (
     CertificateDocument,

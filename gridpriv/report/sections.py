@@ -8,11 +8,10 @@ from functools import cached_property
 
 import pandas as pd
 
-from gridpriv.core.display import figure
-from gridpriv.core.message import Message
 from gridpriv.core.stored import Study
+from gridpriv.core.text import Message, figure
 from gridpriv.grid.zoning import map_digest
-from gridpriv.privacy.budget import NO_NOISE, QUIET
+from gridpriv.privacy.settings import NO_NOISE, QUIET
 from gridpriv.report import findings
 from gridpriv.report.bars import Bars, split_bars
 from gridpriv.report.charts import cost_charts, generation_chart, round_charts, step_charts

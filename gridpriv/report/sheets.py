@@ -16,7 +16,7 @@ from gridpriv.core.text import inert
 from gridpriv.report.document import Report
 from gridpriv.report.schema import marked
 from gridpriv.report.tables import cell
-from gridpriv.study.publish import STORED
+from gridpriv.study.record import STORED
 from gridpriv.study.rows import Identity
 
 MOST_ROWS = 1_048_575

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.stored import Study, read_study
 from gridpriv.core.tables import Dtype, TableSchema, publish
-from gridpriv.core.text import clean
+from gridpriv.core.text import Json, clean
 from gridpriv.report.findings import SCHEMAS, read_findings
-from gridpriv.study.publish import STORED, WITHHELD, publish_study
+from gridpriv.study.record import STORED, WITHHELD, publish_study
 from gridpriv.study.rows import Manifest
 from gridpriv.study.run_folder import RUN, SERIES, run_document
 from gridpriv.zonal.documents import RunDocument

@@ -7,8 +7,8 @@ import math
 import pandas as pd
 
 from gridpriv.core.stored import Study
-from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET, stated_epsilon
-from gridpriv.privacy.rows import Certificate
+from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, stated_epsilon
+from gridpriv.privacy.statement import Certificate
 from gridpriv.report.metrics import BY_ROUND, COSTS, Metric
 from gridpriv.report.ranking import half_width
 

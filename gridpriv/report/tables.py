@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from gridpriv.assurance.rows import Attack, Audit
-from gridpriv.core.display import figure
 from gridpriv.core.tables import Column, TableSchema
+from gridpriv.core.text import figure
 
 FINDINGS = (Audit.table, Attack.table)
 """An attack's error is no solver's dust, however small: it has found the demand."""

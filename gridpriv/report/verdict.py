@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from gridpriv.core.display import amount, counted, figure
-from gridpriv.core.document import Json
 from gridpriv.core.stored import Study
-from gridpriv.privacy.budget import NO_NOISE, QUIET
+from gridpriv.core.text import Json, amount, counted, figure
+from gridpriv.privacy.settings import NO_NOISE, QUIET
 from gridpriv.report.protection import epsilon_text
 from gridpriv.report.source import step_rows
-from gridpriv.study.total import study_totals
+from gridpriv.study.engine import study_totals
 from gridpriv.zonal.series_summary import series_figures
 from gridpriv.zonal.summary import FEASIBILITY, noise, results
 

@@ -9,9 +9,8 @@ from gridpriv.core.lazy import lazily
 if TYPE_CHECKING:
     from gridpriv.core.stored import Study, read_study
     from gridpriv.study.comparison import compare
-    from gridpriv.study.files import read_plan
     from gridpriv.study.methods import Method
-    from gridpriv.study.plan import StudyPlan, StudyTask, make_plan
+    from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, read_plan
 
 __all__ = [
     "Method",

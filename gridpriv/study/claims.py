@@ -37,12 +37,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.reading import read_table
 from gridpriv.core.settings import check_names
 from gridpriv.core.stored import Study
-from gridpriv.privacy.budget import NO_NOISE, stated_epsilon
+from gridpriv.core.text import Json
+from gridpriv.privacy.settings import NO_NOISE, stated_epsilon
 
 LATE = 10
 HOLDS, FAILS, SILENT = "holds", "does not hold", "no information"

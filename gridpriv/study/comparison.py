@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.consensus.transport import ReusedAgents
-from gridpriv.core.cluster import connect
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, not_allowed
-from gridpriv.core.processes import unordered
+from gridpriv.core.processes import connect, unordered
 from gridpriv.core.store import Store
 from gridpriv.core.stored import MANIFEST, Rows, Study
+from gridpriv.core.text import Json
 from gridpriv.study.engine import (
     Advance,
     Progress,
@@ -36,9 +35,8 @@ from gridpriv.study.engine import (
     run_study,
     unseen,
 )
-from gridpriv.study.files import to_toml
 from gridpriv.study.grids import Grids, ZonedCase, describe, load_grids, network_rows
-from gridpriv.study.plan import StudyPlan, StudyTask, make_plan
+from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, to_toml
 from gridpriv.study.record import FINALS, identity, run_rows
 from gridpriv.zonal.prepared import check_single, prepare
 from gridpriv.zonal.result import RunResult

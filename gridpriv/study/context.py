@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gridpriv.consensus.transport import Connect, ReusedAgents
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError
-from gridpriv.core.interrupts import uninterrupted
+from gridpriv.core.text import Json
+from gridpriv.core.threads import uninterrupted
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.filters import combined

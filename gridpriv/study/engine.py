@@ -1,7 +1,13 @@
-"""The engine of every study: tasks to rows, in a folder that any of them can be resumed in.
+"""The engine of every study: tasks to rows in a folder that can be resumed, and their total.
 
 It knows neither grids nor learning: a task has an identity, and what works on the tasks that are
 left hands back rows.
+
+Each run states its own total, but all of them are computed from the same data. A unit of the data
+(a bus, a training sample) is charged for the releases of its zone or client in every run. Of grids
+the zone maps tell which zone that is, so the total is that of the worst combination of zones that
+hold a bus. Of learning a sample's client may be another one in every run: there each charge counts
+as often as for the client that was charged for it most, which is at least what any sample costs.
 """
 
 from __future__ import annotations
@@ -9,18 +15,149 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from functools import reduce
 from importlib.metadata import PackageNotFoundError, version
+from operator import or_
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from gridpriv.core.document import Json
+import pandas as pd
+
 from gridpriv.core.errors import GridprivError, not_allowed, notes
 from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import TABLES, Rows, Study, read_study
-from gridpriv.study.total import told_totals
+from gridpriv.core.text import Json, json_ready
+from gridpriv.privacy.accounting import total_epsilon, total_pure
+from gridpriv.privacy.ledger_rows import total_of
+from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.settings import QUIET
+from gridpriv.study.rows import StudyTotal
+
+MOST = 30  # different charges whose loss distributions are composed; more by Renyi divergences
+
+Charges = Mapping[Charge, int]
+
+
+def study_totals(study: Study) -> list[StudyTotal]:
+    """Return the total of every data set of a study with its noisy runs' charges."""
+    charges = study.tables.get("charges", pd.DataFrame())
+    if charges.empty:
+        return []
+    runs = _with_killed(study, charges)
+    noisy = runs[runs["run"].isin(charges["run"]) | ~runs["budget"].isin(QUIET)]
+    return [
+        _total(study, str(case), rows, charges) for case, rows in noisy.groupby("case", sort=False)
+    ]
+
+
+def told_totals(study: Study) -> Json:
+    """Return the totals for a manifest; None where nothing is certified."""
+    return {"totals": json_ready([total.as_dict() for total in study_totals(study)])}
+
+
+def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs, with those of a series that were killed and left what they may cost."""
+    killed = sorted(set(charges["run"]) - set(study.runs["run"]))
+    if not killed or "budget" not in study.manifest["study"]["settings"]:
+        return study.runs
+    text = study.manifest["study"]["settings"] | {"case": study.manifest["cases"][0]["case"]}
+    names = ("case", "budget", "target_delta", "beta", "protects")
+    common = {name: text[name] for name in names} | {"power_factor": text.get("power_factor")}
+    rows = [{"run": run, "zoning": ""} | common for run in killed]
+    left = pd.DataFrame(rows)
+    return left if study.runs.empty else pd.concat([study.runs, left], ignore_index=True)
+
+
+def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) -> StudyTotal:
+    runs = noisy[noisy["run"].isin(charges["run"])]
+    # what ended drew what it is charged for: a step of a series may have drawn nothing
+    ended = noisy["status"].eq("done") if "status" in noisy else False
+    delta, unknown = float(runs["target_delta"].min()), len(noisy) - len(runs)
+    unknown -= int((ended & ~noisy["run"].isin(runs["run"])).sum())
+    if differing(runs):
+        return StudyTotal(case=case, runs=len(runs), delta=delta, unknown=unknown)
+    by_run = {run: _by_owner(rows) for run, rows in charges.groupby("run")}
+    units: dict[frozenset[tuple[Charge, int]], Counter[Charge]] = {}
+    for owner_of in _owners(study, case, runs):
+        total: Counter[Charge] = Counter()
+        for run, zoning in runs[["run", "zoning"]].itertuples(index=False):
+            if owner_of is None:  # each charge as often as for the owner charged for it most
+                total += reduce(or_, by_run[run].values())
+            else:
+                total += by_run[run].get(owner_of[zoning], Counter())
+        units[frozenset(total.items())] = total
+    epsilon = max((_epsilon(spent, delta) for spent in units.values()), default=0.0)
+    pure = max((total_pure(spent) for spent in units.values()), default=0.0)
+    return StudyTotal(
+        case=case, runs=len(runs), epsilon=epsilon, pure=pure, delta=delta, unknown=unknown
+    )
+
+
+def differing(runs: pd.DataFrame) -> list[str]:
+    """Return the settings by which runs on one data set protect different things."""
+    values = [name for name in ("protects", "power_factor", "adjacency") if name in runs]
+    varied = [name for name in values if runs[name].nunique(dropna=False) > 1]
+    # a killed run has no figures, and the settings of its series
+    same = "beta_pu" not in runs or runs["beta_pu"].nunique() <= 1
+    return varied if same else ["beta", *varied]
+
+
+def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] | None]:
+    """Return, for every kind of bus, its zone by zone map; None where no map tells."""
+    maps = {
+        grid["zoning"]: grid["map"]
+        for grid in study.manifest.get("cases", [])
+        if grid["case"] == case and grid.get("map")
+    }
+    used = [zoning for zoning in dict.fromkeys(runs["zoning"]) if zoning in maps]
+    if not used or set(used) < set(runs["zoning"]):
+        return [None]
+    kinds = {tuple(maps[zoning][bus] for zoning in used) for bus in maps[used[0]]}
+    return [dict(zip(used, kind, strict=True)) for kind in sorted(kinds)]
+
+
+def _by_owner(rows: pd.DataFrame) -> dict[str, Counter[Charge]]:
+    entries: dict[str, Counter[Charge]] = {}
+    columns = rows[["owner", "kind", "parameter", "second", "count"]]
+    for owner, kind, parameter, second, count in columns.itertuples(index=False):
+        charge = Charge(str(kind), float(parameter), float(second))
+        entries.setdefault(str(owner), Counter())[charge] += int(count)
+    return entries
+
+
+def _epsilon(charges: Charges, delta: float) -> float:
+    """Return an upper bound of epsilon at ``delta``."""
+    concentrated = {c.kind for c in charges} <= {"laplace", "gaussian", "pure", "zcdp"}
+    if len(charges) <= MOST or not concentrated:
+        return total_of(charges, delta)
+    rho: Counter[Charge] = Counter()
+    for charge, count in charges.items():
+        power = {"gaussian": 0.5 / charge.parameter**2, "zcdp": charge.parameter}
+        pure = 1.0 / charge.parameter if charge.kind == "laplace" else charge.parameter
+        # Bun and Steinke 2016, 1.4
+        rho[Charge("zcdp", power.get(charge.kind, 0.5 * pure**2))] += count
+    return min(total_pure(charges), total_epsilon(rho, delta))
+
+
+def charge_rows(run: str, charges: Mapping[str, Charges] | Mapping[int, Charges]) -> list[Json]:
+    """Return the rows of the table ``charges`` of one run, by owner."""
+    return [
+        {
+            "run": run,
+            "owner": str(owner),
+            "kind": charge.kind,
+            "parameter": charge.parameter,
+            "second": charge.second,
+            "count": count,
+        }
+        for owner, spent in charges.items()
+        for charge, count in spent.items()
+    ]
+
 
 Advance = Callable[[str], None]
 Progress = Callable[[int], AbstractContextManager[Advance]]

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
 from gridpriv.core.reading import read_table
+from gridpriv.core.text import Json
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets import dataset_name
 from gridpriv.learning.measures import MEASURES
 from gridpriv.learning.releases import protected
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.tuning import Tuning
-from gridpriv.privacy.budget import NO_NOISE, parse_budget
-from gridpriv.study.files import SETTINGS, Kind, at_scale, check_kinds, each, method_of, plain
+from gridpriv.privacy.settings import NO_NOISE, parse_budget
 from gridpriv.study.methods import Method, as_written
+from gridpriv.study.plan import SETTINGS, Kind, at_scale, check_kinds, each, method_of, plain
 
 DELTA = 1e-5
 TITLE = "{}: algorithms at equal certified totals"

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError, whole
 from gridpriv.core.processes import unordered
 from gridpriv.core.sealed import read_sealed, sealed
 from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import MANIFEST, Rows, Study
 from gridpriv.core.tables import publish_table
-from gridpriv.core.text import frame_csv, json_ready
+from gridpriv.core.text import Json, frame_csv, json_ready
 from gridpriv.learning.algorithms.base import ALONE
 from gridpriv.learning.datasets import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.datasets.base import Dataset
@@ -36,24 +35,25 @@ from gridpriv.learning.run import learn, split_for
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.trained import FILE
 from gridpriv.learning.tuning import Tuning, tune
-from gridpriv.privacy.budget import QUIET
-from gridpriv.privacy.rows import Certificate
+from gridpriv.privacy.settings import QUIET
+from gridpriv.privacy.statement import Certificate
 from gridpriv.study.engine import (
     LEARNING_RUN,
     Advance,
     Progress,
     add_each,
+    charge_rows,
     failed_rows,
     header,
     reason_of,
     run_study,
+    told_totals,
     unseen,
 )
 from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, client_rounds
 from gridpriv.study.methods import as_written
-from gridpriv.study.publish import publish_manifest, publish_rows
+from gridpriv.study.record import publish_manifest, publish_rows
 from gridpriv.study.run_folder import RUN_FILE
-from gridpriv.study.total import charge_rows, told_totals
 
 # from a data set's name and a run's settings to the data set
 Datasets = Callable[[str, LearnSettings], Dataset]

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import names, written
-from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET
-from gridpriv.privacy.settings import Privacy
+from gridpriv.core.text import Json
+from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, Privacy
 from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, Draws, Settings, make_settings
 
 # settings that have their own axis, so that [settings] and methods may not hold them

@@ -15,25 +15,25 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.core.document import Json
 from gridpriv.core.errors import one_of
 from gridpriv.core.reading import read_table
 from gridpriv.core.store import reopen_store
 from gridpriv.core.stored import Study, read_study
+from gridpriv.core.text import Json
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.learning.algorithms.fedspd_dp import total_curves
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.privacy.budget import NO_NOISE
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.sensitivity import Norm
+from gridpriv.privacy.settings import NO_NOISE
 from gridpriv.study.claims import Claim, check_claims, read_claims
 from gridpriv.study.comparison import compare
 from gridpriv.study.engine import Progress, unseen
-from gridpriv.study.files import read_plan
 from gridpriv.study.grid_papers import GRID_TABLES, Computed
 from gridpriv.study.learn_plan import read_learn_plan
 from gridpriv.study.learned import Shelf, compare_learning
+from gridpriv.study.plan import read_plan
 from gridpriv.zonal.prepared import noise_rule, prepare
 from gridpriv.zonal.settings import Settings, make_settings
 

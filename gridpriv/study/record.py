@@ -1,8 +1,10 @@
-"""From a run to rows of tables.
+"""From a run to rows of tables, every table of a folder, and what of it may be published.
 
 Every table has the column ``run`` (the task's identity). Whatever differs between two machines
 or two attempts (seconds, process) stands in ``timing`` alone, so that the other tables of a
 study are the same however it was run.
+
+Published are declared-public tables, columns and entries only: what nobody declared stays at home.
 """
 
 from __future__ import annotations
@@ -16,28 +18,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from pandas import DataFrame
 
-from gridpriv.core.document import Json
-from gridpriv.core.stored import Rows
+from gridpriv.core.stored import Rows, Study
+from gridpriv.core.tables import TableSchema, first_of_each, merged, publish, publish_table
+from gridpriv.core.text import Json
+from gridpriv.learning import rows as learning
+from gridpriv.learning.rows import LearnFigures
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.rows import Certificate
+from gridpriv.privacy.statement import Certificate
+from gridpriv.study.engine import charge_rows
 from gridpriv.study.methods import BESIDE_GROUND
 from gridpriv.study.plan import StudyTask
-from gridpriv.study.total import charge_rows
+from gridpriv.study.rows import ChargeRow, ClaimRow, Ending, Identity, Manifest
+from gridpriv.zonal import rows as zonal
 from gridpriv.zonal.rows import RunFigures
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
     from gridpriv.zonal.result import RunResult
 
-OUT_OF_ORDER = ("seconds",)
-FINALS = tuple(
-    name
-    for name in (*RunFigures.table.names, *Certificate.table.names)
-    if name != "releases_per_client"
-)
 SETTINGS_SHOWN = (
     "mechanism",
     "perturbation",
@@ -56,6 +58,92 @@ SETTINGS_SHOWN = (
     "solver_tolerance",
     "load_scale",
     "noise",
+)
+RUNS = TableSchema(
+    "runs",
+    "one run of a study",
+    Identity.table.keys,
+    first_of_each(
+        *Identity.table.figures,
+        *(c for c in zonal.SETTINGS.figures if c.name in (*SETTINGS_SHOWN, "outage")),
+        *zonal.RunFigures.table.figures,
+        *LearnFigures.table.figures,
+        *Certificate.table.figures,
+        *Ending.table.figures,
+    ),
+)
+
+
+def _stored() -> dict[str, TableSchema]:
+    entries = {"runs": RUNS}
+    for table in (*zonal.TABLES, ClaimRow.table, ChargeRow.table, *learning.TABLES):
+        value = entries.get(table.name)
+        entries[table.name] = table if value is None else merged(value, table)
+    return entries
+
+
+STORED = _stored()
+"""Tables of folders by name; in a study's each has the column ``run``, in a series' ``step``."""
+
+WITHHELD = "withheld"
+"""Status of a published run whose messages are not certified: settings only."""
+
+
+def publish_study(study: Study) -> Study:
+    """Return the public part of a study.
+
+    Undeclared tables, columns and entries of the manifest are left out, private ones too, and of
+    runs whose messages are not certified whatever came from those. Runs are named by their number:
+    their identity is a digest that covers the seed. (What was killed and left nothing but its
+    releases is a step of a series, whose identity is its number.)
+    """
+    runs = study.runs
+    named = dict(zip(runs["run"], runs["number"].astype(str), strict=True)) if len(runs) else {}
+    bare = {named[run] for run in runs.loc[_uncertified(runs), "run"]} if named else set()
+    tables = {}
+    for name, schema in STORED.items():
+        if name not in study.tables:
+            continue
+        table = study.tables[name]
+        if "run" in table:
+            table = table.assign(run=[named.get(run, run) for run in table["run"]])
+        tables[name] = publish_table(table, schema, bare)
+    if bare:
+        tables["runs"].loc[tables["runs"]["run"].isin(bare), "status"] = WITHHELD
+    return Study(study.folder, publish_manifest(study.manifest), tables)
+
+
+def _uncertified(runs: pd.DataFrame) -> pd.Series[bool]:
+    """Return the runs whose messages no certificate covers.
+
+    Without noise messages are private data themselves. A learning paper's noise may be scaled to
+    private data, or what is sent depend on more than releases.
+    """
+    mask = runs["mechanism"] == "none"
+    if "adjacency" in runs:  # of learning
+        mask |= runs["sensitivity"] == "published"
+    return mask
+
+
+def publish_manifest(manifest: Json) -> Json:
+    """Return the public part of a manifest."""
+    text: Json = publish(manifest, Manifest.table, protected=True)
+    return {key: value for key, value in text.items() if value is not None} | {"public": True}
+
+
+def publish_rows(rows: Rows) -> Rows:
+    """Return the public part of one protected run's rows."""
+    kept = {
+        name: publish_table(pd.DataFrame(row), STORED[name]) for name, row in rows.items() if row
+    }
+    return {name: table.to_dict("records") for name, table in kept.items() if len(table)}
+
+
+OUT_OF_ORDER = ("seconds",)
+FINALS = tuple(
+    name
+    for name in (*RunFigures.table.names, *Certificate.table.names)
+    if name != "releases_per_client"
 )
 
 

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import remove, write_text
 from gridpriv.core.sealed import read_sealed, sealed
 from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import MANIFEST as MANIFEST_FILE
 from gridpriv.core.stored import Rows, read_manifest, read_study
+from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
@@ -37,11 +37,16 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.statement import refuse_unprotected
 from gridpriv.privacy.strategies.temporal_basis import TemporalBasis
-from gridpriv.study.engine import header
+from gridpriv.study.engine import charge_rows, header, told_totals
 from gridpriv.study.grids import ZonedCase, describe, network_rows
-from gridpriv.study.publish import publish_manifest, publish_rows
-from gridpriv.study.record import certified, run_rows, settings_shown, with_run
-from gridpriv.study.total import charge_rows, told_totals
+from gridpriv.study.record import (
+    certified,
+    publish_manifest,
+    publish_rows,
+    run_rows,
+    settings_shown,
+    with_run,
+)
 from gridpriv.zonal.horizon import Horizon, Known, step_row
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings

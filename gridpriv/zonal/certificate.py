@@ -26,8 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
-from gridpriv.core.text import json_ready, sections
+from gridpriv.core.text import Json, json_ready, sections
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.projection import Served
 from gridpriv.privacy.accounting import epsilon_of, total_pure

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gridpriv.core.arrays import Bools, Floats
-from gridpriv.core.document import Json
+from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.chronology import Chronology
 from gridpriv.power.ac.day import DayOptimum, day_optimum

@@ -16,8 +16,7 @@ from gridpriv.core.tables import (
     private,
     released,
 )
-from gridpriv.privacy.rows import Bound, NoiseBlock, PerRelease, TotalEpsilon
-from gridpriv.privacy.statement import ZoneStatement
+from gridpriv.privacy.statement import Bound, NoiseBlock, PerRelease, TotalEpsilon, ZoneStatement
 from gridpriv.zonal import rows
 from gridpriv.zonal.rows import ELEMENT, LIMIT, SETTINGS, OfZone
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError
+from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.optimum import AcOptimum
 from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order

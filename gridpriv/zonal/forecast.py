@@ -22,8 +22,8 @@ import numpy as np
 
 from gridpriv.consensus.transport import Connect, ReusedAgents, in_process
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning, SolverError
+from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.optimum import AcOptimum, acopf

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
+from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency

@@ -31,20 +31,19 @@ from pandas import DataFrame
 from gridpriv.consensus.memory import AgentRules
 from gridpriv.consensus.transport import Connect
 from gridpriv.core.arrays import Floats
-from gridpriv.core.display import counted
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, not_allowed
 from gridpriv.core.lazy import Above
+from gridpriv.core.text import Json, counted
 from gridpriv.grid.chronology import Chronology
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.disclosure import disclose_over_time
 from gridpriv.power.prior import zone_prior
 from gridpriv.power.zone import Zone
-from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.release import Charging, Release
+from gridpriv.privacy.settings import noise_multiplier
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.privacy.strategies.temporal_basis import (
     Cosines,

@@ -9,10 +9,18 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from gridpriv.core.display import amount, counted, figure, shown
-from gridpriv.core.document import Json
-from gridpriv.core.message import Message, by_severity, make_message, read_templates
-from gridpriv.privacy.budget import NOTHING
+from gridpriv.core.text import (
+    Json,
+    Message,
+    amount,
+    by_severity,
+    counted,
+    figure,
+    make_message,
+    read_templates,
+    shown,
+)
+from gridpriv.privacy.settings import NOTHING
 from gridpriv.zonal.hold import hold_messages
 from gridpriv.zonal.meter import meter_messages
 from gridpriv.zonal.physical import negligible_mw

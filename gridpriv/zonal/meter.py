@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gridpriv.core.document import Json
+from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 
 if TYPE_CHECKING:

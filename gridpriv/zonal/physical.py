@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gridpriv.core.display import amount
-from gridpriv.core.document import Json
 from gridpriv.core.tables import Number, like, private
+from gridpriv.core.text import Json, amount
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.service import Service
 from gridpriv.power.ac.settle import Settlement

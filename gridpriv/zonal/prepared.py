@@ -28,8 +28,8 @@ from gridpriv.power.program import compile_zone
 from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, make_network, make_zones
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
-from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.settings import noise_multiplier
 from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.zonal.hold import Hold, make_hold, unreserved
 from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings

@@ -26,9 +26,9 @@ from gridpriv.grid.zoning import Zoning, zoning_from_groups
 from gridpriv.power.ac.projection import Served, nearest_served
 from gridpriv.power.disclosure import strategies
 from gridpriv.power.prior import zone_prior
-from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
+from gridpriv.privacy.settings import Budget
 from gridpriv.privacy.strategies.disclosure import Disclosure, expected_error
 from gridpriv.privacy.strategies.linear import (
     DEVIATIONS,

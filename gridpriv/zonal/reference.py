@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gridpriv.consensus.transport import Connect
-from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, GridprivWarning
+from gridpriv.core.text import Json
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.zonal.physical import Reference, negligible_mw

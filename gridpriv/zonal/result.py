@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.display import html_page
 from gridpriv.core.lazy import Above
+from gridpriv.core.text import html_page
 from gridpriv.power.ac.limits import limit_table
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.prices import tie_prices

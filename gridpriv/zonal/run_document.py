@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from gridpriv.consensus.coordinator import Consensus
 from gridpriv.consensus.memory import AgentRules
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.tables import TableSchema, publish
-from gridpriv.core.text import json_ready
+from gridpriv.core.text import Json, json_ready
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import zone_rows
 from gridpriv.power.ac.settle import Settlement

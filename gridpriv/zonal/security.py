@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, SolverError
+from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.contingencies import Contingency, Rating, branch_rating, contingencies
 from gridpriv.grid.network_file import public_network

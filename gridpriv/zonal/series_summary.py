@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gridpriv.core.display import amount, counted, shown
-from gridpriv.core.document import Json
-from gridpriv.core.message import Message
+from gridpriv.core.text import Json, Message, amount, counted, shown
 from gridpriv.zonal.messages import fresh_noise, message
 from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
 from gridpriv.zonal.summary import in_words

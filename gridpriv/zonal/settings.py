@@ -16,8 +16,6 @@ from gridpriv.consensus.schedules import (
     SolverTolerance,
     Update,
 )
-from gridpriv.core.display import html_table
-from gridpriv.core.document import Json
 from gridpriv.core.errors import (
     GridprivWarning,
     InputError,
@@ -38,6 +36,7 @@ from gridpriv.core.settings import (
     several,
     words,
 )
+from gridpriv.core.text import Json, html_table
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.service import Service
 from gridpriv.power.objective import (
@@ -58,9 +57,8 @@ from gridpriv.privacy.adjacency import (
     parse_beta,
     parse_power_factors,
 )
-from gridpriv.privacy.budget import NOTHING, QUIET, Budget
 from gridpriv.privacy.perturbation import NoiseSchedule, Perturbation, Target
-from gridpriv.privacy.settings import Mechanism, Privacy
+from gridpriv.privacy.settings import NOTHING, QUIET, Budget, Mechanism, Privacy
 from gridpriv.privacy.strategies import MOST_COSINES
 from gridpriv.privacy.streams import parse_window
 

@@ -17,8 +17,8 @@ from itertools import pairwise
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.text import Json
 from gridpriv.grid.chronology import Chronology
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning

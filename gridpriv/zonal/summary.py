@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridpriv.core.display import Table, amount, counted, figure, shown
-from gridpriv.core.document import Json
-from gridpriv.core.message import Message
+from gridpriv.core.text import Json, Message, Table, amount, counted, figure, shown
 from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.privacy.statement import NO_SAMPLER
 from gridpriv.zonal.messages import (

@@ -11,7 +11,7 @@ import pytest
 import gridpriv
 from gridpriv.cli.flags import given_settings
 from gridpriv.cli.main import COMMANDS, _parser
-from gridpriv.privacy.plugins import NAMES
+from gridpriv.privacy.settings import NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

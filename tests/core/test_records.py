@@ -6,9 +6,8 @@ import os
 
 import pytest
 
-from gridpriv.core import records as module
-from gridpriv.core.records import HEAD, Records
-from gridpriv.core.sealed import DamagedError
+from gridpriv.core import sealed as module
+from gridpriv.core.sealed import HEAD, DamagedError, Records
 
 THREE = [b"first", b"", b"third" * 100]
 

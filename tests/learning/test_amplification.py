@@ -13,9 +13,15 @@ from scipy.stats import norm
 from gridpriv.learning import learn, make_learn_settings
 from gridpriv.learning.accounting import sampled_multiplier
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon
+from gridpriv.privacy.accounting import (
+    DRAWN,
+    REPLACED,
+    drawn_curve,
+    gaussian_multiplier,
+    poisson_curve,
+    total_epsilon,
+)
 from gridpriv.privacy.mechanism import Charge, SecureGaussian
-from gridpriv.privacy.subsampling import DRAWN, REPLACED, drawn_curve, poisson_curve
 
 DELTA = 1e-5
 WIDTH, BINS = 12.0, 120_000  # losses of the histogram, and its bins

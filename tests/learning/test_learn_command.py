@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.core.display import figure
 from gridpriv.core.errors import InputError
+from gridpriv.core.text import figure
 from gridpriv.learning import LearnSettings, learn, make_learn_settings
 from gridpriv.learning.algorithms import PERTURBED
 from gridpriv.learning.datasets import load_dataset
@@ -21,9 +21,9 @@ from gridpriv.report.export import export
 from gridpriv.report.panel import cards
 from gridpriv.report.summary import summary
 from gridpriv.study import learned, read_study
-from gridpriv.study.files import method_of
 from gridpriv.study.learn_plan import LearnPlan
 from gridpriv.study.learned import Shelf, compare_learning
+from gridpriv.study.plan import method_of
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from gridpriv.consensus.wire import Answer, Request, TurnId, decode, encode, pac
 from gridpriv.consensus.zone_client import EXCHANGED, PAIR, read_transcript
 from gridpriv.consortium.verify import verify
 from gridpriv.core.errors import InputError
-from gridpriv.core.records import Records
+from gridpriv.core.sealed import Records
 
 ZONES = ("1", "2", "3")
 

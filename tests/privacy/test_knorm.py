@@ -14,7 +14,6 @@ from scipy import stats
 
 from gridpriv import InputError
 from gridpriv.privacy.accounting import pure_multiplier, total_epsilon, total_pure
-from gridpriv.privacy.discrete import bernoulli_exp, box_integers, geometric
 from gridpriv.privacy.mechanism import (
     Gaussian,
     KNorm,
@@ -23,6 +22,7 @@ from gridpriv.privacy.mechanism import (
     SecureKNorm,
     SecureLaplace,
 )
+from gridpriv.privacy.noise import bernoulli_exp, box_integers, geometric
 from gridpriv.privacy.sensitivity import length
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from gridpriv.privacy.mechanism import Gaussian
 from gridpriv.privacy.strategies import linear
-from gridpriv.privacy.strategies.linear import Statistics, bus
-from gridpriv.privacy.strategies.prior import Prior
+from gridpriv.privacy.strategies.linear import Prior, Statistics, bus
 
 MATRICES = {
     "bus": np.eye(3),

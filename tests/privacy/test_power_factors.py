@@ -16,8 +16,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors, parse_powe
 from gridpriv.privacy.mechanism import KNorm
 from gridpriv.privacy.sensitivity import length
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.linear import bus, total, tree
-from gridpriv.privacy.strategies.prior import Prior
+from gridpriv.privacy.strategies.linear import Prior, bus, total, tree
 from gridpriv.zonal.prepared import prepare
 
 BANDS = ["0.9..1", "-0.98..0.9", "0.5..0.8"]

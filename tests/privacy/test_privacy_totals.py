@@ -22,8 +22,8 @@ from gridpriv.privacy.accounting import (
     total_epsilon,
     total_pure,
 )
-from gridpriv.privacy.budget import Budget, noise_multiplier
 from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.settings import Budget, noise_multiplier
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ import pytest
 
 import gridpriv
 from gridpriv.core.errors import InputError
-from gridpriv.privacy.budget import noise_multiplier, parse_budget
 from gridpriv.privacy.mechanism import MECHANISMS, Charge, Gaussian, Laplace
-from gridpriv.privacy.plugins import NAMES
+from gridpriv.privacy.settings import NAMES, noise_multiplier, parse_budget
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.zonal.summary import privacy_line
 

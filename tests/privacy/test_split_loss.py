@@ -18,8 +18,7 @@ from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.linear import Statistics, bus, total, tree
-from gridpriv.privacy.strategies.prior import Prior
+from gridpriv.privacy.strategies.linear import Prior, Statistics, bus, total, tree
 from gridpriv.privacy.strategies.temporal_basis import Cosines, TemporalDisclosure
 
 LEVELS = (np.zeros(5, dtype=int), np.arange(5))

@@ -16,6 +16,7 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity, length
 from gridpriv.privacy.strategies.disclosure import Disclosure, auto, expected_error
 from gridpriv.privacy.strategies.linear import (
+    Prior,
     Statistics,
     bus,
     nothing,
@@ -23,7 +24,6 @@ from gridpriv.privacy.strategies.linear import (
     total,
     tree,
 )
-from gridpriv.privacy.strategies.prior import Prior
 
 HALVES = [np.zeros(6, dtype=int), np.array([0, 0, 0, 1, 1, 2]), np.arange(6)]
 

@@ -14,8 +14,7 @@ from gridpriv.privacy.mechanism import Gaussian
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity, length
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.linear import bus, nothing, total, tree
-from gridpriv.privacy.strategies.prior import Prior
+from gridpriv.privacy.strategies.linear import Prior, bus, nothing, total, tree
 from gridpriv.privacy.strategies.temporal_basis import (
     Cosines,
     TemporalDisclosure,

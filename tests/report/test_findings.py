@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.core.display import amount
 from gridpriv.core.errors import InputError
 from gridpriv.core.sealed import sealed
 from gridpriv.core.stored import Study
+from gridpriv.core.text import amount
 from gridpriv.grid.zoning import map_digest
 from gridpriv.report.document import make_report
 from gridpriv.report.findings import measured

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.core.display import figure
+from gridpriv.core.text import figure
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.report.document import make_report
 from gridpriv.report.export import export

@@ -15,10 +15,10 @@ import pytest
 
 import gridpriv
 from gridpriv.cli.main import main
-from gridpriv.core.display import figure
 from gridpriv.core.errors import InputError
 from gridpriv.core.store import reopen_store
 from gridpriv.core.stored import read_study
+from gridpriv.core.text import figure
 from gridpriv.report.contents import contents
 from gridpriv.report.export import export
 from gridpriv.report.pages import PDF_LINE

@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.core.display import amount, figure
+from gridpriv.core.text import amount, figure
 from gridpriv.report.document import make_report
 from gridpriv.report.export import export
 from gridpriv.report.pages import to_html
 from gridpriv.report.protection import protections
 from gridpriv.report.source import read_source
 from gridpriv.study import Method, compare, make_plan
+from gridpriv.study.engine import study_totals
 from gridpriv.study.methods import DEFAULT_METHODS
-from gridpriv.study.publish import publish_study
-from gridpriv.study.total import study_totals
+from gridpriv.study.record import publish_study
 
 QUICK = ["--solver", "clarabel", "--seed", "5"]
 NOISE = ["--noise-schedule", "once", "--budget", "total:0.2", "--beta", "30MW", "--rounds", "2"]

@@ -18,7 +18,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.tables import Column, TableSchema, publish, publish_table
 from gridpriv.learning.rows import Client, LearnDocument, LearnRound
 from gridpriv.report.schema import told
-from gridpriv.study.publish import STORED
+from gridpriv.study.record import STORED
 from gridpriv.study.rows import Manifest
 from gridpriv.zonal.documents import RunDocument, SeriesDocument
 

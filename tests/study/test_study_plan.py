@@ -12,9 +12,9 @@ import pytest
 
 from gridpriv.core.errors import InputError
 from gridpriv.study import Method, StudyPlan, make_plan, read_plan
-from gridpriv.study.estimate import WorkEstimate
-from gridpriv.study.files import plan_from, to_toml
+from gridpriv.study.grids import WorkEstimate
 from gridpriv.study.papers import FOLDER
+from gridpriv.study.plan import plan_from, to_toml
 
 
 def write(folder: Path, text: str) -> Path:

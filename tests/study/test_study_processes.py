@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.study import compare, read_study
-from gridpriv.study.files import to_toml
+from gridpriv.study.plan import to_toml
 
 pytestmark = pytest.mark.slow
 

@@ -156,7 +156,7 @@ def test_the_time_limit_stops_a_run_and_keeps_its_rounds(tmp_path: Path, small_p
 
 
 def test_the_manifest_repeats_the_study(tmp_path: Path, small_plan, assert_same_tables) -> None:
-    from gridpriv.study.files import plan_from, read_plan
+    from gridpriv.study.plan import plan_from, read_plan
 
     first = compare(small_plan, out=tmp_path / "a", jobs=1)
     manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())

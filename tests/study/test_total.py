@@ -15,11 +15,11 @@ from gridpriv.core.stored import Study
 from gridpriv.report.document import study_messages
 from gridpriv.report.summary import summary
 from gridpriv.study import Method, compare, learned, make_plan
-from gridpriv.study.files import method_of
+from gridpriv.study.engine import differing, study_totals
 from gridpriv.study.learn_plan import LearnPlan
 from gridpriv.study.learned import compare_learning
-from gridpriv.study.publish import publish_study
-from gridpriv.study.total import differing, study_totals
+from gridpriv.study.plan import method_of
+from gridpriv.study.record import publish_study
 
 DELTA = 1e-5
 

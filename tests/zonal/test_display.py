@@ -65,7 +65,7 @@ def test_html_is_well_formed_and_holds_the_figures(result) -> None:
 
 
 def test_html_does_not_run_what_a_case_is_called() -> None:
-    from gridpriv.core.display import html_table
+    from gridpriv.core.text import html_table
 
     told = html_table(("<script>", ["<b>"], [["</table><script>alert(1)</script>", None, 1.5]]))
     assert "<script" not in told

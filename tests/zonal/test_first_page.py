@@ -10,7 +10,7 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.cli.run import summarise
-from gridpriv.core.display import amount, shown
+from gridpriv.core.text import amount, shown
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.series_summary import series_figures, series_sentences
 

@@ -13,8 +13,8 @@ from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.arrays import Array, namespace
 from gridpriv.learning.releases import Amplification
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.accounting import DRAWN, REPLACED
 from gridpriv.privacy.noise import NoiseStreams
-from gridpriv.privacy.subsampling import DRAWN, REPLACED
 
 
 def participants(settings: LearnSettings, streams: NoiseStreams, clients: int, t: int) -> Ints:

@@ -26,10 +26,9 @@ from gridpriv.learning.algorithms.batches import (
     step_sensitivity,
 )
 from gridpriv.learning.arrays import Array, namespace
-from gridpriv.privacy.accounting import total_epsilon
+from gridpriv.privacy.accounting import DRAWN, total_epsilon
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.subsampling import DRAWN
 
 RECURSION = "recursion over the round's steps from released values"
 # G, phi, d_lambda of section V; d_X is a setting

@@ -20,7 +20,7 @@ from gridpriv.core.reading import MIB, read_text
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, spread
 from gridpriv.learning.arrays import Array, like
 from gridpriv.learning.releases import ROUNDING
-from gridpriv.privacy.budget import noise_multiplier
+from gridpriv.privacy.settings import noise_multiplier
 
 GRAPHS = "ring, complete, regular:D or a file with two client numbers a line"
 

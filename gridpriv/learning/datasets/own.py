@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.parquet import read_parquet
-from gridpriv.core.reading import LARGEST, read_bytes, unpacked_bound
+from gridpriv.core.reading import LARGEST, read_bytes, read_parquet, unpacked_bound
 from gridpriv.learning.datasets.base import Dataset, Features, Labels, clip_rows
 from gridpriv.learning.datasets.files import refused
 

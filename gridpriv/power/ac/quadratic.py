@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Floats, Ints, sums_at
-from gridpriv.core.interrupts import interruptible
+from gridpriv.core.threads import interruptible
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,

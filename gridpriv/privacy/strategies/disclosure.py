@@ -31,8 +31,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
-from gridpriv.privacy.strategies.linear import Statistics, posterior_covariance
-from gridpriv.privacy.strategies.prior import Prior, Sums
+from gridpriv.privacy.strategies.linear import Prior, Statistics, Sums, posterior_covariance
 
 GRID = 2.0**-36
 LARGEST = 2.0**17

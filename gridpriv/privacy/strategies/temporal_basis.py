@@ -45,8 +45,7 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.strategies import MOST_COSINES
 from gridpriv.privacy.strategies.disclosure import GRID, Disclosure, on_grid, with_rounding
-from gridpriv.privacy.strategies.linear import DEVIATIONS
-from gridpriv.privacy.strategies.prior import Sums
+from gridpriv.privacy.strategies.linear import DEVIATIONS, Sums
 
 SWING = 0.15
 """g_1: of the six daily curves of the IEEE RTS-79, the first six g are 0.12, 0.09, 0.02, 0.03,
