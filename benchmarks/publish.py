@@ -36,8 +36,8 @@ from judge import Judgement, State
 
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
+from gridpriv.grid.convert import matpower_text
 from gridpriv.grid.library import load_case
-from gridpriv.grid.matpower_writer import matpower_text
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.protected_case import prepare_publication, protect
 from gridpriv.zonal.settings import make_settings

@@ -23,7 +23,7 @@ from gridpriv.assurance.replay import ROUNDING, Finding
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.grid.case import Case
-from gridpriv.grid.matpower_writer import matpower_text
+from gridpriv.grid.convert import matpower_text
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, length

@@ -392,7 +392,7 @@ def _worst(violations: list[Json]) -> str:
 
     With its value and its limit.
     """
-    from gridpriv.power.ac.limits import Limit  # imports the AC model
+    from gridpriv.power.ac.state import Limit  # imports the AC model
 
     first = ("line", "voltage")
     ranked = sorted(violations, key=lambda v: (v["kind"] not in first, -v["amount"]))

@@ -269,7 +269,7 @@ def question_demand(
     step : str
         Of a series.
     """
-    from gridpriv.power.plausibility import demand_questions
+    from gridpriv.power.prior import demand_questions
 
     if load_scale == 0.0:
         asked = [

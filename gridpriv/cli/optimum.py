@@ -17,8 +17,13 @@ from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.core.settings import changed, choice
 from gridpriv.core.text import PRECISION, Json, amount
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.service import Service
-from gridpriv.power.objective import AC_OBJECTIVES, RELAXED_OBJECTIVES, AcObjective, ObjectiveKind
+from gridpriv.power.objective import (
+    AC_OBJECTIVES,
+    RELAXED_OBJECTIVES,
+    AcObjective,
+    ObjectiveKind,
+    Service,
+)
 from gridpriv.zonal.settings import Grid, Scenario
 
 if TYPE_CHECKING:
@@ -137,8 +142,8 @@ def execute_acopf(args: argparse.Namespace) -> int:
     case = changed_case(args)
     folder = output_folder(args.out)
 
-    from gridpriv.power.ac.limits import limit_table
     from gridpriv.power.ac.optimum import acopf
+    from gridpriv.power.ac.state import limit_table
     from gridpriv.power.centralized import relax
 
     chosen = Optimum(**flags.given_settings(args, Optimum))
@@ -174,8 +179,8 @@ def _warn_of_prices(optimum: AcOptimum, bound: SolvedRelaxation) -> None:
 
 
 def _print_optimum(optimum: AcOptimum, document: Json) -> None:
-    from gridpriv.power.ac.limits import limit_sentence
-    from gridpriv.power.shortage import SHED_TOLERANCE_MW
+    from gridpriv.power.ac.state import limit_sentence
+    from gridpriv.power.centralized import SHED_TOLERANCE_MW
 
     rows: list[list[Any]] = [
         ["cost with load shedding", document["cost"], "$/h"],

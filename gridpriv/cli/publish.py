@@ -24,7 +24,7 @@ from gridpriv.zonal.settings import Adjacency, Draws, Release, Settings, make_se
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
-    from gridpriv.power.ac.projection import Served
+    from gridpriv.power.ac.optimum import Served
     from gridpriv.privacy.ledger import ReleaseCharge
     from gridpriv.privacy.ledger_rows import LedgerDataset
     from gridpriv.privacy.release import Release as Drawn
@@ -204,7 +204,7 @@ def _write(
     chosen: Publishing, place: Path, done: ProtectedCase | ProtectedSeries, run: str | None
 ) -> Json:
     """Write the case and what belongs to it; return the certificate."""
-    from gridpriv.grid.matpower_writer import function_name, matpower_text
+    from gridpriv.grid.convert import function_name, matpower_text
     from gridpriv.zonal.certificate import certificate, data_sheet
     from gridpriv.zonal.protected_case import ProtectedCase
     from gridpriv.zonal.protected_series import ProtectedSeries

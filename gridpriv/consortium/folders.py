@@ -23,8 +23,7 @@ from gridpriv.consortium.parties import CoordinatorParty, Party, ZoneParty, part
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import make_folder, refuse_used, write_text
 from gridpriv.core.text import Json, csv_text
-from gridpriv.grid.case import Case
-from gridpriv.grid.network_file import network_digest, public_network, write_network
+from gridpriv.grid.case import Case, network_digest, public_network, write_network
 from gridpriv.grid.zoning import Zoning, write_zoning
 from gridpriv.zonal.checks import nominal_epsilon
 from gridpriv.zonal.opening import step_size

@@ -25,8 +25,7 @@ from gridpriv.core.errors import GridprivError, InputError, not_allowed, one_of
 from gridpriv.core.files import held, make_folder, write_text
 from gridpriv.core.reading import read_text
 from gridpriv.core.text import Json, json_ready
-from gridpriv.grid.case import Case
-from gridpriv.grid.network_file import network_digest, read_network
+from gridpriv.grid.case import Case, network_digest, read_network
 from gridpriv.grid.overrides import read_bus_demand
 from gridpriv.grid.zoning import Zoning, read_zoning
 from gridpriv.power.ac.settle import agreed_boundaries

@@ -25,7 +25,6 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import POLYNOMIAL, Case, GenCost
-from gridpriv.grid.csvfile import CsvRows
 from gridpriv.grid.source_equipment import (
     OPTIONS,
     StorageEntry,
@@ -34,6 +33,7 @@ from gridpriv.grid.source_equipment import (
     not_in_range,
     source_ramps,
 )
+from gridpriv.grid.tables import CsvRows
 
 REQUIRED = "required"
 

@@ -12,7 +12,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.grid.case import Case
-from gridpriv.grid.csvfile import CsvRows
+from gridpriv.grid.tables import CsvRows
 
 Kind = Literal["branch", "generator", "multiple"]
 Rating = Literal["A", "B", "C"]

@@ -21,9 +21,9 @@ from pandas import DataFrame
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import Case
-from gridpriv.grid.csvfile import CsvRows
-from gridpriv.grid.pandapower_checks import Net, frame, in_service, optional
-from gridpriv.grid.pandapower_elements import flexible_sgens
+from gridpriv.grid.pandapower_json import Net, frame, in_service, optional
+from gridpriv.grid.pandapower_tables import flexible_sgens
+from gridpriv.grid.tables import CsvRows
 
 DEMANDS = ("pd_mw", "qd_mvar")
 MOST_VALUES = 15_000_000
@@ -259,7 +259,7 @@ def series_from_simbench(
     case : Case
         Converted from this net.
     bus_of : dict of int to int
-        :attr:`gridpriv.grid.pandapower_elements.PandapowerLink.bus`.
+        :attr:`gridpriv.grid.pandapower_tables.PandapowerLink.bus`.
     first, steps : int
         Part of the year: 96 steps are a day.
     """

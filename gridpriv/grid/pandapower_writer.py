@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case
-from gridpriv.grid.pandapower_checks import Net
-from gridpriv.grid.pandapower_elements import Element, PandapowerLink
-from gridpriv.grid.pandapower_tables import NO_LIMIT
+from gridpriv.grid.pandapower_json import Net
+from gridpriv.grid.pandapower_tables import NO_LIMIT, Element, PandapowerLink
 from gridpriv.grid.zoning import bus_graph
 
 LARGEST_INDEX = 1_000_000

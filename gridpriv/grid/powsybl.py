@@ -22,8 +22,8 @@ from gridpriv.core.errors import InputError, missing_extra
 from gridpriv.core.files import write_bytes
 from gridpriv.core.reading import read_bytes
 from gridpriv.grid.case import Case, SourceNames
-from gridpriv.grid.powsybl_buses import BASE_MVA
 from gridpriv.grid.powsybl_files import ENDINGS, FORMATS, checked_content
+from gridpriv.grid.powsybl_tables import BASE_MVA
 from gridpriv.grid.powsybl_worker import ANSWER, MOST_MEMORY, MOST_SECONDS
 from gridpriv.grid.readreport import FieldNote, ReadReport, grid_notes
 from gridpriv.grid.tables import MatpowerTables, case_from_tables

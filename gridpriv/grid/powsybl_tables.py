@@ -9,18 +9,539 @@ balance of every bus and every voltage stay as they are.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
 
 from gridpriv.core.arrays import Floats
+from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import SourceNames
-from gridpriv.grid.powsybl_branches import Branches
-from gridpriv.grid.powsybl_buses import Buses, PowsyblNetwork, in_per_unit
-from gridpriv.grid.powsybl_injections import Injections
 from gridpriv.grid.readreport import FieldNote, known_fields, notes_of
 
-if TYPE_CHECKING:
-    import pandas as pd
+PowsyblNetwork: TypeAlias = Any
+"""pypowsybl's network, which has no static type: the package is optional."""
+BASE_MVA = 100.0
+UNSET = 1e300
+"""PowSyBl states a limit that is not there as the largest double."""
+BAND = (0.9, 1.1)
+"""p.u.: the band of a voltage level that states none, as for pandapower (EN 50160)."""
+NUMBERED = re.compile(r"(?:B|BUS-)([0-9]{1,9})")
+"""Identifiers that PowSyBl makes of the bus numbers of IEEE CDF, PSS/E and MATPOWER."""
+
+
+@contextmanager
+def in_per_unit(network: PowsyblNetwork) -> Iterator[None]:
+    """Let a network state its quantities per unit of :data:`BASE_MVA` for a while."""
+    before = network.per_unit, network.nominal_apparent_power
+    network.per_unit, network.nominal_apparent_power = True, BASE_MVA
+    try:
+        yield
+    finally:
+        network.per_unit, network.nominal_apparent_power = before
+
+
+class Buses:
+    """The buses: of the bus view first, then the points that are added."""
+
+    def __init__(self, network: PowsyblNetwork) -> None:
+        self.levels = network.get_voltage_levels(all_attributes=True)
+        view = network.get_buses(all_attributes=True)
+        self.keys: list[str] = list(view.index)
+        self.level: list[str] = list(view["voltage_level_id"])
+        self.vm: list[float] = list(view["v_mag"])
+        self.va: list[float] = list(view["v_angle"])
+        self.kv: list[float] = list(self.levels["nominal_v"].reindex(self.level))
+        self.labels: list[str] = [""] * len(view)
+        self.at = {key: i for i, key in enumerate(self.keys)}
+        self.same = list(range(len(view)))
+        self.pd = [0.0] * len(view)
+        self.qd = [0.0] * len(view)
+        self.shunt = [0j] * len(view)
+        self.reference: set[int] = set()
+        self.network = network
+        self.inner = network.get_bus_breaker_view_buses(all_attributes=True)
+        for bus in network.get_extensions("slackTerminal").get("bus_id", []):
+            if bus in self.at:
+                self.reference.add(self.at[bus])
+
+    def add(self, key: str, level: str, kv: float, label: str) -> int:
+        """Return the index of a point that the bus view lacks."""
+        if key not in self.at:
+            self.at[key] = len(self.keys)
+            self.same.append(len(self.keys))
+            self.keys.append(key)
+            self.level.append(level)
+            self.kv.append(kv)
+            self.labels.append(label)
+            self.shunt.append(0j)
+            for values, value in (
+                (self.vm, np.nan),
+                (self.va, np.nan),
+                (self.pd, 0.0),
+                (self.qd, 0.0),
+            ):
+                values.append(value)
+        return self.at[key]
+
+    def root(self, bus: int) -> int:
+        """Return the bus that stands for all that are joined to it."""
+        while self.same[bus] != bus:
+            bus = self.same[bus]
+        return bus
+
+    def join(self, first: int, second: int) -> None:
+        """Make one bus of two."""
+        low, high = sorted((self.root(first), self.root(second)))
+        self.same[high] = low
+
+    def numbers(self) -> dict[int, int]:
+        """Return the number of every bus that stands for itself: the source's, or 1, 2, ..."""
+        given: dict[int, list[int]] = {}
+        for key, bus in zip(self.inner.index, self.inner["bus_id"], strict=True):
+            match = NUMBERED.fullmatch(key)
+            if bus in self.at and match:
+                given.setdefault(self.root(self.at[bus]), []).append(int(match[1]))
+        roots = [i for i, same in enumerate(self.same) if same == i]
+        seen = self.network.get_buses().index
+        stated = {i: min(given[i]) for i in roots if i in given}
+        complete = all(i in stated or i >= len(seen) for i in roots)
+        if not complete or len(set(stated.values())) < len(stated):
+            stated = {}
+        last = max(stated.values(), default=0)
+        added = (i for i in roots if i not in stated)
+        return stated | {i: last + n for n, i in enumerate(added, start=1)}
+
+    def by_number(self, values: dict[int, list[str]]) -> dict[int, list[str]]:
+        """Return lists by bus index as lists by bus number."""
+        numbers = self.numbers()
+        listed: dict[int, list[str]] = {}
+        for bus, some in values.items():
+            listed.setdefault(numbers[self.root(bus)], []).extend(some)
+        return listed
+
+    def named(self) -> dict[int, str]:
+        """Return the name of every bus: of the bus-breaker view where that has one, or its key."""
+        label: dict[int, str] = {}
+        for key, name, bus in zip(
+            self.inner.index, self.inner["name"], self.inner["bus_id"], strict=True
+        ):
+            if bus in self.at:
+                label.setdefault(self.at[bus], " ".join(str(name or key).split()))
+        return {
+            number: self.labels[i] or label.get(i) or self.keys[i]
+            for i, number in self.numbers().items()
+        }
+
+    def groups(self) -> dict[str, list[str]]:
+        """Return country, area and substation of every bus that stands for itself."""
+        substation = self.levels["substation_id"]
+        country = self.network.get_substations()["country"]
+        listed = self.network.get_areas_voltage_levels().reset_index()
+        kinds = self.network.get_areas()["area_type"]
+        control = (
+            "ControlArea" if (kinds == "ControlArea").any() else kinds.min() if len(kinds) else ""
+        )
+        pairs = zip(listed["id"], listed["voltage_level_id"], strict=True)
+        area = {level: name for name, level in pairs if kinds.get(name) == control}
+        levels = [self.level[i] for i in self.numbers()]
+        stations = [str(substation.get(level) or "") for level in levels]
+        listed = {
+            "country": [str(country.get(station) or "") for station in stations],
+            "area": [area.get(level, "") for level in levels],
+            "substation": stations,
+        }
+        return {kind: names for kind, names in listed.items() if any(names)}
+
+    def table(self) -> Floats:
+        """Return MATPOWER's bus table."""
+        numbers = self.numbers()
+        place = {i: row for row, i in enumerate(numbers)}
+        table = np.zeros((len(numbers), mpc.BUS_COLUMNS))
+        for i in range(len(self.keys)):
+            row = table[place[self.root(i)]]
+            row[[mpc.PD, mpc.QD]] += BASE_MVA * np.array([self.pd[i], self.qd[i]])
+            row[[mpc.GS, mpc.BS]] += BASE_MVA * np.array([self.shunt[i].real, self.shunt[i].imag])
+        low, high = (self.levels[f"{side}_voltage_limit"].to_dict() for side in ("low", "high"))
+        for i, row in zip(numbers, table, strict=True):
+            band = (low.get(self.level[i], np.nan), high.get(self.level[i], np.nan))
+            vm, va = self.vm[i], self.va[i]
+            row[mpc.BUS_I] = numbers[i]
+            row[mpc.BUS_TYPE] = mpc.REFERENCE if i in map(self.root, self.reference) else 1
+            row[mpc.VM], row[mpc.VA] = (
+                (vm, np.rad2deg(va)) if vm > 0 and np.isfinite(va) else (1.0, 0.0)
+            )
+            row[mpc.BASE_KV] = self.kv[i]
+            row[mpc.VMIN], row[mpc.VMAX] = (
+                given if given >= 0 else default for given, default in zip(band, BAND, strict=True)
+            )
+        return table
+
+
+NEGLIGIBLE = 1e-8
+"""p.u.: a branch of smaller impedance joins its ends, as in PowSyBl's load flow."""
+PERMANENT = -1
+
+
+class Branches:
+    """Rows of the branch table, and what is left at the buses."""
+
+    def __init__(self, network: PowsyblNetwork, buses: Buses) -> None:
+        self.buses = buses
+        self.rows: list[list[float]] = []
+        self.ends: list[tuple[int, int]] = []
+        self.names: list[str] = []
+        self.ids: list[tuple[str, str]] = []
+        self.joined = 0
+        self.ratings = _ratings(network.get_loading_limits(all_attributes=True))
+        for line in _lines(network, buses).itertuples():
+            self._add(
+                ("line", line),
+                _open(line, "1"),
+                _open(line, "2"),
+                line.r,
+                line.x,
+                line.g1 + 1j * line.b1,
+                line.g2 + 1j * line.b2,
+            )
+        for trafo in network.get_2_windings_transformers(all_attributes=True).itertuples():
+            self._add(
+                ("trafo", trafo),
+                _open(trafo, "1"),
+                _open(trafo, "2"),
+                trafo.r_at_current_tap,
+                trafo.x_at_current_tap,
+                trafo.g_at_current_tap + 1j * trafo.b_at_current_tap,
+                0j,
+                trafo.rho * np.exp(1j * trafo.alpha),
+            )
+        self._three_windings(network.get_3_windings_transformers(all_attributes=True))
+        for line in network.get_boundary_lines(all_attributes=True).itertuples():
+            far = line.tie_line_id if line.paired else line.Index
+            label = f"{line.name or line.Index} (boundary)"
+            level = buses.levels.loc[line.voltage_level_id]
+            point = f"boundary of {far}"
+            buses.add(point, line.voltage_level_id, level["nominal_v"], label)
+            self._add(
+                ("boundary line", line),
+                _open(line, ""),
+                point,
+                line.r,
+                line.x,
+                line.g + 1j * line.b,
+                0j,
+            )
+
+    def _three_windings(self, frame: pd.DataFrame) -> None:
+        """Add a leg per winding, from its bus to the star point."""
+        for trafo in frame.itertuples():
+            star = f"star of {trafo.Index}"
+            label = f"{trafo.name or trafo.Index} (star)"
+            self.buses.add(star, trafo.voltage_level1_id, trafo.rated_u0, label)
+            for leg in "123":
+
+                def of(quantity: str, leg: str = leg, trafo: Any = trafo) -> Any:
+                    return getattr(trafo, f"{quantity.replace('#', leg)}")
+
+                self._add(
+                    ("trafo3w", trafo),
+                    _open(trafo, leg),
+                    star,
+                    of("r#_at_current_tap"),
+                    of("x#_at_current_tap"),
+                    of("g#_at_current_tap") + 1j * of("b#_at_current_tap"),
+                    0j,
+                    of("rho#") * np.exp(1j * of("alpha#")),
+                    leg,
+                )
+
+    def _add(
+        self,
+        element: tuple[str, Any],
+        near: str,
+        far: str,
+        r: float,
+        x: float,
+        y_near: complex,
+        y_far: complex,
+        ratio: complex = 1.0,
+        leg: str = "",
+    ) -> None:
+        """Add a branch: the ideal transformer at its near end, then ``y_near``, r + jx, ``y_far``.
+
+        An end is the key of its bus; empty where it is open.
+        """
+        kind, source = element
+        ends = self.buses.at.get(near, -1), self.buses.at.get(far, -1)
+        row = np.zeros(mpc.ANGMAX + 1)
+        z, tap = complex(r, x), 1.0 / abs(ratio)
+        if min(ends) >= 0:
+            negligible = abs(z) < NEGLIGIBLE
+            if negligible and abs(ratio - 1.0) < NEGLIGIBLE:
+                self.buses.join(*ends)
+                self.joined += 1
+            else:
+                row[mpc.BR_STATUS] = 1.0
+            z = 1j * NEGLIGIBLE if negligible else z
+            b = 2.0 * y_far.imag
+            row[[mpc.BR_R, mpc.BR_X, mpc.BR_B]] = z.real, z.imag, b * row[mpc.BR_STATUS]
+            half = 0.5j * row[mpc.BR_B]
+            self.buses.shunt[ends[0]] += (y_near - half) / tap**2
+            self.buses.shunt[ends[1]] += y_far - half
+        elif ends[0] >= 0:
+            self.buses.shunt[ends[0]] += (y_near + _behind(z, y_far)) / tap**2
+        elif ends[1] >= 0:
+            self.buses.shunt[ends[1]] += y_far + _behind(z, y_near)
+        row[mpc.TAP], row[mpc.SHIFT] = tap, -np.rad2deg(np.angle(ratio))
+        row[mpc.RATE_A : mpc.RATE_C + 1] = self.ratings.get((source.Index, leg), (0.0, 0.0, 0.0))
+        self.ends.append(ends)
+        self.rows.append(row.tolist())
+        self.names.append(str(source.name or source.Index) + (f" ({leg})" if leg else ""))
+        self.ids.append((kind, source.Index))
+
+    def table(self) -> Floats:
+        """Return MATPOWER's branch table; an open end is given the first bus, out of service."""
+        numbers = self.buses.numbers()
+        table = np.array(self.rows).reshape(-1, mpc.ANGMAX + 1)
+        first = next(iter(numbers.values()), 0)
+        for row, ends in zip(table, self.ends, strict=True):
+            at = [numbers[self.buses.root(end)] if end >= 0 else first for end in ends]
+            row[[mpc.F_BUS, mpc.T_BUS]] = at
+            row[mpc.BR_STATUS] *= at[0] != at[1]
+        return table
+
+
+def _lines(network: PowsyblNetwork, buses: Buses) -> pd.DataFrame:
+    """Return the lines; pypowsybl gives no per-unit shunts of one without impedance."""
+    lines = network.get_lines(all_attributes=True)
+    bare = (lines["r"] == 0) & (lines["x"] == 0)
+    if bare.any():
+        network.per_unit = False
+        given = network.get_lines(all_attributes=True)[bare]
+        network.per_unit = True
+        for side in "12":
+            volts = buses.levels["nominal_v"].loc[given[f"voltage_level{side}_id"]].to_numpy()
+            for name in (f"g{side}", f"b{side}"):
+                lines.loc[bare, name] = given[name] * volts**2 / BASE_MVA
+    return lines
+
+
+def _open(element: Any, side: str) -> str:
+    """Return the bus of a branch end, empty where it is open."""
+    connected = getattr(element, f"connected{side}")
+    return str(getattr(element, f"bus{side}_id")) if connected else ""
+
+
+def _behind(z: complex, y: complex) -> complex:
+    """Return the admittance of a shunt behind a series impedance."""
+    return y / (1.0 + z * y) if y else 0j
+
+
+def _ratings(limits: pd.DataFrame) -> dict[tuple[str, str], tuple[float, float, float]]:
+    """Return permanent, longest temporary and largest rating in MVA by element and leg.
+
+    A current is taken at nominal voltage, an active power as the apparent power; of two ends the
+    smaller rating holds.
+    """
+    rows = limits.reset_index()
+    if not len(rows):
+        return {}
+    rows = rows[rows["selected"] & (rows["value"].abs() < UNSET) & (rows["value"] > 0)]
+    three = rows["element_type"] == "THREE_WINDINGS_TRANSFORMER"
+    legs = rows["side"].map({"ONE": "1", "TWO": "2", "THREE": "3"}).where(three, "")
+    rated: dict[tuple[str, str], list[float]] = {}
+    for (element, leg, _, _), some in rows.groupby([rows["element_id"], legs, "side", "type"]):
+        lasting = some["acceptable_duration"]
+        steady = some.loc[lasting == PERMANENT, "value"].min()
+        brief = some[lasting != PERMANENT].sort_values("acceptable_duration")["value"]
+        values = [steady, brief.iloc[-1], brief.max()] if len(brief) else [steady] + [np.nan] * 2
+        kept = rated.setdefault((element, leg), [np.nan] * 3)
+        kept[:] = np.fmin(kept, values)
+    return {key: tuple(BASE_MVA * np.nan_to_num(kept)) for key, kept in rated.items()}
+
+
+class Injections:
+    """Rows of the generator table; demand and shunts are added to the buses."""
+
+    def __init__(self, network: PowsyblNetwork, buses: Buses) -> None:
+        self.buses, self.network = buses, network
+        self.rows: list[list[float]] = []
+        self.names: list[str] = []
+        self.ids: list[tuple[str, str]] = []
+        self.loads: dict[int, list[str]] = {}
+        self.remote = 0
+        self.voltage: pd.Series[float] | None = None
+        for shunt in network.get_shunt_compensators(all_attributes=True).itertuples():
+            if (bus := self._bus(shunt)) >= 0:
+                buses.shunt[bus] += shunt.g + 1j * shunt.b
+        for load in network.get_loads(all_attributes=True).itertuples():
+            if (bus := self._bus(load)) >= 0:
+                self._demand(bus, load.p0, load.q0)
+                self.loads.setdefault(bus, []).append(load.Index)
+        for battery in network.get_batteries(all_attributes=True).itertuples():
+            self._demand(self._bus(battery), -battery.target_p, -battery.target_q)
+        self._generators()
+        self._boundaries()
+        self._hvdc()
+        self._static_var()
+
+    def _bus(self, element: Any) -> int:
+        """Return the bus of an element; -1 where it is not connected."""
+        return self.buses.at.get(element.bus_id, -1) if element.connected else -1
+
+    def _demand(self, bus: int, p: float, q: float) -> None:
+        if bus >= 0:
+            self.buses.pd[bus] += p
+            self.buses.qd[bus] += q
+
+    def _add(
+        self,
+        element: tuple[str, Any],
+        bus: int,
+        p: tuple[float, float, float],
+        q: tuple[float, float],
+        vm: float,
+    ) -> None:
+        """Add a generator with its output and limits (p, least, most; least and most q)."""
+        row = np.zeros(mpc.GEN_COLUMNS)
+        row[mpc.GEN_BUS] = bus
+        power = [BASE_MVA * _endless(value) for value in (*p, *q)]
+        row[[mpc.PG, mpc.PMIN, mpc.PMAX, mpc.QMIN, mpc.QMAX]] = power
+        row[mpc.VG] = vm if vm > 0 else 1.0
+        row[mpc.GEN_STATUS] = float(bus >= 0)
+        kind, source = element
+        self.rows.append(row.tolist())
+        self.names.append(str(source.name or source.Index))
+        self.ids.append((kind, source.Index))
+
+    def _generators(self) -> None:
+        for gen in self.network.get_generators(all_attributes=True).itertuples():
+            bus = self._bus(gen)
+            q = gen.min_q_at_target_p, gen.max_q_at_target_p
+            vm = 1.0
+            if gen.voltage_regulator_on and bus >= 0:
+                vm = self._set_point(gen, bus)
+            else:
+                q = (_known(gen.target_q),) * 2
+            self._add(("generator", gen), bus, (gen.target_p, gen.min_p, gen.max_p), q, vm)
+
+    def _set_point(self, gen: Any, bus: int) -> float:
+        """Return the voltage that a generator holds at its own bus.
+
+        Where it regulates another bus, it is the voltage of its own in PowSyBl's load flow.
+        """
+        if gen.regulated_bus_id in ("", self.buses.keys[bus]):
+            return float(gen.target_v)
+        self.remote += 1
+        local = getattr(gen, "equivalent_local_target_v", np.nan)
+        if local > 0:
+            return float(local)
+        if self.voltage is None:
+            self.voltage = _solved(self.network)
+        solved = self.voltage.get(self.buses.keys[bus], np.nan)
+        stated = self.buses.vm[bus]
+        return float(next((v for v in (solved, stated) if v > 0), gen.target_v))
+
+    def _boundaries(self) -> None:
+        """Add demand and generation at boundary points; a tie line has none."""
+        given = self.network.get_boundary_lines_generation(all_attributes=True)
+        for line in self.network.get_boundary_lines(all_attributes=True).itertuples():
+            bus = self.buses.at.get(f"boundary of {line.Index}", -1)
+            if line.paired or not line.connected or bus < 0:
+                continue
+            self._demand(bus, line.p0, line.q0)
+            if line.Index in given.index:
+                made = given.loc[line.Index]
+                if made["voltage_regulator_on"]:
+                    p = made["target_p"], made["min_p"], made["max_p"]
+                    limits = -np.inf, np.inf
+                    self._add(("boundary line", line), bus, p, limits, made["target_v"])
+                else:
+                    self._demand(bus, -made["target_p"], -_known(made["target_q"]))
+
+    def _hvdc(self) -> None:
+        """Add converter stations: at their set points, voltage held where they regulate it."""
+        power = _converter_power(self.network)
+        for station in self.network.get_vsc_converter_stations(all_attributes=True).itertuples():
+            bus, p = self._bus(station), power.get(station.Index, 0.0)
+            if station.voltage_regulator_on:
+                q = station.min_q_at_target_p, station.max_q_at_target_p
+                vm = self._set_point(station, bus) if bus >= 0 else 1.0
+                self._add(("converter", station), bus, (-p, -p, -p), q, vm)
+            else:
+                self._demand(bus, p, -_known(station.target_q))
+        for station in self.network.get_lcc_converter_stations(all_attributes=True).itertuples():
+            p = power.get(station.Index, 0.0)
+            factor = abs(station.power_factor) or 1.0
+            self._demand(self._bus(station), p, abs(p) * np.sqrt(max(factor**-2 - 1.0, 0.0)))
+
+    def _static_var(self) -> None:
+        """Add static var compensators: a generator of reactive power where voltage is held."""
+        frame = self.network.get_static_var_compensators(all_attributes=True)
+        for svc in frame.itertuples():
+            bus, running = self._bus(svc), svc.regulating
+            if running and svc.regulation_mode == "VOLTAGE":
+                vm = self._set_point(svc, bus) if bus >= 0 else 1.0
+                q = svc.b_min * vm**2, svc.b_max * vm**2
+                self._add(("svc", svc), bus, (0.0, 0.0, 0.0), q, vm)
+            elif running:
+                self._demand(bus, 0.0, -_known(svc.target_q))
+
+    def table(self) -> Floats:
+        """Return MATPOWER's generator table."""
+        numbers = self.buses.numbers()
+        first = next(iter(numbers.values()), 0)
+        table = np.array(self.rows).reshape(-1, mpc.GEN_COLUMNS)
+        for row in table:
+            bus = int(row[mpc.GEN_BUS])
+            row[mpc.GEN_BUS] = numbers[self.buses.root(bus)] if bus >= 0 else first
+        return table
+
+
+def _endless(value: float) -> float:
+    """Return a limit, infinite where PowSyBl states the largest double."""
+    return float(np.copysign(np.inf, value)) if abs(value) >= UNSET else float(value)
+
+
+def _known(value: float) -> float:
+    return 0.0 if np.isnan(value) else float(value)
+
+
+def _converter_power(network: PowsyblNetwork) -> dict[str, float]:
+    """Return the active power that converter stations of running lines draw, p.u."""
+    loss = {
+        station.Index: station.loss_factor / 100.0
+        for frame in (network.get_vsc_converter_stations(), network.get_lcc_converter_stations())
+        for station in frame.itertuples()
+    }
+    power: dict[str, float] = {}
+    for line in network.get_hvdc_lines(all_attributes=True).itertuples():
+        ends = line.converter_station1_id, line.converter_station2_id
+        if not (line.connected1 and line.connected2):
+            continue
+        sender, receiver = ends if line.converters_mode.startswith("SIDE_1_REC") else ends[::-1]
+        sent = line.target_p * (1.0 - loss.get(sender, 0.0))
+        sent -= line.r * sent**2
+        power[sender], power[receiver] = line.target_p, -sent * (1.0 - loss.get(receiver, 0.0))
+    return power
+
+
+def _solved(network: PowsyblNetwork) -> pd.Series[float]:
+    """Return voltages by PowSyBl's load flow, of a copy: it also writes into properties."""
+    from pypowsybl import loadflow
+    from pypowsybl.network import load_from_string
+
+    copy = load_from_string("copy.xiidm", network.save_to_string())
+    results = loadflow.run_ac(copy)
+    with in_per_unit(copy):
+        voltages = copy.get_buses()["v_mag"]
+    converged = any(result.status.name == "CONVERGED" for result in results)
+    return voltages if converged else voltages * np.nan
+
 
 LIMITS = ("CURRENT", "APPARENT_POWER", "ACTIVE_POWER")
 

@@ -20,8 +20,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.grid import tables as mpc
 
 if TYPE_CHECKING:
-    from gridpriv.grid.powsybl_buses import PowsyblNetwork
-    from gridpriv.grid.powsybl_tables import PowsyblTables
+    from gridpriv.grid.powsybl_tables import PowsyblNetwork, PowsyblTables
 
 MOST_MEMORY = 6 * 2**30
 """Bytes of address space: Java reserves far more than it uses (0.4 GB of 4 GB for 300 buses)."""

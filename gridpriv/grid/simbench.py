@@ -10,8 +10,7 @@ from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.overrides import DemandSeries, series_from_simbench
 from gridpriv.grid.pandapower import convert_net
-from gridpriv.grid.pandapower_checks import Net
-from gridpriv.grid.pandapower_json import open_json
+from gridpriv.grid.pandapower_json import Net, open_json
 from gridpriv.grid.readreport import ReadReport
 
 PREFIX = "simbench:"

@@ -84,8 +84,7 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
         has, or a figure that is not allowed.
     """
     from gridpriv.grid.pandapower import convert_net
-    from gridpriv.grid.pandapower_checks import frame, in_service, optional
-    from gridpriv.grid.pandapower_json import open_json
+    from gridpriv.grid.pandapower_json import frame, in_service, open_json, optional
 
     net = open_json(path)
     own = convert_net(net)

@@ -20,8 +20,8 @@ from gridpriv.core.files import write_text
 from gridpriv.core.reading import shown
 from gridpriv.core.text import Json, counted, html_table
 from gridpriv.grid.case import Case
-from gridpriv.grid.csvfile import LONGEST_NAME, CsvRows, is_name
 from gridpriv.grid.islands import islands
+from gridpriv.grid.tables import LONGEST_NAME, CsvRows, is_name
 
 if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end
     import networkx as nx

@@ -12,27 +12,182 @@ on released demand it is post-processing.
 
 An outage that this cannot correct without load shedding has no secure preventive plan either, as
 far as a local optimum shows it: the state after any plan is one of those that are searched here.
+
+Derivatives of an AC state's limited quantities by the set points of its generators.
+
+An AC state solves F(x, u) = 0: the balances of all buses, with x the angles, the voltages of buses
+that hold no set point and what each island regulates (alpha), and u the active and voltage set
+points of generators. For a limited quantity h(x, u) the adjoint method needs one factorization of
+F_x per state and one solve per quantity:
+
+    F_x' lambda = h_x        dh/du = h_u - F_u' lambda
+
+Regulation is shared by headroom, r_g = pmax_g - pg_g upwards or pg_g - pmin_g downwards, so the
+output of generator g is pg_g + alpha r_g / sum(r); its derivative by pg_j is
+delta_gj -+ alpha (delta_gj - r_g / sum(r)) / sum(r).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import SuperLU, splu
 
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.errors import InputError, SolverError
+from gridpriv.grid.admittance import branch_admittance, bus_admittance
 from gridpriv.grid.contingencies import Contingency
-from gridpriv.grid.islands import dead_buses
+from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.limits import TOLERANCE, Limit
 from gridpriv.power.ac.model import NOTIONAL_COST, SPILL_WEIGHT, AcModel, ac_model, add_service_cost
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import SubCase, part_at
-from gridpriv.power.ac.state import AcState, Dispatch
+from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch, Limit
 from gridpriv.power.security import Outage, PreContingency, post_contingency
+
+AT_SETPOINT = 1e-7
+"""p.u. of voltage within which a generator's bus holds its set point."""
+
+
+@dataclass(frozen=True, eq=False)
+class StateDerivative:
+    """The linearized AC power flow around a state.
+
+    Attributes
+    ----------
+    state : AcState
+    setpoint : (n,)
+        Voltages that generators' buses are asked to hold, p.u.
+    """
+
+    state: AcState
+    setpoint: Floats
+
+    @cached_property
+    def island(self) -> Ints:
+        """The island of every bus."""
+        return islands(self.state.case)
+
+    @cached_property
+    def holding(self) -> Bools:
+        """Buses whose generators hold their voltage set point."""
+        state = self.state
+        generating = np.isin(np.arange(state.case.n_bus), state.case.gen_bus)
+        at = np.abs(state.vm - self.setpoint) <= AT_SETPOINT
+        return np.asarray(generating & at & ~state.dead)
+
+    @cached_property
+    def _slopes(self) -> tuple[sparse.csr_array, sparse.csr_array]:
+        """Derivatives of the buses' complex injections by angle and by magnitude, (n, n)."""
+        admittance, voltage = bus_admittance(self.state.case), self.state.voltage
+        current = admittance @ voltage
+        unit = np.exp(1j * self.state.va)
+        v, i, e = (sparse.diags_array(x, format="csr") for x in (voltage, current, unit))
+        by_angle = 1j * (v @ (i - admittance @ v).conj())
+        by_magnitude = v @ (admittance @ e).conj() + i.conj() @ e
+        return by_angle.tocsr(), by_magnitude.tocsr()
+
+    @cached_property
+    def _shares(self) -> tuple[Floats, Floats, Floats]:
+        """Every generator's share of its island's alpha, alpha over the room, and its sign."""
+        state, case = self.state, self.state.case
+        group, count = self.island[case.gen_bus], int(self.island.max()) + 1
+        asked = state.pg - state.regulation
+        alpha = np.bincount(group, state.regulation, count)[group]
+        room = np.where(alpha >= 0, case.pmax - asked, asked - case.pmin)
+        room = np.maximum(np.where(np.isinf(room), 1e6, room), 0.0)
+        exhausted = np.bincount(group, room, count)[group] <= 0
+        room = np.where(exhausted, 1.0, room)  # what is missing is shed: any share will do
+        total = np.bincount(group, room, count)[group]
+        return room / total, alpha / total, np.where(alpha >= 0, -1.0, 1.0)
+
+    @cached_property
+    def _places(self) -> tuple[Ints, Ints, Ints]:
+        """Live buses, those of them whose angle turns, and those whose voltage moves."""
+        live = np.flatnonzero(~self.state.dead)
+        first = np.unique(self.island[live], return_index=True)[1]
+        return live, np.delete(live, first), live[~self.holding[live]]
+
+    @cached_property
+    def _factors(self) -> SuperLU:
+        live, turning, moving = self._places
+        case = self.state.case
+        by_angle, by_magnitude = self._slopes
+        share = self._shares[0]
+        numbers, group = np.unique(self.island[live], return_inverse=True)
+        area = np.full(case.n_bus, -1)
+        area[live] = group
+        alpha = sparse.coo_array(
+            (-share, (case.gen_bus, np.maximum(area[case.gen_bus], 0))),
+            shape=(case.n_bus, len(numbers)),
+        ).tocsr()
+        none = sparse.csr_array((len(moving), len(numbers)))
+        rows = [
+            [by_angle.real[live][:, turning], by_magnitude.real[live][:, moving], alpha[live]],
+            [by_angle.imag[moving][:, turning], by_magnitude.imag[moving][:, moving], none],
+        ]
+        return splu(sparse.block_array(rows, format="csc"))
+
+    def of(self, limit: Limit) -> tuple[Floats, Floats]:
+        """Return the derivatives of a limited quantity, p.u. per p.u.
+
+        Parameters
+        ----------
+        limit : Limit
+            Of kind ``line`` (apparent power of the end that carries more) or ``voltage``.
+
+        Returns
+        -------
+        by_pg : (g,)
+            By the active set points of the state's generators.
+        by_vm : (n,)
+            By the voltage set points of buses; 0 where none is held.
+        """
+        angle, magnitude = np.zeros((2, self.state.case.n_bus))
+        if limit.kind == "line":
+            self._flow(limit.element, angle, magnitude)
+        else:
+            magnitude[np.flatnonzero(self.state.case.bus_id == limit.element)] = 1.0
+        live, turning, moving = self._places
+        right = np.concatenate([angle[turning], magnitude[moving]])
+        right = np.append(right, np.zeros(self._factors.shape[0] - len(right)))
+        adjoint = self._factors.solve(right, trans="T")
+        p, q = np.zeros((2, self.state.case.n_bus))
+        p[live], q[moving] = adjoint[: len(live)], adjoint[len(live) :]
+        by_magnitude = self._slopes[1]
+        pulled = by_magnitude.real.T @ p + by_magnitude.imag.T @ q
+        return self._by_output(p), np.where(self.holding, magnitude - pulled, 0.0)
+
+    def _by_output(self, price: Floats) -> Floats:
+        """Return the derivative by active set points for an adjoint of the active balances."""
+        case = self.state.case
+        share, ratio, sign = self._shares
+        at, group = price[case.gen_bus], self.island[case.gen_bus]
+        mean = np.bincount(group, share * at, int(self.island.max()) + 1)[group]
+        return np.asarray(at + sign * ratio * (at - mean))
+
+    def _flow(self, row: int, angle: Floats, magnitude: Floats) -> None:
+        """Add the derivatives of a branch's larger apparent power by its ends' voltages."""
+        state, y = self.state, branch_admittance(self.state.case)
+        k = int(np.flatnonzero(state.case.branch_row == row)[0])
+        from_end = abs(state.s_from[k]) >= abs(state.s_to[k])
+        f, t = int(state.case.f_bus[k]), int(state.case.t_bus[k])
+        near, far = (f, t) if from_end else (t, f)
+        own, mutual = (y.ff[k], y.ft[k]) if from_end else (y.tt[k], y.tf[k])
+        v, w = state.voltage[near], state.voltage[far]
+        power = v * np.conj(own * v + mutual * w)
+        along = np.conj(power) / abs(power)
+        crossed = v * np.conj(mutual * w)
+        angle[near] += (along * 1j * crossed).real
+        angle[far] -= (along * 1j * crossed).real
+        magnitude[near] += (along * (2 * np.conj(own) * abs(v) ** 2 + crossed)).real / abs(v)
+        magnitude[far] += (along * crossed).real / abs(w)
+
 
 Corrected = Literal["corrected", "limits left", "no state"]
 MARGIN = 1e-4

@@ -25,8 +25,7 @@ from gridpriv.grid.admittance import DcPowerFlow
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.areas import interchange_of
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.limits import TOLERANCE
-from gridpriv.power.ac.state import AcState, Dispatch, Schedule
+from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch, Schedule
 
 FlowModel = Literal["dc", "ac"]
 STEP = 0.01

@@ -24,8 +24,7 @@ from gridpriv.power.ac.redispatch import (
     operating_unit,
     plan_zone,
 )
-from gridpriv.power.ac.service import Service
-from gridpriv.power.objective import ObjectiveKind
+from gridpriv.power.objective import ObjectiveKind, Service
 from gridpriv.power.prior import capacity
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone

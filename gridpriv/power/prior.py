@@ -1,4 +1,6 @@
-"""Public beliefs about a zone's demand: from installed capacity, or from an operator's file.
+"""Public beliefs about a zone's demand, and the release strategy that follows from them.
+
+Beliefs come from installed capacity, or from an operator's file.
 
 From capacity: demand is :data:`LOAD_SHARE` of the grid's generating capacity, spread equally over
 its buses, at a reactive share of :data:`REACTIVE_SHARE`. The figures are those of 25 published
@@ -10,23 +12,43 @@ that leave its bus, of which demand is :data:`RATED_SHARE`. The figures are thos
 grids, most of them for distribution (pandapower and SimBench, 6 to 3,026 buses): demand over
 ratings 0.37 +- 0.39 with a median of 0.46 (solar plants are negative demand), a zone's demand over
 its equal share 1 +- 1.3.
+
+Release strategies are chosen from public quantities only. Questions about demand that a grid can
+hardly have (a wrong unit, a wrong sign, none at all) name its figures, so they are local.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.core.errors import GridprivWarning, InputError, not_allowed
+from gridpriv.grid.admittance import Factors, laplacian
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import islands
 from gridpriv.power.zone import Zone
-from gridpriv.privacy.strategies.linear import LEAST_SHARE, Prior
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.strategies.disclosure import Disclosure, auto, expected_error
+from gridpriv.privacy.strategies.linear import (
+    LEAST_SHARE,
+    Prior,
+    Statistics,
+    bus,
+    nothing,
+    total,
+    tree,
+)
+from gridpriv.privacy.strategies.temporal_basis import Cosines, TemporalDisclosure, coefficient_left
 
 LOAD_SHARE, RATED_SHARE, REACTIVE_SHARE = 0.6, 0.45, 0.3
 CAPACITY_SPREAD = 0.6  # of the sum, relative, where it is guessed from capacity
@@ -211,3 +233,238 @@ def capacities(case: Case) -> Floats:
 
 def _sum(values: Floats) -> float:
     return float(values.sum())
+
+
+MOST_TIMES = 4.0
+"""Demand over generating capacity from which on its unit is questioned: 2.9 at most, and 0.003 at
+least, in 184 published grids (MATPOWER and PGLib-OPF)."""
+LEAST_PLAUSIBLE = 1e-3
+
+
+def demand_questions(case: Case, given: str, load_scale: float = 1.0) -> list[str]:
+    """Return the questions that a case's demand raises; local.
+
+    Where the capacity of the grid is not known, its size raises none.
+
+    Parameters
+    ----------
+    case : Case
+    given : str
+        The flags or the file that the demand comes from.
+    load_scale : float
+        The factor that the demand holds.
+    """
+    able, asked = case.base_mva * capacity(case), []
+    for name, unit, demand in (
+        ("active demand pd_mw", "MW", case.pd),
+        ("reactive demand qd_mvar", "MVAr", case.qd),
+    ):
+        total = case.base_mva * float(np.abs(demand).sum())
+        if total > MOST_TIMES * able > 0.0:
+            doubt = f"Is it in {unit}, not in k{unit[1:]}?"
+            asked.append(
+                f"{given}: {name} adds up to {total:.6g} {unit}, {total / able:.3g} times the "
+                f"{able:.6g} MW that the grid can generate or import. "
+                f"{doubt if load_scale == 1.0 else 'Is that load scale intended?'}"
+            )
+    active = case.base_mva * case.pd
+    expected = f" About {LOAD_SHARE * able:.3g} MW in all were expected." if able > 0.0 else ""
+    if not active.any():
+        asked.append(f"{given}: demand is 0 MW at every bus. Is that intended?{expected}")
+    elif active.max() <= 0.0:
+        asked.append(
+            f"{given}: no bus has a demand above 0 MW, in all it is {active.sum():.6g} MW. Is the "
+            f"sign right? Demand is positive, embedded generation negative.{expected}"
+        )
+    elif np.abs(active).sum() < LEAST_PLAUSIBLE * able:
+        asked.append(
+            f"{given}: active demand pd_mw adds up to {np.abs(active).sum():.6g} MW. "
+            f"{'Is it in MW, not in GW?' if load_scale == 1.0 else 'Is that load scale intended?'}"
+            f"{expected}"
+        )
+    return asked
+
+
+TREES = ((0.7, 0.3), (0.5, 0.5), (0.3, 0.7))
+"""Weights of a zone's sum and of its buses."""
+TIES = 0.3
+"""Weight of an error in a tie line's flow; one in the interchange weighs 1, as it is paid for."""
+PLACE = 0.15
+"""Weight of an error at a bus; one in the sum of its zone weighs 1."""
+
+
+def disclose(
+    zone: Zone,
+    release: str,
+    prior: Prior,
+    noise: NoiseRule,
+    adjacency: DemandAdjacency,
+    direct: DirectCurrent,
+) -> Disclosure:
+    """Return a zone's release strategy; of several the one of least expected error.
+
+    Parameters
+    ----------
+    zone : Zone
+        Its topology and generators are read, not its demand.
+    release : {'bus', 'total', 'tree', 'auto', 'nothing'}
+    direct : DirectCurrent
+        Of the whole grid (:func:`grounded`): one for all zones.
+    """
+
+    def drawn(option: Statistics) -> float:
+        return noise.release(option.sensitivity(adjacency, noise.norm)).mechanism.variance
+
+    options = [
+        option
+        for option in strategies(zone, release)
+        if math.isfinite(option.sensitivity(adjacency, noise.norm).value)
+    ]
+    return auto(
+        options,
+        drawn,
+        prior,
+        used(zone, direct),
+        reactive=every_bus(zone),
+        power_factors=adjacency.power_factors,
+    )
+
+
+def disclose_over_time(
+    zone: Zone,
+    release: str,
+    options: Sequence[Cosines],
+    prior: Prior,
+    noise: NoiseRule,
+    adjacency: DemandAdjacency,
+    direct: DirectCurrent,
+) -> TemporalDisclosure:
+    """Return a zone's release strategy over time, chosen as by :func:`disclose`.
+
+    Parameters
+    ----------
+    zone, release, prior, noise, adjacency, direct
+        As of :func:`disclose`.
+    options : sequence of Cosines
+        What may be released of the basis of the zone's sum.
+    """
+    use = used(zone, direct)
+    level, reactive = float(prior.active.mean.sum()), every_bus(zone)
+    # an error of the sum is shared out over the buses
+    shared = float(np.linalg.norm(prior.active.shares)) if reactive else 1.0
+    matches = []
+    for strategy, option in product(strategies(zone, release), options):
+        over = option if len(strategy.matrix) else Cosines(option.steps)  # nothing has no basis
+        still = Disclosure(
+            strategy,
+            prior,
+            0.0,
+            power_factors=adjacency.power_factors,
+            exact=noise.source == "secure",
+        )
+        sensitivity = TemporalDisclosure(still, over).sensitivity(adjacency, noise.norm)
+        if math.isinf(sensitivity.value):
+            continue
+        variance = noise.release(sensitivity).mechanism.variance
+        left = expected_error(
+            strategy,
+            variance,
+            prior,
+            use,
+            reactive=reactive,
+            power_factors=adjacency.power_factors,
+        )
+        expected = math.hypot(left, shared * math.sqrt(coefficient_left(over, variance, level)))
+        matches.append(TemporalDisclosure(replace(still, expected=expected), over))
+    if not matches:
+        raise not_allowed(
+            "temporal_basis",
+            str(max(len(option.weights) for option in options)),
+            "0 with mechanism 'staircase': a bus moves the cosines too",
+        )
+    return min(matches, key=lambda item: item.level.expected)
+
+
+def every_bus(zone: Zone) -> bool:
+    """Return True where the objective counts the error at every bus, in p and in q alike.
+
+    The squared imbalance of a schedule on the estimated demand d^ is that of its buses: where the
+    schedule balances d^, it is ||d^ - d||^2.
+    """
+    return zone.network.objective.kind == "imbalance"
+
+
+def used(zone: Zone, direct: DirectCurrent) -> Floats:
+    """Return the statistics of a zone's demand that its objective depends on, (k, |N_z|).
+
+    Every bus where the objective is the imbalance. For cost and losses the sum of the active
+    demand and flows on the zone's ties, which neighbours use, and every bus: the schedule counts
+    on generation that lines inside the zone may not carry to where its demand is.
+    """
+    everywhere = np.eye(len(zone.own))
+    if every_bus(zone):
+        return everywhere
+    ties = TIES * tie_flows(zone, direct)
+    return np.vstack([np.ones((1, len(zone.own))), ties, PLACE * everywhere])
+
+
+def strategies(zone: Zone, release: str) -> list[Statistics]:
+    """Return the strategies that a name stands for in a zone."""
+    n = len(zone.own)
+    if release == "nothing":
+        return [nothing(n)]
+    if release == "bus" or n == 1:  # of a zone of one bus all strategies are the same
+        return [bus(n)]
+    if release == "total":
+        return [total(n)]
+    levels = (np.zeros(n, dtype=np.int64), np.arange(n))
+    trees = [tree(levels, weights) for weights in TREES]
+    return trees if release == "tree" else [*trees, bus(n), total(n)]
+
+
+@dataclass(frozen=True, eq=False)
+class DirectCurrent:
+    """The DC power flow of a whole grid; of topology, impedances and capacities only.
+
+    Attributes
+    ----------
+    strength : (m,)
+        1 / |z| of the branches.
+    factors : Factors
+        Of their Laplacian, slightly grounded everywhere.
+    supply : (n,)
+        Angles while every bus takes the same part of 1 p.u., generated in proportion to capacity.
+    """
+
+    strength: Floats
+    factors: Factors
+    supply: Floats
+
+
+def grounded(case: Case) -> DirectCurrent:
+    """Return the DC power flow of a whole grid."""
+    strength = 1.0 / np.abs(case.r + 1j * case.x)
+    flows = laplacian(case.f_bus, case.t_bus, strength, case.n_bus)
+    ground = 1e-9 * float(strength.mean()) if len(strength) else 1.0  # a grid may have no branch
+    factors = Factors.of((flows + ground * sparse.eye_array(case.n_bus)).tocsc())
+    # what all buses take alike moves all angles alike, and would drown the rest in rounding
+    supply = factors.solve(generation_shares(case) - 1.0 / case.n_bus)
+    return DirectCurrent(strength, factors, supply)
+
+
+def tie_flows(zone: Zone, direct: DirectCurrent) -> Floats:
+    """Return the flow on each tie line per unit of demand at each own bus, (ties, |N_z|).
+
+    What a bus takes is generated everywhere, in proportion to capacity. Their signed sum over the
+    ties is the interchange.
+    """
+    case, own = zone.network.case, np.isin(zone.buses, zone.own)
+    f, t = (np.searchsorted(zone.buses, end[zone.branches]) for end in (case.f_bus, case.t_bus))
+    ties = np.flatnonzero(own[f] != own[t])
+    strength, number = direct.strength[zone.branches[ties]], np.arange(len(ties))
+    ends = np.zeros((len(zone.buses), len(ties)))
+    ends[f[ties], number] += strength
+    ends[t[ties], number] -= strength
+    taken = direct.factors.solve_at(zone.buses, ends)
+    made = direct.supply[zone.buses] @ ends
+    return np.asarray(made[:, None] - taken[own].T)

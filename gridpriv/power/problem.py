@@ -21,7 +21,7 @@ from gridpriv.power.sensitivity import (
     output_sensitivity,
 )
 from gridpriv.power.solvers import ZoneSolver, make_solver
-from gridpriv.power.solvers.certified import Certified
+from gridpriv.power.solvers.clarabel import Certified
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.strategies.disclosure import Disclosure

@@ -3,7 +3,7 @@
 Zones solve the joint AC optimal power flow of their released demand
 (:mod:`gridpriv.power.ac.joint`). The AC state after every contingency is found from its solution;
 each limit that a state passes becomes a cut, linear in the set points before the outage
-(:mod:`gridpriv.power.ac.derivative`). All cuts are linearized anew and the zones solve again,
+(:mod:`gridpriv.power.corrective`). All cuts are linearized anew and the zones solve again,
 until no contingency violates a limit that a cut could prevent.
 
 Cuts are priced, so a plan exists also where not every contingency can be prevented. A contingency
@@ -26,16 +26,21 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.contingencies import Contingency, Rating
 from gridpriv.grid.islands import dead_buses
 from gridpriv.power.ac.block import Block, LocalBlocks
-from gridpriv.power.ac.cuts import Cuts, ZoneCuts
-from gridpriv.power.ac.derivative import StateDerivative
 from gridpriv.power.ac.flow import LARGEST_MOVE
 from gridpriv.power.ac.interior import Border, iterate
-from gridpriv.power.ac.joint import TieEnds, ZoneBlock, joint_plan, tie_ends, zone_block
-from gridpriv.power.ac.limits import TOLERANCE, Limit
+from gridpriv.power.ac.joint import (
+    Cuts,
+    TieEnds,
+    ZoneBlock,
+    ZoneCuts,
+    joint_plan,
+    tie_ends,
+    zone_block,
+)
 from gridpriv.power.ac.model import NOTIONAL_COST
 from gridpriv.power.ac.newton import PowerFlowError
-from gridpriv.power.ac.state import AcState
-from gridpriv.power.corrective import Correction, correct
+from gridpriv.power.ac.state import TOLERANCE, AcState, Limit
+from gridpriv.power.corrective import Correction, StateDerivative, correct
 from gridpriv.power.security import (
     Outage,
     PostContingency,

@@ -37,7 +37,7 @@ objective ``cost``, f = C(pg)/c0 + M ||Bz + d||^2
     bounds of the exact update grow by sqrt(M).
 
 Both output bounds D are those of exact minimisers. The error of a solver's point is proven for each
-solve (gridpriv/power/solvers/certified.py), and two points are at most D and two such errors apart.
+solve (gridpriv/power/solvers/clarabel.py), and two points are at most D and two such errors apart.
 An agent draws noise for (1 + s) D, s of SOLVER_SHARE, and releases no point whose error may be
 above s D/2.
 """

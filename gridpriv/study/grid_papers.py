@@ -33,8 +33,14 @@ from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case
 from gridpriv.power.ac.model import ac_model
-from gridpriv.power.ac.optimum import AcOptimum, acopf
-from gridpriv.power.ac.projection import MARGINS, add_changes, nearest_served, tightened
+from gridpriv.power.ac.optimum import (
+    MARGINS,
+    AcOptimum,
+    acopf,
+    add_changes,
+    nearest_served,
+    tightened,
+)
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.study.claims import FAILS, HOLDS

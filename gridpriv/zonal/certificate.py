@@ -28,7 +28,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.text import Json, json_ready, sections
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.projection import Served
+from gridpriv.power.ac.optimum import Served
 from gridpriv.privacy.accounting import epsilon_of, total_pure
 from gridpriv.privacy.mechanism import MECHANISMS, has_secure_sampler
 from gridpriv.privacy.release import Release

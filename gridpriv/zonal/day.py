@@ -28,11 +28,10 @@ from gridpriv.core.arrays import Bools, Floats
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.chronology import Chronology
-from gridpriv.power.ac.day import DayOptimum, day_optimum
+from gridpriv.power.ac.day import DayOptimum, commitment, day_optimum
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.joint import ZoneBlock, joint_plan, tie_ends
 from gridpriv.power.ac.redispatch import operating_unit
-from gridpriv.power.commitment import commitment
 from gridpriv.power.schedule import AcSchedule, CentralSchedule
 from gridpriv.power.zone import coordinates
 from gridpriv.zonal.prepared import Prepared
@@ -130,7 +129,7 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
         The steps; what is known of their demand is read, and true demand where nothing is
         perturbed.
     chronology : Chronology
-        Where it has switches, a commitment (:func:`gridpriv.power.commitment.commitment`) meets
+        Where it has switches, a commitment (:func:`gridpriv.power.ac.day.commitment`) meets
         the demand and the losses of the plan in which all generators run.
 
     Raises

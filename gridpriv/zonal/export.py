@@ -21,7 +21,7 @@ from gridpriv.core.files import write_bytes
 from gridpriv.grid.case import Case
 from gridpriv.grid.convert import check_target, write_case
 from gridpriv.grid.pandapower import convert_net
-from gridpriv.grid.pandapower_elements import PandapowerLink
+from gridpriv.grid.pandapower_tables import PandapowerLink
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.grid.powsybl import WRITTEN, write_powsybl
 from gridpriv.grid.powsybl_files import FORMATS

@@ -27,9 +27,9 @@ from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.optimum import AcOptimum, acopf
+from gridpriv.power.centralized import SHED_TOLERANCE_MW
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.prior import PublicDemand, public_demand
-from gridpriv.power.shortage import SHED_TOLERANCE_MW
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.run import run_prepared
 from gridpriv.zonal.settings import Settings

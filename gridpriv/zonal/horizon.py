@@ -37,8 +37,7 @@ from gridpriv.core.text import Json, counted
 from gridpriv.grid.chronology import Chronology
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
-from gridpriv.power.disclosure import disclose_over_time
-from gridpriv.power.prior import zone_prior
+from gridpriv.power.prior import disclose_over_time, zone_prior
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation

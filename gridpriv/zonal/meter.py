@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from gridpriv.consensus.memory import AgentRules
-    from gridpriv.power.ac.meter import MeterDerivatives
+    from gridpriv.power.ac.flow import MeterDerivatives
     from gridpriv.power.ac.settle import Settlement
     from gridpriv.power.zone import Zone
     from gridpriv.privacy.strategies.disclosure import Disclosure
@@ -56,7 +56,7 @@ def derivatives(result: SettledRun) -> MeterDerivatives | None:
 
     None without a state, with a single zone, and on grids of more than :data:`MOST_BUSES`.
     """
-    from gridpriv.power.ac.meter import meter_derivatives  # imports solvers
+    from gridpriv.power.ac.flow import meter_derivatives  # imports solvers
     from gridpriv.power.ac.newton import PowerFlowError
     from gridpriv.power.ac.settle import joint_dispatch
     from gridpriv.power.ac.state import Schedule

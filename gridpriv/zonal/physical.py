@@ -7,9 +7,8 @@ import numpy as np
 from gridpriv.core.tables import Number, like, private
 from gridpriv.core.text import Json, amount
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.service import Service
 from gridpriv.power.ac.settle import Settlement
-from gridpriv.power.objective import generation_cost
+from gridpriv.power.objective import Service, generation_cost
 from gridpriv.power.zone import Zone
 from gridpriv.zonal.documents import CostOfPrivacy, Physical, Violation
 from gridpriv.zonal.rows import Baselines

@@ -19,10 +19,15 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivWarning, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
-from gridpriv.power.ac.service import check_service
-from gridpriv.power.disclosure import DirectCurrent, disclose, grounded
-from gridpriv.power.objective import BASE_MVA
-from gridpriv.power.prior import PublicDemand, public_demand, zone_prior
+from gridpriv.power.objective import BASE_MVA, check_service
+from gridpriv.power.prior import (
+    DirectCurrent,
+    PublicDemand,
+    disclose,
+    grounded,
+    public_demand,
+    zone_prior,
+)
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.solvers import check_solver

@@ -20,12 +20,10 @@ from itertools import islice
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.grid.case import Case
-from gridpriv.grid.network_file import public_network
+from gridpriv.grid.case import Case, public_network
 from gridpriv.grid.zoning import Zoning, zoning_from_groups
-from gridpriv.power.ac.projection import Served, nearest_served
-from gridpriv.power.disclosure import strategies
-from gridpriv.power.prior import zone_prior
+from gridpriv.power.ac.optimum import Served, nearest_served
+from gridpriv.power.prior import strategies, zone_prior
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.settings import Budget

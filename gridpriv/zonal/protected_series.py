@@ -12,10 +12,9 @@ from typing import cast
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
-from gridpriv.grid.case import Case
-from gridpriv.grid.network_file import public_network
+from gridpriv.grid.case import Case, public_network
 from gridpriv.grid.overrides import DemandSeries
-from gridpriv.power.ac.projection import Served, nearest_served
+from gridpriv.power.ac.optimum import Served, nearest_served
 from gridpriv.privacy.release import Charging
 from gridpriv.privacy.release import Release as DrawnRelease
 from gridpriv.zonal.certificate import Drawn, Made

@@ -11,10 +11,9 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.lazy import Above
 from gridpriv.core.text import html_page
-from gridpriv.power.ac.limits import limit_table
+from gridpriv.power.ac.state import limit_table
 from gridpriv.power.objective import has_convex_costs
-from gridpriv.power.prices import tie_prices
-from gridpriv.power.zone import Network
+from gridpriv.power.zone import Network, tie_prices
 from gridpriv.zonal import summary
 from gridpriv.zonal.run_document import FinishedRun
 

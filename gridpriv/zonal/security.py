@@ -17,14 +17,12 @@ import numpy as np
 
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.core.text import Json
-from gridpriv.grid.case import Case
+from gridpriv.grid.case import Case, public_network
 from gridpriv.grid.contingencies import Contingency, Rating, branch_rating, contingencies
-from gridpriv.grid.network_file import public_network
-from gridpriv.power.ac.limits import TOLERANCE
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.redispatch import operating_unit
 from gridpriv.power.ac.settle import joint_dispatch
-from gridpriv.power.ac.state import AcState, Dispatch
+from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch
 from gridpriv.power.corrective import Correction, correct
 from gridpriv.power.objective import AcObjective, generation_cost, has_convex_costs
 from gridpriv.power.schedule import estimated_optimum

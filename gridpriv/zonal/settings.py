@@ -38,12 +38,12 @@ from gridpriv.core.settings import (
 )
 from gridpriv.core.text import Json, html_table
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.service import Service
 from gridpriv.power.objective import (
     IMBALANCE,
     OBJECTIVES,
     Objective,
     ObjectiveKind,
+    Service,
     cost_objective,
     has_convex_costs,
     losses_objective,

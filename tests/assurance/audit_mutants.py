@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from gridpriv.consensus import agent, coordinator, releases, schedules
-from gridpriv.power import disclosure as power_disclosure
 from gridpriv.power import fleet, problem
+from gridpriv.power import prior as power_disclosure
 from gridpriv.privacy import mechanism, noise, staircase
 from gridpriv.privacy.strategies import disclosure, linear, temporal_basis
 from gridpriv.zonal import prepared, price_query, settings, stream

@@ -13,9 +13,8 @@ from powsybl_files import answer_here, samples
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case, GenCost
-from gridpriv.grid.convert import Converted, convert, differences, write_case
+from gridpriv.grid.convert import Converted, convert, differences, matpower_text, write_case
 from gridpriv.grid.library import load_case, read_case
-from gridpriv.grid.matpower_writer import matpower_text
 from gridpriv.grid.powsybl import case_from_powsybl
 
 

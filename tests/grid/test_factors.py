@@ -7,8 +7,7 @@ import pytest
 from scipy import sparse
 
 from gridpriv import load_case
-from gridpriv.grid.admittance import laplacian
-from gridpriv.grid.factors import Factors
+from gridpriv.grid.admittance import Factors, laplacian
 
 
 @pytest.mark.parametrize(

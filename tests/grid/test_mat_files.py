@@ -13,8 +13,8 @@ from scipy.io import loadmat, savemat
 
 from gridpriv.core.errors import InputError
 from gridpriv.grid.library import case_files
-from gridpriv.grid.matfile import MatFileError, Unread, read_variables
 from gridpriv.grid.matpower import parse_matpower
+from gridpriv.grid.pypower import MatFileError, Unread, read_variables
 
 
 def written(path: Path, content: dict[str, Any], **options: Any) -> bytes:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gridpriv.grid.case import Case
+from gridpriv.grid.convert import function_name, matpower_text
 from gridpriv.grid.library import load_case
 from gridpriv.grid.matpower import parse_matpower
-from gridpriv.grid.matpower_writer import function_name, matpower_text
 from gridpriv.grid.tables import case_from_tables
 
 ROWS = ("branch_row", "gen_row")  # of the source's table, with rows out of service

@@ -17,7 +17,7 @@ from gridpriv.grid.admittance import branch_admittance
 from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.library import load_case, read_report
 from gridpriv.grid.pandapower import Conversion, case_from_pandapower, convert_net
-from gridpriv.grid.pandapower_elements import Element
+from gridpriv.grid.pandapower_tables import Element
 from gridpriv.power.ac.optimum import acopf
 
 pp = pytest.importorskip("pandapower")

@@ -24,7 +24,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.core.reading import read_bytes, read_text
 from gridpriv.grid.library import load_case, shipped_folder
 from gridpriv.grid.overrides import override_demand
-from gridpriv.grid.pandapower_checks import LARGEST_INDEX
+from gridpriv.grid.pandapower_json import LARGEST_INDEX
 from gridpriv.grid.zoning import read_zoning
 
 pp = pytest.importorskip("pandapower")

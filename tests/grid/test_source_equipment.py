@@ -14,7 +14,7 @@ from scipy.io import savemat
 from gridpriv import load_case
 from gridpriv.core.errors import InputError
 from gridpriv.grid.chronology import Chronology, with_storage
-from gridpriv.grid.matpower_writer import bus_rows, generator_rows, matpower_text
+from gridpriv.grid.convert import bus_rows, generator_rows, matpower_text
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_ramps_are_those_of_the_gen_table(tmp_path: Path, ending: str) -> None:
         start, _, rest = matpower_text(case).partition("mpc.gen = [")
         path.write_text(f"{start}mpc.gen = [{table}{rest[rest.index('];') :]}")
     else:
-        from gridpriv.grid.matpower_writer import branch_rows
+        from gridpriv.grid.convert import branch_rows
 
         tables = {"bus": bus_rows(case), "gen": gen, "branch": branch_rows(case)}
         savemat(path, {"mpc": {"version": "2", "baseMVA": case.base_mva, **tables}})

@@ -18,9 +18,8 @@ from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.grid.library import case_files
 from gridpriv.power.ac import newton
 from gridpriv.power.ac.areas import AreaGrid
-from gridpriv.power.ac.equations import KAPPA, FlowEquations, Jacobian, Point, residual
 from gridpriv.power.ac.flow import _starts, ac_flow
-from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.power.ac.newton import KAPPA, FlowEquations, Jacobian, Point, PowerFlowError, residual
 from gridpriv.power.ac.part import part_of
 from gridpriv.power.ac.state import Schedule, dispatch_of
 

@@ -18,8 +18,8 @@ from gridpriv.cli.main import main
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.library import case_files
 from gridpriv.power.ac.model import ac_model, add_generation_cost
-from gridpriv.power.ac.service import Service, check_service
 from gridpriv.power.centralized import relax
+from gridpriv.power.objective import Service, check_service
 
 PGLIB = "tests/data/pglib/pglib_opf_{}.m"
 PUBLISHED = {  # PGLib-OPF v23.07, BASELINE.md, column AC ($/h)

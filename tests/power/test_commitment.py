@@ -12,7 +12,7 @@ from gridpriv import load_case
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.grid.case import POLYNOMIAL, GenCost
 from gridpriv.grid.chronology import Chronology
-from gridpriv.power.commitment import commitment
+from gridpriv.power.ac.day import commitment
 
 NEED = np.array([1.2, 2.4, 0.9, 1.3])
 SLOPES, FIXED = (20.0, 35.0, 30.0, 60.0, 80.0), (0.0, 250.0, 100.0, 50.0, 0.0)

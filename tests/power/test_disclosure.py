@@ -16,8 +16,16 @@ from gridpriv.grid.partition import partition
 from gridpriv.grid.tables import case_from_tables
 from gridpriv.grid.zoning import zoning_from_groups
 from gridpriv.power.ac.optimum import acopf
-from gridpriv.power.disclosure import grounded, strategies, tie_flows, used
-from gridpriv.power.prior import capacity, public_demand, zone_prior, zone_range
+from gridpriv.power.prior import (
+    capacity,
+    grounded,
+    public_demand,
+    strategies,
+    tie_flows,
+    used,
+    zone_prior,
+    zone_range,
+)
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.privacy.strategies.linear import bus, total
 from gridpriv.zonal.prepared import prepare

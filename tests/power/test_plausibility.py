@@ -11,7 +11,7 @@ import pytest
 from gridpriv import InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import case_files, load_case
-from gridpriv.power.plausibility import demand_questions
+from gridpriv.power.prior import demand_questions
 
 
 @pytest.mark.parametrize(

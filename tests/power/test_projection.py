@@ -12,7 +12,7 @@ from gridpriv.core.errors import SolverError
 from gridpriv.grid.library import load_case
 from gridpriv.grid.matpower import parse_matpower
 from gridpriv.grid.tables import case_from_tables
-from gridpriv.power.ac.projection import MARGINS, nearest_served, tightened
+from gridpriv.power.ac.optimum import MARGINS, nearest_served, tightened
 
 # a lossless line of 1 p.u. at most, a generator of 1.5 p.u.; reactive power is plenty
 TWO_BUSES = """

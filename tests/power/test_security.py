@@ -18,8 +18,8 @@ from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
 from gridpriv.power.ac.state import dispatch_of
-from gridpriv.power.screening import DcOutages
 from gridpriv.power.security import (
+    DcOutages,
     Outage,
     assess,
     post_contingency,

@@ -8,11 +8,10 @@ from powsybl_judge import judged
 
 from gridpriv import load_case, partition, shipped_zoning
 from gridpriv.grid.contingencies import Contingency, contingencies
-from gridpriv.power.ac.derivative import StateDerivative
-from gridpriv.power.ac.limits import Limit
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.ac.redispatch import operating_unit
-from gridpriv.power.ac.state import Dispatch, dispatch_of
+from gridpriv.power.ac.state import Dispatch, Limit, dispatch_of
+from gridpriv.power.corrective import StateDerivative
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.secure import SecureProblem, secure_plan
 from gridpriv.power.security import (

@@ -9,9 +9,8 @@ from polar_optimum import polar_optimum
 
 from gridpriv import load_case
 from gridpriv.cli.main import main
-from gridpriv.power.ac.limits import Limit
-from gridpriv.power.centralized import least_shed_mw, relax
-from gridpriv.power.shortage import shortage, without_limits
+from gridpriv.power.ac.state import Limit
+from gridpriv.power.centralized import least_shed_mw, relax, shortage, without_limits
 
 TIGHT = (
     ("case14", 3.0),

@@ -9,8 +9,8 @@ from gridpriv import load_case, partition
 from gridpriv.grid.admittance import laplacian
 from gridpriv.grid.islands import islands
 from gridpriv.power.ac.flow import ac_flow
+from gridpriv.power.ac.part import lossless, surroundings
 from gridpriv.power.ac.state import dispatch_of
-from gridpriv.power.ac.surroundings import lossless, surroundings
 
 
 @pytest.mark.parametrize("zone", range(3))

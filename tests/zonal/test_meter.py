@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import gridpriv
-from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.meter import meter_derivatives
+from gridpriv.power.ac.flow import ac_flow, meter_derivatives
 from gridpriv.power.ac.settle import joint_dispatch
 from gridpriv.power.ac.state import Schedule
 from gridpriv.zonal.meter import meter_rows, meter_table

@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import binomtest
 
 from gridpriv.core.errors import InputError
+from gridpriv.grid.convert import matpower_text
 from gridpriv.grid.library import load_case
-from gridpriv.grid.matpower_writer import matpower_text
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.release import Release

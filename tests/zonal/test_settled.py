@@ -10,11 +10,11 @@ import gridpriv
 from gridpriv import load_case, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
+from gridpriv.power.ac.part import lossless
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.redispatch import operating_unit, plan_zone, tie_branches
-from gridpriv.power.ac.service import Service
 from gridpriv.power.ac.settle import agreed_boundaries, measured_boundary, settle, surroundings_of
-from gridpriv.power.ac.surroundings import lossless
+from gridpriv.power.objective import Service
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.zonal.physical import Reference, cost_of_privacy, shed_causes, verdict
 from gridpriv.zonal.settings import make_settings

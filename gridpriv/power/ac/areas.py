@@ -17,8 +17,7 @@ from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.admittance import branch_admittance, bus_admittance
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import islands
-from gridpriv.power.ac.equations import FlowEquations, Jacobian
-from gridpriv.power.ac.newton import FlowSolution, solve_power_flow
+from gridpriv.power.ac.newton import FlowEquations, FlowSolution, Jacobian, solve_power_flow
 from gridpriv.power.ac.state import Dispatch, Schedule
 
 NEARLY_ALL = 1e4

@@ -1,4 +1,26 @@
-"""A part of a grid as a case of its own."""
+"""A part of a grid as a case of its own.
+
+Linear equivalent of the rest of a grid at a zone's tie ends.
+
+The far ends of tie lines are not free. While everything beyond them injects what it does, the
+active flow p_j into the tie lines at far end j follows the angles of the far ends,
+
+    p_j = p0_j - sum_k B_jk (theta_k - theta0_k) + s_j a,
+
+with B the susceptances of the network beyond, reduced to the far ends (Kron), and a what the
+generators beyond give in all, by their share of the range. So a flow that a zone pushes into one
+tie line comes back through the others. Reactive flow follows voltages in the same way,
+
+    q_j = q0_j - sum_k K_jk (v_k - v0_k),
+
+with K the Kron reduction of the derivative of reactive injections by voltage, d q_i / d v_j =
+-b_ij and d q_i / d v_i = sum_j b_ij - 2 shunts near 1 p.u.; generators beyond hold their voltages.
+All of it is public; p0, q0, theta0 and v0 a zone measures.
+
+The whole grid is factored once for all zones. Its inverse between the ends of a zone's tie lines,
+inverted, is the whole grid reduced to them: in the rows of the far ends, that is the network beyond
+and the tie lines themselves. A stake holds every island to the ground meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +28,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from gridpriv.core.arrays import Bools, Floats, Ints
+from gridpriv.grid.admittance import Factors, laplacian
 from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case, emergency_ratings
-from gridpriv.grid.islands import dead_buses
+from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.power.ac.state import BY_BUS, Dispatch
 from gridpriv.power.zone import Zone
 
@@ -92,3 +116,130 @@ def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
     pd, qd = np.zeros((2, len(own)))
     pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, part.buses[own])]
     return replace(part, case=replace(part.case, pd=pd, qd=qd)), own
+
+
+ENDLESS = 1e6
+"""p.u.: the range of a generator without limits, beside which others give nothing."""
+HELD = 100.0
+"""Stiffness of a generator's voltage, in mean susceptances."""
+NOTHING = 1e-12
+"""Share of an island's range that is rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """The network beyond a zone, reduced to the far ends of its tie lines.
+
+    Attributes
+    ----------
+    ends : (k,) int
+        Far ends, as buses of the whole case, in increasing order.
+    susceptance : (k, k)
+        B in p.u. per rad.
+    stiffness : (k, k)
+        K in p.u. per p.u.
+    share : (k,)
+        s of the far ends; they add up to 1 where something generates beyond them, else to 0.
+    """
+
+    ends: Ints
+    susceptance: Floats
+    stiffness: Floats
+    share: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Lossless:
+    """A whole grid without losses near nominal voltage; public.
+
+    Attributes
+    ----------
+    susceptance : (m,)
+        Of the branches.
+    factors : Factors
+        Of their Laplacian, with a stake of ``worth`` at one bus of every island.
+    stake : (islands,) int
+        These buses.
+    span : (n,)
+        Ranges of the buses' generators.
+    angles : (n,)
+        While every generator gives its range, which the stakes take.
+    reactive : Factors
+        Of the derivative of reactive power by voltage, generators holding theirs.
+    """
+
+    case: Case
+    susceptance: Floats
+    factors: Factors
+    island: Ints
+    stake: Ints
+    worth: float
+    span: Floats
+    angles: Floats
+    reactive: Factors
+
+
+def lossless(case: Case) -> Lossless | None:
+    """Return a grid without losses; None where its susceptances add up to nothing somewhere."""
+    susceptance = case.x / (case.r**2 + case.x**2) / case.tap
+    worth = float(np.abs(susceptance).mean()) if case.n_branch else 1.0
+    island = islands(case)
+    stake = np.unique(island, return_index=True)[1]
+    values = np.zeros(case.n_bus)
+    values[stake] = worth
+    matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus)
+    charging = np.bincount(case.f_bus, case.b, case.n_bus)
+    charging += np.bincount(case.t_bus, case.b, case.n_bus)
+    kept = np.where(np.isin(np.arange(case.n_bus), case.gen_bus), HELD, NOTHING) * worth
+    stiffness = matrix + sparse.diags_array(kept - charging - 2.0 * case.bs)
+    try:
+        factors = Factors.of((matrix + sparse.diags_array(values)).tocsc())
+        reactive = Factors.of(stiffness.tocsc())
+    except RuntimeError:  # lines of resistance only, or capacitors that cancel their lines
+        return None
+    each = np.clip(case.pmax - case.pmin, 0.0, ENDLESS)
+    span = np.bincount(case.gen_bus, each, minlength=case.n_bus).astype(float)
+    angles = factors.solve(span)
+    return Lossless(case, susceptance, factors, island, stake, worth, span, angles, reactive)
+
+
+def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
+    """Return the equivalent of the grid beyond a zone; None where its susceptances cancel.
+
+    Parameters
+    ----------
+    own : int array
+        The zone's own buses, in increasing order.
+    ties : (j,) int
+        Its live tie lines, one at least.
+    """
+    f, t = grid.case.f_bus[ties], grid.case.t_bus[ties]
+    out = np.isin(f, own)
+    near, far = np.where(out, f, t), np.where(out, t, f)
+    ends, at = np.unique(far, return_inverse=True)
+    stake = grid.stake[np.unique(grid.island[ends])]
+    setdiff1d = np.setdiff1d(stake, np.concatenate([ends, own]))
+    beyond = np.concatenate([ends, setdiff1d])
+    kept = np.concatenate([beyond, np.unique(near)])
+    try:
+        whole = np.linalg.inv(grid.factors.solve_at(kept, np.eye(len(kept))))
+        reduced, given = whole[: len(beyond)], whole[: len(beyond)] @ grid.angles[kept]
+        network = reduced[:, : len(beyond)] - grid.worth * np.diag(np.isin(beyond, stake))
+        k = len(ends)
+        network[:k, :k] -= np.diag(np.bincount(at, grid.susceptance[ties], minlength=k))
+        through = network[:k, k:] @ np.linalg.inv(network[k:, k:])
+        kept = np.concatenate([ends, np.unique(near)])
+        stiffness = np.linalg.inv(grid.reactive.solve_at(kept, np.eye(len(kept))))[:k, :k]
+        tied = grid.susceptance[ties] - grid.case.b[ties]
+        stiffness[np.arange(k), np.arange(k)] -= np.bincount(at, tied, minlength=k)
+    except np.linalg.LinAlgError:
+        return None
+    share = given[:k] - through @ given[k:]
+    reached = np.zeros(len(grid.stake), dtype=bool)
+    reached[grid.island[ends]] = True
+    here = reached[grid.island]
+    range_, mine = grid.span[here].sum(), grid.span[own][here[own]].sum()
+    left = range_ - mine
+    share = share / left if left > NOTHING * range_ else np.zeros(k)
+    susceptance = network[:k, :k] - through @ network[k:, :k]
+    return Surroundings(ends, susceptance, np.asarray(stiffness, dtype=np.float64), share)

@@ -10,7 +10,7 @@ Control areas hold their net interchange and let single ties follow the physics.
 price below that of cutting customers, and the tie terms only keep neighbours' assumptions
 close to each other. A case without (convex) costs values all generation alike: least losses.
 Once the grid has settled, a zone measures where it stands, and in place of k_f ||p - agreed||^2
-comes what the grid beyond would do (:mod:`gridpriv.power.ac.surroundings`),
+comes what the grid beyond would do (:mod:`gridpriv.power.ac.part`),
 k ||p - p0 + B (theta - theta0) - s a||^2 at the far ends.
 
 What was agreed is public: a function of releases. The plan is local, and so is what a zone measures
@@ -36,11 +36,9 @@ from gridpriv.power.ac.model import (
     add_operating_cost,
     add_service_cost,
 )
-from gridpriv.power.ac.part import SubCase, live_part
+from gridpriv.power.ac.part import SubCase, Surroundings, live_part
 from gridpriv.power.ac.quadratic import Solved
-from gridpriv.power.ac.service import Service
-from gridpriv.power.ac.surroundings import Surroundings
-from gridpriv.power.objective import BASE_MVA, cost_unit, has_convex_costs
+from gridpriv.power.objective import BASE_MVA, Service, cost_unit, has_convex_costs
 from gridpriv.power.zone import Zone
 
 FLOW_WEIGHT, VOLTAGE_WEIGHT = 1.0, 10.0

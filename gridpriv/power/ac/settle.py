@@ -22,10 +22,9 @@ import numpy as np
 from gridpriv.core.arrays import Complexes, Floats, sums_at
 from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.emergency import emergency_shedding
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.limits import Limit, Status, status
 from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.power.ac.part import Lossless, Surroundings, lossless, surroundings
 from gridpriv.power.ac.redispatch import (
     Boundary,
     Reaction,
@@ -35,8 +34,15 @@ from gridpriv.power.ac.redispatch import (
     tie_places,
 )
 from gridpriv.power.ac.requests import owner_of, requests, within_request
-from gridpriv.power.ac.state import AcState, Dispatch, Schedule
-from gridpriv.power.ac.surroundings import Lossless, Surroundings, lossless, surroundings
+from gridpriv.power.ac.state import (
+    AcState,
+    Dispatch,
+    Limit,
+    Schedule,
+    Status,
+    emergency_shedding,
+    status,
+)
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.zone import FLOWS, Network, Zone
 

@@ -8,9 +8,7 @@ from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.errors import not_allowed
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.program import ZoneProgram
-from gridpriv.power.solvers.base import Solution, ZoneSolver
-from gridpriv.power.solvers.onepoint import OnePoint
-from gridpriv.power.solvers.rescue import Attempting, Rescued
+from gridpriv.power.solvers.base import Attempting, OnePoint, Rescued, Solution, ZoneSolver
 
 SOLVERS = ("ipopt", "clarabel", "pyomo:NAME")
 
