@@ -55,8 +55,8 @@ from gridpriv.grid.case import Case
 from gridpriv.power.ac.model import NOTIONAL_COST
 from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.objective import has_convex_costs
-from gridpriv.zonal.reference import reference
 from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.run import reference
 from gridpriv.zonal.settings import Settings, make_settings
 
 ROOT = Path(__file__).parents[1]

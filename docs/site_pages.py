@@ -24,8 +24,7 @@ from gridpriv.cli.parser import Parser
 from gridpriv.cli.study import markdown
 from gridpriv.core.settings import Part, defaults, parts_of, settings_of
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.report.json_schema import json_schemas
-from gridpriv.report.schema import told
+from gridpriv.report.schema import json_schemas, told
 from gridpriv.zonal.settings import Settings
 
 # what somebody who adds something implements or returns, by what is added

@@ -33,8 +33,7 @@ from gridpriv.privacy.mechanism import MECHANISMS, Staircase
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm
-from gridpriv.zonal.checks import nominal_epsilon
-from gridpriv.zonal.prepared import Prepared
+from gridpriv.zonal.prepared import Prepared, nominal_epsilon
 
 LEVELS = ("release", "solution", "messages")
 VISIBLE = 256  # coordinates of a release that move most; the rest carry next to nothing

@@ -34,7 +34,7 @@ from gridpriv.grid.case import Case
 from gridpriv.power.fleet import public_proxy
 from gridpriv.privacy.release import Release
 from gridpriv.zonal import rows
-from gridpriv.zonal.hold import Hold, make_hold
+from gridpriv.zonal.meter import Hold, make_hold
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import open_rounds, run_prepared, zone_agents

@@ -29,12 +29,13 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.certificate import certificate
 from gridpriv.zonal.prepared import Prepared
-from gridpriv.zonal.price_query import PriceQuery, price_query
 from gridpriv.zonal.protected_case import (
     PricedRelease,
+    PriceQuery,
     ProtectedCase,
     Publication,
     prepare_publication,
+    price_query,
     protect,
 )
 

@@ -13,8 +13,15 @@ from gridpriv.core.errors import InputError
 from gridpriv.core.text import Json, counted
 from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.privacy.statement import NO_SAMPLER
-from gridpriv.zonal.settings import PRESETS, Settings
-from gridpriv.zonal.views import LOCAL, SHARED, FlowBased, Security, check_view_of
+from gridpriv.zonal.settings import (
+    LOCAL,
+    PRESETS,
+    SHARED,
+    FlowBased,
+    Security,
+    Settings,
+    check_view_of,
+)
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
@@ -106,7 +113,7 @@ def execute_exchange(args: argparse.Namespace) -> int:
         analysis = exchange(result, view=chosen.view, ptdf=chosen.ptdf, threshold=chosen.threshold)
     document, folder = analysis.as_dict(public=args.public), output_folder(args.out)
     if folder is not None:
-        from gridpriv.report.exchange import DomainFigure
+        from gridpriv.report.assurance import DomainFigure
         from gridpriv.report.figures import write_figure
 
         write_results(folder, "exchange", document, branches=analysis.table)

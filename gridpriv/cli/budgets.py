@@ -207,7 +207,7 @@ def execute_ledger(args: argparse.Namespace) -> int:
 def _grant(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.privacy.ledger import grant, read_book
     from gridpriv.privacy.ledger_file import key_path
-    from gridpriv.zonal.datasets import zone_datasets
+    from gridpriv.zonal.prepared import zone_datasets
 
     case = flags.given_case(args)
     zoning = flags.chosen_zoning(case, args)

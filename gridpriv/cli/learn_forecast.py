@@ -122,7 +122,7 @@ def forecast(args: argparse.Namespace) -> int:
 
 
 def _owners(case: Case, zoning: Zoning, adjacency: DemandAdjacency) -> Sequence[Any]:
-    from gridpriv.zonal.datasets import zone_datasets
+    from gridpriv.zonal.prepared import zone_datasets
 
     return zone_datasets(case, zoning, adjacency)
 

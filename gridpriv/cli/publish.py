@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from gridpriv.privacy.ledger import ReleaseCharge
     from gridpriv.privacy.ledger_rows import LedgerDataset
     from gridpriv.privacy.release import Release as Drawn
-    from gridpriv.zonal.protected_case import ProtectedCase
-    from gridpriv.zonal.protected_series import ProtectedSeries
+    from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
 MOST_SCENARIOS = 1000
 BESIDE = (".scenarios.csv", ".series.csv", ".datasheet.md", ".certificate.json")
@@ -175,8 +174,7 @@ def _case(chosen: Publishing, case: Case, settings: Settings) -> Ready:
 
 
 def _series(args: argparse.Namespace, case: Case, settings: Settings) -> Ready:
-    from gridpriv.zonal.protected_case import WHOLE_GRID
-    from gridpriv.zonal.protected_series import prepare_series, protect_series
+    from gridpriv.zonal.protected_case import WHOLE_GRID, prepare_series, protect_series
 
     horizon = prepare_series(flags.read_series(args, case), settings)
     return Ready(horizon.planned[WHOLE_GRID], lambda charge: protect_series(horizon, charge))
@@ -188,7 +186,7 @@ def _charged(
 ) -> Iterator[ReleaseCharge | None]:
     """Open ``--ledger`` and check that all releases fit before the first is drawn."""
     from gridpriv.study.context import open_charge
-    from gridpriv.zonal.datasets import zone_datasets
+    from gridpriv.zonal.prepared import zone_datasets
     from gridpriv.zonal.protected_case import WHOLE_GRID, whole_grid
 
     def owners() -> Sequence[LedgerDataset]:
@@ -206,8 +204,7 @@ def _write(
     """Write the case and what belongs to it; return the certificate."""
     from gridpriv.grid.convert import function_name, matpower_text
     from gridpriv.zonal.certificate import certificate, data_sheet
-    from gridpriv.zonal.protected_case import ProtectedCase
-    from gridpriv.zonal.protected_series import ProtectedSeries
+    from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
     made, published = done.made, done.case(function_name(place.stem))
     header = [

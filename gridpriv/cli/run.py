@@ -111,7 +111,7 @@ def execute(args: argparse.Namespace) -> int:
 
     def write(result: RunResult) -> None:
         if args.write is not None:
-            from gridpriv.zonal.export import write_set_points
+            from gridpriv.zonal.tables import write_set_points
 
             write_set_points(result.solution, args.case, Path(args.write))
             if not (args.json or args.quiet):
@@ -131,7 +131,7 @@ def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) 
 
 def _write_copies(kept: RunFolder, tables: str) -> Json | None:
     """Write the tables and figures of a run; imports what draws only then."""
-    from gridpriv.report.copies import write_run_copies
+    from gridpriv.report.plots import write_run_copies
 
     return write_run_copies(kept, tables)
 
@@ -247,7 +247,7 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
     """Run every step that is still to do, print the summary or the document."""
     import tempfile
 
-    from gridpriv.report.copies import write_series_copies
+    from gridpriv.report.plots import write_series_copies
 
     series = horizon.series
     with ExitStack() as stack:
@@ -267,7 +267,7 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
 
 def _summarise_series(document: Json, coupled: Sequence[str] = ()) -> None:
     """Print the figures of a series and its messages; ``coupled``: files that couple its steps."""
-    from gridpriv.zonal import series_summary as series
+    from gridpriv.zonal import summary as series
     from gridpriv.zonal.summary import protected
 
     steps, privacy = document["steps"], document["privacy"]

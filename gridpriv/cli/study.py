@@ -486,8 +486,7 @@ def add_schema(parser: argparse.ArgumentParser) -> None:
 
 def execute_schema(args: argparse.Namespace) -> int:
     """Print the table asked for, or all."""
-    from gridpriv.report.json_schema import write_json_schemas
-    from gridpriv.report.schema import told
+    from gridpriv.report.schema import told, write_json_schemas
 
     if args.json_schema is not None:
         write_json_schemas(Path(args.json_schema))

@@ -25,9 +25,8 @@ from gridpriv.core.files import make_folder, refuse_used, write_text
 from gridpriv.core.text import Json, csv_text
 from gridpriv.grid.case import Case, network_digest, public_network, write_network
 from gridpriv.grid.zoning import Zoning, write_zoning
-from gridpriv.zonal.checks import nominal_epsilon
 from gridpriv.zonal.opening import step_size
-from gridpriv.zonal.prepared import Prepared, prepare
+from gridpriv.zonal.prepared import Prepared, nominal_epsilon, prepare
 from gridpriv.zonal.settings import Settings
 
 CERTIFIED: Json = {name: f"{name}.pem" for name in ("certificate", "key", "authority")}

@@ -33,9 +33,7 @@ from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.ledger import Ledger
 from gridpriv.privacy.release import Charging
-from gridpriv.zonal.checks import zone_statements
-from gridpriv.zonal.datasets import zone_datasets
-from gridpriv.zonal.prepared import Prepared, prepare
+from gridpriv.zonal.prepared import Prepared, prepare, zone_datasets, zone_statements
 
 Serving = Callable[[ZoneClient, Callable[[], bytes]], Shutdown | None]
 STATE, SEED, OUTCOME, TRANSCRIPT = "zone", "seed", "outcome.json", "transcript"

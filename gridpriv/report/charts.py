@@ -13,8 +13,16 @@ from gridpriv.core.stored import Study
 from gridpriv.privacy.settings import NO_NOISE, QUIET, stated_epsilon
 from gridpriv.report.curves import Chart, Series
 from gridpriv.report.figures import Look, stacked
-from gridpriv.report.metrics import BY_ROUND, BY_STEP, COSTS, RESIDUAL, ROUND_SHED, Metric
-from gridpriv.report.summary import budget_words, named_runs
+from gridpriv.report.summary import (
+    BY_ROUND,
+    BY_STEP,
+    COSTS,
+    RESIDUAL,
+    ROUND_SHED,
+    Metric,
+    budget_words,
+    named_runs,
+)
 
 MOST_POINTS = 120
 """Points of a curve at most."""

@@ -12,21 +12,18 @@ import pandas as pd
 from gridpriv.core.stored import Study
 from gridpriv.core.text import Json, Message, by_severity
 from gridpriv.privacy.mechanism import has_secure_sampler
-from gridpriv.report.contents import contents
-from gridpriv.report.messages import message
-from gridpriv.report.panel import Panel, cards, next_steps, panel_messages
-from gridpriv.report.protection import (
+from gridpriv.report.contents import (
     composition,
+    contents,
     protections,
     released_by_unfinished,
     simulation_caveat,
 )
-from gridpriv.report.source import step_rows
+from gridpriv.report.panel import Card, Panel, cards, next_steps, panel_messages
+from gridpriv.report.source import message, step_rows
 from gridpriv.report.summary import summary
 from gridpriv.report.tables import Table
-from gridpriv.report.verdict import Card
-from gridpriv.zonal.series_summary import series_messages
-from gridpriv.zonal.summary import notes
+from gridpriv.zonal.summary import notes, series_messages
 
 if TYPE_CHECKING:
     from gridpriv.report.sections import Section

@@ -1,17 +1,252 @@
-"""Write a report in one or several formats into its folder."""
+"""Write a report in one or several formats into its folder.
+
+HTML from Jinja2 templates, PDF by Typst (the ``typst`` wheel), a workbook with units in headers,
+tables as CSV and as LaTeX (booktabs). The HTML page is one file: no network, readable without its
+script, in print and by ear.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import io
+import re
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from gridpriv.core.errors import one_of
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
 from gridpriv.core.stored import Study
-from gridpriv.core.text import slug
+from gridpriv.core.tables import Column
+from gridpriv.core.text import csv_text, inert, slug
 from gridpriv.report.document import Report, make_report
+from gridpriv.report.figures import Look, Plot, fonts, swatch, to_svg
 from gridpriv.report.formats import PICTURES, check_formats
+from gridpriv.report.schema import marked
 from gridpriv.report.source import fitting, read_source
+from gridpriv.report.tables import GAP, LONG, Table, cell, in_parts, shown, widths_of
+from gridpriv.study.record import STORED
+from gridpriv.study.rows import Identity
+
+ASSETS = Path(__file__).parent / "assets"
+HTML_LINE, PDF_LINE = 134, 145
+"""Characters of a table's text that a page of 1280 pixels, and one of A4, is wide enough for."""
+
+
+def template(name: str, **functions: Callable[..., object]) -> Template:
+    """Return a template of the package's; of HTML ones every text is escaped.
+
+    Parameters
+    ----------
+    **functions : callable
+        Names that the template may call or use as filters.
+    """
+    pages = Environment(
+        loader=FileSystemLoader(ASSETS),
+        autoescape=name.endswith(".html"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    common = {"slug": slug, "shown": shown, "in_parts": in_parts, "repr": repr, "str": str}
+    pages.filters.update(common | functions)
+    pages.globals.update(common | functions)
+    return pages.get_template(name)
+
+
+def to_html(report: Report) -> str:
+    """Return the page."""
+
+    def asset(name: str) -> Markup:
+        return Markup((ASSETS / name).read_text(encoding="utf-8"))
+
+    def svg(plot: Any, kind: str, name: str = "", *, legend: bool = True) -> Markup:
+        return Markup(to_svg(plot, kind, slug(name), legend=legend))
+
+    def sample(look: Any, name: str) -> Markup:
+        return Markup(swatch(look, name))
+
+    page = template("report.html", asset=asset, svg=svg, swatch=sample)
+    return page.render(report=report, line=HTML_LINE)
+
+
+def to_pdf(report: Report) -> bytes:
+    """Return the PDF."""
+    import typst
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+
+        def written(svg: str) -> str:
+            path = place / f"{sum(1 for _ in place.iterdir())}.svg"
+            path.write_text(svg, encoding="utf-8")
+            return path.name
+
+        def svg(plot: Plot, legend: bool) -> str:
+            return written(to_svg(plot, "figure", legend=legend))
+
+        def sample(look: Look) -> str:
+            return written(swatch(look))
+
+        page = template(
+            "report.typ", quoted=quoted, text=text, widths=widths, svg=svg, swatch=sample
+        )
+        source = place / "report.typ"
+        source.write_text(page.render(report=report, line=PDF_LINE), encoding="utf-8")
+        return bytes(typst.compile(str(source), font_paths=[fonts()]))
+
+
+def widths(table: Table) -> list[str]:
+    """Return the columns' widths: short words keep to one line, the others share what is left."""
+    return [
+        f"{w}fr" if n or w >= GAP + LONG else "auto"
+        for w, n in zip(widths_of(table), table.numbers, strict=True)
+    ]
+
+
+def text(words: str) -> str:
+    """Return text as a Typst string in markup, so that nothing in it is read as a command."""
+    return f"#{quoted(words)}"
+
+
+def quoted(words: str) -> str:
+    """Return a text as Typst's source quotes it."""
+    return '"' + words.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+MOST_ROWS = 1_048_575
+MEASURED = 1000
+"""Rows whose texts a column's width is made for."""
+RAW = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
+
+
+def to_xlsx(report: Report, study: Study) -> bytes:
+    """Return the workbook: the verdict, the report's tables, and the study's own tables.
+
+    The package that it needs was asked for (:mod:`gridpriv.report.formats`).
+    """
+    from openpyxl import Workbook
+
+    book = Workbook()
+    first = book.active
+    first.title = "verdict"
+    for line in (report.title, report.question, *report.lines):
+        first.append([inert(line)])
+    first.column_dimensions["A"].width = 120
+    for table in report.tables:
+        _sheet(book, table.name, [c.header for c in table.columns], table.rows)
+    taken = set(book.sheetnames)
+    for name in RAW:
+        frame = study.tables.get(name, pd.DataFrame())
+        if len(frame.columns) > 1 and len(frame):
+            title = f"all {name}" if name in taken else name
+            columns = _declared(frame, name)
+            units = [column.unit for column in columns]
+            rows = [
+                [cell(v, unit) for v, unit in zip(row, units, strict=True)]
+                for row in frame.head(MOST_ROWS).itertuples(index=False)
+            ]
+            mark = marked if report.caveat else lambda column: column
+            _sheet(book, title, [mark(column).header for column in columns], rows)
+    out = io.BytesIO()
+    book.save(out)
+    return _undated(out.getvalue())
+
+
+def _undated(book: bytes) -> bytes:
+    """Return a workbook that does not tell when it was written: equal figures, equal bytes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(book)) as old, zipfile.ZipFile(out, "w") as new:
+        for entry in old.infolist():
+            content = old.read(entry)
+            if entry.filename == "docProps/core.xml":  # openpyxl writes the present as it saves
+                content = re.sub(rb"\d{4}-\d\d-\d\dT[\d:]+Z", b"1980-01-01T00:00:00Z", content)
+            new.writestr(zipfile.ZipInfo(entry.filename), content, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def _declared(frame: pd.DataFrame, name: str) -> list[Column]:
+    """Return the declared columns of a stored table; one that nobody declared has its name."""
+    known = {
+        column.name: column for column in (Identity.table.column("run"), *STORED[name].columns)
+    }
+    return [known.get(key, Column(key, "private", str(key), "")) for key in frame]
+
+
+def _sheet(book: Any, name: str, headers: list[str], rows: Sequence[Sequence[object]]) -> None:
+    from openpyxl.styles import Font
+    from openpyxl.utils import get_column_letter
+
+    sheet = book.create_sheet(name[:31])
+    sheet.append(headers)
+    for row in rows:
+        sheet.append([inert(v) for v in row])
+    for k, header in enumerate(headers, start=1):
+        sheet.cell(1, k).font = Font(bold=True)
+        texts = [str(cells[k - 1]) for cells in rows[:MEASURED] if isinstance(cells[k - 1], str)]
+        longest = max(map(len, [header, *texts]))
+        sheet.column_dimensions[get_column_letter(k)].width = min(max(longest + 2, 10), 44)
+    sheet.freeze_panes = "A2"
+    sheet.auto_filter.ref = sheet.dimensions
+
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+}
+
+
+def to_csv(table: Table) -> str:
+    """Return a table as CSV, numbers in full, units in the header."""
+    return csv_text([c.header for c in table.columns], table.rows)
+
+
+def to_tex(report: Report, table: Table) -> str:
+    """Return a table as a LaTeX ``table`` (needs the package booktabs)."""
+    head = " & ".join(escaped(c.header) for c in table.columns)
+    rows = [[escaped(shown(v)) for v in row] for row in table.rows]
+    note = f"{report.title}: {table.caption}; "
+    align = "".join("r" if n else "l" for n in table.numbers)
+    return booktabs([head], rows, align, table.caption, table.name, note)
+
+
+def booktabs(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    align: str,
+    caption: str,
+    label: str,
+    note: str = "",
+) -> str:
+    """Return a LaTeX ``table`` of escaped cells, lines of the head given whole."""
+    names = "\n".join(rf"{line} \\" for line in head)
+    body = "\n".join(" & ".join(row) + r" \\" for row in rows)
+    return (
+        f"% {note}needs \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\n"
+        f"\\caption{{{escaped(caption)}}}\n\\label{{tab:{label}}}\n"
+        f"\\begin{{tabular}}{{{align}}}\n\\toprule\n{names}\n\\midrule\n{body}\n"
+        "\\bottomrule\n\\end{tabular}\n\\end{table}\n"
+    )
+
+
+def escaped(text: str) -> str:
+    """Return text with LaTeX's special characters escaped."""
+    return "".join(SPECIAL.get(character, character) for character in text)
 
 
 def export(
@@ -81,18 +316,11 @@ def export(
 def _files(report: Report, study: Study, kind: str, stem: str) -> dict[str, bytes]:
     """Return the files of a report in one format, by their names."""
     if kind == "html":
-        from gridpriv.report.pages import to_html
-
         return {f"{stem}.html": to_html(report).encode()}
     if kind == "pdf":
-        from gridpriv.report.pages import to_pdf
-
         return {f"{stem}.pdf": to_pdf(report)}
     if kind == "xlsx":
-        from gridpriv.report.sheets import to_xlsx
-
         return {f"{stem}.xlsx": to_xlsx(report, study)}
-    from gridpriv.report.text import to_csv, to_tex
 
     return {
         f"{stem}-{kind}/{t.name}.{kind}": (

@@ -12,9 +12,15 @@ import pandas as pd
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.stored import Study
 from gridpriv.core.text import PRECISION, amount, figure
-from gridpriv.report.ranking import half_width
-from gridpriv.report.summary import budget_words, cost_metric, short, summary, with_cost_of_privacy
-from gridpriv.report.text import booktabs, escaped
+from gridpriv.report.export import booktabs, escaped
+from gridpriv.report.summary import (
+    budget_words,
+    cost_metric,
+    half_width,
+    short,
+    summary,
+    with_cost_of_privacy,
+)
 from gridpriv.study.record import RUNS
 
 AXES = ("case", "zoning", "load_scale", "method", "local_updates", "budget")

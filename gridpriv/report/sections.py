@@ -12,16 +12,13 @@ from gridpriv.core.stored import Study
 from gridpriv.core.text import Message, figure
 from gridpriv.grid.zoning import map_digest
 from gridpriv.privacy.settings import NO_NOISE, QUIET
-from gridpriv.report import findings
-from gridpriv.report.bars import Bars, split_bars
 from gridpriv.report.charts import cost_charts, generation_chart, round_charts, step_charts
 from gridpriv.report.contents import noted
 from gridpriv.report.curves import Chart
-from gridpriv.report.figures import Look, Plot, looks
-from gridpriv.report.messages import message
+from gridpriv.report.figures import Bars, Look, Plot, looks, split_bars
 from gridpriv.report.network import GridMap
 from gridpriv.report.plots import flows_of, loading_map, loading_noun
-from gridpriv.report.source import means_over
+from gridpriv.report.source import means_over, measured, message
 from gridpriv.report.summary import (
     at_budget,
     best_series,
@@ -302,7 +299,7 @@ def planned(of: Subject) -> Section | None:
     document, notes = of.study.manifest.get("document"), [message("plan", {})]
     if document is not None:
         digest = map_digest(of.study.manifest["cases"][0]["map"])
-        notes += findings.measured(of.study.tables["plan"], document, digest)
+        notes += measured(of.study.tables["plan"], document, digest)
     return Section("Plan", tuple(notes), tables=of.held("plan"))
 
 

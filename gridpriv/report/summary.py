@@ -1,16 +1,188 @@
-"""Means of a study over seeds with confidence intervals, a row for a method at a budget."""
+"""Means of a study over seeds, with confidence intervals, and ranks of its methods.
+
+A row is a method at a budget. Methods are ranked by a figure only where the difference over paired
+seeds is significant.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
+from gridpriv.core.arrays import Floats
 from gridpriv.core.stored import Study
+from gridpriv.core.text import figure
 from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, stated_epsilon
 from gridpriv.privacy.statement import Certificate
-from gridpriv.report.metrics import BY_ROUND, COSTS, Metric
-from gridpriv.report.ranking import half_width
+
+UNITS = ("%", "$/h", "MW", "p.u.", "p.u. squared")
+"""Units that sentences write after a number; others are words, which a name's noun implies."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure: column, title, unit and origin.
+
+    Values below ``least`` are shown as "under" it and count as equal: solvers are no more exact.
+    """
+
+    key: str
+    title: str
+    unit: str
+    origin: str
+    least: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """Title with unit, for an axis."""
+        return f"{self.title} ({self.unit})"
+
+    def text(self, value: float) -> str:
+        """Return a value with its unit, for a sentence."""
+        unit = f" {self.unit}" if self.unit in UNITS else ""
+        return (
+            f"under {self.least:g}{unit}" if abs(value) < self.least else f"{figure(value)}{unit}"
+        )
+
+    @property
+    def noun(self) -> str:
+        """Name of the quantity, for a sentence."""
+        return self.title.lower()
+
+    @property
+    def signed(self) -> bool:
+        """True of a difference: it may be negative, and zero means no effect."""
+        return self.key == "cost_of_privacy"
+
+
+DEMAND, SAMPLES, TEST = "from private demand", "from private samples", "from test samples"
+RELEASES = "from releases only"
+OF_LEARNING = (
+    Metric("normalized_error", "Normalized error", "of the centralized solution", SAMPLES),
+    Metric("augmented_objective", "Augmented objective", "sum over clients", SAMPLES),
+    Metric("test_error_pct", "Test error", "%", TEST),
+    Metric("test_mse", "Mean squared test error", "squared units", TEST),
+    Metric("mean_objective", "Mean loss", "per sample", SAMPLES),
+    Metric("local_error_pct", "Test error of local models", "%", TEST),
+    Metric("local_loss", "Loss of local models", "per sample", SAMPLES),
+)
+RESIDUAL = Metric("consensus_residual", "Consensus residual", "p.u.", RELEASES)
+COST = Metric("cost", "Cost", "$/h", DEMAND)
+PLAN_COST = Metric("cost", "Generation cost of the plan", "$/h", DEMAND)
+REDISPATCH_SHED = Metric("redispatch_shed_mw", "Load shedding", "MW", DEMAND, 1e-3)
+# the first that a study has is what sentences are about: of classifiers, then of grids
+COSTS = (
+    *OF_LEARNING,
+    Metric("cost_of_privacy", "Cost of privacy", "$/h", DEMAND, 0.01),
+    REDISPATCH_SHED,
+    Metric("imbalance_mw", "Imbalance of the convex model", "MW", DEMAND, 1e-3),
+    RESIDUAL,
+)
+BY_ROUND = (
+    *OF_LEARNING,
+    Metric("consensus_residual_max", "Distance of local models", "2-norm", RELEASES),
+    PLAN_COST,
+    Metric("objective", "Squared imbalance", "p.u. squared", DEMAND, 1e-6),
+    RESIDUAL,
+    Metric("dual_residual", "Dual residual", "relative to the mean marginal cost", RELEASES),
+)
+ROUND_SHED = Metric("shed_mw", "Shortage in the convex model", "MW", DEMAND)
+BY_STEP = (Metric("demand_mw", "Demand", "MW", DEMAND), COST, REDISPATCH_SHED, RESIDUAL)
+"""Figures of a series, the residual last: where there are others, its table is enough."""
+
+LEVEL = 0.95
+
+
+def half_width(values: ArrayLike, level: float = LEVEL) -> float:
+    """Return the half width of Student's confidence interval of the mean; NaN below two values."""
+    from scipy.stats import t
+
+    given = np.asarray(values, dtype=float)
+    given = given[np.isfinite(given)]
+    if len(given) < 2:
+        return math.nan
+    spread = float(given.std(ddof=1)) / math.sqrt(len(given))
+    return float(t.ppf(0.5 + level / 2.0, len(given) - 1)) * spread
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Methods by a figure, the lowest first.
+
+    Attributes
+    ----------
+    order : tuple of str
+    leaders : tuple of str
+        The lowest, and those whose difference from it is not significant.
+    seeds : int
+        Fewest seeds that two compared methods share.
+    """
+
+    order: tuple[str, ...]
+    leaders: tuple[str, ...]
+    seeds: int
+
+    @property
+    def decided(self) -> bool:
+        """True if one method is significantly the lowest."""
+        return len(self.leaders) == 1
+
+
+def rank(runs: pd.DataFrame, metric: Metric) -> Ranking:
+    """Rank the methods (column ``series``) of finished runs by the mean of a figure.
+
+    The lowest is compared with every other method over the seeds that both have. The level is
+    Bonferroni's over all pairs, since which one is the lowest is chosen by the same figures.
+    """
+    known = runs[runs[metric.key].notna()]
+    means = known.groupby("series", sort=False)[metric.key].mean().sort_values(kind="stable")
+    order = [str(name) for name in means.index]
+    if len(order) < 2:
+        return Ranking(tuple(order), tuple(order), len(known))
+    drawn = {
+        str(name): _by_seed(rows, metric) for name, rows in known.groupby("series", sort=False)
+    }
+    pairs = len(order) * (len(order) - 1) / 2.0
+    differences = {name: _difference(drawn[order[0]], drawn[name]) for name in order[1:]}
+    leaders = [order[0]] + [
+        name
+        for name, difference in differences.items()
+        if not _significant(difference, metric, 1.0 - (1.0 - LEVEL) / pairs)
+    ]
+    noisy = [len(difference) for difference in differences.values()]
+    return Ranking(tuple(order), tuple(leaders), min(noisy))
+
+
+def _by_seed(rows: pd.DataFrame, metric: Metric) -> pd.Series:
+    """Return a method's figure by seed; of one that draws nothing, one value for every seed."""
+    values = pd.to_numeric(rows[metric.key])
+    if bool(rows["budget"].isin(QUIET).all()):
+        return pd.Series([float(values.iloc[0])], index=["any"])
+    seeds = rows["seed"] if "seed" in rows else pd.Series(range(len(rows)), index=rows.index)
+    return pd.Series(values.to_numpy(dtype=float), index=seeds.astype(str))
+
+
+def _difference(lowest: pd.Series, other: pd.Series) -> Floats:
+    """Return the other's figure less the lowest one's, by common seed."""
+    for item, rest in ((lowest, other), (other, lowest)):
+        if list(item.index) == ["any"]:
+            sign = 1.0 if item is lowest else -1.0
+            return np.asarray(sign * (rest.to_numpy() - item.iloc[0]), dtype=float)
+    return np.asarray((other - lowest).dropna(), dtype=float)
+
+
+def _significant(difference: Floats, metric: Metric, level: float) -> bool:
+    mean = float(difference.mean()) if len(difference) else 0.0
+    if mean <= metric.least:
+        return False
+    if np.ptp(difference) <= 1e-9 * abs(mean):  # deterministic, whatever the seed
+        return True
+    return mean > half_width(difference, level)
+
 
 SIGNED = ("cost_of_privacy",)
 """Figures that may be negative."""

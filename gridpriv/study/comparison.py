@@ -38,9 +38,9 @@ from gridpriv.study.engine import (
 from gridpriv.study.grids import Grids, ZonedCase, describe, load_grids, network_rows
 from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, to_toml
 from gridpriv.study.record import FINALS, identity, run_rows
+from gridpriv.zonal.opening import RoundRecord
 from gridpriv.zonal.prepared import check_single, prepare
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.trace import RoundRecord
 
 # the rows of every run of a batch (None: stored already), each in words, and what was warned of
 Finished = tuple[list[tuple[Rows | None, str]], list[str]]

@@ -26,12 +26,10 @@ from gridpriv.privacy.filters import combined
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge
 from gridpriv.privacy.ledger_rows import LedgerDataset
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.zonal.datasets import zone_datasets
 from gridpriv.zonal.documents import RESERVE_FILE, STORAGE_FILE, StorageStep
-from gridpriv.zonal.prepared import Prepared
-from gridpriv.zonal.reference import reference
+from gridpriv.zonal.prepared import Prepared, zone_datasets
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run import Admit, Planned, default_transport, run_prepared
+from gridpriv.zonal.run import Admit, Planned, default_transport, reference, run_prepared
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:

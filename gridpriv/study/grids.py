@@ -14,7 +14,7 @@ from gridpriv.grid.library import load_case
 from gridpriv.grid.zoning import Zoning, tie_lines, zone_map
 from gridpriv.privacy.settings import QUIET
 from gridpriv.study.plan import StudyPlan
-from gridpriv.zonal.given import zoning_for
+from gridpriv.zonal.prepared import zoning_for
 from gridpriv.zonal.settings import Settings
 
 

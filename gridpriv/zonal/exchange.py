@@ -28,10 +28,9 @@ from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order
 from gridpriv.power.objective import AcObjective, cost_at, has_convex_costs, marginal_cost
 from gridpriv.power.schedule import estimated_optimum
 from gridpriv.zonal.documents import ExchangeDocument
-from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run_document import RunAnalysis, analysis_of
+from gridpriv.zonal.result import RunAnalysis, RunResult, analysis_of
 from gridpriv.zonal.security import viewed_case
-from gridpriv.zonal.views import LOCAL, SHARED, FlowBased, FlowModel
+from gridpriv.zonal.settings import LOCAL, SHARED, FlowBased, FlowModel
 
 if TYPE_CHECKING:
     import pandas as pd

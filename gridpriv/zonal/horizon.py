@@ -50,10 +50,9 @@ from gridpriv.privacy.strategies.temporal_basis import (
     TemporalDisclosure,
     cosines,
 )
-from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.day import DayPlan, plan_day
 from gridpriv.zonal.messages import limits_named
-from gridpriv.zonal.prepared import Earlier, Prepared, prepare
+from gridpriv.zonal.prepared import Earlier, Prepared, prepare, zone_statements
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.rows import Baselines
 from gridpriv.zonal.run import (

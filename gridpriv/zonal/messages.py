@@ -21,10 +21,9 @@ from gridpriv.core.text import (
     shown,
 )
 from gridpriv.privacy.settings import NOTHING
-from gridpriv.zonal.hold import hold_messages
-from gridpriv.zonal.meter import meter_messages
+from gridpriv.zonal.meter import hold_messages, meter_messages
+from gridpriv.zonal.opening import AGREED
 from gridpriv.zonal.physical import negligible_mw
-from gridpriv.zonal.trace import AGREED
 
 TEMPLATES = read_templates(Path(__file__).with_suffix(".txt"))
 MOST_NAMED = 3

@@ -1,13 +1,25 @@
-"""A run before it starts: checked settings, public inputs, zones not yet compiled."""
+"""Inputs of a run before it starts: case, zones and settings, public data, accounts, stated losses.
+
+Nothing is drawn, and zones are not yet compiled.
+
+A ledger knows a grid's demand as units, which are buses, released zone by zone. A bus is a physical
+one: its identity is its number and the numbers of all buses of its grid. Demand
+is no part of it, nor are zones, the base, or what is in service. So demand of another hour, under
+another zone map, scaled or on another base is charged to the same account. Two grids whose buses
+have the same numbers share accounts on one machine, which errs on the safe side.
+"""
 
 from __future__ import annotations
 
+import math
 import secrets
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +28,11 @@ from gridpriv.consensus.coordinator import Consensus, make_consensus
 from gridpriv.consensus.memory import AgentRules
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import GridprivWarning, not_allowed
+from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
+from gridpriv.core.settings import check_names, names
 from gridpriv.grid.case import Case
-from gridpriv.grid.zoning import Zoning
+from gridpriv.grid.library import load_case, zoning_of
+from gridpriv.grid.zoning import Zoning, read_zoning
 from gridpriv.power.objective import BASE_MVA, check_service
 from gridpriv.power.prior import (
     DirectCurrent,
@@ -32,12 +46,17 @@ from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, make_network, make_zones
+from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
+from gridpriv.privacy.ledger_rows import LedgerDataset, Unit
+from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.release import Release
 from gridpriv.privacy.settings import noise_multiplier
+from gridpriv.privacy.statement import ZoneStatement, zone_statement
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.zonal.hold import Hold, make_hold, unreserved
-from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings
+from gridpriv.zonal.meter import Hold, make_hold, unreserved
+from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings, make_settings
 
 if TYPE_CHECKING:
     from gridpriv.power.schedule import CentralSchedule
@@ -381,3 +400,114 @@ def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | No
     if settings.sensitivity == "published":
         assumed = PAPER_SENSITIVITY[settings.perturbation] * adjacency.beta
     return NoiseRule(settings.law(), settings.noise, multiplier, assumed)
+
+
+Zones = Zoning | int | str | Path | None
+"""A zone map, a number of zones, ``METHOD:K``, a CSV file, or None for the shipped map."""
+
+
+def case_of(case: Case | str | Path) -> Case:
+    """Return a case, loaded where a name or a path is given."""
+    return case if isinstance(case, Case) else load_case(str(case))
+
+
+def zoning_for(case: Case, zones: Zones) -> Zoning:
+    """Return the zone map that is given, read, computed, or shipped with the case.
+
+    Raises
+    ------
+    InputError
+        For another text, or where no map is given and none is shipped.
+    """
+    if isinstance(zones, Zoning):
+        return zones
+    if isinstance(zones, Path) or (isinstance(zones, str) and zones.endswith(".csv")):
+        return read_zoning(zones, case)
+    method, _, count = str("" if zones is None else zones).rpartition(":")
+    if method:
+        from gridpriv.grid.partition import METHODS  # imports networkx: slow
+
+        one_of("zones: method", method, METHODS)
+    if count and not count.isdigit():
+        raise not_allowed("zones", zones, "K, METHOD:K, or a CSV file with columns bus,zone")
+    zoning = zoning_of(case, int(count) if count else None, method or None)
+    if zoning is None:
+        raise InputError(
+            f"Case {case.name} has no shipped zone map. Give zones=K, zones='METHOD:K' or "
+            "zones='FILE.csv'."
+        )
+    return zoning
+
+
+def settings_from(settings: Settings | None, given: dict[str, Any]) -> Settings:
+    """Return settings, those given by name over them; a number as budget is a total epsilon."""
+    check_names(given, ("preset", *names(Settings)))
+    budget = given.get("budget")
+    if isinstance(budget, int | float) and not isinstance(budget, bool):
+        given = given | {"budget": f"total:{budget:g}"}
+    if settings is None:
+        return make_settings(**given)
+    own = {name: getattr(settings, name) for name in names(Settings)}
+    return make_settings(**own | given)
+
+
+Releases: TypeAlias = Mapping[str, Mapping[Release, int]]
+
+
+def zone_statements(
+    releases: Releases, settings: Settings, rules: AgentRules
+) -> tuple[ZoneStatement, ...]:
+    """Return the privacy loss of every zone that released anything; empty without noise."""
+    if rules.noise is None:
+        return ()
+    nominal = nominal_epsilon(settings, rules)
+    return tuple(
+        zone_statement(zone, counts, nominal, settings.release_delta, settings.target_delta)
+        for zone, counts in releases.items()
+        if counts
+    )
+
+
+def nominal_epsilon(settings: Settings, rules: AgentRules) -> float:
+    """Return the epsilon of one release that the settings state; inf without noise."""
+    if rules.noise is None:
+        return math.inf
+    if settings.budget.scope == "per-release":
+        return settings.budget.epsilon
+    kind = MECHANISMS[rules.noise.mechanism, "simulated"]
+    nominal = make_mechanism(kind, rules.noise.multiplier, 1.0).charge(1.0)
+    return epsilon_of(nominal, settings.release_delta)
+
+
+def zone_datasets(
+    case: Case, zoning: Zoning, adjacency: DemandAdjacency
+) -> tuple[LedgerDataset, ...]:
+    """Return every zone's dataset: its buses.
+
+    Parameters
+    ----------
+    case : Case
+    adjacency : DemandAdjacency
+        Of the run or the grant, of the demand as its owner has it, before ``load_scale`` or a
+        series scale it.
+    """
+    protection, network = adjacency.protection(case.base_mva), network_identity(case)
+    return tuple(
+        LedgerDataset(
+            name,
+            tuple(_bus(int(bus), network) for bus in np.sort(case.bus_id[members])),
+            protection,
+            "zone",
+        )
+        for name, members in zip(zoning.names, zoning.members, strict=True)
+    )
+
+
+def network_identity(case: Case) -> bytes:
+    """Return the identity of a grid: a digest of the numbers of its buses (public)."""
+    return sha256(np.sort(case.bus_id).astype("<i8").tobytes()).digest()
+
+
+def _bus(number: int, network: bytes) -> Unit:
+    name = f"bus {number}"
+    return Unit(name, network, sha256(network + name.encode()).hexdigest()[:32])

@@ -1,26 +1,352 @@
-"""The result of a run: immutable figures, with tables at the edge."""
+"""The result of a run: figures, the document that holds them, and tables at the edge.
+
+:mod:`gridpriv.zonal.documents` declares the document.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gridpriv.consensus.coordinator import Consensus
+from gridpriv.consensus.memory import AgentRules
 from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError
 from gridpriv.core.lazy import Above
-from gridpriv.core.text import html_page
+from gridpriv.core.tables import TableSchema, publish
+from gridpriv.core.text import Json, html_page, json_ready
+from gridpriv.grid.case import Case
+from gridpriv.grid.zoning import zone_rows
+from gridpriv.power.ac.settle import Settlement
 from gridpriv.power.ac.state import limit_table
+from gridpriv.power.fleet import ZoneOutcome
 from gridpriv.power.objective import has_convex_costs
-from gridpriv.power.zone import Network, tie_prices
+from gridpriv.power.solvers import solver_version
+from gridpriv.power.zone import Network, Zone, tie_prices
+from gridpriv.privacy.accounting import published_total
+from gridpriv.privacy.statement import ZoneStatement, noise_caveat
+from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.zonal import summary
-from gridpriv.zonal.run_document import FinishedRun
+from gridpriv.zonal.documents import Physical, RunDocument
+from gridpriv.zonal.meter import meter_rows
+from gridpriv.zonal.opening import Trace
+from gridpriv.zonal.physical import (
+    Reference,
+    cost_of_privacy,
+    optimality_gap,
+    physical_figures,
+    verdict,
+)
+from gridpriv.zonal.prepared import Instance
+from gridpriv.zonal.rows import PLAN_BALANCE, Plans, RoundRow, Timing, ZoneSize
+from gridpriv.zonal.settings import SHARED, Settings
+from gridpriv.zonal.summary import notes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gridpriv.zonal.solution import GridSolution
+    from gridpriv.power.schedule import AcRounds
+    from gridpriv.zonal.physical import GridSolution
+
+
+def ac_rounds_document(rounds: AcRounds | None) -> Json | None:
+    """Return number, residual and status of the AC rounds; None without them."""
+    if rounds is None or not rounds.iterations:
+        return None
+    last = rounds.iterations[-1]
+    return {
+        "rounds": len(rounds.iterations),
+        "converged": rounds.schedule is not None,
+        "primal_residual": last.primal,
+        "dual_residual": last.dual,
+    }
+
+
+def totals(settings: Settings, statements: Sequence[ZoneStatement]) -> Json:
+    """Return the certified total of the worst zone: 0 of no release, None without noise."""
+    least = None if settings.mechanism == "none" else 0.0
+    total = max((s.total for s in statements), default=least)
+    return {
+        "releases_per_zone": max((s.releases for s in statements), default=0),
+        "total_pure": max((s.total_pure for s in statements), default=least),
+        "total": {"epsilon": total, "delta": settings.target_delta},
+    }
+
+
+def privacy_document(
+    settings: Settings, case: Case, rules: AgentRules, statements: Sequence[ZoneStatement]
+) -> Json:
+    """Return the privacy block of a run: certified totals of the worst zone and of every zone."""
+    protected, paper = settings.protected(case), None
+    if settings.mechanism == "gaussian" and settings.sensitivity == "published":
+        planned = settings.planned_releases()  # RK's theorem 4.6; no certificate
+        paper = published_total(
+            settings.budget.epsilon, settings.release_delta, planned, settings.target_delta
+        )
+    release = max(statements, key=lambda s: s.certified, default=None)
+    return {
+        "mechanism": settings.effective_mechanism(),
+        "perturbation": rules.perturbation.target,
+        "sensitivity_bound": settings.sensitivity,
+        "noise": settings.noise,
+        "caveat": noise_caveat(settings.drawn, settings.noise, settings.effective_mechanism()),
+        "adjacency": str(protected.protection(case.base_mva)),
+        "beta": protected.beta,
+        "protects": settings.protects,
+        **totals(settings, statements),
+        "per_release": {
+            "nominal": release.nominal if release else None,
+            "certified": release.certified if release else None,
+            "delta": settings.release_delta if settings.mechanism == "gaussian" else 0.0,
+        },
+        "noise_multiplier": rules.noise.multiplier if rules.noise else None,
+        "published_total": paper,
+        "sensitivity": [s.as_dict() for s in statements],
+    }
+
+
+def solver_document(name: str, trace: Trace) -> Json:
+    """Return a solver by name and version, and what its solves took."""
+    solves = sum(r.solves for r in trace.rounds)
+    seconds = sum(r.seconds for r in trace.rounds)
+    return {
+        "name": name,
+        "version": solver_version(name),
+        "solves": solves,
+        "failures": sum(r.retries for r in trace.rounds),
+        "seconds_per_solve": seconds / solves if solves else None,
+    }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FinishedRun(Instance):
+    """Figures of a finished (or failed) run, and its document.
+
+    Fields: see :class:`gridpriv.zonal.result.RunResult`, which adds tables and plots.
+    """
+
+    zone_models: tuple[Zone, ...]
+    consensus: Consensus
+    trace: Trace
+    outcomes: tuple[ZoneOutcome, ...]
+    disclosures: tuple[Disclosure | None, ...]
+    settlement: Settlement | None
+    ac_rounds: AcRounds | None
+    statements: tuple[ZoneStatement, ...]
+    timing: Timing
+    early: str | None = None
+    reference: Reference | None = None
+
+    @property
+    def consensus_residual(self) -> float | None:
+        """Residual of the coupling constraints at the schedule, p.u.; public.
+
+        ADMM's primal residual in the last round. Where zones then solved the AC optimal power flow
+        together they share tie-end voltages without copies: it is the largest residual of its
+        equations.
+        """
+        if self.ac_rounds is not None and self.ac_rounds.schedule is not None:
+            return self.ac_rounds.iterations[-1].primal
+        return self.trace.rounds[-1].consensus_residual if self.trace.rounds else None
+
+    @cached_property
+    def round_rows(self) -> list[Json]:
+        """One row per round (:class:`gridpriv.zonal.rows.RoundRow`).
+
+        Rounds on the AC equations have residuals only: the largest of the equations and of the
+        Lagrangian's gradient. The last has the figures of the plan that zones then exchanged.
+        """
+        rows = [
+            {
+                "round": r.round,
+                "objective": r.figures["objective"],
+                "consensus_residual": r.consensus_residual,
+                "consensus_residual_max": r.consensus_residual_max,
+                "dual_residual": r.dual_residual,
+                "noise_magnitude": r.noise_magnitude,
+                **{k: v for k, v in r.figures.items() if k != "objective"},
+                "penalty_min": r.penalty[0],
+                "penalty_max": r.penalty[1],
+                "solver_iterations": r.iterations,
+                "solver_retries": r.retries,
+                "seconds": r.seconds,
+            }
+            for r in self.trace.rounds
+        ]
+        if self.ac_rounds is None or self.ac_rounds.schedule is None:
+            return rows
+        iterations = self.ac_rounds.iterations
+        unknown: Json = dict.fromkeys(RoundRow.table.names)
+        return [
+            (unknown if item.number < len(iterations) else unknown | rows[-1])
+            | {
+                "round": item.number,
+                "consensus_residual": item.primal,
+                "consensus_residual_max": item.primal,
+                "dual_residual": item.dual,
+            }
+            for item in iterations
+        ]
+
+    @cached_property
+    def zone_rows(self) -> list[Json]:
+        """One row per zone (:class:`gridpriv.zonal.rows.ZoneRow`)."""
+        size = {
+            zone.name: {"variables": len(zone.coordinates), "shared": int(shared.sum())}
+            for zone, shared in zip(self.zone_models, self.shared, strict=True)
+        }
+        last = self.trace.rounds[-1].by_agent if self.trace.rounds else {}
+        return [
+            row
+            | size[row["zone"]]
+            | {PLAN_BALANCE.get(k, k): v for k, v in last.get(row["zone"], {}).items()}
+            for row in zone_rows(self.case, self.zoning)
+        ]
+
+    @cached_property
+    def physical(self) -> Json:
+        """The AC state after redispatch in MW and $/h (:mod:`gridpriv.zonal.physical`); local."""
+        if self.settlement is None:
+            return Physical().as_dict()
+        return physical_figures(self.case, self.zone_models, self.settlement, self.settings)
+
+    def explanation(self) -> str | None:
+        """Return AC feasibility and load shedding in a sentence; local."""
+        return None if self.settlement is None else verdict(self.physical)
+
+    def as_dict(self, *, public: bool = False) -> Json:
+        """Return the run as JSON can hold it.
+
+        ``public`` leaves null whatever depends on private demand beyond the releases, solver
+        effort and times included, and the seed, which would undo the noise.
+        """
+        case, settings = self.case, self.settings
+        document: Json = {
+            "case": case.name,
+            "buses": case.n_bus,
+            "zones": [{name: row[name] for name in ZoneSize.table.names} for row in self.zone_rows],
+            "released": [
+                {
+                    "zone": zone.name,
+                    "statistics": disclosure.strategy.name,
+                    "expected_error_mw": case.base_mva * disclosure.scale * disclosure.expected,
+                }
+                for zone, disclosure in zip(self.zone_models, self.disclosures, strict=True)
+                if disclosure is not None
+            ],
+            "settings": settings.told_of(case) | {"zoning": self.zoning.source},
+            "rounds": self.round_rows,
+            "ended": "early" if self.early else "finished",
+            "reason": self.early,
+            "messages": [],
+            "final": self._final(),
+            "privacy": privacy_document(settings, case, self.rules, self.statements),
+            "solver": solver_document(settings.solver, self.trace),
+            "timing": self.timing.as_dict(),
+            "seed": None if settings.noise == "secure" else self.seed,
+            "version": version("gridpriv"),
+        }
+        document["messages"] = [note.as_dict() for note in notes(document)]
+        if public:
+            protected = self.settings.mechanism != "none"
+            document = publish(document, RunDocument.table, protected=protected)
+        cleaned: Json = json_ready(document)
+        return cleaned
+
+    def _final(self) -> Json:
+        """Return the figures of a run after its last round and after redispatch."""
+        last = self.trace.rounds[-1] if self.trace.rounds else None
+        figures, reference = last.figures if last else {}, self.reference
+        physical, on_ac = self.physical, ac_rounds_document(self.ac_rounds)
+        gap = None if reference is None else optimality_gap(physical, reference)
+        largest, dual = (
+            (on_ac["primal_residual"], on_ac["dual_residual"])
+            if on_ac is not None and on_ac["converged"]
+            else (getattr(last, n, None) for n in ("consensus_residual_max", "dual_residual"))
+        )
+        return {
+            **{name: figures.get(name) for name in Plans.table.names},
+            "explanation": self.explanation(),
+            "consensus_residual": self.consensus_residual,
+            "consensus_residual_max": largest,
+            "dual_residual": dual,
+            "ac_rounds": on_ac,
+            "physical": physical | {"optimality_gap": gap},
+            "meter": meter_rows(self),
+            "hold": None if self.hold is None else self.hold.rows(self.case.base_mva),
+            "cost_of_privacy": None if reference is None else cost_of_privacy(physical, reference),
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunAnalysis:
+    """An analysis of a run, on the demand that a view holds.
+
+    Attributes
+    ----------
+    view : str
+        Demand that is analysed.
+    privacy : dict
+        Privacy block of the run (:func:`privacy_document`).
+    protected : bool
+        Messages of the run carry noise.
+    seconds : float
+        Wall clock of the analysis.
+    """
+
+    view: str
+    privacy: Json
+    protected: bool
+    seconds: float
+
+    @property
+    def public(self) -> bool:
+        """Every figure is a function of noisy releases and public data."""
+        return self.view == SHARED and self.protected
+
+    def document(self, case: Case, figures: Json, schema: TableSchema, *, public: bool) -> Json:
+        """Return the analysis as JSON can hold it; ``public`` leaves null whatever is local.
+
+        Raises
+        ------
+        InputError
+            If ``public`` is asked of a local view.
+        """
+        if public and not self.public:
+            raise InputError(
+                f"public = True: must be left out with view {self.view!r} of this run: it is "
+                f"computed from true demand. Take view {SHARED!r} of a run whose releases carry "
+                "noise."
+            )
+        told: Json = {
+            "case": case.name,
+            "buses": case.n_bus,
+            "view": self.view,
+            "visibility": "public" if self.public else "local",
+            **figures,
+            "privacy": self.privacy,
+            "seconds": self.seconds,
+            "version": version("gridpriv"),
+        }
+        published = publish(told, schema, protected=True) if public else told
+        cleaned: Json = json_ready(published)
+        return cleaned
+
+
+def analysis_of(result: FinishedRun, view: str, began: float) -> Json:
+    """Return the fields of a :class:`RunAnalysis` of a result that began at a clock time."""
+    return {
+        "view": view,
+        "privacy": privacy_document(result.settings, result.case, result.rules, result.statements),
+        "protected": result.settings.mechanism != "none",
+        "seconds": time.perf_counter() - began,
+    }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -181,7 +507,7 @@ class RunResult(FinishedRun):
         net : pandapowerNet, optional
             The net the case came from; a new one is made without it.
         """
-        from gridpriv.zonal.export import to_pandapower
+        from gridpriv.zonal.tables import to_pandapower
 
         return to_pandapower(self.solution, net)
 
@@ -191,7 +517,7 @@ class RunResult(FinishedRun):
 
         A variable that several zones hold is then the mean of their copies.
         """
-        from gridpriv.zonal.solution import GridSolution, solution_of_variables
+        from gridpriv.zonal.physical import GridSolution, solution_of_variables
 
         if self.settlement is not None and self.settlement.state is not None:
             state = self.settlement.state

@@ -35,9 +35,8 @@ from gridpriv.power.security import (
     worst_loading,
 )
 from gridpriv.zonal.documents import Prevention, SecurityDocument
-from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run_document import RunAnalysis, analysis_of
-from gridpriv.zonal.views import LOCAL, SHARED, Security, check_view_of, viewing_zone
+from gridpriv.zonal.result import RunAnalysis, RunResult, analysis_of
+from gridpriv.zonal.settings import LOCAL, SHARED, Security, check_view_of, viewing_zone
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,21 +1,33 @@
-"""A grid's state as tables with pandapower's names, and tables as CSV, Parquet or JSON files.
+"""A grid's state as tables with pandapower's names, as CSV, Parquet or JSON files, and as a net.
 
-Every figure here comes from private demand, directly or through what a zone dispatches: the
-tables are *local*, no public export contains them.
+Every figure here comes from private demand, directly or through what a zone dispatches: tables
+and nets are *local*, no public export contains them.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, RangeIndex
 
 from gridpriv.core.arrays import Complexes
-from gridpriv.zonal.solution import GridSolution
+from gridpriv.core.errors import InputError
+from gridpriv.core.files import write_bytes
+from gridpriv.grid import powsybl_files
+from gridpriv.grid.case import Case
+from gridpriv.grid.convert import check_target, write_case
+from gridpriv.grid.pandapower import convert_net
+from gridpriv.grid.pandapower_tables import PandapowerLink
+from gridpriv.grid.pandapower_writer import write_net
+from gridpriv.grid.powsybl import WRITTEN, write_powsybl
+from gridpriv.zonal.physical import GridSolution
 
 FORMATS = ("csv", "parquet", "json")
 
@@ -133,3 +145,264 @@ def frames_json(tables: Mapping[str, DataFrame]) -> str:
         for name, table in tables.items()
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+SMALLEST_MVA = 1e-9
+"""Differences of served demand below this are rounding."""
+
+
+def to_pandapower(solution: GridSolution, net: Any = None) -> Any:
+    """Return a pandapower net that carries a solution.
+
+    Parameters
+    ----------
+    net : pandapowerNet, optional
+        The net the case was converted from; it is copied, not changed. Without one, a net is
+        built from the case.
+
+    Returns
+    -------
+    pandapowerNet
+        With the dispatch as set points (``gen.p_mw``, ``vm_pu``, dispatchable ``sgen``), one
+        static generator per bus whose served demand differs from the net's loads (``name``
+        "gridpriv: not served"; shed demand and a load scale alike), outages out of service,
+        and the result tables ``res_bus``, ``res_line``, ``res_trafo``, ``res_trafo3w``,
+        ``res_gen``, ``res_ext_grid`` and ``res_shed``. ``pandapower.runpp`` then gives the AC
+        power flow of the dispatch.
+
+    Raises
+    ------
+    InputError
+        If the net is not the one the case was converted from.
+    """
+    if net is None:
+        filled, link = write_net(solution.case)
+        given = solution.case.pd + 1j * solution.case.qd
+    else:
+        converted = convert_net(net)
+        _same_grid(solution.case, converted.case)
+        filled, link = copy.deepcopy(net), converted.link
+        given = converted.case.pd + 1j * converted.case.qd
+        _take_out(filled, link, solution.case)
+    _set_points(filled, link, solution)
+    _not_served(filled, link, solution, given)
+    _fill_results(filled, link, solution)
+    return filled
+
+
+def write_set_points(solution: GridSolution, source: str | Path, path: Path) -> None:
+    """Write a solution as a case file: set points, outages and the demand that is served.
+
+    Parameters
+    ----------
+    solution : GridSolution
+        Local: it follows from private demand, so only its owner may read the file.
+    source : str or path
+        The case's source (:func:`gridpriv.load_case`). A file that pypowsybl reads keeps all that
+        it holds beside the set points, and so does a pandapower net.
+    path : Path
+        ``.m``, ``.mat``, ``.json`` (pandapower), or a format that pypowsybl writes.
+
+    Raises
+    ------
+    InputError
+        If the format is not known, or has no place for the grid.
+    """
+    suffix, kind = path.suffix.lower(), Path(source).suffix.lower()
+    check_target(path, source)
+    if suffix == ".json":
+        from pandapower import to_json
+
+        from gridpriv.grid.pandapower_json import open_json
+
+        net = open_json(Path(source)) if kind == ".json" else None
+        write_bytes(path, to_json(to_pandapower(solution, net)).encode(), private=True)
+    elif suffix in WRITTEN and kind in powsybl_files.FORMATS:
+        write_powsybl(Path(source), path, _powsybl_result(solution))
+    else:
+        write_case(settled_case(solution), path, solution.qg, private=True)
+
+
+def settled_case(solution: GridSolution) -> Case:
+    """Return the case with the demand that is served, the outputs and the voltages; local."""
+    case, vm = solution.case, np.where(solution.vm > 0, solution.vm, 1.0)
+    return replace(
+        case,
+        pd=case.pd - solution.p_shed,
+        qd=case.qd - solution.q_shed,
+        pg=solution.pg,
+        vg=vm[case.gen_bus],
+        vm=vm,
+        va=solution.va,
+    )
+
+
+def _powsybl_result(solution: GridSolution) -> dict[str, Any]:
+    """Return a solution as :func:`gridpriv.grid.powsybl_worker.apply` takes it."""
+    case = settled_case(solution)
+    base = case.base_mva
+    gens = np.column_stack([case.gen_row, base * case.pg, base * solution.qg, case.vg])
+    demand = np.column_stack([case.bus_id, base * case.pd, base * case.qd])
+    return {
+        "gens": gens.tolist(),
+        "demand": demand.tolist(),
+        "branches": case.branch_row.tolist(),
+    }
+
+
+def _same_grid(case: Case, other: Case) -> None:
+    rows = {int(row): at for at, row in enumerate(other.branch_row)}
+    at = [rows.get(int(row), -1) for row in case.branch_row]
+    same = (
+        np.array_equal(case.bus_id, other.bus_id)
+        and all(row >= 0 for row in at)
+        and np.array_equal(case.f_bus, other.f_bus[at])
+        and np.allclose(case.x, other.x[at])
+        and set(case.gen_row.tolist()) <= set(other.gen_row.tolist())
+    )
+    if not same:
+        raise InputError(
+            f"this net is not the one case {case.name} was converted from: buses, branches or "
+            "generators differ (leave net out to have one built from the case)"
+        )
+
+
+def _take_out(net: Any, link: PandapowerLink, case: Case) -> None:
+    """Take the elements out of service that the case no longer has (outages)."""
+    for elements, rows in ((link.branch, case.branch_row), (link.gen, case.gen_row)):
+        kept = {elements[row - 1] for row in rows.tolist()}
+        for element in set(elements) - kept:
+            if element.table == "switch":
+                net.switch.loc[element.index, "closed"] = False
+            else:
+                net[element.table].loc[element.index, "in_service"] = False
+
+
+def _gen_rows(link: PandapowerLink, case: Case, table: str) -> tuple[list[int], list[int]]:
+    """Return (rows of the case's generators, indices in the table)."""
+    pairs = [(g, link.gen[row - 1]) for g, row in enumerate(_rows(case.gen_row, link.gen))]
+    mine = [(g, element.index) for g, element in pairs if element.table == table]
+    return [g for g, _ in mine], [index for _, index in mine]
+
+
+def _rows(rows: NDArray[np.int64], elements: tuple[Any, ...]) -> list[int]:
+    """Return 1-based positions in ``elements``; a net built from a case has one per row of it."""
+    return rows.tolist() if len(elements) != len(rows) else list(range(1, len(rows) + 1))
+
+
+def _set_points(net: Any, link: PandapowerLink, solution: GridSolution) -> None:
+    case, base = solution.case, solution.case.base_mva
+    for table in ("ext_grid", "gen", "sgen"):
+        rows, index = _gen_rows(link, case, table)
+        if not rows:
+            continue
+        frame = net[table]
+        bus = case.gen_bus[rows]
+        if table != "sgen":
+            frame.loc[index, "vm_pu"] = solution.vm[bus]
+        if table == "ext_grid":
+            frame.loc[index, "va_degree"] = np.rad2deg(solution.va[bus])
+            continue
+        scaling = frame.loc[index, "scaling"].to_numpy(dtype=float)
+        frame.loc[index, "p_mw"] = base * solution.pg[rows] / scaling
+        if table == "sgen":
+            frame.loc[index, "q_mvar"] = base * solution.qg[rows] / scaling
+
+
+def _not_served(net: Any, link: PandapowerLink, solution: GridSolution, given: Complexes) -> None:
+    """Add a static generator wherever less (or more) is served than the net's loads ask for."""
+    from pandapower import create_sgen
+
+    case, base = solution.case, solution.case.base_mva
+    served = case.pd + 1j * case.qd - solution.p_shed - 1j * solution.q_shed
+    difference = base * (given - served)
+    bus_at = _net_buses(link)
+    for bus in np.flatnonzero(np.abs(difference) > SMALLEST_MVA):
+        create_sgen(
+            net,
+            bus_at[int(case.bus_id[bus])],
+            p_mw=float(difference[bus].real),
+            q_mvar=float(difference[bus].imag),
+            name="gridpriv: not served",
+            controllable=False,
+        )
+
+
+def _net_buses(link: PandapowerLink) -> dict[int, int]:
+    """Return bus number -> the net's bus that stands for it."""
+    return {link.bus[bus]: bus for bus in sorted(link.bus, reverse=True)}
+
+
+def _fill_results(net: Any, link: PandapowerLink, solution: GridSolution) -> None:
+    case, base = solution.case, solution.case.base_mva
+    rows = np.array(_rows(case.branch_row, link.branch), dtype=np.int64) - 1
+    w = solution.vm**2
+    s_from = solution.s_from + w[case.f_bus] * np.conj(link.shunt_f[rows])
+    s_to = solution.s_to + w[case.t_bus] * np.conj(link.shunt_t[rows])
+    elements = [link.branch[row] for row in rows]
+    taken = bus_intake(solution, s_from, s_to)
+    representative = set(_net_buses(link).values())
+    at = {bus: case.index_of[number] for bus, number in link.bus.items() if number in case.index_of}
+    index = [int(bus) for bus in net.bus.index if int(bus) in at]
+    where = [at[bus] for bus in index]
+    own = np.array([bus in representative for bus in index], dtype=float)
+    net["res_bus"] = DataFrame(
+        {
+            "vm_pu": solution.vm[where],
+            "va_degree": np.rad2deg(solution.va[where]),
+            "p_mw": base * taken.real[where] * own,
+            "q_mvar": base * taken.imag[where] * own,
+        },
+        index=index,
+    ).reindex(net.bus.index)
+    for table, near, far in (("line", "from", "to"), ("trafo", "hv", "lv")):
+        mine = np.array([k for k, e in enumerate(elements) if e.table == table], dtype=np.int64)
+        flows = branch_flows(solution, s_from, s_to, mine, near, far)
+        flows.index = [elements[k].index for k in mine]
+        net[f"res_{table}"] = _loading(net[table], flows, table).reindex(net[table].index)
+    _fill_trafo3w(net, elements, s_from, s_to, base)
+    for table in ("gen", "ext_grid"):
+        mine_gens, gen_index = _gen_rows(link, case, table)
+        mine = np.array(mine_gens, dtype=np.int64)
+        figures = generator_output(solution, mine).set_index([gen_index])
+        columns = ["p_mw", "q_mvar"] if table == "ext_grid" else list(figures)
+        net[f"res_{table}"] = figures[columns].reindex(net[table].index)
+    net["res_shed"] = DataFrame(
+        {
+            "p_mw": base * solution.p_shed[where] * own,
+            "q_mvar": base * solution.q_shed[where] * own,
+        },
+        index=index,
+    )
+
+
+def _loading(table: DataFrame, flows: DataFrame, kind: str) -> DataFrame:
+    """Add pandapower's loading: current over rating, of the worse end."""
+    rows = table.loc[flows.index]
+    if kind == "line":
+        rating = rows["max_i_ka"] * rows["df"] * rows["parallel"]
+        flows["loading_percent"] = 100.0 * flows["i_ka"] / rating
+        return flows
+    flows = flows.drop(columns="i_ka")
+    power = np.sqrt(3.0) * np.maximum(
+        flows["i_hv_ka"] * rows["vn_hv_kv"], flows["i_lv_ka"] * rows["vn_lv_kv"]
+    )
+    flows["loading_percent"] = 100.0 * power / (rows["sn_mva"] * rows["df"] * rows["parallel"])
+    return flows
+
+
+def _fill_trafo3w(
+    net: Any, elements: list[Any], s_from: Complexes, s_to: Complexes, base: float
+) -> None:
+    if len(net.trafo3w) == 0:
+        return
+    figures = DataFrame(index=net.trafo3w.index)
+    for side in ("hv", "mv", "lv"):
+        mine = [k for k, e in enumerate(elements) if e.table == "trafo3w" and e.side == side]
+        flow = (s_from if side == "hv" else s_to)[mine] * base
+        index = [elements[k].index for k in mine]
+        figures.loc[index, f"p_{side}_mw"] = flow.real
+        figures.loc[index, f"q_{side}_mvar"] = flow.imag
+    figures["pl_mw"] = figures[[f"p_{side}_mw" for side in ("hv", "mv", "lv")]].sum(axis=1)
+    figures["ql_mvar"] = figures[[f"q_{side}_mvar" for side in ("hv", "mv", "lv")]].sum(axis=1)
+    net["res_trafo3w"] = figures

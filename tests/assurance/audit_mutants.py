@@ -17,7 +17,7 @@ from gridpriv.power import fleet, problem
 from gridpriv.power import prior as power_disclosure
 from gridpriv.privacy import mechanism, noise, staircase
 from gridpriv.privacy.strategies import disclosure, linear, temporal_basis
-from gridpriv.zonal import prepared, price_query, settings, stream
+from gridpriv.zonal import prepared, protected_case, settings, stream
 from gridpriv.zonal import run as zonal_run
 
 private: dict[int, float] = {}
@@ -262,7 +262,7 @@ def reactive_weight_counts_as_the_active_one() -> None:
 
 
 def reactive_prices_are_free() -> None:
-    price_query._dearest = lambda prices, _: float(np.abs(prices[0]).max())
+    protected_case._dearest = lambda prices, _: float(np.abs(prices[0]).max())
 
 
 def range_of_the_sum_around_the_true_one() -> None:
@@ -323,7 +323,7 @@ PATCHED = (
     (prepared, "noise_multiplier"),
     (mechanism.KNorm, "charge"),
     (releases.AgentReleases, "_count"),
-    (price_query, "_dearest"),
+    (protected_case, "_dearest"),
 )
 """Attributes that the mutants of the default tests replace."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.core.files import write_bytes
-from gridpriv.report import copies
+from gridpriv.report import plots
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -23,4 +23,4 @@ def unpainted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         write_bytes(Path(path), SIGNATURE, private=private)
 
     if "painted" not in request.fixturenames:
-        monkeypatch.setattr(copies, "write_figure", blank)
+        monkeypatch.setattr(plots, "write_figure", blank)

@@ -20,7 +20,7 @@ from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.ledger import Ledger
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.zonal.datasets import zone_datasets
+from gridpriv.zonal.prepared import zone_datasets
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -18,10 +18,9 @@ from gridpriv.grid.pandapower import case_from_pandapower, convert_net
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.power.centralized import relax
 from gridpriv.power.zone import make_network
-from gridpriv.zonal.export import to_pandapower
+from gridpriv.zonal.physical import GridSolution, solution_of_variables
 from gridpriv.zonal.run import run
-from gridpriv.zonal.solution import GridSolution, solution_of_variables
-from gridpriv.zonal.tables import frames_json, result_tables
+from gridpriv.zonal.tables import frames_json, result_tables, to_pandapower
 
 pp = pytest.importorskip("pandapower")
 networks = pytest.importorskip("pandapower.networks")

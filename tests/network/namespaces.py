@@ -187,7 +187,7 @@ def template(folder):
     from gridpriv import load_case, make_settings, run, shipped_zoning
     from gridpriv.consortium.folders import lay_out
     from gridpriv.privacy.ledger import grant
-    from gridpriv.zonal.datasets import zone_datasets
+    from gridpriv.zonal.prepared import zone_datasets
 
     case = load_case("case14")
     zoning = shipped_zoning(case)

@@ -45,7 +45,7 @@ from gridpriv.consortium.zone import read_own, take_part_as_zone
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon
 from gridpriv.privacy.ledger import grant
-from gridpriv.zonal.datasets import zone_datasets
+from gridpriv.zonal.prepared import zone_datasets
 
 ZONES = ("1", "2", "3")
 QUIET = lambda *_, **__: None  # noqa: E731

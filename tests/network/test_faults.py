@@ -39,7 +39,7 @@ from gridpriv.core.errors import BudgetError, InputError
 from gridpriv.power.ac.settle import agreed_boundaries
 from gridpriv.privacy.ledger import grant, read_book
 from gridpriv.privacy.release import Release
-from gridpriv.zonal.datasets import zone_datasets
+from gridpriv.zonal.prepared import zone_datasets
 
 ZONES = ("1", "2", "3")
 

@@ -23,7 +23,7 @@ from parties import laid_out, settings
 
 from gridpriv import run
 from gridpriv.privacy.ledger import grant, read_book
-from gridpriv.zonal.datasets import zone_datasets
+from gridpriv.zonal.prepared import zone_datasets
 
 ZONES = ("1", "2", "3")
 ROUNDS = 6

@@ -21,9 +21,8 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge, grant, read_book
 from gridpriv.privacy.ledger_rows import Account, LedgerDataset
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.zonal.datasets import zone_datasets
 from gridpriv.zonal.horizon import run_series
-from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.prepared import prepare, zone_datasets
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import run, run_prepared
 from gridpriv.zonal.settings import Settings

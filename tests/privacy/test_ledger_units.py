@@ -22,7 +22,7 @@ from gridpriv.privacy.ledger import Ledger, ReleaseCharge, grant, read_book
 from gridpriv.privacy.mechanism import Charge, Gaussian, Laplace, SecureLaplace
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
-from gridpriv.zonal.datasets import zone_datasets
+from gridpriv.zonal.prepared import zone_datasets
 
 # Maps
 

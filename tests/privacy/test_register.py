@@ -18,7 +18,7 @@ from gridpriv.privacy import register
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.ledger import Ledger, grant
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.zonal.datasets import zone_datasets
+from gridpriv.zonal.prepared import zone_datasets
 
 CASE = load_case("case14")
 ONE = {Charge("pure", 1.0): 1}

@@ -18,10 +18,9 @@ from matplotlib.figure import Figure
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.stored import Study
-from gridpriv.report.bars import Bar, Bars
 from gridpriv.report.charts import cost_charts, round_charts, step_charts
 from gridpriv.report.curves import Chart, Series
-from gridpriv.report.figures import figure_bytes, looks, swatch, to_svg, write_figure
+from gridpriv.report.figures import Bar, Bars, figure_bytes, looks, swatch, to_svg, write_figure
 from gridpriv.report.summary import cost_metric, named_runs, summary
 
 X = (0.5, 1.0)

@@ -16,8 +16,7 @@ from gridpriv.core.stored import Study
 from gridpriv.core.text import amount
 from gridpriv.grid.zoning import map_digest
 from gridpriv.report.document import make_report
-from gridpriv.report.findings import measured
-from gridpriv.report.source import read_source
+from gridpriv.report.source import measured, read_source
 
 BUS = ["--release", "bus", "--mechanism", "laplace"]
 FEW = ["case14", "--rounds", "2", "--quiet", "--out"]

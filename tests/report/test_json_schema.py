@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.report.json_schema import DRAFT, json_schemas
+from gridpriv.report.schema import DRAFT, json_schemas
 
 KINDS = {"number": (int, float), "string": str, "boolean": bool, "object": dict, "array": list}
 NOISE = ["--budget", "total:1", "--beta", "10MW", "--mechanism", "knorm", "--seed", "1"]

@@ -22,9 +22,8 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.layout import bus_positions, network_tables
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.zoning import Zoning, zoning_from_groups
-from gridpriv.report.drawing import apart
 from gridpriv.report.figures import to_svg
-from gridpriv.report.network import GridMap
+from gridpriv.report.network import GridMap, apart
 from gridpriv.report.plots import flows_of, zones_map
 
 

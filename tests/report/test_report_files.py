@@ -20,15 +20,11 @@ from gridpriv.core.store import reopen_store
 from gridpriv.core.stored import read_study
 from gridpriv.core.text import figure
 from gridpriv.report.contents import contents
-from gridpriv.report.export import export
-from gridpriv.report.pages import PDF_LINE
-from gridpriv.report.panel import cards
-from gridpriv.report.ranking import half_width
+from gridpriv.report.export import PDF_LINE, escaped, export
+from gridpriv.report.panel import cards, share_of
 from gridpriv.report.source import read_source
-from gridpriv.report.summary import summary
+from gridpriv.report.summary import half_width, summary
 from gridpriv.report.tables import in_parts, shown
-from gridpriv.report.text import escaped
-from gridpriv.report.verdict import share_of
 from gridpriv.study import Study
 
 QUICK_RUN = ["run", "case14", "--rounds", "2", "--seed", "1", "--planning", "soc"]

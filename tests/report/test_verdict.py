@@ -12,16 +12,12 @@ import pytest
 from scipy import stats
 
 from gridpriv.core.stored import Study
-from gridpriv.report.bars import split_bars
 from gridpriv.report.document import make_report, study_messages
-from gridpriv.report.messages import TEMPLATES
-from gridpriv.report.metrics import COSTS
-from gridpriv.report.pages import to_html
-from gridpriv.report.panel import cards
-from gridpriv.report.ranking import rank
-from gridpriv.report.source import read_source
-from gridpriv.report.summary import summary, with_cost_of_privacy
-from gridpriv.report.verdict import _state
+from gridpriv.report.export import to_html
+from gridpriv.report.figures import split_bars
+from gridpriv.report.panel import _state, cards
+from gridpriv.report.source import TEMPLATES, read_source
+from gridpriv.report.summary import COSTS, rank, summary, with_cost_of_privacy
 from gridpriv.study import Method, compare, make_plan
 from gridpriv.zonal.messages import TEMPLATES as OF_RUNS
 

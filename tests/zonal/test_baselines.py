@@ -12,12 +12,19 @@ from gridpriv import load_case, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.optimum import acopf
-from gridpriv.report.verdict import run_card
+from gridpriv.report.panel import run_card
 from gridpriv.zonal.messages import TEMPLATES, messages
-from gridpriv.zonal.reference import reference
-from gridpriv.zonal.series_summary import series_sentences
+from gridpriv.zonal.run import reference
 from gridpriv.zonal.settings import make_settings
-from gridpriv.zonal.summary import MOST_ZONES_NAMED, figures, notes, released, results, sentences
+from gridpriv.zonal.summary import (
+    MOST_ZONES_NAMED,
+    figures,
+    notes,
+    released,
+    results,
+    sentences,
+    series_sentences,
+)
 
 GRID = [
     "run",

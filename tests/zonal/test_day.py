@@ -19,8 +19,8 @@ from gridpriv.core.errors import InputError
 from gridpriv.grid.chronology import Chronology, with_storage
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.zonal.horizon import make_horizon, run_series
-from gridpriv.zonal.series_summary import series_sentences
 from gridpriv.zonal.stream import make_stream
+from gridpriv.zonal.summary import series_sentences
 
 STORAGE = (
     "name,bus,p_mw,energy_mwh,efficiency_charge,efficiency_discharge\n"

@@ -12,7 +12,7 @@ from gridpriv.cli.main import main
 from gridpriv.cli.run import summarise
 from gridpriv.core.text import amount, shown
 from gridpriv.power.ac.optimum import acopf
-from gridpriv.zonal.series_summary import series_figures, series_sentences
+from gridpriv.zonal.summary import series_figures, series_sentences
 
 HEAVY = [
     "run",

@@ -12,7 +12,7 @@ import gridpriv
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
-from gridpriv.zonal.hold import total_errors
+from gridpriv.zonal.meter import total_errors
 from gridpriv.zonal.prepared import Earlier, Prepared, prepare
 from gridpriv.zonal.run import run_prepared
 

@@ -18,8 +18,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.release import Release
 from gridpriv.zonal import protected_case
 from gridpriv.zonal.certificate import _lines, best_guess, certificate, data_sheet, inversion_error
-from gridpriv.zonal.price_query import price_query
-from gridpriv.zonal.protected_case import prepare_publication, protect
+from gridpriv.zonal.protected_case import prepare_publication, price_query, protect
 from gridpriv.zonal.settings import make_settings
 
 

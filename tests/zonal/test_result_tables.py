@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from gridpriv import acopf, load_case
-from gridpriv.zonal.solution import GridSolution
+from gridpriv.zonal.physical import GridSolution
 from gridpriv.zonal.tables import result_tables
 
 

@@ -15,7 +15,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.convert import write_case
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.state import dispatch_of
-from gridpriv.zonal.export import settled_case, write_set_points
+from gridpriv.zonal.tables import settled_case, write_set_points
 
 RUN = {"rounds": 15, "mechanism": "none", "solver": "clarabel", "seed": 1}
 
