@@ -4,8 +4,7 @@ python examples/audit_case118.py
 """
 
 from gridpriv import load_case, make_settings, shipped_zoning
-from gridpriv.assurance.audit import audit
-from gridpriv.assurance.audit_result import AuditPlan
+from gridpriv.assurance.audit import AuditPlan, audit
 from gridpriv.zonal.prepared import prepare
 
 case = load_case("case118")

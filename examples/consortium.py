@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from gridpriv import load_case, make_settings, shipped_zoning
-from gridpriv.consortium.folders import lay_out
+from gridpriv.consortium.parties import lay_out
 
 
 def free_address() -> str:

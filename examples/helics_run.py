@@ -44,8 +44,7 @@ from gridpriv.consensus.wire import (
 from gridpriv.consensus.zone_client import ZoneClient
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.coordinate import CoordinatedRun, play
-from gridpriv.consortium.folders import lay_out
-from gridpriv.consortium.parties import ZoneParty, notes, read_party
+from gridpriv.consortium.parties import ZoneParty, lay_out, notes, read_party
 from gridpriv.consortium.zone import take_part_as_zone
 from gridpriv.core.errors import GridprivError
 

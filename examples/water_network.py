@@ -14,8 +14,7 @@ from scipy.optimize import lsq_linear
 
 from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
-from gridpriv.consensus.memory import AgentRules
-from gridpriv.consensus.problem import Minimiser
+from gridpriv.consensus.problem import AgentRules, Minimiser
 from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
 from gridpriv.consensus.transport import InProcess, exchange
 from gridpriv.privacy.accounting import total_pure

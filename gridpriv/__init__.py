@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 from gridpriv.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from gridpriv.assurance.adversary import AttackPlan
     from gridpriv.assurance.attack import attack
-    from gridpriv.assurance.audit import audit
-    from gridpriv.assurance.audit_result import AuditPlan
+    from gridpriv.assurance.audit import AuditPlan, audit
+    from gridpriv.assurance.findings import AttackPlan
     from gridpriv.consensus.problem import LocalProblem
     from gridpriv.consensus.transport import Transport
     from gridpriv.core.errors import BudgetError, GridprivError, InputError, SolverError

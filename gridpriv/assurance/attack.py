@@ -5,7 +5,7 @@ a public prior, and hears every message. Four estimates are set against each oth
 
 prior      the public prior alone: the baseline;
 stationarity  the MAP fit of each round's optimality conditions, where every variable is heard
-           (:mod:`gridpriv.assurance.stationarity`);
+           (:mod:`gridpriv.assurance.forward`);
 messages   the MAP fit of all rounds' messages (:mod:`gridpriv.assurance.inversion`), which
            averages noise drawn anew each round;
 releases   under demand perturbation, the posterior mean from the released statistics themselves:
@@ -25,21 +25,22 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gridpriv.assurance.adversary import (
+from gridpriv.assurance.audit import check_draws
+from gridpriv.assurance.eavesdrop import listen, varied
+from gridpriv.assurance.findings import (
+    AttackOutcome,
     AttackPlan,
+    AttackResult,
     attacked_zones,
     forward_model,
     heard_noise,
     public_prior,
     tie_distance,
+    tolerance,
     zone_prior,
 )
-from gridpriv.assurance.audit import check_draws
-from gridpriv.assurance.eavesdrop import listen, varied
-from gridpriv.assurance.findings import AttackOutcome, AttackResult, tolerance
-from gridpriv.assurance.identifiability import Identified, identify
-from gridpriv.assurance.inversion import fit
-from gridpriv.assurance.stationarity import StationarityModel, all_heard
+from gridpriv.assurance.forward import StationarityModel, all_heard
+from gridpriv.assurance.inversion import Identified, fit, identify
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.noise import NoiseStreams

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gridpriv.consensus.agent import Agent
-from gridpriv.consensus.memory import AgentRules, Streams
 from gridpriv.consensus.messages import Order, Reply
+from gridpriv.consensus.problem import AgentRules, Streams
 from gridpriv.consensus.transport import Calls, InProcess, R, Transport, each
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed

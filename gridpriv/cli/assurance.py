@@ -20,7 +20,7 @@ from gridpriv.zonal.settings import PRESETS, Settings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gridpriv.assurance.audit_result import AuditPlan, AuditResult
+    from gridpriv.assurance.audit import AuditPlan, AuditResult
     from gridpriv.assurance.findings import AttackResult
     from gridpriv.grid.zoning import Zoning
 
@@ -89,8 +89,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
 
 def execute_audit(args: argparse.Namespace) -> int:
     """Audit; print or write the verdict; return 1 if what is certified does not hold."""
-    from gridpriv.assurance.audit import RUNS
-    from gridpriv.assurance.audit_result import AuditPlan
+    from gridpriv.assurance.audit import RUNS, AuditPlan
 
     if args.case == LEARNING:
         return _audit_learning(args)
@@ -184,7 +183,7 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
             f"{len(results) - failed} of {len(results)} configurations hold what is certified."
         )
         return
-    from gridpriv.assurance.audit_result import CHECKS
+    from gridpriv.assurance.audit import CHECKS
 
     document = results[0].as_dict()
     replayed = [row | {"check": CHECKS[row["check"]]} for row in document["replay"]]
@@ -242,8 +241,8 @@ def add_attack(parser: argparse.ArgumentParser) -> None:
 
 def execute_attack(args: argparse.Namespace) -> int:
     """Attack; print or write what was learned."""
-    from gridpriv.assurance.adversary import AttackPlan
     from gridpriv.assurance.attack import attack, averaging
+    from gridpriv.assurance.findings import AttackPlan
     from gridpriv.zonal.prepared import prepare
 
     case, zoning, settings = _studied(args)
@@ -288,7 +287,7 @@ def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path)
 
 
 def _print_attack(result: AttackResult) -> None:
-    from gridpriv.assurance.identifiability import VERDICTS
+    from gridpriv.assurance.inversion import VERDICTS
 
     document = result.as_dict()
     columns = {

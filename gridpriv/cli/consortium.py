@@ -48,7 +48,7 @@ def execute_consortium(args: argparse.Namespace) -> int:
         )
     if args.out is None:
         raise InputError("a consortium's folders need a place: give --out DIR")
-    from gridpriv.consortium.folders import lay_out
+    from gridpriv.consortium.parties import lay_out
 
     settings = flags.run_settings(args)
     case = flags.given_case(args)
@@ -161,7 +161,7 @@ def execute_keys(args: argparse.Namespace) -> int:
     """Make an authority and what it signs."""
     if args.out is None:
         raise InputError("keys need a place: give --out DIR")
-    from gridpriv.consortium.keys import AUTHORITY, make_keys, write_keys
+    from gridpriv.consortium.parties import AUTHORITY, make_keys, write_keys
 
     folder = Path(args.out)
     keys = make_keys(args.zone, args.days)

@@ -337,9 +337,9 @@ def grant_arguments(parser: argparse.ArgumentParser) -> None:
 
 def grant(args: argparse.Namespace) -> int:
     """Grant a total to every sample (with dp-fedavg: every client) of a data set."""
+    from gridpriv.learning.accounting import client_datasets
     from gridpriv.learning.datasets import dataset_name
     from gridpriv.learning.run import split_for
-    from gridpriv.learning.units import client_datasets
     from gridpriv.privacy.ledger import grant as write_grant
 
     given = {k: v for k, v in flags.given_settings(args, LearnSettings).items() if k in OF_SAMPLES}
@@ -374,8 +374,8 @@ def charging(
     args: argparse.Namespace, dataset: Dataset, settings: LearnSettings, begun: Begun
 ) -> Iterator[ReleaseCharge | None]:
     """Open ``--ledger``, refuse a run that does not fit, and yield what charges its releases."""
+    from gridpriv.learning.accounting import client_datasets, planned
     from gridpriv.learning.run import make_task, split_for
-    from gridpriv.learning.units import client_datasets, planned
     from gridpriv.study.context import open_charge
 
     def owners() -> Sequence[LedgerDataset]:

@@ -10,18 +10,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.memory import (
+from gridpriv.consensus.messages import Order, Reply
+from gridpriv.consensus.problem import (
+    AgentReleases,
     AgentRules,
     AgentState,
     Effort,
     Figures,
     Iterate,
+    LocalProblem,
+    Minimiser,
     Place,
     Streams,
 )
-from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.problem import LocalProblem, Minimiser
-from gridpriv.consensus.releases import AgentReleases
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.privacy.perturbation import Target

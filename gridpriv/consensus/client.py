@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from gridpriv.consensus.channel import Channel, tls
 from gridpriv.consensus.credentials import (
     NAME,
+    Channel,
     Credentials,
     Verifier,
     check_certificate,
     refuse_beyond_loopback,
     split_address,
+    tls,
 )
 from gridpriv.consensus.sessions import LateError, Note, TakenError
 from gridpriv.consensus.wire import MessageError, Refusal, Shutdown, Welcome, decode

@@ -1,6 +1,6 @@
 """The zones' sessions with their coordinator in a run over a network, one a zone.
 
-:mod:`gridpriv.consensus.turns` plays the rounds over them. Nothing here knows a network. Whoever
+:mod:`gridpriv.consensus.server` plays the rounds over them. Nothing here knows a network. Whoever
 carries messages (:mod:`gridpriv.consensus.server`) brings a zone's first message to
 :meth:`Sessions.admit`, sends the zone what :meth:`Sessions.messages` yields and brings each answer
 to :meth:`Sessions.take`.

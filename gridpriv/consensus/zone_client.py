@@ -20,8 +20,8 @@ import numpy as np
 from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.credentials import Signer, digest, not_signed, unsigned
 from gridpriv.consensus.limits import RequestLimits
-from gridpriv.consensus.memory import AgentState, Iterate
 from gridpriv.consensus.messages import Reply
+from gridpriv.consensus.problem import AgentState, Iterate
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,

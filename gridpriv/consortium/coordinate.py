@@ -13,9 +13,8 @@ import numpy as np
 from gridpriv.consensus.coordinator import Turn, rounds
 from gridpriv.consensus.credentials import Credentials, KeySigner, Signer, not_signed
 from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.server import Server
+from gridpriv.consensus.server import Journal, Server, Turns
 from gridpriv.consensus.sessions import Note, Sessions
-from gridpriv.consensus.turns import Journal, Turns
 from gridpriv.consortium.agreement import Agreement
 from gridpriv.consortium.parties import CoordinatorParty
 from gridpriv.core.errors import GridprivError

@@ -1,20 +1,48 @@
-"""A party's configuration file (TOML); paths are relative to the file."""
+"""A party's configuration: certificates and keys, the TOML file, and one folder per party.
+
+Certificates are an authority's, one for each party with the name it speaks for. They are made here
+for trials. A real consortium makes each key where it is used and has its authority sign a request;
+what :func:`check_pair` checks is the same.
+
+Paths in the file are relative to it. Folders are made from a case; none holds anything of
+another's:
+
+::
+
+    DIR/coordinator/   coordinator.toml, agreement.json, its certificate and key
+    DIR/ZONE/          zone.toml, agreement.json, network.json, zones.csv, demand.csv, the same
+    DIR/authority/     what signs certificates; nobody needs it during a run
+
+A zone's demand is in its own folder only.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from gridpriv.consensus.credentials import Credentials, split_address
+from gridpriv.consensus.credentials import (
+    NAME,
+    Credentials,
+    Usage,
+    check_certificate,
+    read_certificate,
+    read_key,
+    split_address,
+    x509_module,
+)
+from gridpriv.consensus.server import Late
 from gridpriv.consensus.sessions import Note
-from gridpriv.consensus.turns import Late
-from gridpriv.consortium.keys import check_pair
-from gridpriv.core.errors import InputError, not_allowed, not_negative, one_of, positive
+from gridpriv.consortium.agreement import Agreement, check_run, with_limits, write_agreement
+from gridpriv.core.errors import InputError, not_allowed, not_negative, one_of, positive, whole
+from gridpriv.core.files import make_folder, refuse_used, write_bytes, write_text
 from gridpriv.core.reading import MIB, read_bytes, read_secret, read_table
 from gridpriv.core.settings import (
     Part,
@@ -26,6 +54,120 @@ from gridpriv.core.settings import (
     settings_of,
     words,
 )
+from gridpriv.core.text import Json, csv_text
+from gridpriv.grid.case import Case, network_digest, public_network, write_network
+from gridpriv.grid.zoning import Zoning, write_zoning
+from gridpriv.zonal.opening import step_size
+from gridpriv.zonal.prepared import Prepared, nominal_epsilon, prepare
+from gridpriv.zonal.settings import Settings
+
+LONGEST_NAME = 64  # characters of a certificate's common name
+AUTHORITY = "authority"  # its folder
+EARLY = timedelta(minutes=5)  # clocks differ
+
+
+def make_keys(
+    zones: Sequence[str], days: int = 30, begin: datetime | None = None
+) -> dict[str, Credentials]:
+    """Return the credentials of an authority, the coordinator and every zone, by name.
+
+    Parameters
+    ----------
+    zones : sequence of str
+        A certificate speaks for the zone that it names, and for no other.
+    days : int
+        How long they hold.
+    begin : datetime, optional
+        From when; now, by default.
+    """
+    x509 = x509_module()
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    whole("days", days)
+    for zone in zones:
+        check_name(zone)
+    if len(set(zones)) < len(zones):
+        raise InputError("a zone is named twice: give every zone once")
+    start = (begin or datetime.now(UTC)) - EARLY
+    until = start + timedelta(days=days) + EARLY
+    signer = ec.generate_private_key(ec.SECP256R1())
+    issuer = _named(x509, "gridpriv consortium")
+
+    def pair(subject: Any, key: Any, *extensions: Any) -> tuple[bytes, bytes]:
+        """Return a certificate and its key, unencrypted, as PEM."""
+        serial = x509.random_serial_number()
+        builder = x509.CertificateBuilder(issuer, subject, key.public_key(), serial, start, until)
+        for extension in extensions:
+            critical = not isinstance(extension, x509.ExtendedKeyUsage)
+            builder = builder.add_extension(extension, critical)
+        plain = form.PrivateFormat.PKCS8, form.NoEncryption()
+        certificate = builder.sign(signer, hashes.SHA256()).public_bytes(form.Encoding.PEM)
+        return certificate, key.private_bytes(form.Encoding.PEM, *plain)
+
+    signs = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+    root = pair(issuer, signer, x509.BasicConstraints(ca=True, path_length=0), signs)
+    made = {AUTHORITY: Credentials(*root, root[0])}
+    usages = x509.oid.ExtendedKeyUsageOID
+    for name in (NAME, *zones):
+        usage = usages.SERVER_AUTH if name == NAME else usages.CLIENT_AUTH
+        extensions = [
+            x509.BasicConstraints(ca=False, path_length=None),
+            x509.ExtendedKeyUsage([usage]),
+        ]
+        if name == NAME:
+            extensions.append(x509.SubjectAlternativeName([x509.DNSName(NAME)]))
+        own = pair(_named(x509, name), ec.generate_private_key(ec.SECP256R1()), *extensions)
+        made[name] = Credentials(*own, root[0])
+    return made
+
+
+def write_keys(folder: Path, made: Mapping[str, Credentials]) -> None:
+    """Write certificates and keys, a folder a party, and the authority's certificate in each.
+
+    Keys are for their owner only.
+    """
+    for name, own in made.items():
+        make_folder(folder / name)
+        write_bytes(folder / name / "key.pem", own.key, private=True)
+        write_bytes(folder / name / "certificate.pem", own.certificate, private=False)
+        write_bytes(folder / name / "authority.pem", own.authority, private=False)
+
+
+def check_name(zone: str) -> None:
+    """Refuse a zone's name that no certificate, or no folder, can have."""
+    plain = zone.isprintable() and "/" not in zone and zone not in (".", "..")
+    if not (plain and 0 < len(zone) <= LONGEST_NAME and zone not in (NAME, AUTHORITY)):
+        raise not_allowed(
+            "zone",
+            zone,
+            f"1 to {LONGEST_NAME} printable characters without '/', and neither '{NAME}' nor "
+            f"'{AUTHORITY}'",
+        )
+
+
+def check_pair(given: Credentials, name: str) -> None:
+    """Refuse credentials that the other side would refuse, with the reason.
+
+    Raises
+    ------
+    InputError
+        If the certificate has expired, is another's, has another usage, or its key or authority
+        does not fit.
+    """
+    usage: Usage = "server" if name == NAME else "client"
+    key = read_key(given.key)
+    check_certificate(given.certificate, given.authority, name, usage)
+    if read_certificate(given.certificate).public_key() != key.public_key():
+        raise InputError(
+            f"the key of {name!r} is not its certificate's: use the two files of one folder"
+        )
+
+
+def _named(x509: Any, name: str) -> Any:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
 
 NEEDED = "needed"
 
@@ -184,3 +326,82 @@ def notes(party: str, level: str) -> Note:
             logger.log(number, json.dumps(line))
 
     return note
+
+
+CERTIFIED: Json = {name: f"{name}.pem" for name in ("certificate", "key", "authority")}
+
+
+def lay_out(
+    case: Case, zoning: Zoning, settings: Settings, run: str, address: str, folder: Path
+) -> None:
+    """Make the folders of a consortium that runs a case.
+
+    Parameters
+    ----------
+    settings : Settings
+        A seed among them is given to every zone.
+    address : str
+        Where the coordinator listens, HOST:PORT.
+    folder : Path
+        New or empty.
+    """
+    keys = make_keys(list(zoning.names))
+    network = public_network(case)
+    agreement = make_agreement(network, prepare(network, zoning, settings), run)
+    parties: dict[str, Party] = {NAME: CoordinatorParty(listen=address, **CERTIFIED)}
+    for name in zoning.names:
+        parties[name] = ZoneParty(zone=name, coordinator=address, seed=settings.seed, **CERTIFIED)
+    make_folder(folder)
+    refuse_used(folder)
+    write_keys(folder, keys)
+    for name, party in parties.items():
+        place = folder / name
+        write_agreement(agreement, place / "agreement.json")
+        kind = "coordinator" if name == NAME else "zone"
+        write_text(place / f"{kind}.toml", party_text(party), private=True)
+    for name, own in zip(zoning.names, zoning.members, strict=True):
+        write_network(network, folder / name / "network.json")
+        write_zoning(zoning, network, folder / name / "zones.csv")
+        rows = [
+            (int(case.bus_id[i]), *(in_mw(float(d[i]), case.base_mva) for d in (case.pd, case.qd)))
+            for i in own
+        ]
+        text = csv_text(("bus", "pd_mw", "qd_mvar"), rows)
+        write_text(folder / name / "demand.csv", text, private=True)
+
+
+def make_agreement(network: Case, prepared: Prepared, run: str) -> Agreement:
+    """Return the agreement of a run that was prepared on a public network."""
+    settings = prepared.settings
+    if settings.public_demand is not None:
+        raise not_allowed(
+            "public_demand", settings.public_demand, "left out: an agreement carries no file"
+        )
+    if settings.coordination != "rounds":
+        raise not_allowed("coordination", settings.coordination, "'rounds' over a network")
+    perturbation = settings.effective_perturbation()
+    if perturbation.target == "demand":  # stated, as what is left out may come to mean another
+        settings = replace(settings, noise_schedule=perturbation.noise_schedule)
+    smooth = settings.step == "smooth" and settings.update == "linearized"
+    smoothness = max(problem.smoothness for problem in prepared.problems) if smooth else None
+    epsilon = nominal_epsilon(settings, prepared.rules)
+    step = step_size(settings, lambda: (smoothness or 0.0, epsilon))
+    return Agreement(
+        run=check_run(run),
+        case=prepared.case.name,
+        network=network_digest(network),
+        settings=settings,
+        smoothness=smoothness,
+        epsilon=epsilon,
+        zones={
+            zone.name: with_limits(prepared, place, step)
+            for place, zone in enumerate(prepared.zones)
+        },
+    )
+
+
+def in_mw(value: float, base_mva: float) -> float:
+    """Return a per-unit value in MW that reads back to the same per-unit value."""
+    near = value * base_mva
+    tries = (near, math.nextafter(near, math.inf), math.nextafter(near, -math.inf))
+    return next((mw for mw in tries if mw / base_mva == value), near)

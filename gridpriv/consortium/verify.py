@@ -26,7 +26,7 @@ from gridpriv.consensus.credentials import (
     unsigned,
 )
 from gridpriv.consensus.messages import Exchange, Order, Phase, Reply, Stale
-from gridpriv.consensus.turns import read_journal
+from gridpriv.consensus.server import read_journal
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,

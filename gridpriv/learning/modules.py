@@ -19,9 +19,8 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.learning.arrays import Array, like, on_device
-from gridpriv.learning.clients import Clients
+from gridpriv.learning.clients import Clients, Loss, loss_of
 from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.losses import Loss, loss_of
 from gridpriv.learning.settings import LearnSettings
 
 # algorithms whose sensitivity holds for any clipped gradient, convex or not

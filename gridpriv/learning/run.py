@@ -31,7 +31,7 @@ from gridpriv.learning.algorithms.base import (
     Watch,
     make_algorithm,
 )
-from gridpriv.learning.algorithms.batches import participants
+from gridpriv.learning.algorithms.dpsgd import participants
 from gridpriv.learning.arrays import check_device, to_numpy
 from gridpriv.learning.clients import Clients, make_clients
 from gridpriv.learning.datasets.base import Dataset, Indices, split

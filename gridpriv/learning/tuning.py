@@ -25,12 +25,12 @@ from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.core.settings import check_names
 from gridpriv.core.text import Json
+from gridpriv.learning.accounting import planned
 from gridpriv.learning.algorithms import READS
 from gridpriv.learning.algorithms.base import ALONE, Shared
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.run import learn, make_task
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.learning.units import planned
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.consensus.agent import Agent, WarmStart
-from gridpriv.consensus.memory import AgentRules, Figures, Streams
 from gridpriv.consensus.messages import Order, Reply
+from gridpriv.consensus.problem import AgentRules, Figures, Streams
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.consensus.transport import Call, call
 from gridpriv.core.arrays import Complexes, Floats, Ints

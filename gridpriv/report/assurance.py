@@ -17,7 +17,7 @@ from gridpriv.report.figures import PALETTE, Bar, Bars, set_labels, set_title, s
 from gridpriv.report.network import GridMap
 
 if TYPE_CHECKING:
-    from gridpriv.assurance.audit_result import AuditResult
+    from gridpriv.assurance.audit import AuditResult
     from gridpriv.assurance.findings import AttackResult
 
 PRIOR = "prior alone"

@@ -12,8 +12,8 @@ from gridpriv.core.errors import InputError, not_allowed, one_of, whole
 from gridpriv.core.reading import read_table
 from gridpriv.core.text import Json
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
+from gridpriv.learning.algorithms.centralized import MEASURES
 from gridpriv.learning.datasets import dataset_name
-from gridpriv.learning.measures import MEASURES
 from gridpriv.learning.releases import protected
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.tuning import Tuning
@@ -65,7 +65,7 @@ class LearnPlan:
     allowed : tuple of str
         What ways may differ in: ``client-rounds``, ``units``.
     measure : str
-        A further figure of every evaluated round (:mod:`gridpriv.learning.measures`).
+        A further figure of every evaluated round (:mod:`gridpriv.learning.algorithms.centralized`).
     data_seed : int or None
         See :class:`Shelf`.
     """

@@ -28,7 +28,7 @@ from typing import TypeAlias
 import numpy as np
 from pandas import DataFrame
 
-from gridpriv.consensus.memory import AgentRules
+from gridpriv.consensus.problem import AgentRules
 from gridpriv.consensus.transport import Connect
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, not_allowed

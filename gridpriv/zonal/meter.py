@@ -39,7 +39,7 @@ from gridpriv.privacy.strategies.disclosure import DEVIATION, Disclosure
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gridpriv.consensus.memory import AgentRules
+    from gridpriv.consensus.problem import AgentRules
     from gridpriv.power.ac.flow import MeterDerivatives
     from gridpriv.power.ac.settle import Settlement
     from gridpriv.zonal.opening import Trace

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.consensus.coordinator import Consensus, make_consensus
-from gridpriv.consensus.memory import AgentRules
+from gridpriv.consensus.problem import AgentRules
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridpriv.consensus.coordinator import Consensus
-from gridpriv.consensus.memory import AgentRules
+from gridpriv.consensus.problem import AgentRules
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.core.lazy import Above

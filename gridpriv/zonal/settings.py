@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from gridpriv.consensus.acceleration import Acceleration
+from gridpriv.consensus.coordinator import Acceleration
 from gridpriv.consensus.schedules import (
     ConstantPenalty,
     ResidualBalancing,

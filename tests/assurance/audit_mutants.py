@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.consensus import agent, coordinator, releases, schedules
+from gridpriv.consensus import agent, coordinator, schedules
+from gridpriv.consensus.problem import AgentReleases
 from gridpriv.power import fleet, problem
 from gridpriv.power import prior as power_disclosure
 from gridpriv.privacy import mechanism, noise, staircase
@@ -76,7 +77,7 @@ def third_zone_reuses_noise_of_the_first() -> None:
 
 
 def noise_ends_after_round_6() -> None:
-    honest = releases.AgentReleases._released_at
+    honest = AgentReleases._released_at
 
     def tired(self: Any, release: Any, value: Any, place: Any) -> Any:
         if place[0] > 6 and release is not None:
@@ -84,17 +85,17 @@ def noise_ends_after_round_6() -> None:
             return value
         return honest(self, release, value, place)
 
-    releases.AgentReleases._released_at = tired
+    AgentReleases._released_at = tired
 
 
 def last_round_on_true_demand() -> None:
-    honest = releases.AgentReleases._disclosed
+    honest = AgentReleases._disclosed
 
     def frank(self: Any, release: Any, data: Any, place: Any) -> Any:
         released = honest(self, release, data, place)
         return data if place[0] == 20 else released
 
-    releases.AgentReleases._disclosed = frank
+    AgentReleases._disclosed = frank
 
 
 def exact_output_sensitivity_halved() -> None:
@@ -180,8 +181,8 @@ def central_on_true_demand() -> None:
 
 
 def estimate_kept_near_true_demand() -> None:
-    honest = releases.AgentReleases._disclosed
-    releases.AgentReleases._disclosed = lambda self, release, data, place: np.clip(
+    honest = AgentReleases._disclosed
+    AgentReleases._disclosed = lambda self, release, data, place: np.clip(
         honest(self, release, data, place), data - 0.5, data + 0.5
     )
 
@@ -245,8 +246,8 @@ def radius_of_two_numbers() -> None:
 
 
 def second_zone_pays_nothing() -> None:
-    honest = releases.AgentReleases._count
-    releases.AgentReleases._count = lambda self, release: (
+    honest = AgentReleases._count
+    AgentReleases._count = lambda self, release: (
         None if self.problem.name == "2" else honest(self, release)
     )
 
@@ -322,7 +323,7 @@ PATCHED = (
     (settings.Adjacency, "protected"),
     (prepared, "noise_multiplier"),
     (mechanism.KNorm, "charge"),
-    (releases.AgentReleases, "_count"),
+    (AgentReleases, "_count"),
     (protected_case, "_dearest"),
 )
 """Attributes that the mutants of the default tests replace."""

@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 from assurance_broken import prepared
 
-from gridpriv.assurance.adversary import (
+from gridpriv.assurance.attack import attack, averaging
+from gridpriv.assurance.eavesdrop import Heard, listen
+from gridpriv.assurance.findings import (
+    AttackOutcome,
     AttackPlan,
+    AttackResult,
     forward_model,
     heard_noise,
     tie_distance,
     zone_prior,
 )
-from gridpriv.assurance.attack import attack, averaging
-from gridpriv.assurance.eavesdrop import Heard, listen
-from gridpriv.assurance.findings import AttackOutcome, AttackResult
-from gridpriv.assurance.identifiability import Identified, identify
-from gridpriv.assurance.stationarity import StationarityModel
+from gridpriv.assurance.forward import StationarityModel
+from gridpriv.assurance.inversion import Identified, identify
 from gridpriv.cli.assurance import _print_attack
 from gridpriv.consensus.messages import Reply
 from gridpriv.core.errors import InputError

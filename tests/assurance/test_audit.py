@@ -12,8 +12,17 @@ from assurance_broken import HalfNoise, SkipsOne, broken, prepared
 from scipy import stats
 
 from gridpriv.assurance import whole
-from gridpriv.assurance.audit import RUNS, _runs, audit, audit_mechanism, target
-from gridpriv.assurance.audit_result import CHECKS, AuditPlan, AuditResult, LevelAudit
+from gridpriv.assurance.audit import (
+    CHECKS,
+    RUNS,
+    AuditPlan,
+    AuditResult,
+    LevelAudit,
+    _runs,
+    audit,
+    audit_mechanism,
+    target,
+)
 from gridpriv.assurance.audited import zone_levels
 from gridpriv.assurance.eavesdrop import answer, listen, zone_agent
 from gridpriv.assurance.replay import Finding, agent_play, replay

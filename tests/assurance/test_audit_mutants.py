@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 from audit_mutants import MUTANTS, PATCHED
 
-from gridpriv.assurance.independence import noise_checks
-from gridpriv.assurance.public_state import other_demands, state_findings
-from gridpriv.assurance.publishing import publish_findings
-from gridpriv.assurance.series import stream_findings
+from gridpriv.assurance.independence import noise_checks, other_demands, state_findings
+from gridpriv.assurance.series import publish_findings, stream_findings
 from gridpriv.assurance.whole import fresh, whole_run
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.zonal.prepared import prepare

@@ -11,7 +11,7 @@ import pytest
 from gridpriv.assurance import learned
 from gridpriv.cli.main import main
 from gridpriv.learning import clients, modules, secure_sum, tuning
-from gridpriv.learning.algorithms import base, batches, dpsgd, fedspd_dp, star_admm
+from gridpriv.learning.algorithms import base, dpsgd, fedspd_dp, star_admm
 from gridpriv.learning.releases import Amplification, Tally
 from gridpriv.privacy import noise
 
@@ -29,12 +29,12 @@ def poisson_rate_of_add_one_under_replace_one(patch):
         "amplification",
         lambda *given: Amplification(2 / given[1], "sampled-gaussian"),
     )
-    halved = batches.step_sensitivity
+    halved = dpsgd.step_sensitivity
     patch.setattr(dpsgd, "step_sensitivity", lambda *given: 0.5 * halved(*given))
 
 
 def rate_of_half_a_batch(patch):
-    honest = batches.amplification
+    honest = dpsgd.amplification
 
     def smaller(*given):
         found = honest(*given)
@@ -44,7 +44,7 @@ def rate_of_half_a_batch(patch):
 
 
 def step_sensitivity_halved(patch):
-    honest = batches.step_sensitivity
+    honest = dpsgd.step_sensitivity
     patch.setattr(dpsgd, "step_sensitivity", lambda *given: 0.5 * honest(*given))
 
 

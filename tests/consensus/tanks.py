@@ -17,8 +17,7 @@ from itertools import product
 import numpy as np
 
 from gridpriv.consensus.agent import Agent
-from gridpriv.consensus.memory import AgentRules
-from gridpriv.consensus.problem import Minimiser
+from gridpriv.consensus.problem import AgentRules, Minimiser
 from gridpriv.core.errors import SolverError
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from tanks import Waterworks, rules
 
-from gridpriv.consensus.acceleration import Anderson, Step
 from gridpriv.consensus.agent import Agent
-from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
+from gridpriv.consensus.coordinator import Anderson, Plan, State, Step, make_consensus, rounds
 from gridpriv.consensus.messages import Reply
 from gridpriv.consensus.schedules import ConstantPenalty, GeometricPenalty, nonsmooth_step
 from gridpriv.consensus.transport import exchange, in_process

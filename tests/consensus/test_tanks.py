@@ -197,7 +197,6 @@ def test_a_coordinator_is_given_replies_and_nothing_else():
         node.module for node in ast.walk(source) if isinstance(node, ast.ImportFrom) and node.module
     }
     assert {m for m in seen if m.startswith("gridpriv.consensus")} == {
-        "gridpriv.consensus.acceleration",
         "gridpriv.consensus.messages",
         "gridpriv.consensus.schedules",
     }

@@ -15,7 +15,8 @@ from scipy.special import expit
 from gridpriv.consensus.coordinator import FullyShared, Plan, State, make_consensus, rounds
 from gridpriv.consensus.messages import Reply
 from gridpriv.core.errors import InputError, SolverError
-from gridpriv.learning import learn, load_dataset, losses
+from gridpriv.learning import clients as learning_clients
+from gridpriv.learning import learn, load_dataset
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.algorithms.centralized import objective_value, solve
 from gridpriv.learning.algorithms.graph_admm import check_graph, make_graph, multipliers
@@ -292,7 +293,7 @@ def test_what_cannot_be_certified_is_refused_before_it_runs():
 
 def test_more_clients_than_models_scored_at_once_have_their_own_errors(monkeypatch):
     data = made.binary(samples=64)
-    monkeypatch.setattr(losses, "SCORES", 3 * len(data.y_test))
+    monkeypatch.setattr(learning_clients, "SCORES", 3 * len(data.y_test))
     settings = made.plain(algorithm="dp-admm", clients=32, rounds=2, budget="total:1,1e-5")
     found = learn(data, settings)
     scores = data.x_test @ found.local[:, :, 0].T

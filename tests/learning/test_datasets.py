@@ -15,12 +15,10 @@ import numpy as np
 import pytest
 
 from gridpriv.core.errors import InputError
-from gridpriv.learning.datasets import base, dataset_name, files, load_dataset
+from gridpriv.learning.datasets import base, dataset_name, load_dataset
 from gridpriv.learning.datasets.adult import load_adult
-from gridpriv.learning.datasets.base import split
-from gridpriv.learning.datasets.femnist import load_femnist
-from gridpriv.learning.datasets.lasso import make_lasso
-from gridpriv.learning.datasets.mnist import load_mnist, read_idx
+from gridpriv.learning.datasets.base import make_lasso, split
+from gridpriv.learning.datasets.images import load_femnist, load_mnist, read_idx
 
 
 def test_idx_files_give_pixels_in_the_unit_interval(tmp_path):
@@ -69,7 +67,7 @@ def test_other_file_type_is_refused(tmp_path):
 def test_published_checksum_is_named_when_a_file_differs(tmp_path):
     made.write_mnist(tmp_path)
     (tmp_path / "SHA256SUMS").unlink()
-    published = files.packaged_sums()["mnist/train-images-idx3-ubyte.gz"]
+    published = base.packaged_sums()["mnist/train-images-idx3-ubyte.gz"]
     with pytest.raises(InputError, match=published):
         load_mnist(tmp_path)
 
@@ -77,7 +75,7 @@ def test_published_checksum_is_named_when_a_file_differs(tmp_path):
 def test_own_checksum_file_is_checked(tmp_path):
     made.write_mnist(tmp_path)
     name = "t10k-labels-idx1-ubyte.gz"
-    good = files.sha256(tmp_path / name)
+    good = base.sha256(tmp_path / name)
     (tmp_path / "SHA256SUMS").write_text(f"{good}  {name}\n")
     load_mnist(tmp_path)
     (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  {name}\n")
@@ -92,7 +90,7 @@ def test_own_checksums_are_read_as_sha256sum_writes_them(tmp_path):
         own.write_text(line + "\n\n")
         with pytest.raises(InputError, match=f"{name} is corrupted"):
             load_mnist(tmp_path)
-    own.write_text(f"{files.sha256(tmp_path / name).upper()}  {name}\n")
+    own.write_text(f"{base.sha256(tmp_path / name).upper()}  {name}\n")
     load_mnist(tmp_path)
     own.write_text(f"\n{'0' * 63}  {name}\n")
     with pytest.raises(InputError, match="SHA256SUMS line 2 = '000"):

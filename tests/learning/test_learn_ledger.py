@@ -9,8 +9,8 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.learning import LearnSettings, load_dataset
+from gridpriv.learning.accounting import planned
 from gridpriv.learning.run import make_task
-from gridpriv.learning.units import planned
 from gridpriv.privacy.accounting import total_epsilon
 
 EPSILON = 4.0

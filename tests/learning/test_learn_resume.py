@@ -16,11 +16,11 @@ from scipy.stats import norm
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.learning import LearnSettings, interrupted, learn
+from gridpriv.learning.accounting import planned
 from gridpriv.learning.algorithms import NON_PRIVATE, READS
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.interrupted import DRAWN, FILE, make_keeper
 from gridpriv.learning.run import make_task
-from gridpriv.learning.units import planned
 
 PRIVATE = sorted(set(READS) - set(NON_PRIVATE))
 

@@ -21,24 +21,24 @@ from dp_accounting import pld
 from gridpriv.core.errors import InputError
 from gridpriv.learning import learn
 from gridpriv.learning.accounting import privacy_statement, zcdp_total
-from gridpriv.learning.algorithms import batches, dvp, fedspd_dp, star_admm
+from gridpriv.learning.algorithms import dpsgd, fedspd_dp, star_admm
 from gridpriv.learning.algorithms.base import Task, make_algorithm
-from gridpriv.learning.algorithms.batches import (
+from gridpriv.learning.algorithms.dpsgd import (
     amplification,
+    clipped,
     draw_weights,
     step_sensitivity,
 )
-from gridpriv.learning.algorithms.dp_fedavg import clipped
-from gridpriv.learning.algorithms.dvp import certificate
 from gridpriv.learning.algorithms.fedspd_dp import (
     batch_smoothness,
     paper_reach,
     sound_sensitivity,
 )
+from gridpriv.learning.algorithms.ryu_kim import ClientProblem
+from gridpriv.learning.algorithms.star_admm import certificate
 from gridpriv.learning.arrays import to_numpy
+from gridpriv.learning.clients import SOFTMAX, targets_of
 from gridpriv.learning.datasets.base import Dataset, clip_rows
-from gridpriv.learning.losses import SOFTMAX, targets_of
-from gridpriv.learning.problem import ClientProblem
 from gridpriv.learning.releases import MARGIN, SampleAdjacency, Tally, rounded
 from gridpriv.learning.run import make_task
 from gridpriv.learning.schedules import Regularizer
@@ -437,13 +437,13 @@ def test_dual_perturbation_has_the_noise_of_its_certificate():
 
 def test_dual_perturbation_covers_what_the_solver_errs(monkeypatch):
     """Two iterates within 1e-6/rho of one minimiser cannot be told apart past the cover's share."""
-    found = []
+    found, minimise = [], star_admm.minimise_locally
 
     def watched(*given):
-        found.append(star_admm.minimise_locally(*given))
+        found.append(minimise(*given))
         return found[-1]
 
-    monkeypatch.setattr(dvp, "minimise_locally", watched)
+    monkeypatch.setattr(star_admm, "minimise_locally", watched)
     rho = 0.5
     settings = made.plain(
         algorithm="dvp",
@@ -605,7 +605,7 @@ def test_fedspd_states_what_its_largest_batch_does(monkeypatch):
     samples, batch, norm, updates = 40, 10, 2.2, 2
     alone = (np.arange(samples) == 0).astype(float)
     drawn = cycle([alone, 1.0 - alone])
-    monkeypatch.setattr(batches, "draw_weights", lambda *_: next(drawn))
+    monkeypatch.setattr(dpsgd, "draw_weights", lambda *_: next(drawn))
     x, y = np.full((samples, 1), norm), np.where(alone, 1e3, 0.0)
     data = Dataset("made", "regression", x, y, x[:0], y[:0], 0, norm)
     settings = made.plain(

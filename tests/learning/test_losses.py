@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gridpriv.core.errors import InputError
-from gridpriv.learning import problem as problem_module
-from gridpriv.learning.losses import (
+from gridpriv.learning.algorithms import ryu_kim as problem_module
+from gridpriv.learning.algorithms.ryu_kim import ClientProblem
+from gridpriv.learning.clients import (
     LOGISTIC,
     SOFTMAX,
     SQUARES,
@@ -18,7 +19,6 @@ from gridpriv.learning.losses import (
     mean_value,
     targets_of,
 )
-from gridpriv.learning.problem import ClientProblem
 from gridpriv.learning.releases import SampleAdjacency
 from gridpriv.learning.schedules import Regularizer, parse_regularizer
 

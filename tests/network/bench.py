@@ -18,13 +18,13 @@ from types import SimpleNamespace
 import numpy as np
 from tanks import Waterworks, rules
 
-from gridpriv.consensus import turns, zone_client
+from gridpriv.consensus import server, zone_client
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
 from gridpriv.consensus.limits import AnswerLimits, ReleaseLimits, RequestLimits
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
+from gridpriv.consensus.server import Journal, Turns
 from gridpriv.consensus.sessions import LateError, PublicAgreement, RefusedError, Sessions
-from gridpriv.consensus.turns import Journal, Turns
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,
@@ -38,7 +38,7 @@ from gridpriv.consensus.wire import (
     encode,
 )
 from gridpriv.consensus.zone_client import ZoneClient
-from gridpriv.consortium import charged, zone
+from gridpriv.consortium import zone
 from gridpriv.core.errors import GridprivError
 from gridpriv.privacy.release import Release
 
@@ -140,7 +140,7 @@ class Zone:
         with self.patched():
             kept = zone_client.read_state(Path("zone"))
             drawn = None if kept is None else kept.memory.drawn
-            pay = charged.charged_once(self.book, None, RUN, "z", drawn, 1)
+            pay = zone.charged_once(self.book, None, RUN, "z", drawn, 1)
             # secure noise has no seed: a draw that is made again is another one
             self.seed += 1
             charge = lambda _, releases: pay("z", releases)  # noqa: E731
@@ -151,7 +151,7 @@ class Zone:
     @contextmanager
     def patched(self):
         """The client's disk, ledger and draws are this zone's."""
-        kept = zone_client.Records, charged.read_book, Release.apply
+        kept = zone_client.Records, zone.read_book, Release.apply
         honest = Release.apply
 
         def apply(release, value, stream):
@@ -160,12 +160,12 @@ class Zone:
             return noisy
 
         zone_client.Records = records(self.disk)
-        charged.read_book = lambda *_: self.book
+        zone.read_book = lambda *_: self.book
         Release.apply = apply
         try:
             yield
         finally:
-            zone_client.Records, charged.read_book, Release.apply = kept
+            zone_client.Records, zone.read_book, Release.apply = kept
 
     def answer(self, content):
         """Return the answer that leaves, or None; check what may not happen."""
@@ -300,12 +300,12 @@ class Coordination:
 
     @contextmanager
     def patched(self):
-        kept = turns.Records
-        turns.Records = records(self.disk)
+        kept = server.Records
+        server.Records = records(self.disk)
         try:
             yield
         finally:
-            turns.Records = kept
+            server.Records = kept
 
     def play(self):
         consensus = make_consensus([np.array([0]), np.array([0])])

@@ -185,7 +185,7 @@ def play(folder, party, shift):
 def template(folder):
     """Lay out a run with ledgers, and return the residuals of the undisturbed one."""
     from gridpriv import load_case, make_settings, run, shipped_zoning
-    from gridpriv.consortium.folders import lay_out
+    from gridpriv.consortium.parties import lay_out
     from gridpriv.privacy.ledger import grant
     from gridpriv.zonal.prepared import zone_datasets
 

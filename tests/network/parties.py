@@ -9,8 +9,13 @@ from threading import Event
 
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.coordinate import coordinate
-from gridpriv.consortium.folders import lay_out
-from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, credentials, read_party
+from gridpriv.consortium.parties import (
+    CoordinatorParty,
+    ZoneParty,
+    credentials,
+    lay_out,
+    read_party,
+)
 from gridpriv.consortium.zone import over_network, take_part_as_zone
 from gridpriv.zonal.settings import make_settings
 

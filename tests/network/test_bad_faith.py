@@ -18,7 +18,7 @@ from gridpriv.consensus import server
 from gridpriv.consensus.credentials import NAME, certificate_name
 from gridpriv.consensus.limits import LimitError
 from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.server import UNADMITTED
+from gridpriv.consensus.server import UNADMITTED, Journal, Turns, read_journal
 from gridpriv.consensus.sessions import (
     DivergedError,
     LateError,
@@ -26,7 +26,6 @@ from gridpriv.consensus.sessions import (
     Sessions,
     ZoneError,
 )
-from gridpriv.consensus.turns import Journal, Turns, read_journal
 from gridpriv.consensus.wire import (
     Answer,
     Request,
@@ -39,8 +38,7 @@ from gridpriv.consensus.wire import (
 from gridpriv.consensus.zone_client import ZoneClient
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.coordinate import MOST_KINDS, composable
-from gridpriv.consortium.folders import lay_out
-from gridpriv.consortium.parties import ZoneParty, credentials, read_party
+from gridpriv.consortium.parties import ZoneParty, credentials, lay_out, read_party
 from gridpriv.consortium.zone import read_own, take_part_as_zone
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon

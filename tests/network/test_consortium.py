@@ -9,8 +9,7 @@ from parties import LOOPBACK, Consortium, laid_out, same_rounds
 
 from gridpriv import make_settings
 from gridpriv.consortium.agreement import read_agreement
-from gridpriv.consortium.folders import lay_out
-from gridpriv.consortium.parties import ZoneParty, read_party
+from gridpriv.consortium.parties import ZoneParty, lay_out, read_party
 from gridpriv.consortium.zone import read_own
 from gridpriv.core.errors import InputError
 

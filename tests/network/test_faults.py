@@ -15,8 +15,7 @@ import pytest
 from parties import Consortium, laid_out, same_rounds, settings, total
 
 from gridpriv.consensus import zone_client
-from gridpriv.consensus.channel import Channel, tls
-from gridpriv.consensus.credentials import NAME, Credentials, KeySigner, unsigned
+from gridpriv.consensus.credentials import NAME, Channel, Credentials, KeySigner, tls, unsigned
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.server import Server
 from gridpriv.consensus.sessions import LateError
@@ -34,7 +33,7 @@ from gridpriv.consensus.wire import (
     encode,
 )
 from gridpriv.consortium.agreement import read_agreement
-from gridpriv.consortium.keys import make_keys, write_keys
+from gridpriv.consortium.parties import make_keys, write_keys
 from gridpriv.core.errors import BudgetError, InputError
 from gridpriv.power.ac.settle import agreed_boundaries
 from gridpriv.privacy.ledger import grant, read_book
@@ -460,7 +459,7 @@ def test_a_zone_that_ends_anywhere_in_a_round_pays_once(
 
 def test_a_coordinator_that_ends_anywhere_goes_on(folder, in_one_process, monkeypatch):
     """Before and after its journal's file of a turn is written, early and late in the run."""
-    from gridpriv.consensus.turns import Journal
+    from gridpriv.consensus.server import Journal
 
     honest = Journal.write
     points = {3: "before", 9: "after", 21: "before", 22: "after", 24: "after"}

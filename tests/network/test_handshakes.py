@@ -15,13 +15,12 @@ from test_bad_faith import certificate
 from test_faults import Caller, charged, hello, read_pair, with_ledgers
 
 from gridpriv.consensus import server as servers
-from gridpriv.consensus.channel import LENGTH, Channel, tls
-from gridpriv.consensus.credentials import NAME, Credentials
+from gridpriv.consensus.credentials import LENGTH, NAME, Channel, Credentials, tls
 from gridpriv.consensus.server import Server
 from gridpriv.consensus.sessions import LateError, Sessions
 from gridpriv.consensus.wire import Refusal, Welcome, decode
 from gridpriv.consortium.agreement import read_agreement
-from gridpriv.consortium.keys import make_keys
+from gridpriv.consortium.parties import make_keys
 
 ZONES = ("1", "2", "3")
 QUIET = lambda *_, **__: None  # noqa: E731

@@ -19,7 +19,7 @@ from bench import (
 from gridpriv.consensus.sessions import RefusedError
 from gridpriv.consensus.wire import Answer, Hello, MessageError, Order, Request, decode, encode
 from gridpriv.consensus.zone_client import Transcript, ZoneClient, read_state, read_transcript
-from gridpriv.consortium.charged import charged_once
+from gridpriv.consortium.zone import charged_once
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.files import make_folder
 from gridpriv.privacy.ledger import Ledger, grant, read_book

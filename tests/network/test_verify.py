@@ -12,7 +12,7 @@ from parties import Consortium
 from gridpriv.cli.main import main
 from gridpriv.consensus.credentials import NAME, KeySigner
 from gridpriv.consensus.messages import Reply
-from gridpriv.consensus.turns import Turns
+from gridpriv.consensus.server import Turns
 from gridpriv.consensus.wire import Answer, Request, TurnId, decode, encode, packed
 from gridpriv.consensus.zone_client import EXCHANGED, PAIR, read_transcript
 from gridpriv.consortium.verify import verify

@@ -417,6 +417,8 @@ _HOME = {
     "admm": ("star_admm", "Admm"),
     "dp-admm": ("star_admm", "DpAdmm"),
     "pvp": ("star_admm", "Pvp"),
+    "dvp": ("star_admm", "Dvp"),
+    "dp-fedavg": ("dpsgd", "DpFedavg"),
     "cdp-admm": ("graph_admm", "GraphAdmm"),
     "ddp-admm": ("graph_admm", "GraphAdmm"),
 }

@@ -11,11 +11,17 @@ With ``--centring on`` clients first release the mean of their features: between
 by at most twice the norm bound over their samples. Steps are then taken on features less that mean,
 which is as linear a model: its intercept takes up the difference. Momentum and averages over rounds
 are functions of what was released.
+
+DP-FedAvg (McMahan et al. 2018): clients' clipped updates, noise added by a trusted server.
+
+It protects a client's whole training set from those who see the models, not from the server:
+another adjacency and another adversary than the rest of the module, and stated as such.
 """
 
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
@@ -23,16 +29,10 @@ from functools import cached_property
 import numpy as np
 
 from gridpriv.consensus.transport import InProcess
-from gridpriv.core.arrays import Ints
+from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import not_allowed
+from gridpriv.learning.accounting import sampled_multiplier
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, Watch
-from gridpriv.learning.algorithms.batches import (
-    active_clients,
-    amplification,
-    batch_gradients,
-    step_multiplier,
-    step_sensitivity,
-)
 from gridpriv.learning.arrays import Array, like, namespace, to_numpy
 from gridpriv.learning.releases import ROUNDING, Amplification, Sampled
 from gridpriv.learning.secure_sum import (
@@ -44,9 +44,133 @@ from gridpriv.learning.secure_sum import (
     secure_sum,
     shared_gaussian,
 )
-from gridpriv.privacy.accounting import gaussian_multiplier
+from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.accounting import DRAWN, REPLACED, gaussian_multiplier
 from gridpriv.privacy.mechanism import Mechanism
+from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
+
+
+def participants(settings: LearnSettings, streams: NoiseStreams, clients: int, t: int) -> Ints:
+    """Return the clients of round t.
+
+    Drawn in public without replacement; with ``participation`` secret each joins on its own with
+    chance K/P, so that there may be none.
+    """
+    chosen = settings.sampled_clients
+    if chosen is None or chosen == clients:
+        return np.arange(clients)
+    random = streams.stream(1, t, 0)
+    if settings.participation == "secret":
+        keys = draw_keys(settings, clients, random)
+        return np.flatnonzero(keys < chosen / clients)
+    return np.sort(random.choice(clients, size=chosen, replace=False))
+
+
+def draw_keys(settings: LearnSettings, count: int, random: np.random.Generator) -> Floats:
+    """Return uniform numbers in [0, 1): with secure noise from the operating system's entropy.
+
+    Amplification holds because nobody can tell who was drawn; a seed could.
+    """
+    if settings.noise != "secure":
+        return random.random(count)
+    drawn = np.frombuffer(secrets.token_bytes(8 * count), np.uint64)
+    return np.asarray((drawn >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
+
+
+def active_clients(task: Task, t: int) -> Ints:
+    """Return the clients of round t of a task."""
+    return participants(task.settings, task.streams, task.clients.number, t)
+
+
+def draw_weights(task: Task, samples: int, random: np.random.Generator) -> Floats:
+    """Return the number of copies of each sample of a client in a batch, shape (m,).
+
+    ``poisson``: each with probability b/m on its own, so the size varies.
+    """
+    batch = task.settings.batch
+    if batch is None:
+        return np.ones(samples)
+    if task.settings.sampling == "with-replacement":
+        drawn = (draw_keys(task.settings, batch, random) * samples).astype(int)
+        return np.bincount(drawn, minlength=samples).astype(float)
+    keys = draw_keys(task.settings, samples, random)
+    if task.settings.sampling == "poisson":
+        return (keys < batch / samples).astype(float)
+    weights = np.zeros(samples)
+    weights[np.argpartition(keys, batch - 1)[:batch]] = 1.0
+    return weights
+
+
+def batch_divisor(task: Task, samples: int) -> float:
+    """Return the public number that a batch's sum of gradients is divided by."""
+    return float(samples if task.settings.batch is None else task.settings.batch)
+
+
+def step_sensitivity(task: Task, samples: int, bound: float) -> float:
+    """Return the sensitivity of the gradient of one step.
+
+    ``bound`` is a sample gradient's; a sample may fill a batch that is drawn with replacement.
+    """
+    batch = task.settings.batch
+    repeated = batch if batch and task.settings.sampling == "with-replacement" else 1
+    return task.adjacency.factor * bound * repeated / batch_divisor(task, samples)
+
+
+def amplification(task: Task, samples: int, steps: int) -> Amplification | None:
+    """Return the amplification by a client's secret batches over several steps, or None.
+
+    With Poisson batches what is released is (1 - q) A + q B, A independent of the sample. With
+    batches without replacement a sample that is in a batch can be swapped for any that is not,
+    which moves the release by no more than a replacement does; under ``zero-out``, where neighbours
+    lie half as far apart, that is twice their distance, and there is no amplification.
+    """
+    settings = task.settings
+    kinds = {
+        ("poisson", "zero-out"): "sampled-gaussian",
+        ("poisson", "replace-one"): REPLACED,
+        ("without-replacement", "replace-one"): DRAWN,
+    }
+    kind = kinds.get((settings.sampling, settings.adjacency))
+    if settings.batch is None or kind is None or settings.sensitivity == "published":
+        return None
+    rate = float(1.0 - (1.0 - settings.batch / samples) ** steps)
+    return Amplification(rate, kind) if rate < 1.0 else None
+
+
+def step_multiplier(
+    task: Task, amplified: Amplification | None, first: float | None = None
+) -> float:
+    """Return the noise multiplier of a release, amplified or not.
+
+    ``first`` is that of one release besides, which the total leaves room for.
+    """
+    if task.rule is None:
+        return task.multiplier
+    plain, runs = task.rule.multiplier, task.shared.runs
+    if task.settings.budget.scope != "total":
+        first = None
+    if amplified is None:
+        if first is None:
+            return task.multiplier
+        steps = task.settings.rounds * runs
+        return math.sqrt(steps / (steps / task.multiplier**2 - runs / first**2))
+    whole = None if first is None else first / task.shared.noise / math.sqrt(runs)
+    result = sampled_multiplier(task.settings, plain, amplified.rate, amplified.kind, whole)
+    return task.shared.noise * result
+
+
+def batch_gradients(
+    task: Task, active: Ints, w: Array, place: tuple[int, int], clip: float | None
+) -> Array:
+    """Return the active clients' gradients at w (A, J, K), of batches drawn at a round and step."""
+    clients, result = task.clients, []
+    for k, p in enumerate(active.tolist()):
+        samples = int(clients.counts[p])
+        weights = draw_weights(task, samples, task.streams.stream(2 + p, *place))
+        result.append(clients.weighted(p, w[k], weights, clip) / batch_divisor(task, samples))
+    return namespace(w).stack(result)
+
 
 CENTRING = 0.05
 """Part of the budget, of the sum of 1/m^2 over releases, that centring takes."""
@@ -280,3 +404,76 @@ def _of_mean(
     if amplified is not None:
         shared = Sampled(shared, amplified.rate, amplified.kind)
     return replace(release, mechanism=shared)
+
+
+DEFAULT_CLIP = 1.0
+
+
+class DpFedavg(Algorithm):
+    """T rounds of Q local steps on each sampled client; the state is the server's model."""
+
+    def start(self) -> State:
+        """Return the start of the model."""
+        return (self.clients.start()[0],)
+
+    def local(self, t: int, state: State) -> State:
+        """Return the sum of the clipped updates over a public number of clients, (1, J, K)."""
+        w, active = state[0], active_clients(self.task, t)
+        local = _local_models(self.task, t, active, w) if len(active) else w[None]
+        updates = clipped(local - w[None], _clip(self.task))
+        return (self.xp.sum(updates, axis=0)[None] / expected_clients(self.task),)
+
+    def aggregate(self, _: int, state: State, sent: Sent) -> Outcome:
+        """Move the model by the noisy mean update."""
+        w = state[0] + sent.values[0]
+        return (w,), w, self.xp.stack([w] * self.clients.number)
+
+    def releases(self, t: int) -> Drawing:
+        """Return the release of the summed updates over a public number of clients.
+
+        One client joins the sum or not. Who takes part in public is charged for that round. Where
+        the server draws clients in secret, each with chance K/P, every client is charged for every
+        round, by the loss of the Poisson-sampled Gaussian mechanism.
+        """
+        task, number = self.task, self.clients.number
+        secret, rate = self.settings.participation == "secret", expected_clients(task) / number
+        amplified = Amplification(rate, "sampled-gaussian") if secret and rate < 1.0 else None
+        active = np.arange(number) if secret else active_clients(task, t)
+        if task.rule is None:
+            return Drawing([], active)
+        release = task.release_of(
+            _clip(task) / expected_clients(task),
+            "a client's clipped update",
+            multiplier=step_multiplier(task, amplified),
+            amplified=amplified,
+        )
+        return Drawing([release], active[None])
+
+
+def expected_clients(task: Task) -> int:
+    """Return the public number that the sum of updates is divided by."""
+    return task.settings.sampled_clients or task.clients.number
+
+
+def _clip(task: Task) -> float:
+    return DEFAULT_CLIP if task.settings.clip is None else task.settings.clip
+
+
+def clipped(updates: Array, most: float) -> Array:
+    """Return updates (A, J, K) scaled down to 2-norm ``most``; 0 for one that is not finite."""
+    xp = namespace(updates)
+    finite = xp.isfinite(xp.sum(updates**2, axis=(1, 2)))[:, None, None]
+    updates = xp.where(finite, updates, xp.zeros_like(updates))
+    lengths = xp.sqrt(xp.sum(updates**2, axis=(1, 2)))[:, None, None]
+    return updates * (most / xp.where(lengths > most, lengths, xp.full_like(lengths, most)))
+
+
+def _local_models(task: Task, t: int, active: np.ndarray, w: Array) -> Array:
+    xp = namespace(w)
+    local = xp.stack([w] * len(active))
+    for q in range(1, task.settings.local_updates + 1):
+        slope = batch_gradients(task, active, local, (t, q), None)
+        local = local - (task.settings.learning_rate or 0.0) * (
+            slope + task.regularizer.subgradient(local)
+        )
+    return local

@@ -17,7 +17,7 @@ from functools import partial
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import not_allowed
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task
-from gridpriv.learning.algorithms.batches import (
+from gridpriv.learning.algorithms.dpsgd import (
     active_clients,
     amplification,
     batch_divisor,

@@ -11,13 +11,8 @@ from gridpriv.core.errors import one_of
 from gridpriv.learning.datasets.adult import FILES as ADULT_FILES
 from gridpriv.learning.datasets.adult import SITE as ADULT_SITE
 from gridpriv.learning.datasets.adult import load_adult
-from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.datasets.femnist import load_femnist
-from gridpriv.learning.datasets.files import VARIABLE, data_folder, fetch
-from gridpriv.learning.datasets.lasso import make_lasso
-from gridpriv.learning.datasets.mnist import FILES as MNIST_FILES
-from gridpriv.learning.datasets.mnist import SITE as MNIST_SITE
-from gridpriv.learning.datasets.mnist import load_mnist
+from gridpriv.learning.datasets.base import VARIABLE, Dataset, data_folder, fetch, make_lasso
+from gridpriv.learning.datasets.images import MNIST_FILES, MNIST_SITE, load_femnist, load_mnist
 from gridpriv.learning.datasets.own import is_own, load_own
 
 DATASETS = ("mnist", "femnist", "adult", "lasso")

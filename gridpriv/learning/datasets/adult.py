@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, one_of, whole
 from gridpriv.core.reading import LARGEST, read_text
-from gridpriv.learning.datasets.base import Dataset, Features, clip_rows
-from gridpriv.learning.datasets.files import check_sum, need, refused
+from gridpriv.learning.datasets.base import Dataset, Features, check_sum, clip_rows, need, refused
 
 FILES = ("adult.data", "adult.test")
 SITE = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"

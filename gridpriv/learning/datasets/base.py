@@ -1,17 +1,24 @@
-"""A data set: features of bounded norm, labels, source."""
+"""A data set (features of bounded norm, labels, source), its files, and a synthetic one."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import reprlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from http.client import HTTPException
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError, not_allowed, whole
+from gridpriv.core.files import StorageError, beside, make_folder
+from gridpriv.core.reading import MIB, read_text
 
 MOST_TARGET = 1e12
 Task = Literal["binary", "multiclass", "regression"]
@@ -295,4 +302,142 @@ def _dirichlet(
     raise InputError(
         f"split = 'dirichlet:{concentration:g}' leaves a client with no samples "
         f"({TRIES} draws for {clients} clients): use fewer clients or a larger A"
+    )
+
+
+VARIABLE = "GRIDPRIV_DATA"
+SUMS = "SHA256SUMS"
+FETCH_SECONDS = 60.0
+
+
+def data_folder(name: str, given: str | Path | None) -> Path:
+    """Return the folder of a data set: ``--data DIR``, else $GRIDPRIV_DATA.
+
+    ``DIR/name`` if it exists, else ``DIR`` itself.
+    """
+    root = given if given is not None else os.environ.get(VARIABLE)
+    if not root:
+        raise InputError(
+            f"no folder with data: give --data DIR or set {VARIABLE}; "
+            f"{name} is looked for in DIR/{name}"
+        )
+    folder = Path(root)
+    if not folder.is_dir():
+        raise InputError(f"data = {str(folder)!r}: must be a folder that exists")
+    return folder / name if (folder / name).is_dir() else folder
+
+
+def need(folder: Path, names: Iterable[str], origin: str) -> list[Path]:
+    """Return the paths of files that must be there, or say which to put where."""
+    paths = [folder / name for name in names]
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        raise InputError(f"{folder} lacks {', '.join(missing)}: put them there, from {origin}")
+    return paths
+
+
+def check_sum(path: Path, key: str) -> None:
+    """Compare a file with its published SHA-256.
+
+    A SHA256SUMS file beside it takes the place of the packaged list, for data of one's own.
+    Files that neither names are accepted.
+    """
+    value = path.parent / SUMS
+    expected = (read_sums(value) if value.is_file() else packaged_sums()).get(
+        path.name if value.is_file() else key
+    )
+    if expected is None:
+        return
+    result = sha256(path)
+    if result != expected:
+        raise InputError(
+            f"{path} is corrupted or incomplete: its SHA-256 is {result}, expected {expected} "
+            f"({path.stat().st_size} bytes; for data of your own write a {SUMS} file beside it)"
+        )
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error}; check the path and the file") from error
+
+
+def read_sums(path: Path) -> dict[str, str]:
+    """Return file names and sums of a file in the format of ``sha256sum``."""
+    lines = read_text(path, "list of checksums", MIB).split("\n")
+    sums = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        pair = re.fullmatch(r"([0-9a-fA-F]{64})\s+\*?(?:\./)*(\S.*)", line.strip())
+        if pair is None:
+            raise refused(f"{path} line {number}", line, "a SHA-256 of 64 digits and a file name")
+        sums[pair[2]] = pair[1].lower()
+    return sums
+
+
+def refused(place: str, value: object, allowed: str) -> InputError:
+    """Return the error of a value that a file holds at a place; long values are shortened."""
+    return InputError(f"{place} = {reprlib.repr(value)}: must be {allowed}")
+
+
+def packaged_sums() -> dict[str, str]:
+    """Return the sums of the published files, by ``dataset/path``."""
+    return read_sums(Path(__file__).with_name("checksums.sha256"))
+
+
+def fetch(url: str, path: Path) -> None:
+    """Download a file whole or not at all."""
+    from urllib.error import URLError
+    from urllib.request import urlopen
+
+    make_folder(path.parent)
+    try:
+        with urlopen(url, timeout=FETCH_SECONDS) as answer, beside(path, private=False) as file:
+            while block := answer.read(1 << 20):
+                file.write(block)
+    except (URLError, HTTPException, OSError, StorageError) as error:
+        raise InputError(f"cannot fetch {url}: {error}; put the file at {path} by hand") from error
+
+
+AGENTS, SAMPLES, FEATURES, NOISE_VARIANCE = 50, 50, 8, 0.1
+
+
+def make_lasso(
+    seed: int = 0,
+    agents: int = AGENTS,
+    samples: int = SAMPLES,
+    features: int = FEATURES,
+    dtype: type[np.floating] = np.float32,
+) -> Dataset:
+    """Return y = X theta + noise with normal X, theta and noise of variance 0.1.
+
+    Agent k's samples are rows ``k*samples`` to ``(k+1)*samples``. Rows longer than a public bound,
+    2.2 sqrt(features), are scaled down to it: with 8 features one row in 180,000.
+    """
+    whole("seed", seed, 0)
+    for name, value in (("agents", agents), ("samples", samples), ("features", features)):
+        whole(name, value)
+    random = np.random.Generator(np.random.PCG64(seed))
+    theta = random.normal(size=features)
+    drawn = random.normal(size=(agents * samples + 1000, features))
+    bound = 2.2 * float(np.sqrt(features))
+    x, _ = clip_rows(drawn, bound)
+    y = x @ theta + np.sqrt(NOISE_VARIANCE) * random.normal(size=len(x))
+    x, y = x.astype(dtype, copy=False), y.astype(dtype)
+    cut = agents * samples
+    return Dataset(
+        name="lasso",
+        task="regression",
+        x_train=x[:cut],
+        y_train=y[:cut],
+        x_test=x[cut:],
+        y_test=y[cut:],
+        classes=0,
+        norm=bound,
+        writer_of=np.repeat(np.arange(agents), samples),
+        source=f"synthetic, seed {seed}",
     )

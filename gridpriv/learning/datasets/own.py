@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.reading import LARGEST, read_bytes, read_parquet, unpacked_bound
-from gridpriv.learning.datasets.base import Dataset, Features, Labels, clip_rows
-from gridpriv.learning.datasets.files import refused
+from gridpriv.learning.datasets.base import Dataset, Features, Labels, clip_rows, refused
 
 Array = NDArray[Any]
 TABLES = (".csv", ".parquet")

@@ -1,4 +1,9 @@
-"""FEMNIST in LEAF's json files (Caldas et al. 2018): handwriting of 62 classes by writer."""
+"""Images of handwriting: MNIST and FEMNIST.
+
+MNIST in its idx files (LeCun, Cortes and Burges): 60,000 and 10,000 images of 28 x 28. Files of
+one's own may hold images of another size; the public norm is that of their pixels. FEMNIST in
+LEAF's json files (Caldas et al. 2018): 62 classes by writer.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +20,135 @@ from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.reading import LARGEST, read_packed
-from gridpriv.learning.datasets.base import Dataset, Features
-from gridpriv.learning.datasets.files import SUMS, check_sum, packaged_sums, refused
+from gridpriv.learning.datasets.base import (
+    SUMS,
+    Dataset,
+    Features,
+    check_sum,
+    need,
+    packaged_sums,
+    refused,
+)
 
-CLASSES = 62
-SITE = "LEAF: preprocess.sh -s niid --sf 0.05 -k 0 -t sample, https://github.com/TalwalkarLab/leaf"
+MNIST_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+MNIST_SITE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+MNIST_CLASSES = 10
+IMAGES, LABELS = 3, 1  # dimensions of their arrays
+HEADER = 4
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Training or test samples, and the height and width of their images."""
+
+    x: Features
+    y: NDArray[np.int64]
+    size: tuple[int, ...]
+
+
+def load_mnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
+    """Return MNIST with J pixels in [0, 1], so that ||x||_2 <= sqrt(J), 28 for 28 x 28."""
+    paths = need(folder, MNIST_FILES, MNIST_SITE)
+    for path in paths:
+        check_sum(path, f"mnist/{path.name}")
+    train = _read_part(paths[0], paths[1], dtype)
+    test = _read_part(paths[2], paths[3], dtype)
+    if train.size != test.size:
+        raise InputError(
+            f"{paths[2]} has images of {_shown(test.size)} pixels, "
+            f"{paths[0]} of {_shown(train.size)}"
+            ": give images of one size"
+        )
+    return Dataset(
+        name="mnist",
+        task="multiclass",
+        x_train=train.x,
+        y_train=train.y,
+        x_test=test.x,
+        y_test=test.y,
+        classes=MNIST_CLASSES,
+        norm=math.sqrt(math.prod(train.size)),
+        source=f"MNIST idx files in {folder}",
+    )
+
+
+def _read_part(images: Path, labels: Path, dtype: type[np.floating]) -> ImageSet:
+    """Return the samples of a file of images and one of class numbers."""
+    raw, y = read_idx(images, IMAGES), read_idx(labels, LABELS)
+    if len(raw) != len(y):
+        raise InputError(
+            f"{images} has {len(raw)} images, but {labels} has {len(y)} labels"
+            ": use the files of one data set"
+        )
+    wrong = np.flatnonzero(y >= MNIST_CLASSES)
+    if len(wrong):
+        row = int(wrong[0])
+        raise refused(
+            f"{labels}: label of row {row}", int(y[row]), f"a class number 0 to {MNIST_CLASSES - 1}"
+        )
+    return ImageSet(_pixels(raw, dtype), y.astype(np.int64), raw.shape[1:])
+
+
+def _shown(size: tuple[int, ...]) -> str:
+    return " x ".join(str(n) for n in size)
+
+
+def _pixels(raw: NDArray[np.uint8], dtype: type[np.floating]) -> Features:
+    """Return images as rows in [0, 1]: one copy in ``dtype``, scaled in place."""
+    x = raw.reshape(len(raw), -1).astype(dtype)
+    x *= dtype(1.0 / 255.0)
+    return x
+
+
+def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """Return the array of an idx file of unsigned bytes, gzipped or not.
+
+    Parameters
+    ----------
+    dimensions : int
+        Of the array that is expected.
+
+    Raises
+    ------
+    InputError
+        Naming the file that is another or incomplete, or whose array is empty.
+    """
+    content = read_packed(path, "data set", LARGEST)
+    if len(content) < HEADER or content[:3] != b"\x00\x00\x08":
+        raise InputError(
+            f"{path} is not an idx file of unsigned bytes (magic {content[:HEADER].hex()})"
+            ": download the file again (--download)"
+        )
+    if content[3] != dimensions:
+        raise InputError(
+            f"{path} has an array of {content[3]} dimensions, {dimensions} expected "
+            f"({IMAGES} for images, {LABELS} for labels)"
+        )
+    start = HEADER + 4 * dimensions
+    if len(content) < start:
+        raise InputError(
+            f"{path} is incomplete: it ends within its header; download the file again (--download)"
+        )
+    shape = tuple(int(n) for n in np.frombuffer(content[HEADER:start], dtype=">u4"))
+    current, size = len(content) - start, math.prod(shape)
+    if current != size:
+        state = "incomplete" if current < size else "longer than its array"
+        raise InputError(
+            f"{path} is {state}: {current} bytes for an array of {shape}"
+            "; download the file again (--download)"
+        )
+    if size == 0:
+        raise InputError(f"{path} has an array of {shape}: it holds no sample; give at least one")
+    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+
+FEMNIST_CLASSES = 62
+LEAF = "LEAF: preprocess.sh -s niid --sf 0.05 -k 0 -t sample, https://github.com/TalwalkarLab/leaf"
 ARRAYS = ("x", "y")
 
 
@@ -49,7 +178,7 @@ def load_femnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset
         y_train=np.concatenate([item.y for item in train]),
         x_test=np.concatenate([item.x for item in test]),
         y_test=np.concatenate([item.y for item in test]),
-        classes=CLASSES,
+        classes=FEMNIST_CLASSES,
         norm=math.sqrt(pixels),
         writer_of=np.repeat(np.arange(len(train)), [len(item.y) for item in train]),
         source=f"LEAF files in {folder}: {len(train)} writers with training data, "
@@ -73,7 +202,7 @@ def _read(folder: Path, dtype: type[np.floating]) -> list[Writer]:
     """Return the writers of a folder's files who have samples, in the order of the files."""
     paths = sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")])
     if not paths:
-        raise InputError(f"{folder} has no .json or .json.gz file: put LEAF's there, from {SITE}")
+        raise InputError(f"{folder} has no .json or .json.gz file: put LEAF's there, from {LEAF}")
     for path in paths:
         check_sum(path, f"femnist/{folder.name}/{path.name}")
     matches = [_writer(place, user, dtype) for place, user in _users(paths)]
@@ -148,8 +277,10 @@ def _writer(place: str, user: Any, dtype: type[np.floating]) -> Writer:
 
 def _labels(place: str, values: list[Any]) -> NDArray[np.int64]:
     for k, value in enumerate(values):
-        if type(value) is not int or not 0 <= value < CLASSES:
-            raise refused(f"{place}, label of sample {k}", value, f"an integer 0 to {CLASSES - 1}")
+        if type(value) is not int or not 0 <= value < FEMNIST_CLASSES:
+            raise refused(
+                f"{place}, label of sample {k}", value, f"an integer 0 to {FEMNIST_CLASSES - 1}"
+            )
     return np.array(values, np.int64)
 
 
