@@ -79,7 +79,7 @@ def cost_objective(case: Case, weight: float | None = None) -> Objective:
         Where the case has no costs, or a cost that is not convex (naming the generator's row).
     """
     if not case.cost:
-        allowed = f"'imbalance': case {case.name} has no gencost table"
+        allowed = f"'losses', 'imbalance' or left out: case {case.name} states no generation costs"
         raise not_allowed("objective", "cost", allowed)
     for g, cost in enumerate(case.cost):
         _check_convex(case, g, cost)

@@ -195,6 +195,26 @@ def test_files_of_every_format_are_read_as_their_networks(tmp_path: Path) -> Non
         assert {note.status for note in notes} >= {"read", "unsupported"}
 
 
+@pytest.mark.parametrize(("number", "share"), [(30, 1.0), (118, 1.0), (300, 0.5)])
+def test_cgmes_of_grids_whose_export_has_no_power_flow(
+    number: int, share: float, tmp_path: Path
+) -> None:
+    """PowSyBl's export averages the charging of a line between two nominal voltages.
+
+    The rest of such a grid (of 300 buses: at half its load) has a power flow, which is the judge.
+    """
+    network = getattr(networks, f"create_ieee{number}")()
+    lines = network.get_lines(all_attributes=True)
+    network.remove_elements(list(lines.index[(lines["b1"] - lines["b2"]).abs() > 1e-6]))
+    loads, gens = network.get_loads(), network.get_generators()
+    network.update_loads(id=list(loads.index), p0=share * loads["p0"], q0=share * loads["q0"])
+    network.update_generators(id=list(gens.index), target_p=share * gens["target_p"])
+    path = tmp_path / "case.zip"
+    network.save(path, format="CGMES")
+    case, _ = powsybl._case(powsybl_worker.answer(tmp_path, {"source": path.name}), "case")
+    assert_same_state(networks.load(path), case)
+
+
 def test_a_file_is_read_in_a_process_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "ucte.uct"
     path.write_bytes(samples()[".uct"])
