@@ -186,8 +186,7 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
     flags.flag(grant, "--case", "CASE", flags.CASE, required=True)
     flags.flag(grant, "--demand", "FILE.csv", flags.DEMAND)
     flags.add_zone_arguments(grant)
-    flags.flag(grant, "--epsilon", "E", "total of all releases", flags.REAL, required=True)
-    flags.flag(grant, "--delta", "D", "of all releases (default: 0, pure)", flags.REAL, 0.0)
+    add_grant_arguments(grant)
     flags.add_flags(grant, Adjacency)
     flags.flag(grant, "--owner", "ZONE", "grant to this zone only (repeatable)", action="append")
     flags.flag(export, "--format", "NAME", "csv | json (default: that of --out's name, or csv)")
@@ -205,27 +204,47 @@ def execute_ledger(args: argparse.Namespace) -> int:
 
 
 def _grant(args: argparse.Namespace, key: Path | None) -> int:
-    from gridpriv.privacy.ledger import grant, read_book
-    from gridpriv.privacy.ledger_file import key_path
     from gridpriv.zonal.prepared import zone_datasets
 
     case = flags.given_case(args)
     zoning = flags.chosen_zoning(case, args)
     near = Adjacency(**flags.given_settings(args, Adjacency))
     datasets = _chosen(zone_datasets(case, zoning, near.adjacency(case)), args.owner)
-    grant(args.file, datasets, args.epsilon, args.delta, key)
+    names = ", ".join(dataset.owner for dataset in datasets)
+    of = f"in {counted(len(datasets), 'zone')} of {case.name} ({names})"
+    code = grant_units(args, args.file, key, datasets, of)
     _warn_delta(args.delta, len(near.protects.split("+")) * max(map(len, zoning.members)))
+    return code
+
+
+def grant_units(
+    args: argparse.Namespace,
+    file: str,
+    key: Path | None,
+    owners: Sequence[LedgerDataset],
+    of: str,
+) -> int:
+    """Grant ``--epsilon`` and ``--delta`` to every unit of datasets, and print what is granted."""
+    from gridpriv.privacy.ledger import grant, read_book
+    from gridpriv.privacy.ledger_file import key_path
+
+    grant(file, owners, args.epsilon, args.delta, key)
+    protection, number = owners[0].protection, sum(len(owner.units) for owner in owners)
     delta = f" at delta {args.delta:g}" if args.delta else ""
-    granted = [
-        f"{args.file}: epsilon {args.epsilon:g}{delta} granted to each of the "
-        f"{counted(sum(len(dataset.units) for dataset in datasets), 'bus')} in "
-        f"{counted(len(datasets), 'zone')} of "
-        f"{case.name} ({', '.join(dataset.owner for dataset in datasets)}).",
-        f"Protected: {str(datasets[0].protection).rstrip('.')}.",
-        f"Key: {key_path(Path(args.file), key)}. Whoever has it can forge the ledger; without it "
+    granted = (
+        f"{file}: epsilon {args.epsilon:g}{delta} granted to each of the "
+        f"{counted(number, protection.unit)} {of}.",
+        f"Protected: {str(protection).rstrip('.')}.",
+        f"Key: {key_path(Path(file), key)}. Whoever has it can forge the ledger; without it "
         "the ledger can be neither verified nor charged.",
-    ]
-    return tell(args, _document(args.file, read_book(args.file, key)), lambda: say(*granted))
+    )
+    return tell(args, _document(file, read_book(file, key)), lambda: say(*granted))
+
+
+def add_grant_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the total that is granted."""
+    flags.flag(parser, "--epsilon", "E", "total of all releases", flags.REAL, required=True)
+    flags.flag(parser, "--delta", "D", "of all releases (default: 0, pure)", flags.REAL, 0.0)
 
 
 def _chosen(datasets: Sequence[LedgerDataset], owners: list[str] | None) -> list[LedgerDataset]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.core.errors import MOST_WHOLE, GridprivWarning, InputError, not_allowed, one_of
+from gridpriv.core.errors import MOST_WHOLE, GridprivWarning, InputError, not_allowed
 from gridpriv.core.settings import (
     Part,
     as_flags,
@@ -185,16 +185,23 @@ def named_settings(text: str, kind: type[Part], example: str, *also: str) -> tup
     return name.strip(), given
 
 
-def refuse_beside_study(args: argparse.Namespace) -> None:
-    """Refuse what a study file says itself: every argument but how the study is run."""
-    words: dict[str, str] = {}
+def study_words(args: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the words of a command that say what its study is, by argument."""
+    words: dict[str, list[str]] = {}
     for action in args.parser.actions():
         value = getattr(args, action.dest, None)
-        if action.dest not in RUNNING and value not in (None, [], action.default):
-            text = " ".join(value) if isinstance(value, list) else str(value)
-            words.setdefault(action.dest, (action.option_strings or [text])[0])
-    if words:
-        named = ", ".join(words.values())
+        if action.dest in RUNNING or action.dest in words or value in (None, [], action.default):
+            continue
+        values = value if isinstance(value, list) else [value]
+        flag = action.option_strings[:1]
+        words[action.dest] = [word for item in values for word in (*flag, str(item))]
+    return words
+
+
+def refuse_beside_study(args: argparse.Namespace) -> None:
+    """Refuse what a study file says itself: every argument but how the study is run."""
+    if words := study_words(args):
+        named = ", ".join(given[0] for given in words.values())
         raise InputError(f"--study reads a whole study. Move these settings into the file: {named}")
 
 
@@ -304,8 +311,8 @@ def add_zone_arguments(parser: Parser) -> None:
 
 def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     """Return the zone map that the arguments ask for."""
-    from gridpriv.grid.library import zoning_of
-    from gridpriv.grid.zoning import read_zoning, zoning_from_source
+    from gridpriv.grid.zoning import zoning_from_source
+    from gridpriv.zonal.prepared import zoning_for
 
     given = [name for name in ("zoning", "zones_from") if getattr(args, name)]
     if given and (len(given) > 1 or args.zones or args.partition or args.zone_size):
@@ -316,7 +323,7 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     if args.zones_from:
         return zoning_from_source(case, args.zones_from)
     if args.zoning:
-        return read_zoning(args.zoning, case)
+        return zoning_for(case, Path(args.zoning))
     if args.zone_size is not None and args.zone_size < 1:
         raise not_allowed("zone-size", args.zone_size, "1 or more buses")
     if args.zones is not None and args.zones < 1:
@@ -324,17 +331,9 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     if args.zones and args.zone_size:
         raise InputError("--zones and --zone-size exclude each other")
     zones = max(1, round(case.n_bus / args.zone_size)) if args.zone_size else args.zones
-    if args.partition is not None:
-        from gridpriv.grid.partition import METHODS
-
-        one_of("partition", args.partition, METHODS)
-    zoning = zoning_of(case, zones, args.partition)
-    if zoning is None:
-        own = [f", --zones-from {name}" for name in case.groups]
-        raise InputError(
-            f"case {case.name} has no shipped zone map: give --zones K{''.join(own)} or "
-            "--zoning FILE.csv"
-        )
+    zoning = zoning_for(
+        case, zones if args.partition is None else f"{args.partition}:{zones or ''}"
+    )
     if zoning.n_zone == 1:
         warnings.warn(
             "one zone holds the whole grid: there is no other zone to coordinate with",

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags
+from gridpriv.cli.budgets import add_grant_arguments, grant_units
 from gridpriv.cli.learn_forecast import forecast, forecast_arguments
 from gridpriv.cli.output import output_folder, print_table, progress, say, tell
 from gridpriv.cli.parser import Command
 from gridpriv.cli.study import add_reproduce, execute_reproduce, finish, print_means
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
-from gridpriv.core.settings import as_flags, check_names, names, settings_of, written
+from gridpriv.core.settings import as_flags, check_names, names, settings_of
 from gridpriv.core.text import Json, frame_csv, json_ready, shown
 from gridpriv.learning.algorithms import READS, SPECIFIC
 from gridpriv.learning.settings import (
@@ -131,6 +132,7 @@ def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets import dataset_name
     from gridpriv.study.learned import keep_learning_run
+    from gridpriv.study.run_folder import RUN_FILE
 
     if args.resume and args.out is None:
         raise InputError("--resume continues the run of a folder. Name the folder with --out")
@@ -149,11 +151,7 @@ def _run(args: argparse.Namespace) -> int:
     dataset = _dataset(args, settings)
     load_seconds = time.perf_counter() - began
 
-    was_finished = True
-
     def run(keeper: Keeper | None = None) -> LearnResult:
-        nonlocal was_finished
-        was_finished = False
         begun = Begun() if keeper is None else keeper.begun
         with (
             charging(args, dataset, settings, begun) as charge,
@@ -167,16 +165,10 @@ def _run(args: argparse.Namespace) -> int:
     if folder is None:
         document = run().as_dict(public=args.public)
     else:
-        document = keep_learning_run(
-            folder,
-            args.dataset,
-            dataset,
-            settings,
-            run,
-            public=args.public,
-            resume=args.resume,
-            repeat=shlex.join(["gridpriv", "learn", "run", args.dataset, *as_flags(settings)]),
-        )
+        was_finished = (folder / RUN_FILE).exists()
+        repeat = shlex.join(["gridpriv", "learn", "run", args.dataset, *as_flags(settings)])
+        options: Json = {"public": args.public, "resume": args.resume, "repeat": repeat}
+        document = keep_learning_run(folder, args.dataset, dataset, settings, run, **options)
         if was_finished:
             with progress(args, dataset.name, 0):
                 pass
@@ -230,9 +222,8 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
     methods = (flags.named_settings(text, LearnSettings, EXAMPLE) for text in args.method or ())
     ways += [make_method(name, **own) for name, own in methods]
     for name in SET_BY_COMPARISON:
-        if name in given or any(
-            name in dict(method.settings) for method in ways if name != "algorithm"
-        ):
+        own = name != "algorithm" and any(name in dict(method.settings) for method in ways)
+        if name in given or own:
             raise InputError(f"{name}: must be left out, a comparison sets it itself")
     read = frozenset().union(*(_read_by(dict(method.settings), args.preset) for method in ways))
     for name, value in given.items():
@@ -287,29 +278,16 @@ def _tuning(args: argparse.Namespace) -> Tuning | None:
         if not equals or not values:
             raise not_allowed("tune", text, "SETTING=VALUE,VALUE,..., such as radius=1,23")
         plain = name.replace("-", "_")
-        grid[plain] = [
-            fields[plain].settled(plain, fields[plain].read(v)) for v in values.split(",")
-        ]
+        item = fields[plain]
+        grid[plain] = [item.settled(plain, item.read(value)) for value in values.split(",")]
     return Tuning.of(grid | ({} if args.tune_on is None else {"on": args.tune_on}))
 
 
 def _again(args: argparse.Namespace) -> str:
     """Return the command that makes the same study."""
-    if args.study is not None:
-        return f"gridpriv learn compare --study {args.study}"
-    words = {
-        "preset": args.preset,
-        "totals": args.totals,
-        "seeds": args.seeds,
-        "algorithms": args.algorithms,
-        "client-rounds": args.client_rounds,
-        "tune-on": args.tune_on,
-    }
-    words |= {k: written(v) for k, v in flags.given_settings(args, LearnSettings).items()}
-    named = [f"--{k.replace('_', '-')} {v}" for k, v in words.items() if v is not None]
-    for name in ("method", "tune", "allow"):
-        named += [f"--{name} {shlex.quote(text)}" for text in getattr(args, name) or ()]
-    return " ".join(["gridpriv learn compare", args.dataset, *named])
+    words = [] if args.study is None else ["--study", args.study]
+    words += [word for given in flags.study_words(args).values() for word in given]
+    return shlex.join(["gridpriv", "learn", "compare", *words])
 
 
 def _numbers(text: str) -> list[float]:
@@ -328,8 +306,7 @@ OF_SAMPLES = frozenset(
 def grant_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``learn grant``."""
     _source_arguments(parser)
-    flags.flag(parser, "--epsilon", "E", "total of all releases", flags.REAL, required=True)
-    flags.flag(parser, "--delta", "D", "of all releases (default: 0, pure)", flags.REAL, 0.0)
+    add_grant_arguments(parser)
     flags.add_ledger_arguments(parser)
     flags.add_flags(parser, LearnSettings, without=set(names(LearnSettings)) - OF_SAMPLES)
     flags.add_output(parser)
@@ -340,7 +317,6 @@ def grant(args: argparse.Namespace) -> int:
     from gridpriv.learning.accounting import client_datasets
     from gridpriv.learning.datasets import dataset_name
     from gridpriv.learning.run import split_for
-    from gridpriv.privacy.ledger import grant as write_grant
 
     given = {k: v for k, v in flags.given_settings(args, LearnSettings).items() if k in OF_SAMPLES}
     settings = make_learn_settings(dataset_name(args.dataset), **given)
@@ -349,24 +325,7 @@ def grant(args: argparse.Namespace) -> int:
         raise InputError("--ledger is missing: the file that the grant is written to")
     owners = client_datasets(dataset, split_for(dataset, settings), settings)
     key = None if args.ledger_key is None else Path(args.ledger_key)
-    write_grant(args.ledger, owners, args.epsilon, args.delta, key)
-    document = {
-        "ledger": args.ledger,
-        "dataset": dataset.name,
-        "epsilon": args.epsilon,
-        "delta": args.delta,
-        "units": sum(len(owner.units) for owner in owners),
-        "unit": owners[0].protection.units,
-        "clients": len(owners),
-        "protected": str(owners[0].protection),
-    }
-    delta = f" at delta {args.delta:g}" if args.delta else ""
-    lines = (
-        f"{args.ledger}: epsilon {args.epsilon:g}{delta} granted to each of {document['units']} "
-        f"{document['unit']} of {dataset.name}.",
-        f"Protected: {document['protected']}.",
-    )
-    return tell(args, document, lambda: say(*lines))
+    return grant_units(args, args.ledger, key, owners, f"of {dataset.name}")
 
 
 @contextmanager
@@ -389,11 +348,7 @@ def charging(
         task, _ = make_task(dataset, settings)
         task = replace(task, begun=begun)
         costs = {name: charge.cost(name, drawn) for name, drawn in planned(task).items()}
-        if any(
-            cost.kind == "uncertified"
-            for costs_of_owner in costs.values()
-            for cost in costs_of_owner
-        ):
+        if any(charged.kind == "uncertified" for cost in costs.values() for charged in cost):
             raise not_allowed(
                 "ledger", args.ledger, "left out with this run: nothing is proved of its releases"
             )

@@ -6,9 +6,11 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gridpriv.cli import flags
 from gridpriv.cli.output import print_table, say, tell
@@ -94,6 +96,7 @@ def forecast(args: argparse.Namespace) -> int:
     from gridpriv.grid.overrides import read_demand_series
     from gridpriv.learning.forecast import check_quantiles
     from gridpriv.study.context import open_charge
+    from gridpriv.zonal.prepared import zone_datasets
 
     chosen = Forecasting(**flags.given_settings(args, Forecasting))
     check_quantiles(list(chosen.quantiles))
@@ -109,8 +112,12 @@ def forecast(args: argparse.Namespace) -> int:
         raise not_allowed("test-steps", chosen.test_steps, f"fewer than {len(series) - 1}")
     adjacency = DemandAdjacency(chosen.beta.distance(case.base_mva))
     noisy = chosen.total < math.inf
-    owners = partial(_owners, case, zoning, adjacency)
-    with open_charge(args.ledger, args.ledger_key, owners, noisy=noisy) as charge:
+    with open_charge(
+        args.ledger,
+        args.ledger_key,
+        lambda: zone_datasets(case, zoning, adjacency),
+        noisy=noisy,
+    ) as charge:
         result, times = _forecast(args, chosen, series, zoning, adjacency, charge)
     quantiles = {level: result.quantile(level) * case.base_mva for level in chosen.quantiles}
     document = _document(chosen, case, zoning, result, times, quantiles)
@@ -119,12 +126,6 @@ def forecast(args: argparse.Namespace) -> int:
     if args.out is not None:
         write_text(Path(args.out), frame_csv(_table(case, zoning, result, times)), private=False)
     return tell(args, document, lambda: _print(document), args.out)
-
-
-def _owners(case: Case, zoning: Zoning, adjacency: DemandAdjacency) -> Sequence[Any]:
-    from gridpriv.zonal.prepared import zone_datasets
-
-    return zone_datasets(case, zoning, adjacency)
 
 
 def _forecast(
@@ -180,7 +181,6 @@ def _forecast(
 
 def _features(times: Sequence[str], weather: str | None) -> Floats:
     """Return the public features of steps: calendar, and the columns of a weather file."""
-    import numpy as np
     import pandas as pd
 
     from gridpriv.learning.forecast import calendar, dates_and_times
@@ -218,29 +218,23 @@ def _features(times: Sequence[str], weather: str | None) -> Floats:
 
 def _table(case: Case, zoning: Zoning, result: Forecast, times: Sequence[str]) -> Any:
     """Return the rows of a ``--public-demand`` file."""
-    import numpy as np
     import pandas as pd
 
-    order = np.concatenate(zoning.members)
-    zone_of = np.repeat(np.arange(zoning.n_zone), [len(m) for m in zoning.members])
+    order, base = np.concatenate(zoning.members), case.base_mva
+    sizes = [len(members) for members in zoning.members]
     relative = result.zone_spread / np.maximum(np.abs(result.zone_mean), 1e-9)
-    parts = []
-    for t, step in enumerate(times):
-        mean, spread = case.base_mva * result.mean[:, t], case.base_mva * result.spread[:, t]
-        parts.append(
-            pd.DataFrame(
-                {
-                    "step": step,
-                    "bus": case.bus_id[order],
-                    "pd_mw": mean[0],
-                    "qd_mvar": mean[1],
-                    "pd_std_mw": spread[0],
-                    "qd_std_mvar": spread[1],
-                    "zone_spread": relative[zone_of, t],
-                }
-            )
-        )
-    return pd.concat(parts, ignore_index=True)
+    mean, spread = (base * values.reshape(2, -1) for values in (result.mean, result.spread))
+    return pd.DataFrame(
+        {
+            "step": np.repeat(np.array(times), len(order)),
+            "bus": np.tile(case.bus_id[order], len(times)),
+            "pd_mw": mean[0],
+            "qd_mvar": mean[1],
+            "pd_std_mw": spread[0],
+            "qd_std_mvar": spread[1],
+            "zone_spread": np.repeat(relative, sizes, axis=0).T.ravel(),
+        }
+    )
 
 
 def _document(
@@ -288,8 +282,6 @@ def _tested(
     test_steps: int,
 ) -> list[Json]:
     """Return errors by zone on the steps that were left out, beside a seasonal-naive forecast."""
-    import numpy as np
-
     from gridpriv.learning.forecast import mape, pinball_loss
 
     base, count = series.case.base_mva, len(series) - test_steps
@@ -313,12 +305,7 @@ def _tested(
 
 def _print(document: Json) -> None:
     rows = [
-        [
-            zone["zone"],
-            zone["buses"],
-            sum(zone["mean_mw"]) / len(zone["mean_mw"]),
-            sum(zone["spread_mw"]) / len(zone["spread_mw"]),
-        ]
+        [zone["zone"], zone["buses"], fmean(zone["mean_mw"]), fmean(zone["spread_mw"])]
         for zone in document["zones"]
     ]
     first, last = document["steps"][0], document["steps"][-1]

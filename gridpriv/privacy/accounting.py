@@ -54,7 +54,9 @@ and proposition 8), and losses compose.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -156,15 +158,18 @@ HIDES_NOTHING = 50.0
 # spread above WIDE take ten times as long on the fine grid, and gain a millionth of epsilon.
 # Compositions with sampled releases take MIDDLE: a third of the time, for 1e-4 of epsilon at most.
 FINE, MIDDLE, COARSE, WIDE = 1e-4, 3e-4, 1e-3, 100.0
+LARGE, SMALL = 30.0, 0.2  # pure epsilon and Gaussian multiplier of a release that hides nothing
+LEAST = math.log(1e-9)  # multiplier of noise that nothing costs
+MOST = 30  # different charges whose loss distributions are composed to show a total
 SAMPLED = frozenset({"sampled-gaussian", REPLACED, DRAWN})
-COMPOSED = SAMPLED | {"laplace", "gaussian", "approximate", "staircase"}
+PURE = frozenset({"laplace", "split-laplace", "pure", "staircase"})
 
 
 def pure_epsilon(charge: Charge) -> float:
     """Return the epsilon of a charge at delta 0; infinite where there is none."""
     if charge.kind in ("laplace", "split-laplace"):
         return 1.0 / charge.parameter
-    return charge.parameter if charge.kind in ("pure", "staircase") else math.inf
+    return charge.parameter if charge.kind in PURE else math.inf
 
 
 def parts(charge: Charge) -> tuple[Charge, ...]:
@@ -224,12 +229,12 @@ def total_epsilon(charges: Charges, delta: float) -> float:
 
     Notes
     -----
-    Gaussian charges exactly, as one; Laplace and Gaussian ones by their privacy loss
-    distributions; others by composed distributions, as randomised responses, or by Renyi
-    divergence (``dp_accounting``). Never above the sum of pure epsilons, nor above that of some
-    charges plus the total of the others at the same delta: the loss is L + R with L at most the
-    sum s of the first, so E(1 - e^(s+e-L-R))+ <= E(1 - e^(e-R))+. Given the past, each release in
-    R has its own loss distribution, also where it was chosen after one of the first.
+    Gaussian charges exactly, as one; others by composed loss distributions, or beside
+    zero-concentrated ones by Renyi divergence (``dp_accounting``). Never above the sum of pure
+    epsilons, nor above that of some charges plus the total of the others at the same delta: the
+    loss is L + R with L at most the sum s of the first, so E(1 - e^(s+e-L-R))+ <= E(1 - e^(e-R))+.
+    Given the past, each release in R has its own loss distribution, also where it was chosen after
+    one of the first.
     """
     check_delta("delta", delta)
     whole: dict[Charge, int] = {}
@@ -260,14 +265,10 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
     elif kinds == {"staircase"} and sum(count for _, count in charges) == 1:
         (item, _), *_ = charges
         bound = max(0.0, item.parameter + math.log1p(-min(delta / item.second, 1.0 - 1e-16)))
-    elif kinds <= {"laplace", "gaussian"}:
-        bound = _pld_epsilon(charges, delta)
-    elif kinds <= COMPOSED:
-        bound = _composed_epsilon(charges, delta)
-    elif kinds <= {"laplace", "pure", "staircase"}:
-        bound = _randomised_response_epsilon(charges, delta)
-    else:
+    elif "zcdp" in kinds:
         bound = _rdp_epsilon(charges, delta)
+    else:
+        bound = _composed_epsilon(charges, delta)
     pure = tuple(item for item in charges if math.isfinite(pure_epsilon(item[0])))
     if pure and len(pure) < len(charges):
         rest = tuple(item for item in charges if item not in pure)
@@ -301,64 +302,52 @@ def _one_gaussian(charges: tuple[tuple[Charge, int], ...]) -> float:
     return 1.0 / math.sqrt(math.fsum(n / c.parameter**2 for c, n in charges))
 
 
-def _pld_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
-    """Return epsilon of plain Laplace and Gaussian charges by privacy loss distribution.
-
-    All Gaussian charges are one Gaussian mechanism, whose losses are N(s, 2s), s = 1/(2 m^2).
-    """
-    import dp_accounting
-    from dp_accounting import pld
-
-    gaussian = tuple((charge, count) for charge, count in charges if charge.kind == "gaussian")
-    laplace = tuple((charge, count) for charge, count in charges if charge.kind == "laplace")
-    events = [
-        dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(charge.parameter), count)
-        for charge, count in laplace
-    ]
-    spread = total_pure(dict(laplace))
-    if gaussian:
-        multiplier = _one_gaussian(gaussian)
-        events.append(dp_accounting.GaussianDpEvent(multiplier))
-        spread += 0.5 / multiplier**2
-    accountant = pld.PLDAccountant(value_discretization_interval=FINE if spread <= WIDE else COARSE)
-    for event in events:
-        accountant.compose(event)
-    return float(accountant.get_epsilon(delta))
-
-
 def _composed_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
-    """Return epsilon where some charges are sampled or no additive noise, loss by loss."""
+    """Return epsilon of composed loss distributions, of all plain Gaussian charges as one."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    step = MIDDLE if any(charge.kind in SAMPLED for charge, _ in charges) else FINE
+    gaussian = tuple(item for item in charges if item[0].kind == "gaussian")
+    composed = [item for item in charges if item not in gaussian]
+    spread = math.fsum(n * pure_epsilon(c) for c, n in composed if c.kind in PURE)
+    if gaussian:
+        multiplier = _one_gaussian(gaussian)
+        composed.append((Charge("gaussian", multiplier), 1))
+        spread += 0.5 / multiplier**2  # its losses are N(s, 2s), s = 1/(2 m^2)
+    step = FINE if spread <= WIDE else COARSE
+    step = MIDDLE if any(charge.kind in SAMPLED for charge, _ in composed) else step
     total = privacy_loss_distribution.identity(step)
-    for charge, count in charges:
+    for charge, count in composed:
         total = total.compose(_loss(charge, step).self_compose(count))
     return float(total.get_epsilon_for_delta(delta))
 
 
 def _loss(charge: Charge, step: float) -> Any:
-    """Return the privacy loss distribution of one release, on a grid of losses ``step`` apart."""
-    from dp_accounting.pld import common, privacy_loss_distribution
+    """Return the privacy loss distribution of one release, on a grid of losses ``step`` apart.
 
-    if charge.kind == "approximate":
-        return privacy_loss_distribution.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(charge.parameter, charge.second),
-            value_discretization_interval=step,
-        )
-    if charge.kind == "staircase":
-        return _staircase_loss(charge, step)
-    if charge.kind in (REPLACED, DRAWN):
-        return loss_distribution(charge.kind, charge.parameter, charge.second, step)
-    if charge.kind == "laplace":
-        return privacy_loss_distribution.from_laplace_mechanism(
-            charge.parameter, value_discretization_interval=step
-        )
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        charge.parameter,
-        value_discretization_interval=step,
-        sampling_prob=charge.second if charge.kind == "sampled-gaussian" else 1.0,
-    )
+    Randomised response between two values, the truth with probability e^eps/(1 + e^eps),
+    dominates every eps-private mechanism (Kairouz, Oh and Viswanath 2015). dp_accounting 0.6's
+    PLDAccountant leaves out the count of its event and would charge 40 releases as one (a test
+    holds this).
+    """
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as of
+
+    grid = {"value_discretization_interval": step}
+    match charge.kind:
+        case "approximate":
+            private = common.DifferentialPrivacyParameters(charge.parameter, charge.second)
+            return of.from_privacy_parameters(private, **grid)
+        case "staircase":
+            return _staircase_loss(charge, step)
+        case "pure":
+            noise = 2.0 / (1.0 + math.exp(charge.parameter))
+            return of.from_randomized_response(noise, 2, **grid)
+        case "laplace":
+            return of.from_laplace_mechanism(charge.parameter, **grid)
+        case "replaced-gaussian" | "drawn-gaussian":
+            return loss_distribution(charge.kind, charge.parameter, charge.second, step)
+    rate = charge.second if charge.kind == "sampled-gaussian" else 1.0
+    return of.from_gaussian_mechanism(charge.parameter, sampling_prob=rate, **grid)
 
 
 def _staircase_loss(charge: Charge, step: float) -> Any:
@@ -375,24 +364,6 @@ def _staircase_loss(charge: Charge, step: float) -> Any:
         losses[at] = losses.get(at, 0.0) + mass
     pmf = pld_pmf.create_pmf(losses, step, infinity_mass=0.0, pessimistic_estimate=True)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
-
-
-def _randomised_response_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
-    """Return epsilon of purely private charges, each dominated by randomised response.
-
-    Randomised response between two values, the truth with probability e^eps/(1 + e^eps),
-    dominates every eps-private mechanism (Kairouz, Oh and Viswanath 2015). Its privacy loss
-    distribution is composed directly: dp_accounting 0.6's PLDAccountant leaves out the count
-    of a RandomizedResponseDpEvent and would charge 40 releases as one (a test holds this).
-    """
-    from dp_accounting.pld import privacy_loss_distribution
-
-    total = privacy_loss_distribution.identity()
-    for charge, count in charges:
-        noise = 2.0 / (1.0 + math.exp(pure_epsilon(charge)))
-        randomized_response = privacy_loss_distribution.from_randomized_response(noise, 2)
-        total = total.compose(randomized_response.self_compose(count))
-    return float(total.get_epsilon_for_delta(delta))
 
 
 def _rdp_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
@@ -415,6 +386,30 @@ def _zcdp(charge: Charge) -> float:
     return 0.5 * pure_epsilon(charge) ** 2
 
 
+def total_of(charges: Charges, delta: float) -> float:
+    """Return epsilon of charges at ``delta`` (0: pure), to be shown.
+
+    Parameters that agree to nine digits are taken as one. The loss distribution of a release
+    that hides nothing needs gigabytes, and that of many different ones minutes: they are composed
+    purely, or by their Renyi divergences.
+    """
+    if not charges or delta == 0.0:
+        return total_pure(charges)
+    near: Counter[Charge] = Counter()
+    for charge, count in charges.items():
+        rounded = replace(charge, parameter=float(f"{charge.parameter:.9g}"))
+        if charge.kind == "gaussian" and charge.parameter < SMALL and len(charges) > 1:
+            rounded = Charge("zcdp", _zcdp(rounded))
+        near[rounded] += count
+    many = len(charges) > MOST and {c.kind for c in charges} <= {"laplace", "gaussian", "pure"}
+    if many or any(LARGE < pure_epsilon(charge) < math.inf for charge in near):
+        concentrated: Counter[Charge] = Counter()
+        for charge, count in near.items():
+            concentrated[Charge("zcdp", _zcdp(charge))] += count
+        return min(total_pure(near), total_epsilon(concentrated, delta))
+    return total_epsilon(near, delta)
+
+
 @lru_cache(maxsize=256)
 def pure_multiplier(
     kind: str, epsilon: float, delta: float, releases: int, dimension: int = 2
@@ -435,24 +430,37 @@ def pure_multiplier(
     if delta == 0.0 or releases == 1:
         return pure
 
-    def excess(log_multiplier: float) -> float:
-        m = math.exp(log_multiplier)
+    def cost(m: float) -> float:
         second = chance_of_loss(1.0 / m, dimension) if kind == "staircase" else 0.0
         charge = Charge(kind, m if kind == "laplace" else 1.0 / m, second)
-        return total_epsilon({charge: releases}, delta) - epsilon
+        return total_epsilon({charge: releases}, delta)
 
-    high = math.log(pure)
+    return least_multiplier(cost, epsilon, pure)
+
+
+def least_multiplier(cost: Callable[[float], float], epsilon: float, most: float) -> float:
+    """Return the least multiplier of a falling cost of at most epsilon, to six digits, on its side.
+
+    It is ``most`` where that costs no less: a delta so small buys less than the loss
+    distribution's grid costs.
+    """
+    from scipy.optimize import brentq
+
+    def excess(log_multiplier: float) -> float:
+        return cost(math.exp(log_multiplier)) - epsilon
+
+    high = math.log(most)
     if excess(high) >= 0.0:
-        return pure  # a delta so small buys less than the distribution's grid costs
+        return most
     low = high - math.log(2.0)  # a small multiplier takes long: it is halved, not bracketed at once
     while excess(low) <= 0.0:
         low, high = low - math.log(2.0), low
-    from scipy.optimize import brentq
-
+        if high < LEAST:
+            return math.exp(high)
     result, step = float(brentq(excess, low, high, xtol=1e-6)), 1e-6
     while excess(result) > 0.0:  # the distribution's grid makes steps: end on the safe side
         result, step = result + step, 2.0 * step
-    return min(math.exp(result), pure)
+    return min(math.exp(result), most)
 
 
 def gaussian_multiplier(epsilon: float, delta: float, releases: int) -> float:

@@ -29,7 +29,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import BudgetError, InputError, positive
-from gridpriv.privacy.accounting import Charges, check_delta, total_pure
+from gridpriv.privacy.accounting import Charges, check_delta, total_of, total_pure
 from gridpriv.privacy.filters import Rule, check_charges, choose_rule, combined
 from gridpriv.privacy.ledger_file import UNDONE, ChainedRow, Head, LedgerFile, key_path
 from gridpriv.privacy.ledger_rows import (
@@ -45,7 +45,6 @@ from gridpriv.privacy.ledger_rows import (
     decode,
     encode,
     now,
-    total_of,
 )
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.register import Register

@@ -10,7 +10,6 @@ however they are grouped when they release.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,14 +20,13 @@ import numpy as np
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import InputError
 from gridpriv.core.text import Json
-from gridpriv.privacy.accounting import Charges, pure_epsilon, total_epsilon, total_pure
+from gridpriv.privacy.accounting import Charges, total_of, total_pure
 from gridpriv.privacy.adjacency import Move, Protection
 from gridpriv.privacy.filters import GrantFilter, PlannedFilter, RenyiFilter, Rule, combined
 from gridpriv.privacy.ledger_file import Key
 from gridpriv.privacy.mechanism import Charge
 
 MARK_BYTES = 16
-LARGE, SMALL = 30.0, 0.2  # pure epsilon and Gaussian multiplier of a release that hides nothing
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 Counted: TypeAlias = tuple[tuple[Charge, int], ...]
@@ -246,35 +244,6 @@ class Book:
             positions.append(len(self._accounts))
             self._accounts.append(replace(account, units=len(inside)))
         return positions
-
-
-def total_of(charges: Charges, delta: float) -> float:
-    """Return epsilon of charges at ``delta`` (0: pure), to be shown.
-
-    Parameters that agree to nine digits are taken as one. The loss distribution of a release
-    that hides nothing needs gigabytes: it is composed purely, or by its Renyi divergences.
-    """
-    if not charges or delta == 0.0:
-        return total_pure(charges)
-    near: dict[Charge, int] = {}
-    for charge, count in charges.items():
-        rounded = replace(charge, parameter=float(f"{charge.parameter:.9g}"))
-        if charge.kind == "gaussian" and charge.parameter < SMALL and len(charges) > 1:
-            rounded = Charge("zcdp", 0.5 / rounded.parameter**2)
-        near = combined(near, {rounded: count})
-    if any(LARGE < pure_epsilon(c) < math.inf for c in near):
-        return min(total_pure(near), total_epsilon(_as_zcdp(near), delta))
-    return total_epsilon(near, delta)
-
-
-def _as_zcdp(charges: Charges) -> dict[Charge, int]:
-    """Return pure charges as zero-concentrated ones (Bun and Steinke 2016, proposition 1.4)."""
-    total: dict[Charge, int] = {}
-    for charge, count in charges.items():
-        pure = pure_epsilon(charge)
-        same = Charge("zcdp", 0.5 * pure**2) if math.isfinite(pure) else charge
-        total = combined(total, {same: count})
-    return total
 
 
 def as_ranges(numbers: Ints) -> Ranges:

@@ -26,6 +26,7 @@ from gridpriv.privacy.accounting import (
     classical_gaussian_multiplier,
     epsilon_of,
     gaussian_multiplier,
+    least_multiplier,
     pure_multiplier,
     total_epsilon,
     total_pure,
@@ -126,7 +127,9 @@ def noise_multiplier(
         Of one Gaussian release, where the budget states none.
     """
     if mechanism not in BUILT_IN:
-        return _registered(budget, mechanism, releases, delta)
+        if budget.scope == "total":
+            return registered_multiplier(mechanism, budget.epsilon, budget.delta or 0.0, releases)
+        return registered_multiplier(mechanism, budget.epsilon, budget.delta or delta, 1)
     if source == "secure" and mechanism == "gaussian":  # a margin for the grid of discrete noise
         plain = noise_multiplier(budget, mechanism, sensitivity, releases, delta)
         return plain * (1.0 + 2.0 * SMOOTHED)
@@ -150,20 +153,13 @@ def noise_multiplier(
 BUILT_IN = ("laplace", "gaussian", "knorm", "staircase", "staircase-number")
 
 
-def _registered(budget: Budget, mechanism: str, releases: int, delta: float) -> float:
-    """Return the multiplier of a mechanism from outside the package."""
-    if budget.scope == "total":
-        return registered_multiplier(mechanism, budget.epsilon, budget.delta or 0.0, releases)
-    return registered_multiplier(mechanism, budget.epsilon, budget.delta or delta, 1)
-
-
 PLUGINS = "GRIDPRIV_PLUGINS"
 NAMES = ["none", "laplace", "gaussian", "knorm", "staircase"]
 """Mechanisms that settings accept; those of users come last."""
 PARTS = ("scale", "norm", "variance", "perturb", "charge")
 SAME = 1e-9
-LEAST, MOST = 1e-9, 1e12
-"""Multipliers between which that of a budget is searched."""
+MOST = 1e12
+"""Multiplier at which a budget must buy noise."""
 
 
 def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
@@ -241,16 +237,12 @@ def registered_multiplier(name: str, epsilon: float, delta: float, releases: int
             epsilon_of(charge, delta) if releases == 1 else total_epsilon({charge: releases}, delta)
         )
 
-    low, high = LEAST, MOST
-    if cost(high) > epsilon:
+    if cost(MOST) > epsilon:
         raise InputError(
             f"Mechanism {name!r} has no noise that costs epsilon {epsilon:g} at delta {delta:g}. "
             "Give a total with a delta, such as total:5,1e-5."
         )
-    while high / low >= 1.0 + 1e-10:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if cost(middle) <= epsilon else (middle, high)
-    return high
+    return least_multiplier(cost, epsilon, MOST)
 
 
 def load_plugins() -> None:

@@ -31,15 +31,10 @@ from gridpriv.core.errors import GridprivError, not_allowed, notes
 from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import TABLES, Rows, Study, read_study
 from gridpriv.core.text import Json, json_ready
-from gridpriv.privacy.accounting import total_epsilon, total_pure
-from gridpriv.privacy.ledger_rows import total_of
+from gridpriv.privacy.accounting import Charges, total_of, total_pure
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.settings import QUIET
 from gridpriv.study.rows import StudyTotal
-
-MOST = 30  # different charges whose loss distributions are composed; more by Renyi divergences
-
-Charges = Mapping[Charge, int]
 
 
 def study_totals(study: Study) -> list[StudyTotal]:
@@ -90,7 +85,7 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
             else:
                 total += by_run[run].get(owner_of[zoning], Counter())
         units[frozenset(total.items())] = total
-    epsilon = max((_epsilon(spent, delta) for spent in units.values()), default=0.0)
+    epsilon = max((total_of(spent, delta) for spent in units.values()), default=0.0)
     pure = max((total_pure(spent) for spent in units.values()), default=0.0)
     return StudyTotal(
         case=case, runs=len(runs), epsilon=epsilon, pure=pure, delta=delta, unknown=unknown
@@ -127,20 +122,6 @@ def _by_owner(rows: pd.DataFrame) -> dict[str, Counter[Charge]]:
         charge = Charge(str(kind), float(parameter), float(second))
         entries.setdefault(str(owner), Counter())[charge] += int(count)
     return entries
-
-
-def _epsilon(charges: Charges, delta: float) -> float:
-    """Return an upper bound of epsilon at ``delta``."""
-    concentrated = {c.kind for c in charges} <= {"laplace", "gaussian", "pure", "zcdp"}
-    if len(charges) <= MOST or not concentrated:
-        return total_of(charges, delta)
-    rho: Counter[Charge] = Counter()
-    for charge, count in charges.items():
-        power = {"gaussian": 0.5 / charge.parameter**2, "zcdp": charge.parameter}
-        pure = 1.0 / charge.parameter if charge.kind == "laplace" else charge.parameter
-        # Bun and Steinke 2016, 1.4
-        rho[Charge("zcdp", power.get(charge.kind, 0.5 * pure**2))] += count
-    return min(total_pure(charges), total_epsilon(rho, delta))
 
 
 def charge_rows(run: str, charges: Mapping[str, Charges] | Mapping[int, Charges]) -> list[Json]:

@@ -427,14 +427,15 @@ def zoning_for(case: Case, zones: Zones) -> Zoning:
     if method:
         from gridpriv.grid.partition import METHODS  # imports networkx: slow
 
-        one_of("zones: method", method, METHODS)
+        one_of("partition", method, METHODS)
     if count and not count.isdigit():
         raise not_allowed("zones", zones, "K, METHOD:K, or a CSV file with columns bus,zone")
     zoning = zoning_of(case, int(count) if count else None, method or None)
     if zoning is None:
+        own = "".join(f", --zones-from {name}" for name in case.groups)
         raise InputError(
-            f"Case {case.name} has no shipped zone map. Give zones=K, zones='METHOD:K' or "
-            "zones='FILE.csv'."
+            f"Case {case.name} has no shipped zone map: give --zones K{own} or --zoning FILE.csv "
+            "(in Python zones=K, zones='METHOD:K' or zones='FILE.csv')."
         )
     return zoning
 

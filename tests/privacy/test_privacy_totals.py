@@ -10,7 +10,8 @@ import pytest
 from dp_accounting import pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import laplace
+from scipy.optimize import brentq
+from scipy.stats import laplace, norm
 
 from gridpriv import InputError
 from gridpriv.privacy.accounting import (
@@ -177,3 +178,20 @@ def test_a_pure_and_a_gaussian_release_cost_at_most_their_sum_at_one_delta() -> 
     # a Laplace release of epsilon 1 is a pure one: its exact total is a lower bound
     assert total_epsilon({Charge("laplace", 1.0): 1, gaussian: 1}, 1e-5) <= together
     assert together <= 1.0 + alone + 1e-12
+
+
+@pytest.mark.parametrize(("pure", "multiplier"), [(0.5, 4.0), (1.0, 2.0), (3.0, 1.0)])
+def test_a_pure_beside_a_gaussian_release_costs_what_randomised_response_does(pure, multiplier):
+    """The curve in closed form: the mean of the Gaussian one over the response's two losses."""
+
+    def gaussian(e: float) -> float:
+        half = 0.5 / multiplier
+        return norm.cdf(half - e * multiplier) - math.exp(e) * norm.cdf(-half - e * multiplier)
+
+    def curve(e: float) -> float:
+        truth = 1.0 / (1.0 + math.exp(-pure))
+        return truth * gaussian(e - pure) + (1.0 - truth) * gaussian(e + pure)
+
+    exact = brentq(lambda e: curve(e) - 1e-5, 0.0, 30.0, xtol=1e-12)
+    charges = {Charge("pure", pure): 1, Charge("gaussian", multiplier): 1}
+    assert exact - 1e-9 <= total_epsilon(charges, 1e-5) <= exact + 2e-4
