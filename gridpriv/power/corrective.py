@@ -298,8 +298,7 @@ def _least_moves(live: SubCase, pg: Floats, voll: float) -> Dispatch:
 def _price_moves(model: AcModel, pg: Floats) -> None:
     """Add sum |pg - pg0| by two variables a generator: pg = pg0 + up - down."""
     none = np.zeros(len(pg))
-    row = model.program.add_rows(pg, pg)
-    model.program.add_linear(row, model.pg, 1.0)
+    row = model.program.add_sums(pg, pg, (model.pg, 1.0))
     for sign in (-1.0, 1.0):
         moved = model.program.add_variables(none, none + np.inf, none)
         model.program.add_linear(row, moved, sign)

@@ -31,7 +31,7 @@ limits: the usual relaxation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -177,16 +177,10 @@ class _Built:
         case = zones[0].network.case
         ends, count = tie_ends(case, zones), len(demands)
         coupled = coupled_units(chronology)
-        number = np.full(case.n_gen, -1)
-        number[coupled] = np.arange(len(coupled))
-        first = count * ends.size
-        blocks, at, steps = [], [], []
-        start = np.zeros((count, len(coupled)))
-        price = 1.0
-        for t, released in enumerate(demands):
-            live: list[ZoneBlock] = []
-            for zone, demand in zip(zones, released, strict=True):
-                running = None if committed is None else committed[t]
+
+        def zone_blocks(t: int) -> Iterator[ZoneBlock]:
+            running = None if committed is None else committed[t]
+            for zone, demand in zip(zones, demands[t], strict=True):
                 block = zone_block(
                     zone,
                     demand,
@@ -197,41 +191,35 @@ class _Built:
                     shared_gens=coupled,
                     running=running,
                 )
-                if block is None:
-                    continue
-                units = block.part.gens[block.shared]
-                entries = first + t * len(coupled) + number[units]
-                start[t, number[units]] = block.block.point.x[block.model.pg[block.shared]]
+                if block is not None:
+                    yield block
+
+        steps = [list(zone_blocks(t)) for t in range(count)]
+        price = next((block.price for live in steps for block in live), 1.0)
+        size = count * len(coupled)
+        outputs = count * ends.size + np.arange(size).reshape(count, len(coupled))
+        blocks, at, start = [], [], np.zeros(outputs.shape)
+        for t, live in enumerate(steps):
+            for block in live:
+                place = np.searchsorted(coupled, block.part.gens[block.shared])
+                start[t, place] = block.block.point.x[block.model.pg[block.shared]]
                 blocks.append(block.block)
-                at.append(_numbered(block, t * ends.size, entries))
-                live.append(block)
-                price = block.price
-            steps.append(live)
-        outputs = first + np.arange(count)[:, None] * len(coupled) + np.arange(len(coupled))
-        reserves = first + count * len(coupled)
+                at.append(_numbered(block, t * ends.size, outputs[t, place]))
         holding = np.flatnonzero((chronology.reserve_most > 0).any(axis=0))
-        size = reserves + 2 * count * len(holding)
-        value = reserves + np.arange(2 * count * len(holding)).reshape(2, count, len(holding))
-        units_ = []
+        size = 2 * count * len(holding)
+        reserves = count * ends.size + outputs.size + np.arange(size).reshape(2, count, -1)
+        units = []
         for j, gen in enumerate(coupled.tolist()):
-            here = np.flatnonzero(holding == gen)
-            own = _unit_block(
-                case,
-                gen,
-                chronology,
-                start[:, j],
-                len(here) > 0,
-                price,
-                None if committed is None else committed[:, gen],
-            )
-            units_.append(own)
-            blocks.append(own.block)
-            at.append(np.concatenate([outputs[:, j], value[:, :, here].ravel()]))
-        if len(holding):
-            for t in range(count):
-                blocks.append(_reserve_block(chronology, holding, t, voll / price))
-                at.append(value[:, t].ravel())
-        return _Built(blocks, Border(size, at), steps, units_)
+            running = None if committed is None else committed[:, gen]
+            own = _unit_block(case, gen, chronology, start[:, j], gen in holding, price, running)
+            units.append(own)
+            at.append(np.append(outputs[:, j], reserves[:, :, holding == gen].ravel()))
+        blocks += [own.block for own in units]
+        for t in range(count) if len(holding) else ():
+            blocks.append(_reserve_block(chronology, holding, t, voll / price))
+            at.append(reserves[:, t].ravel())
+        border = Border(count * ends.size + outputs.size + reserves.size, at)
+        return _Built(blocks, border, steps, units)
 
 
 def _numbered(block: ZoneBlock, offset: int, entries: Ints) -> Ints:
@@ -260,19 +248,12 @@ def _unit_block(
     if holding:
         up, down = (program.add_variables(-endless, endless, none) for _ in range(2))
         reserve = np.stack([up, down])
-        above = program.add_rows(none - np.inf, high)
-        below = program.add_rows(low, none + np.inf)
-        for row, current, sign in ((above, up, 1.0), (below, down, -1.0)):
-            program.add_linear(row, output, 1.0)
-            program.add_linear(row, current, sign)
-        for most, current, cost in zip(
-            chronology.reserve_most[:, gen], reserve, chronology.reserve_price[:, gen], strict=True
-        ):
-            box = program.add_rows(none, most * on)
-            program.add_linear(box, current, 1.0)
-            program.add_cost(current, cost / price)
-    limits = program.add_rows(low, high)
-    program.add_linear(limits, output, 1.0)
+        program.add_sums(none - np.inf, high, (output, 1.0), (up, 1.0))
+        program.add_sums(low, none + np.inf, (output, 1.0), (down, -1.0))
+        for k, current in enumerate(reserve):
+            program.add_sums(none, chronology.reserve_most[k, gen] * on, (current, 1.0))
+            program.add_cost(current, chronology.reserve_price[k, gen] / price)
+    limits = program.add_sums(low, high, (output, 1.0))
     _add_ramps(program, output, chronology, gen, on, high)
     storage = next((s for s in chronology.storages if s.gen == gen), None)
     energy = NO_ROWS if storage is None else add_storage(program, output, storage, chronology)
@@ -297,16 +278,14 @@ def _add_ramps(
         return
     if chronology.before is not None:
         last = chronology.before[[gen]]
-        program.add_linear(program.add_rows(last - down, last + up), output[:1], 1.0)
+        program.add_sums(last - down, last + up, (output[:1], 1.0))
     if len(output) < 2:
         return
     both = (on[1:] > 0) & (on[:-1] > 0)
     wide = np.where(np.isfinite(high[1:]), high[1:], np.inf)
-    row = program.add_rows(
-        np.where(both, -down, -np.maximum(wide, down)), np.where(both, up, np.maximum(wide, up))
-    )
-    program.add_linear(row, output[1:], 1.0)
-    program.add_linear(row, output[:-1], -1.0)
+    least = np.where(both, -down, -np.maximum(wide, down))
+    most = np.where(both, up, np.maximum(wide, up))
+    program.add_sums(least, most, (output[1:], 1.0), (output[:-1], -1.0))
 
 
 def add_storage(
@@ -320,15 +299,11 @@ def add_storage(
     least = none.copy()
     least[-1] = storage.end
     energy = program.add_variables(least, full, np.full(count, storage.start))
-    row = program.add_rows(none, none)  # output = discharge - charge
-    program.add_linear(row, output, 1.0)
-    program.add_linear(row, discharge, -1.0)
-    program.add_linear(row, charge, 1.0)
+    program.add_sums(none, none, (output, 1.0), (discharge, -1.0), (charge, 1.0))
     kept = 1.0 - storage.loss * hours
     right = none.copy()
     right[0] = kept * storage.start
-    row = program.add_rows(right, right)
-    program.add_linear(row, energy, 1.0)
+    row = program.add_sums(right, right, (energy, 1.0))
     program.add_linear(row[1:], energy[:-1], -kept)
     program.add_linear(row, charge, -hours * storage.charge_efficiency)
     program.add_linear(row, discharge, hours / storage.discharge_efficiency)
@@ -339,13 +314,13 @@ def _reserve_block(chronology: Chronology, holding: Ints, step: int, lost: float
     """Return the requirement of one step: reserves of all zones, or a priced shortfall."""
     program, count = QuadraticProgram(), len(holding)
     endless = np.full(2 * count, np.inf)
-    reshape = program.add_variables(-endless, endless, np.zeros(2 * count)).reshape(2, count)
+    held = program.add_variables(-endless, endless, np.zeros(2 * count))
     short = program.add_variables(np.zeros(2), np.full(2, np.inf), np.zeros(2))
     row = program.add_rows(chronology.reserve_required[:, step], np.full(2, np.inf))
-    program.add_linear(np.repeat(row, count), reshape.ravel(), 1.0)
+    program.add_linear(np.repeat(row, count), held, 1.0)
     program.add_linear(row, short, 1.0)
     program.add_cost(short, lost)
-    return Block(program.form(), reshape.ravel(), NO_ROWS, program.start)
+    return Block(program.form(), held, NO_ROWS, program.start)
 
 
 TANGENTS = 6
@@ -381,8 +356,8 @@ def commitment(case: Case, chronology: Chronology, need: Floats) -> Bools:
             np.full(count, min(low, 0.0)), np.full(count, max(high, 0.0))
         )
         outputs.append(output)
-        _add_row(program, none - np.inf, none, (output, 1.0), (on, -high))
-        _add_row(program, none, none + np.inf, (output, 1.0), (on, -low))
+        program.add_sums(none - np.inf, none, (output, 1.0), (on, -high))
+        program.add_sums(none, none + np.inf, (output, 1.0), (on, -low))
         if (chronology.reserve_most[:, g] > 0).any():
             reserves[g] = _reserve(program, chronology, g, output, on, (low, high))
         _ramps(program, chronology, g, output, high)
@@ -392,11 +367,11 @@ def commitment(case: Case, chronology: Chronology, need: Floats) -> Bools:
             _cost(program, case, g, output, on, (low, high))
         if g in switches:
             _starts(program, switches[g], on, chronology.hours)
-    _add_row(program, need, need, *((output, 1.0) for output in outputs))
+    program.add_sums(need, need, *((output, 1.0) for output in outputs))
     for k in (0, 1):
         if chronology.reserve_required[k].any():
             matches = [(up_down[k], 1.0) for up_down in reserves.values()]
-            _add_row(program, chronology.reserve_required[k], none + np.inf, *matches)
+            program.add_sums(chronology.reserve_required[k], none + np.inf, *matches)
     x = _solved(program, np.concatenate([NO_ROWS, *(running[g] for g in switches)]))
     return np.column_stack([x[running[g]] > 0.5 for g in range(case.n_gen)])
 
@@ -406,15 +381,6 @@ def _priced(program: QuadraticProgram, low: Floats, high: Floats, price: float) 
     added = program.add_variables(low, high)
     program.add_cost(added, price)
     return added
-
-
-def _add_row(
-    program: QuadraticProgram, low: Floats, high: Floats, *terms: tuple[Ints, Floats | float]
-) -> None:
-    """Add rows low <= sum of factor times variable <= high, elementwise over terms."""
-    rows = program.add_rows(low, high)
-    for columns, factor in terms:
-        program.add_linear(rows, columns, factor)
 
 
 def _solved(program: QuadraticProgram, whole: Ints) -> Floats:
@@ -452,14 +418,10 @@ def _reserve(
     """Add a generator's reserves, up and down; return their variables."""
     count, hours = len(output), chronology.hours
     none = np.zeros(count)
-    up, down = (
-        _priced(program, none, np.full(count, most), hours * price)
-        for most, price in zip(
-            chronology.reserve_most[:, g], chronology.reserve_price[:, g], strict=True
-        )
-    )
-    _add_row(program, none - np.inf, none, (output, 1.0), (up, 1.0), (on, -limits[1]))
-    _add_row(program, none, none + np.inf, (output, 1.0), (down, -1.0), (on, -limits[0]))
+    held, prices = chronology.reserve_most[:, g], hours * chronology.reserve_price[:, g]
+    up, down = (_priced(program, none, none + held[k], prices[k]) for k in (0, 1))
+    program.add_sums(none - np.inf, none, (output, 1.0), (up, 1.0), (on, -limits[1]))
+    program.add_sums(none, none + np.inf, (output, 1.0), (down, -1.0), (on, -limits[0]))
     return up, down
 
 
@@ -473,13 +435,8 @@ def _ramps(
     if any(switch.gen == g for switch in chronology.switches):
         return  # the AC plan holds ramps between steps in which it runs
     rows = np.ones(len(output) - 1)
-    _add_row(
-        program,
-        -min(down, 2 * high) * rows,
-        min(up, 2 * high) * rows,
-        (output[1:], 1.0),
-        (output[:-1], -1.0),
-    )
+    least, most = -min(down, 2 * high) * rows, min(up, 2 * high) * rows
+    program.add_sums(least, most, (output[1:], 1.0), (output[:-1], -1.0))
 
 
 def _cost(
@@ -497,7 +454,7 @@ def _cost(
     for point in np.unique(np.linspace(*limits, TANGENTS)):
         slope = marginal_cost(case.cost[g], case.base_mva, float(point))
         level = cost_at(case.cost[g], case.base_mva, float(point)) - slope * point
-        _add_row(program, np.zeros(count), endless, (height, 1.0), (output, -slope), (on, -level))
+        program.add_sums(np.zeros(count), endless, (height, 1.0), (output, -slope), (on, -level))
 
 
 def _starts(program: QuadraticProgram, switch: Switch, on: Ints, hours: float) -> None:
@@ -508,19 +465,12 @@ def _starts(program: QuadraticProgram, switch: Switch, on: Ints, hours: float) -
     none, endless = np.zeros(count), np.full(count, np.inf)
     start = _priced(program, none, none + 1.0, switch.start_cost / hours)
     stop = program.add_variables(none, none + 1.0)
-    _add_row(
-        program,
-        none[1:],
-        none[1:],
-        (on[1:], 1.0),
-        (on[:-1], -1.0),
-        (start[1:], -1.0),
-        (stop[1:], 1.0),
-    )
+    changes = (on[1:], 1.0), (on[:-1], -1.0), (start[1:], -1.0), (stop[1:], 1.0)
+    program.add_sums(none[1:], none[1:], *changes)
     for hours_least, changed, sign in ((switch.min_up, start, 1.0), (switch.min_down, stop, -1.0)):
         steps = int(np.ceil(hours_least / hours - 1e-9))
         for t in range(1, count):
             window = changed[max(1, t - steps + 1) : t + 1]
             bound = 0.0 if sign > 0 else 1.0
             terms = [(window[[k]], 1.0) for k in range(len(window))]
-            _add_row(program, -endless[:1], np.array([bound]), *terms, (on[[t]], -sign))
+            program.add_sums(-endless[:1], np.array([bound]), *terms, (on[[t]], -sign))

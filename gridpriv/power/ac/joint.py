@@ -108,8 +108,7 @@ class ZoneCuts:
         endless = np.full(count, np.inf)
         # a border entry starts at the same value in all blocks, as they take the same steps
         total = program.add_variables(-endless, endless, np.zeros(count))
-        row = program.add_rows(np.zeros(count), np.zeros(count))
-        program.add_linear(row, total, -1.0)
+        row = program.add_sums(np.zeros(count), np.zeros(count), (total, -1.0))
         cut, gen = np.nonzero(by_pg)
         program.add_linear(row[cut], model.pg[gen], by_pg[cut, gen])
         cut, bus = np.nonzero(by_w)

@@ -253,7 +253,9 @@ def _flows(
         rated = np.isfinite(rate)
         zero = np.zeros(len(current))
         p, q = (program.add_variables(-rate, rate, zero) for _ in "pq")
-        p_row, q_row = (program.add_rows(zero, zero, near[current]) for _ in "pq")
+        p_row, q_row = (
+            program.add_sums(zero, zero, (part, -1.0), owner=near[current]) for part in (p, q)
+        )
         _add_flow(
             program,
             voltage,
@@ -263,8 +265,6 @@ def _flows(
             own[current],
             mutual[current],
         )
-        program.add_linear(p_row, p, -1.0)
-        program.add_linear(q_row, q, -1.0)
         here_balanced = p_balance[near[current]] >= 0
         program.add_linear(p_balance[near[current]][here_balanced], p[here_balanced], 1.0)
         program.add_linear(q_balance[near[current]][here_balanced], q[here_balanced], 1.0)

@@ -491,7 +491,5 @@ def add_changes(model: AcModel, norm: Norm) -> tuple[Ints, Ints]:
         program.add_cost(size, 1.0)
     for part, size in zip((p, q), sizes * 2 if pairs else sizes, strict=True):
         for sign in (1.0, -1.0):
-            row = program.add_rows(none, free)
-            program.add_linear(row, size, 1.0)
-            program.add_linear(row, part, sign)
+            program.add_sums(none, free, (size, 1.0), (part, sign))
     return p, q

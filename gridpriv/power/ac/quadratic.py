@@ -191,6 +191,19 @@ class QuadraticProgram:
         """Add ``factor`` x_column to each row."""
         self._linear.append((row, column, np.full(row.shape, factor)))
 
+    def add_sums(
+        self,
+        low: Floats,
+        high: Floats,
+        *terms: tuple[Ints, Floats | float],
+        owner: Ints | None = None,
+    ) -> Ints:
+        """Add rows low <= sum over terms of factor x_column <= high, elementwise; return them."""
+        rows = self.add_rows(low, high, owner)
+        for column, factor in terms:
+            self.add_linear(rows, column, factor)
+        return rows
+
     def add_product(self, row: Ints, i: Ints, j: Ints, factor: Floats | float) -> None:
         """Add ``factor`` x_i x_j to each row."""
         self._terms.append((row, i, j, np.full(row.shape, factor)))
