@@ -259,7 +259,7 @@ def given_case(args: argparse.Namespace) -> Case:
 def read_series(args: argparse.Namespace, case: Case) -> DemandSeries:
     """Return the series that ``--series`` names."""
     from gridpriv.grid.overrides import read_demand_series
-    from gridpriv.grid.simbench import is_profiles, profile_series
+    from gridpriv.grid.pandapower import is_profiles, profile_series
 
     if is_profiles(args.series):
         return profile_series(args.series, args.case, case)

@@ -28,8 +28,7 @@ from gridpriv.grid.case import PIECEWISE, Case, GenCost
 from gridpriv.grid.conversion_schema import CaseFile, ConversionDocument, Difference, Unsupported
 from gridpriv.grid.library import read_case
 from gridpriv.grid.powsybl import WRITTEN, need_powsybl, write_powsybl
-from gridpriv.grid.powsybl_files import FORMATS
-from gridpriv.grid.readreport import ReadReport
+from gridpriv.grid.readreport import POWSYBL_FORMATS, ReadReport
 
 NO_ANGLE, QG, MBASE = 360.0, 2, 6
 REFERENCE, GENERATOR, LOAD = 3, 2, 1
@@ -244,7 +243,7 @@ def convert(source: str | Path, target: str | Path) -> Converted:
     path = Path(target)
     check_target(path, source)
     before, report = read_case(source)
-    if Path(source).suffix.lower() in FORMATS and path.suffix.lower() in WRITTEN:
+    if Path(source).suffix.lower() in POWSYBL_FORMATS and path.suffix.lower() in WRITTEN:
         write_powsybl(Path(source), path, private=False)
     else:
         write_case(before, path)

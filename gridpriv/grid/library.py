@@ -13,8 +13,7 @@ from pathlib import Path
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.matpower import load_matpower
-from gridpriv.grid.powsybl_files import FORMATS
-from gridpriv.grid.readreport import ReadReport
+from gridpriv.grid.readreport import POWSYBL_FORMATS, ReadReport
 from gridpriv.grid.zoning import Zoning, read_zoning
 
 Reader = Callable[[Path], tuple[Case, ReadReport]]
@@ -166,7 +165,7 @@ READERS: dict[str, Reader] = {
     ".m": load_matpower,
     ".mat": _mat,
     ".json": _json,
-    **dict.fromkeys(FORMATS, _powsybl),
+    **dict.fromkeys(POWSYBL_FORMATS, _powsybl),
 }
 
 
@@ -184,7 +183,7 @@ def read_case(name: str | Path) -> tuple[Case, ReadReport]:
         If there is no such case, or it cannot be read.
     """
     if str(name).startswith("simbench:"):
-        from gridpriv.grid.simbench import load_simbench
+        from gridpriv.grid.pandapower import load_simbench
 
         return load_simbench(str(name))
     path = case_file(name)

@@ -1,32 +1,276 @@
 """Read and write XIIDM, CGMES, UCTE, PSS/E and IEEE CDF through pypowsybl.
 
-Files are read in a process of their own (:mod:`gridpriv.grid.powsybl_worker`); a network in
-memory is read here. docs/decisions/0064-powsybl.md says why.
+pypowsybl is native code that parses what somebody else wrote. So files are read in a process of
+their own (:func:`main`), with limits on its time and memory, whose answer is numbers and texts in
+JSON: neither a crash nor an endless loop reaches the caller. A network in memory is read here.
+docs/decisions/0064-powsybl.md says why.
+
+Files are looked at before pypowsybl meets them. A document type declaration can name other files
+and addresses (external entities), or expand to any size (nested entities); XIIDM and CGMES use
+none, so any is refused. An archive is unpacked in memory, so what it unpacks to is bounded.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+import zipfile
+import zlib
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from xml.parsers import expat
 
 import numpy as np
 
 from gridpriv.core.errors import InputError, missing_extra
 from gridpriv.core.files import write_bytes
-from gridpriv.core.reading import read_bytes
+from gridpriv.core.reading import LARGEST, read_bytes, unpacked_bound
+from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import Case, SourceNames
-from gridpriv.grid.powsybl_files import ENDINGS, FORMATS, checked_content
-from gridpriv.grid.powsybl_tables import BASE_MVA
-from gridpriv.grid.powsybl_worker import ANSWER, MOST_MEMORY, MOST_SECONDS
-from gridpriv.grid.readreport import FieldNote, ReadReport, grid_notes
+from gridpriv.grid.readreport import POWSYBL_FORMATS, FieldNote, ReadReport, grid_notes
 from gridpriv.grid.tables import MatpowerTables, case_from_tables
+
+if TYPE_CHECKING:
+    from gridpriv.grid.powsybl_tables import PowsyblNetwork, PowsyblTables
+
+ENDINGS = {"IEEE-CDF": ".txt", "XIIDM": ".xiidm"}
+"""Endings by which PowSyBl knows a format, where the file may have another."""
+MOST_ENTRIES = 200
+"""Files of an archive: a European merged model has four for each of forty operators."""
+
+
+ENCODINGS = ("utf-8", "utf-16", "us-ascii", "iso-8859-1")
+"""Those that expat reads itself: any other might be read differently by another parser."""
+
+
+class _BodyError(Exception):
+    """The first element of a document: what stands before it has been looked at."""
+
+
+def checked_content(path: Path) -> bytes:
+    """Return the bytes of a file that pypowsybl may read.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is too large, declares a document type, or is no archive of XML.
+    """
+    content = read_bytes(path, "case file", LARGEST)
+    kind = POWSYBL_FORMATS.get(path.suffix.lower())
+    if kind == "XIIDM":
+        refuse_declarations(content, str(path))
+    if kind == "CGMES":
+        _check_archive(content, str(path))
+    return content
+
+
+def refuse_declarations(content: bytes, where: str) -> None:
+    """Refuse a document with a document type declaration, or one that is no XML."""
+    parser = expat.ParserCreate()
+
+    def declared(*_: object) -> None:
+        raise InputError(
+            f"{where} declares a document type (DOCTYPE), which can name other files and "
+            "addresses. Case files need none: remove it."
+        )
+
+    def element(*_: object) -> None:
+        raise _BodyError
+
+    def encoded(_: str, encoding: str | None, __: int) -> None:
+        if (encoding or "utf-8").lower() not in ENCODINGS:
+            raise InputError(f"{where} has the encoding {str(encoding)[:50]!r}: must be UTF-8")
+
+    parser.XmlDeclHandler = encoded
+    parser.StartDoctypeDeclHandler = declared
+    parser.StartElementHandler = element
+    try:
+        parser.Parse(content, True)
+    except _BodyError:
+        return
+    except (expat.ExpatError, LookupError, ValueError) as error:
+        raise InputError(f"{where} is no XML: {error}; give a CIM XML file") from None
+    raise InputError(f"{where} is no XML: it has no element; give a CIM XML file")
+
+
+def _check_archive(content: bytes, where: str) -> None:
+    """Refuse an archive that holds anything but XML, or unpacks to too much."""
+    room = unpacked_bound(len(content))
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            if not 0 < len(entries) <= MOST_ENTRIES:
+                raise InputError(
+                    f"{where} has {len(entries)} files; 1 to {MOST_ENTRIES} CGMES files are read"
+                    ": leave the others out"
+                )
+            for entry in entries:
+                if not entry.filename.lower().endswith(".xml"):
+                    raise InputError(
+                        f"{where} holds {entry.filename[:100]!r}; a CGMES archive holds .xml files"
+                        ": leave the others out"
+                    )
+                with archive.open(entry) as file:
+                    text = file.read(room + 1)
+                room -= len(text)
+                if room < 0:
+                    raise InputError(
+                        f"{where} unpacks to more than {unpacked_bound(len(content))} bytes"
+                        ": give a smaller file"
+                    )
+                refuse_declarations(text, f"{where}, {entry.filename[:100]!r}")
+    except (
+        zipfile.BadZipFile,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+        OSError,
+        zlib.error,
+        ValueError,
+    ) as error:
+        raise InputError(
+            f"{where} is no readable zip archive: {error}; give a .zip file of CGMES profiles"
+        ) from error
+
+
+MOST_MEMORY = 6 * 2**30
+"""Bytes of address space: Java reserves far more than it uses (0.4 GB of 4 GB for 300 buses)."""
+MOST_SECONDS = 120
+"""Of processor time. 9,241 buses take eight."""
+MOST_WRITTEN = 2**30
+ANSWER = "answer.json"
+LONGEST_REASON = 300
+SMALLEST_MVA = 1e-9
+"""Differences of served demand below this are rounding."""
+
+
+def main(folder: str) -> None:
+    """Do what ``request.json`` in a folder asks for; leave the answer there."""
+    import resource  # of Unix only
+
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_WRITTEN, MOST_WRITTEN))
+    place = Path(folder)
+    request = json.loads((place / "request.json").read_text(encoding="utf-8"))
+    (place / ANSWER).write_text(json.dumps(answer(place, request)), encoding="utf-8")
+
+
+def answer(place: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the tables of a file and what was written; or why it cannot be read."""
+    from gridpriv.grid.powsybl_tables import network_tables
+
+    step = "is not readable"
+    try:
+        network = load(place / request["source"])
+        tables = network_tables(network)
+        if "target" in request:
+            step = f"has no place in the format {request['format']}"
+            if "result" in request:
+                apply(network, tables, request["result"])
+            naming = {"ucte.export.naming-strategy": "Counter"}  # others name no UCTE bus
+            form, target = request["format"], place / request["target"]
+            network.save(target, format=form, parameters=naming if form == "UCTE" else {})
+    except Exception as error:  # whatever native code raises of a damaged file
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return {"error": f"{step}: {reason[:LONGEST_REASON]}"}
+    written = asdict(tables)
+    return {key: v.tolist() if hasattr(v, "tolist") else v for key, v in written.items()}
+
+
+def load(path: Path) -> PowsyblNetwork:
+    """Return the network of a file, whatever the configuration of this machine's user says."""
+    import pypowsybl as powsybl
+
+    powsybl.set_config_read(False)
+    own_base = {"matpower.import.ignore-base-voltage": "false"}
+    return powsybl.network.load(path, parameters=own_base if path.suffix == ".mat" else {})
+
+
+def apply(network: PowsyblNetwork, tables: PowsyblTables, result: dict[str, Any]) -> None:
+    """Write set points into a network.
+
+    Parameters
+    ----------
+    result : dict
+        ``gens``: row, MW, MVAr and voltage (p.u.) of every generator in service; ``demand``: bus
+        number, MW and MVAr that are served; ``branches``: rows in service.
+    """
+    write_generators(network, tables, result["gens"])
+    write_outages(network, tables, {row for row, *_ in result["gens"]}, set(result["branches"]))
+    write_demand(network, tables, result["demand"])
+
+
+def write_generators(
+    network: PowsyblNetwork, tables: PowsyblTables, gens: list[list[float]]
+) -> None:
+    """Write active and reactive output, and the voltage of the own bus as the set point.
+
+    Parameters
+    ----------
+    gens : list of (row, MW, MVAr, voltage in p.u.)
+        Of every generator in service.
+    """
+    kilovolt = dict(zip(tables.bus[:, mpc.BUS_I], tables.bus[:, mpc.BASE_KV], strict=True))
+    for row, p, q, vm in gens:
+        kind, name = tables.gen_ids[int(row) - 1]
+        target_v = vm * kilovolt[tables.gen[int(row) - 1, mpc.GEN_BUS]]
+        held = {"id": name, "target_v": target_v, "regulated_element_id": name}
+        if kind == "generator":
+            network.update_generators(target_p=p, target_q=q, **held)
+        elif kind == "converter":
+            network.update_vsc_converter_stations(**held)
+        elif kind == "svc":
+            network.update_static_var_compensators(**held)
+
+
+def write_outages(
+    network: PowsyblNetwork, tables: PowsyblTables, gens: set[int], branches: set[int]
+) -> None:
+    """Disconnect the elements in service whose rows are not among those given."""
+    off = [row for row in range(len(tables.gen)) if row + 1 not in gens]
+    for row in off:
+        if tables.gen[row, mpc.GEN_STATUS]:
+            network.disconnect(tables.gen_ids[row][1])
+    for row, status in enumerate(tables.branch[:, mpc.BR_STATUS]):
+        if status and row + 1 not in branches:
+            network.disconnect(tables.branch_ids[row][1])
+
+
+def write_demand(network: PowsyblNetwork, tables: PowsyblTables, demand: list[list[float]]) -> None:
+    """Write served demand into the loads of each bus, in proportion to their active demand.
+
+    Parameters
+    ----------
+    demand : list of (bus, MW, MVAr)
+        Demand that is served.
+    """
+    stated = {int(row[mpc.BUS_I]): row[[mpc.PD, mpc.QD]] for row in tables.bus}
+    loads = network.get_loads()
+    for number, p, q in demand:
+        change = np.array([p, q]) - stated[int(number)]
+        if np.abs(change).max() <= SMALLEST_MVA:
+            continue
+        here = loads.loc[tables.loads.get(int(number), [])]
+        if not len(here):
+            raise InputError(
+                f"bus {int(number)} serves {-change[0]:.6g} MW less than the source states, and "
+                "has no load to write that into"
+            )
+        weight = here["p0"].abs().to_numpy()
+        share = weight / weight.sum() if weight.sum() > 0 else np.full(len(here), 1 / len(here))
+        network.update_loads(
+            id=list(here.index),
+            p0=(here["p0"] + share * change[0]).to_list(),
+            q0=(here["q0"] + share * change[1]).to_list(),
+        )
+
 
 LONGEST_WAIT = 3 * MOST_SECONDS
 """Seconds on the clock: a busy machine takes longer than its processor time."""
@@ -49,7 +293,7 @@ def load_powsybl(path: Path) -> tuple[Case, ReadReport]:
         memory.
     """
     case, report = _case(_ask(path)[0], path.stem)
-    kind = FORMATS[path.suffix.lower()]
+    kind = POWSYBL_FORMATS[path.suffix.lower()]
     return case, ReadReport(path.name, f"{kind} by pypowsybl", report)
 
 
@@ -87,7 +331,7 @@ def write_powsybl(
     ----------
     source, path : path
     result : dict, optional
-        Set points to write into it (:func:`gridpriv.grid.powsybl_worker.apply`).
+        Set points to write into it (:func:`gridpriv.grid.powsybl.apply`).
     private : bool
         Whether only its owner may read the file.
     label : str
@@ -119,7 +363,7 @@ def _ask(
     content = checked_content(source)
     with TemporaryDirectory(prefix="gridpriv-") as folder:
         place = Path(folder)
-        request = {"source": f"case{ENDINGS.get(FORMATS.get(suffix, ''), suffix)}"}
+        request = {"source": f"case{ENDINGS.get(POWSYBL_FORMATS.get(suffix, ''), suffix)}"}
         request |= writing or {}
         (place / request["source"]).write_bytes(content)
         (place / "request.json").write_text(json.dumps(request), encoding="utf-8")
@@ -129,7 +373,7 @@ def _ask(
 
 
 def _answer(place: Path, source: str) -> dict[str, Any]:
-    boot = f"import sys; sys.path[:] = {sys.path!r}; from gridpriv.grid.powsybl_worker import main"
+    boot = f"import sys; sys.path[:] = {sys.path!r}; from gridpriv.grid.powsybl import main"
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", f"{boot}; main({str(place)!r})"],
@@ -167,7 +411,7 @@ def _case(answer: dict[str, Any], name: str) -> tuple[Case, tuple[FieldNote, ...
         by_bus = {int(number): str(label) for number, label in names["bus"].items()}
         names = SourceNames(by_bus, tuple(names["branch"]), tuple(names["gen"]))
     groups = {kind: tuple(values) for kind, values in answer["groups"].items()}
-    case = case_from_tables(MatpowerTables(name, BASE_MVA, bus, gen, branch))
+    case = case_from_tables(MatpowerTables(name, answer["base_mva"], bus, gen, branch))
     case = replace(case, groups=groups, names=names)
     notes = (note if isinstance(note, FieldNote) else FieldNote(**note) for note in answer["notes"])
     return case, (*notes, *grid_notes(case))

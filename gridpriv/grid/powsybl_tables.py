@@ -573,6 +573,7 @@ class PowsyblTables:
     branch_ids: list[tuple[str, str]]
     gen_ids: list[tuple[str, str]]
     loads: dict[int, list[str]]
+    base_mva: float = BASE_MVA
 
 
 def network_tables(network: PowsyblNetwork) -> PowsyblTables:

@@ -30,6 +30,16 @@ from gridpriv.grid.tables import MatpowerTables, shipped_rows
 if TYPE_CHECKING:
     import pandas as pd
 
+POWSYBL_FORMATS = {
+    ".xiidm": "XIIDM",
+    ".iidm": "XIIDM",
+    ".zip": "CGMES",
+    ".uct": "UCTE",
+    ".raw": "PSS/E",
+    ".cdf": "IEEE-CDF",
+    ".txt": "IEEE-CDF",
+}
+"""PowSyBl's name of the format by the ending of a file's name."""
 Status = Literal["read", "ignored", "unsupported"]
 CONSTRAINING = ("A", "l", "u", "N", "fparm", "H", "Cw", "if", "reserves", "softlims", "userfcn")
 """MATPOWER fields that add constraints or costs to its own OPF."""

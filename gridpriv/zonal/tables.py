@@ -20,13 +20,13 @@ from pandas import DataFrame, RangeIndex
 from gridpriv.core.arrays import Complexes
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import write_bytes
-from gridpriv.grid import powsybl_files
 from gridpriv.grid.case import Case
 from gridpriv.grid.convert import check_target, write_case
 from gridpriv.grid.pandapower import convert_net
 from gridpriv.grid.pandapower_tables import PandapowerLink
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.grid.powsybl import WRITTEN, write_powsybl
+from gridpriv.grid.readreport import POWSYBL_FORMATS
 from gridpriv.zonal.physical import GridSolution
 
 FORMATS = ("csv", "parquet", "json")
@@ -217,7 +217,7 @@ def write_set_points(solution: GridSolution, source: str | Path, path: Path) -> 
 
         net = open_json(Path(source)) if kind == ".json" else None
         write_bytes(path, to_json(to_pandapower(solution, net)).encode(), private=True)
-    elif suffix in WRITTEN and kind in powsybl_files.FORMATS:
+    elif suffix in WRITTEN and kind in POWSYBL_FORMATS:
         write_powsybl(Path(source), path, _powsybl_result(solution))
     else:
         write_case(settled_case(solution), path, solution.qg, private=True)
@@ -238,7 +238,7 @@ def settled_case(solution: GridSolution) -> Case:
 
 
 def _powsybl_result(solution: GridSolution) -> dict[str, Any]:
-    """Return a solution as :func:`gridpriv.grid.powsybl_worker.apply` takes it."""
+    """Return a solution as :func:`gridpriv.grid.powsybl.apply` takes it."""
     case = settled_case(solution)
     base = case.base_mva
     gens = np.column_stack([case.gen_row, base * case.pg, base * solution.qg, case.vg])

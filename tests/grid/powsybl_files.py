@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gridpriv.core.errors import InputError
-from gridpriv.grid import powsybl, powsybl_worker
+from gridpriv.grid import powsybl
 
 UCTE = """\
 ##C 2007.05.01
@@ -110,7 +110,7 @@ def answer_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def answer(place: Path, source: str) -> dict[str, Any]:
         request = json.loads((place / "request.json").read_text(encoding="utf-8"))
-        found = json.loads(json.dumps(powsybl_worker.answer(place, request)))
+        found = json.loads(json.dumps(powsybl.answer(place, request)))
         if "error" in found:
             raise InputError(f"case file {source} {found['error']}")
         return dict(found)

@@ -21,7 +21,7 @@ import pytest
 from mutations import damaged
 
 from gridpriv.core.errors import InputError
-from gridpriv.grid import powsybl, powsybl_files, powsybl_worker
+from gridpriv.grid import powsybl
 
 pytest.importorskip("pypowsybl")
 SUFFIXES = (".xiidm", ".zip", ".uct", ".raw", ".txt")
@@ -55,8 +55,8 @@ def batch(suffix: str, sample: Path, first: int, count: int) -> dict[str, int]:
             path = Path(folder) / f"case{suffix}"
             path.write_bytes(damaged_file(suffix, content, draw))
             try:
-                powsybl_files.checked_content(path)
-                answer = powsybl_worker.answer(Path(folder), {"source": path.name})
+                powsybl.checked_content(path)
+                answer = powsybl.answer(Path(folder), {"source": path.name})
                 if "error" in answer:
                     raise InputError(answer["error"])
                 powsybl._case(json.loads(json.dumps(answer)), "case")

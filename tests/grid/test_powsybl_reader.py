@@ -13,7 +13,7 @@ import pytest
 from powsybl_files import answer_here, samples
 
 from gridpriv.core.errors import InputError
-from gridpriv.grid import powsybl, powsybl_files, powsybl_worker
+from gridpriv.grid import powsybl
 from gridpriv.grid.admittance import bus_admittance
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, read_case
@@ -187,7 +187,7 @@ def test_files_of_every_format_are_read_as_their_networks(tmp_path: Path) -> Non
     for suffix, content in samples().items():
         path = tmp_path / f"case{suffix}"
         path.write_bytes(content)
-        answer = powsybl_worker.answer(tmp_path, {"source": path.name})
+        answer = powsybl.answer(tmp_path, {"source": path.name})
         case, notes = powsybl._case(answer, "case")
         network = networks.load(path)
         assert case.fingerprint == case_from_powsybl(network).fingerprint
@@ -211,7 +211,7 @@ def test_cgmes_of_grids_whose_export_has_no_power_flow(
     network.update_generators(id=list(gens.index), target_p=share * gens["target_p"])
     path = tmp_path / "case.zip"
     network.save(path, format="CGMES")
-    case, _ = powsybl._case(powsybl_worker.answer(tmp_path, {"source": path.name}), "case")
+    case, _ = powsybl._case(powsybl.answer(tmp_path, {"source": path.name}), "case")
     assert_same_state(networks.load(path), case)
 
 
@@ -278,7 +278,7 @@ def test_archives_that_are_refused(tmp_path: Path, entries: dict[str, bytes], me
         for name, content in entries.items():
             archive.writestr(name, content)
     with pytest.raises(InputError, match=message):
-        powsybl_files.checked_content(path)
+        powsybl.checked_content(path)
 
 
 def test_a_process_that_takes_too_long_is_ended(

@@ -54,10 +54,10 @@ def test_powsybl_reproduces_the_state(
     tmp_path: Path, outage: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pypowsybl = pytest.importorskip("pypowsybl")
-    from gridpriv.grid import powsybl, powsybl_worker
+    from gridpriv.grid import powsybl
 
     def here(place: Path, _: str) -> dict[str, Any]:
-        return powsybl_worker.answer(place, json.loads((place / "request.json").read_text()))
+        return powsybl.answer(place, json.loads((place / "request.json").read_text()))
 
     monkeypatch.setattr(powsybl, "_answer", here)  # starting another process takes two seconds
     source, path = tmp_path / "own.xiidm", tmp_path / "out.xiidm"
