@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gridpriv.grid.case import Case
     from gridpriv.study.context import RunContext
     from gridpriv.zonal.prepared import Prepared
+    from gridpriv.zonal.result import RunResult
 
 MOST_SHOWN, MOST_NAMED = 10, 3
 STATES = {"diverged": "no AC state", "screened": "not known: DC loading only"}
@@ -88,6 +89,11 @@ def _context(args: argparse.Namespace) -> RunContext:
     )
 
 
+def _shown_seed(args: argparse.Namespace, result: RunResult) -> int | None:
+    """Return the seed of a run, where it has one that may be printed."""
+    return None if args.public or result.settings.noise == "secure" else result.seed
+
+
 def add_exchange(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``exchange``."""
     _add_arguments(parser, FlowBased)
@@ -121,8 +127,7 @@ def execute_exchange(args: argparse.Namespace) -> int:
             drawn = DomainFigure(document).plot().get_figure(root=True)
             if drawn is not None:
                 write_figure(drawn, folder / "domain.png", private=True)
-    secret = args.public or result.settings.noise == "secure"
-    seed = None if secret else result.seed
+    seed = _shown_seed(args, result)
     return tell(args, document, lambda: _print_exchange(document, seed), folder)
 
 
@@ -172,9 +177,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
             f"{row['energy_mwh']:.4g} MWh at tie prices."
         )
     if document["visibility"] == "public":
-        say(_publishable(document["privacy"]))
-        for sentence in _certificate(document["privacy"], seed):
-            say(sentence)
+        say(_publishable(document["privacy"]), *_certificate(document["privacy"], seed))
     else:
         say(LOCAL_NOTE)
 
@@ -220,8 +223,7 @@ def execute_security(args: argparse.Namespace) -> int:
     document, folder = analysis.as_dict(public=args.public), output_folder(args.out)
     if folder is not None:
         write_results(folder, "security", document, contingencies=analysis.table)
-    secret = args.public or result.settings.noise == "secure"
-    seed = None if secret else result.seed
+    seed = _shown_seed(args, result)
     return tell(args, document, lambda: _print_security(document, seed), folder)
 
 
@@ -244,11 +246,10 @@ def _print_security(document: Json, seed: int | None) -> None:
     columns = {"outage": "outage", "count": "limits violated", "worst": "worst violation"}
     columns |= {key: name for key, name in optional.items() if any(row[key] for row in shown)}
     number = f"{len(shown)} worst of " if len(shown) < len(rows) else ""
-    title = f"{document['case']}: {number}{_contingencies(len(rows))}, {_demand(document)}"
+    title = f"{document['case']}: {number}{counted(len(rows), 'outage')}, {_demand(document)}"
     units = {key: "MW" for key in ("islanded_mw", "shed_mw") if key in columns}
     print_records(title, columns, shown, **units)
-    for sentence in [*sentences(document), *_certificate(document["privacy"], seed)]:
-        say(sentence)
+    say(*sentences(document), *_certificate(document["privacy"], seed))
     if number:
         say("All outages: --out DIR or --json.")
 
@@ -291,19 +292,16 @@ def _verdict(document: Json) -> str:
     screened = sum(row["status"] == "screened" for row in rows)
     if document["secure"] is None:
         return (
-            f"Not known to be secure. {on}, {screened} of {_contingencies(len(rows))} have no AC "
-            "power flow (--screen); no other outage violates a limit or sheds load. Drop --screen "
-            "for an answer."
+            f"Not known to be secure. {on}, {screened} of {counted(len(rows), 'outage')} have no "
+            "AC power flow (--screen); no other outage violates a limit or sheds load. Drop "
+            "--screen for an answer."
         )
     outside = sum(bool(row["violations"]) for row in rows)
-    shed = [
-        f"{row['name']} {row['shed_mw']:.4g} MW"
-        for row in rows
-        if row["shed_mw"] > SHED_TOLERANCE_MW
-    ]
+    cut_off = [row for row in rows if row["shed_mw"] > SHED_TOLERANCE_MW]
+    shed = [f"{row['name']} {row['shed_mw']:.4g} MW" for row in cut_off]
     diverged = [row["name"] for row in rows if row["status"] == "diverged"]
     return (
-        f"Not secure. {on}, of {_contingencies(len(rows))} {outside} violate a limit, "
+        f"Not secure. {on}, of {counted(len(rows), 'outage')} {outside} violate a limit, "
         f"{len(shed)} shed load{_some(shed)} and {len(diverged)} have no AC state"
         f"{_some(diverged)}{f'; {screened} are not known (--screen)' if screened else ''}.{other}"
     )
@@ -342,8 +340,8 @@ def sentences(document: Json) -> list[str]:
         said.append(_corrected(rows))
     if screened:
         said.append(
-            f"{_contingencies(screened)} screened by DC loading only: voltages and reactive power "
-            "are not checked, so security is not known."
+            f"{counted(screened, 'outage')} screened by DC loading only: voltages and reactive "
+            "power are not checked, so security is not known."
         )
     if document["secure"] is False and document["corrected"] is None:
         preventive = "--secure dispatches so that as few outages as possible violate a limit; "
@@ -351,11 +349,8 @@ def sentences(document: Json) -> list[str]:
             f"Next: {preventive if document['view'] == SHARED else ''}--corrective finds zones' "
             "redispatch after each outage."
         )
-    if document["visibility"] != "public":
-        said.append(LOCAL_NOTE)
-    else:
-        said.append(_publishable(document["privacy"]))
-    return said
+    public = document["visibility"] == "public"
+    return [*said, _publishable(document["privacy"]) if public else LOCAL_NOTE]
 
 
 def _prevented(prevention: Json, rows: list[Json]) -> str:
@@ -363,17 +358,12 @@ def _prevented(prevention: Json, rows: list[Json]) -> str:
     before, cost = prevention["cost_before"], prevention["cost"]
     worst, loadings = prevention["loading_before"], [row["worst_loading_percent"] for row in rows]
     after = max((percent for percent in loadings if percent is not None), default=None)
-    loading = (
-        ""
-        if worst is None or after is None
-        else f"; largest loading {worst:.1f} % before, {after:.1f} % after"
-    )
-    priced = (
-        ""
-        if cost is None
-        else f" Cost {cost:,.1f} $/h, {cost - before:+,.1f} $/h over the plan without "
-        "contingencies."
-    )
+    loading = priced = ""
+    if worst is not None and after is not None:
+        loading = f"; largest loading {worst:.1f} % before, {after:.1f} % after"
+    if cost is not None:
+        over = f"{cost - before:+,.1f} $/h over the plan without contingencies"
+        priced = f" Cost {cost:,.1f} $/h, {over}."
     return (
         f"Preventive plan: {prevention['outages_before']} outages with violations before, "
         f"{len(prevention['not_prevented'])} after{loading}; "
@@ -390,7 +380,7 @@ def _corrected(rows: list[Json]) -> str:
     shed = [outcome["shed_mw"] for outcome in done if outcome["shed_mw"] > SHED_TOLERANCE_MW]
     shedding = f", {len(shed)} by load shedding of up to {max(shed):.4g} MW" if shed else ""
     failed = len(tried) - len(done)
-    left = f" No set points keep the limits after {_contingencies(failed)}." if failed else ""
+    left = f" No set points keep the limits after {counted(failed, 'outage')}." if failed else ""
     return f"Corrective redispatch secures {len(done)} of {len(tried)}{shedding}.{left}"
 
 
@@ -408,8 +398,7 @@ def _worst(violations: list[Json]) -> str:
     top = ranked[0]
     sign = ">" if top["limit"] == "upper" else "<"
     value, bound = f"{top['value']:.4g}", f"{top['bound']:.4g}"
-    if value == bound:
-        value = f"{top['value']:.6g}"
+    value = f"{top['value']:.6g}" if value == bound else value
     generator = f"of gen:{top['element']} (bus {top['at']})"
     quantity = {
         "line": f"line {top['at']}",
@@ -420,10 +409,6 @@ def _worst(violations: list[Json]) -> str:
     }[top["kind"]]
     near = " (marginal)" if Limit(**top).marginal else ""
     return f"{quantity}: {value} {sign} {bound} {top['unit']}{near}"
-
-
-def _contingencies(number: int) -> str:
-    return counted(number, "outage")
 
 
 COMMANDS = {

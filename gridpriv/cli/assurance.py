@@ -20,7 +20,7 @@ from gridpriv.zonal.settings import PRESETS, Settings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gridpriv.assurance.audit import AuditPlan, AuditResult
+    from gridpriv.assurance.audit import AuditResult
     from gridpriv.assurance.findings import AttackResult
     from gridpriv.grid.zoning import Zoning
 
@@ -89,7 +89,8 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
 
 def execute_audit(args: argparse.Namespace) -> int:
     """Audit; print or write the verdict; return 1 if what is certified does not hold."""
-    from gridpriv.assurance.audit import RUNS, AuditPlan
+    from gridpriv.assurance.audit import RUNS, AuditPlan, audit
+    from gridpriv.zonal.prepared import prepare
 
     if args.case == LEARNING:
         return _audit_learning(args)
@@ -99,7 +100,11 @@ def execute_audit(args: argparse.Namespace) -> int:
     plan = AuditPlan(runs, args.confidence, args.audit_rounds, levels=levels, bus=args.bus)
     folder = output.output_folder(args.out)
     chosen = sweep(settings) if args.sweep else [settings]
-    results = [_audited(case, zoning, each, plan, args) for each in chosen]
+    results = []
+    for each in chosen:
+        label, total = f"{case.name} {each.perturbation}", 100 * len(levels) + zoning.n_zone
+        with output.progress(args, label, total) as advance:
+            results.append(audit(prepare(case, zoning, each), plan, watch=advance))
     documents = [result.as_dict() for result in results]
     document = {"audits": documents} if args.sweep else documents[0]
     if folder is not None:
@@ -158,17 +163,6 @@ def sweep(settings: Settings) -> list[Settings]:
         if changes["mechanism"] in ("laplace", "gaussian"):
             matches.append(replace(settings, budget=budget, **changes))
     return matches
-
-
-def _audited(
-    case: Case, zoning: Zoning, settings: Settings, plan: AuditPlan, args: argparse.Namespace
-) -> AuditResult:
-    from gridpriv.assurance.audit import audit
-    from gridpriv.zonal.prepared import prepare
-
-    total = 100 * len(plan.levels) + zoning.n_zone
-    with output.progress(args, f"{case.name} {settings.perturbation}", total) as advance:
-        return audit(prepare(case, zoning, settings), plan, watch=advance)
 
 
 def _print_audits(results: list[AuditResult], many: bool) -> None:

@@ -289,15 +289,15 @@ def _print_accounts(file: str, owners: list[Json]) -> None:
             for owner in owners
         ],
     )
-    for adjacency in sorted({owner["adjacency"] for owner in owners}):
-        say(f"Protected: {adjacency.rstrip('.')}.")
-    for keeper in sorted({owner["kept_by"] for owner in owners}):
-        say(f"Kept by {keeper}.")
+    protected = sorted({owner["adjacency"].rstrip(".") for owner in owners})
+    keepers = sorted({owner["kept_by"] for owner in owners})
     say(
+        *(f"Protected: {adjacency}." for adjacency in protected),
+        *(f"Kept by {keeper}." for keeper in keepers),
         "A row groups units with the same owner and the same charges; each unit has the figures "
         "of its row. Spent epsilon is certified for releases fixed in advance. Used and left "
         "count the spending of the grant's privacy filter, which also covers releases chosen "
-        "after seeing earlier ones."
+        "after seeing earlier ones.",
     )
 
 
@@ -363,11 +363,10 @@ def _verify(args: argparse.Namespace, key: Path | None) -> int:
     result = verify(args.file, expect, key)
     document = {"ledger": str(args.file), "rows": result.head.count, "head": str(result.head)}
     document |= {"expected": args.expect, "unfinished_bytes": result.unfinished}
-    expected = expect is not None
-    return tell(args, document, lambda: _print_verified(args.file, result, expected=expected))
+    return tell(args, document, lambda: _print_verified(args.file, result, args.expect))
 
 
-def _print_verified(file: str, result: LedgerFile, *, expected: bool) -> None:
+def _print_verified(file: str, result: LedgerFile, expected: str | None) -> None:
     say(f"{file}: every byte of its {counted(result.head.count, 'row')} is as it was written.")
     if result.unfinished:
         say(
@@ -375,13 +374,12 @@ def _print_verified(file: str, result: LedgerFile, *, expected: bool) -> None:
             "confirmed, and the next charge removes them."
         )
     print(f"Head: {result.head}")
-    if not expected:
-        say(
-            "Keep this head in another place, and give it to --expect next time: without it an "
-            "older copy of the file cannot be distinguished from this one."
-        )
-    else:
-        say("The ledger continues the expected head.")
+    say(
+        "The ledger continues the expected head."
+        if expected
+        else "Keep this head in another place, and give it to --expect next time: without it an "
+        "older copy of the file cannot be distinguished from this one."
+    )
 
 
 COMMANDS = {

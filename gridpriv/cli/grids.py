@@ -218,8 +218,8 @@ def _print_conversion(document: Json) -> None:
             "Check the changed figures before using the new file: its format holds them in another "
             "way, or not at all."
         )
-    for note in document["unsupported"]:
-        say(f"Not represented: {note['field']} ({note['count']}): {note['note']}.")
+    missing = "Not represented: {field} ({count}): {note}."
+    say(*(missing.format(**note) for note in document["unsupported"]))
 
 
 COMMANDS = {

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from gridpriv.privacy.ledger import ReleaseCharge
     from gridpriv.privacy.ledger_rows import LedgerDataset
     from gridpriv.study.learn_plan import LearnPlan
-    from gridpriv.study.methods import Method
 
 EXAMPLE = "slow: algorithm=dpsgd clip=1"
 ALGORITHMS, TOTALS, SEEDS = "ryu-kim,dp-admm,dpsgd", "0.5,1,5", 3
@@ -218,7 +217,10 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
     if not args.dataset:
         raise InputError("name a data set, or a study file with --study FILE.toml")
     named = args.algorithms or (None if args.method else ALGORITHMS)
-    ways = [_way(name.strip()) for name in named.split(",")] if named else []
+    ways = []
+    for name in map(str.strip, named.split(",") if named else ()):  # ryu-kim:output has two words
+        words = zip(("algorithm", "perturbation"), filter(None, name.split(":", 1)), strict=False)
+        ways.append(make_method(name, **dict(words)))
     methods = (flags.named_settings(text, LearnSettings, EXAMPLE) for text in args.method or ())
     ways += [make_method(name, **own) for name, own in methods]
     for name in SET_BY_COMPARISON:
@@ -232,7 +234,10 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
     preset = {} if args.preset is None else {"preset": args.preset}
     totals = TOTALS if args.totals is None else args.totals
     seeds = SEEDS if args.seeds is None else args.seeds
-    budgets = [f"total:{total!r},{DELTA:g}" for total in _numbers(totals)]
+    try:
+        budgets = [f"total:{float(total)!r},{DELTA:g}" for total in totals.split(",")]
+    except ValueError:
+        raise not_allowed("totals", totals, "numbers, by commas") from None
     return LearnPlan(
         args.dataset,
         tuple(ways),
@@ -243,15 +248,6 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
         client_rounds=args.client_rounds,
         allowed=tuple(args.allow or ()),
     )
-
-
-def _way(name: str) -> Method:
-    """Return a way of an algorithm's name; ``ryu-kim:output`` is its output perturbation."""
-    from gridpriv.study.methods import make_method
-
-    algorithm, _, perturbation = name.partition(":")
-    own = {"algorithm": algorithm, "perturbation": perturbation}
-    return make_method(name, **{key: value for key, value in own.items() if value})
 
 
 def _read_by(method: Json, preset: str | None) -> frozenset[str]:
@@ -288,13 +284,6 @@ def _again(args: argparse.Namespace) -> str:
     words = [] if args.study is None else ["--study", args.study]
     words += [word for given in flags.study_words(args).values() for word in given]
     return shlex.join(["gridpriv", "learn", "compare", *words])
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"totals = {text!r}: must be numbers, by commas") from None
 
 
 # what tells which samples there are, and what is protected of them

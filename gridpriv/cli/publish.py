@@ -293,8 +293,7 @@ def summarise(document: Json) -> None:
             ),
         ],
     )
-    for sentence in sentences(document):
-        say(sentence)
+    say(*sentences(document))
 
 
 def _negative(document: Json) -> list[str]:

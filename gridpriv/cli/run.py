@@ -285,18 +285,12 @@ def _summarise_series(document: Json, coupled: Sequence[str] = ()) -> None:
     planned = counted(document["planned"], "step")
     title = f"{document['case']}: {document['series']}, one budget for {planned}"
     print_table(title, ["result", "value", "unit"], rows)
-    for sentence in series.coupling_sentences(document, coupled):
-        say(sentence)
+    say(*series.coupling_sentences(document, coupled))
     series_messages = series.series_messages(steps, document["planned"], document["settings"])
     series_messages += series.released_once(document)
     if noisy:
         series_messages += protected(document)
-    for sentence in [
-        *series_messages,
-        *series.stream_sentences(privacy.get("stream")),
-        privacy["caveat"],
-    ]:
-        say(sentence)
+    say(*series_messages, *series.stream_sentences(privacy.get("stream")), privacy["caveat"])
 
 
 COMMANDS = {"run": Command(add_arguments, execute)}

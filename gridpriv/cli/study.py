@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gridpriv.cli import flags, output
 from gridpriv.cli.parser import Command
@@ -152,12 +152,11 @@ def finish(
 
     files = export(study.folder, formats) if formats else []
     table, report = summary(study), make_report(read_source(study.folder))
-    kept = table.dropna(axis=1, how="all").astype(object)
     document = {
         "folder": str(args.out),
         "verdict": [{"title": c.title, "facts": [vars(f) for f in c.facts]} for c in report.cards],
         "messages": [message.as_dict() for message in report.messages],
-        "summary": kept.where(kept.notna(), None).to_dict("records"),
+        "summary": _records(table.dropna(axis=1, how="all")),
         "runs": len(study.runs),
         "failed": len(study.failed),
         "files": [str(f) for f in files],
@@ -184,11 +183,14 @@ def print_means(study: Study, table: pd.DataFrame) -> None:
         "mean_objective": "objective",
         "seeds": "seeds",
     }
-    if study.failed.size:
-        columns["failed"] = "failed"
-    kept = table[list(columns)].astype(object)
-    rows = kept.where(kept.notna(), None).values.tolist()
-    output.print_table(study.manifest["title"], list(columns.values()), rows)
+    columns |= {"failed": "failed"} if study.failed.size else {}
+    output.print_records(study.manifest["title"], columns, _records(table[list(columns)]))
+
+
+def _records(table: pd.DataFrame) -> list[Json]:
+    """Return the rows of a table; None where a cell has no figure."""
+    kept = table.astype(object)
+    return cast("list[Json]", kept.where(kept.notna(), None).to_dict("records"))
 
 
 def print_cards(report: Report) -> None:
@@ -274,9 +276,11 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
         texts = getattr(args, name, None)
         if texts is None or name in OWN_FLAGS:
             continue
-        values = tuple(texts) if item.repeated else values_of(name, item, texts)
-        single = item.repeated or (len(values) == 1 and name not in WAYS)
-        (settings if single else axes)[name] = values if item.repeated or not single else values[0]
+        values = [tuple(texts)] if item.repeated else values_of(name, item, texts)
+        if item.repeated or (len(values) == 1 and name not in WAYS):
+            settings[name] = values[0]
+        else:
+            axes[name] = values
     own = ("title", "question", "reference")
     entries = {k: getattr(args, k) for k in own if getattr(args, k) is not None}
     read = [flags.named_settings(text, Settings, EXAMPLE, "preset") for text in args.method or ()]
@@ -412,20 +416,16 @@ def print_claims(
     for row in claims.to_dict("records"):
         noise = f" ({row['sensitivity']} noise)" if row["sensitivity"] else ""
         noise += " (a question of gridpriv's)" * bool(row.get("ours"))
-        outcome = f"{row['outcome']} ({row['holding']} of {row['comparisons']}): "
-        _paragraph(outcome, f"{row['claim']}{noise}")
-        _paragraph("    ", str(row.get("detail") or ""))
+        outcome = f"{row['outcome']} ({row['holding']} of {row['comparisons']})"
+        said = [f"{outcome}: {row['claim']}{noise}"]
+        if row.get("detail"):
+            said.append(f"    {row['detail']}")
         if row.get("settled"):
             cause = f", because of {row['cause']}: {row['why']}" if row["cause"] else ""
             same = row["settled"] == row["outcome"]
-            agrees = "as settled" if same else f"settled: {row['settled']}"
-            _paragraph("    ", f"{agrees}{cause}")
+            said.append(f"    {'as settled' if same else 'settled: ' + row['settled']}{cause}")
+        output.say(*said, indent="    ")
     out.print()
-
-
-def _paragraph(head: str, text: str) -> None:
-    if text:
-        output.say(head + text, indent="    ")
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
@@ -498,13 +498,13 @@ def execute_schema(args: argparse.Namespace) -> int:
     if args.markdown:
         print(markdown(tables), end="")
         return 0
-    return output.tell(args, {"tables": list(tables.values())}, lambda: _print_schema(tables))
 
-
-def _print_schema(tables: dict[str, Json]) -> None:
-    for name, table in tables.items():
+    def show() -> None:
         columns = {"name": "column"} | {n: n for n in ("unit", "visibility", "meaning")}
-        output.print_records(f"{name}: {table['row']}", columns, table["columns"])
+        for name, table in tables.items():
+            output.print_records(f"{name}: {table['row']}", columns, table["columns"])
+
+    return output.tell(args, {"tables": list(tables.values())}, show)
 
 
 def markdown(tables: dict[str, Json]) -> str:

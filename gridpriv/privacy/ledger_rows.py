@@ -10,7 +10,7 @@ however they are grouped when they release.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -285,57 +285,19 @@ def decode(body: bytes) -> Entry:
     """
     try:
         ((kind, text),) = json.loads(body).items()
-        return ROWS[kind](text)
+        make, read = ROWS[kind]
+        return make(**text | {name: of(text[name]) for name, of in read.items()})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"it was written by another version of gridpriv ({error!r}): use that version"
         ) from error
 
 
-def _grant(entry: Mapping[str, Any]) -> Grant:
-    protection = entry["protection"]
-    moves = tuple(Move(**move) for move in protection["moves"])
-    return Grant(
-        at=entry["at"],
-        epsilon=entry["epsilon"],
-        delta=entry["delta"],
-        protection=Protection(protection["unit"], protection["units"], moves),
-        owners=tuple((owner, count) for owner, count in entry["owners"]),
-        units=tuple(entry["units"]),
-        records=tuple(entry["records"]),
-    )
+def _protection(entry: Json) -> Protection:
+    return Protection(**entry | {"moves": tuple(Move(**move) for move in entry["moves"])})
 
 
-def _fixed(entry: Mapping[str, Any]) -> Fixed:
-    return Fixed(entry["at"], _ranges(entry["units"]), _rule(entry["rule"]))
-
-
-def _charged(entry: Mapping[str, Any]) -> Charged:
-    return Charged(
-        entry["at"],
-        entry["owner"],
-        entry["run"],
-        _ranges(entry["units"]),
-        _charges(entry["charges"]),
-    )
-
-
-ROWS: dict[str, Callable[[Mapping[str, Any]], Entry]] = {
-    "grant": _grant,
-    "rule": _fixed,
-    "charge": _charged,
-}
-
-
-def _told_rule(rule: Rule | None) -> Json | None:
-    if isinstance(rule, RenyiFilter):
-        return {"order": rule.order, "capacity": rule.capacity}
-    if isinstance(rule, PlannedFilter):
-        return {"plan": _told_charges(rule.plan)}
-    return None
-
-
-def _rule(entry: Mapping[str, Any] | None) -> Rule | None:
+def _rule(entry: Json | None) -> Rule | None:
     if entry is None:
         return None
     if "plan" in entry:
@@ -343,16 +305,33 @@ def _rule(entry: Mapping[str, Any] | None) -> Rule | None:
     return RenyiFilter(entry["order"], entry["capacity"])
 
 
-def _told_charges(charges: Counted) -> list[tuple[str, float, float, int]]:
-    return [(charge.kind, charge.parameter, charge.second, n) for charge, n in charges]
-
-
 def _charges(entries: Iterable[Sequence[Any]]) -> Counted:
     return tuple((Charge(kind, parameter, second), n) for kind, parameter, second, n in entries)
 
 
-def _ranges(entries: Iterable[Sequence[int]]) -> Ranges:
+def _pairs(entries: Iterable[Sequence[Any]]) -> tuple[tuple[Any, Any], ...]:
     return tuple((first, last) for first, last in entries)
+
+
+ROWS: dict[str, tuple[Callable[..., Entry], dict[str, Callable[[Any], Any]]]] = {
+    "grant": (
+        Grant,
+        {"protection": _protection, "owners": _pairs, "units": tuple, "records": tuple},
+    ),
+    "rule": (Fixed, {"units": _pairs, "rule": _rule}),
+    "charge": (Charged, {"units": _pairs, "charges": _charges}),
+}
+"""By kind of row: what it becomes, and what is made of its entries other than numbers and texts."""
+
+
+def _told_rule(rule: Rule | None) -> Json | None:
+    if isinstance(rule, PlannedFilter):
+        return {"plan": _told_charges(rule.plan)}
+    return None if rule is None else vars(rule)
+
+
+def _told_charges(charges: Counted) -> list[tuple[str, float, float, int]]:
+    return [(charge.kind, charge.parameter, charge.second, n) for charge, n in charges]
 
 
 def _mark(key: Key, what: str, content: bytes) -> str:

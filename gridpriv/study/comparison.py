@@ -24,7 +24,6 @@ from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, no
 from gridpriv.core.processes import connect, unordered
 from gridpriv.core.store import Store
 from gridpriv.core.stored import MANIFEST, Rows, Study
-from gridpriv.core.text import Json
 from gridpriv.study.engine import (
     Advance,
     Progress,
@@ -89,10 +88,8 @@ def compare(
     InputError
         For a plan that cannot run, or a folder that holds something else.
     """
-    if isinstance(cases, StudyPlan):
-        plan = cases
-    else:
-        plan = make_plan([cases] if isinstance(cases, str) else cases, **axes)
+    names = [cases] if isinstance(cases, str) else cases
+    plan = names if isinstance(names, StudyPlan) else make_plan(names, **axes)
     if jobs is not None and jobs < 1:
         raise not_allowed("jobs", jobs, "1 or more")
     if time_limit is not None and not time_limit > 0:
@@ -104,8 +101,7 @@ def compare(
         grid = grids[task.case, task.zoning]
         check_single(task.settings, grid.zoning)
         task.settings.protected(grid.case)  # refuses a distance that no grid of its base has
-    head = header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
-    manifest = head | {"cases": describe(grids)}
+    manifest = header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
 
     def work(left: list[StudyTask], store: Store, advance: Advance) -> None:
         store.text("study.toml", to_toml(plan))
@@ -121,7 +117,7 @@ def compare(
 
     return run_study(
         Path(out),
-        manifest,
+        manifest | {"cases": describe(grids)},
         tasks,
         work,
         resume=resume,
@@ -208,8 +204,7 @@ def executed(batch: Batch) -> Iterator[Rows]:
     try:
         prepared = prepare(batch.grid.case, batch.grid.zoning, first)
     except GridprivError as error:
-        reason = reason_of(error)
-        yield from (failed_rows(_untried(task), reason) for task in batch.tasks)
+        yield from (_failed(task, reason_of(error)) for task in batch.tasks)
         return
     with closing(ReusedAgents(default_transport(first.workers))) as zones:
         for task in batch.tasks:
@@ -225,17 +220,15 @@ def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Rows:
         return run_rows(identity(task), run(leave=early.append))
     except GridprivError as error:
         reason = reason_of(error)
-        if not early:
-            return failed_rows(_untried(task), reason)
-        return run_rows(identity(task), early[0], reason)
+        return run_rows(identity(task), early[0], reason) if early else _failed(task, reason)
     except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
         # a defect in one combination must not cost the others; the reason names it as such
-        return failed_rows(_untried(task), f"internal error, {type(error).__name__}: {error}")
+        return _failed(task, f"internal error, {type(error).__name__}: {error}")
 
 
-def _untried(task: StudyTask) -> Json:
-    """Return the row of a run without figures."""
-    return identity(task) | dict.fromkeys(FINALS)
+def _failed(task: StudyTask, reason: str) -> Rows:
+    """Return the rows of a run without figures."""
+    return failed_rows(identity(task) | dict.fromkeys(FINALS), reason)
 
 
 def make_batches(

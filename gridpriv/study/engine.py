@@ -16,7 +16,7 @@ import json
 import os
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import reduce
@@ -193,13 +193,6 @@ def run_study(
             work(left, store, advance)
         store.finish(told_totals)
     return read_study(out)
-
-
-def add_each(batches: Iterable[Rows], store: Store, advance: Advance) -> None:
-    """Store the rows of every run as it is finished."""
-    for rows in batches:
-        store.add(rows)
-        advance(note(rows))
 
 
 def note(rows: Rows) -> str:

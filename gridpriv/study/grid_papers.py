@@ -197,18 +197,17 @@ def admittances(cases: Sequence[str] = ("case14", "case30", "case118")) -> Compu
         )
     table = pd.DataFrame(rows)
     worst = table["certified_worst_line"].max()
-    claim = "Noise on conductances and both means costs the stated epsilon"
-    return Computed(
+    return Computed.of(
         table,
-        pd.DataFrame(
-            [
-                _claim(claim, worst <= EPSILON, f"up to {worst:.3g}, if all ratios were public"),
-                _claim(
-                    "Susceptances from noisy conductances cost nothing",
-                    holds=False,
-                    detail="released b over released g is the line's own ratio, without noise",
-                ),
-            ]
+        (
+            "Noise on conductances and both means costs the stated epsilon",
+            bool(worst <= EPSILON),
+            f"up to {worst:.3g}, if all ratios were public",
+        ),
+        (
+            "Susceptances from noisy conductances cost nothing",
+            False,
+            "released b over released g is the line's own ratio, without noise",
         ),
     )
 

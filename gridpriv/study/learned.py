@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from gridpriv.core.errors import GridprivError, InputError, whole
 from gridpriv.core.processes import unordered
@@ -41,10 +42,10 @@ from gridpriv.study.engine import (
     LEARNING_RUN,
     Advance,
     Progress,
-    add_each,
     charge_rows,
     failed_rows,
     header,
+    note,
     reason_of,
     run_study,
     told_totals,
@@ -80,42 +81,25 @@ class Shelf:
     def __call__(self, name: str, settings: LearnSettings) -> Dataset:
         """Return the data set that ``learn run`` with these settings has."""
         seed = settings.seed if self.data_seed is None else self.data_seed
+        path = Path(name)  # a changed file is read anew
+        state = (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else (0, 0)
         return _read(
-            self,
+            state,
             name,
-            settings.missing,
-            settings.scaling,
-            settings.norm,
-            seed if dataset_name(name) in DRAWN else 0,
-            _state(Path(name)),
+            self.folder,
+            download=self.download,
+            missing=settings.missing,
+            scaling=settings.scaling,
+            seed=seed if dataset_name(name) in DRAWN else 0,
+            norm=settings.norm,
         )
 
 
-def _state(path: Path) -> tuple[int, int]:
-    """Return time of change and size of a file, (0, 0) without one: a changed file is read anew."""
-    return (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else (0, 0)
-
-
 @lru_cache(maxsize=4)
-def _read(
-    shelf: Shelf,
-    name: str,
-    missing: str,
-    scaling: str,
-    norm: float | None,
-    seed: int,
-    state: tuple[int, int],
-) -> Dataset:
-    del state  # a part of the key of the cache
-    return load_dataset(
-        name,
-        shelf.folder,
-        download=shelf.download,
-        missing=missing,
-        scaling=scaling,
-        seed=seed,
-        norm=norm,
-    )
+def _read(state: tuple[int, int], name: str, folder: str | None, **given: Any) -> Dataset:
+    """Return a data set; the state of its file, if it is one, is a part of the cache's key."""
+    del state
+    return load_dataset(name, folder, **given)
 
 
 def compare_learning(
@@ -156,13 +140,8 @@ def compare_learning(
     for trial in {(t.dataset, t.way): t for t in reversed(trials)}.values():
         split_for(shelf(trial.dataset, trial.settings), trial.settings)
     first = shelf(trials[0].dataset, trials[0].settings)
-    plan_document = plan.as_dict() | {
-        "samples": len(first.y_train),
-        "fingerprint": first.fingerprint,
-    }
-    manifest = header(
-        kind, plan.title or TITLE.format(first.name), plan.question, plan_document, len(trials)
-    )
+    title = plan.title or TITLE.format(first.name)
+    manifest = header(kind, title, plan.question, plan.as_dict() | _data(first), len(trials))
     run = partial(attempted, shelf, tuning=plan.tuning)
     resumed = (out / MANIFEST).exists()
 
@@ -172,7 +151,9 @@ def compare_learning(
 
     def work(left: list[Trial], store: Store, advance: Advance) -> None:
         with closing(unordered(run, left, jobs)) as outcomes:
-            add_each(outcomes, store, advance)
+            for rows in outcomes:
+                store.add(rows)
+                advance(note(rows))
 
     return run_study(
         out,
@@ -186,14 +167,18 @@ def compare_learning(
     )
 
 
+def _data(dataset: Dataset) -> Json:
+    """Return what a manifest says of a data set."""
+    return {"samples": len(dataset.y_train), "fingerprint": dataset.fingerprint}
+
+
 def _refuse_drawn_again(out: Path, left: Sequence[Trial]) -> None:
     """Refuse runs that may have drawn secure noise before they were lost: no total could count it.
 
     (Comparisons on grids have seeds, and so no secure noise.)
     """
-    if any(
-        trial.settings.noise == "secure" and trial.settings.drawn not in QUIET for trial in left
-    ):
+    given = [trial.settings for trial in left]
+    if any(settings.noise == "secure" and settings.drawn not in QUIET for settings in given):
         raise InputError(
             f"{out} has runs with secure noise to do that may have drawn it already, which nothing "
             "can make again or count: name another folder; what this one released stays released"
@@ -293,8 +278,7 @@ def keep_learning_run(
     given = {key: value for key, value in settings.as_given().items() if key != "seed"}
     plan_document = {
         "dataset": dataset.name,
-        "samples": len(dataset.y_train),
-        "fingerprint": dataset.fingerprint,
+        **_data(dataset),
         "settings": as_written(given),
         "seeds": [settings.seed],
     }

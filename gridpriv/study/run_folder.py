@@ -204,7 +204,7 @@ class RunFolder:
             more |= {k: t.rename_axis("index").reset_index() for k, t in state.items()}
         rows |= {name: with_run(run, table) for name, table in more.items()}
         if self.runs.series is not None and not result.early:
-            step = step_row(self._step(number), result)
+            step = step_row(self.runs.steps[number], result)
             del step["seconds"]  # beside what differs between two machines
             rows["steps"] = [{"run": run} | step]
         return self._named(number, rows)
@@ -217,11 +217,8 @@ class RunFolder:
         """Return rows with the name of their step, in a series."""
         if self.runs.series is None:
             return rows
-        step = {"step": self._step(number)}
+        step = {"step": self.runs.steps[number]}
         return {name: [row | step for row in table] for name, table in rows.items()}
-
-    def _step(self, number: int) -> str:
-        return self.runs.steps[number]
 
 
 @contextmanager
@@ -353,9 +350,10 @@ def _drawn(number: int) -> str:
     return f"{_run(number)}-drawn"
 
 
-def _told(releases: Released, *, early: bool) -> list[Json]:
-    return [
+def _drawn_rows(releases: Released, run: str, *, early: bool) -> Rows:
+    rows = [
         {
+            "run": run,
             "early": early,
             "zone": zone,
             "mechanism": type(release.mechanism).__name__,
@@ -370,13 +368,7 @@ def _told(releases: Released, *, early: bool) -> list[Json]:
         for zone, counts in releases.items()
         for release, count in counts.items()
     ]
-
-
-def _drawn_rows(releases: Released, run: str, *, early: bool) -> Rows:
-    return {
-        "releases": [{"run": run} | row for row in _told(releases, early=early)],
-        "charges": charge_rows(run, certified(releases)),
-    }
+    return {"releases": rows, "charges": charge_rows(run, certified(releases))}
 
 
 def _known_rows(horizon: Horizon, known: Known) -> Rows:
