@@ -168,7 +168,7 @@ def compare_learning(
 
 
 def _data(dataset: Dataset) -> Json:
-    """Return what a manifest says of a data set."""
+    """Return the size and the digest of a data set, for a manifest."""
     return {"samples": len(dataset.y_train), "fingerprint": dataset.fingerprint}
 
 
