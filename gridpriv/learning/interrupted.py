@@ -27,7 +27,7 @@ from gridpriv.core.reading import MissingFileError, read_bytes
 from gridpriv.core.sealed import DamagedError, read_sealed, sealed
 from gridpriv.core.text import Json, counted
 from gridpriv.learning.algorithms.base import Begun, Round
-from gridpriv.learning.arrays import to_numpy
+from gridpriv.learning.clients import to_numpy
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.accounting import total_epsilon

@@ -1,21 +1,228 @@
-"""Result of a learning run."""
+"""The result of a learning run: its figures, documents and tables.
+
+Every figure states its unit, and who may see it.
+
+How many training samples a client has is public: noise is calibrated to it. Under sensitivity
+``proven`` models follow from releases alone. What is measured on them with samples is private: of
+training samples, which a certificate covers, and of test samples, which none does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.tables import publish
+from gridpriv.core.tables import (
+    Number,
+    Row,
+    TableSchema,
+    Text,
+    key,
+    known,
+    like,
+    part,
+    private,
+    publish,
+    released,
+    setting_columns,
+)
 from gridpriv.core.text import Json, Table, counted, html_page, json_ready, shown
-from gridpriv.learning.rows import Evaluated, LearnDocument, LearnTiming
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.learning.trained import TrainedModel
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.privacy.statement import noise_caveat
+from gridpriv.privacy.statement import Bound, NoiseBlock, PerRelease, TotalEpsilon, noise_caveat
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gridpriv.learning.trained import TrainedModel
+
+
+class Evaluated(Row):
+    """The global model after a round."""
+
+    objective: Number = private("Objective: mean loss plus regularizer")
+    consensus_residual: Number = released(
+        "Distance of local models: 2-norm of local models less the global one"
+    )
+    train_loss: Number = private(
+        "Training loss: loss of the global model: mean of the clients' mean losses (ryu-kim: "
+        "mean over all samples)"
+    )
+    test_accuracy: Number = private("Test accuracy: accuracy of the global model on test samples")
+    test_error: Number = private(
+        "Test error: error of the global model on test samples: share of wrong classes, or "
+        "mean squared error"
+    )
+
+
+class OfRound(Row):
+    """One round."""
+
+    round: Number = key("Round: number of the round, from 1")
+    noise_magnitude: Number = private("Noise magnitude: sum of |noise| over coordinates")
+
+
+class LearnRound(OfRound, Evaluated, name="rounds"):
+    """One round of one learning run."""
+
+    local_loss: Number = private("Local loss: mean loss of the clients' own models")
+    local_error: Number = private("Local test error: mean test error of the clients' own models")
+    seconds: Number = private("Time: wall-clock time", "s")
+
+
+class OfClient(Row):
+    """One client."""
+
+    client: Any = key("Client: number of the client, from 1")
+
+
+class Client(OfClient, name="clients"):
+    """One client."""
+
+    samples: Number = known("Samples: training samples of the client")
+    variables: Number = known("Variables: number of parameters of the model")
+    train_loss: Number = like(Evaluated, "train_loss")
+
+
+class Compared(Row):
+    """A run of a comparison, whose tables are read beside those of grids."""
+
+    test_error_pct: Number = private("Test error: error of the global model on test samples", "%")
+    test_mse: Number = private(
+        "Test mean squared error: mean squared error of the global model on test samples"
+    )
+    local_error_pct: Number = private(
+        "Test error of local models: mean test error of the clients' own models", "%"
+    )
+    local_mse: Number = private(
+        "Squared error of local models: mean squared error of the clients' own models"
+    )
+    mean_objective: Number = private(
+        ("Objective: objective of the training: mean loss plus regularizer"), "mean loss"
+    )
+    local_loss: Number = private(
+        "Loss of local models: mean training loss of the clients' own models"
+    )
+    consensus_residual_max: Number = private(
+        "Distance of local models: 2-norm of local models less the global one"
+    )
+    normalized_error: Number = private(
+        "Normalized error: sum of squared distances to the centralized solution over its squared "
+        "norm"
+    )
+    augmented_objective: Number = private(
+        "Augmented objective: augmented objective of Huang et al."
+    )
+
+
+class ComparedRound(OfRound, Compared, name="rounds"):
+    """One evaluated round of one learning run."""
+
+
+class LearnFigures(Compared):
+    """Figures of a learning run in the table of runs."""
+
+    adjacency: Text = like(NoiseBlock, "adjacency")
+    client_rounds: Any = known("Client-rounds: rounds times clients per round")
+    tuned: Any = released("Tuned: values chosen from the declared grid")
+    noise_magnitude: Number = like(OfRound, "noise_magnitude")
+
+
+class Calibration(Bound, OfClient, name="statements"):
+    """The privacy of one client in one run."""
+
+    sensitivity: float = released("Sensitivity: proven sensitivity of the last release")
+    scale: float = released("Noise scale: noise scale of the last release")
+
+
+class DatasetRow(Row, name="dataset"):
+    """The data set."""
+
+    name: Text = known("Name: name of the data set")
+    train_samples: Number = known("Training samples: number of training samples")
+    test_samples: Number = known("Test samples: number of test samples")
+    features: Number = known("Features: number of features of a sample")
+    classes: Number = known("Classes: number of classes, 0 for a regression")
+    norm: Any = known("Norm bound: public bound on the norm of a sample's features")
+    clipped: Number = private("Clipped: rows clipped to public bounds")
+    source: Text = known("Source: source of the data")
+
+
+class LearnTotal(TotalEpsilon, name="total"):
+    """All releases of the worst client."""
+
+    nominal: Number = known("Nominal total: total epsilon according to the settings")
+
+
+class LearnPrivacy(NoiseBlock):
+    """Protection and certified totals of a learning run."""
+
+    releases_per_client: Number = released(
+        "Releases per client: largest number of releases of one client"
+    )
+    per_release: PerRelease = part(PerRelease)
+    noise_multiplier: Number = released("Noise multiplier: least noise scale over sensitivity")
+    total_pure: Number = released("Pure total epsilon: largest total epsilon (pure DP) of a client")
+    total: LearnTotal = part(LearnTotal)
+    zcdp: Number = released("Total rho: total rho (zero-concentrated DP)")
+    published_total: Number = known(
+        "The paper's total: total epsilon stated by the paper, without a certificate"
+    )
+    sensitivity: list[Calibration] = part(Calibration)
+    notes: Any = released("Notes: remarks on the certificate")
+
+
+class AlgorithmFigures(Row, name="solver"):
+    """The algorithm."""
+
+    name: Text = known("Algorithm: name of the algorithm")
+    version: Text = known("Version: version of gridpriv")
+    solves: Number = released("Rounds: number of finished rounds")
+    failures: Number = private("Failures: number of failed rounds, always 0")
+    seconds_per_solve: Number = private("Time of a round: wall-clock time of a round", "s")
+
+
+class LearnTiming(Row, name="timing"):
+    """Seconds of a run's parts; ``solve`` leaves out what evaluation took."""
+
+    load: Number = private("Load: wall-clock time of loading", "s")
+    build: Number = private("Build: wall-clock time of building", "s")
+    solve: Number = private("Solve: wall-clock time of solving", "s")
+    total: Number = private("Total: wall-clock time in total", "s")
+
+
+class RoundTime(Row, name="timing"):
+    """Time of one learning run."""
+
+    round_seconds: Number = private("Median round: median wall-clock time of a round", "s")
+
+
+SETTINGS = TableSchema(
+    "settings", "the settings of a learning run", (), setting_columns(LearnSettings)
+)
+
+
+class LearnDocument(Row, name="learn"):
+    """A learning run."""
+
+    case: Text = known("Data set: name of the data set")
+    dataset: DatasetRow = part(DatasetRow)
+    clients: list[Client] = part(Client)
+    settings: Any = part(SETTINGS)
+    rounds: list[LearnRound] = part(LearnRound)
+    final: Evaluated = part(Evaluated)
+    privacy: LearnPrivacy = part(LearnPrivacy)
+    solver: AlgorithmFigures = part(AlgorithmFigures)
+    timing: LearnTiming = part(LearnTiming)
+    seed: Any = private("Seed: seed of splits, samples and simulated noise")
+    checksum: Text = private("Checksum: checksum of the stored document")
+    version: Text = known("Version: version of gridpriv")
+
+
+TABLES = tuple(row.table for row in (ComparedRound, Calibration, Client, RoundTime))
 
 
 def title(document: Json) -> str:

@@ -32,15 +32,18 @@ from gridpriv.learning.algorithms.base import (
     make_algorithm,
 )
 from gridpriv.learning.algorithms.dpsgd import participants
-from gridpriv.learning.arrays import check_device, to_numpy
-from gridpriv.learning.clients import Clients, make_clients
+from gridpriv.learning.clients import Clients, check_device, make_clients, to_numpy
 from gridpriv.learning.datasets.base import Dataset, Indices, split
 from gridpriv.learning.interrupted import Keeper
-from gridpriv.learning.module_file import LINEAR, load_module
-from gridpriv.learning.modules import ClientModels, check_module, module_clients
+from gridpriv.learning.modules import (
+    LINEAR,
+    ClientModels,
+    check_module,
+    load_module,
+    module_clients,
+)
 from gridpriv.learning.releases import Tally, protected
-from gridpriv.learning.result import LearnResult
-from gridpriv.learning.rows import LearnTiming
+from gridpriv.learning.result import LearnResult, LearnTiming
 from gridpriv.learning.schedules import parse_regularizer
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.trained import prepare_dataset, trained_model

@@ -9,7 +9,7 @@ from typing import Literal
 from gridpriv.consensus.schedules import GeometricPenalty, StepSize
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.settings import shortest
-from gridpriv.learning.arrays import Array, namespace
+from gridpriv.learning.clients import Array, namespace
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ from gridpriv.learning.algorithms import (
     READS,
     SPECIFIC,
 )
-from gridpriv.learning.arrays import DEVICES
+from gridpriv.learning.clients import DEVICES
 from gridpriv.learning.features import TRANSFORMS
-from gridpriv.learning.module_file import LINEAR, check_model
+from gridpriv.learning.modules import LINEAR, check_model
 from gridpriv.learning.releases import KINDS, Kind
 from gridpriv.learning.schedules import BudgetedPenalty, parse_penalty, parse_regularizer
 from gridpriv.privacy.accounting import check_delta

@@ -23,10 +23,10 @@ from gridpriv.core.files import write_bytes
 from gridpriv.core.reading import read_bytes
 from gridpriv.core.tables import publish
 from gridpriv.core.text import Json, json_ready
-from gridpriv.learning.arrays import Array, to_numpy
+from gridpriv.learning.clients import Array, to_numpy
 from gridpriv.learning.datasets.base import Dataset, Features, clip_rows
 from gridpriv.learning.features import RAW, TRANSFORMED_NORM, transform
-from gridpriv.learning.module_file import LINEAR, load_module, source_digest
+from gridpriv.learning.modules import LINEAR, load_module, source_digest
 from gridpriv.learning.settings import LearnSettings
 
 
@@ -201,7 +201,7 @@ class TrainedModel:
         """Return the model without whatever of its certificate is private."""
         from dataclasses import replace
 
-        from gridpriv.learning.rows import LearnPrivacy
+        from gridpriv.learning.result import LearnPrivacy
 
         shown = publish(self.description.certificate, LearnPrivacy.table, protected=True)
         return replace(self, description=replace(self.description, certificate=shown, public=True))

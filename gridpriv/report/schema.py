@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gridpriv.assurance import rows as assurance
+from gridpriv import assurance
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.tables import (
     Column,
@@ -32,7 +32,7 @@ from gridpriv.core.tables import (
 from gridpriv.core.tables import private as local
 from gridpriv.core.text import Json
 from gridpriv.grid.conversion_schema import ConversionDocument
-from gridpriv.learning.rows import LearnDocument, LearnFigures
+from gridpriv.learning.result import LearnDocument, LearnFigures
 from gridpriv.privacy.statement import Bound, Certificate, TotalEpsilon
 from gridpriv.study.record import STORED
 from gridpriv.study.rows import Ending, Identity, Manifest

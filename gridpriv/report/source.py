@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.assurance.rows import Attack, Audit
+from gridpriv.assurance import Attack, Audit
 from gridpriv.core.errors import InputError
 from gridpriv.core.sealed import read_sealed
 from gridpriv.core.stored import Study, read_study

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.assurance.rows import Attack, Audit
+from gridpriv.assurance import Attack, Audit
 from gridpriv.core.tables import Column, TableSchema
 from gridpriv.core.text import figure
 

@@ -30,8 +30,7 @@ from gridpriv.learning.datasets import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.interrupted import Keeper, is_begun, make_keeper
 from gridpriv.learning.releases import protected
-from gridpriv.learning.result import LearnResult
-from gridpriv.learning.rows import LearnRound
+from gridpriv.learning.result import LearnResult, LearnRound
 from gridpriv.learning.run import learn, split_for
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.trained import FILE

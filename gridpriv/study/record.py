@@ -24,8 +24,8 @@ from pandas import DataFrame
 from gridpriv.core.stored import Rows, Study
 from gridpriv.core.tables import TableSchema, first_of_each, merged, publish, publish_table
 from gridpriv.core.text import Json
-from gridpriv.learning import rows as learning
-from gridpriv.learning.rows import LearnFigures
+from gridpriv.learning import result as learning
+from gridpriv.learning.result import LearnFigures
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import Certificate

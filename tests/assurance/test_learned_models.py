@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learned_models import LearnedModels, with_sample
 
 from gridpriv.assurance.audit import audit_mechanism
-from gridpriv.assurance.statistic import LearnedModels, with_sample
 from gridpriv.core.errors import InputError
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.settings import LearnSettings

@@ -36,8 +36,7 @@ from gridpriv.learning.algorithms.fedspd_dp import (
 )
 from gridpriv.learning.algorithms.ryu_kim import ClientProblem
 from gridpriv.learning.algorithms.star_admm import certificate
-from gridpriv.learning.arrays import to_numpy
-from gridpriv.learning.clients import SOFTMAX, targets_of
+from gridpriv.learning.clients import SOFTMAX, targets_of, to_numpy
 from gridpriv.learning.datasets.base import Dataset, clip_rows
 from gridpriv.learning.releases import MARGIN, SampleAdjacency, Tally, rounded
 from gridpriv.learning.run import make_task

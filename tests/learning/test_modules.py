@@ -10,8 +10,7 @@ import pytest
 
 from gridpriv.core.errors import InputError
 from gridpriv.learning import learn
-from gridpriv.learning.arrays import to_numpy
-from gridpriv.learning.clients import make_clients
+from gridpriv.learning.clients import make_clients, to_numpy
 from gridpriv.learning.datasets.base import split
 from gridpriv.learning.modules import module_clients
 from gridpriv.privacy.accounting import total_epsilon

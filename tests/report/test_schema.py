@@ -16,7 +16,7 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.tables import Column, TableSchema, publish, publish_table
-from gridpriv.learning.rows import Client, LearnDocument, LearnRound
+from gridpriv.learning.result import Client, LearnDocument, LearnRound
 from gridpriv.report.schema import told
 from gridpriv.study.record import STORED
 from gridpriv.study.rows import Manifest

@@ -14,8 +14,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.learning.arrays import Array, like, namespace, to_numpy
-from gridpriv.learning.clients import Clients
+from gridpriv.learning.clients import Array, Clients, like, namespace, to_numpy
 from gridpriv.learning.modules import ClientModels
 from gridpriv.learning.releases import (
     Amplification,

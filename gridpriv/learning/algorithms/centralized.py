@@ -16,8 +16,14 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.algorithms.base import Algorithm, Round, Watch
-from gridpriv.learning.arrays import like, to_numpy
-from gridpriv.learning.clients import Clients, make_clients, mean_gradient, mean_value
+from gridpriv.learning.clients import (
+    Clients,
+    like,
+    make_clients,
+    mean_gradient,
+    mean_value,
+    to_numpy,
+)
 from gridpriv.learning.datasets.base import Dataset, split
 from gridpriv.learning.schedules import Regularizer, parse_regularizer
 from gridpriv.learning.settings import LearnSettings

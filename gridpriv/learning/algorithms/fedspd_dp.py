@@ -25,7 +25,7 @@ from gridpriv.learning.algorithms.dpsgd import (
     step_multiplier,
     step_sensitivity,
 )
-from gridpriv.learning.arrays import Array, namespace
+from gridpriv.learning.clients import Array, namespace
 from gridpriv.privacy.accounting import DRAWN, total_epsilon
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release

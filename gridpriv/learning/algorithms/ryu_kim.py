@@ -37,8 +37,7 @@ from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.accounting import classical_epsilon
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Round, Task, Watch
-from gridpriv.learning.arrays import Array, like, to_numpy
-from gridpriv.learning.clients import Loss, clip_factors
+from gridpriv.learning.clients import Array, Loss, clip_factors, like, to_numpy
 from gridpriv.learning.releases import SampleAdjacency, Unproved
 from gridpriv.learning.schedules import (
     BudgetedPenalty,

@@ -17,8 +17,7 @@ from gridpriv.consensus.schedules import StepSize
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, spread
-from gridpriv.learning.arrays import Array, like, namespace, precise, transposed
-from gridpriv.learning.clients import Clients
+from gridpriv.learning.clients import Array, Clients, like, namespace, precise, transposed
 from gridpriv.learning.releases import MARGIN, Unproved
 from gridpriv.learning.schedules import Regularizer, nonsmooth_step, smooth_step
 from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon

@@ -8,9 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.core.errors import one_of
-from gridpriv.learning.datasets.adult import FILES as ADULT_FILES
-from gridpriv.learning.datasets.adult import SITE as ADULT_SITE
-from gridpriv.learning.datasets.adult import load_adult
 from gridpriv.learning.datasets.base import VARIABLE, Dataset, data_folder, fetch, make_lasso
 from gridpriv.learning.datasets.images import MNIST_FILES, MNIST_SITE, load_femnist, load_mnist
 from gridpriv.learning.datasets.own import is_own, load_own
@@ -76,13 +73,17 @@ def load_dataset(
         return load_mnist(where, dtype)
     if name == "femnist":
         return load_femnist(where, dtype)
+    from gridpriv.learning.datasets.adult import load_adult  # imports pandas
+
     return load_adult(where, dtype, missing, seed, scaling)
 
 
 def _download(name: str, folder: Path) -> Path:
+    from gridpriv.learning.datasets.adult import FILES, SITE  # imports pandas
+
     files, site = {
         "mnist": (MNIST_FILES, MNIST_SITE),
-        "adult": (ADULT_FILES, ADULT_SITE),
+        "adult": (FILES, SITE),
     }.get(name, ((), ""))
     folder = folder if folder.name == name else folder / name
     for file in files:

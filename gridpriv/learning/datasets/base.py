@@ -9,7 +9,6 @@ import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from http.client import HTTPException
 from pathlib import Path
 from typing import Literal
 
@@ -391,6 +390,7 @@ def packaged_sums() -> dict[str, str]:
 
 def fetch(url: str, path: Path) -> None:
     """Download a file whole or not at all."""
+    from http.client import HTTPException
     from urllib.error import URLError
     from urllib.request import urlopen
 
