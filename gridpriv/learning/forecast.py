@@ -40,8 +40,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any
 
@@ -177,7 +178,7 @@ def shape_sensitivity(features: Floats, weights: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Release of a zone's values: charged, then drawn.
+    """Releases of zones' values: charged, then drawn, and noted.
 
     Attributes
     ----------
@@ -190,6 +191,8 @@ class Noise:
         Of the history, T.
     charge : callable
         Called with a zone and a release before it is drawn.
+    drawn : dict of str to list of Release
+        Of every zone, so far.
     """
 
     epsilon: float
@@ -198,6 +201,7 @@ class Noise:
     steps: int
     streams: NoiseStreams
     charge: Charge
+    drawn: dict[str, list[Release]] = field(default_factory=dict)
 
     def release(self, part: str, distance: float, moving: int = 1) -> Release:
         """Return the release of a part that moves by ``distance`` between neighbours.
@@ -215,6 +219,18 @@ class Noise:
         sensitivity = Sensitivity(distance, norm, text)
         return Release(mechanism, sensitivity, distance)
 
+    def released(
+        self, z: int, zone: str, part: str, values: Floats, distance: float
+    ) -> tuple[Floats, float]:
+        """Return the released values of zone number z and the variance of their noise."""
+        drawn = self.drawn.setdefault(zone, [])
+        if self.epsilon == math.inf or values.size == 0:
+            return values, 0.0
+        release = self.release(part, distance, values.size if part == "shape" else 1)
+        drawn.append(release)
+        noisy = self.draw(zone, (z, list(SHARES).index(part)), release, values)
+        return noisy, release.mechanism.variance
+
     def draw(self, zone: str, place: tuple[int, int], release: Release, values: Floats) -> Floats:
         """Charge a release and return the values with noise."""
         self.charge(zone, release)
@@ -229,12 +245,11 @@ def planned_releases(
     noise = Noise(epsilon, beta, source, len(past), NoiseStreams(0), lambda *_: None)
     moved = beta * shape_sensitivity(features, weights)
     parts = {"buses": beta, "zone": beta, "shape": moved, "spread": beta}
-    entries: dict[Release, int] = {}
-    for part, distance in parts.items():
-        if distance > 0:
-            release = noise.release(part, distance, features.shape[1] if part == "shape" else 1)
-            entries[release] = entries.get(release, 0) + 1
-    return entries
+    return Counter(
+        noise.release(part, distance, features.shape[1] if part == "shape" else 1)
+        for part, distance in parts.items()
+        if distance > 0
+    )
 
 
 def forecast_demand(
@@ -274,39 +289,19 @@ def forecast_demand(
     InputError
         For histories of another length than the features, or numbers that are not finite.
     """
-    steps = len(past)
-    if steps < 2 or any(len(history.p) != steps for history in histories):
-        matches = [len(history.p) for history in histories]
-        raise not_allowed("history", matches, f"{steps} steps in every zone, at least 2")
-    current = [past, ahead, *(values for history in histories for values in (history.p, history.q))]
-    if not all(np.isfinite(values).all() for values in current):
-        raise InputError(
-            "the history or its features hold a number that is not finite: give finite numbers"
-        )
+    _check_numbers(histories, past, ahead)
     features, features_ahead = orthonormal(past, ahead, weights)
     moved = beta * shape_sensitivity(features, weights)
-    noise, most = None, math.inf
-    if epsilon < math.inf:
-        noise = Noise(epsilon, beta, source, steps, NoiseStreams(seed), charge)
-        if source == "secure":
-            histories, most = [history.on_grid() for history in histories], LARGEST
-    drawn: dict[str, list[Release]] = {history.zone: [] for history in histories}
-
-    def released(z: int, part: str, values: Floats, distance: float) -> tuple[Floats, float]:
-        """Return the released values of a zone and the variance of their noise."""
-        if noise is None or values.size == 0:
-            return values, 0.0
-        release = noise.release(part, distance, values.size if part == "shape" else 1)
-        drawn[histories[z].zone].append(release)
-        place = (z, list(SHARES).index(part))
-        return noise.draw(histories[z].zone, place, release, values), release.mechanism.variance
-
+    noise, most = Noise(epsilon, beta, source, len(past), NoiseStreams(seed), charge), math.inf
+    if epsilon < math.inf and source == "secure":
+        histories, most = [history.on_grid() for history in histories], LARGEST
     buses, zones, products = [], [], []
     for z, history in enumerate(histories):
-        p, q = history.p.sum(axis=1), history.q.sum(axis=1)
-        buses.append(released(z, "buses", weights @ history.p, beta))
-        zones.append(released(z, "zone", np.array([weights @ p, weights @ q]), beta))
-        products.append(released(z, "shape", features.T @ (weights * p), moved))
+        p, q, zone = history.p.sum(axis=1), history.q.sum(axis=1), history.zone
+        buses.append(noise.released(z, zone, "buses", weights @ history.p, beta))
+        total = np.array([weights @ p, weights @ q])
+        zones.append(noise.released(z, zone, "zone", total, beta))
+        products.append(noise.released(z, zone, "shape", features.T @ (weights * p), moved))
     levels = _levels(buses, zones)
     sums = [level[0][0].sum() for level in levels]
     size = np.maximum(np.array(sums), beta)
@@ -320,12 +315,24 @@ def forecast_demand(
     for z, history in enumerate(histories):
         known = np.clip(sums[z] * fitted[z], -most, most)
         gap = weights @ np.abs(history.p.sum(axis=1) - known)
-        seen, _ = released(z, "spread", np.array([gap]), beta)
+        seen, _ = noise.released(z, history.zone, "spread", np.array([gap]), beta)
         least = 0.02 * float(sums[z])
         noisy = len(buses[z][0]) * buses[z][1]  # of the sum of buses, beside the zone's own release
         level = noisy * zones[z][1] / max(noisy + zones[z][1], 1e-300)
         errors.append(math.hypot(max(float(seen[0]), least) / GAUSSIAN_MEAN, math.sqrt(level)))
-    return _assembled(levels, sums, relative, np.array(errors), drawn, epsilon)
+    return _assembled(levels, sums, relative, np.array(errors), noise.drawn, epsilon)
+
+
+def _check_numbers(histories: Sequence[History], past: Floats, ahead: Floats) -> None:
+    """Raise :class:`InputError` for other lengths than the features', or numbers not finite."""
+    steps, lengths = len(past), [len(history.p) for history in histories]
+    if steps < 2 or any(length != steps for length in lengths):
+        raise not_allowed("history", lengths, f"{steps} steps in every zone, at least 2")
+    every = [past, ahead, *(values for history in histories for values in (history.p, history.q))]
+    if not all(np.isfinite(values).all() for values in every):
+        raise InputError(
+            "the history or its features hold a number that is not finite: give finite numbers"
+        )
 
 
 def _levels(
