@@ -155,17 +155,13 @@ def _attack(
     epsilon: float | None,
     seeds: int,
     watch: Callable[[str], None],
-    ways: Sequence[str] = ("messages", "stationarity"),
+    kinds: Sequence[str] = ("messages", "stationarity"),
 ) -> list[AttackOutcome]:
-    """Return the MAP estimates of ``seeds`` runs, by every way that is open."""
+    """Return the MAP estimates of ``seeds`` runs, by every adversary that hears enough."""
     size = prepared.case.n_bus
-    ways = [
-        adversary_kind
-        for adversary_kind in ways
-        if adversary_kind == "messages" or all_heard(prepared)
-    ]
-    estimates = {adversary_kind: np.full((seeds, size), np.nan) for adversary_kind in ways}
-    spread = {adversary_kind: np.full(size, np.nan) for adversary_kind in ways}
+    kinds = [kind for kind in kinds if kind == "messages" or all_heard(prepared)]
+    estimates = {kind: np.full((seeds, size), np.nan) for kind in kinds}
+    spread = {kind: np.full(size, np.nan) for kind in kinds}
     for seed in range(seeds):
         network = listen(prepared, prepared.seed + seed)
         for zone in zones:
@@ -173,19 +169,14 @@ def _attack(
             forward = forward_model(prepared, zone, network.heard[zone])
             noise = heard_noise(prepared, network.heard[zone])
             prior = zone_prior(prepared, plan, zone)
-            for adversary_kind in ways:
-                model = StationarityModel(forward) if adversary_kind == "stationarity" else forward
+            for kind in kinds:
+                model = StationarityModel(forward) if kind == "stationarity" else forward
                 generator = np.random.default_rng([prepared.seed, seed, zone])
                 result = fit(model, prior, noise, generator)
-                estimates[adversary_kind][seed, own] = result.demand[: len(own)]
-                spread[adversary_kind][own] = result.spread[: len(own)]
+                estimates[kind][seed, own] = result.demand[: len(own)]
+                spread[kind][own] = result.spread[: len(own)]
             watch(f"{label}, zone {prepared.zones[zone].name}")
-    return [
-        AttackOutcome(
-            label, epsilon, adversary_kind, estimates[adversary_kind], spread[adversary_kind]
-        )
-        for adversary_kind in ways
-    ]
+    return [AttackOutcome(label, epsilon, kind, estimates[kind], spread[kind]) for kind in kinds]
 
 
 def _releases(
@@ -251,17 +242,14 @@ def averaging(
     noise = noise_rule(replace(settings, rounds=1, noise_schedule="once"), prepared.rules.adjacency)
     zones = attacked_zones(prepared, plan.bus)
     own = np.concatenate([prepared.zones[zone].own for zone in zones])
-    adversary_kind = "stationarity" if all_heard(prepared) else "messages"
+    kinds = ("stationarity" if all_heard(prepared) else "messages",)
     for noise_schedule in ("round", "once"):
-        rules = replace(
-            prepared.rules, perturbation=Perturbation("demand", noise_schedule), noise=noise
-        )
+        drawn = Perturbation("demand", noise_schedule)
+        rules = replace(prepared.rules, perturbation=drawn, noise=noise)
         for count in rounds:
             run = varied(prepared, settings=replace(settings, rounds=count), rules=rules)
             label = f"averaging, {noise_schedule}, {count} rounds"
-            (outcome,) = _attack(
-                run, plan, zones, label, None, plan.seeds, watch, (adversary_kind,)
-            )
+            (outcome,) = _attack(run, plan, zones, label, None, plan.seeds, watch, kinds)
             errors = np.abs(outcome.estimates[:, own] - run.case.pd[own]).mean(axis=1)
             rows += [
                 {"noise_schedule": noise_schedule, "rounds": count, "seed": seed, "mae_mw": mae}

@@ -218,6 +218,11 @@ class KeySigner:
         return body + COUNT.pack(len(signature)) + signature
 
 
+def signer(credentials: Credentials | None) -> Signer:
+    """Return the signer of a party; without credentials nothing is signed."""
+    return not_signed if credentials is None else KeySigner(credentials.key)
+
+
 class Verifier:
     """Checks signatures under the public key of a certificate (PEM)."""
 

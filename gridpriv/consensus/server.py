@@ -58,6 +58,7 @@ from gridpriv.consensus.wire import (
     Refusal,
     Request,
     TurnId,
+    Welcome,
     decode,
     encode,
     packed,
@@ -208,9 +209,8 @@ class Server:
             channel.deadline = float("inf")
             if shown:
                 self._admitted(zone, shown)
-            channel.send(
-                sessions.welcome(self._credentials.certificate if self._credentials else b"")
-            )
+            own = self._credentials.certificate if self._credentials else b""
+            channel.send(encode(Welcome(sessions.public.run, own)))
             for message in sessions.messages(zone, lambda: not channel.has_spoken()):
                 channel.send(message)
                 if (answer := channel.read()) is None:

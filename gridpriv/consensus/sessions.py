@@ -29,7 +29,6 @@ from gridpriv.consensus.wire import (
     Request,
     Shutdown,
     TurnId,
-    Welcome,
     decode,
     encode,
 )
@@ -307,10 +306,6 @@ class Sessions:
             self.note("info", "seated", zone=hello.zone, last=str(hello.last))
             self.changed.notify_all()
         return hello.zone
-
-    def welcome(self, certificate: bytes = b"") -> bytes:
-        """Return the first message to a zone that is admitted."""
-        return encode(Welcome(self.public.run, certificate))
 
     def messages(self, zone: str, here: Callable[[], bool]) -> Iterator[bytes]:
         """Yield the messages to a zone, each after its last answer, while it is connected."""

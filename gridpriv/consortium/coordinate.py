@@ -6,12 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from gridpriv.consensus.coordinator import Turn, rounds
-from gridpriv.consensus.credentials import Credentials, KeySigner, Signer, not_signed
+from gridpriv.consensus.credentials import Credentials, signer
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.server import Journal, Server, Turns
 from gridpriv.consensus.sessions import Note, Sessions
@@ -102,30 +103,15 @@ def coordinate(
     state = folder / party.state
     make_folder(state)
     with held(state):
-        public = agreement.public
-        sign: Signer = not_signed
+        public, sign = agreement.public, signer(credentials)
         if credentials is not None:
-            sign = KeySigner(credentials.key)
             write_text(state / CERTIFICATE, credentials.certificate.decode(), private=False)
         sessions = Sessions(public, note, sign)
-        journal, start = Journal(state), agreement.ground.start
-        turns = Turns(sessions, journal, start, party.timeout, party.late)
-        most = max(zone.size for zone in public.zones.values())
-        server = Server(
-            sessions,
-            party.listen,
-            credentials,
-            len(agreement.zones),
-            most,
-            lambda zone, pem: _keep_certificate(state / CERTIFICATES, zone, pem),
-        )
-        note(
-            "info",
-            "listening",
-            address=server.address,
-            run=agreement.run,
-            zones=len(agreement.zones),
-        )
+        turns = Turns(sessions, Journal(state), agreement.ground.start, party.timeout, party.late)
+        zones, most = len(agreement.zones), max(zone.size for zone in public.zones.values())
+        keep = partial(_keep_certificate, state / CERTIFICATES)
+        server = Server(sessions, party.listen, credentials, zones, most, keep)
+        note("info", "listening", address=server.address, run=agreement.run, zones=zones)
         listening(server.address)
         try:
             outcome = play(agreement, turns.carry, note)

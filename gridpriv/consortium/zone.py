@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.consensus.client import take_part
-from gridpriv.consensus.credentials import Credentials, KeySigner, not_signed
+from gridpriv.consensus.credentials import Credentials, signer
 from gridpriv.consensus.sessions import LateError, Note
 from gridpriv.consensus.wire import Hello, Shutdown, encode
 from gridpriv.consensus.zone_client import Transcript, ZoneClient, read_state
@@ -236,7 +236,7 @@ def take_part_as_zone(
             member.agent,
             agreement.request_limits(name),
             state / STATE,
-            not_signed if credentials is None else KeySigner(credentials.key),
+            signer(credentials),
             Transcript(state / TRANSCRIPT, about),
         )
         public, settings = agreement.public, json.dumps(agreement.agreed_settings)

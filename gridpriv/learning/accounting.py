@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 
@@ -171,6 +171,7 @@ def privacy_statement(
     releases = max((sum(t.values()) for t in tallies), default=0)
     charges = {c for item in tallies for c in item}
     delta, target = settings.release_delta, settings.target_delta
+    drawn = min((c.parameter for c in charges if c.kind in MULTIPLIERS), default=None)
     pure = charges and all(c.kind == "laplace" for c in charges)
     return {
         "mechanism": settings.mechanism,
@@ -184,7 +185,7 @@ def privacy_statement(
             "certified": max((epsilon_of(c, delta) for c in charges), default=None),
             "delta": delta if settings.mechanism == "gaussian" else 0.0,
         },
-        "noise_multiplier": _least_multiplier(charges) or multiplier or None,
+        "noise_multiplier": drawn or multiplier or None,
         "total_pure": max(map(total_pure, tallies)) if pure else None,
         "total": {
             "nominal": _claimed(settings, "total"),
@@ -218,11 +219,6 @@ def _worst_rho(tallies: list[Mapping[Charge, int]]) -> float | None:
     matches = [zcdp_total(tally) for tally in tallies]
     rhos = [rho for rho in matches if rho is not None]
     return max(rhos) if rhos and len(rhos) == len(matches) else None
-
-
-def _least_multiplier(charges: Iterable[Charge]) -> float | None:
-    """Return the least noise over sensitivity that was drawn; None if no noise was added."""
-    return min((c.parameter for c in charges if c.kind in MULTIPLIERS), default=None)
 
 
 def _claimed(settings: LearnSettings, scope: str) -> float | None:

@@ -97,40 +97,8 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
     Judged on public input alone: a row of zeros and a row of ones over the root of their number.
     """
     torch = _torch()
-    if settings.algorithm not in FOR_MODULES:
-        raise not_allowed(
-            "algorithm", settings.algorithm, f"{', '.join(FOR_MODULES)} with a module"
-        )
-    if settings.clip is None:
-        raise not_allowed("clip", None, "a positive number with a module: it bounds a gradient")
-    if settings.algorithm == "dp-admm" and settings.step == "smooth":
-        raise not_allowed("step", "smooth", "nonsmooth with a module: it has no smoothness bound")
-    for name, part in module.named_modules():
-        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
-            raise not_allowed(
-                f"module {name}", type(part).__name__, "no layer that mixes samples (use GroupNorm)"
-            )
+    kinds = _checked_types(module, settings)
     outputs = dataset.classes if dataset.task == "multiclass" else 1
-    kinds = {parameter.dtype for parameter in module.parameters()}
-    if not kinds or kinds - {torch.float32, torch.float64}:
-        raise not_allowed(
-            "module parameters",
-            sorted(map(str, kinds)),
-            "torch.float32 or torch.float64, at least one",
-        )
-    if not all(parameter.requires_grad for parameter in module.parameters()):
-        raise not_allowed(
-            "module parameters",
-            "with requires_grad = False",
-            "all trained: register what is fixed as a buffer",
-        )
-    if settings.noise == "secure" and torch.float32 in kinds:
-        raise not_allowed(
-            "module parameters",
-            str(torch.float32),
-            "torch.float64 with secure noise: call module.double(). Sums in float32 round by more "
-            "than the certificate covers",
-        )
     rows = torch.zeros((2, dataset.features), dtype=torch.promote_types(*kinds, *kinds))
     rows[1] = dataset.features**-0.5
     try:
@@ -160,6 +128,45 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
             "one whose score of a row does not depend on the other rows of a batch: a clipped "
             "gradient must be one sample's",
         )
+
+
+def _checked_types(module: Any, settings: LearnSettings) -> set[Any]:
+    """Return the types of a module's parameters, which settings and layers can be trained with."""
+    torch = _torch()
+    if settings.algorithm not in FOR_MODULES:
+        raise not_allowed(
+            "algorithm", settings.algorithm, f"{', '.join(FOR_MODULES)} with a module"
+        )
+    if settings.clip is None:
+        raise not_allowed("clip", None, "a positive number with a module: it bounds a gradient")
+    if settings.algorithm == "dp-admm" and settings.step == "smooth":
+        raise not_allowed("step", "smooth", "nonsmooth with a module: it has no smoothness bound")
+    for name, part in module.named_modules():
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+            raise not_allowed(
+                f"module {name}", type(part).__name__, "no layer that mixes samples (use GroupNorm)"
+            )
+    kinds = {parameter.dtype for parameter in module.parameters()}
+    if not kinds or kinds - {torch.float32, torch.float64}:
+        raise not_allowed(
+            "module parameters",
+            sorted(map(str, kinds)),
+            "torch.float32 or torch.float64, at least one",
+        )
+    if not all(parameter.requires_grad for parameter in module.parameters()):
+        raise not_allowed(
+            "module parameters",
+            "with requires_grad = False",
+            "all trained: register what is fixed as a buffer",
+        )
+    if settings.noise == "secure" and torch.float32 in kinds:
+        raise not_allowed(
+            "module parameters",
+            str(torch.float32),
+            "torch.float64 with secure noise: call module.double(). Sums in float32 round by more "
+            "than the certificate covers",
+        )
+    return kinds
 
 
 @dataclass(frozen=True, eq=False)

@@ -199,8 +199,6 @@ class TrainedModel:
 
     def published(self) -> TrainedModel:
         """Return the model without whatever of its certificate is private."""
-        from dataclasses import replace
-
         from gridpriv.learning.result import LearnPrivacy
 
         shown = publish(self.description.certificate, LearnPrivacy.table, protected=True)

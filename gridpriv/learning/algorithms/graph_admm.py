@@ -70,10 +70,6 @@ class GraphAdmm(Algorithm):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         settings = task.settings
-        if settings.batch is not None or settings.sampled_clients is not None:
-            raise not_allowed(
-                "batch or sampled-clients", "given", f"left out with {settings.algorithm}"
-            )
         links = _links(task)
         self.rho, self.eta, degrees = settings.penalty.at(1), settings.step_scale, links.sum(axis=1)
         self.multipliers = multipliers(task, variances_of(task))

@@ -33,7 +33,7 @@ from gridpriv.consensus.problem import AgentRules, Iterate, Minimiser
 from gridpriv.consensus.schedules import StepSize, Update
 from gridpriv.consensus.transport import Calls, R, each, exchange
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError
 from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.accounting import classical_epsilon
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Round, Task, Watch
@@ -300,8 +300,6 @@ class RyuKim(Algorithm):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        if task.settings.batch is not None or task.settings.sampled_clients is not None:
-            raise not_allowed("batch or sampled-clients", "given", "left out with ryu-kim")
         self.penalty, self.step = penalty_of(task), scaled_step(task.settings.step_scale)
 
     def run(self, watch: Watch) -> None:
