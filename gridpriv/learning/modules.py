@@ -5,84 +5,22 @@ so their releases, sensitivities and certificates are unchanged. The module runs
 mode (no dropout), and one that mixes the samples of a batch is refused: a clipped gradient must
 be one sample's. Per-sample gradients by ``vmap(grad)`` take three quarters of the time of
 Opacus' hooks on a small convolutional network (docs/decisions/0020-per-sample-gradients.md).
-
-On the command line a module is named ``module:FILE.py:CLASS``.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import importlib.util
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
-from gridpriv.core.reading import read_bytes
 from gridpriv.learning.clients import Array, Clients, Loss, like, loss_of, on_device
 from gridpriv.learning.datasets.base import Dataset
-
-if TYPE_CHECKING:
-    from gridpriv.learning.settings import LearnSettings
-
-LINEAR = "linear"
-FORM = f"{LINEAR}, or module:FILE.py:CLASS, the file and the class of a torch module"
-
-
-def check_model(text: str) -> None:
-    """Raise :class:`InputError` unless a text names a kind of model."""
-    if text != LINEAR:
-        _parts(text)
-
-
-def _parts(text: str) -> tuple[Path, str]:
-    kind, _, rest = text.partition(":")
-    path, _, name = rest.rpartition(":")
-    if kind != "module" or not path.endswith(".py") or not name.isidentifier():
-        raise not_allowed("model", text, FORM)
-    return Path(path), name
-
-
-def source_digest(text: str) -> str:
-    """Return the SHA-256 of a module's file: a model file is read with the same code only."""
-    return hashlib.sha256(read_bytes(_parts(text)[0], "module")).hexdigest()
-
-
-def load_module(text: str, seed: int) -> Any:
-    """Return a new module of the class, its parameters drawn by the seed; the file's code runs.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be run, or has no such class that takes no arguments.
-    """
-    path, name = _parts(text)
-    if not path.is_file():
-        raise not_allowed("model", text, f"a file that exists: {path} does not")
-    try:
-        import torch
-    except ImportError:
-        raise missing_extra("torch", "learning", "a torch module") from None
-    spec = importlib.util.spec_from_file_location(f"_gridpriv_module_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise not_allowed("model", text, FORM)
-    code = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(code)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            module = getattr(code, name)()
-    except Exception as error:  # the file's own code may raise anything
-        raise InputError(f"model {text}: {type(error).__name__}: {error}") from error
-    if not isinstance(module, torch.nn.Module):
-        raise not_allowed("model", text, f"a subclass of torch.nn.Module; {name} is none")
-    return module
-
+from gridpriv.learning.settings import LearnSettings
 
 # algorithms whose sensitivity holds for any clipped gradient, convex or not
 FOR_MODULES = ("dpsgd", "dp-fedavg", "dp-admm", "cdp-admm", "ddp-admm")

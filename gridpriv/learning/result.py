@@ -10,7 +10,7 @@ training samples, which a certificate covers, and of test samples, which none do
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -364,6 +364,13 @@ class LearnResult:
         """Figures after the last round."""
         last = self.rounds.iloc[-1]
         return {name: float(last[name]) for name in Evaluated.table.names}
+
+    @property
+    def public_model(self) -> TrainedModel:
+        """The model without whatever of its certificate is private."""
+        shown = publish(self.privacy, LearnPrivacy.table, protected=True)
+        described = replace(self.model.description, certificate=shown, public=True)
+        return replace(self.model, description=described)
 
     def as_dict(self, *, public: bool = False) -> Json:
         """Return the run as JSON can hold it; with ``public`` what follows from releases alone."""

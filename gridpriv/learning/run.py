@@ -22,6 +22,7 @@ from gridpriv.learning.accounting import (
     privacy_statement,
     ryu_kim_total,
 )
+from gridpriv.learning.algorithms import LINEAR, load_module
 from gridpriv.learning.algorithms.base import (
     ALONE,
     Algorithm,
@@ -35,13 +36,7 @@ from gridpriv.learning.algorithms.dpsgd import participants
 from gridpriv.learning.clients import Clients, check_device, make_clients, to_numpy
 from gridpriv.learning.datasets.base import Dataset, Indices, split
 from gridpriv.learning.interrupted import Keeper
-from gridpriv.learning.modules import (
-    LINEAR,
-    ClientModels,
-    check_module,
-    load_module,
-    module_clients,
-)
+from gridpriv.learning.modules import ClientModels, check_module, module_clients
 from gridpriv.learning.releases import Tally, protected
 from gridpriv.learning.result import LearnResult, LearnTiming
 from gridpriv.learning.schedules import parse_regularizer

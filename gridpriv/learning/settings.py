@@ -23,14 +23,15 @@ from gridpriv.core.settings import (
 from gridpriv.core.text import Json
 from gridpriv.learning.algorithms import (
     ALGORITHMS,
+    LINEAR,
     NON_PRIVATE,
     PERTURBED,
     READS,
     SPECIFIC,
+    check_model,
 )
 from gridpriv.learning.clients import DEVICES
 from gridpriv.learning.features import TRANSFORMS
-from gridpriv.learning.modules import LINEAR, check_model
 from gridpriv.learning.releases import KINDS, Kind
 from gridpriv.learning.schedules import BudgetedPenalty, parse_penalty, parse_regularizer
 from gridpriv.privacy.accounting import check_delta

@@ -21,12 +21,11 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import write_bytes
 from gridpriv.core.reading import read_bytes
-from gridpriv.core.tables import publish
 from gridpriv.core.text import Json, json_ready
+from gridpriv.learning.algorithms import LINEAR, load_module, source_digest
 from gridpriv.learning.clients import Array, to_numpy
 from gridpriv.learning.datasets.base import Dataset, Features, clip_rows
 from gridpriv.learning.features import RAW, TRANSFORMED_NORM, transform
-from gridpriv.learning.modules import LINEAR, load_module, source_digest
 from gridpriv.learning.settings import LearnSettings
 
 
@@ -196,13 +195,6 @@ class TrainedModel:
             return result
         place = (result + 1) // 2 if self.description.task == "binary" else result
         return np.asarray(labels)[place]
-
-    def published(self) -> TrainedModel:
-        """Return the model without whatever of its certificate is private."""
-        from gridpriv.learning.result import LearnPrivacy
-
-        shown = publish(self.description.certificate, LearnPrivacy.table, protected=True)
-        return replace(self, description=replace(self.description, certificate=shown, public=True))
 
     def save(self, path: str | Path) -> None:
         """Write the model; readable by its owner alone unless it is public."""

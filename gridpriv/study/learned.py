@@ -294,7 +294,7 @@ def keep_learning_run(
             rounds = publish_table(result.rounds, LearnRound.table) if public else result.rounds
             store.text(RUN_FILE, sealed(result.as_dict(public=public), indent=2))
             store.text("rounds.csv", frame_csv(rounds))
-            (result.model.published() if public else result.model).save(out / FILE)
+            (result.public_model if public else result.model).save(out / FILE)
             store.add(publish_rows(rows) if public else rows)
             keeper.done()
         store.finish(told_totals)

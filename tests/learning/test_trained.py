@@ -99,7 +99,7 @@ def test_a_file_that_is_no_model_is_refused(tmp_path, content):
 def test_a_public_model_is_a_function_of_releases_and_public_data(tmp_path):
     data = made.multiclass()
     result = learn(data, LearnSettings(algorithm="dpsgd", rounds=2, clients=3))
-    model = result.model.published()
+    model = result.public_model
     model.save(tmp_path / "model.npz")
     held = load_model(tmp_path / "model.npz")
     assert held.description.public

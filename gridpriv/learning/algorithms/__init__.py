@@ -1,6 +1,17 @@
-"""The algorithms by name: which settings each reads, and what its noise is on."""
+"""Algorithms and models by name: which settings an algorithm reads, and what its noise is on.
+
+A model is linear, or a torch module named on the command line: ``module:FILE.py:CLASS``.
+"""
 
 from __future__ import annotations
+
+import hashlib
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from gridpriv.core.errors import InputError, missing_extra, not_allowed
+from gridpriv.core.reading import read_bytes
 
 _BATCHES = {"batch", "sampling", "sampled_clients"}
 _PENALTY = {"penalty", "clip"}
@@ -49,3 +60,56 @@ PERTURBED = {
     "ddp-admm": "output",
 }
 NON_PRIVATE = ("admm", "centralized")
+
+LINEAR = "linear"
+FORM = f"{LINEAR}, or module:FILE.py:CLASS, the file and the class of a torch module"
+
+
+def check_model(text: str) -> None:
+    """Raise :class:`InputError` unless a text names a kind of model."""
+    if text != LINEAR:
+        _parts(text)
+
+
+def _parts(text: str) -> tuple[Path, str]:
+    kind, _, rest = text.partition(":")
+    path, _, name = rest.rpartition(":")
+    if kind != "module" or not path.endswith(".py") or not name.isidentifier():
+        raise not_allowed("model", text, FORM)
+    return Path(path), name
+
+
+def source_digest(text: str) -> str:
+    """Return the SHA-256 of a module's file: a model file is read with the same code only."""
+    return hashlib.sha256(read_bytes(_parts(text)[0], "module")).hexdigest()
+
+
+def load_module(text: str, seed: int) -> Any:
+    """Return a new module of the class, its parameters drawn by the seed; the file's code runs.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be run, or has no such class that takes no arguments.
+    """
+    path, name = _parts(text)
+    if not path.is_file():
+        raise not_allowed("model", text, f"a file that exists: {path} does not")
+    try:
+        import torch
+    except ImportError:
+        raise missing_extra("torch", "learning", "a torch module") from None
+    spec = importlib.util.spec_from_file_location(f"_gridpriv_module_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise not_allowed("model", text, FORM)
+    code = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(code)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            module = getattr(code, name)()
+    except Exception as error:  # the file's own code may raise anything
+        raise InputError(f"model {text}: {type(error).__name__}: {error}") from error
+    if not isinstance(module, torch.nn.Module):
+        raise not_allowed("model", text, f"a subclass of torch.nn.Module; {name} is none")
+    return module
