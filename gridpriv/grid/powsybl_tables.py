@@ -45,59 +45,61 @@ def in_per_unit(network: PowsyblNetwork) -> Iterator[None]:
         network.per_unit, network.nominal_apparent_power = before
 
 
+@dataclass
+class Bus:
+    """A bus, or a point that the bus view lacks; per unit and rad.
+
+    Attributes
+    ----------
+    same : int
+        Place of a bus that it is joined to; its own place where it stands for itself.
+    """
+
+    key: str
+    level: str
+    kv: float
+    same: int
+    label: str = ""
+    vm: float = np.nan
+    va: float = np.nan
+    demand: complex = 0j
+    shunt: complex = 0j
+
+
 class Buses:
     """The buses: of the bus view first, then the points that are added."""
 
     def __init__(self, network: PowsyblNetwork) -> None:
-        self.levels = network.get_voltage_levels(all_attributes=True)
-        view = network.get_buses(all_attributes=True)
-        self.keys: list[str] = list(view.index)
-        self.level: list[str] = list(view["voltage_level_id"])
-        self.vm: list[float] = list(view["v_mag"])
-        self.va: list[float] = list(view["v_angle"])
-        self.kv: list[float] = list(self.levels["nominal_v"].reindex(self.level))
-        self.labels: list[str] = [""] * len(view)
-        self.at = {key: i for i, key in enumerate(self.keys)}
-        self.same = list(range(len(view)))
-        self.pd = [0.0] * len(view)
-        self.qd = [0.0] * len(view)
-        self.shunt = [0j] * len(view)
-        self.reference: set[int] = set()
         self.network = network
+        self.levels = network.get_voltage_levels(all_attributes=True)
         self.inner = network.get_bus_breaker_view_buses(all_attributes=True)
-        for bus in network.get_extensions("slackTerminal").get("bus_id", []):
-            if bus in self.at:
-                self.reference.add(self.at[bus])
+        self.every: list[Bus] = []
+        self.at: dict[str, int] = {}
+        for bus in network.get_buses(all_attributes=True).itertuples():
+            level = bus.voltage_level_id
+            at = self.add(bus.Index, level, self.levels["nominal_v"].get(level, np.nan))
+            self.every[at].vm, self.every[at].va = bus.v_mag, bus.v_angle
+        self.seen = len(self.every)
+        slack = network.get_extensions("slackTerminal").get("bus_id", [])
+        self.reference = {self.at[bus] for bus in slack if bus in self.at}
 
-    def add(self, key: str, level: str, kv: float, label: str) -> int:
-        """Return the index of a point that the bus view lacks."""
+    def add(self, key: str, level: str, kv: float, label: str = "") -> int:
+        """Return the place of a bus, which is added where it is not there."""
         if key not in self.at:
-            self.at[key] = len(self.keys)
-            self.same.append(len(self.keys))
-            self.keys.append(key)
-            self.level.append(level)
-            self.kv.append(kv)
-            self.labels.append(label)
-            self.shunt.append(0j)
-            for values, value in (
-                (self.vm, np.nan),
-                (self.va, np.nan),
-                (self.pd, 0.0),
-                (self.qd, 0.0),
-            ):
-                values.append(value)
+            self.at[key] = len(self.every)
+            self.every.append(Bus(key, level, kv, len(self.every), label))
         return self.at[key]
 
     def root(self, bus: int) -> int:
         """Return the bus that stands for all that are joined to it."""
-        while self.same[bus] != bus:
-            bus = self.same[bus]
+        while self.every[bus].same != bus:
+            bus = self.every[bus].same
         return bus
 
     def join(self, first: int, second: int) -> None:
         """Make one bus of two."""
         low, high = sorted((self.root(first), self.root(second)))
-        self.same[high] = low
+        self.every[high].same = low
 
     def numbers(self) -> dict[int, int]:
         """Return the number of every bus that stands for itself: the source's, or 1, 2, ..."""
@@ -106,10 +108,9 @@ class Buses:
             match = NUMBERED.fullmatch(key)
             if bus in self.at and match:
                 given.setdefault(self.root(self.at[bus]), []).append(int(match[1]))
-        roots = [i for i, same in enumerate(self.same) if same == i]
-        seen = self.network.get_buses().index
+        roots = [i for i, bus in enumerate(self.every) if bus.same == i]
         stated = {i: min(given[i]) for i in roots if i in given}
-        complete = all(i in stated or i >= len(seen) for i in roots)
+        complete = all(i in stated or i >= self.seen for i in roots)
         if not complete or len(set(stated.values())) < len(stated):
             stated = {}
         last = max(stated.values(), default=0)
@@ -133,7 +134,7 @@ class Buses:
             if bus in self.at:
                 label.setdefault(self.at[bus], " ".join(str(name or key).split()))
         return {
-            number: self.labels[i] or label.get(i) or self.keys[i]
+            number: self.every[i].label or label.get(i) or self.every[i].key
             for i, number in self.numbers().items()
         }
 
@@ -148,7 +149,7 @@ class Buses:
         )
         pairs = zip(listed["id"], listed["voltage_level_id"], strict=True)
         area = {level: name for name, level in pairs if kinds.get(name) == control}
-        levels = [self.level[i] for i in self.numbers()]
+        levels = [self.every[i].level for i in self.numbers()]
         stations = [str(substation.get(level) or "") for level in levels]
         listed = {
             "country": [str(country.get(station) or "") for station in stations],
@@ -162,23 +163,22 @@ class Buses:
         numbers = self.numbers()
         place = {i: row for row, i in enumerate(numbers)}
         table = np.zeros((len(numbers), mpc.BUS_COLUMNS))
-        for i in range(len(self.keys)):
-            row = table[place[self.root(i)]]
-            row[[mpc.PD, mpc.QD]] += BASE_MVA * np.array([self.pd[i], self.qd[i]])
-            row[[mpc.GS, mpc.BS]] += BASE_MVA * np.array([self.shunt[i].real, self.shunt[i].imag])
+        for i, bus in enumerate(self.every):
+            powers = bus.demand.real, bus.demand.imag, bus.shunt.real, bus.shunt.imag
+            columns = [mpc.PD, mpc.QD, mpc.GS, mpc.BS]
+            table[place[self.root(i)], columns] += BASE_MVA * np.array(powers)
+        references = set(map(self.root, self.reference))
         low, high = (self.levels[f"{side}_voltage_limit"].to_dict() for side in ("low", "high"))
         for i, row in zip(numbers, table, strict=True):
-            band = (low.get(self.level[i], np.nan), high.get(self.level[i], np.nan))
-            vm, va = self.vm[i], self.va[i]
-            row[mpc.BUS_I] = numbers[i]
-            row[mpc.BUS_TYPE] = mpc.REFERENCE if i in map(self.root, self.reference) else 1
-            row[mpc.VM], row[mpc.VA] = (
-                (vm, np.rad2deg(va)) if vm > 0 and np.isfinite(va) else (1.0, 0.0)
-            )
-            row[mpc.BASE_KV] = self.kv[i]
-            row[mpc.VMIN], row[mpc.VMAX] = (
+            bus = self.every[i]
+            known = bus.vm > 0 and np.isfinite(bus.va)
+            band = (low.get(bus.level, np.nan), high.get(bus.level, np.nan))
+            row[mpc.BUS_I], row[mpc.BASE_KV] = numbers[i], bus.kv
+            row[mpc.BUS_TYPE] = mpc.REFERENCE if i in references else 1
+            row[[mpc.VM, mpc.VA]] = (bus.vm, np.rad2deg(bus.va)) if known else (1.0, 0.0)
+            row[[mpc.VMIN, mpc.VMAX]] = [
                 given if given >= 0 else default for given, default in zip(band, BAND, strict=True)
-            )
+            ]
         return table
 
 
@@ -199,86 +199,47 @@ class Branches:
         self.joined = 0
         self.ratings = _ratings(network.get_loading_limits(all_attributes=True))
         for line in _lines(network, buses).itertuples():
-            self._add(
-                ("line", line),
-                _open(line, "1"),
-                _open(line, "2"),
-                line.r,
-                line.x,
-                line.g1 + 1j * line.b1,
-                line.g2 + 1j * line.b2,
-            )
+            ends = _open(line, "1"), _open(line, "2")
+            shunts = complex(line.g1, line.b1), complex(line.g2, line.b2)
+            self._add(("line", line), ends, complex(line.r, line.x), shunts)
         for trafo in network.get_2_windings_transformers(all_attributes=True).itertuples():
-            self._add(
-                ("trafo", trafo),
-                _open(trafo, "1"),
-                _open(trafo, "2"),
-                trafo.r_at_current_tap,
-                trafo.x_at_current_tap,
-                trafo.g_at_current_tap + 1j * trafo.b_at_current_tap,
-                0j,
-                trafo.rho * np.exp(1j * trafo.alpha),
-            )
-        self._three_windings(network.get_3_windings_transformers(all_attributes=True))
-        for line in network.get_boundary_lines(all_attributes=True).itertuples():
-            far = line.tie_line_id if line.paired else line.Index
-            label = f"{line.name or line.Index} (boundary)"
-            level = buses.levels.loc[line.voltage_level_id]
-            point = f"boundary of {far}"
-            buses.add(point, line.voltage_level_id, level["nominal_v"], label)
-            self._add(
-                ("boundary line", line),
-                _open(line, ""),
-                point,
-                line.r,
-                line.x,
-                line.g + 1j * line.b,
-                0j,
-            )
-
-    def _three_windings(self, frame: pd.DataFrame) -> None:
-        """Add a leg per winding, from its bus to the star point."""
-        for trafo in frame.itertuples():
-            star = f"star of {trafo.Index}"
-            label = f"{trafo.name or trafo.Index} (star)"
-            self.buses.add(star, trafo.voltage_level1_id, trafo.rated_u0, label)
+            self._winding(("trafo", trafo), (_open(trafo, "1"), _open(trafo, "2")))
+        for trafo in network.get_3_windings_transformers(all_attributes=True).itertuples():
+            star, label = f"star of {trafo.Index}", f"{trafo.name or trafo.Index} (star)"
+            buses.add(star, trafo.voltage_level1_id, trafo.rated_u0, label)
             for leg in "123":
+                self._winding(("trafo3w", trafo), (_open(trafo, leg), star), leg)
+        for line in network.get_boundary_lines(all_attributes=True).itertuples():
+            point = f"boundary of {line.tie_line_id if line.paired else line.Index}"
+            label, level = f"{line.name or line.Index} (boundary)", line.voltage_level_id
+            buses.add(point, level, buses.levels.loc[level]["nominal_v"], label)
+            ends, shunts = (_open(line, ""), point), (complex(line.g, line.b), 0j)
+            self._add(("boundary line", line), ends, complex(line.r, line.x), shunts)
 
-                def of(quantity: str, leg: str = leg, trafo: Any = trafo) -> Any:
-                    return getattr(trafo, f"{quantity.replace('#', leg)}")
-
-                self._add(
-                    ("trafo3w", trafo),
-                    _open(trafo, leg),
-                    star,
-                    of("r#_at_current_tap"),
-                    of("x#_at_current_tap"),
-                    of("g#_at_current_tap") + 1j * of("b#_at_current_tap"),
-                    0j,
-                    of("rho#") * np.exp(1j * of("alpha#")),
-                    leg,
-                )
+    def _winding(self, element: tuple[str, Any], ends: tuple[str, str], leg: str = "") -> None:
+        """Add a transformer, or a leg of one, at its present tap position."""
+        r, x, g, b = (getattr(element[1], f"{name}{leg}_at_current_tap") for name in "rxgb")
+        rho, alpha = (getattr(element[1], f"{name}{leg}") for name in ("rho", "alpha"))
+        ratio = rho * np.exp(1j * alpha)
+        self._add(element, ends, complex(r, x), (complex(g, b), 0j), ratio, leg)
 
     def _add(
         self,
         element: tuple[str, Any],
-        near: str,
-        far: str,
-        r: float,
-        x: float,
-        y_near: complex,
-        y_far: complex,
+        keys: tuple[str, str],
+        z: complex,
+        shunts: tuple[complex, complex],
         ratio: complex = 1.0,
         leg: str = "",
     ) -> None:
-        """Add a branch: the ideal transformer at its near end, then ``y_near``, r + jx, ``y_far``.
+        """Add a branch: the ideal transformer at its near end, then a shunt, z, and a shunt.
 
-        An end is the key of its bus; empty where it is open.
+        ``keys`` are those of the buses at its ends; empty where an end is open.
         """
         kind, source = element
-        ends = self.buses.at.get(near, -1), self.buses.at.get(far, -1)
+        ends = self.buses.at.get(keys[0], -1), self.buses.at.get(keys[1], -1)
+        (y_near, y_far), tap = shunts, 1.0 / abs(ratio)
         row = np.zeros(mpc.ANGMAX + 1)
-        z, tap = complex(r, x), 1.0 / abs(ratio)
         if min(ends) >= 0:
             negligible = abs(z) < NEGLIGIBLE
             if negligible and abs(ratio - 1.0) < NEGLIGIBLE:
@@ -290,12 +251,12 @@ class Branches:
             b = 2.0 * y_far.imag
             row[[mpc.BR_R, mpc.BR_X, mpc.BR_B]] = z.real, z.imag, b * row[mpc.BR_STATUS]
             half = 0.5j * row[mpc.BR_B]
-            self.buses.shunt[ends[0]] += (y_near - half) / tap**2
-            self.buses.shunt[ends[1]] += y_far - half
+            self.buses.every[ends[0]].shunt += (y_near - half) / tap**2
+            self.buses.every[ends[1]].shunt += y_far - half
         elif ends[0] >= 0:
-            self.buses.shunt[ends[0]] += (y_near + _behind(z, y_far)) / tap**2
+            self.buses.every[ends[0]].shunt += (y_near + _behind(z, y_far)) / tap**2
         elif ends[1] >= 0:
-            self.buses.shunt[ends[1]] += y_far + _behind(z, y_near)
+            self.buses.every[ends[1]].shunt += y_far + _behind(z, y_near)
         row[mpc.TAP], row[mpc.SHIFT] = tap, -np.rad2deg(np.angle(ratio))
         row[mpc.RATE_A : mpc.RATE_C + 1] = self.ratings.get((source.Index, leg), (0.0, 0.0, 0.0))
         self.ends.append(ends)
@@ -377,7 +338,7 @@ class Injections:
         self.voltage: pd.Series[float] | None = None
         for shunt in network.get_shunt_compensators(all_attributes=True).itertuples():
             if (bus := self._bus(shunt)) >= 0:
-                buses.shunt[bus] += shunt.g + 1j * shunt.b
+                buses.every[bus].shunt += shunt.g + 1j * shunt.b
         for load in network.get_loads(all_attributes=True).itertuples():
             if (bus := self._bus(load)) >= 0:
                 self._demand(bus, load.p0, load.q0)
@@ -395,8 +356,7 @@ class Injections:
 
     def _demand(self, bus: int, p: float, q: float) -> None:
         if bus >= 0:
-            self.buses.pd[bus] += p
-            self.buses.qd[bus] += q
+            self.buses.every[bus].demand += complex(p, q)
 
     def _add(
         self,
@@ -434,7 +394,7 @@ class Injections:
 
         Where it regulates another bus, it is the voltage of its own in PowSyBl's load flow.
         """
-        if gen.regulated_bus_id in ("", self.buses.keys[bus]):
+        if gen.regulated_bus_id in ("", self.buses.every[bus].key):
             return float(gen.target_v)
         self.remote += 1
         local = getattr(gen, "equivalent_local_target_v", np.nan)
@@ -442,8 +402,8 @@ class Injections:
             return float(local)
         if self.voltage is None:
             self.voltage = _solved(self.network)
-        solved = self.voltage.get(self.buses.keys[bus], np.nan)
-        stated = self.buses.vm[bus]
+        solved = self.voltage.get(self.buses.every[bus].key, np.nan)
+        stated = self.buses.every[bus].vm
         return float(next((v for v in (solved, stated) if v > 0), gen.target_v))
 
     def _boundaries(self) -> None:
