@@ -237,45 +237,29 @@ class Case:
             if not hit.any():
                 raise not_allowed("outage", outage, f"{kind} rows in service, 1 to {rows.max()}")
             keep[hit] = False
-        return _keep_rows(self, keep_gen, keep_branch)
+        kept = np.flatnonzero(keep_branch), np.flatnonzero(keep_gen)
+        return case_of(self, np.arange(self.n_bus), *kept)
 
 
 NO_MODEL = ("xy", "rate_b", "rate_c")
 GEN_FIELDS = ("gen_bus", "pmin", "pmax", "qmin", "qmax", "vg", "pg", "gen_row")
-BRANCH_FIELDS = (
-    "f_bus",
-    "t_bus",
-    "r",
-    "x",
-    "b",
-    "tap",
-    "shift",
-    "rate",
-    "angmin",
-    "angmax",
-    "branch_row",
-)
-BUS_FIELDS = (
-    "bus_id",
-    "pd",
-    "qd",
-    "gs",
-    "bs",
-    "vmin",
-    "vmax",
-    "vm",
-    "va",
-    "base_kv",
-    "reference",
-)
+LINE_FIELDS = ("r", "x", "b", "tap", "shift", "rate", "angmin", "angmax")
+BRANCH_FIELDS = ("f_bus", "t_bus", *LINE_FIELDS, "branch_row")
+STATE_FIELDS = ("pd", "qd", "gs", "bs", "vmin", "vmax", "vm", "va", "base_kv")
+BUS_FIELDS = ("bus_id", *STATE_FIELDS, "reference")
 
 
-def _keep_rows(case: Case, gens: NDArray[np.bool_], branches: NDArray[np.bool_]) -> Case:
-    changes: dict[str, Any] = {name: getattr(case, name)[gens] for name in GEN_FIELDS}
-    changes |= {name: getattr(case, name)[branches] for name in BRANCH_FIELDS}
+def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints) -> Case:
+    """Return the case of some elements; branches and generators must stand at its buses."""
+    place = np.full(case.n_bus, -1)
+    place[buses] = np.arange(len(buses))
+    parts = ((BUS_FIELDS, buses), (BRANCH_FIELDS, branches), (GEN_FIELDS, gens))
+    changes: dict[str, Any] = {n: getattr(case, n)[at] for names, at in parts for n in names}
+    changes |= {name: place[changes[name]] for name in ("f_bus", "t_bus", "gen_bus")}
     changes |= emergency_ratings(case, branches)
-    if case.cost:
-        changes["cost"] = tuple(c for c, keep in zip(case.cost, gens, strict=True) if keep)
+    changes["cost"] = tuple(case.cost[g] for g in gens.tolist()) if case.cost else ()
+    changes["groups"] = {k: tuple(v[i] for i in buses.tolist()) for k, v in case.groups.items()}
+    changes["xy"] = None if case.xy is None else case.xy[buses]
     return replace(case, **changes)
 
 
@@ -291,8 +275,7 @@ def _validate(case: Case) -> None:
     if not (np.isfinite(case.base_mva) and case.base_mva > 0):
         raise not_allowed("baseMVA", case.base_mva, "a positive number")
     _unique_buses(case)
-    bus_numbers = ("pd", "qd", "gs", "bs", "vmin", "vmax", "vm", "va", "base_kv")
-    _finite(case, bus_numbers, "bus", case.bus_id)
+    _finite(case, STATE_FIELDS, "bus", case.bus_id)
     _finite(case, ("r", "x", "b", "tap", "shift", "rate"), "branch", case.branch_row)
     _finite(case, ("vg", "pg"), "generator", case.gen_row)
     for name in ("pd", "qd"):

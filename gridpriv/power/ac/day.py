@@ -31,8 +31,9 @@ limits: the usual relaxation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -178,23 +179,13 @@ class _Built:
         ends, count = tie_ends(case, zones), len(demands)
         coupled = coupled_units(chronology)
 
-        def zone_blocks(t: int) -> Iterator[ZoneBlock]:
+        steps = []
+        for t, released in enumerate(demands):
             running = None if committed is None else committed[t]
-            for zone, demand in zip(zones, demands[t], strict=True):
-                block = zone_block(
-                    zone,
-                    demand,
-                    ends.of(zone),
-                    voll,
-                    unit,
-                    estimated=estimated,
-                    shared_gens=coupled,
-                    running=running,
-                )
-                if block is not None:
-                    yield block
-
-        steps = [list(zone_blocks(t)) for t in range(count)]
+            settings: Any = {"estimated": estimated, "shared_gens": coupled, "running": running}
+            parts = zip(zones, released, strict=True)
+            every = [zone_block(z, d, ends.of(z), voll, unit, **settings) for z, d in parts]
+            steps.append([block for block in every if block is not None])
         price = next((block.price for live in steps for block in live), 1.0)
         size = count * len(coupled)
         outputs = count * ends.size + np.arange(size).reshape(count, len(coupled))

@@ -295,20 +295,7 @@ def zone_block(
     price = add_operating_cost(model, unit)
     lost = voll / price
     add_service_cost(model, lost, SPILL_WEIGHT * lost)
-    number = ends.number[:, seen]
-    edge = np.flatnonzero(number[E] >= 0)
-    turning = edge[number[F, edge] >= 0]
-    balanced = edge[own[edge]]
-    columns = np.concatenate([model.e[edge], model.f[turning]])
-    rows = np.concatenate([model.p_balance[balanced], model.q_balance[balanced]])
-    at = np.concatenate(
-        [
-            number[E, edge],
-            number[F, turning],
-            number[P_BALANCE, balanced],
-            number[Q_BALANCE, balanced],
-        ]
-    )
+    edge, columns, rows, at = _border(model, own, ends.number[:, seen])
     if estimated:
         add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * lost)
     if cuts is not None:
@@ -324,6 +311,22 @@ def zone_block(
         start[model.cut] = 1.0
     block = Block(form, columns, rows, start)
     return ZoneBlock(zone, part, model, block, at, edge, price, shared, len(rows))
+
+
+def _border(model: AcModel, own: Bools, number: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return a part's tie ends, its border variables and rows, and their border numbers.
+
+    Parameters
+    ----------
+    number : (4, k) int
+        As :attr:`TieEnds.number`, of the part's buses.
+    """
+    edge = np.flatnonzero(number[E] >= 0)
+    turning, balanced = edge[number[F, edge] >= 0], edge[own[edge]]
+    columns = np.concatenate([model.e[edge], model.f[turning]])
+    rows = np.concatenate([model.p_balance[balanced], model.q_balance[balanced]])
+    places = ((E, edge), (F, turning), (P_BALANCE, balanced), (Q_BALANCE, balanced))
+    return edge, columns, rows, np.concatenate([number[kind, buses] for kind, buses in places])
 
 
 def joint_plan(case: Case, blocks: Sequence[ZoneBlock]) -> Dispatch:

@@ -159,16 +159,7 @@ def ac_model(
     for part in (e, f):
         program.add_product(p_balance[own], part[own], part[own], case.gs[own])
         program.add_product(q_balance[own], part[own], part[own], -case.bs[own])
-    loaded = np.flatnonzero(balanced & (case.pd > 0))
-    none, item = np.zeros(len(loaded)), np.ones(len(loaded))
-    cut = program.add_variables(none, item, none)
-    program.add_linear(p_balance[loaded], cut, -case.pd[loaded])
-    program.add_linear(q_balance[loaded], cut, -case.qd[loaded])
-    curtailable, most = _curtailable(case, balanced)
-    curtailment = program.add_variables(
-        np.zeros(len(curtailable)), most, np.zeros(len(curtailable))
-    )
-    program.add_linear(p_balance[curtailable], curtailment, 1.0)
+    unserved = _unserved(program, case, balanced, (p_balance, q_balance))
     rows = (p_balance, q_balance)
     flow = _flows(program, case, (e, f), positions, rows, here)
     _angle_limits(program, case, (e, f), here)
@@ -180,10 +171,7 @@ def ac_model(
         f,
         pg,
         qg,
-        cut,
-        loaded,
-        curtailment,
-        curtailable,
+        *unserved,
         positions,
         flow,
         reference,
@@ -224,12 +212,29 @@ def _voltages(
     return e, f
 
 
-def _curtailable(case: Case, balanced: Bools) -> tuple[Ints, Floats]:
-    """Return buses whose injection cannot reach 0, and how much of it can be spilt."""
+def _unserved(
+    program: QuadraticProgram, case: Case, balanced: Bools, balance: tuple[Ints, Ints]
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Add shares of demand that are shed, and curtailed injection that cannot reach 0.
+
+    Returns
+    -------
+    cut, loaded, curtailment, curtailable : int arrays
+        As in :class:`AcModel`.
+    """
+    p_balance, q_balance = balance
+    loaded = np.flatnonzero(balanced & (case.pd > 0))
+    none, item = np.zeros(len(loaded)), np.ones(len(loaded))
+    cut = program.add_variables(none, item, none)
+    program.add_linear(p_balance[loaded], cut, -case.pd[loaded])
+    program.add_linear(q_balance[loaded], cut, -case.qd[loaded])
     forced = np.bincount(case.gen_bus, np.maximum(case.pmin, 0.0), minlength=case.n_bus)
     most = np.where(balanced, forced + np.maximum(-case.pd, 0.0), 0.0)
-    buses = np.flatnonzero(most > 0)
-    return buses, most[buses]
+    curtailable = np.flatnonzero(most > 0)
+    none = np.zeros(len(curtailable))
+    curtailment = program.add_variables(none, most[curtailable], none)
+    program.add_linear(p_balance[curtailable], curtailment, 1.0)
+    return cut, loaded, curtailment, curtailable
 
 
 def _flows(

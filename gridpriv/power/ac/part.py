@@ -25,14 +25,13 @@ and the tie lines themselves. A stake holds every island to the ground meanwhile
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.grid.admittance import Factors, laplacian
-from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case, emergency_ratings
+from gridpriv.grid.case import Case, case_of
 from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.power.ac.state import BY_BUS, Dispatch
 from gridpriv.power.zone import Zone
@@ -79,21 +78,7 @@ def part_at(case: Case, buses: Bools) -> SubCase:
 
 def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints) -> SubCase:
     """Return a part of a case; branches and generators must stand at the part's buses."""
-    number = np.full(case.n_bus, -1)
-    number[buses] = np.arange(len(buses))
-    changes: dict[str, Any] = {name: getattr(case, name)[buses] for name in BUS_FIELDS}
-    changes |= {name: getattr(case, name)[branches] for name in BRANCH_FIELDS}
-    changes |= {name: getattr(case, name)[gens] for name in GEN_FIELDS}
-    changes |= emergency_ratings(case, branches)
-    for name in ("f_bus", "t_bus", "gen_bus"):
-        changes[name] = number[changes[name]]
-    changes["cost"] = tuple(case.cost[g] for g in gens.tolist()) if case.cost else ()
-    changes["groups"] = {
-        kind: tuple(names[i] for i in buses.tolist()) for kind, names in case.groups.items()
-    }
-    if case.xy is not None:
-        changes["xy"] = case.xy[buses]
-    return SubCase(replace(case, **changes), buses, branches, gens)
+    return SubCase(case_of(case, buses, branches, gens), buses, branches, gens)
 
 
 def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
