@@ -17,7 +17,8 @@ from gridpriv.grid.tables import CsvRows
 Kind = Literal["branch", "generator", "multiple"]
 Rating = Literal["A", "B", "C"]
 RATINGS: tuple[Rating, ...] = ("A", "B", "C")
-LISTS = ("branches", "generators", "all")
+LIST_OF = {"branch": "branches", "generator": "generators"}
+LISTS = (*LIST_OF.values(), "all")
 NOTATION = "branch:N or gen:N with N a row in service of the case"
 
 
@@ -78,12 +79,8 @@ def contingencies(case: Case, which: str | Path) -> tuple[Contingency, ...]:
         if str(which).endswith(".csv"):
             return _read(case, Path(which))
         raise not_allowed("contingencies", str(which), f"{', '.join(LISTS)} or a file FILE.csv")
-    matches: list[Contingency] = []
-    if which in ("branches", "all"):
-        matches += (_single(f"branch:{row}") for row in case.branch_row.tolist())
-    if which in ("generators", "all"):
-        matches += (_single(f"gen:{row}") for row in case.gen_row.tolist())
-    return tuple(matches)
+    every = map(_single, _outages(case))
+    return tuple(single for single in every if which in ("all", LIST_OF[single.kind]))
 
 
 def branch_rating(case: Case, rating: Rating) -> Floats:

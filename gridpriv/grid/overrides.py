@@ -21,7 +21,7 @@ from pandas import DataFrame
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import Case
-from gridpriv.grid.pandapower_json import Net, frame, in_service, optional
+from gridpriv.grid.pandapower_json import Net, frame, in_service, numbers, optional
 from gridpriv.grid.pandapower_tables import flexible_sgens
 from gridpriv.grid.tables import CsvRows
 
@@ -315,16 +315,7 @@ def _add_profiles(
                 "; correct the profile's name"
             )
         if int(bus) in index:
-            demand[:, index[int(bus)]] += value * (_numbers(profiles, name) - 1.0)
-
-
-def _numbers(profiles: DataFrame, name: str) -> Floats:
-    try:
-        return np.asarray(profiles[name].to_numpy(dtype=float))
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(
-            f"net.profiles: {name!r} is not a column of numbers; give numbers"
-        ) from None
+            demand[:, index[int(bus)]] += value * (numbers(profiles[name], "profiles") - 1.0)
 
 
 def _apply(

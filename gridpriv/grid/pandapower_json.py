@@ -141,7 +141,7 @@ def _check_numbers(net: Net, table: str, column: str, rule: str) -> None:
     rows, running = frame(net, table), in_service(net, table)
     if not running.any():
         return
-    values = _floats(column_of(rows, table, column), table)
+    values = numbers(column_of(rows, table, column), table)
     wrong = running & ~((values > 0) if rule == "a positive number" else np.isfinite(values))
     if column == "max_i_ka":  # an unknown rating is no limit, a negative one is a mistake
         wrong = running & (values <= 0)
@@ -157,7 +157,8 @@ def column_of(rows: pd.DataFrame, table: str, column: str) -> pd.Series[Any]:
     return rows[column]
 
 
-def _floats(values: pd.Series[Any], table: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def numbers(values: pd.Series[Any], table: str) -> Floats:
+    """Return a column of a table as floats; NaN where a number is missing."""
     try:
         return np.asarray(values.to_numpy(dtype=float, na_value=np.nan))
     except (TypeError, ValueError, OverflowError):

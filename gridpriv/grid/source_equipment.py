@@ -104,39 +104,47 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
     pd, qd = case.pd.copy(), case.qd.copy()
     for demand, name in ((pd, "p_mw"), (qd, "q_mvar")):
         np.subtract.at(demand, at, given[name] * given["scaling"] / case.base_mva)
-    most = np.abs(given["p_mw"] * given["scaling"])
-    charge = np.where(np.isnan(given["max_p_mw"]), most, given["max_p_mw"])
-    discharge = np.where(np.isnan(given["min_p_mw"]), most, -given["min_p_mw"])
+    names = [name if isinstance(name, str) else "" for name in rows.get("name", [""] * len(rows))]
+    names = [name or f"storage {row}" for name, row in zip(names, rows.index, strict=True)]
+    entries: list[StorageEntry] = []
+    for k, (row, name) in enumerate(zip(rows.index, names, strict=True)):
+        label = f"{path}: net.storage row {row}"
+        if name in names[:k]:
+            raise InputError(
+                f"{label}: name = {name!r} is another row's too: give each storage a name of its "
+                "own"
+            )
+        figures = {key: float(values[k]) for key, values in given.items()}
+        entries.append(StorageEntry(name, int(case.bus_id[at[k]]), _net_figures(figures, label)))
+    return replace(case, pd=pd, qd=qd), entries
+
+
+def _net_figures(given: Mapping[str, float], label: str) -> dict[str, float]:
+    """Return the figures of a storage list for a row of pandapower's ``storage``."""
+    power = abs(given["p_mw"] * given["scaling"])
+    charge, discharge = given["max_p_mw"], -given["min_p_mw"]
     room = given["max_e_mwh"] - given["min_e_mwh"]
     stored = given["soc_percent"] / 100 * given["max_e_mwh"] - given["min_e_mwh"]
-    given_names = rows["name"] if "name" in rows else [None] * len(rows)
-    entries: list[StorageEntry] = []
-    for k, (row, given_name) in enumerate(zip(rows.index, given_names, strict=True)):
-        name = given_name if isinstance(given_name, str) and given_name else f"storage {row}"
-        if name in (entry.name for entry in entries):
-            raise InputError(
-                f"{path}: net.storage row {row}: name = {name!r} is another row's too: give each "
-                "storage a name of its own"
-            )
-        value = OPTIONS | {
-            "p_mw": float(discharge[k]),
-            "charge_mw": float(charge[k]),
-            "energy_mwh": float(room[k]),
-            "soc_percent": float(100 * stored[k] / room[k]) if room[k] > 0 else 0.0,
-            "q_mvar": float(min(given["max_q_mvar"][k], -given["min_q_mvar"][k])),
-        }
-        if np.isnan(room[k]):
-            raise InputError(
-                f"{path}: net.storage row {row}: max_e_mwh is missing or no finite number; give "
-                "its MWh"
-            )
-        for key, allowed in not_in_range(value):
-            raise InputError(
-                f"{path}: net.storage row {row}: {key} = {value[key]:g}: must be {allowed}"
-            )
-        number = int(case.bus_id[at[k]])
-        entries.append(StorageEntry(name, number, value))
-    return replace(case, pd=pd, qd=qd), entries
+    if np.isnan(room):
+        raise InputError(f"{label}: max_e_mwh is missing or no finite number; give its MWh")
+    return _allowed(
+        {
+            "p_mw": power if np.isnan(discharge) else discharge,
+            "charge_mw": power if np.isnan(charge) else charge,
+            "energy_mwh": room,
+            "soc_percent": 100 * stored / room if room > 0 else 0.0,
+            "q_mvar": min(given["max_q_mvar"], -given["min_q_mvar"]),
+        },
+        label,
+    )
+
+
+def _allowed(given: dict[str, float], label: str) -> dict[str, float]:
+    """Return the figures of a storage with those that are taken for missing ones."""
+    value = OPTIONS | given
+    for key, allowed in not_in_range(value):
+        raise InputError(f"{label}: {key} = {value[key]:g}: must be {allowed}")
+    return value
 
 
 def most_storages(case: Case, path: Path) -> list[StorageEntry]:
@@ -184,7 +192,7 @@ def _most_entry(
     given = {"OutEff": 1.0, "InEff": 1.0, "LossFactor": 0.0, **dict(zip(names, row, strict=True))}
     first, least, most = (given[name] for name in MOST_LEVELS)
     room = most - least
-    value = OPTIONS | {
+    value = {
         "p_mw": gen[8],
         "charge_mw": -gen[9],
         "energy_mwh": room,
@@ -196,9 +204,7 @@ def _most_entry(
     }
     if gen[0] not in case.index_of:
         raise InputError(f"{label}: bus = {gen[0]:g}: must be a bus in service of {case.name}")
-    for key, allowed in not_in_range(value):
-        raise InputError(f"{label}: {key} = {value[key]:g}: must be {allowed}")
-    return StorageEntry(label.rpartition(": ")[2], int(gen[0]), value)
+    return StorageEntry(label.rpartition(": ")[2], int(gen[0]), _allowed(value, label))
 
 
 def _evaluate(statement: str, known: Arithmetic, path: Path) -> float:

@@ -165,29 +165,7 @@ class Block:
         )
         self._free = ~fixed[:n]
         self._pattern = _Pattern.of(form, self._own, self._border)
-        self.point = self._start(start)
-
-    def _start(self, start: Floats) -> BlockPoint:
-        form, count = self.form, len(self._low)
-        x = np.where(form.low == form.high, form.low, start)
-        u = np.concatenate([x, form.values(x)[self._inequality]])
-        low, high = (
-            _pushed(bound, other, bounded, inward)
-            for bound, other, bounded, inward in (
-                (self._low, self._high, self._has_low, 1.0),
-                (self._high, self._low, self._has_high, -1.0),
-            )
-        )
-        u = np.clip(u, low, high)
-        ones = np.ones(count)
-        n = form.columns
-        return BlockPoint(
-            u[:n],
-            u[n:],
-            np.zeros(form.rows),
-            np.where(self._has_low, ones, 0.0),
-            np.where(self._has_high, ones, 0.0),
-        )
+        self.point = _first_point(form, start, (low, self._has_low), (high, self._has_high))
 
     def begin(self, mu: float) -> None:
         """Set the multipliers of bounds to mu over the distances."""
@@ -358,6 +336,17 @@ class LocalBlocks:
         for block in self.blocks:
             block.accept()
         return [None] * len(self.blocks)
+
+
+def _first_point(
+    form: QuadraticForm, start: Floats, low: tuple[Floats, Bools], high: tuple[Floats, Bools]
+) -> BlockPoint:
+    """Return the point near ``start`` between the bounds of (x, s) that there are."""
+    x = np.where(form.low == form.high, form.low, start)
+    u = np.concatenate([x, form.values(x)[form.lower < form.upper]])
+    u = np.clip(u, _pushed(low[0], high[0], low[1], 1.0), _pushed(high[0], low[0], high[1], -1.0))
+    multipliers = np.zeros(form.rows), low[1].astype(float), high[1].astype(float)
+    return BlockPoint(u[: form.columns], u[form.columns :], *multipliers)
 
 
 def _pushed(bound: Floats, other: Floats, bounded: Bools, inward: float) -> Floats:

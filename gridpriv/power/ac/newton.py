@@ -232,46 +232,9 @@ class Jacobian:
             (slack.row, delta + slack.col),
             (2 * n + np.arange(areas), alpha + np.arange(areas)),
         ]
-        size = 2 * n + areas
-        # an area goes with its alpha, a reference with what is regulated in place of its angle
-        bus, area_node = np.arange(n), n + np.arange(areas)
-        row_node = np.concatenate([bus, bus, area_node])
-        column_node = np.concatenate([bus[turns], bus, area_node, bus[~turns]])
-        place = _elimination(
-            np.concatenate([row_node[r] for r, _ in terms]),
-            np.concatenate([column_node[c] for _, c in terms]),
-            n + areas,
-        )
-        vm = np.zeros(size, dtype=bool)
-        vm[free : free + n] = True
-        row_order = np.argsort(place[row_node], kind="stable")
-        column_order = np.lexsort((vm, place[column_node]))
-        row_place, column_place = np.argsort(row_order), np.argsort(column_order)
-        # indices of SciPy's matrices are of 32 bits, which a place's number outgrows
-        key = np.concatenate(
-            [column_place[c].astype(np.int64) * size + row_place[r] for r, c in terms]
-        )
-        result, slot = np.unique(key, return_inverse=True)
-        indptr = np.searchsorted(result, size * np.arange(delta + islands + 1))
-        return Jacobian(
-            row,
-            column,
-            admittance,
-            own,
-            area,
-            metered,
-            weight,
-            turning,
-            up,
-            down,
-            bias,
-            slack,
-            slot,
-            result % size,
-            indptr,
-            row_order,
-            column_place,
-        )
+        ordered = _ordered(terms, turns, areas, islands)
+        voltages = row, column, admittance, own, area, metered, weight, turning
+        return Jacobian(*voltages, up, down, bias, slack, *ordered)
 
     def refilled(self, equations: FlowEquations) -> Jacobian:
         """Return the pattern with the coefficients of other equations that have the same one."""
@@ -319,6 +282,46 @@ class Jacobian:
         reactive = np.where(current[self.row[at_bus]], 0.0, by.imag[at_bus])
         weight = np.where(current[self.area - n], self.weight, 0.0)
         return np.concatenate([by.real[at_bus], reactive, weight * by.real[self.metered]])
+
+
+def _ordered(
+    terms: list[tuple[Ints, Ints]], turns: Bools, areas: int, islands: int
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Return where terms go in a matrix that is ordered for elimination.
+
+    Parameters
+    ----------
+    terms : list of (row, column)
+        Places of terms among equations and unknowns.
+    turns : (n,) bool
+        Buses whose angle is unknown.
+
+    Returns
+    -------
+    slot, indices, indptr, row_order, column_place : int arrays
+        As in :class:`Jacobian`.
+    """
+    n, free = len(turns), int(turns.sum())
+    size = 2 * n + areas
+    # an area goes with its alpha, a reference with what is regulated in place of its angle
+    bus, area_node = np.arange(n), n + np.arange(areas)
+    row_node = np.concatenate([bus, bus, area_node])
+    column_node = np.concatenate([bus[turns], bus, area_node, bus[~turns]])
+    place = _elimination(
+        np.concatenate([row_node[r] for r, _ in terms]),
+        np.concatenate([column_node[c] for _, c in terms]),
+        n + areas,
+    )
+    vm = np.zeros(size, dtype=bool)
+    vm[free : free + n] = True
+    row_order = np.argsort(place[row_node], kind="stable")
+    column_order = np.lexsort((vm, place[column_node]))
+    row_place, column_place = np.argsort(row_order), np.argsort(column_order)
+    # indices of SciPy's matrices are of 32 bits, which a place's number outgrows
+    key = np.concatenate([column_place[c].astype(np.int64) * size + row_place[r] for r, c in terms])
+    result, slot = np.unique(key, return_inverse=True)
+    indptr = np.searchsorted(result, size * np.arange(free + n + areas + islands + 1))
+    return slot, result % size, indptr, row_order, column_place
 
 
 def _elimination(row: Ints, column: Ints, n: int) -> Ints:
