@@ -199,7 +199,8 @@ class RunFolder:
         del rows["charges"]  # beside what was released
         more = {"prices": result.prices, "binding": result.binding}
         if result.trace.rounds:
-            more["tie_prices"] = result.tie_prices
+            if result.ac_rounds is None:  # AC rounds have no duals of tie flows
+                more["tie_prices"] = result.tie_prices
             state = result_tables(result.solution)
             more |= {k: t.rename_axis("index").reset_index() for k, t in state.items()}
         rows |= {name: with_run(run, table) for name, table in more.items()}
