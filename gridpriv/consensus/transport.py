@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from gridpriv.consensus.messages import Exchange, Order, Reply
-from gridpriv.core.errors import GridprivError, InputError
-from gridpriv.core.processes import connect
+from gridpriv.core.errors import GridprivError, InputError, WorkerError, missing_extra
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -286,8 +285,6 @@ class AgentActor:
 
 def _outcome(future: Any) -> Any:
     """Return an actor's answer, or that its worker was lost."""
-    from gridpriv.core.processes import WorkerError
-
     try:
         return future.result()
     except Exception as error:
@@ -340,3 +337,24 @@ class _StaysOpen:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+def connect(address: str) -> Any:  # distributed has no types of its own
+    """Return a client of the scheduler at ``address``; a context manager.
+
+    Raises
+    ------
+    InputError
+        Where nothing answers, or the ``cluster`` extra is not installed.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise missing_extra("distributed", "cluster", "--cluster") from None
+    try:
+        return Client(address, timeout="10s")
+    except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without certificates
+        raise InputError(
+            f"cluster = {address!r} cannot be reached: {error}; start one with "
+            "'dask scheduler' and 'dask worker ADDRESS'"
+        ) from error

@@ -18,6 +18,12 @@ class InputError(GridprivError):
     """A wrong setting, file or argument (exit code 2)."""
 
 
+class WorkerError(GridprivError):
+    """A worker process that ended before it answered."""
+
+    exit_code = 3
+
+
 class SolverError(GridprivError):
     """A solver ended without a usable solution (exit code 3)."""
 

@@ -26,19 +26,13 @@ from multiprocessing.reduction import ForkingPickler
 from threading import Thread
 from typing import Any, TypeVar
 
-from gridpriv.core.errors import GridprivError, InputError, missing_extra
+from gridpriv.core.errors import InputError, WorkerError
 from gridpriv.core.threads import one_thread
 
 Given = TypeVar("Given")
 Answer = TypeVar("Answer")
 SCRIPT = ("init_main_from_name", "init_main_from_path")
 reading_script = ContextVar("reading_script", default=False)
-
-
-class WorkerError(GridprivError):
-    """A worker process that ended before it answered."""
-
-    exit_code = 3
 
 
 class Worker:
@@ -196,24 +190,3 @@ def _serve_one(pipe: Connection, function: Callable[[Any], Any]) -> None:
         return
     except Exception as error:  # raised again where the answer is awaited
         pipe.send(error)
-
-
-def connect(address: str) -> Any:  # distributed has no types of its own
-    """Return a client of the scheduler at ``address``; a context manager.
-
-    Raises
-    ------
-    InputError
-        Where nothing answers, or the ``cluster`` extra is not installed.
-    """
-    try:
-        from distributed import Client
-    except ImportError:
-        raise missing_extra("distributed", "cluster", "--cluster") from None
-    try:
-        return Client(address, timeout="10s")
-    except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without certificates
-        raise InputError(
-            f"cluster = {address!r} cannot be reached: {error}; start one with "
-            "'dask scheduler' and 'dask worker ADDRESS'"
-        ) from error

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core import files, stored
-from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError
+from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, WorkerError
 from gridpriv.core.files import held
-from gridpriv.core.processes import WorkerError
 from gridpriv.core.sealed import DamagedError, sealed
 from gridpriv.core.stored import Rows, StoredRun, Study
 from gridpriv.core.text import Json

@@ -19,9 +19,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gridpriv.consensus.transport import ReusedAgents
+from gridpriv.consensus.transport import ReusedAgents, connect
 from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, not_allowed
-from gridpriv.core.processes import connect, unordered
+from gridpriv.core.processes import unordered
 from gridpriv.core.store import Store
 from gridpriv.core.stored import MANIFEST, Rows, Study
 from gridpriv.study.engine import (

@@ -24,8 +24,7 @@ from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
 from gridpriv.consensus.messages import Exchange, Order, Reply, Stale
 from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
 from gridpriv.consensus.transport import Workers, answers, call, equal_shares, exchange, in_process
-from gridpriv.core.errors import InputError, SolverError
-from gridpriv.core.processes import WorkerError
+from gridpriv.core.errors import InputError, SolverError, WorkerError
 from gridpriv.privacy.release import Release
 
 CONSENSUS = make_consensus([np.array([0]), np.array([0])])

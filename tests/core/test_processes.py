@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from gridpriv.consensus.transport import _serve
-from gridpriv.core.errors import GridprivError
-from gridpriv.core.processes import Worker, WorkerError, _serve_one, unordered
+from gridpriv.core.errors import GridprivError, WorkerError
+from gridpriv.core.processes import Worker, _serve_one, unordered
 from gridpriv.core.threads import VARIABLE
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gridpriv.consensus.transport import connect
 from gridpriv.core.errors import InputError
-from gridpriv.core.processes import connect
 
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("cryptography")

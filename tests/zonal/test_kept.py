@@ -13,8 +13,7 @@ from gridpriv import make_settings
 from gridpriv.consensus.agent import WarmStart
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.transport import ReusedAgents, call, in_process
-from gridpriv.core.errors import SolverError
-from gridpriv.core.processes import WorkerError
+from gridpriv.core.errors import SolverError, WorkerError
 from gridpriv.power import fleet
 from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.problem import ZoneProblem
