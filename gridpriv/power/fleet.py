@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from gridpriv.consensus.problem import AgentRules, Figures, Streams
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.consensus.transport import Call, call
 from gridpriv.core.arrays import Complexes, Floats, Ints
-from gridpriv.power.ac.block import Block, Direction, Elimination, Merit
+from gridpriv.power.ac.block import R
 from gridpriv.power.ac.joint import TieEnds, ZoneBlock, zone_block
 from gridpriv.power.ac.quadratic import Solved
 from gridpriv.power.ac.redispatch import (
@@ -198,37 +199,9 @@ class ZoneMember:
             raise ValueError(f"{self.problem.name}: no data have been released")
         return released
 
-    @property
-    def _block(self) -> Block | None:
-        return None if self._ac is None else self._ac.block
-
-    def ac_begin(self, mu: float) -> Merit | None:
-        """Start the iterations at a barrier parameter; None from a zone without a live part."""
-        if self._block is not None:
-            self._block.begin(mu)
-        return self.ac_merit(mu)
-
-    def ac_merit(self, mu: float) -> Merit | None:
-        """Return the block's merit at its point."""
-        return None if (block := self._block) is None else block.merit(block.point, mu)
-
-    def ac_eliminate(self, mu: float, delta: float) -> Elimination | None:
-        """Return the block's Schur complement."""
-        return None if (block := self._block) is None else block.eliminate(mu, delta)
-
-    def ac_direction(self, border: Floats | None) -> Direction | None:
-        """Return the block's direction for the border's."""
-        block = self._block
-        return None if block is None or border is None else block.direction(border)
-
-    def ac_trial(self, primal: float, dual: float) -> Merit | None:
-        """Return the block's merit after a step of these lengths."""
-        return None if (block := self._block) is None else block.trial(primal, dual)
-
-    def ac_accept(self) -> None:
-        """Take the step that was tried."""
-        if self._block is not None:
-            self._block.accept()
+    def ac_ask(self, verb: Callable[..., R], *given: Any) -> R | None:
+        """Return the answer of the zone's block to a method of it; None without a live part."""
+        return None if self._ac is None else verb(self._ac.block, *given)
 
     def ac_schedule(self) -> tuple[Complexes, Complexes, float] | None:
         """Return voltages, slopes and the price level of the zone."""

@@ -6,9 +6,9 @@ lose or gain where one departs from it. It is a function of released demand and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from typing import Any, Concatenate
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import dead_buses
-from gridpriv.power.ac.block import Direction, Elimination, Merit
+from gridpriv.power.ac.block import Block, P, R
 from gridpriv.power.ac.interior import Border, Iteration, iterate
 from gridpriv.power.ac.joint import tie_ends
 from gridpriv.power.ac.optimum import AcOptimum, acopf
@@ -29,7 +29,6 @@ from gridpriv.power.zone import Network, Zone, coordinates
 AC_TOLERANCE = 1e-6
 """Error of the optimality conditions (p.u., and multiples of c0) at which AC rounds end."""
 MOST_AC_ROUNDS = 200
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,26 +197,16 @@ class _Asked:
     zones: int
     live: Sequence[int]
 
-    def _all(self, calls: Calls[R | None]) -> list[R]:
-        """Return the live zones' answers, which are not None."""
+    def ask(
+        self, verb: Callable[Concatenate[Block, P], R], *given: P.args, **_: P.kwargs
+    ) -> list[R]:
+        return self._all(call(ZoneMember.ac_ask, verb, *given))
+
+    def each(self, verb: Callable[[Block, Floats], R], given: Sequence[Floats]) -> list[R]:
+        parts = dict(zip(self.live, given, strict=True))
+        return self._all([call(ZoneMember.ac_ask, verb, parts.get(z)) for z in range(self.zones)])
+
+    def _all(self, calls: Calls[Any]) -> list[Any]:
+        """Return the live zones' answers."""
         replies = answers(self.transport, calls)
-        return [cast(R, replies[z]) for z in self.live]
-
-    def begin(self, mu: float) -> list[Merit]:
-        return self._all(call(ZoneMember.ac_begin, mu))
-
-    def merit(self, mu: float) -> list[Merit]:
-        return self._all(call(ZoneMember.ac_merit, mu))
-
-    def eliminate(self, mu: float, delta: float) -> list[Elimination | None]:
-        return self._all(call(ZoneMember.ac_eliminate, mu, delta))
-
-    def direction(self, border: Sequence[Floats]) -> list[Direction]:
-        parts = dict(zip(self.live, border, strict=True))
-        return self._all([call(ZoneMember.ac_direction, parts.get(z)) for z in range(self.zones)])
-
-    def trial(self, primal: float, dual: float) -> list[Merit]:
-        return self._all(call(ZoneMember.ac_trial, primal, dual))
-
-    def accept(self) -> list[None]:
-        return self._all(call(ZoneMember.ac_accept))
+        return [replies[z] for z in self.live]

@@ -19,9 +19,9 @@ Biegler 2006, section 3.1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -30,6 +30,8 @@ from scipy.sparse.linalg import SuperLU, splu
 from gridpriv.core.arrays import Bools, Floats, Ints, sums_at
 from gridpriv.power.ac.quadratic import QuadraticForm
 
+P = ParamSpec("P")
+R = TypeVar("R")
 PUSH = 1e-2
 """Least share of a range, and of 1 or the bound itself, between a start and a bound."""
 PRIMAL_REGULARIZATION, DUAL_REGULARIZATION = 1e-9, 1e-9
@@ -167,14 +169,15 @@ class Block:
         self._pattern = _Pattern.of(form, self._own, self._border)
         self.point = _first_point(form, start, (low, self._has_low), (high, self._has_high))
 
-    def begin(self, mu: float) -> None:
-        """Set the multipliers of bounds to mu over the distances."""
+    def begin(self, mu: float) -> Merit:
+        """Set the multipliers of bounds to mu over the distances; return sums and errors."""
         low, high = self._distances(self.point)
         self.point = replace(
             self.point,
             z_low=np.where(self._has_low, mu / low, 0.0),
             z_high=np.where(self._has_high, mu / high, 0.0),
         )
+        return self.merit(mu)
 
     def _distances(self, at: BlockPoint) -> tuple[Floats, Floats]:
         u = np.concatenate([at.x, at.s])
@@ -259,10 +262,13 @@ class Block:
     def trial(self, primal: float, dual: float) -> Merit:
         """Return the block after a step of these lengths; nothing is moved yet."""
         self._next = self.point.moved(self._step, primal, dual)
-        return self.merit(self._next, self._mu)
+        return self._merit(self._next, self._mu)
 
-    def merit(self, at: BlockPoint, mu: float) -> Merit:
-        """Return the block's sums and errors at a point."""
+    def merit(self, mu: float) -> Merit:
+        """Return the block's sums and errors at its point."""
+        return self._merit(self.point, mu)
+
+    def _merit(self, at: BlockPoint, mu: float) -> Merit:
         form, n = self.form, self.form.columns
         low, high = self._distances(at)
         c = self._residual(at)
@@ -303,39 +309,35 @@ class Block:
         )
 
 
+class Blocks(Protocol):
+    """All blocks of a program, wherever they are."""
+
+    def ask(
+        self, verb: Callable[Concatenate[Block, P], R], *given: P.args, **_: P.kwargs
+    ) -> list[R]:
+        """Return the blocks' answers to a method of theirs, in order."""
+        ...
+
+    def each(self, verb: Callable[[Block, Floats], R], given: Sequence[Floats]) -> list[R]:
+        """Return the blocks' answers, each to an array of its own."""
+        ...
+
+
 @dataclass(frozen=True)
 class LocalBlocks:
     """Blocks of an interior-point method that one process holds."""
 
     blocks: Sequence[Block]
 
-    def begin(self, mu: float) -> list[Merit]:
-        """Begin every block."""
-        for block in self.blocks:
-            block.begin(mu)
-        return self.merit(mu)
+    def ask(
+        self, verb: Callable[Concatenate[Block, P], R], *given: P.args, **named: P.kwargs
+    ) -> list[R]:
+        """Return the blocks' answers to a method of theirs, in order."""
+        return [verb(block, *given, **named) for block in self.blocks]
 
-    def merit(self, mu: float) -> list[Merit]:
-        """Return every block's sums and errors at its point."""
-        return [block.merit(block.point, mu) for block in self.blocks]
-
-    def eliminate(self, mu: float, delta: float) -> list[Elimination | None]:
-        """Return every block's Schur complement."""
-        return [block.eliminate(mu, delta) for block in self.blocks]
-
-    def direction(self, border: Sequence[Floats]) -> list[Direction]:
-        """Return every block's share of a step."""
-        return [block.direction(part) for block, part in zip(self.blocks, border, strict=True)]
-
-    def trial(self, primal: float, dual: float) -> list[Merit]:
-        """Return every block after a step that is not taken yet."""
-        return [block.trial(primal, dual) for block in self.blocks]
-
-    def accept(self) -> list[None]:
-        """Take the last trial step in every block."""
-        for block in self.blocks:
-            block.accept()
-        return [None] * len(self.blocks)
+    def each(self, verb: Callable[[Block, Floats], R], given: Sequence[Floats]) -> list[R]:
+        """Return the blocks' answers, each to an array of its own."""
+        return [verb(block, part) for block, part in zip(self.blocks, given, strict=True)]
 
 
 def _first_point(

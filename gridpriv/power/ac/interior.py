@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.power.ac.block import Direction, Elimination, Merit
+from gridpriv.power.ac.block import Block, Blocks, Direction, Merit
 
 FIRST_MU, LEAST_MU = 0.1, 1e-9
 MU_FACTOR, MU_POWER, MU_ERROR = 0.2, 1.5, 10.0
@@ -34,22 +34,6 @@ SCALE = 100.0
 HALVINGS = 8
 """Of a step, before it is taken whole all the same and the filter is emptied."""
 GAMMA_VIOLATION, GAMMA_BARRIER, ARMIJO = 1e-5, 1e-5, 1e-4
-
-
-class Blocks(Protocol):
-    """All blocks of a program; each verb returns the blocks' answers in order."""
-
-    def eliminate(self, mu: float, delta: float) -> Sequence[Elimination | None]: ...  # noqa: D102
-
-    def direction(self, border: Sequence[Floats]) -> Sequence[Direction]: ...  # noqa: D102
-
-    def trial(self, primal: float, dual: float) -> Sequence[Merit]: ...  # noqa: D102
-
-    def accept(self) -> Sequence[None]: ...  # noqa: D102
-
-    def begin(self, mu: float) -> Sequence[Merit]: ...  # noqa: D102
-
-    def merit(self, mu: float) -> Sequence[Merit]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,13 +154,13 @@ def iterate(
         The last one's errors are below ``tolerance`` if the method converged.
     """
     mu, last_delta = first_mu, 0.0
-    now = _sums(border, blocks.begin(mu))
+    now = _sums(border, blocks.ask(Block.begin, mu))
     filter_: list[tuple[float, float]] = []
     largest = 1e4 * max(1.0, now.violation)
     for number in range(1, most + 1):
         while now.error < MU_ERROR * mu and mu > LEAST_MU:
             mu = max(LEAST_MU, min(MU_FACTOR * mu, mu**MU_POWER))
-            now = _sums(border, blocks.merit(mu))
+            now = _sums(border, blocks.ask(Block.merit, mu))
             filter_ = []
         step = _step(blocks, border, mu, last_delta)
         if step is None:
@@ -187,7 +171,7 @@ def iterate(
         dual = min(direction.dual for direction in directions)
         slope = sum(direction.slope for direction in directions)
         now, length = _searched(blocks, border, now, filter_, (primal, dual, slope), largest)
-        blocks.accept()
+        blocks.ask(Block.accept)
         yield Iteration(
             number, mu, now.primal, now.dual, now.complement, length, delta, now.optimality
         )
@@ -208,7 +192,7 @@ def _searched(
     length = primal
     small = 1e-4 * max(1.0, now.violation)
     for _ in range(HALVINGS):
-        after = _sums(border, blocks.trial(length, dual))
+        after = _sums(border, blocks.ask(Block.trial, length, dual))
         ok = (
             np.isfinite(after.barrier)
             and after.violation <= largest
@@ -233,7 +217,7 @@ def _searched(
                 return after, length
         length /= 2
     filter_.clear()
-    return _sums(border, blocks.trial(primal, dual)), primal
+    return _sums(border, blocks.ask(Block.trial, primal, dual)), primal
 
 
 def _step(
@@ -258,12 +242,12 @@ def _step(
 def _directions(
     blocks: Blocks, border: Border, mu: float, delta: float
 ) -> Sequence[Direction] | None:
-    parts = blocks.eliminate(mu, delta)
+    parts = blocks.ask(Block.eliminate, mu, delta)
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
     if not border.size:
-        return blocks.direction(border.split(np.zeros(0)))
+        return blocks.each(Block.direction, border.split(np.zeros(0)))
     residual = border.added([part.residual for part in known])
     try:
         change = splu(border.matrix([part.matrix for part in known])).solve(-residual)
@@ -271,4 +255,4 @@ def _directions(
         return None
     if not np.isfinite(change).all():
         return None
-    return blocks.direction(border.split(change))
+    return blocks.each(Block.direction, border.split(change))
