@@ -18,13 +18,7 @@ from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_o
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed
 from gridpriv.core.text import Json, counted, csv_text, json_ready
-from gridpriv.privacy.accounting import (
-    check_delta,
-    epsilon_of,
-    published_total,
-    total_epsilon,
-    total_pure,
-)
+from gridpriv.privacy import accounting
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.settings import (
     Budget,
@@ -100,7 +94,7 @@ def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
     if args.releases < 1:
         raise not_allowed("releases", args.releases, "a whole number, 1 or more")
     target = Privacy.target_delta if args.target_delta is None else args.target_delta
-    check_delta("target-delta", target)
+    accounting.check_delta("target-delta", target)
     if chosen.sensitivity == "published" and args.epsilon is None:
         raise InputError("--sensitivity published states the noise of one release: give --epsilon")
     if multiplier is None:
@@ -124,15 +118,17 @@ def statement(args: argparse.Namespace) -> Json:
     multiplier, target = asked(args, chosen)
     charge, gaussian = Charge(chosen.mechanism, multiplier), chosen.mechanism == "gaussian"
     # a Gaussian release of multiplier m has epsilon of at least about 1/(2 m^2)
-    release = math.inf if multiplier < LEAST_MULTIPLIER else epsilon_of(charge, chosen.delta)
+    release = (
+        math.inf if multiplier < LEAST_MULTIPLIER else accounting.epsilon_of(charge, chosen.delta)
+    )
     if release > LARGEST:
         raise InputError(
             f"one release at noise multiplier {multiplier:.4g} has epsilon {release:.4g}: at most "
             f"{LARGEST:g} can be accounted for; use more noise"
         )
-    pure, paper = total_pure({charge: releases}), None
+    pure, paper = accounting.total_pure({charge: releases}), None
     if gaussian and chosen.sensitivity == "published":
-        paper = published_total(args.epsilon, chosen.delta, releases, target)
+        paper = accounting.published_total(args.epsilon, chosen.delta, releases, target)
     return {
         "mechanism": chosen.mechanism,
         "sensitivity": chosen.sensitivity,
@@ -144,7 +140,7 @@ def statement(args: argparse.Namespace) -> Json:
             "delta": chosen.delta if gaussian else 0.0,
         },
         "total_pure": pure if math.isfinite(pure) else None,
-        "total": {"epsilon": total_epsilon({charge: releases}, target), "delta": target},
+        "total": {"epsilon": accounting.total_epsilon({charge: releases}, target), "delta": target},
         "published_total": paper,
     }
 

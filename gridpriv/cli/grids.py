@@ -37,15 +37,12 @@ def add_cases(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``cases``."""
     text = "report of one case: every field of its source"
     parser.add_argument("case", metavar="CASE", nargs="?", help=text)
-    switch(parser, "--report", "report of CASE, as without the flag")
     switch(parser, "--all", "also read the cases of installed extras (takes a minute)")
     add_output(parser)
 
 
 def execute_cases(args: argparse.Namespace) -> int:
     """List the cases, or report what the reader of one read, ignored or does not support."""
-    if args.case is None and args.report:
-        raise InputError("--report is of one case: gridpriv cases CASE --report")
     if args.case is not None and args.all:
         raise InputError("--all lists every case; leave it out to report on one")
     if args.case is None:

@@ -7,16 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-from gridpriv.cli import flags
-from gridpriv.cli.output import (
-    output_folder,
-    print_table,
-    progress,
-    say,
-    say_command,
-    tell,
-    write_results,
-)
+from gridpriv.cli import flags, output
 from gridpriv.cli.parser import Command
 from gridpriv.core.errors import not_allowed, one_of, positive
 from gridpriv.core.settings import Part, changed, count, number, shortest
@@ -76,7 +67,7 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.privacy.streams import costs_over_time
     from gridpriv.zonal.forecast import forecast, methods, recommended
 
-    folder = output_folder(args.out)
+    folder = output.output_folder(args.out)
     case = load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
     chosen = Scenarios(**flags.given_settings(args, Scenarios))
@@ -94,7 +85,7 @@ def execute(args: argparse.Namespace) -> int:
     options = list(methods(*_axes(args)))
     if chosen.draws > MOST_DRAWS:
         raise not_allowed("draws", chosen.draws, f"1 to {MOST_DRAWS}")
-    with progress(args, case.name, len(options) * chosen.draws) as advance:
+    with output.progress(args, case.name, len(options) * chosen.draws) as advance:
         result = forecast(case, zoning, settings, options, chosen.draws, advance)
     best = recommended(result)
     varied = ("release", "mechanism", "rounds", "coordination", "seed")
@@ -114,8 +105,8 @@ def execute(args: argparse.Namespace) -> int:
         "sentences": sentences(case, result, best, chosen, _command(best, chosen, args)),
     }
     if folder is not None:
-        write_results(folder, "plan", document)
-    return tell(args, document, lambda: _summarise(document), folder)
+        output.write_results(folder, "plan", document)
+    return output.tell(args, document, lambda: _summarise(document), folder)
 
 
 def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
@@ -247,17 +238,17 @@ def _summarise(document: Json) -> None:
         name = f"{row['release']} {row['mechanism']}" if len(noises) > 1 else row["release"]
         rounds = None if row["rounds"] == "central" else int(row["rounds"])
         table.append([name, rounds, *cells, *(saved if priced else [])])
-    print_table(title, columns, table)
-    say(f"{'; '.join(meanings)}.")
+    output.print_table(title, columns, table)
+    output.say(f"{'; '.join(meanings)}.")
     failed = sum(row["without_dispatch"] for row in rows)
     if failed:
-        say(f"{counted(failed, 'run')} ended without a dispatch: not AC-feasible.")
+        output.say(f"{counted(failed, 'run')} ended without a dispatch: not AC-feasible.")
     for sentence in [*document["sentences"], over_time(document["over_time"])]:
         label, _, rest = sentence.partition(" ")
         if rest.startswith("gridpriv run"):
-            say_command(label, rest)
+            output.say_command(label, rest)
         else:
-            say(sentence)
+            output.say(sentence)
 
 
 ENDS = ("median", "least", "most")

@@ -90,9 +90,6 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         help="leave out the noise-free and the prior-only baseline",
     )
     flags.switch(parser, "--dry-run", "check the study, print the number of runs and their time")
-    flags.flag(parser, "--title", "TEXT", "title of the report (default: a general one)")
-    question = "question that the report answers (default: a general one)"
-    flags.flag(parser, "--question", "TEXT", question)
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
@@ -281,17 +278,14 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
             settings[name] = values[0]
         else:
             axes[name] = values
-    own = ("title", "question", "reference")
-    entries = {k: getattr(args, k) for k in own if getattr(args, k) is not None}
     read = [flags.named_settings(text, Settings, EXAMPLE, "preset") for text in args.method or ()]
-    methods = [make_method(name, **given) for name, given in read]
     return make_plan(
         args.case,
         per_release=args.per_release,
-        methods=methods,
+        methods=[make_method(name, **given) for name, given in read],
         settings=settings,
+        reference=args.reference is not False,
         **_own_axes(args),
-        **entries,
         **axes,
     )
 
@@ -362,7 +356,7 @@ def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) 
     formats = flags.wanted_formats(args)
     args.out = args.out or f"study-{args.name}"
     output.output_folder(args.out)
-    running = {} if learning else {"cluster": args.cluster, "time_limit": args.time_limit}
+    running = () if learning else ("cluster", "time_limit")
     study = reproduce(
         args.name,
         Path(args.out),
@@ -372,7 +366,7 @@ def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) 
         resume=args.resume,
         retry_failed=args.retry_failed,
         progress=partial(output.progress, args, args.name),
-        **running,
+        **{name: getattr(args, name) for name in running},
     )
     if not (args.quiet or args.json):
         print_claims(study.tables["claims"])
@@ -394,10 +388,11 @@ def _computed(args: argparse.Namespace) -> int:
     title, compute = COMPUTED[args.name]
     folder = output.output_folder(args.out)
     computed = compute()
-    tables = {"table": computed.table, "claims": computed.claims}
-    document = {name: json_ready(table.to_dict("records")) for name, table in tables.items()}
+    document = {
+        name: json_ready(table.to_dict("records")) for name, table in vars(computed).items()
+    }
     if folder is not None:
-        output.write_results(folder, args.name, document, **tables)
+        output.write_results(folder, args.name, document, **vars(computed))
 
     def summarise() -> None:
         columns = [name.replace("_", " ") for name in computed.table]

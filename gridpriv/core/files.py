@@ -33,12 +33,12 @@ class StorageError(GridprivError):
 
 
 @contextmanager
-def storing(what: str) -> Iterator[None]:
-    """Turn the operating system's errors into a sentence: ``cannot WHAT: why``."""
+def storing(what: str, outcome: str = "") -> Iterator[None]:
+    """Turn the operating system's errors into a sentence: ``cannot WHAT: why`` and the outcome."""
     try:
         yield
     except OSError as error:
-        raise StorageError(f"cannot {what}: {error.strerror or error}") from error
+        raise StorageError(f"cannot {what}: {error.strerror or error}{outcome}") from error
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
-            flush_folder(path.parent)
+            flush_path(path.parent)
     finally:
         with suppress(OSError):
             part.unlink()
@@ -131,9 +131,9 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def flush_folder(path: Path) -> None:
-    """Bring a folder's list of names to the disk."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+def flush_path(path: Path) -> None:
+    """Bring a file, or a folder's list of names, to the disk."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         os.fsync(handle)
     finally:

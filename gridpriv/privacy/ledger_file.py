@@ -43,10 +43,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import PRIVATE_MODE, StorageError, flush_folder
+from gridpriv.core.files import PRIVATE_MODE, flush_path, storing
 from gridpriv.core.reading import read_secret
 
-UNDONE = "nothing charged"
+UNDONE, UNRELEASED = "nothing charged", "; nothing was released"
 MAGIC = b"gridpriv ledger 2 "
 COUNT_DIGITS, MAC_BYTES = 12, 32
 KEY = re.compile(rb"[0-9a-f]{64}\n")
@@ -129,7 +129,7 @@ def read_key(path: Path) -> Key:
 
 def make_key(path: Path) -> None:
     """Make a key where there is none, or an empty file that a killed process left."""
-    with ledger_storing(path):
+    with storing(f"write {path}", UNRELEASED):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
         try:
             if os.fstat(handle).st_size == 0:
@@ -137,17 +137,7 @@ def make_key(path: Path) -> None:
                 os.fsync(handle)
         finally:
             os.close(handle)
-        flush_folder(path.parent)
-
-
-@contextmanager
-def ledger_storing(path: Path) -> Iterator[None]:
-    """Turn the operating system's errors into a sentence that says what became of the releases."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise StorageError(f"cannot write {path}: {reason}; nothing was released") from error
+        flush_path(path.parent)
 
 
 def write_at(handle: int, content: bytes, offset: int) -> None:
@@ -296,10 +286,10 @@ class LedgerFile(LockedFile):
                 if own_key:
                     make_key(self._key_path)
                 first = self.key.seal(Head())
-                with ledger_storing(self.path):
+                with storing(f"write {self.path}", UNRELEASED):
                     write_at(handle, first, 0)
                     os.fsync(handle)
-                    flush_folder(self.path.parent)
+                    flush_path(self.path.parent)
             yield self._continued()
 
     def append(self, body: bytes) -> None:
@@ -313,7 +303,7 @@ class LedgerFile(LockedFile):
         assert self._handle is not None
         head = self.key.follow(self.head, body)
         line = head.mac.hex().encode() + b" " + body + b"\n"
-        with ledger_storing(self.path):
+        with storing(f"write {self.path}", UNRELEASED):
             write_at(self._handle, line, self._offset)
             os.fsync(self._handle)
             write_at(self._handle, self.key.seal(head), 0)
@@ -323,17 +313,13 @@ class LedgerFile(LockedFile):
         """Bring the head to the disk."""
         if self._place is not None:
             with suppress(OSError):
-                handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
-                try:
-                    os.fsync(handle)
-                finally:
-                    os.close(handle)
+                flush_path(self.path)
 
     def _continued(self) -> list[ChainedRow]:
         """Return the new rows; put right what a killed writer left."""
         assert self._handle is not None
         rows = self._new_rows()
-        with ledger_storing(self.path):
+        with storing(f"write {self.path}", UNRELEASED):
             if self.unfinished:
                 os.ftruncate(self._handle, self._offset)
                 self.unfinished = 0

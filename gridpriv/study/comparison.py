@@ -24,16 +24,7 @@ from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, no
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import Store
 from gridpriv.core.stored import MANIFEST, Rows, Study
-from gridpriv.study.engine import (
-    Advance,
-    Progress,
-    failed_rows,
-    header,
-    note,
-    reason_of,
-    run_study,
-    unseen,
-)
+from gridpriv.study import engine
 from gridpriv.study.grids import Grids, ZonedCase, describe, load_grids, network_rows
 from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, to_toml
 from gridpriv.study.record import FINALS, identity, run_rows
@@ -54,7 +45,7 @@ def compare(
     resume: bool | None = None,
     retry_failed: bool = False,
     time_limit: float | None = None,
-    progress: Progress = unseen,
+    progress: engine.Progress = engine.unseen,
     **axes: Any,
 ) -> Study:
     """Run a study and return it.
@@ -101,9 +92,9 @@ def compare(
         grid = grids[task.case, task.zoning]
         check_single(task.settings, grid.zoning)
         task.settings.protected(grid.case)  # refuses a distance that no grid of its base has
-    manifest = header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
+    manifest = engine.header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
 
-    def work(left: list[StudyTask], store: Store, advance: Advance) -> None:
+    def work(left: list[StudyTask], store: Store, advance: engine.Advance) -> None:
         store.text("study.toml", to_toml(plan))
         run_tasks(
             left,
@@ -115,7 +106,7 @@ def compare(
             advance=advance,
         )
 
-    return run_study(
+    return engine.run_study(
         Path(out),
         manifest | {"cases": describe(grids)},
         tasks,
@@ -151,7 +142,7 @@ def run_tasks(
     jobs: int = 1,
     cluster: str | None = None,
     time_limit: float | None = None,
-    advance: Advance = lambda _: None,
+    advance: engine.Advance = lambda _: None,
 ) -> None:
     """Run tasks and store each as soon as it is finished.
 
@@ -188,7 +179,7 @@ def run_batch(batch: Batch, folder: Path | None) -> Finished:
         for rows in executed(batch):
             if folder is not None:
                 Store(folder, public=False).add(rows)
-            finished.append((None if folder is not None else rows, note(rows)))
+            finished.append((None if folder is not None else rows, engine.note(rows)))
     return finished, list(dict.fromkeys(str(w.message) for w in caught))
 
 
@@ -204,7 +195,7 @@ def executed(batch: Batch) -> Iterator[Rows]:
     try:
         prepared = prepare(batch.grid.case, batch.grid.zoning, first)
     except GridprivError as error:
-        yield from (_failed(task, reason_of(error)) for task in batch.tasks)
+        yield from (_failed(task, engine.reason_of(error)) for task in batch.tasks)
         return
     with closing(ReusedAgents(default_transport(first.workers))) as zones:
         for task in batch.tasks:
@@ -219,7 +210,7 @@ def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Rows:
     try:
         return run_rows(identity(task), run(leave=early.append))
     except GridprivError as error:
-        reason = reason_of(error)
+        reason = engine.reason_of(error)
         return run_rows(identity(task), early[0], reason) if early else _failed(task, reason)
     except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
         # a defect in one combination must not cost the others; the reason names it as such
@@ -228,7 +219,7 @@ def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Rows:
 
 def _failed(task: StudyTask, reason: str) -> Rows:
     """Return the rows of a run without figures."""
-    return failed_rows(identity(task) | dict.fromkeys(FINALS), reason)
+    return engine.failed_rows(identity(task) | dict.fromkeys(FINALS), reason)
 
 
 def make_batches(

@@ -37,19 +37,7 @@ from gridpriv.learning.trained import FILE
 from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.privacy.settings import QUIET
 from gridpriv.privacy.statement import Certificate
-from gridpriv.study.engine import (
-    LEARNING_RUN,
-    Advance,
-    Progress,
-    charge_rows,
-    failed_rows,
-    header,
-    note,
-    reason_of,
-    run_study,
-    told_totals,
-    unseen,
-)
+from gridpriv.study import engine
 from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, client_rounds
 from gridpriv.study.methods import as_written
 from gridpriv.study.record import publish_manifest, publish_rows
@@ -111,7 +99,7 @@ def compare_learning(
     retry_failed: bool = False,
     kind: str = "comparison of algorithms",
     repeat: str = "",
-    progress: Progress = unseen,
+    progress: engine.Progress = engine.unseen,
 ) -> Study:
     """Run a study of learning into a folder, or the rest of one; return it.
 
@@ -140,7 +128,7 @@ def compare_learning(
         split_for(shelf(trial.dataset, trial.settings), trial.settings)
     first = shelf(trials[0].dataset, trials[0].settings)
     title = plan.title or TITLE.format(first.name)
-    manifest = header(kind, title, plan.question, plan.as_dict() | _data(first), len(trials))
+    manifest = engine.header(kind, title, plan.question, plan.as_dict() | _data(first), len(trials))
     run = partial(attempted, shelf, tuning=plan.tuning)
     resumed = (out / MANIFEST).exists()
 
@@ -148,13 +136,13 @@ def compare_learning(
         if resumed:
             _refuse_drawn_again(out, left)
 
-    def work(left: list[Trial], store: Store, advance: Advance) -> None:
+    def work(left: list[Trial], store: Store, advance: engine.Advance) -> None:
         with closing(unordered(run, left, jobs)) as outcomes:
             for rows in outcomes:
                 store.add(rows)
-                advance(note(rows))
+                advance(engine.note(rows))
 
-    return run_study(
+    return engine.run_study(
         out,
         manifest | {"repeat": repeat},
         trials,
@@ -197,7 +185,7 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
         measure = MEASURES[trial.measure](dataset, settings) if trial.measure else None
         result = learn(dataset, settings, measure or (lambda _: None), shared=shared)
     except GridprivError as error:
-        return failed_rows(row, reason_of(error))
+        return engine.failed_rows(row, engine.reason_of(error))
     return _result_rows(row, result, measure)
 
 
@@ -235,7 +223,7 @@ def _result_rows(row: Json, result: LearnResult, measure: Measure | None) -> Row
             "zones": [],
             "buses": [],
             "statements": [{"run": run} | one for one in result.privacy["sensitivity"]],
-            "charges": charge_rows(run, charges),
+            "charges": engine.charge_rows(run, charges),
             "timing": [{"run": run, "process": os.getpid(), **result.timing.as_dict(), **seconds}],
         }
     )
@@ -283,7 +271,9 @@ def keep_learning_run(
     }
     title = f"A run of {settings.algorithm} on {dataset.name}"
     question = "How well does this run learn, and what does it protect?"
-    manifest = header(LEARNING_RUN, title, question, plan_document, 1) | {"repeat": repeat}
+    manifest = engine.header(engine.LEARNING_RUN, title, question, plan_document, 1) | {
+        "repeat": repeat
+    }
     if public:
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:
@@ -297,7 +287,7 @@ def keep_learning_run(
             (result.public_model if public else result.model).save(out / FILE)
             store.add(publish_rows(rows) if public else rows)
             keeper.done()
-        store.finish(told_totals)
+        store.finish(engine.told_totals)
     return read_sealed(out / RUN_FILE)
 
 

@@ -37,16 +37,9 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.statement import refuse_unprotected
 from gridpriv.privacy.strategies.temporal_basis import TemporalBasis
+from gridpriv.study import record
 from gridpriv.study.engine import charge_rows, header, told_totals
 from gridpriv.study.grids import ZonedCase, describe, network_rows
-from gridpriv.study.record import (
-    certified,
-    publish_manifest,
-    publish_rows,
-    run_rows,
-    settings_shown,
-    with_run,
-)
 from gridpriv.zonal.horizon import Horizon, Known, step_row
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings
@@ -130,7 +123,7 @@ class RunFolder:
             document = result.as_dict(public=self.store.public)
             document |= {} if self.store.public else {"repeat": self.runs.repeat}
             self.store.text(RUN_FILE, sealed(document, indent=2))
-        self.store.add(publish_rows(rows) if self.store.public else rows)
+        self.store.add(record.publish_rows(rows) if self.store.public else rows)
 
     def begin_once(self, planned: Released) -> None:
         """Store what a series may release once, before it does."""
@@ -195,7 +188,9 @@ class RunFolder:
             "seed": self.runs.known_seed,
             "budget": settings.drawn,
         }
-        rows = run_rows(identity | settings_shown(settings), result, result.early or "")
+        rows = record.run_rows(
+            identity | record.settings_shown(settings), result, result.early or ""
+        )
         del rows["charges"]  # beside what was released
         more = {"prices": result.prices, "binding": result.binding}
         if result.trace.rounds:
@@ -203,7 +198,7 @@ class RunFolder:
                 more["tie_prices"] = result.tie_prices
             state = result_tables(result.solution)
             more |= {k: t.rename_axis("index").reset_index() for k, t in state.items()}
-        rows |= {name: with_run(run, table) for name, table in more.items()}
+        rows |= {name: record.with_run(run, table) for name, table in more.items()}
         if self.runs.series is not None and not result.early:
             step = step_row(self.runs.steps[number], result)
             del step["seconds"]  # beside what differs between two machines
@@ -339,7 +334,7 @@ def _manifest(runs: Runs, *, public: bool) -> Json:
         "repeat": runs.repeat,
     }
     del plan["seeds"]  # another seed is refused by name
-    return publish_manifest(manifest) if public else manifest
+    return record.publish_manifest(manifest) if public else manifest
 
 
 def _run(number: int) -> str:
@@ -369,7 +364,7 @@ def _drawn_rows(releases: Released, run: str, *, early: bool) -> Rows:
         for zone, counts in releases.items()
         for release, count in counts.items()
     ]
-    return {"releases": rows, "charges": charge_rows(run, certified(releases))}
+    return {"releases": rows, "charges": charge_rows(run, record.certified(releases))}
 
 
 def _known_rows(horizon: Horizon, known: Known) -> Rows:

@@ -29,7 +29,7 @@ def test_every_field_of_a_file_is_reported(
 
 
 def test_the_json_report_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cases", "case118", "--report", "--json"]) == 0
+    assert main(["cases", "case118", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["format"] == "MATPOWER .m"
     fields = {note["field"]: note for note in document["fields"]}
@@ -37,6 +37,6 @@ def test_the_json_report_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert fields["branch: angmin, angmax at or beyond 90 degrees"]["status"] == "ignored"
 
 
-@pytest.mark.parametrize("words", [("--report",), ("case14", "--all"), ("case15",)])
+@pytest.mark.parametrize("words", [("case14", "--all"), ("case15",)])
 def test_wrong_use_is_refused(words: tuple[str, ...]) -> None:
     assert main(["cases", *words]) == 2
