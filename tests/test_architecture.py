@@ -50,7 +50,9 @@ def imports(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} has a relative import"
-            found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
+            names = {f"{node.module}.{name.name}" for name in node.names}
+            # a module of a package: nothing of the package's own file is asked for
+            found |= names if names <= set(MODULES) else names | {node.module}
         elif isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
     return {name for name in found if name.startswith("gridpriv.")}
