@@ -18,7 +18,7 @@ from gridpriv.assurance.audited import (
     secure_level,
     zone_levels,
 )
-from gridpriv.assurance.eavesdrop import Eavesdropper, MakeAgent, listen, varied
+from gridpriv.assurance.eavesdrop import Eavesdropper, listen, varied
 from gridpriv.assurance.independence import (
     bytes_findings,
     low_bits,
@@ -46,7 +46,6 @@ from gridpriv.assurance.statistic import (
     runs_needed,
 )
 from gridpriv.assurance.whole import fresh, rule_of, whole_run
-from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.text import Json
 from gridpriv.privacy.perturbation import Perturbation
@@ -257,7 +256,6 @@ SECURE_RUNS = 8_000  # of the same release under secure noise
 def audit(
     prepared: Prepared,
     plan: AuditPlan | None = None,
-    make_agent: MakeAgent = Agent,
     watch: Callable[[str], None] = lambda _: None,
 ) -> AuditResult:
     """Audit what a run's settings promise.
@@ -266,8 +264,6 @@ def audit(
     ----------
     prepared : Prepared
     plan : AuditPlan, optional
-    make_agent : callable
-        Builds the agent that is audited.
     watch : callable
         Called with a note about every hundredth of the work.
 
@@ -300,14 +296,14 @@ def audit(
     zone, other = target(prepared, plan.bus)
     rounds = min(plan.rounds, prepared.settings.rounds)
     short = varied(prepared, settings=replace(prepared.settings, rounds=rounds))
-    network = listen(short, make_agent=make_agent)
+    network = listen(short)
     script = network.heard[zone]
-    mechanisms = zone_levels(short, zone, script, other, plan.levels, make_agent)
+    mechanisms = zone_levels(short, zone, script, other, plan.levels)
     runs = {m.level: _runs(m, plan, rounds) for m in mechanisms}
-    findings = _replayed(prepared, short, network, (zone, other), plan, make_agent, watch)
-    findings += whole_run(prepared, make_agent)
+    findings = _replayed(prepared, short, network, (zone, other), plan, watch)
+    findings += whole_run(prepared)
     findings += low_bits(rule)
-    findings += _lanes(prepared, plan, make_agent)
+    findings += _lanes(prepared, plan)
     levels = tuple(
         audit_mechanism(mechanism, runs[mechanism.level], plan.confidence, watch)
         for mechanism in mechanisms
@@ -343,7 +339,6 @@ def _replayed(
     network: Eavesdropper,
     observed: tuple[int, Neighbour],
     plan: AuditPlan,
-    make_agent: MakeAgent,
     watch: Callable[[str], None],
 ) -> list[Finding]:
     """Replay all rounds on the worst neighbours, and the first ones on the other neighbours."""
@@ -360,12 +355,12 @@ def _replayed(
             *random_neighbours(problem, adjacency, plan.random_neighbours, generator),
         ]
 
-    every = listen(prepared, make_agent=make_agent)
-    findings = replay_run(prepared, every.heard, worst, make_agent, watch)
-    return findings + replay_run(short, network.heard, others, make_agent)
+    every = listen(prepared)
+    findings = replay_run(prepared, every.heard, worst, watch=watch)
+    return findings + replay_run(short, network.heard, others)
 
 
-def _lanes(prepared: Prepared, plan: AuditPlan, make_agent: MakeAgent) -> list[Finding]:
+def _lanes(prepared: Prepared, plan: AuditPlan) -> list[Finding]:
     """Return the findings on noise, public state, and the other ways to run the same settings."""
 
     def central() -> list[Finding]:
@@ -374,7 +369,7 @@ def _lanes(prepared: Prepared, plan: AuditPlan, make_agent: MakeAgent) -> list[F
 
     lanes: dict[str, Callable[[], list[Finding]]] = {
         "noise": lambda: (
-            noise_checks(fresh(prepared), plan.confidence, make_agent)
+            noise_checks(fresh(prepared), plan.confidence)
             + mechanism_laws(rule_of(prepared).multiplier, plan.confidence)
         ),
         "public": lambda: (

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, opening, varied, zone_agent
+from gridpriv.assurance.eavesdrop import Heard, answer, opening, varied, zone_agent
 from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.assurance.replay import Draw, Tape, agent_play
 from gridpriv.assurance.statistic import Statistic
@@ -150,7 +150,6 @@ class RunLevel(ZoneLevel):
     prepared: Prepared
     zone: int
     script: Sequence[Heard]
-    make_agent: MakeAgent = Agent
     log_ratio: Statistic | None = None
 
     def sample(self, neighbour: bool, seed: int) -> Floats:
@@ -166,7 +165,7 @@ class RunLevel(ZoneLevel):
     def _rehearsed(self) -> Agent:
         """The agent after the warm start, which is public and the same in every run."""
         rules, streams = self.prepared.rules, NoiseStreams(0)
-        agent = zone_agent(self.prepared, self.zone, self.here, rules, streams, self.make_agent)
+        agent = zone_agent(self.prepared, self.zone, self.here, rules, streams)
         for heard in self.script:
             if heard.warm_start:
                 answer(agent, heard)
@@ -185,7 +184,6 @@ def zone_levels(
     script: Sequence[Heard],
     other: Neighbour,
     levels: Sequence[str] = LEVELS,
-    make_agent: MakeAgent = Agent,
 ) -> list[AuditedMechanism]:
     """Return a zone's audited levels between its demand and a neighbour.
 
@@ -201,18 +199,18 @@ def zone_levels(
     single = varied(prepared, rules=replace(prepared.rules, local_updates=1))
     opened, data = opening(script, 1), prepared.problems[zone].program.zone.demand
     moved = data + other.change
-    play = agent_play(single, zone, opened, make_agent)
+    play = agent_play(single, zone, opened)
     first = play(data.copy(), Tape()).draws
     release = rule_of(single).release(first[0].sensitivity)
     once = _stated_once(single, release)
 
     def of_level(level: str) -> AuditedMechanism:
         if level == "messages":
-            every = agent_play(prepared, zone, script, make_agent)(data.copy(), Tape()).draws
+            every = agent_play(prepared, zone, script)(data.copy(), Tape()).draws
             total = _stated_total(prepared, every)
-            return RunLevel(*total, level, data, moved, prepared, zone, script, make_agent)
+            return RunLevel(*total, level, data, moved, prepared, zone, script)
         if level == "solution" and single.rules.perturbation.target != "output":
-            return RunLevel(*once, level, data, moved, single, zone, opened, make_agent)
+            return RunLevel(*once, level, data, moved, single, zone, opened)
         # under output perturbation the solution is what was released: a solve less for each run
         twin = play(moved.copy(), Tape([draw.output for draw in first])).draws
         return ReleaseLevel(*once, level, first[0].value, twin[0].value, release)

@@ -268,11 +268,11 @@ class AttackResult:
             )
         return pd.DataFrame(rows)
 
-    def worst(self, count: int = 5) -> list[int]:
-        """Return the buses whose error is the least share of the prior's, protected if possible."""
+    def worst(self) -> list[int]:
+        """Return the five buses whose error is the least share of the prior's."""
         errors = self.errors(self.shown).mean(axis=0)
         gain = errors / np.maximum(self.prior_errors, SMALL_MW)
-        order = np.argsort(gain, kind="stable")[:count]
+        order = np.argsort(gain, kind="stable")[:5]
         return [int(b) for b in self.prepared.case.bus_id[self.attacked[order]]]
 
     @property

@@ -58,7 +58,7 @@ import numpy as np
 from pandas import DataFrame
 from scipy import stats
 
-from gridpriv.assurance.eavesdrop import Eavesdropper, MakeAgent, listen, zone_agent
+from gridpriv.assurance.eavesdrop import Eavesdropper, listen, zone_agent
 from gridpriv.assurance.replay import Draw, Finding, Tape, taped
 from gridpriv.assurance.whole import on_tape, rule_of
 from gridpriv.consensus.agent import Agent
@@ -122,9 +122,7 @@ class Sample:
         return replace(self, noise=self.noise[:, columns])
 
 
-def noise_checks(
-    prepared: Prepared, confidence: float, make_agent: MakeAgent = Agent
-) -> list[Finding]:
+def noise_checks(prepared: Prepared, confidence: float) -> list[Finding]:
     """Test the law and the independence of a run's noise.
 
     Parameters
@@ -134,10 +132,10 @@ def noise_checks(
     confidence : float
         With which sound noise passes all of them.
     """
-    runs = [_round_noise(prepared, prepared.seed + k, make_agent) for k in range(RUNS)]
+    runs = [_round_noise(prepared, prepared.seed + k) for k in range(RUNS)]
     rounds = min((len(draws) for run in runs for draws in run.values()), default=0)
     if prepared.rules.perturbation.target == "demand":
-        samples = repeated_releases(prepared, make_agent)
+        samples = repeated_releases(prepared)
     else:
         drawn = {zone: [draw for run in runs for draw in run[zone]] for zone in runs[0]}
         samples = [
@@ -163,13 +161,13 @@ def noise_checks(
     return findings
 
 
-def repeated_releases(prepared: Prepared, make_agent: MakeAgent = Agent) -> list[Sample]:
+def repeated_releases(prepared: Prepared) -> list[Sample]:
     """Return every zone's noise over :data:`REPEATS` releases of its demand."""
     matches = []
     for zone, problem in enumerate(prepared.problems):
         tape, demand = Tape(), problem.program.zone.demand
         rules = on_tape(prepared, tape).rules
-        agent = zone_agent(prepared, zone, None, rules, NoiseStreams(0), make_agent)
+        agent = zone_agent(prepared, zone, None, rules, NoiseStreams(0))
         for row in range(REPEATS):
             data = DEMANDS[row % len(DEMANDS)] * demand
             agent.twin(data, NoiseStreams(prepared.seed + row)).disclose()
@@ -183,13 +181,13 @@ def _sample(prepared: Prepared, zone: str, draws: Sequence[Draw]) -> Sample:
     return Sample(zone, noise, rule_of(prepared).release(draws[0].sensitivity).mechanism)
 
 
-def _round_noise(prepared: Prepared, seed: int, make_agent: MakeAgent) -> dict[str, list[Draw]]:
+def _round_noise(prepared: Prepared, seed: int) -> dict[str, list[Draw]]:
     """Return every zone's draws of a whole run, round by round."""
     tapes = {problem.name: Tape() for problem in prepared.problems}
 
     def taping(problem: Any, data: Any, shared: Any, rules: Any, *rest: Any, **named: Any) -> Agent:
         own = replace(rules, noise=taped(rule_of(prepared), tapes[problem.name]))
-        return make_agent(problem, data, shared, own, *rest, **named)
+        return Agent(problem, data, shared, own, *rest, **named)
 
     listen(prepared, seed, make_agent=taping)
     return {name: tape.drawn for name, tape in tapes.items() if tape.drawn}

@@ -59,6 +59,7 @@ KEEPS_UP = 3.0  # misfit over tau up to which tau falls further
 EXPLAINED = 6e-5  # misfit of a round that is explained: a few times the error of a solve
 REACH = 8.0  # standard deviations of noise that a fitted demand may hold
 RESTARTS = 5  # draws for a round that is not
+ITERATIONS = 12  # damped steps of each stage
 
 
 MessageModel: TypeAlias = ForwardModel | StationarityModel
@@ -134,7 +135,6 @@ def fit(
     prior: DemandPrior,
     noise: NoiseModel,
     generator: np.random.Generator,
-    iterations: int = 12,
 ) -> Estimate:
     """Return the MAP estimate of a zone's demand from its messages.
 
@@ -144,20 +144,18 @@ def fit(
         Holds the messages.
     generator : numpy Generator
         For restarts.
-    iterations : int
-        Damped steps of each stage.
     """
     total = len(model.script)
     if noise.exact:
-        search = _search(model, prior, noise, total, iterations)
+        search = _search(model, prior, noise, total)
         return _shrunk(search, prior, search.explained(total, generator))
     result, demand = [], prior.mean
     if noise.target == "demand":  # one round's noisy demand explains that round's message
-        search = _search(model, prior, replace(noise, once=True), 1, iterations)
+        search = _search(model, prior, replace(noise, once=True), 1)
         result.append(_shrunk(search, prior, search.explained(1, generator)))
     for rounds in range(1, total + 1):
         if rounds == total or rounds & (rounds - 1) == 0:
-            search = _search(model, prior, noise, rounds, iterations)
+            search = _search(model, prior, noise, rounds)
             fitted = search.descend(demand, rounds, NOISY_STAGES)
             demand = fitted.demand
             result.append(_shrunk(search, prior, fitted))
@@ -165,14 +163,12 @@ def fit(
     return min(result, key=lambda estimate: float((estimate.spread / prior.spread).mean()))
 
 
-def _search(
-    model: MessageModel, prior: DemandPrior, noise: NoiseModel, rounds: int, iterations: int
-) -> _Search:
+def _search(model: MessageModel, prior: DemandPrior, noise: NoiseModel, rounds: int) -> _Search:
     """Return the search for the demand and what noise those rounds leave in it."""
     hidden = _hidden(model, noise, rounds)
     spread, reach = np.sqrt(prior.spread**2 + hidden), REACH * np.sqrt(hidden)
     wide = DemandPrior(prior.mean, spread, prior.lower - reach, prior.upper + reach)
-    return _Search(model, wide, noise, hidden, iterations)
+    return _Search(model, wide, noise, hidden)
 
 
 def _shrunk(search: _Search, prior: DemandPrior, result: _Fitted) -> Estimate:
@@ -199,7 +195,6 @@ class _Search:
     prior: DemandPrior
     noise: NoiseModel
     hidden: Floats
-    iterations: int
 
     def explained(self, total: int, generator: np.random.Generator) -> _Fitted:
         """Return the fit of as many rounds as can be explained, each restarted if need be."""
@@ -236,7 +231,7 @@ class _Search:
         at = self.model.predict(demand, rounds, gradients=gradients)
         for tau in taus:
             weights = _weights(at, self.noise, tau)
-            for _ in range(self.iterations):
+            for _ in range(ITERATIONS):
                 trial, now, damping = self._step(weights, demand, at, damping)
                 if now is None:
                     break

@@ -202,20 +202,19 @@ def ceiling(runs: int, delta: float, confidence: float) -> float:
 
 def runs_needed(epsilon: float, delta: float, confidence: float) -> int:
     """Return the fewest counted runs on each side whose ceiling is above ``epsilon``."""
-    runs = 1
+    if not 0.5 <= confidence < 1.0:
+        raise not_allowed("confidence", confidence, "a number of at least 0.5 and below 1")
+    # the ceiling of n runs is ln((x - delta)/(1 - x)) with x^n = error of one side
+    least = -math.log1p(-(1.0 - delta) / (1.0 + math.exp(min(epsilon, 700.0))))
+    runs = max(1, math.floor(-math.log((1.0 - confidence) / 2.0) / least) - 1)
+    if runs > 10**9:
+        raise InputError(
+            f"no number of runs below 10^9 can show an epsilon of {epsilon:g}"
+            ": raise --confidence or the budget"
+        )
     while ceiling(runs, delta, confidence) <= epsilon:
-        if runs > 10**9:
-            raise InputError(
-                f"no number of runs below 10^9 can show an epsilon of {epsilon:g}"
-                ": raise --confidence or the budget"
-            )
-        runs *= 2
-    low, high = runs // 2, runs
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = ceiling(middle, delta, confidence) > epsilon
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+        runs += 1
+    return runs
 
 
 def detectable(nominal: float, runs: int, delta: float, confidence: float) -> float:
@@ -237,8 +236,6 @@ def detectable(nominal: float, runs: int, delta: float, confidence: float) -> fl
 
 def check_runs(runs: int, nominal: float, delta: float, confidence: float) -> None:
     """Refuse a number of runs (half of them counted) that cannot exceed ``nominal``."""
-    if not 0.5 <= confidence < 1.0:
-        raise not_allowed("confidence", confidence, "a number of at least 0.5 and below 1")
     needed = 2 * runs_needed(nominal, delta, confidence)
     if runs < needed:
         raise not_allowed(

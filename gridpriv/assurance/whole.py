@@ -26,10 +26,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, stats
 
-from gridpriv.assurance.eavesdrop import Eavesdropper, MakeAgent, listen, varied
+from gridpriv.assurance.eavesdrop import Eavesdropper, listen, varied
 from gridpriv.assurance.neighbours import Neighbour, corners, neighbour
 from gridpriv.assurance.replay import Draw, Finding, Tape, taped
-from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.adjacency import UNITS_MVA, DemandAdjacency
@@ -60,8 +59,6 @@ def play(
     prepared: Prepared,
     data: Sequence[Floats] | None = None,
     frozen: Sequence[Floats] | None = None,
-    seed: int | None = None,
-    make_agent: MakeAgent = Agent,
 ) -> Run:
     """Run all rounds on a tape; on other data, and with releases as they were, if these are given.
 
@@ -75,7 +72,7 @@ def play(
         What every release returns, in order.
     """
     tape = Tape(frozen)
-    network = listen(on_tape(prepared, tape), seed, make_agent=make_agent, data=data)
+    network = listen(on_tape(prepared, tape), data=data)
     return Run(network, tuple(tape.drawn))
 
 
@@ -95,18 +92,18 @@ def without_noise(draws: Sequence[Draw]) -> int:
     return sum(int((draw.output == draw.value).sum()) for draw in draws)
 
 
-def whole_run(prepared: Prepared, make_agent: MakeAgent = Agent) -> list[Finding]:
+def whole_run(prepared: Prepared) -> list[Finding]:
     """Return the findings of every check of the whole run, which must have noise."""
-    base = play(prepared, make_agent=make_agent)
+    base = play(prepared)
     frozen = [draw.output for draw in base.draws]
     findings = [
-        _coordinator(base, play(prepared, other, frozen, make_agent=make_agent), name)
+        _coordinator(base, play(prepared, other, frozen), name)
         for name, other in _other_data(prepared, base)
     ]
     findings.append(_rounds(base))
     findings += _stated(prepared, base)
     findings += [_outputs(prepared, zone) for zone in range(len(prepared.zones))]
-    findings.append(_rounds(play(fresh(prepared), make_agent=make_agent)))
+    findings.append(_rounds(play(fresh(prepared))))
     return findings
 
 

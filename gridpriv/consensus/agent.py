@@ -260,7 +260,7 @@ class Agent:
     def _public_view(self, called: str) -> View:
         if self._proxy is None:
             raise ValueError("a warm start needs a proxy of the data")
-        return View(self._proxy, _unperturbed, called, "none")
+        return View(self._proxy, lambda _, value, *__: value, called, "none")
 
     def _spread(self, shared: Floats) -> Floats:
         if self._whole:  # nothing is modified in place, so no copy is needed
@@ -272,12 +272,6 @@ class Agent:
     def _part(self, values: Floats) -> Floats:
         """Return the shared coordinates of values."""
         return values if self._whole else values[self.shared]
-
-
-def _unperturbed(target: str, value: Floats, place: Place, metric: Floats) -> Floats:
-    """Return a public value as it is."""
-    del target, place, metric
-    return value
 
 
 class WarmStart:

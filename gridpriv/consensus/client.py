@@ -160,7 +160,7 @@ class _Connection:
         client, since, before = self._client, time.monotonic(), self._client.last
         answer = client.answer(request)
         if client.failed is None and beat > 0.0:
-            time.sleep(_until_beat(since, beat))
+            time.sleep(beat - (time.monotonic() - since) % beat)  # to its next multiple
         self.send(answer)
         note("debug", "answered", turn=str(client.last))
         if client.failed is not None:
@@ -225,9 +225,3 @@ def _refused(refusal: Refusal) -> GridprivError:
     return InputError(
         f"the coordinator refuses: {refusal.reason}; correct this in the zone's configuration"
     )
-
-
-def _until_beat(since: float, beat: float) -> float:
-    """Return the seconds to the next multiple of a beat after the request came."""
-    passed = time.monotonic() - since
-    return float(beat - passed % beat)

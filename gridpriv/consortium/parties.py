@@ -254,7 +254,7 @@ def read_party(path: Path, kind: type[Kind]) -> Kind:
         raise InputError(f"configuration {path}: {error}") from error
 
 
-def party_text(party: Part, comments: bool = True) -> str:
+def party_text(party: Part) -> str:
     """Return the file of a configuration, with what every line is."""
     current, standard = settings_of(type(party)), defaults(type(party))
     lines = []
@@ -262,7 +262,7 @@ def party_text(party: Part, comments: bool = True) -> str:
         value = getattr(party, name)
         text = json.dumps(value, ensure_ascii=False)
         line = f"# {name} =" if value is None else f"{name} = {text}"
-        lines.append(f"{line}  # {current[name].described(standard[name])}" if comments else line)
+        lines.append(f"{line}  # {current[name].described(standard[name])}")
     return "\n".join(lines) + "\n"
 
 

@@ -250,7 +250,9 @@ def take_part_as_zone(
             _check_end(serving(client, hello), client)
         except GridprivError as error:
             if client.drawn():
-                _write_outcome(state, stopped_outcome(own, client, str(error)))
+                # what it spent, and no plan
+                stopped = {"status": "stopped", "reason": str(error), "plan": None}
+                _write_outcome(state, _statement(own, client) | stopped)
             raise
         document = outcome(own, member, client)
         _write_outcome(state, document)
@@ -297,11 +299,6 @@ def outcome(own: OwnZone, member: ZoneMember, client: ZoneClient) -> Json:
             ],
         },
     }
-
-
-def stopped_outcome(own: OwnZone, client: ZoneClient, reason: str) -> Json:
-    """Return a run that was stopped as its zone sees it: what it spent, and no plan; local."""
-    return _statement(own, client) | {"status": "stopped", "reason": reason, "plan": None}
 
 
 def _statement(own: OwnZone, client: ZoneClient) -> Json:

@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,11 +104,8 @@ def learn(
     log.draw(task.begun.rounds + 1)
     build = time.perf_counter() - began
     log.resume()
-    with (
-        one_blas_thread()
-        if settings.device == "cpu" and isinstance(task.clients, Clients)
-        else ExitStack()
-    ):
+    linear = settings.device == "cpu" and isinstance(task.clients, Clients)
+    with one_blas_thread() if linear else nullcontext():
         make_algorithm(task).run(log)
         clients = _client_table(task, log.w)
     total = time.perf_counter() - began

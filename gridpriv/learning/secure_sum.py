@@ -195,7 +195,8 @@ class SumClient:
         self._mask = x25519.X25519PrivateKey.generate()
         self._sealing = x25519.X25519PrivateKey.generate()
         self._seed = secrets.token_bytes(KEY)
-        return _public(self._mask), _public(self._sealing)
+        mask, sealing = self._mask.public_key(), self._sealing.public_key()
+        return mask.public_bytes_raw(), sealing.public_bytes_raw()
 
     def shares(self, keys: Mapping[int, tuple[bytes, bytes]]) -> dict[int, bytes]:
         """Return, encrypted for every other client, shares of the mask's key and of the seed."""
@@ -207,9 +208,7 @@ class SumClient:
         pairs = [first + second for first, second in zip(*parts, strict=True)]
         self._held = {self.number: pairs[self.number]}
         return {
-            other: _sealed(
-                self._agreed(self._sealing, other, 1), (self.number, other), pairs[other]
-            )
+            other: self._sealed(other).encrypt(_nonce(self.number, other), pairs[other], None)
             for other in keys
             if other != self.number
         }
@@ -223,8 +222,8 @@ class SumClient:
             Of every other client that has given out shares, what it encrypted for this one.
         """
         for other, text in sealed.items():
-            key = self._agreed(self._sealing, other, 1)
-            self._held[other] = _opened(key, (other, self.number), text)
+            opened = self._sealed(other).decrypt(_nonce(other, self.number), text, None)
+            self._held[other] = opened
         if len(self._held) < self.rule.needed:
             raise InputError(
                 f"the sum is not taken: {len(self._held)} clients take part, "
@@ -256,6 +255,12 @@ class SumClient:
             other: pair[size:] if other in arrived else pair[:size]
             for other, pair in self._held.items()
         }
+
+    def _sealed(self, other: int) -> Any:
+        """Return the cipher that only this client and another can use."""
+        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+        return ChaCha20Poly1305(self._agreed(self._sealing, other, 1))
 
     def _agreed(self, key: Any, other: int, which: int) -> bytes:
         """Return the key that only this client and another can compute."""
@@ -372,28 +377,9 @@ def _noise(share: float, count: int) -> NDArray[np.int64]:
     return np.asarray(drawn, np.int64)
 
 
-def _sealed(key: bytes, ends: tuple[int, int], text: bytes) -> bytes:
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-    sealed: bytes = ChaCha20Poly1305(key).encrypt(_nonce(ends), text, None)
-    return sealed
-
-
-def _opened(key: bytes, ends: tuple[int, int], text: bytes) -> bytes:
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-    opened: bytes = ChaCha20Poly1305(key).decrypt(_nonce(ends), text, None)
-    return opened
-
-
-def _nonce(ends: tuple[int, int]) -> bytes:
+def _nonce(writer: int, reader: int) -> bytes:
     """Return who writes to whom: keys are fresh, so that no nonce comes twice under one."""
-    return b"".join(end.to_bytes(6) for end in ends)
-
-
-def _public(key: Any) -> bytes:
-    raw: bytes = key.public_key().public_bytes_raw()
-    return raw
+    return writer.to_bytes(6) + reader.to_bytes(6)
 
 
 def _x25519() -> Any:

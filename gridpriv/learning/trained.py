@@ -46,8 +46,10 @@ def prepare_dataset(dataset: Dataset, settings: LearnSettings, *, linear: bool) 
             norm=TRANSFORMED_NORM,
             columns=(),
         )
-    intercept = intercept_of(dataset.norm, settings) if linear else 0.0
-    if intercept:
+    if linear and settings.intercept == "on":
+        # as large as the public bound of the others' norm: a smaller one is learned slowly, a
+        # larger one costs noise (docs/decisions/0070-models.md)
+        intercept = dataset.norm
         dataset = replace(
             dataset,
             x_train=with_intercept(dataset.x_train, intercept),
@@ -55,15 +57,6 @@ def prepare_dataset(dataset: Dataset, settings: LearnSettings, *, linear: bool) 
             norm=math.hypot(dataset.norm, intercept) * (1.0 + 1e-6),
         )
     return dataset.in_double() if settings.noise == "secure" else dataset
-
-
-def intercept_of(norm: float, settings: LearnSettings) -> float:
-    """Return the constant feature of every row; 0 for none.
-
-    It is as large as the public bound of the others' norm: a smaller one is learned slowly, a
-    larger one costs noise (docs/decisions/0070-models.md).
-    """
-    return norm if settings.intercept == "on" else 0.0
 
 
 def with_intercept(x: Features, intercept: float) -> Features:

@@ -410,21 +410,20 @@ def make_lasso(
     seed: int = 0,
     agents: int = AGENTS,
     samples: int = SAMPLES,
-    features: int = FEATURES,
     dtype: type[np.floating] = np.float32,
 ) -> Dataset:
     """Return y = X theta + noise with normal X, theta and noise of variance 0.1.
 
     Agent k's samples are rows ``k*samples`` to ``(k+1)*samples``. Rows longer than a public bound,
-    2.2 sqrt(features), are scaled down to it: with 8 features one row in 180,000.
+    2.2 sqrt(8), are scaled down to it: one row in 180,000.
     """
     whole("seed", seed, 0)
-    for name, value in (("agents", agents), ("samples", samples), ("features", features)):
+    for name, value in (("agents", agents), ("samples", samples)):
         whole(name, value)
     random = np.random.Generator(np.random.PCG64(seed))
-    theta = random.normal(size=features)
-    drawn = random.normal(size=(agents * samples + 1000, features))
-    bound = 2.2 * float(np.sqrt(features))
+    theta = random.normal(size=FEATURES)
+    drawn = random.normal(size=(agents * samples + 1000, FEATURES))
+    bound = 2.2 * float(np.sqrt(FEATURES))
     x, _ = clip_rows(drawn, bound)
     y = x @ theta + np.sqrt(NOISE_VARIANCE) * random.normal(size=len(x))
     x, y = x.astype(dtype, copy=False), y.astype(dtype)
