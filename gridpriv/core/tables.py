@@ -41,6 +41,11 @@ DTYPES: Mapping[str, Dtype] = {
     **dict.fromkeys(("Flag", "bool"), "flag"),
 }
 """By a field's annotation; ``any`` for every other."""
+UNITS = {
+    **{unit.lower(): unit for unit in ("MW", "MVAr", "MVA", "MWh", "kA", "degree")},
+    **{"pu": "p.u.", "percent": "%", "seconds": "s", "hours": "h"},
+}
+"""By the last word of a figure's name, where its declaration gives no unit."""
 
 
 @dataclass(frozen=True)
@@ -141,15 +146,17 @@ class TableSchema:
             yield from entry.flat(f"{here}.") if isinstance(entry, TableSchema) else [(here, entry)]
 
 
-def _figure(origin: Origin, text: str, unit: str = "", *, key: bool = False, at: str = "") -> Any:
+def _figure(
+    origin: Origin, text: str, unit: str | None = None, *, key: bool = False, at: str = ""
+) -> Any:
     title, _, meaning = text.partition(": ")
     entries = {"origin": origin, "title": title, "meaning": meaning, "unit": unit, "place": at}
     return field(default=None, metadata={"column": entries, "key": key})
 
 
 known = partial(_figure, "settings")
-"""A figure that is known before the run: its title and meaning, as ``TITLE: MEANING``, its unit,
-and ``at``, the place that a document has it."""
+"""A figure that is known before the run: its title and meaning, as ``TITLE: MEANING``, its unit
+where :data:`UNITS` has not that of its name, and ``at``, the place that a document has it."""
 released = partial(_figure, "releases")
 """A figure that is computed from released values; see :data:`known`."""
 private = partial(_figure, "private")
@@ -193,6 +200,8 @@ class Row:
                 continue
             dtype = DTYPES.get(str(item.type), "any")
             text = {"name": item.name.rstrip("_"), "dtype": dtype} | item.metadata["column"]
+            if text["unit"] is None:
+                text["unit"] = UNITS.get(text["name"].rpartition("_")[2], "")
             columns[item.metadata["key"]].append(Column(**text))
         plain = f"{row[:1].lower()}{row[1:]}".rstrip(".")
         cls.table = TableSchema(name, plain, tuple(columns[True]), tuple(columns[False]), nested)

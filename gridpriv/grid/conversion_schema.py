@@ -41,6 +41,6 @@ class ConversionDocument(Row, name="conversion"):
     buses: Number = known("Buses: number of buses in service")
     branches: Number = known("Branches: number of branches in service")
     generators: Number = known("Generators: number of generators in service")
-    load_mw: Number = private("Load: sum of active demand", "MW")
+    load_mw: Number = private("Load: sum of active demand")
     differences: list[Difference] = part(Difference)
     unsupported: list[Unsupported] = part(Unsupported)

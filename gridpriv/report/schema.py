@@ -167,7 +167,7 @@ class PlannedMethod(Row, name="plan"):
     beta: Text = key("Beta: protected change of one bus's demand")
     budget: Text = key("Budget: budget of all releases")
     interchange_error_mw: Number = known(
-        "Expected interchange error: expected interchange error of the worst zone", "MW"
+        "Expected interchange error: expected interchange error of the worst zone"
     )
     least: Number = known("Least: smallest optimality gap over all scenarios", "$/h")
     median: Number = known("Median: median optimality gap over the scenarios", "$/h")
@@ -240,14 +240,14 @@ class AcOptimumDocument(Row, name="acopf"):
     objective: Text = known("Objective: cost, shed or losses")
     cost: Number = local("Cost: of generation and shed load; null where the case has none", "$/h")
     generation_cost: Number = local("Generation cost: cost of generation", "$/h")
-    shed_mw: Number = local("Load shedding: active demand that is not served", "MW")
-    deenergized_mw: Number = local("De-energized: demand on islands without generation", "MW")
-    curtailed_mw: Number = local("Curtailed generation: generation that cannot be used", "MW")
-    losses_mw: Number = local("Losses: active power losses of branches", "MW")
+    shed_mw: Number = local("Load shedding: active demand that is not served")
+    deenergized_mw: Number = local("De-energized: demand on islands without generation")
+    curtailed_mw: Number = local("Curtailed generation: generation that cannot be used")
+    losses_mw: Number = local("Losses: active power losses of branches")
     status: Text = local("Status: of the solver")
     violations: list[Violation] = part(Violation)
     iterations: Number = local("Iterations: of the solver")
-    seconds: Number = local("Time: wall clock", "s")
+    seconds: Number = local("Time: wall clock")
 
 
 class RelaxationDocument(Row, name="relax"):
@@ -260,8 +260,8 @@ class RelaxationDocument(Row, name="relax"):
     relative_error: Number = local("Relative error: of the bound")
     status: Text = local("Status: of the solver")
     solver: Text = known("Solver: its name")
-    seconds: Number = local("Time: wall clock", "s")
-    shed_mw: Number = local("Load shedding: active demand that the relaxation sheds", "MW")
+    seconds: Number = local("Time: wall clock")
+    shed_mw: Number = local("Load shedding: active demand that the relaxation sheds")
     explanation: Text = local("Explanation: limits that bind, as a sentence")
 
 
@@ -273,8 +273,8 @@ class ZoneOfMap(Row, name="zones"):
     share_of_mean: Number = known("Share of mean: buses over those of a zone on average")
     tie_lines: Number = known("Tie lines: branches to other zones")
     generators: Number = known("Generators: number of generators")
-    load_mw: Number = local("Load: active demand", "MW")
-    capacity_mw: Number = known("Capacity: largest active output", "MW")
+    load_mw: Number = local("Load: active demand")
+    capacity_mw: Number = known("Capacity: largest active output")
     connected: Flag = known("Connected: its branches join all of its buses")
 
 
@@ -326,7 +326,7 @@ class CasesDocument(Row, name="cases"):
     buses: Number = known("Buses: in service")
     branches: Number = known("Branches: in service")
     generators: Number = known("Generators: in service")
-    load_mw: Number = local("Load: sum of active demand", "MW")
+    load_mw: Number = local("Load: sum of active demand")
     source: Text = known("Source: file name")
     format: Text = known("Format: of the file")
     fields: list[ReadField] = part(ReadField)

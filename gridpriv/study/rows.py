@@ -80,8 +80,8 @@ class GridRow(OfData, name="cases"):
     zones: Number = known("Zones: number of zones")
     tie_lines: Number = known("Tie lines: branches between zones")
     rated_branches: Number = known("Rated branches: number of branches with a rating")
-    base_mva: Number = known("Base: base of per-unit figures", "MVA")
-    load_mw: Number = private("Load: total active demand", "MW")
+    base_mva: Number = known("Base: base of per-unit figures")
+    load_mw: Number = private("Load: total active demand")
     fingerprint: Text = private("Fingerprint: SHA-256 of the case, its demand included")
     map: Any = known("Map: zone of every bus")
 

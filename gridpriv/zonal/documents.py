@@ -44,16 +44,16 @@ class Violation(rows.Limited, name="violations"):
 class Interchange(OfZone, name="interchange"):
     """One zone: what its tie lines take from it, metered in their middle."""
 
-    scheduled_mw: Number = released("Scheduled: interchange according to the last round", "MW")
-    actual_mw: Number = private("Actual: interchange after AC redispatch", "MW")
-    deviation_mw: Number = private("Deviation: actual less scheduled interchange", "MW")
+    scheduled_mw: Number = released("Scheduled: interchange according to the last round")
+    actual_mw: Number = private("Actual: interchange after AC redispatch")
+    deviation_mw: Number = private("Deviation: actual less scheduled interchange")
     balancing_mw: Number = like(rows.SettledFigures, "balancing_mw")
     balancing_cost: Number = private(
         "Balancing cost: balancing power at the balancing price, a transfer between zones; it "
         "does not state who caused the deviation, and so who pays",
         "$/h",
     )
-    shed_mw: Number = private("Load shedding: active load shedding", "MW")
+    shed_mw: Number = private("Load shedding: active load shedding")
 
 
 class Physical(rows.SettledFigures, name="physical"):
@@ -61,7 +61,7 @@ class Physical(rows.SettledFigures, name="physical"):
 
     status: Text = like(rows.StepRow, "status")
     failure: Text = private("Failure: reason of a failed AC power flow")
-    load_mw: Number = private("Load: sum of positive active demand", "MW")
+    load_mw: Number = private("Load: sum of positive active demand")
     generation_cost: Number = private(
         "Generation cost: cost of generation after AC redispatch", "$/h"
     )
@@ -70,18 +70,17 @@ class Physical(rows.SettledFigures, name="physical"):
     )
     shed_mw: Number = like(Interchange, "shed_mw")
     deenergized_mw: Number = private(
-        "Shed on de-energized islands: load shedding on islands without generation", "MW"
+        "Shed on de-energized islands: load shedding on islands without generation"
     )
-    curtailed_mw: Number = private("Curtailed generation: curtailed active generation", "MW")
+    curtailed_mw: Number = private("Curtailed generation: curtailed active generation")
     balancing_cost: Number = like(Interchange, "balancing_cost")
     interchange_deviation_mw: Number = like(rows.RunFigures, "interchange_deviation_mw")
-    losses_mw: Number = private("Losses: active power losses of branches", "MW")
+    losses_mw: Number = private("Losses: active power losses of branches")
     regulation_mw: Number = private(
-        "Regulation: active power that generators add to the dispatch in the AC solution", "MW"
+        "Regulation: active power that generators add to the dispatch in the AC solution"
     )
     unused_capacity_mw: Number = private(
-        "Unused capacity: upper limits of active generation minus generation after AC redispatch",
-        "MW",
+        "Unused capacity: upper limits of active generation minus generation after AC redispatch"
     )
     fallback_zones: Any = private(
         "Fallback zones: zones without an AC plan, which follow the last round"
@@ -104,7 +103,7 @@ class Meter(Row, name="meter"):
     )
     tie: Text = private("On tie: bus numbers of that tie line")
     noise_mw: Number = private(
-        "Message noise: standard deviation of the noise in the released total of the zone", "MW"
+        "Message noise: standard deviation of the noise in the released total of the zone"
     )
     meter_tells_more: Flag = private(
         "Meter shows more: flag of an interchange that reveals the total demand more precisely "
@@ -116,9 +115,7 @@ class HeldZone(Row, name="hold"):
     """One zone that keeps its scheduled interchange."""
 
     zone: Text = known("Zone: name of the zone")
-    band_mw: Number = known(
-        "Band: error of the estimated total demand that the zone serves itself", "MW"
-    )
+    band_mw: Number = known("Band: error of the estimated total demand that the zone serves itself")
     delta: Number = known("Delta: chance of a larger error over the noise, from public data")
 
 
@@ -127,23 +124,22 @@ class CostOfPrivacy(rows.Baselines, name="cost_of_privacy"):
 
     cost: Number = private("Cost of privacy: cost minus that of the noise-free baseline", "$/h")
     shed_mw: Number = private(
-        "Load shedding by privacy: load shedding less that of the noise-free baseline", "MW"
+        "Load shedding by privacy: load shedding less that of the noise-free baseline"
     )
     optimality_gap: Number = like(Physical, "optimality_gap")
     least_shed_mw: Number = private(
-        "Least load shedding: load shedding of the AC optimum that sheds least", "MW"
+        "Least load shedding: load shedding of the AC optimum that sheds least"
     )
     island_mw: Number = like(Physical, "deenergized_mw")
     unavoidable_mw: Number = private(
-        "Unavoidable load shedding: load shedding of any dispatch of the rest of the grid", "MW"
+        "Unavoidable load shedding: load shedding of any dispatch of the rest of the grid"
     )
     coordination_mw: Number = private(
         "Load shedding by coordination: load shedding of the noise-free baseline beyond the "
-        "unavoidable one",
-        "MW",
+        "unavoidable one"
     )
     noise_mw: Number = private(
-        ("Load shedding by noise: load shedding of the run beyond the noise-free baseline"), "MW"
+        "Load shedding by noise: load shedding of the run beyond the noise-free baseline"
     )
 
 
@@ -200,8 +196,7 @@ class ReleasedStatistics(OfZone, name="released"):
     statistics: Text = known("Statistics: statistics of demand that carry the noise")
     expected_error_mw: Number = known(
         "Expected error: expected error of the demand total that the objective counts, from "
-        "public data",
-        "MW",
+        "public data"
     )
 
 
@@ -263,22 +258,22 @@ class AfterOutage(Row):
         "secure)"
     )
     worst_loading_percent: Number = released(
-        "Worst loading: largest apparent power over the rating", "%"
+        "Worst loading: largest apparent power over the rating"
     )
     worst_branch: Text = released("Worst branch: bus numbers of that branch")
     violations: list[LimitPassed] = part(LimitPassed)
     islanded_mw: Number = released(
-        "Islanded: active demand separated from the largest part of its island", "MW"
+        "Islanded: active demand separated from the largest part of its island"
     )
-    shed_mw: Number = released("Shed: active load shedding", "MW")
+    shed_mw: Number = released("Shed: active load shedding")
 
 
 class ZoneCorrectionRow(OfZone, name="zones"):
     """One zone: its corrective redispatch after an outage."""
 
-    up_mw: Number = released("Up: outputs raised", "MW")
-    down_mw: Number = released("Down: outputs lowered", "MW")
-    shed_mw: Number = released("Shed: load shedding of the zone after the outage", "MW")
+    up_mw: Number = released("Up: outputs raised")
+    down_mw: Number = released("Down: outputs lowered")
+    shed_mw: Number = released("Shed: load shedding of the zone after the outage")
 
 
 class CorrectionRow(Row, name="corrective"):
@@ -287,7 +282,7 @@ class CorrectionRow(Row, name="corrective"):
     status: Text = released(
         "Status: corrected, limits left, or no state (no set points keep the limits)"
     )
-    shed_mw: Number = released("Shed: load shedding of all zones after the outage", "MW")
+    shed_mw: Number = released("Shed: load shedding of all zones after the outage")
     violations: Number = released("Violations: limits that are still passed")
     zones: list[ZoneCorrectionRow] = part(ZoneCorrectionRow)
 
@@ -332,7 +327,7 @@ class Analysis(CaseDocument):
     view: Text = known("View: demand that the analysis takes")
     visibility: Text = known("Visibility: public (by released demand) or local")
     privacy: RunPrivacy = part(RunPrivacy)
-    seconds: Number = private("Time: wall-clock time of the analysis", "s")
+    seconds: Number = private("Time: wall-clock time of the analysis")
 
 
 class SecurityDocument(Analysis, name="security"):
@@ -362,12 +357,12 @@ class ZonePair(Row):
 class ZoneExchange(OfZone, name="zones"):
     """One zone."""
 
-    net_position_mw: Number = released("Net position: export before a change", "MW")
-    least_mw: Number = released("Least: smallest net position in the domain", "MW")
-    most_mw: Number = released("Most: largest net position in the domain", "MW")
+    net_position_mw: Number = released("Net position: export before a change")
+    least_mw: Number = released("Least: smallest net position in the domain")
+    most_mw: Number = released("Most: largest net position in the domain")
     market_cost: Number = released("Market cost: generation without a network", "$/h")
     generation_cost: Number = released("Generation cost: generation cost at the AC optimum", "$/h")
-    redispatch_mw: Number = released("Redispatch: upward changes of generators", "MW")
+    redispatch_mw: Number = released("Redispatch: upward changes of generators")
     redispatch_cost: Number = released("Redispatch cost: generation cost minus market cost", "$/h")
     tie_revenue: Number = released("Tie revenue: revenue minus payments at tie-line prices", "$/h")
 
@@ -384,11 +379,11 @@ class BranchExchange(Row):
     branch: Text = known("Branch: branch:N with N the row of the source")
     at: Text = known("At: bus numbers of its ends")
     tie_line: Flag = known("Tie line: flag of a branch between two zones")
-    rating_mva: Number = known("Rating: permanent rating", "MVA")
-    flow_mw: Number = released("Flow: active flow from the first end", "MW")
-    margin_mw: Number = released("Margin: spare capacity for additional flow", "MW")
+    rating_mva: Number = known("Rating: permanent rating")
+    flow_mw: Number = released("Flow: active flow from the first end")
+    margin_mw: Number = released("Margin: spare capacity for additional flow")
     opposite_margin_mw: Number = released(
-        ("Opposite margin: spare capacity in the opposite direction"), "MW"
+        "Opposite margin: spare capacity in the opposite direction"
     )
     largest_ptdf: Number = released("Largest PTDF: largest difference between two zones")
     ptdf: list[Ptdf] = part(Ptdf)
@@ -397,19 +392,17 @@ class BranchExchange(Row):
 class PairExchange(ZonePair, name="exchanges"):
     """One ordered pair of zones."""
 
-    most_mw: Number = released("Most: largest exchange that no branch limits", "MW")
+    most_mw: Number = released("Most: largest exchange that no branch limits")
     limit: Text = released("Limit: branch that limits it")
     limit_at: Text = released("At: bus numbers of its ends")
-    generation_mw: Number = released(
-        ("Generation: spare capacity of the generators of both zones"), "MW"
-    )
+    generation_mw: Number = released("Generation: spare capacity of the generators of both zones")
 
 
 class Corner(Row, name="corners"):
     """One corner of the slice."""
 
-    first_mw: Number = released("First: net position of the first zone", "MW")
-    second_mw: Number = released("Second: net position of the second zone", "MW")
+    first_mw: Number = released("First: net position of the first zone")
+    second_mw: Number = released("Second: net position of the second zone")
 
 
 class Domain(Row):
@@ -424,7 +417,7 @@ class Domain(Row):
 class Payment(ZonePair, name="payments"):
     """One pair of zones."""
 
-    energy_mwh: Number = released("Energy: energy sold in one hour", "MWh")
+    energy_mwh: Number = released("Energy: energy sold in one hour")
     amount: Number = released("Amount: payment at tie-line prices", "$/h")
 
 
@@ -448,9 +441,9 @@ class StorageStep(Row, name="storage"):
     step: Text = known("Step: name of the step")
     storage: Text = known("Storage: name of the storage")
     bus: Number = known("Bus: bus number")
-    p_mw: Number = released("Output: discharge minus charge, so charging is negative", "MW")
-    energy_mwh: Number = released("Energy: energy after the step", "MWh")
-    soc_percent: Number = released("State of charge: energy over capacity", "%")
+    p_mw: Number = released("Output: discharge minus charge, so charging is negative")
+    energy_mwh: Number = released("Energy: energy after the step")
+    soc_percent: Number = released("State of charge: energy over capacity")
 
 
 class ReserveStep(Row, name="reserves"):
@@ -459,8 +452,8 @@ class ReserveStep(Row, name="reserves"):
     step: Text = known("Step: name of the step")
     gen: Number = known("Generator: 1-based row of the source")
     bus: Number = known("Bus: bus number")
-    up_mw: Number = released("Reserve up: capacity held back below the upper limit", "MW")
-    down_mw: Number = released("Reserve down: output held above the lower limit", "MW")
+    up_mw: Number = released("Reserve up: capacity held back below the upper limit")
+    down_mw: Number = released("Reserve down: output held above the lower limit")
 
 
 LONGER = "epsilon of a bus that differs in every hour of a {0}; null without a pure epsilon"
@@ -469,8 +462,8 @@ LONGER = "epsilon of a bus that differs in every hour of a {0}; null without a p
 class StreamBudget(Row, name="stream"):
     """Budget of a stream."""
 
-    window_hours: Number = known("Window: consecutive hours with one budget", "h")
-    block_hours: Number = known("Block: hours of one released mean", "h")
+    window_hours: Number = known("Window: consecutive hours with one budget")
+    block_hours: Number = known("Block: hours of one released mean")
     releases_per_window: Number = known("Releases: number of releases of a zone in a window")
     total_per_window: Number = known("Total of a window: total epsilon of a window")
     total_per_day: Number = known(f"Total of a day: {LONGER.format('day')}")
@@ -489,8 +482,7 @@ class ReleasedOnce(OfZone, name="released_once"):
     weight: Number = known("Weight: weight of a cosine coefficient relative to the mean")
     expected_error_mw: Number = known(
         "Expected error: expected error of the demand total of a step at load scale 1, from "
-        "public data",
-        "MW",
+        "public data"
     )
 
 
@@ -510,7 +502,7 @@ class SeriesDocument(CaseDocument, Seeded, name="series"):
     settings: Any = part(SETTINGS)
     released_once: list[ReleasedOnce] = part(ReleasedOnce)
     steps: list[rows.StepRow] = part(rows.StepRow)
-    step_hours: Number = known("Step length: hours of a step, where files couple the steps", "h")
+    step_hours: Number = known("Step length: hours of a step, where files couple the steps")
     storage: list[StorageStep] = part(StorageStep)
     reserves: list[ReserveStep] = part(ReserveStep)
     privacy: SeriesPrivacy = part(SeriesPrivacy)
@@ -520,7 +512,7 @@ class PublishedProtection(Row):
     """Guarantee of a published case."""
 
     adjacency: Text = like(NoiseBlock, "adjacency")
-    beta_mw: Number = known("Beta: protected change of one bus", "MW")
+    beta_mw: Number = known("Beta: protected change of one bus")
     protects: Text = known("Protects: protected demand of a bus: active, reactive or both")
     total_epsilon: Number = released("Total epsilon: total epsilon (pure DP) of all releases")
     noise: Text = known("Noise: source of randomness, simulated or secure")
@@ -530,8 +522,7 @@ class PublishedProtection(Row):
     )
     inversion_error_mw: Number = released(
         "Inversion error: least mean absolute error of any estimate of one bus's demand, over two "
-        "demands",
-        "MW",
+        "demands"
     )
 
 
@@ -555,16 +546,16 @@ class PublishedRelease(Row, name="releases"):
 class PublishedDemand(Row):
     """Demand of a published case."""
 
-    total_mw: Number = released("Total: published active demand", "MW")
+    total_mw: Number = released("Total: published active demand")
     expected_total_error_mw: Number = released(
-        "Expected error of the total: standard deviation of the posterior", "MW"
+        "Expected error of the total: standard deviation of the posterior"
     )
     expected_bus_error_mw: Number = released(
-        "Expected error of a bus: root mean square of posterior standard deviations", "MW"
+        "Expected error of a bus: root mean square of posterior standard deviations"
     )
     negative_loads: Number = released("Negative loads: number of buses of negative active demand")
-    projected_mw: Number = released("Projected: sum of changes of active demand", "MW")
-    projected_mvar: Number = released("Projected: sum of changes of reactive demand", "MVAr")
+    projected_mw: Number = released("Projected: sum of changes of active demand")
+    projected_mvar: Number = released("Projected: sum of changes of reactive demand")
     metric: Text = known("Metric: distance that the projection minimises")
     margin: Number = released("Margin: share by which limits were tightened")
 
@@ -576,7 +567,7 @@ class PublishedOptimum(Row):
         "AC-feasible: existence of an AC optimum without load shedding or violated limit"
     )
     cost: Number = released(
-        ("Optimal cost: optimal cost of the published case; null without costs"), "$/h"
+        "Optimal cost: optimal cost of the published case; null without costs", "$/h"
     )
     cost_range: Any = released(
         "Cost range: range of the true case's optimal cost that holds 38 of 40 posterior "

@@ -68,21 +68,18 @@ class Plans(Row):
     cost: Number = private("Cost of the plan: generation cost of the last round's plan", "$/h")
     shed_mw: Number = private(
         "Shortage in the convex model: active demand that the last round's plan does not serve",
-        "MW",
         at="final.shed_mw",
     )
     surplus_mw: Number = private(
         "Surplus in the convex model: active generation that the last round's plan curtails",
-        "MW",
         at="final.surplus_mw",
     )
     shed_mvar: Number = private(
         "Reactive shed: reactive load shedding by the last round's plan",
-        "MVAr",
         at="final.shed_mvar",
     )
     surplus_mvar: Number = private(
-        "Reactive surplus: surplus of reactive power in the last round's plan", "MVAr"
+        "Reactive surplus: surplus of reactive power in the last round's plan"
     )
 
 
@@ -91,19 +88,17 @@ class PlanBalance(Row):
 
     plan_shortage_mw: Number = private(
         "Shortage of the plan: active demand that the convex plan of the last round does not "
-        "serve, before redispatch; of a bus negative where generation has no demand",
-        "MW",
+        "serve, before redispatch; of a bus negative where generation has no demand"
     )
     plan_surplus_mw: Number = private(
         "Surplus of the plan: active generation without demand in the convex plan of the last "
-        "round, before redispatch",
-        "MW",
+        "round, before redispatch"
     )
     plan_shortage_mvar: Number = private(
-        "Reactive shortage of the plan: reactive demand that the convex plan does not serve", "MVAr"
+        "Reactive shortage of the plan: reactive demand that the convex plan does not serve"
     )
     plan_surplus_mvar: Number = private(
-        "Reactive surplus of the plan: reactive power without demand in the convex plan", "MVAr"
+        "Reactive surplus of the plan: reactive power without demand in the convex plan"
     )
 
 
@@ -145,7 +140,7 @@ class RoundRow(Residuals, Plans, name="rounds"):
     solver_retries: Number = private(
         "Solver retries: solves that were tried again", at="solver.failures"
     )
-    seconds: Number = private("Time: wall-clock time", "s")
+    seconds: Number = private("Time: wall-clock time")
 
 
 class ZoneSize(OfZone, name="zones"):
@@ -160,7 +155,7 @@ class ZoneSize(OfZone, name="zones"):
     share_of_mean: Number = known(
         "Share of the mean size: number of buses divided by the mean over zones"
     )
-    capacity_mw: Number = known("Capacity: capacity of the zone's generators", "MW")
+    capacity_mw: Number = known("Capacity: capacity of the zone's generators")
 
 
 class ZoneRow(ZoneSize, PlanBalance, name="zones"):
@@ -168,7 +163,7 @@ class ZoneRow(ZoneSize, PlanBalance, name="zones"):
 
     objective: Number = like(Plans, "objective")
     cost: Number = like(Plans, "cost")
-    load_mw: Number = private("Load: total active demand", "MW")
+    load_mw: Number = private("Load: total active demand")
 
 
 class SettledFigures(Row):
@@ -186,7 +181,6 @@ class SettledFigures(Row):
     balancing_mw: Number = private(
         "Balancing power: shortfall of zones against their scheduled interchange, which other "
         "zones deliver beyond theirs",
-        "MW",
         at="final.physical.balancing_mw",
     )
 
@@ -194,18 +188,17 @@ class SettledFigures(Row):
 class BusRow(OfBus, OfZone, name="buses"):
     """One bus of one run."""
 
-    pd_mw: Number = private("Active demand: active demand of the bus", "MW")
-    qd_mvar: Number = private("Reactive demand: reactive demand of the bus", "MVAr")
+    pd_mw: Number = private("Active demand: active demand of the bus")
+    qd_mvar: Number = private("Reactive demand: reactive demand of the bus")
     plan_shortage_mw: Number = like(PlanBalance, "plan_shortage_mw")
     plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
-    vm_pu: Number = private("Voltage: voltage magnitude in the last round's plan", "p.u.")
+    vm_pu: Number = private("Voltage: voltage magnitude in the last round's plan")
     redispatch_shed_mw: Number = private(
         "Shed after redispatch: load shedding after AC redispatch with true demand",
-        "MW",
         at="final.physical.shed_mw",
     )
     redispatch_shed_mvar: Number = private(
-        "Reactive shed after redispatch: reactive load shedding after zone redispatch", "MVAr"
+        "Reactive shed after redispatch: reactive load shedding after zone redispatch"
     )
 
 
@@ -255,61 +248,53 @@ class StateRow(Row):
 class ResBus(StateRow, name="res_bus"):
     """One bus: state of the dispatch; signs and names are pandapower's."""
 
-    vm_pu: Number = private("Voltage: voltage magnitude", "p.u.")
-    va_degree: Number = private("Angle: voltage angle of the bus", "degree")
-    p_mw: Number = private("Active power: active power drawn from the grid by the bus", "MW")
-    q_mvar: Number = private(
-        ("Reactive power: reactive power drawn from the grid by the bus"), "MVAr"
-    )
+    vm_pu: Number = private("Voltage: voltage magnitude")
+    va_degree: Number = private("Angle: voltage angle of the bus")
+    p_mw: Number = private("Active power: active power drawn from the grid by the bus")
+    q_mvar: Number = private("Reactive power: reactive power drawn from the grid by the bus")
 
 
 class ResLine(StateRow, OfBranch, name="res_line"):
     """One branch or transformer: state of the dispatch; signs and names are pandapower's."""
 
     p_from_mw: Number = private(
-        ("Active flow, from: active power flow into the branch at the from end"), "MW"
+        "Active flow, from: active power flow into the branch at the from end"
     )
     q_from_mvar: Number = private(
-        ("Reactive flow, from: reactive power flow into the branch at the from end"), "MVAr"
+        "Reactive flow, from: reactive power flow into the branch at the from end"
     )
     i_from_ka: Number = private(
-        "Current, from: current at the from end; empty without a base voltage", "kA"
+        "Current, from: current at the from end; empty without a base voltage"
     )
-    vm_from_pu: Number = private("Voltage, from: voltage magnitude at the from end", "p.u.")
-    va_from_degree: Number = private("Angle, from: voltage angle at the from end", "degree")
-    p_to_mw: Number = private(
-        ("Active flow, to: active power flow into the branch at the to end"), "MW"
-    )
+    vm_from_pu: Number = private("Voltage, from: voltage magnitude at the from end")
+    va_from_degree: Number = private("Angle, from: voltage angle at the from end")
+    p_to_mw: Number = private("Active flow, to: active power flow into the branch at the to end")
     q_to_mvar: Number = private(
-        ("Reactive flow, to: reactive power flow into the branch at the to end"), "MVAr"
+        "Reactive flow, to: reactive power flow into the branch at the to end"
     )
-    i_to_ka: Number = private(
-        "Current, to: current at the to end; empty without a base voltage", "kA"
-    )
-    vm_to_pu: Number = private("Voltage, to: voltage magnitude at the to end", "p.u.")
-    va_to_degree: Number = private("Angle, to: voltage angle at the to end", "degree")
-    pl_mw: Number = private("Active loss: active power loss of the branch", "MW")
-    ql_mvar: Number = private("Reactive loss: reactive power loss of the branch", "MVAr")
-    i_ka: Number = private(
-        "Current: larger current of the two ends; empty without a base voltage", "kA"
-    )
-    loading_percent: Number = private("Loading: apparent power over the rating", "%")
+    i_to_ka: Number = private("Current, to: current at the to end; empty without a base voltage")
+    vm_to_pu: Number = private("Voltage, to: voltage magnitude at the to end")
+    va_to_degree: Number = private("Angle, to: voltage angle at the to end")
+    pl_mw: Number = private("Active loss: active power loss of the branch")
+    ql_mvar: Number = private("Reactive loss: reactive power loss of the branch")
+    i_ka: Number = private("Current: larger current of the two ends; empty without a base voltage")
+    loading_percent: Number = private("Loading: apparent power over the rating")
 
 
 class ResGen(StateRow, OfBus, name="res_gen"):
     """One generator: state of the dispatch; signs and names are pandapower's."""
 
-    p_mw: Number = private("Active power: generated active power", "MW")
-    q_mvar: Number = private("Reactive power: generated reactive power", "MVAr")
-    va_degree: Number = private("Angle: voltage angle of the bus", "degree")
-    vm_pu: Number = private("Voltage: voltage magnitude of the bus", "p.u.")
+    p_mw: Number = private("Active power: generated active power")
+    q_mvar: Number = private("Reactive power: generated reactive power")
+    va_degree: Number = private("Angle: voltage angle of the bus")
+    vm_pu: Number = private("Voltage: voltage magnitude of the bus")
 
 
 class ResShed(StateRow, name="res_shed"):
     """One bus: state of the dispatch; signs and names are pandapower's."""
 
-    p_mw: Number = private("Active shed: active load shedding", "MW")
-    q_mvar: Number = private("Reactive shed: reactive load shedding", "MVAr")
+    p_mw: Number = private("Active shed: active load shedding")
+    q_mvar: Number = private("Reactive shed: reactive load shedding")
 
 
 class Timing(Row, name="timing"):
@@ -332,7 +317,7 @@ class Baselines(Row):
 
     noise_free_cost: Number = private("Noise-free cost: cost of the noise-free baseline", "$/h")
     noise_free_shed_mw: Number = private(
-        "Noise-free load shedding: load shedding of the noise-free baseline", "MW"
+        "Noise-free load shedding: load shedding of the noise-free baseline"
     )
     noise_free_status: Text = private(
         "Noise-free AC feasibility: status of the noise-free baseline"
@@ -347,7 +332,7 @@ class Baselines(Row):
         "Prior-only cost: cost of the prior-only baseline (epsilon = 0)", "$/h"
     )
     prior_only_shed_mw: Number = private(
-        "Prior-only load shedding: load shedding of the prior-only baseline (epsilon = 0)", "MW"
+        "Prior-only load shedding: load shedding of the prior-only baseline (epsilon = 0)"
     )
 
 
@@ -361,7 +346,7 @@ class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
     violated: Text = private("Violated limits: the largest by their amounts, or why no AC state is")
     rounds: Number = released("Rounds finished: number of finished rounds of the step")
     consensus_residual: Number = like(Residuals, "consensus_residual")
-    demand_mw: Number = private("Demand: active demand of the grid", "MW")
+    demand_mw: Number = private("Demand: active demand of the grid")
     objective: Number = like(Plans, "objective")
     plan_shortage_mw: Number = like(PlanBalance, "plan_shortage_mw")
     plan_surplus_mw: Number = like(PlanBalance, "plan_surplus_mw")
@@ -386,12 +371,8 @@ class DrawRow(OfStep, OfZone, name="releases"):
 class LikelyDemand(OfStep, OfZone, OfBus, name="released"):
     """One bus: its likely demand after one release, as the mean of the steps or unscaled."""
 
-    pd_pu: Number = released(
-        ("Active demand: posterior mean of active demand after the release"), "p.u."
-    )
-    qd_pu: Number = released(
-        ("Reactive demand: posterior mean of reactive demand after the release"), "p.u."
-    )
+    pd_pu: Number = released("Active demand: posterior mean of active demand after the release")
+    qd_pu: Number = released("Reactive demand: posterior mean of reactive demand after the release")
 
 
 class TemporalCoefficient(OfStep, OfZone, name="temporal_coefficients"):
@@ -399,10 +380,10 @@ class TemporalCoefficient(OfStep, OfZone, name="temporal_coefficients"):
 
     cosine: Number = key("Cosine: number of half waves over all steps")
     p_pu: Number = released(
-        ("Active coefficient: DCT coefficient of active demand, as a mean over steps"), "p.u."
+        "Active coefficient: DCT coefficient of active demand, as a mean over steps"
     )
     q_pu: Number = released(
-        ("Reactive coefficient: DCT coefficient of reactive demand, as a mean over steps"), "p.u."
+        "Reactive coefficient: DCT coefficient of reactive demand, as a mean over steps"
     )
 
 
@@ -438,22 +419,20 @@ class RunFigures(SettledFigures):
     shed_mw: Number = like(Plans, "shed_mw")
     surplus_mw: Number = like(Plans, "surplus_mw")
     imbalance_mw: Number = private(
-        "Imbalance of the convex model: sum of shortage and surplus in the last round's plan",
-        "MW",
+        "Imbalance of the convex model: sum of shortage and surplus in the last round's plan"
     )
     shed_mvar: Number = like(Plans, "shed_mvar")
     redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
     noise_magnitude: Number = like(RoundRow, "noise_magnitude")
     interchange_deviation_mw: Number = private(
         "Interchange deviation: largest deviation of a zone from its scheduled interchange",
-        "MW",
         at="final.physical.interchange_deviation_mw",
     )
     explanation: Text = private(
         "Explanation: load shedding and binding limits", at="final.explanation"
     )
     beta_pu: Number = known(
-        "Protected distance: adjacency distance on the base of the case", "p.u.", at="privacy.beta"
+        "Protected distance: adjacency distance on the base of the case", at="privacy.beta"
     )
     solves: Number = released(
         "Solves: local updates of all zones in finished rounds", at="solver.solves"
