@@ -20,16 +20,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import SolverError
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.optimum import AcOptimum
 from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order
-from gridpriv.power.objective import AcObjective, cost_at, has_convex_costs, marginal_cost
-from gridpriv.power.schedule import estimated_optimum
+from gridpriv.power.objective import cost_at, has_convex_costs, marginal_cost
 from gridpriv.zonal.documents import ExchangeDocument
 from gridpriv.zonal.result import RunAnalysis, RunResult, analysis_of
-from gridpriv.zonal.security import viewed_case
+from gridpriv.zonal.security import viewed_case, viewed_optimum
 from gridpriv.zonal.settings import LOCAL, SHARED, FlowBased, FlowModel
 
 if TYPE_CHECKING:
@@ -125,14 +123,11 @@ class ExchangeResult(RunAnalysis):
         for z, name in enumerate(self.zones):
             least, most = domain.position_range(z)
             rows.append(
-                {
-                    "zone": name,
-                    "net_position_mw": base * domain.net_position[z],
-                    "least_mw": base * least if np.isfinite(least) else None,
-                    "most_mw": base * most if np.isfinite(most) else None,
-                    **self._redispatch(z),
-                    "tie_revenue": self._revenue(name),
-                }
+                {"zone": name, "net_position_mw": base * domain.net_position[z]}
+                | {"least_mw": base * least if np.isfinite(least) else None}
+                | {"most_mw": base * most if np.isfinite(most) else None}
+                | self._redispatch(z)
+                | {"tie_revenue": self._revenue(name)}
             )
         return rows
 
@@ -165,41 +160,36 @@ class ExchangeResult(RunAnalysis):
         flow = 0.5 * case.base_mva * (state.s_from - state.s_to).real
         totals: dict[tuple[int, int], list[float]] = {}
         for k in np.flatnonzero(zone_of[case.f_bus] != zone_of[case.t_bus]).tolist():
-            seller, buyer = int(zone_of[case.f_bus[k]]), int(zone_of[case.t_bus[k]])
-            sign = 1.0
-            if seller > buyer:
-                seller, buyer, sign = buyer, seller, -1.0
-            sums = totals.setdefault((seller, buyer), [0.0, 0.0])
-            sums[0] += sign * flow[k]
-            sums[1] += sign * flow[k] * float(np.nan_to_num(price[k]))
-        return [
-            {
-                "from_zone": self.zones[buyer if amount >= 0 else seller],
-                "to_zone": self.zones[seller if amount >= 0 else buyer],
-                "energy_mwh": energy if amount >= 0 else -energy,
-                "amount": abs(amount),
-            }
-            for (seller, buyer), (energy, amount) in sorted(totals.items())
-        ]
+            ends = int(zone_of[case.f_bus[k]]), int(zone_of[case.t_bus[k]])
+            sold = flow[k] if ends[0] < ends[1] else -flow[k]
+            sums = totals.setdefault((min(ends), max(ends)), [0.0, 0.0])
+            sums[0] += sold
+            sums[1] += sold * float(np.nan_to_num(price[k]))
+        rows = []
+        for pair, (energy, amount) in sorted(totals.items()):
+            payer, paid = pair[::-1] if amount >= 0 else pair
+            rows.append(
+                {
+                    "from_zone": self.zones[payer],
+                    "to_zone": self.zones[paid],
+                    "energy_mwh": energy if amount >= 0 else -energy,
+                    "amount": abs(amount),
+                }
+            )
+        return rows
 
     @property
     def slice(self) -> Json:
         """Corners of the domain in the net positions of the first two zones; the last balances."""
-        names = self.zones
-        if len(names) < 3:
-            return {
-                "first_zone": names[0],
-                "second_zone": names[-1],
-                "balancing_zone": None,
-                "corners": [],
-            }
-        case = self.domain.case
-        most = float(np.minimum(np.maximum(case.pmax, 0.0), 1e6).sum())
-        corners = case.base_mva * self.domain.slice(0, 1, len(names) - 1, most)
+        case, names, corners = self.domain.case, self.zones, np.zeros((0, 2))
+        slices = len(names) > 2
+        if slices:
+            most = float(np.minimum(np.maximum(case.pmax, 0.0), 1e6).sum())
+            corners = case.base_mva * self.domain.slice(0, 1, len(names) - 1, most)
         return {
             "first_zone": names[0],
-            "second_zone": names[1],
-            "balancing_zone": names[-1],
+            "second_zone": names[1 if slices else -1],
+            "balancing_zone": names[-1] if slices else None,
             "corners": [{"first_mw": x, "second_mw": y} for x, y in corners.tolist()],
         }
 
@@ -260,19 +250,12 @@ def exchange(
     settings = FlowBased(view=view, ptdf=ptdf, threshold=threshold)
     began = time.perf_counter()
     case = result.case if view == LOCAL else viewed_case(result, view)
-    kind = result.network.objective.kind
-    objective: AcObjective = "cost" if has_convex_costs(case) else "losses"
-    optimum = estimated_optimum(
-        case, objective if kind == "imbalance" else kind, result.settings.voll
-    )
-    if optimum is None:
-        raise SolverError("the demand has no AC optimum, so nothing is scheduled on it")
-    domain = flow_domain(optimum.state, result.zoning.zone_of, ptdf)
+    optimum = viewed_optimum(result, case)
     return ExchangeResult(
         settings,
         result.zoning.names,
         optimum,
-        domain,
+        flow_domain(optimum.state, result.zoning.zone_of, ptdf),
         _market(case, optimum.state.pg),
         **analysis_of(result, view, began),
     )

@@ -20,6 +20,7 @@ from gridpriv.core.text import Json
 from gridpriv.grid.case import Case, public_network
 from gridpriv.grid.contingencies import Contingency, Rating, branch_rating, contingencies
 from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.power.ac.optimum import AcOptimum
 from gridpriv.power.ac.redispatch import operating_unit
 from gridpriv.power.ac.settle import joint_dispatch
 from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch
@@ -119,23 +120,22 @@ class SecurityResult(RunAnalysis):
         return self.document(self.before.case, figures, SecurityDocument.table, public=public)
 
     def _rows(self) -> list[Json]:
+        corrections, case = self.corrections or {}, self.before.case
         return [
             {
-                "name": contingency.contingency.name,
-                "kind": contingency.contingency.kind,
-                "outages": list(contingency.contingency.outages),
-                "at": list(contingency.contingency.places(self.before.case)),
-                "status": contingency.status,
-                "worst_loading_percent": contingency.worst_loading_percent,
-                "worst_branch": contingency.worst_branch,
-                "violations": [limit._asdict() for limit in contingency.violations],
-                "islanded_mw": contingency.islanded_mw,
-                "shed_mw": contingency.shed_mw,
-                "corrective": _correction(
-                    (self.corrections or {}).get(contingency.contingency.name)
-                ),
+                "name": item.contingency.name,
+                "kind": item.contingency.kind,
+                "outages": list(item.contingency.outages),
+                "at": list(item.contingency.places(case)),
+                "status": item.status,
+                "worst_loading_percent": item.worst_loading_percent,
+                "worst_branch": item.worst_branch,
+                "violations": [limit._asdict() for limit in item.violations],
+                "islanded_mw": item.islanded_mw,
+                "shed_mw": item.shed_mw,
+                "corrective": _correction(corrections.get(item.contingency.name)),
             }
-            for contingency in self.contingencies
+            for item in self.contingencies
         ]
 
 
@@ -298,26 +298,17 @@ def _prevented(
     problem = SecureProblem(case, result.zone_models, outages, rating, voll, operating_unit(case))
     first, plan = secure_plan(problem, watch)
     cost_before, cost = (_cost(p.before.state, voll) for p in (first, plan))
-    left = tuple(
-        contingency.contingency.name for contingency in plan.contingencies if not contingency.secure
-    )
-    passed = sum(len(contingency.violations) for contingency in first.contingencies)
+    known = [item.worst_loading_percent for item in first.contingencies]
     prevention = Prevention.of(
         plan,
         cost_before=cost_before,
         cost=cost,
-        violations_before=passed,
-        outages_before=sum(not contingency.secure for contingency in first.contingencies),
-        loading_before=_largest_loading(first.contingencies),
-        not_prevented=left,
+        violations_before=sum(len(item.violations) for item in first.contingencies),
+        outages_before=sum(not item.secure for item in first.contingencies),
+        loading_before=max((percent for percent in known if percent is not None), default=None),
+        not_prevented=tuple(i.contingency.name for i in plan.contingencies if not i.secure),
     )
     return plan.before, plan.contingencies, prevention
-
-
-def _largest_loading(outcomes: Sequence[PostContingency]) -> float | None:
-    """Return the largest branch loading after any contingency in percent, None without one."""
-    known = [item.worst_loading_percent for item in outcomes]
-    return max((percent for percent in known if percent is not None), default=None)
 
 
 def _cost(state: AcState, voll: float) -> float | None:
@@ -336,25 +327,30 @@ def _settled(result: RunResult) -> tuple[Case, Dispatch]:
     return result.case, replace(planned, pg=settled.state.pg, va=settled.state.va)
 
 
-def _scheduled(result: RunResult, view: str) -> tuple[Case, Dispatch]:
-    """Return the demand that a view holds, on the public network, and its AC optimum."""
-    case = viewed_case(result, view)
+def viewed_optimum(result: RunResult, case: Case) -> AcOptimum:
+    """Return the AC optimum of a view's demand, by the objective of a run.
+
+    Raises
+    ------
+    SolverError
+        If the demand has none.
+    """
     kind = result.network.objective.kind
     objective: AcObjective = "cost" if has_convex_costs(case) else "losses"
     optimum = estimated_optimum(
         case, objective if kind == "imbalance" else kind, result.settings.voll
     )
     if optimum is None:
-        raise SolverError("the released demand has no AC optimum, so nothing is scheduled on it")
-    state = optimum.state
-    return case, Dispatch(
-        state.pg,
-        np.where(state.vm > 0, state.vm, 1.0),
-        state.va,
-        state.p_shed,
-        state.q_shed,
-        state.curtailment,
-    )
+        raise SolverError("the demand of this view has no AC optimum, so nothing is scheduled")
+    return optimum
+
+
+def _scheduled(result: RunResult, view: str) -> tuple[Case, Dispatch]:
+    """Return the demand that a view holds, on the public network, and its AC optimum."""
+    case = viewed_case(result, view)
+    state = viewed_optimum(result, case).state
+    vm = np.where(state.vm > 0, state.vm, 1.0)
+    return case, Dispatch(state.pg, vm, state.va, state.p_shed, state.q_shed, state.curtailment)
 
 
 def viewed_case(result: RunResult, view: str = SHARED) -> Case:

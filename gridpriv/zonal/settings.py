@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -74,7 +76,8 @@ Coordination = Literal["rounds", "central"]
 Planning = Literal["ac", "soc"]
 Release = Literal["bus", "total", "tree", "auto", "nothing"]
 AUTO, PER_STEP = "auto", "per-step"
-Refusal = tuple[bool, str, str]
+Refusal = tuple[str, str]
+"""A setting, and its allowed values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,9 +281,8 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
     def agree(self) -> None:
         """Refuse settings of which one has no meaning beside another."""
         super().agree()
-        for wrong, name, allowed in (*_noise_refusals(self), *_coordination_refusals(self)):
-            if wrong:
-                raise not_allowed(name, getattr(self, name), allowed)
+        for name, allowed in chain(_noise_refusals(self), _coordination_refusals(self)):
+            raise not_allowed(name, getattr(self, name), allowed)
 
     def effective_mechanism(self) -> Mechanism:
         """Return the mechanism that draws: of the default ones the one with the least noise.
@@ -342,9 +344,8 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
 
     def released_demand(self) -> bool:
         """Return True where only one release of demand, or exact demand, is in use."""
-        return self.effective_perturbation().target in ("none", "demand") and (
-            not self.noise_is_fresh()
-        )
+        target = self.effective_perturbation().target
+        return target in ("none", "demand") and not self.noise_is_fresh()
 
     def case_planning(self, case: Case) -> Planning:
         """Return the equations that the schedule of a case is planned on."""
@@ -384,94 +385,61 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
     def as_dict(self) -> Json:
         """Return every effective setting, as JSON can hold it."""
         perturbation = self.effective_perturbation()
+        scheduled = perturbation.target == "demand"
         return self.as_given() | {
             "mechanism": self.effective_mechanism(),
             "perturbation": perturbation.target,
-            "noise_schedule": perturbation.noise_schedule
-            if perturbation.target == "demand"
-            else None,
+            "noise_schedule": perturbation.noise_schedule if scheduled else None,
             "start": self.effective_start(),
             "acceleration": self.effective_acceleration(),
             "tolerance": self.effective_tolerance(),
         }
 
 
-def _noise_refusals(settings: Settings) -> tuple[Refusal, ...]:
-    """Return the refusals of noise: whether one holds, the setting, and its allowed values."""
-    noisy, demand = settings.mechanism != "none", settings.perturbation == "demand"
-    return (
-        (
-            settings.noise_schedule is not None and not demand,
-            "noise_schedule",
-            f"left out: perturbation {settings.perturbation} has none",
-        ),
-        (
-            settings.noise == "secure" and settings.seed is not None,
-            "seed",
-            "left out: secure noise has no seed",
-        ),
-        (
-            settings.mechanism == "knorm" and not demand,
-            "mechanism",
-            "with perturbation 'demand' only: its noise is on pairs (p, q)",
-        ),
-        (
-            settings.mechanism == "staircase" and not demand,
-            "mechanism",
-            "with perturbation 'demand' only: its noise is on what one bus moves",
-        ),
-        (
-            settings.mechanism == "staircase" and settings.release == "tree",
-            "release",
-            "bus, total, auto or nothing with mechanism 'staircase': a bus moves "
-            "several sums of a tree, and each would cost a whole epsilon",
-        ),
-        (
-            settings.power_factor is not None and not demand,
-            "power_factor",
-            f"left out: perturbation {settings.perturbation!r} is for changes at any",
-        ),
-        (
-            noisy and demand and settings.sensitivity == "published",
-            "sensitivity",
-            "'proven' with perturbation 'demand': no other bound is published",
-        ),
-    )
+def _noise_refusals(settings: Settings) -> Iterator[Refusal]:
+    """Yield settings of the noise that have no meaning beside others, with what is allowed."""
+    perturbation, mechanism = settings.perturbation, settings.mechanism
+    demand = perturbation == "demand"
+    if settings.noise_schedule is not None and not demand:
+        yield "noise_schedule", f"left out: perturbation {perturbation} has none"
+    if settings.noise == "secure" and settings.seed is not None:
+        yield "seed", "left out: secure noise has no seed"
+    if mechanism == "knorm" and not demand:
+        yield "mechanism", "with perturbation 'demand' only: its noise is on pairs (p, q)"
+    if mechanism == "staircase" and not demand:
+        yield "mechanism", "with perturbation 'demand' only: its noise is on what one bus moves"
+    if mechanism == "staircase" and settings.release == "tree":
+        several = "a bus moves several sums of a tree, and each would cost a whole epsilon"
+        yield "release", f"bus, total, auto or nothing with mechanism 'staircase': {several}"
+    if settings.power_factor is not None and not demand:
+        yield "power_factor", f"left out: perturbation {perturbation!r} is for changes at any"
+    if mechanism != "none" and demand and settings.sensitivity == "published":
+        yield "sensitivity", "'proven' with perturbation 'demand': no other bound is published"
 
 
-def _coordination_refusals(settings: Settings) -> tuple[Refusal, ...]:
-    """Return the refusals of coordination, as :func:`_noise_refusals` does."""
-    noisy, demand = settings.mechanism != "none", settings.perturbation == "demand"
-    central = settings.coordination == "central"
-    return (
-        (
-            settings.imbalance_weight is not None and settings.objective in (None, "imbalance"),
-            "imbalance_weight",
-            "left out, or with objective cost or losses: imbalance has no other term",
-        ),
-        (
-            settings.acceleration not in (None, "none") and not settings.repeats(),
+def _coordination_refusals(settings: Settings) -> Iterator[Refusal]:
+    """Yield settings of the coordination, as :func:`_noise_refusals` does."""
+    perturbation, central = settings.perturbation, settings.coordination == "central"
+    if settings.imbalance_weight is not None and settings.objective in (None, "imbalance"):
+        other = "imbalance has no other term"
+        yield "imbalance_weight", f"left out, or with objective cost or losses: {other}"
+    if settings.acceleration not in (None, "none") and not settings.repeats():
+        yield (
             "acceleration",
             "'none', or with a stationary iteration: update exact, penalty auto, "
             "start warm, coordination rounds, and noise that is not fresh",
-        ),
-        (
-            central and noisy and not demand,
-            "coordination",
-            f"'rounds' with perturbation {settings.perturbation!r}: only demand can be gathered",
-        ),
-        (
-            central and settings.noise_schedule not in (None, "once"),
-            "noise_schedule",
-            "'once': coordination central has one round",
-        ),
-        (
-            settings.planning == "ac" and not settings.released_demand(),
+        )
+    if central and settings.mechanism != "none" and perturbation != "demand":
+        only = "only demand can be gathered"
+        yield "coordination", f"'rounds' with perturbation {perturbation!r}: {only}"
+    if central and settings.noise_schedule not in (None, "once"):
+        yield "noise_schedule", "'once': coordination central has one round"
+    if settings.planning == "ac" and not settings.released_demand():
+        yield (
             "planning",
             "'soc' where noise is drawn in every round or is not on demand: AC rounds read one "
             "release of demand",
-        ),
-    )
+        )
 
 
 PRIOR_ONLY: Json = {
@@ -575,17 +543,21 @@ def check_view_of(view: str, zones: Collection[str], perturbed: str) -> None:
         )
 
 
+VIEW = partial(
+    words,
+    SHARED,
+    "demand: shared (as released) | local (true) | zone:NAME (true in this zone, as released "
+    "in the others)",
+    "VIEW",
+    check_view,
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class FlowBased(Part):
     """The demand on which exchange between zones is analysed, and the power flow of its PTDFs."""
 
-    view: str = words(
-        SHARED,
-        "demand: shared (as released) | local (true) | zone:NAME (true in this zone, as released "
-        "in the others)",
-        "VIEW",
-        check_view,
-    )
+    view: str = VIEW()
     ptdf: FlowModel = choice("dc", ("dc", "ac"), "power flow of the PTDFs")
     threshold: float = number(
         5.0, "least zone-to-zone PTDF of a listed branch", not_negative, unit="%"
@@ -599,13 +571,7 @@ class Security(Part):
     contingencies: str = words(
         "all", "outages: branches | generators | all | FILE.csv with columns name,outage", "LIST"
     )
-    view: str = words(
-        SHARED,
-        "demand: shared (as released) | local (true) | zone:NAME (true in this zone, as released "
-        "in the others)",
-        "VIEW",
-        check_view,
-    )
+    view: str = VIEW()
     rating: Rating = choice("C", RATINGS, "branch rating after an outage, as MATPOWER's rateA to C")
     screen: float = number(
         0.0,

@@ -9,7 +9,7 @@ prediction, and its block is released, and charged, like the others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -355,7 +355,8 @@ def make_stream(
     """
     if settings.stream is None:
         return make_horizon(series, zoning, settings, chronology)
-    _check(settings)
+    for name, allowed in _refusals(settings):
+        raise not_allowed(name, str(getattr(settings, name)), allowed)
     if chronology is not None and chronology.switches:
         raise InputError(
             f"--stream {settings.stream} with --commitment: must be left out. A commitment is "
@@ -373,28 +374,20 @@ def make_stream(
     return min(options, key=lambda option: option[:2])[2]
 
 
-def _check(settings: Settings) -> None:
-    """Refuse what a stream cannot release."""
-    for wrong, name, allowed in (
-        (
-            settings.effective_perturbation() != ONCE,
-            "perturbation",
-            "demand, with noise drawn once a block and a mechanism, with --stream",
-        ),
-        (
-            settings.effective_mechanism() == "staircase",
+def _refusals(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield settings that a stream cannot have, with what is allowed."""
+    if settings.effective_perturbation() != ONCE:
+        yield "perturbation", "demand, with noise drawn once a block and a mechanism, with --stream"
+    if settings.effective_mechanism() == "staircase":
+        yield (
             "mechanism",
             "knorm, laplace or gaussian with --stream: part of a block's move would cost a "
             "whole epsilon under staircase noise",
-        ),
-        (
-            settings.release not in ("auto", "total"),
-            "release",
-            "total or auto with --stream: zones release their totals",
-        ),
-        (settings.power_factor is not None, "power_factor", "left out with --stream"),
-        (settings.temporal_basis != AUTO, "temporal_basis", "left out with --stream"),
-        (settings.budget.scope != "total", "budget", "total:E[,D] with --stream, of one window"),
-    ):
-        if wrong:
-            raise not_allowed(name, str(getattr(settings, name)), allowed)
+        )
+    if settings.release not in ("auto", "total"):
+        yield "release", "total or auto with --stream: zones release their totals"
+    for name, default in (("power_factor", None), ("temporal_basis", AUTO)):
+        if getattr(settings, name) != default:
+            yield name, "left out with --stream"
+    if settings.budget.scope != "total":
+        yield "budget", "total:E[,D] with --stream, of one window"
