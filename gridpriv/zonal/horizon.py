@@ -42,7 +42,6 @@ from gridpriv.power.zone import Zone
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.settings import noise_multiplier
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.privacy.strategies.temporal_basis import (
     Cosines,
@@ -52,7 +51,7 @@ from gridpriv.privacy.strategies.temporal_basis import (
 )
 from gridpriv.zonal.day import DayPlan, plan_day
 from gridpriv.zonal.messages import limits_named
-from gridpriv.zonal.prepared import Earlier, Prepared, prepare, zone_statements
+from gridpriv.zonal.prepared import Earlier, Prepared, horizon_multiplier, prepare, zone_statements
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.rows import Baselines
 from gridpriv.zonal.run import (
@@ -115,9 +114,8 @@ class Horizon:
         """Release of every zone over all steps (public)."""
         owned, series = self.owned, self.series
         assert owned.expected is not None and owned.rules.noise is not None
-        options = (
-            [Cosines(1)] if series.scales else cosines(len(series), self.settings.temporal_basis)
-        )
+        basis = self.settings.temporal_basis
+        options = [Cosines(1)] if series.scales else cosines(len(series), basis)
         return tuple(
             disclose_over_time(
                 zone,
@@ -266,13 +264,8 @@ class Horizon:
             As :func:`gridpriv.zonal.run.run`, with the step in a note.
         """
         try:
-            return run_prepared(
-                self.prepared(number, known, plan),
-                charge=charge,
-                admit=admit,
-                leave=leave,
-                transport=transport,
-            )
+            ready = self.prepared(number, known, plan)
+            return run_prepared(ready, charge=charge, admit=admit, leave=leave, transport=transport)
         except GridprivError as error:
             error.add_note(f"step {self.series.steps[number]} of {self.series.source}")
             raise
@@ -293,9 +286,8 @@ def make_horizon(
         of them, or outages change the list of generators.
     """
     if settings.stream is not None:
-        raise not_allowed(
-            "stream", settings.stream, "left out here: gridpriv.zonal.stream.make_stream has it"
-        )
+        here = "left out here: gridpriv.zonal.stream.make_stream has it"
+        raise not_allowed("stream", settings.stream, here)
     if settings.temporal_basis != AUTO:
         _check_temporal_basis(series, settings)
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
@@ -326,19 +318,11 @@ def _check_temporal_basis(series: DemandSeries, settings: Settings) -> None:
     """Refuse a basis where none is released; warn of more cosines than there are."""
     basis = settings.temporal_basis
     if series.scales:
-        raise not_allowed(
-            "temporal_basis",
-            basis,
-            "left out: the steps of this series are factors on one demand, and one release of that "
-            "demand serves them all",
-        )
+        factors = "the steps of this series are factors on one demand, and one release of that "
+        raise not_allowed("temporal_basis", basis, f"left out: {factors}demand serves them all")
     if settings.effective_perturbation() != ONCE:
-        raise not_allowed(
-            "temporal_basis",
-            basis,
-            "left out, or with perturbation demand and noise_schedule once: a basis is "
-            "released once",
-        )
+        once = "with perturbation demand and noise_schedule once: a basis is released once"
+        raise not_allowed("temporal_basis", basis, f"left out, or {once}")
     most = len(series) - 1
     if basis != PER_STEP and int(basis) > most:
         warnings.warn(
@@ -452,11 +436,8 @@ def step_row(name: str, result: RunResult) -> Json:
         "plan_shortage_mw": float(last["shed_mw"]),
         "plan_surplus_mw": float(last["surplus_mw"]),
         "redispatch_shed_mw": physical["shed_mw"],
-        "cost": physical["cost"],
-        "balancing_mw": physical["balancing_mw"],
-        "status": physical["status"],
+        **{name: physical[name] for name in ("cost", "balancing_mw", "status", "ac_feasible")},
         "violated": physical["failure"] or limits_named(physical["violations"]) or None,
-        "ac_feasible": physical["ac_feasible"],
         **Baselines.of(result.reference).as_dict(),
         "seconds": result.timing.total,
     }
@@ -471,20 +452,6 @@ def total_releases(
         for zone, releases in step.items():
             total.setdefault(zone, Counter()).update(releases)
     return total
-
-
-def horizon_multiplier(settings: Settings, steps: int) -> float | None:
-    """Return noise scale over sensitivity of one release, or None without a mechanism."""
-    if settings.mechanism == "none":
-        return None
-    return noise_multiplier(
-        settings.budget,
-        settings.law(),
-        settings.sensitivity,
-        settings.planned_releases() * steps,
-        settings.delta,
-        settings.noise,
-    )
 
 
 def step_seed(seed: int, step: int) -> int:

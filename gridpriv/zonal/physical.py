@@ -55,18 +55,9 @@ def solution_of_variables(network: Network, z: Floats, source: str) -> GridSolut
     imbalance = _imbalance(network.case, w, s_from, s_to, part["pg"], part["qg"])
     difference = np.angle(part["wr"] + 1j * part["wi"])
     angles = tree_angles(network.case, network.pair_i, network.pair_j, difference)
-    return GridSolution(
-        network.case,
-        np.sqrt(w),
-        angles,
-        s_from,
-        s_to,
-        part["pg"],
-        part["qg"],
-        imbalance.real,
-        imbalance.imag,
-        source,
-    )
+    left = imbalance.real, imbalance.imag, source
+    vm, pg, qg = np.sqrt(w), part["pg"], part["qg"]
+    return GridSolution(network.case, vm, angles, s_from, s_to, pg, qg, *left)
 
 
 def tree_angles(
@@ -176,12 +167,9 @@ def verdict(figures: Json) -> str:
     elif shed <= rounding:
         parts.append("no load shedding")
     else:
-        island = (
-            f", {amount(difference, 'MW')} MW of it on de-energized islands"
-            if difference > 0
-            else ""
-        )
-        parts.append(f"{amount(shed, 'MW')} MW of load shedding{island}")
+        parts.append(f"{amount(shed, 'MW')} MW of load shedding")
+        if difference > 0:
+            parts.append(f"{amount(difference, 'MW')} MW of it on de-energized islands")
     if (figures["balancing_mw"] or 0.0) > rounding:
         parts.append(f"{amount(figures['balancing_mw'], 'MW')} MW of balancing power")
     return ", ".join(parts)

@@ -294,17 +294,13 @@ def _held(prepared: Prepared, hold: Hold) -> Prepared:
 def check_single(settings: Settings, zoning: Zoning) -> None:
     """Refuse settings that no run of one demand on so many zones can have."""
     if settings.temporal_basis != AUTO:
-        raise not_allowed(
-            "temporal_basis",
-            settings.temporal_basis,
-            f"{AUTO!r} without a series: one step has none",
-        )
+        alone = f"{AUTO!r} without a series: one step has none"
+        raise not_allowed("temporal_basis", settings.temporal_basis, alone)
     if settings.stream is not None:
         raise not_allowed("stream", settings.stream, "left out without a series (--series)")
     if settings.workers > zoning.n_zone:
-        raise not_allowed(
-            "workers", settings.workers, f"at most {zoning.n_zone}, the number of zones"
-        )
+        most = f"at most {zoning.n_zone}, the number of zones"
+        raise not_allowed("workers", settings.workers, most)
 
 
 def check_hold(settings: Settings, target: str, zoning: Zoning) -> None:
@@ -317,9 +313,8 @@ def check_hold(settings: Settings, target: str, zoning: Zoning) -> None:
             "released total. Leave --hold out",
         )
     if zoning.n_zone == 1:
-        raise not_allowed(
-            "zones", 1, f"2 or more with hold = {settings.hold!r}: one zone has no interchange"
-        )
+        least = f"2 or more with hold = {settings.hold!r}: one zone has no interchange"
+        raise not_allowed("zones", 1, least)
 
 
 def _refuse_without_minimiser(case: Case, settings: Settings) -> None:
@@ -386,20 +381,26 @@ def shared_coordinates(zones: Sequence[Zone], consensus: str) -> tuple[NDArray[n
 
 def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | None:
     """Return the noise that the budget allows, or None without a mechanism."""
-    if settings.mechanism == "none":
+    multiplier, assumed = horizon_multiplier(settings), None
+    if multiplier is None:
         return None
-    multiplier = noise_multiplier(
-        settings.budget,
-        settings.law(),
-        settings.sensitivity,
-        settings.planned_releases(),
-        settings.delta,
-        settings.noise,
-    )
-    assumed = None
     if settings.sensitivity == "published":
         assumed = PAPER_SENSITIVITY[settings.perturbation] * adjacency.beta
     return NoiseRule(settings.law(), settings.noise, multiplier, assumed)
+
+
+def horizon_multiplier(settings: Settings, steps: int = 1) -> float | None:
+    """Return noise scale over sensitivity of one release, or None without a mechanism."""
+    if settings.mechanism == "none":
+        return None
+    return noise_multiplier(
+        settings.budget,
+        settings.law(),
+        settings.sensitivity,
+        settings.planned_releases() * steps,
+        settings.delta,
+        settings.noise,
+    )
 
 
 Zones = Zoning | int | str | Path | None

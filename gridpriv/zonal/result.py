@@ -442,11 +442,8 @@ class RunResult(FinishedRun):
             }
         )
         if self.settlement is not None:
-            cut = self._of_buses("p_shed"), self._of_buses("q_shed")
-            table["redispatch_shed_mw"], table["redispatch_shed_mvar"] = (
-                base * cut[0],
-                base * cut[1],
-            )
+            table["redispatch_shed_mw"] = base * self._of_buses("p_shed")
+            table["redispatch_shed_mvar"] = base * self._of_buses("q_shed")
         return table
 
     def _of_buses(self, name: str) -> Floats:
@@ -520,18 +517,10 @@ class RunResult(FinishedRun):
         from gridpriv.zonal.physical import GridSolution, solution_of_variables
 
         if self.settlement is not None and self.settlement.state is not None:
-            state = self.settlement.state
+            s = self.settlement.state
+            shed = s.p_shed - s.curtailment, s.q_shed
             return GridSolution(
-                state.case,
-                state.vm,
-                state.va,
-                state.s_from,
-                state.s_to,
-                state.pg,
-                state.qg,
-                state.p_shed - state.curtailment,
-                state.q_shed,
-                "settled grid",
+                s.case, s.vm, s.va, s.s_from, s.s_to, s.pg, s.qg, *shed, "settled grid"
             )
         size = self.network.offsets["end"]
         total, holders = np.zeros(size), np.zeros(size)

@@ -45,10 +45,10 @@ from gridpriv.zonal.horizon import (
     Horizon,
     Known,
     Releases,
-    horizon_multiplier,
     make_horizon,
     step_seed,
 )
+from gridpriv.zonal.prepared import horizon_multiplier
 from gridpriv.zonal.settings import AUTO, Settings
 
 
