@@ -96,11 +96,8 @@ def _learning_released(study: Study) -> Iterator[Message]:
 def _at_most(total: StudyTotal) -> dict[str, str]:
     unknown = f", and what {total.unknown} failed runs released" if total.unknown else ""
     assert total.epsilon is not None
-    return {
-        "epsilon": epsilon_text(total.epsilon),
-        "delta": f"{total.delta:g}",
-        "unknown": unknown,
-    }
+    epsilon, delta = epsilon_text(total.epsilon), f"{total.delta:g}"
+    return {"epsilon": epsilon, "delta": delta, "unknown": unknown}
 
 
 def epsilon_text(value: float) -> str:
@@ -189,11 +186,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     yield schema.Failures.table, "Reasons", _alike(noted(study))
     yield schema.Provenance.table, "This study", _provenance(study)
     yield GridRow.table, "Cases", _grids(study.manifest)
-    yield (
-        schema.SettingValue.table,
-        "Settings",
-        pd.DataFrame(_setting_rows(study.manifest), columns=schema.SettingValue.table.names),
-    )
+    yield schema.SettingValue.table, "Settings", _settings(study.manifest)
 
 
 def _relaxed(study: Study, text: pd.DataFrame) -> pd.DataFrame:
@@ -228,11 +221,8 @@ def noted(study: Study) -> pd.DataFrame:
 def _outcome(caption: str, rows: Rows) -> Content:
     """Return the result of runs with the terminal's names and digits."""
     lines = [(name, shown(value), unit) for name, value, unit in rows]
-    return (
-        schema.RunOutcome.table,
-        caption,
-        pd.DataFrame(lines, columns=schema.RunOutcome.table.names),
-    )
+    table = schema.RunOutcome.table
+    return table, caption, pd.DataFrame(lines, columns=table.names)
 
 
 def _interchange(document: Json) -> Content:
@@ -248,10 +238,8 @@ def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:
     """Return the summary with columns in words and shares."""
     if table.empty:
         return table
-    table = table.assign(
-        budget_shown=table.budget.map(budget_words),
-        ac_feasible_pct=table.ac_feasible * 100.0,
-    )
+    percent = table.ac_feasible * 100.0
+    table = table.assign(budget_shown=table.budget.map(budget_words), ac_feasible_pct=percent)
     statements = study.tables["statements"]
     if len(statements) and "ratio" in statements:
         worst = statements.assign(multiplier=statements.scale / statements.sensitivity)
@@ -310,11 +298,9 @@ def _provenance(study: Study) -> pd.DataFrame:
         "runs": runs + (f", {withheld} without certified noise are withheld" if withheld else ""),
         "seeds": ", ".join(map(str, manifest.get("seeds", []))),
         "created": manifest.get("created", ""),
-        **{
-            name: ", ".join(f"{k} {v}" for k, v in manifest.get(name, {}).items())
-            for name in ("machine", "versions")
-        },
     }
+    for name in ("machine", "versions"):
+        entries[name] = ", ".join(f"{k} {v}" for k, v in manifest.get(name, {}).items())
     rows = [(name, value) for name, value in entries.items() if value]
     return pd.DataFrame(rows, columns=schema.Provenance.table.names)
 
@@ -329,19 +315,18 @@ def _grids(manifest: Json) -> pd.DataFrame:
     return grids.drop(columns=["name", "map"], errors="ignore")
 
 
-def _setting_rows(manifest: Json) -> list[tuple[str, str, str]]:
-    text = manifest["study"]
-    rows = [("all runs", k, _valued(v)) for k, v in text.get("settings", {}).items()]
-    rows += [
-        ("axis", k, _listed(v))
-        for k, v in text.items()
-        if isinstance(v, list) and k != "methods" and v not in ([], [""])
+def _settings(manifest: Json) -> pd.DataFrame:
+    study = manifest["study"]
+    methods = {f"method: {item['name']}": item for item in study.get("methods") or []}
+    axes = {k: v for k, v in study.items() if isinstance(v, list) and v not in ([], [""])}
+    scopes = {"all runs": study.get("settings", {}), "axis": axes} | methods
+    rows = [
+        (scope, name, _valued(value))
+        for scope, settings in scopes.items()
+        for name, value in settings.items()
+        if name != ("methods" if scope == "axis" else "name")
     ]
-    for method in text.get("methods") or []:
-        rows += [
-            (f"method: {method['name']}", k, _valued(v)) for k, v in method.items() if k != "name"
-        ]
-    return rows
+    return pd.DataFrame(rows, columns=schema.SettingValue.table.names)
 
 
 def _valued(value: object) -> str:

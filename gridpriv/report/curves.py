@@ -14,7 +14,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from gridpriv.core.arrays import Bools, Floats
 from gridpriv.core.text import figure
-from gridpriv.report.figures import Look, looks, set_labels, set_title, styled_axes
+from gridpriv.report.figures import Look, Plot, looks, set_labels, set_title
 
 LOG_FROM = 30.0
 MOST_NAMES = 7
@@ -38,7 +38,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Chart:
+class Chart(Plot):
     """A chart of curves.
 
     Attributes
@@ -107,33 +107,25 @@ class Chart:
         y = np.array([v for s in self.series for v in s.y if flat or not s.flat], dtype=float)
         return np.asarray(y[np.isfinite(y)])
 
-    def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        figsize: tuple[float, float] | None = None,
-        legend: bool = True,
-    ) -> Axes:
-        """Draw on ``ax``, or on the axes of a new figure of ``figsize`` inches; return the axes."""
+    def draw(self, axes: Axes, *, legend: bool) -> None:
+        """Draw on axes, which are styled."""
         names = [s.name for s in self.series]
         style = self.style or looks(names, levels=frozenset(s.name for s in self.series if s.flat))
-        with styled_axes(ax, figsize or self.size) as axes:
-            _set_places(axes, self)
-            axes.yaxis.set_major_formatter(FuncFormatter(tick))
-            low, high = self.limits
-            if self.log:
-                axes.set_yscale("log")
-                _log_ticks(axes, "y", low, high)
-            for k, s in enumerate(self.series):
-                self._draw(axes, k, style[s.name], list(style).index(s.name))
-            axes.set_ylim(low, high)
-            axes.grid(visible=True, axis="y")
-            set_title(axes, self.title)
-            set_labels(axes, self.x_label, self.y_label)
-            if legend and len(names) > 1:
-                # beside the axes: over them it would cover intervals
-                axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        return axes
+        _set_places(axes, self)
+        axes.yaxis.set_major_formatter(FuncFormatter(tick))
+        low, high = self.limits
+        if self.log:
+            axes.set_yscale("log")
+            _log_ticks(axes, "y", low, high)
+        for k, s in enumerate(self.series):
+            self._draw(axes, k, style[s.name], list(style).index(s.name))
+        axes.set_ylim(low, high)
+        axes.grid(visible=True, axis="y")
+        set_title(axes, self.title)
+        set_labels(axes, self.x_label, self.y_label)
+        if legend and len(names) > 1:
+            # beside the axes: over them it would cover intervals
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
     def _draw(self, ax: Axes, k: int, look: Look, number: int) -> None:
         s, gid = self.series[k], f"series {number}"

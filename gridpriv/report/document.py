@@ -106,14 +106,17 @@ def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
     return by_severity(matches + list({str(step): step for step in steps}.values()))
 
 
+NEXT_OF_RUN = {
+    "next-rounds": {"not-converged", "noise-free-not-converged", "ac-rounds-not-converged"},
+    "next-once": {"not-converged-fresh-noise"},
+    "next-budget": {f"{worse}-than-prior-only" for worse in ("dearer", "sheds-more", "worse")},
+}
+"""What to do next, by the messages of a run that call for it."""
+
+
 def _next_of_run(document: Json) -> Iterator[Message]:
     codes = {note["code"] for note in document.get("messages") or ()}
-    if codes & {"not-converged", "noise-free-not-converged", "ac-rounds-not-converged"}:
-        yield message("next-rounds", {})
-    if "not-converged-fresh-noise" in codes:
-        yield message("next-once", {})
-    if codes & {"dearer-than-prior-only", "sheds-more-than-prior-only", "worse-than-prior-only"}:
-        yield message("next-budget", {})
+    yield from (message(step, {}) for step, causes in NEXT_OF_RUN.items() if codes & causes)
     if document["privacy"]["mechanism"] != "none" and document["privacy"]["noise"] != "secure":
         yield from _next_secure(document["privacy"]["mechanism"])
 

@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -23,15 +23,17 @@ from gridpriv.core.errors import one_of
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
 from gridpriv.core.stored import Study
 from gridpriv.core.tables import Column
-from gridpriv.core.text import csv_text, inert, slug
+from gridpriv.core.text import csv_text, frame_csv, inert, slug
 from gridpriv.report.document import Report, make_report
-from gridpriv.report.figures import Look, Plot, fonts, swatch, to_svg
 from gridpriv.report.formats import PICTURES, check_formats
 from gridpriv.report.schema import marked
 from gridpriv.report.source import fitting, read_source
 from gridpriv.report.tables import GAP, LONG, Table, cell, in_parts, shown, widths_of
 from gridpriv.study.record import STORED
 from gridpriv.study.rows import Identity
+
+if TYPE_CHECKING:
+    from gridpriv.report.figures import Look, Plot
 
 ASSETS = Path(__file__).parent / "assets"
 HTML_LINE, PDF_LINE = 134, 145
@@ -62,14 +64,15 @@ def template(name: str, **functions: Callable[..., object]) -> Template:
 
 def to_html(report: Report) -> str:
     """Return the page."""
+    from gridpriv.report.figures import swatch, to_svg  # imports Matplotlib
 
     def asset(name: str) -> Markup:
         return Markup((ASSETS / name).read_text(encoding="utf-8"))
 
-    def svg(plot: Any, kind: str, name: str = "", *, legend: bool = True) -> Markup:
+    def svg(plot: Plot, kind: str, name: str = "", *, legend: bool = True) -> Markup:
         return Markup(to_svg(plot, kind, slug(name), legend=legend))
 
-    def sample(look: Any, name: str) -> Markup:
+    def sample(look: Look, name: str) -> Markup:
         return Markup(swatch(look, name))
 
     page = template("report.html", asset=asset, svg=svg, swatch=sample)
@@ -80,6 +83,8 @@ def to_pdf(report: Report) -> bytes:
     """Return the PDF."""
     import typst
 
+    from gridpriv.report.figures import fonts, swatch, to_svg
+
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
 
@@ -88,15 +93,14 @@ def to_pdf(report: Report) -> bytes:
             path.write_text(svg, encoding="utf-8")
             return path.name
 
-        def svg(plot: Plot, legend: bool) -> str:
-            return written(to_svg(plot, "figure", legend=legend))
-
-        def sample(look: Look) -> str:
-            return written(swatch(look))
-
-        page = template(
-            "report.typ", quoted=quoted, text=text, widths=widths, svg=svg, swatch=sample
-        )
+        functions: dict[str, Callable[..., object]] = {
+            "quoted": quoted,
+            "text": lambda words: f"#{quoted(words)}",  # nothing in it is read as a command
+            "widths": widths,
+            "svg": lambda plot, legend: written(to_svg(plot, "figure", legend=legend)),
+            "swatch": lambda look: written(swatch(look)),
+        }
+        page = template("report.typ", **functions)
         source = place / "report.typ"
         source.write_text(page.render(report=report, line=PDF_LINE), encoding="utf-8")
         return bytes(typst.compile(str(source), font_paths=[fonts()]))
@@ -108,11 +112,6 @@ def widths(table: Table) -> list[str]:
         f"{w}fr" if n or w >= GAP + LONG else "auto"
         for w, n in zip(widths_of(table), table.numbers, strict=True)
     ]
-
-
-def text(words: str) -> str:
-    """Return text as a Typst string in markup, so that nothing in it is read as a command."""
-    return f"#{quoted(words)}"
 
 
 def quoted(words: str) -> str:
@@ -321,21 +320,14 @@ def _files(report: Report, study: Study, kind: str, stem: str) -> dict[str, byte
         return {f"{stem}.pdf": to_pdf(report)}
     if kind == "xlsx":
         return {f"{stem}.xlsx": to_xlsx(report, study)}
-
-    return {
-        f"{stem}-{kind}/{t.name}.{kind}": (
-            to_csv(t) if kind == "csv" else to_tex(report, t)
-        ).encode()
-        for t in report.tables
-    }
+    texts = {t.name: to_csv(t) if kind == "csv" else to_tex(report, t) for t in report.tables}
+    return {f"{stem}-{kind}/{name}.{kind}": text.encode() for name, text in texts.items()}
 
 
 def _pivot(
     study: Study, pivot: tuple[Sequence[str], Sequence[str]], values: Sequence[str], stem: str
 ) -> dict[str, bytes]:
     """Return a table of means and intervals, for LaTeX and as CSV."""
-    from gridpriv.core.text import frame_csv
-
     table = study.table(*pivot, values)
     text = table.text
     text.columns = [" ".join(map(str, key)) for key in text.columns]

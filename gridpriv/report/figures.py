@@ -11,13 +11,14 @@ import io
 import math
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -52,23 +53,32 @@ Look = dict[str, Any]
 """Keywords of a line: colour, marker and dash."""
 
 
-class Plot(Protocol):
-    """Data of a figure, drawn on given or new axes."""
+class Plot(ABC):
+    """Data of a figure, drawn on given or new axes.
 
-    @property
-    def title(self) -> str:
-        """Title of the figure."""
-        ...
+    Attributes
+    ----------
+    title : str
+    size : (float, float)
+        Width and height in inches.
+    alt : str
+        The figure in words.
+    """
 
-    @property
-    def alt(self) -> str:
-        """The figure in words."""
-        ...
+    if TYPE_CHECKING:  # fields or properties of the subclasses
 
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height in inches."""
-        ...
+        @property
+        def title(self) -> str: ...  # noqa: D102
+
+        @property
+        def size(self) -> tuple[float, float]: ...  # noqa: D102
+
+        @property
+        def alt(self) -> str: ...  # noqa: D102
+
+    @abstractmethod
+    def draw(self, axes: Axes, *, legend: bool) -> None:
+        """Draw on axes, which are styled."""
 
     def plot(
         self,
@@ -78,7 +88,9 @@ class Plot(Protocol):
         legend: bool = True,
     ) -> Axes:
         """Draw on ``ax``, or on the axes of a new figure of ``figsize`` inches; return the axes."""
-        ...
+        with styled_axes(ax, figsize or self.size) as axes:
+            self.draw(axes, legend=legend)
+        return axes
 
 
 class ShownAxes(Axes):
@@ -291,7 +303,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Bars:
+class Bars(Plot):
     """Bars over one axis, from 0; a last part below 0 is hatched.
 
     ``parts`` and ``marks`` are the legend's words for them; ``line`` is a reference value, drawn
@@ -317,40 +329,32 @@ class Bars:
         each = "; ".join(f"{b.name}: {figure(sum(b.parts))} {b.note}".rstrip() for b in self.bars)
         return f"{self.title}. {self.x_label}: {each}."
 
-    def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        figsize: tuple[float, float] | None = None,
-        legend: bool = True,
-    ) -> Axes:
-        """Draw on ``ax``, or on the axes of a new figure of ``figsize`` inches; return the axes."""
-        with styled_axes(ax, figsize or self.size) as axes:
-            total, half = self._draw_bars(axes), np.array([bar.half for bar in self.bars])
-            marks = np.array([bar.marks for bar in self.bars], dtype=float).T
-            for values, look, label in zip(marks, MARKS, self.marks, strict=False):
-                at = np.where(np.isfinite(values), values, math.nan)
-                axes.plot(at, np.arange(len(at)), linestyle="", label=label, **look)
-            low, high = _ends(total, half, marks)
-            span = max(high - low, 1e-9)
-            if low <= self.line <= high + 0.5 * span:
-                high = max(high, self.line)
-                axes.axvline(self.line, color="black", lw=1.0, ls="--", label=self.line_name)
-            for k, bar in enumerate(self.bars):
-                end = min(max(*bar.parts, total[k], 0.0) + bar.half, high)
-                axes.annotate(bar.note, (end, k), (5, 0), va="center", **TEXT)
-                axes.annotate(bar.name, (low, k), (0, 9.5), **TEXT)
-            axes.axvline(0.0, color="black", linewidth=0.8)
-            axes.set_yticks([])
-            axes.spines["left"].set_visible(False)
-            axes.set_ylim(len(self.bars) - 0.5, -0.85)
-            axes.set_xlim(low - 0.03 * span, high + 0.55 * span)
-            axes.grid(visible=True, axis="x")
-            axes.set_xlabel(self.x_label, parse_math=False)
-            set_title(axes, self.title)
-            if legend and any((*self.parts, *self.marks)):
-                axes.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.22), ncols=2)
-        return axes
+    def draw(self, axes: Axes, *, legend: bool) -> None:
+        """Draw on axes, which are styled."""
+        total, half = self._draw_bars(axes), np.array([bar.half for bar in self.bars])
+        marks = np.array([bar.marks for bar in self.bars], dtype=float).T
+        for values, look, label in zip(marks, MARKS, self.marks, strict=False):
+            at = np.where(np.isfinite(values), values, math.nan)
+            axes.plot(at, np.arange(len(at)), linestyle="", label=label, **look)
+        low, high = _ends(total, half, marks)
+        span = max(high - low, 1e-9)
+        if low <= self.line <= high + 0.5 * span:
+            high = max(high, self.line)
+            axes.axvline(self.line, color="black", lw=1.0, ls="--", label=self.line_name)
+        for k, bar in enumerate(self.bars):
+            end = min(max(*bar.parts, total[k], 0.0) + bar.half, high)
+            axes.annotate(bar.note, (end, k), (5, 0), va="center", **TEXT)
+            axes.annotate(bar.name, (low, k), (0, 9.5), **TEXT)
+        axes.axvline(0.0, color="black", linewidth=0.8)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_ylim(len(self.bars) - 0.5, -0.85)
+        axes.set_xlim(low - 0.03 * span, high + 0.55 * span)
+        axes.grid(visible=True, axis="x")
+        axes.set_xlabel(self.x_label, parse_math=False)
+        set_title(axes, self.title)
+        if legend and any((*self.parts, *self.marks)):
+            axes.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.22), ncols=2)
 
     def _draw_bars(self, ax: Axes) -> Floats:
         """Draw parts and intervals; return the bars' sums."""

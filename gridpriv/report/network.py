@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from scipy.spatial import KDTree
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.text import counted, figure
-from gridpriv.report.figures import Look, page_size, set_title, styled_axes
+from gridpriv.report.figures import Look, Plot, page_size, set_title
 
 ZONES = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#999999")
 PLAIN, PALE = "#8C8C8C", "#C4C4C4"
@@ -57,31 +57,6 @@ class Colours:
     extend: Literal["neither", "max"] = "neither"
 
 
-class MappedGrid(Protocol):
-    """Data of a map (:class:`gridpriv.report.network.GridMap`)."""
-
-    @property
-    def buses(self) -> pd.DataFrame: ...  # noqa: D102
-
-    @property
-    def branches(self) -> pd.DataFrame: ...  # noqa: D102
-
-    @property
-    def zones(self) -> list[str]: ...  # noqa: D102
-
-    @property
-    def zone_of(self) -> Ints: ...  # noqa: D102
-
-    @property
-    def ends(self) -> Ints: ...  # noqa: D102
-
-    @property
-    def shed_mw(self) -> Floats: ...  # noqa: D102
-
-    @property
-    def values(self) -> Mapping[int, float] | None: ...  # noqa: D102
-
-
 class MapDrawing:
     """Draws a map on axes, in points of the page.
 
@@ -95,7 +70,7 @@ class MapDrawing:
         Of what is pixels in a vector file where there are many buses.
     """
 
-    def __init__(self, axes: Axes, grid: MappedGrid) -> None:
+    def __init__(self, axes: Axes, grid: GridMap) -> None:
         self.axes, self.grid = axes, grid
         self.place, self.radius = _places(axes, grid.buses[["x", "y"]].to_numpy(dtype=float))
         self.look: Look = {"rasterized": len(grid.buses) > VECTOR}
@@ -299,7 +274,7 @@ MOST_LISTED = 14
 
 
 @dataclass(frozen=True, eq=False)
-class GridMap:
+class GridMap(Plot):
     """A map of a grid.
 
     Attributes
@@ -365,40 +340,32 @@ class GridMap:
             text += f" At their limit: {counted(full, 'branch')}."
         return text
 
-    def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        figsize: tuple[float, float] | None = None,
-        legend: bool = True,
-    ) -> Axes:
-        """Draw on ``ax``, or on the axes of a new figure of ``figsize`` inches; return the axes."""
-        with styled_axes(ax, figsize or self.size) as axes:
-            axes.set_axis_off()
-            axes.set_aspect("equal", adjustable="datalim")
-            wide = page_size(axes)[0] * axes.get_position().width
-            set_title(axes, self.title, self.note)
-            branches, buses = self._loading(), self._values()
-            figure = axes.get_figure()
-            assert figure is not None
-            for colours in filter(None, (branches, buses)):
-                bar = figure.colorbar(
-                    colours.shades, ax=axes, shrink=0.7, aspect=30, pad=0.01, extend=colours.extend
-                )
-                bar.set_label(colours.label, parse_math=False)
-            if legend:
-                axes.legend(
-                    handles=_legend(self),
-                    loc="upper left",
-                    bbox_to_anchor=(0.0, 0.0),
-                    ncols=max(int(wide / 140.0), 1),
-                    columnspacing=1.2,
-                    handlelength=2.2,
-                )
-            axes.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]
-            # what stands around the map says how large it is
-            MapDrawing(axes, self).draw(branches, buses)
-        return axes
+    def draw(self, axes: Axes, *, legend: bool) -> None:
+        """Draw on axes, which are styled."""
+        axes.set_axis_off()
+        axes.set_aspect("equal", adjustable="datalim")
+        wide = page_size(axes)[0] * axes.get_position().width
+        set_title(axes, self.title, self.note)
+        branches, buses = self._loading(), self._values()
+        figure = axes.get_figure()
+        assert figure is not None
+        for colours in filter(None, (branches, buses)):
+            bar = figure.colorbar(
+                colours.shades, ax=axes, shrink=0.7, aspect=30, pad=0.01, extend=colours.extend
+            )
+            bar.set_label(colours.label, parse_math=False)
+        if legend:
+            axes.legend(
+                handles=_legend(self),
+                loc="upper left",
+                bbox_to_anchor=(0.0, 0.0),
+                ncols=max(int(wide / 140.0), 1),
+                columnspacing=1.2,
+                handlelength=2.2,
+            )
+        axes.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]
+        # what stands around the map says how large it is
+        MapDrawing(axes, self).draw(branches, buses)
 
     @cached_property
     def zone_of(self) -> Ints:

@@ -289,9 +289,8 @@ class Panel:
             ranking, first = self.ranking, ranked.iloc[0]
             if len(ranking.order) > 1:
                 others = counted(len(ranking.leaders) - 1, "other method")
-                text = (
-                    "" if ranking.decided else f"lowest mean; {others} not distinguishable from it"
-                )
+                alike = f"lowest mean; {others} not distinguishable from it"
+                text = "" if ranking.decided else alike
                 facts.append(Fact(f"Lowest {metric.noun}", str(first.series), text))
             facts += self._figures(first, metric)
         else:
@@ -321,12 +320,9 @@ class Panel:
                 yield Fact(title, f"{amount(row[key], 'MW')} MW", "mean")
         prior = self.row_of(NOTHING)
         if prior is not None and row.budget not in QUIET:
-            cost = share_of(prior.cost_of_privacy, base) if priced else None
-            yield Fact(
-                "Prior-only baseline",
-                cost or metric.text(prior[metric.key]),
-                f"{metric.noun} at epsilon = 0",
-            )
+            cost = share_of(prior.cost_of_privacy, base) if priced else ""
+            text = cost or metric.text(prior[metric.key])
+            yield Fact("Prior-only baseline", text, f"{metric.noun} at epsilon = 0")
 
     def _privacy(self, rows: pd.DataFrame) -> Iterator[Fact]:
         totals = rows.total_epsilon.dropna()
@@ -393,13 +389,9 @@ def _budget_messages(of: Panel) -> Iterator[Message]:
 
 def _feasibility_messages(of: Panel) -> Iterator[Message]:
     rows = of.compared
-    none, some = (
-        rows[rows.ac_feasible == 0.0],
-        rows[rows.ac_feasible.between(0.0, 1.0, "neither")],
-    )
+    none, some = rows[rows.ac_feasible == 0.0], rows[rows.ac_feasible.between(0.0, 1.0, "neither")]
     if len(none):
-        values = {"panel": of.name, "methods": named(none.series)}
-        yield message("infeasible-methods", values)
+        yield message("infeasible-methods", {"panel": of.name, "methods": named(none.series)})
     if len(some):
         shares = ", ".join(
             f"{quoted(row.series)}: {round((1.0 - row.ac_feasible) * row.seeds)} of {row.seeds}"
@@ -431,20 +423,19 @@ def _baseline_messages(of: Panel, metric: Metric) -> Iterator[Message]:
 def next_steps(of: Panel) -> Iterator[Message]:
     """Yield what to do next."""
     codes = {m.code for m in panel_messages(of)}
+    if not codes:
+        return
     if codes & {"not-distinguishable", "one-seed"} and of.budget not in QUIET:
-        seeds = max(2 * int(of.compared.seeds.max()), 5)
-        yield message("next-seeds", {"seeds": seeds})
-    if codes & {"not-converged", "noise-free-not-converged"}:
-        late = of.compared[of.compared.consensus_residual > AGREED]
-        fresh = ~late.budget.isin(QUIET) & (late.get("noise_schedule") != "once")
-        if fresh.any():
-            yield message("next-once", {})
-        if not fresh.all() or "noise-free-not-converged" in codes:
-            yield message("next-rounds", {})
-    if "prior-only-cheaper" in codes:
-        yield message("next-budget", {})
-    if codes & {"infeasible-methods", "partly-infeasible"}:
-        yield message("next-infeasible", {})
+        yield message("next-seeds", {"seeds": max(2 * int(of.compared.seeds.max()), 5)})
+    late = of.compared[of.compared.consensus_residual > AGREED]
+    fresh = ~late.budget.isin(QUIET) & (late.get("noise_schedule") != "once")
+    conditions = {
+        "next-once": fresh.any(),
+        "next-rounds": not fresh.all() or "noise-free-not-converged" in codes,
+        "next-budget": "prior-only-cheaper" in codes,
+        "next-infeasible": codes & {"infeasible-methods", "partly-infeasible"},
+    }
+    yield from (message(code, {}) for code, holds in conditions.items() if holds)
 
 
 def named(names: object) -> str:

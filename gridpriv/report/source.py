@@ -27,15 +27,17 @@ import pandas as pd
 from gridpriv.assurance import Attack, Audit
 from gridpriv.core.errors import InputError
 from gridpriv.core.sealed import read_sealed
+from gridpriv.core.settings import names
 from gridpriv.core.stored import Study, read_study
 from gridpriv.core.tables import Dtype, TableSchema, publish
 from gridpriv.core.text import Json, Message, amount, clean, make_message, read_templates
-from gridpriv.privacy.settings import NOTHING
+from gridpriv.privacy.settings import NOTHING, Privacy
 from gridpriv.report.schema import PlannedMethod
 from gridpriv.study.record import STORED, WITHHELD, publish_study
 from gridpriv.study.rows import Manifest
 from gridpriv.study.run_folder import RUN, SERIES, run_document
 from gridpriv.zonal.documents import RunDocument
+from gridpriv.zonal.settings import Adjacency
 
 SCHEMAS = {"plan": PlannedMethod.table, "audit": Audit.table, "attack": Attack.table}
 CAPTIONS = {
@@ -45,18 +47,7 @@ CAPTIONS = {
 }
 CENTRAL = "central"
 ENDS = ("least", "median", "most")
-NOISE = {
-    "mechanism",
-    "sensitivity",
-    "budget",
-    "delta",
-    "target_delta",
-    "noise",
-    "beta",
-    "protects",
-    "power_factor",
-    "noise_schedule",
-}
+NOISE = {*names(Privacy), *names(Adjacency), "noise_schedule"} - {"perturbation"}
 """Settings that a run reads for its noise only."""
 IN_OTHER_WORDS = {"seed", "workers", "zoning", "coordination"}
 """Settings that change no expectation, or that a plan states by its zone map and rounds."""
@@ -118,10 +109,7 @@ def _method_of(run: Json) -> Json:
 
 
 def _plan_rows(document: Json) -> pd.DataFrame:
-    grid = {
-        "case": str(document["case"]),
-        "map_sha256": str(document.get("map_sha256")),
-    }
+    grid = {"case": str(document["case"]), "map_sha256": str(document.get("map_sha256"))}
     grid |= {name: str(value) for name, value in document.get("settings", {}).items()}
     return pd.DataFrame(
         [
@@ -135,10 +123,10 @@ def _plan_rows(document: Json) -> pd.DataFrame:
 
 
 def _audit_rows(document: Json) -> pd.DataFrame:
-    names = ("perturbation", "mechanism", "update")
+    shown = ("perturbation", "mechanism", "update")
     return pd.DataFrame(
         [
-            row | {"configuration": " ".join(str(item["settings"][n]) for n in names)}
+            row | {"configuration": " ".join(str(item["settings"][n]) for n in shown)}
             for item in document.get("audits", [document])
             for row in item["statistical"]
         ]
@@ -159,15 +147,9 @@ DOCUMENTS = (RunDocument.table, Manifest.table)
 LARGEST = 1e100
 """No finite figure of a grid, a budget or a clock is larger."""
 STATUSES = ("done", "failed", WITHHELD)
-LISTED = {
-    "case": "case",
-    "zone": "zone",
-    "bus": "bus",
-    "from": "bus",
-    "to": "bus",
-    "from_bus": "bus",
-    "to_bus": "bus",
-}
+LISTED = {"case": "case", "zone": "zone"} | dict.fromkeys(
+    ("bus", "from", "to", "from_bus", "to_bus"), "bus"
+)
 """Columns whose entries a column of the network's buses lists."""
 
 
@@ -252,12 +234,9 @@ def fitting(folder: Path) -> Iterator[None]:
 
 def _declared(said: str) -> bool:
     """Return True if a name quoted in a text is declared of a table, document or manifest."""
-    names = set(re.findall(r"'(\w+)'", said))
-    return not names.isdisjoint(
-        {"run", "step"}.union(
-            *(_names(schema) for schema in (*STORED.values(), *SCHEMAS.values(), *DOCUMENTS))
-        )
-    )
+    schemas = (*STORED.values(), *SCHEMAS.values(), *DOCUMENTS)
+    declared = {"run", "step"}.union(*map(_names, schemas))
+    return not declared.isdisjoint(re.findall(r"'(\w+)'", said))
 
 
 def _names(schema: TableSchema) -> set[str]:

@@ -23,6 +23,10 @@ UNITS = ("%", "$/h", "MW", "p.u.", "p.u. squared")
 """Units that sentences write after a number; others are words, which a name's noun implies."""
 
 
+SIGNED = ("cost_of_privacy",)
+"""Figures that may be negative."""
+
+
 @dataclass(frozen=True)
 class Metric:
     """A figure: column, title, unit and origin.
@@ -43,10 +47,8 @@ class Metric:
 
     def text(self, value: float) -> str:
         """Return a value with its unit, for a sentence."""
-        unit = f" {self.unit}" if self.unit in UNITS else ""
-        return (
-            f"under {self.least:g}{unit}" if abs(value) < self.least else f"{figure(value)}{unit}"
-        )
+        text = f"under {self.least:g}" if abs(value) < self.least else figure(value)
+        return f"{text} {self.unit}" if self.unit in UNITS else text
 
     @property
     def noun(self) -> str:
@@ -56,7 +58,7 @@ class Metric:
     @property
     def signed(self) -> bool:
         """True of a difference: it may be negative, and zero means no effect."""
-        return self.key == "cost_of_privacy"
+        return self.key in SIGNED
 
 
 DEMAND, SAMPLES, TEST = "from private demand", "from private samples", "from test samples"
@@ -143,9 +145,8 @@ def rank(runs: pd.DataFrame, metric: Metric) -> Ranking:
     order = [str(name) for name in means.index]
     if len(order) < 2:
         return Ranking(tuple(order), tuple(order), len(known))
-    drawn = {
-        str(name): _by_seed(rows, metric) for name, rows in known.groupby("series", sort=False)
-    }
+    groups = known.groupby("series", sort=False)
+    drawn = {str(name): _by_seed(rows, metric) for name, rows in groups}
     pairs = len(order) * (len(order) - 1) / 2.0
     differences = {name: _difference(drawn[order[0]], drawn[name]) for name in order[1:]}
     leaders = [order[0]] + [
@@ -184,8 +185,6 @@ def _significant(difference: Floats, metric: Metric, level: float) -> bool:
     return mean > half_width(difference, level)
 
 
-SIGNED = ("cost_of_privacy",)
-"""Figures that may be negative."""
 METRICS = (
     *dict.fromkeys(metric.key for metric in (*COSTS, *BY_ROUND)),
     *("balancing_mw", "interchange_deviation_mw", "shed_mw", "noise_magnitude"),
