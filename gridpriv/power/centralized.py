@@ -337,7 +337,7 @@ def relax(
     References
     ----------
     Ryu and Kim (2022), appendix D, with the sign of its (D.2f)-(D.2i) corrected; with ``cost`` the
-    relaxation of PowerModels' SOCWRPowerModel (:mod:`gridpriv.power.relaxation`).
+    relaxation of PowerModels' SOCWRPowerModel (:mod:`gridpriv.power.solvers.pyomo`).
     """
     one_of("objective", objective, RELAXED_OBJECTIVES)
     chosen = _objective(case, objective, imbalance_weight)

@@ -10,7 +10,7 @@ Measured in docs/decisions/0004-presolve.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -103,7 +103,6 @@ def presolve(program: ZoneProgram) -> ReducedProgram:
     a_in, b_in = _rows(program, expand, shift, row_of)
     half = Matrix(program.imbalance @ expand)
     hessian = Matrix(2.0 * program.weight * half.T @ half)
-    pattern, metric_map, curvature = _quadratic_pattern(expand, hessian)
     return ReducedProgram(
         program=program,
         expand=expand,
@@ -115,11 +114,8 @@ def presolve(program: ZoneProgram) -> ReducedProgram:
         cone=cone,
         cone_offset=cone_offset,
         cone_sizes=cone_sizes,
-        p_indices=pattern.indices.astype(np.int64),
-        p_indptr=pattern.indptr.astype(np.int64),
-        metric_map=metric_map,
-        curvature=curvature,
         width=upper - lower,
+        **_quadratic_pattern(expand, hessian),
     )
 
 
@@ -150,25 +146,17 @@ def lifted(reduced: ReducedProgram, most: int) -> ReducedProgram:
     expand, free = wider(reduced.expand), np.full(count, np.inf)
     left, square = half[~hub], np.full(count, 2.0 * program.weight)
     hessian = sparse.block_diag([2.0 * program.weight * left.T @ left, sparse.diags_array(square)])
-    pattern, metric_map, curvature = _quadratic_pattern(expand, Matrix(hessian))
-    return LiftedProgram(
-        program=program,
-        expand=expand,
-        shift=reduced.shift,
-        a_in=wider(reduced.a_in),
-        b_in=reduced.b_in,
-        lower=np.concatenate([reduced.lower, -free]),
-        upper=np.concatenate([reduced.upper, free]),
-        cone=wider(reduced.cone),
-        cone_offset=reduced.cone_offset,
-        cone_sizes=reduced.cone_sizes,
-        p_indices=pattern.indices.astype(np.int64),
-        p_indptr=pattern.indptr.astype(np.int64),
-        metric_map=metric_map,
-        curvature=curvature,
-        width=np.concatenate([reduced.width, free]),
-        hubs=Matrix(sparse.hstack([half[hub], -sparse.eye_array(count)])),
-    )
+    kept = {field.name: getattr(reduced, field.name) for field in fields(reduced)}
+    changed = {
+        "expand": expand,
+        "a_in": wider(reduced.a_in),
+        "lower": np.concatenate([reduced.lower, -free]),
+        "upper": np.concatenate([reduced.upper, free]),
+        "cone": wider(reduced.cone),
+        "width": np.concatenate([reduced.width, free]),
+        "hubs": Matrix(sparse.hstack([half[hub], -sparse.eye_array(count)])),
+    }
+    return LiftedProgram(**kept | changed | _quadratic_pattern(expand, Matrix(hessian)))
 
 
 def _pivots(program: ZoneProgram, fixed: NDArray[np.bool_]) -> Ints:
@@ -271,7 +259,7 @@ def _implied(program: ZoneProgram, kept: Ints) -> NDArray[np.bool_]:
     return np.asarray(inside[kept])
 
 
-def _quadratic_pattern(expand: Matrix, hessian: Matrix) -> tuple[sparse.csc_array, Matrix, Floats]:
+def _quadratic_pattern(expand: Matrix, hessian: Matrix) -> dict[str, Any]:
     """Return the pattern of P, the map from a diagonal on z to its values, and f's in it."""
     size = expand.shape[1]
     source, row, column, value = _products(expand)
@@ -285,7 +273,12 @@ def _quadratic_pattern(expand: Matrix, hessian: Matrix) -> tuple[sparse.csc_arra
         (np.ones(len(places)), (places % size, places // size)), shape=(size, size)
     )
     pattern.sort_indices()
-    return pattern, metric_map, curvature
+    return {
+        "p_indices": pattern.indices.astype(np.int64),
+        "p_indptr": pattern.indptr.astype(np.int64),
+        "metric_map": metric_map,
+        "curvature": curvature,
+    }
 
 
 def _products(expand: Matrix) -> tuple[Ints, Ints, Ints, Floats]:

@@ -4,7 +4,7 @@
     s = B z + d
     f(z; d) = 1/2 z'Hz + c'z + M ||s||^2, H diagonal
 
-:func:`compile_zone` writes the constraints of :mod:`gridpriv.power.relaxation` family by family,
+:func:`compile_zone` writes the constraints of :mod:`gridpriv.power.solvers.pyomo` family by family,
 all rows of a family at once: the symbols and the numbers of the equations are explained there. A
 test holds every matrix against what Pyomo makes of that model.
 """

@@ -25,6 +25,7 @@ per MW, with ``imbalance`` p.u. squared per p.u.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -193,6 +194,14 @@ def _zone(network: Network, zoning: Zoning, z: int, branches: Ints, gens: Ints) 
         branches=branches,
         gens=gens,
     )
+
+
+def owner_of(case: Case, zones: Sequence[Zone]) -> Ints:
+    """Return the position of every bus's zone."""
+    owner = np.zeros(case.n_bus, dtype=np.int64)
+    for z, zone in enumerate(zones):
+        owner[zone.own] = z
+    return owner
 
 
 def whole_grid(network: Network) -> Zone:

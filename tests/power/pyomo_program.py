@@ -10,7 +10,7 @@ import pyomo.core as pyo
 from pyomo.repn import generate_standard_repn
 from scipy import sparse
 
-from gridpriv.power.relaxation import variables, zone_model
+from gridpriv.power.solvers.pyomo import variables, zone_model
 
 CONES = ("thermal_from", "thermal_to", "soc")
 

@@ -9,9 +9,9 @@ import numpy as np
 from gridpriv import load_case, partition
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.optimum import acopf
-from gridpriv.power.ac.requests import owner_of, requests
+from gridpriv.power.ac.requests import requests
 from gridpriv.power.objective import IMBALANCE
-from gridpriv.power.zone import make_network, make_zones
+from gridpriv.power.zone import make_network, make_zones, owner_of
 
 MAP = {1: "a", 2: "a", 5: "a", 3: "c", 4: "b", 7: "b", 9: "b", 6: "d", 8: "f"}
 

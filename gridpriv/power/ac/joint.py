@@ -45,7 +45,7 @@ from gridpriv.power.ac.part import SubCase, live_part
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.redispatch import Scheduled
 from gridpriv.power.ac.state import Dispatch
-from gridpriv.power.zone import Zone
+from gridpriv.power.zone import Zone, owner_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,9 +155,7 @@ class TieEnds:
 
 def tie_ends(case: Case, zones: Sequence[Zone]) -> TieEnds:
     """Return the border of a grid's zones; de-energized islands have none."""
-    owner = np.full(case.n_bus, -1)
-    for z, zone in enumerate(zones):
-        owner[zone.own] = z
+    owner = owner_of(case, zones)
     dead = dead_buses(case)
     crossing = (owner[case.f_bus] != owner[case.t_bus]) & ~dead[case.f_bus]
     edge = np.zeros(case.n_bus, dtype=bool)

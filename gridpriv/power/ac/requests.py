@@ -17,7 +17,6 @@ from dataclasses import replace
 import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.grid.case import Case
 from gridpriv.power.ac.redispatch import Boundary
 from gridpriv.power.ac.state import AcState
 from gridpriv.power.zone import Zone
@@ -26,21 +25,13 @@ Bands = dict[int, tuple[Floats, Floats]]
 """Lowest and highest voltages (buses,) that each asked zone is to plan within."""
 
 
-def owner_of(case: Case, zones: Sequence[Zone]) -> Ints:
-    """Return the position of every bus's zone."""
-    owner = np.zeros(case.n_bus, dtype=np.int64)
-    for z, zone in enumerate(zones):
-        owner[zone.own] = z
-    return owner
-
-
 def requests(zones: Sequence[Zone], owner: Ints, state: AcState) -> Bands:
     """Return the voltage bands that zones outside theirs ask of others.
 
     Parameters
     ----------
     owner : (n,) int
-        As of :func:`owner_of`.
+        As of :func:`gridpriv.power.zone.owner_of`.
     """
     above, below = _outside(zones, owner, state)
     bands: Bands = {}

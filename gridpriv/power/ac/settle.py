@@ -33,7 +33,7 @@ from gridpriv.power.ac.redispatch import (
     tie_branches,
     tie_places,
 )
-from gridpriv.power.ac.requests import owner_of, requests, within_request
+from gridpriv.power.ac.requests import requests, within_request
 from gridpriv.power.ac.state import (
     AcState,
     Dispatch,
@@ -44,7 +44,7 @@ from gridpriv.power.ac.state import (
     status,
 )
 from gridpriv.power.objective import generation_cost
-from gridpriv.power.zone import FLOWS, Network, Zone
+from gridpriv.power.zone import FLOWS, Network, Zone, owner_of
 
 MOST_REPLANS = 10
 AS_MEASURED = 1
