@@ -12,7 +12,7 @@ from gridpriv.cli.parser import Command
 from gridpriv.core.errors import InputError
 from gridpriv.core.text import Json, counted
 from gridpriv.privacy.mechanism import has_secure_sampler
-from gridpriv.privacy.statement import NO_SAMPLER
+from gridpriv.privacy.statement import NO_SAMPLER, refuse_unprotected
 from gridpriv.zonal.settings import (
     LOCAL,
     PRESETS,
@@ -52,8 +52,6 @@ def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[C
 
     settings = flags.run_settings(args)
     if args.public:
-        from gridpriv.privacy.statement import refuse_unprotected
-
         refuse_unprotected(settings.effective_mechanism())
         if chosen.view != SHARED:
             raise InputError(

@@ -36,9 +36,6 @@ CASE = (
     ".zip (CGMES), .uct (UCTE), .raw (PSS/E)"
 )
 DEMAND = "demand that replaces the case's, by bus: bus,pd_mw,qd_mvar"
-PUBLIC_DEMAND = (
-    "expected demand of every bus, bus,pd_mw,qd_mvar (default: estimated from generation capacity)"
-)
 PUBLIC = "write public figures only (releases and public data)"
 RUNNING = (
     *("study", "dry_run", "jobs", "cluster", "resume", "retry_failed", "time_limit"),

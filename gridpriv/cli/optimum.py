@@ -100,19 +100,16 @@ def execute_relax(args: argparse.Namespace) -> int:
     document = relaxation.as_dict()
     if folder is not None:
         write_results(folder, "relax", document, buses=relaxation.buses, binding=relaxation.binding)
-    solved = document["bound"] is not None
-    tell(
-        args,
-        document,
-        lambda: _print_bound(document, relaxation.p_price) if solved else None,
-        folder,
-    )
-    if not solved:
+    tell(args, document, lambda: _print_bound(document, relaxation.p_price), folder)
+    if document["bound"] is None:
         raise SolverError(f"case {case.name}: {document['explanation']}")
     return 0
 
 
 def _print_bound(document: Json, prices: Floats) -> None:
+    """Print the bound, if there is one."""
+    if document["bound"] is None:
+        return
     rows: list[list[object]] = [
         ["bound", f"{document['bound']:.7g}", document["unit"]],
         ["demand that cannot be served, at least", amount(document["shed_mw"], "MW"), "MW"],

@@ -46,9 +46,9 @@ from gridpriv.privacy.ledger_rows import (
     encode,
     now,
 )
-from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.register import Register
 from gridpriv.privacy.release import Release
+from gridpriv.privacy.statement import charges_of
 
 Rules: TypeAlias = list[tuple[Ints, Rule | None]]
 
@@ -498,11 +498,7 @@ class ReleaseCharge:
 
     def cost(self, owner: str, releases: Mapping[Release, int]) -> Charges:
         """Return the cost of releases under the granted adjacency."""
-        factor = self.ledger.factor(owner)
-        charges: dict[Charge, int] = {}
-        for release, count in releases.items():
-            charges = combined(charges, {release.certified_within(factor): count})
-        return charges
+        return charges_of(releases, self.ledger.factor(owner))
 
 
 def _some(number: int, dataset: LedgerDataset) -> str:

@@ -6,6 +6,7 @@ so a zone's loss is that of its own releases and a run's is that of its worst zo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from gridpriv.core.errors import InputError
@@ -144,6 +145,14 @@ def refuse_unprotected(mechanism: str) -> None:
         )
 
 
+def charges_of(releases: Mapping[Release, int], factor: float = 1.0) -> Counter[Charge]:
+    """Return the charges of releases, of data that lie ``factor`` times as far apart."""
+    charges: Counter[Charge] = Counter()
+    for release, count in releases.items():
+        charges[release.certified_within(factor)] += count
+    return charges
+
+
 def zone_statement(
     zone: str,
     releases: Mapping[Release, int],
@@ -152,10 +161,7 @@ def zone_statement(
     target_delta: float,
 ) -> ZoneStatement:
     """Return the statement of a zone's releases."""
-    charges: dict[Charge, int] = {}
-    for release, count in releases.items():
-        charge = release.certified
-        charges[charge] = charges.get(charge, 0) + count
+    charges = charges_of(releases)
     worst = max(releases, key=lambda r: r.sensitivity.value / r.mechanism.scale)
     return ZoneStatement(
         zone=zone,

@@ -18,7 +18,7 @@ from gridpriv.learning.releases import protected
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.tuning import Tuning
 from gridpriv.privacy.settings import NO_NOISE, parse_budget
-from gridpriv.study.methods import Method, as_written
+from gridpriv.study.methods import Method, as_written, empty_axis
 from gridpriv.study.plan import SETTINGS, Kind, at_scale, check_kinds, each, method_of, plain
 
 DELTA = 1e-5
@@ -86,7 +86,7 @@ class LearnPlan:
     def __post_init__(self) -> None:
         for axis in ("ways", "seeds"):
             if not getattr(self, axis):
-                raise InputError(f"{axis} = []: must be a list of one value or more")
+                raise empty_axis(axis)
         names = [method.name for method in self.ways]
         if len(set(names)) < len(names):
             raise not_allowed("methods", names, "each name once")
@@ -250,5 +250,5 @@ def _repeated(
     if quiet or given.get("algorithm", base.algorithm) in NON_PRIVATE:
         return [(NO_NOISE, seed) for seed in seeds]
     if not budgets:
-        raise InputError("budgets = []: must be a list of one value or more")
+        raise empty_axis("budgets")
     return [(str(parse_budget(budget)), seed) for budget in budgets for seed in seeds]

@@ -28,7 +28,7 @@ from gridpriv.learning import result as learning
 from gridpriv.learning.result import LearnFigures
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.statement import Certificate
+from gridpriv.privacy.statement import Certificate, charges_of
 from gridpriv.study.engine import charge_rows
 from gridpriv.study.methods import BESIDE_GROUND
 from gridpriv.study.plan import StudyTask
@@ -179,11 +179,7 @@ def run_rows(identity_row: Json, result: RunResult, reason: str = "") -> Rows:
 
 def certified(releases: Mapping[str, Mapping[Release, int]]) -> dict[str, Counter[Charge]]:
     """Return the charges of every zone for its releases."""
-    entries: dict[str, Counter[Charge]] = {zone: Counter() for zone in releases}
-    for zone, counts in releases.items():
-        for release, count in counts.items():
-            entries[zone][release.certified] += count
-    return entries
+    return {zone: charges_of(counts) for zone, counts in releases.items()}
 
 
 def identity(task: StudyTask) -> Json:
