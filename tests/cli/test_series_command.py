@@ -125,6 +125,7 @@ def test_a_public_folder_holds_nothing_computed_from_demand(day: str, tmp_path: 
         "rounds",
         "zones",
         "statements",
+        "tie_prices",
         "releases",
         "charges",
         "network_buses",
@@ -136,6 +137,7 @@ def test_a_public_folder_holds_nothing_computed_from_demand(day: str, tmp_path: 
         "steps.csv",
         "rounds.csv",
         "zones.csv",
+        "tie_prices.csv",
     }
     assert files == {"manifest.json"} | {f"{name}.parquet" for name in tables} | copies
     assert list(pd.read_csv(out / "steps.csv")) == ["step", "rounds", "consensus_residual"]
