@@ -21,6 +21,7 @@ from gridpriv.assurance.audited import (
 from gridpriv.assurance.eavesdrop import Eavesdropper, listen, varied
 from gridpriv.assurance.independence import (
     bytes_findings,
+    has_distribution,
     low_bits,
     mechanism_laws,
     noise_checks,
@@ -49,34 +50,38 @@ from gridpriv.assurance.whole import fresh, rule_of, whole_run
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.text import Json
 from gridpriv.privacy.perturbation import Perturbation
-from gridpriv.privacy.sensitivity import Norm, length
+from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
 from gridpriv.privacy.settings import NOTHING
-from gridpriv.zonal.prepared import Prepared, prepare
+from gridpriv.zonal.prepared import Prepared, nominal_epsilon, prepare
 from gridpriv.zonal.settings import Coordination
 
 ROUNDS = 5
+ANY_VALUE = Sensitivity(1.0, 1, "any value")
 LANES = ("noise", "public", "central", "series", "stream", "publish")
 """Parts of an audit beside the replay of zones and rounds."""
 CHECKS = {
-    "calls": "releases asked for differently",
-    "values": "private value moved, at most",
-    "messages": "messages moved",
-    "history": "state that outlives a release",
-    "noise": "coordinates without noise",
-    "coordinator": "orders that differ on other data",
-    "rounds": "coordinates without noise, all rounds",
-    "stated": "loss over what is charged or granted",
-    "outputs": "exact minimiser moved, of what is declared",
-    "law": "noise against its law, -log10 of chance",
-    "independence": "agreement of noise, from a half",
-    "public state": "public state that follows demand",
-    "public bytes": "messages and files that follow demand",
-    "series": "statistics of a series moved, at most",
-    "stream": "loss of a window of a stream",
-    "publish": "statistics of a published case moved, at most",
-    "low bits": "sums with secure noise on the value's grid",
+    "calls": "releases that differ",
+    "values": "change of a private value",
+    "messages": "change of messages",
+    "history": "change of values",
+    "noise": "numbers without noise",
+    "coordinator": "orders that differ",
+    "rounds": "numbers without noise",
+    "stated": "",
+    "outputs": "change over declared change",
+    "distribution": "-log10 of the p-value",
+    "independence": "agreement less one half",
+    "public state": "public values that differ",
+    "public bytes": "public values that differ",
+    "series": "change, or count",
+    "stream": "epsilon, or count",
+    "publish": "change, or count",
+    "low bits": "sums on the value's grid",
 }
-"""Checks of an audit in the order in which they are shown, with the figure of each."""
+"""Checks of an audit in the order in which they are shown, with the quantity that each measures.
+
+Changes are per unit, in the norm of the sensitivity. Where the quantity is empty, the finding names
+it."""
 SETTINGS = (
     "mechanism",
     "perturbation",
@@ -202,6 +207,13 @@ class AuditResult:
         return not self.failed and all(row.verdict != "violation" for row in self.levels)
 
     @property
+    def not_checked(self) -> tuple[str, ...]:
+        """Checks that the run's mechanism does not allow: its distribution is not declared."""
+        rule = rule_of(self.prepared)
+        known = has_distribution(rule.mechanism, rule.release(ANY_VALUE).mechanism)
+        return () if known or "noise" not in self.plan.lanes else ("distribution",)
+
+    @property
     def verdict(self) -> str:
         """In one sentence."""
         if self.failed:
@@ -227,6 +239,7 @@ class AuditResult:
                 for check in CHECKS
                 if any(row.check == check for row in self.findings)
             ],
+            "not_checked": list(self.not_checked),
             "statistical": [row.as_dict() for row in self.levels],
             "passed": self.passed,
             "verdict": self.verdict,
@@ -234,8 +247,8 @@ class AuditResult:
 
 
 def _check(rows: Sequence[Finding]) -> Json:
-    """Return the worst finding of a check."""
-    worst = max(rows, key=lambda row: (row.measured - row.allowed, row.ratio))
+    """Return the worst finding of a check: failed, or nearest to what is allowed."""
+    worst = max(rows, key=lambda row: (not row.passed, _share(row), row.ratio))
     return {
         "check": worst.check,
         "neighbours": len(rows),
@@ -246,6 +259,13 @@ def _check(rows: Sequence[Finding]) -> Json:
         "ratio": max(row.ratio for row in rows) if worst.check == "values" else None,
         "passed": all(row.passed for row in rows),
     }
+
+
+def _share(row: Finding) -> float:
+    """Return the measured share of what is allowed."""
+    if row.allowed > 0.0:
+        return row.measured / row.allowed
+    return math.inf if row.measured > 0.0 else 0.0
 
 
 RUNS = {"release": 50_000, "solution": 10_000, "messages": 3_000}
@@ -293,6 +313,7 @@ def audit(
         )
     check_draws(prepared)
     prepared = _in_rounds(prepared)
+    _check_runs(prepared, plan)
     zone, other = target(prepared, plan.bus)
     rounds = min(plan.rounds, prepared.settings.rounds)
     short = varied(prepared, settings=replace(prepared.settings, rounds=rounds))
@@ -385,6 +406,16 @@ def _lanes(prepared: Prepared, plan: AuditPlan) -> list[Finding]:
             "publish": lambda: publish_findings(prepared),
         }
     return [finding for name, lane in lanes.items() if name in plan.lanes for finding in lane()]
+
+
+def _check_runs(prepared: Prepared, plan: AuditPlan) -> None:
+    """Refuse too few runs for one release, before anything is replayed."""
+    if plan.runs is None:
+        return
+    nominal = nominal_epsilon(prepared.settings, prepared.rules)
+    delta = prepared.settings.release_delta if rule_of(prepared).norm == 2 else 0.0
+    for level in set(plan.levels) - {"messages"}:
+        check_runs(plan.runs[level], nominal, delta, plan.confidence)
 
 
 def _runs(mechanism: AuditedMechanism, plan: AuditPlan, rounds: int) -> int:

@@ -4,13 +4,15 @@ Every zone releases its statistics many times under different seeds, on its own 
 and on twice the demand. A *unit* of a draw is one pair (p, q) under the norms ``box`` and ``pair``,
 else one number; its norm is N = max(|p|, |q|), or |x|.
 
-law            N over the declared scale has the declared distribution on each of the three demands
+distribution   N over the declared scale has the declared distribution on each of the three demands
                (Kolmogorov and Smirnov's test); the smaller coordinate of a pair over the larger one
-               is uniform; signs are positive as often as not.
+               is uniform; signs are positive as often as not. A registered mechanism is compared
+               with its own ``cdf``; one that declares none is not compared with anything.
 independence   Signs of all pairs of coordinates, of one zone and of two, agree as often as not, and
                so do those of p and q of a unit and of consecutive rounds. N of all pairs of units
                lies on the same side of its median as often as not: noise from one generator has
-               common radii also where signs fall apart.
+               common radii also where signs fall apart. The numbers of one draw of a registered
+               mechanism without ``cdf`` may depend on each other: of each zone one is compared.
 
 Products of independent signs are independent, so their count is binomial. Where each of two columns
 is split at its own median, the number of rows above both is hypergeometric. Each bound is exact,
@@ -73,6 +75,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
+from gridpriv.privacy.settings import BUILT_IN
 from gridpriv.privacy.staircase import best_share
 from gridpriv.zonal import rows
 from gridpriv.zonal.meter import Hold, make_hold
@@ -97,11 +100,14 @@ class Sample:
     noise : (rows, k)
     mechanism : Mechanism
         As declared.
+    distributed : bool
+        The mechanism's distribution is known: it is shipped, or declares a ``cdf``.
     """
 
     zone: str
     noise: Floats
     mechanism: Mechanism
+    distributed: bool = True
 
     @property
     def paired(self) -> bool:
@@ -144,10 +150,12 @@ def noise_checks(prepared: Prepared, confidence: float) -> list[Finding]:
     if not samples:
         return []
     risk = (1.0 - confidence) / (6.0 + 3.0 * len(DEMANDS))
-    few = [sample.part(max(1, MOST_COLUMNS // (2 * len(samples)))) for sample in samples]
+    declared = all(sample.distributed for sample in samples)
+    columns = MOST_COLUMNS // (2 * len(samples)) if declared else 1
+    few = [sample.part(max(1, columns)) for sample in samples]
     rows = min(len(sample.noise) for sample in few)
     across = np.hstack([sample.noise[:rows] for sample in few])
-    findings = _laws(samples, risk)
+    findings = _laws(samples, risk) if declared else []
     findings += [_signs(across, risk, "signs of all pairs of coordinates"), _radii(few, risk)]
     paired = [sample for sample in samples if sample.paired]
     for sample in paired:
@@ -178,7 +186,8 @@ def repeated_releases(prepared: Prepared) -> list[Sample]:
 
 def _sample(prepared: Prepared, zone: str, draws: Sequence[Draw]) -> Sample:
     noise = np.array([draw.output - draw.value for draw in draws])
-    return Sample(zone, noise, rule_of(prepared).release(draws[0].sensitivity).mechanism)
+    mechanism = rule_of(prepared).release(draws[0].sensitivity).mechanism
+    return Sample(zone, noise, mechanism, has_distribution(rule_of(prepared).mechanism, mechanism))
 
 
 def _round_noise(prepared: Prepared, seed: int) -> dict[str, list[Draw]]:
@@ -198,22 +207,24 @@ def _laws(samples: Sequence[Sample], risk: float) -> list[Finding]:
     matches = []
     for sample in samples:
         tests = []
+        own = getattr(sample.mechanism, "cdf", None)
+        tested = sample.norms if own is None else sample.noise
         for first in range(min(len(DEMANDS), len(sample.noise))):
-            radii = sample.norms[first :: len(DEMANDS)].ravel()
-            tests.append(stats.kstest(radii, law(sample.mechanism)))
+            radii = tested[first :: len(DEMANDS)].ravel()
+            tests.append(stats.kstest(radii, own or law(sample.mechanism)))
         if sample.paired:
             low = np.abs(sample.noise).reshape(len(sample.noise), 2, -1).min(axis=1)
             tests.append(stats.kstest((low / sample.norms).ravel(), "uniform"))
-        positive = int((sample.noise > 0.0).sum())
-        signs = stats.binomtest(positive, sample.noise.size)
-        chance = min([*(float(test.pvalue) for test in tests), float(signs.pvalue)])
+        if own is None:
+            tests.append(stats.binomtest(int((sample.noise > 0.0).sum()), sample.noise.size))
+        chance = min(float(test.pvalue) for test in tests)
         surprise, allowed = -math.log10(max(chance, 1e-300)), -math.log10(risk / len(samples))
-        matches.append(Finding("law", sample.zone, "-", surprise, allowed))
+        matches.append(Finding("distribution", sample.zone, "-", surprise, allowed))
     return matches
 
 
 def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
-    """Test the law of every mechanism that is installed, at a run's scale over sensitivity.
+    """Test every installed mechanism whose law is known, at a run's scale over sensitivity.
 
     Parameters
     ----------
@@ -223,9 +234,9 @@ def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
     """
     matches: list[Finding] = []
     for (kind, source), law_of in MECHANISMS.items():
-        if not _installed(kind, source):
+        mechanism = make_mechanism(law_of, multiplier, 1.0) if _installed(kind, source) else None
+        if mechanism is None or not has_distribution(kind, mechanism):
             continue
-        mechanism = make_mechanism(law_of, multiplier, 1.0)
         noise = mechanism.perturb(np.zeros(2 * DRAWS), partial(np.random.default_rng, len(matches)))
         sample = Sample("-", noise[None], mechanism)
         (finding,) = _laws([sample], (1.0 - confidence) / len(MECHANISMS))
@@ -237,6 +248,11 @@ def _installed(kind: str, source: str) -> bool:
     """Test for a mechanism that can draw here: secure ones but K-norm's need OpenDP."""
     needs = source == "secure" and kind != "knorm"
     return (kind, source) in MECHANISMS and not (needs and find_spec("opendp") is None)
+
+
+def has_distribution(name: str, mechanism: Mechanism) -> bool:
+    """Test for noise of a known distribution: of a shipped mechanism, or declared by a ``cdf``."""
+    return name in BUILT_IN or hasattr(mechanism, "cdf")
 
 
 def law(mechanism: Mechanism) -> Callable[[Floats], Floats]:

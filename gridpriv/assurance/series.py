@@ -48,11 +48,12 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.convert import matpower_text
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.power.zone import Zone
+from gridpriv.privacy.accounting import total_pure
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, length
-from gridpriv.privacy.settings import Budget
+from gridpriv.privacy.settings import BUILT_IN, Budget
 from gridpriv.privacy.strategies.temporal_basis import TemporalBasis, TemporalDisclosure
 from gridpriv.zonal.certificate import certificate
 from gridpriv.zonal.horizon import Horizon, Known, make_horizon
@@ -328,7 +329,14 @@ def _stream_of_zone(base: Stream, twins: list[Stream], place: int, zone: Zone) -
     """Return the findings of one zone."""
     (release,) = base.planned[zone.name]
     streams, values, outputs = NoiseStreams(base.seed), list[Floats](), list[Floats]()
-    norm, scale = release.sensitivity.norm, release.mechanism.scale
+    norm, noise_of = release.sensitivity.norm, release.mechanism
+    shipped = rule_of(base.owned).mechanism in BUILT_IN
+
+    def spent(distance: float) -> float:
+        """Return the loss of a move: by the density, or as a registered mechanism charges it."""
+        if shipped or distance == 0.0:
+            return distance / noise_of.scale
+        return total_pure({noise_of.charge(distance): 1})
 
     def estimated(demand: Floats, draw: Callable[[int, Floats], Floats]) -> TemporalBasis:
         return estimates(base.disclosures[place], demand, draw, release.mechanism.variance)
@@ -339,11 +347,11 @@ def _stream_of_zone(base: Stream, twins: list[Stream], place: int, zone: Zone) -
         return outputs[-1]
 
     def loss(moved: Floats) -> float:
-        """Return the sum over blocks of distance over noise scale."""
+        """Return the sum of the losses over blocks."""
         result = [0.0]
 
         def distance(block: int, mean: Floats) -> Floats:
-            result.append(length(mean - values[block], norm) / scale)
+            result.append(spent(length(mean - values[block], norm)))
             return outputs[block]
 
         estimated(moved, distance)

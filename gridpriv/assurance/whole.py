@@ -10,7 +10,8 @@ rounds        over all rounds of the run, every release that is charged is drawn
               the same run with noise drawn in every round, too: what draws is the same.
 stated        beta of the run is that of its settings, on its base; no draw costs more by its law
               than is charged, and no zone's draws cost more than the budget. The loss of a pure law
-              is its steepest slope times the sensitivity, of normal noise the exact delta is taken.
+              is its steepest slope times the sensitivity, of normal noise the exact delta is taken;
+              that of a registered mechanism is not known, so of it only beta is compared.
 outputs       the shared part of every zone's exact minimiser is moved by corner changes at tie
               buses, at several penalties (where the bound is attained depends on a bus's row), and
               stays within the sensitivity that output perturbation would declare.
@@ -36,7 +37,7 @@ from gridpriv.privacy.mechanism import Staircase
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, length
-from gridpriv.privacy.settings import Budget
+from gridpriv.privacy.settings import BUILT_IN, Budget
 from gridpriv.zonal.prepared import Prepared
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 300.0)  # times the weight of the imbalance
@@ -160,6 +161,8 @@ def _stated(prepared: Prepared, base: Run) -> list[Finding]:
     beta = prepared.scale * given.value * unit
     findings = [Finding("stated", "all", "beta", beta, prepared.moved.beta * (1.0 + SAME))]
     if rule.assumed is not None:  # a paper's sensitivity: its claim is not a budget
+        return findings
+    if rule.mechanism not in BUILT_IN:  # the loss of its density is not known
         return findings
     for problem, heard in zip(prepared.problems, base.network.heard, strict=True):
         drawn = sum((Counter(each.reply.releases) for each in heard), Counter[Release]())

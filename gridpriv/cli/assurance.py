@@ -38,7 +38,7 @@ STATISTICS = {
     "certified": "cert.",
     "measured": "measured",
     "runs": "runs",
-    "detectable": "sees",
+    "detectable": "power",
     "verdict": "verdict",
 }
 
@@ -77,7 +77,10 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         0.999,
     )
     flags.flag(parser, "--audit-rounds", "R", "number of rounds that are replayed", flags.WHOLE, 5)
-    levels = "what the adversary observes, comma-separated: release | solution | messages"
+    levels = (
+        "what the adversary observes, comma-separated: release (also under secure noise, in a row "
+        "'secure') | solution | messages"
+    )
     flags.flag(parser, "--levels", "A,B", levels, default="release,solution,messages")
     bus = (
         "bus whose demand differs between the neighbours (default: the bus of largest sensitivity)"
@@ -180,8 +183,17 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
     from gridpriv.assurance.audit import CHECKS
 
     document = results[0].as_dict()
-    replayed = [row | {"check": CHECKS[row["check"]]} for row in document["replay"]]
-    columns = {name: name for name in ("check", "neighbours", "measured", "allowed", "passed")}
+    replayed = [
+        row | {"quantity": CHECKS[row["check"]] or row["neighbour"]} for row in document["replay"]
+    ]
+    mechanism = document["settings"]["mechanism"]
+    replayed += [
+        {"check": name, "neighbours": 0, "quantity": f"not checked: {mechanism} declares no cdf"}
+        | dict.fromkeys(("measured", "allowed", "passed"))
+        for name in document["not_checked"]
+    ]
+    columns = {"check": "check", "neighbours": "tests", "quantity": "quantity of the worst test"}
+    columns |= {name: name for name in ("measured", "allowed", "passed")}
     title = f"{document['case']}: replay on neighbouring demand, releases frozen"
     output.print_records(title, columns, replayed)
     measured = [
@@ -194,8 +206,8 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
     output.print_records(title, STATISTICS, measured)
     output.say(
         "nominal: epsilon according to the settings; cert.: certified epsilon, as charged;\n"
-        "measured: lower bound of epsilon; sees: least epsilon above the nominal one that\n"
-        "this number of runs detects."
+        "measured: lower bound of epsilon; power: least true epsilon that this number of runs\n"
+        "tells from the nominal one."
     )
     output.say(f"Verdict: {document['verdict']}.")
 
