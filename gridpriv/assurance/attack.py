@@ -11,7 +11,7 @@ messages   the MAP fit of all rounds' messages (:mod:`gridpriv.assurance.inversi
 releases   under demand perturbation, the posterior mean from the released statistics themselves:
            more than any network carries, and so a bound on what anybody could do. Of releases of
            sums it is the only one with noise, as messages are computed from it;
-no noise   the same fit of a run without a mechanism: what the protection is measured against.
+noise-free  the same fit of a run without a mechanism: what the protection is measured against.
 
 Averaging attack: error against the number of observed rounds.
 """
@@ -28,6 +28,8 @@ import pandas as pd
 from gridpriv.assurance.audit import check_draws
 from gridpriv.assurance.eavesdrop import listen, varied
 from gridpriv.assurance.findings import (
+    NOISE_FREE,
+    PROTECTED,
     AttackOutcome,
     AttackPlan,
     AttackResult,
@@ -90,9 +92,9 @@ def attack(
     # the protected run's budget is for all its rounds: only the listening is cut short
     heard = replace(settings, rounds=min(settings.rounds, plan.rounds))
     silent = _silent(prepared, heard)
-    outcomes = _attack(silent, plan, zones, "no noise", None, 1, watch)
+    outcomes = _attack(silent, plan, zones, NOISE_FREE, None, 1, watch)
     if prepared.rules.noise is not None:
-        loud: list[tuple[str, float | None, Prepared]] = [("as set", None, prepared)]
+        loud: list[tuple[str, float | None, Prepared]] = [(PROTECTED, None, prepared)]
         loud += [(f"total {e:g}", e, with_total(prepared, e)) for e in plan.epsilons]
         for label, epsilon, run in loud:
             short = varied(run, settings=heard)

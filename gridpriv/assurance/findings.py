@@ -150,6 +150,9 @@ SMALL_MW = 0.05  # ... and this many MW where there is no demand
 
 
 SHOWN = ("messages", "releases")
+NOISE_FREE, PROTECTED = "noise-free", "protected"
+IN_NAMES = str.maketrans(" -", "__", ",")
+"""From labels to names of columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +162,7 @@ class AttackOutcome:
     Attributes
     ----------
     label : str
-        ``no noise``, ``as set``, or ``total EPSILON``.
+        ``noise-free``, ``protected`` (the settings as given), or ``total EPSILON``.
     epsilon : float or None
         Total budget; None without noise.
     adversary : str
@@ -225,12 +228,12 @@ class AttackResult:
                 "zone": [self.prepared.zoning.names[z] for z in zone],
                 "lines_to_tie": self.distance[self.attacked],
                 "pd_mw": self.true,
-                "messages_hold": self.holds(),
+                "identifiability": self.identifiability(),
                 "prior_error_mw": self.prior_errors,
             }
         )
         for outcome in self.outcomes:
-            name = f"{outcome.label}, {outcome.adversary}".replace(" ", "_").replace(",", "")
+            name = f"{outcome.label}, {outcome.adversary}".translate(IN_NAMES)
             error = self.errors(outcome).mean(axis=0)
             table[f"{name}_error_mw"] = error
             loaded = np.where(self.true > 0, self.true, np.nan)
@@ -238,7 +241,7 @@ class AttackResult:
             table[f"{name}_spread_mw"] = case.base_mva * outcome.spread[self.attacked]
         return table
 
-    def holds(self) -> Words:
+    def identifiability(self) -> Words:
         """Return the identifiability of each attacked bus's demand in noise-free messages.
 
         The words of :mod:`gridpriv.assurance.inversion`.
@@ -249,8 +252,8 @@ class AttackResult:
         return words[self.attacked]
 
     def zones(self) -> pd.DataFrame:
-        """One row per attacked zone: how many directions of its demand the messages hold."""
-        words = self.holds()
+        """One row per attacked zone: unknowns, rank of the messages' Jacobian, and verdicts."""
+        words = self.identifiability()
         zone_of = {b: z for z in self.identified for b in self.prepared.zones[z].own}
         here = np.array([zone_of[bus] for bus in self.attacked])
         rows = []
@@ -259,7 +262,7 @@ class AttackResult:
             rows.append(
                 {
                     "zone": self.prepared.zones[zone].name,
-                    "demands": len(result.hidden),
+                    "unknowns": len(result.hidden),
                     "rank": result.rank,
                     "largest": float(result.singular[0]),
                     "smallest": float(result.singular[-1]),
@@ -267,6 +270,12 @@ class AttackResult:
                 }
             )
         return pd.DataFrame(rows)
+
+    @property
+    def beta_mw(self) -> float:
+        """Adjacency distance in MW."""
+        base = self.prepared.case.base_mva
+        return base * self.prepared.settings.beta.distance(base)
 
     def worst(self) -> list[int]:
         """Return the five buses whose error is the least share of the prior's."""
@@ -277,18 +286,18 @@ class AttackResult:
 
     @property
     def shown(self) -> AttackOutcome:
-        """The outcome that the map shows: messages, with the protection as set if there is any.
+        """The outcome that the map shows: messages of the protected run if there is one.
 
         Of releases of sums it is what the releases themselves tell.
         """
-        protected = [o for o in self.outcomes if o.label == "as set"]
+        protected = [o for o in self.outcomes if o.label == PROTECTED]
         return next((o for o in protected if o.adversary in SHOWN), self.outcomes[0])
 
     def by_distance(self) -> pd.DataFrame:
         """Share recovered within 5 % by distance from a tie line, for every configuration."""
         rows = []
         for outcome in self.outcomes:
-            close, words = recovered(self.errors(outcome), self.true), self.holds()
+            close, words = recovered(self.errors(outcome), self.true), self.identifiability()
             for lines in np.unique(self.distance[self.attacked]):
                 here = self.distance[self.attacked] == lines
                 rows.append(

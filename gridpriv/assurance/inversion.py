@@ -37,9 +37,9 @@ reading of the messages is sharper than the posterior covariance
 It says what is there to be found, not that a search finds it. Per bus:
 
 ``identifiable``  two posterior standard deviations are within 5 % of the demand;
-``mixed``         alone it would be: its demand moves the messages, but so does that of
+``confounded``    alone it would be: its demand moves the messages, but so does that of
                   others, in the same directions;
-``unheard``       even alone it would not be: its demand hardly moves the messages, because its
+``unobservable``  even alone it would not be: its demand hardly moves the messages, because its
                   news has not arrived in the rounds heard, or the zone's generators take it up.
 """
 
@@ -314,7 +314,7 @@ def _cost(residual: Floats, weights: Floats, demand: Floats, prior: DemandPrior)
     return fitted + float((((demand - prior.mean) / prior.spread) ** 2).sum())
 
 
-VERDICTS = ("identifiable", "mixed", "unheard")
+VERDICTS = ("identifiable", "confounded", "unobservable")
 SOLVE_ERROR = 1e-5  # root mean square error of messages against solves at 1e-11, measured
 
 
@@ -370,6 +370,6 @@ def identify(
     verdict = np.where(
         2.0 * spread[:buses] <= tolerance,
         "identifiable",
-        np.where(2.0 * alone[:buses] <= tolerance, "mixed", "unheard"),
+        np.where(2.0 * alone[:buses] <= tolerance, "confounded", "unobservable"),
     )
     return Identified(tuple(verdict.tolist()), spread[:buses], singular, directions[-1])

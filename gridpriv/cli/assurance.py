@@ -31,6 +31,8 @@ EPSILONS = flags.number(lambda text: tuple(map(float, text.split(","))), "number
 AVERAGED = (1, 2, 5, 10, 20, 40)
 KNOWN_BETTER = 0.01
 """Share of the prior's error by which an attack must beat it: less is the solver's last digits."""
+DISCLOSED = 2.0
+"""Multiples of beta below which a mean error is warned of."""
 STATISTICS = {
     "level": "observed",
     "delta": "delta",
@@ -281,7 +283,7 @@ def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path)
     figures: dict[str, Plot] = {
         "attack": errors_bars(result),
         "map": error_map(result),
-        "map_no_noise": error_map(result, "no noise"),
+        "map_noise_free": error_map(result, "noise-free"),
     }
     if result.plan.epsilons:
         figures["epsilon"] = epsilon_chart(result)
@@ -293,6 +295,7 @@ def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path)
 
 
 def _print_attack(result: AttackResult) -> None:
+    from gridpriv.assurance.findings import PROTECTED
     from gridpriv.assurance.inversion import VERDICTS
 
     document = result.as_dict()
@@ -302,35 +305,49 @@ def _print_attack(result: AttackResult) -> None:
         "mae_mw": "MW",
         "interval_mw": "+-95%",
         "error_percent": "median %",
-        "recovered": "in 5%",
+        "recovered": "within 5%",
         "of_prior": "of prior",
     }
+    shown = result.shown
     title = (
         f"{result.prepared.case.name}: error of active demand, "
         f"{counted(len(result.attacked), 'bus')}, {counted(result.plan.seeds, 'seed')}"
     )
     output.print_records(title, columns, _three(document["summary"], columns))
-    zones = {name: name for name in ("zone", "demands", "rank", *VERDICTS)}
+    if len({outcome.adversary for outcome in result.outcomes}) > 1:
+        output.say(
+            "Rows of different channels do not compare: 'messages' is fitted to what zones send, "
+            "'releases' reads the noisy demand itself, which bounds every adversary."
+        )
+    mean = float(result.errors(shown).mean())
+    if shown.label == PROTECTED and mean < DISCLOSED * result.beta_mw:
+        output.say(
+            f"Warning: this setting reveals demand to {mean:.3g} MW on average. Only changes of "
+            f"about beta ({result.beta_mw:g} MW) are hidden; --beta 20MW hides 20 MW."
+        )
+    zones = {name: name for name in ("zone", "unknowns", "rank", *VERDICTS)}
     matches = [row | {"zone": str(row["zone"])} for row in document["zones"]]
-    output.print_records("What noise-free messages hold (buses)", zones, matches)
+    title = "Identifiability in noise-free messages (unknowns and rank: p and q; else buses)"
+    output.print_records(title, zones, matches)
     table = result.by_distance()
     near = {
         "configuration": "run",
         "lines_to_tie": "lines",
         "buses": "buses",
         "identifiable": "identifiable",
-        "recovered": "in 5%",
-        "within_1mw": "in 1 MW",
+        "recovered": "within 5%",
+        "within_1mw": "within 1 MW",
     }
     rows = table[table["adversary"] == "messages"].astype({"lines_to_tie": int, "buses": int})
     title = "Share recovered by lines to the nearest tie bus"
     output.print_records(title, near, _three(rows.to_dict("records"), near))
-    errors = result.errors(result.shown).mean(axis=0)
+    errors = result.errors(shown).mean(axis=0)
     closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
     output.say(
-        f"Of {len(result.attacked)} buses, {closer} are known better than by the prior, an "
-        f"equal share of the {result.plan.prior}'s total, by {KNOWN_BETTER:.0%} of its error or "
-        f"more ({result.shown.label}, {result.shown.adversary})."
+        f"Run {shown.label}, {shown.adversary}: the error of {closer} of "
+        f"{counted(len(result.attacked), 'bus')} is smaller than the prior's by "
+        f"{KNOWN_BETTER:.0%} or more. The prior is an equal share of the {result.plan.prior}'s "
+        "total."
     )
     output.say(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
 

@@ -9,14 +9,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from gridpriv.cli import flags
 from gridpriv.cli.output import json_text, print_rows, print_table, say, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
-from gridpriv.core.settings import Part, changed
+from gridpriv.core.settings import Part, changed, choice
 from gridpriv.core.text import Json, counted, csv_text, json_ready
 from gridpriv.privacy import accounting
 from gridpriv.privacy.mechanism import Charge
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gridpriv.privacy.ledger_file import LedgerFile
     from gridpriv.privacy.ledger_rows import Account, Book, LedgerDataset
 
+Calibration = Literal["analytic", "classical"]
 LARGEST_MULTIPLIER = 1e9  # epsilon is below every accountant's grid long before
 LEAST_MULTIPLIER = 1e-3  # below it every mechanism's epsilon is beyond LARGEST
 LARGEST = 30.0  # epsilon of one release: its odds of being told apart are e^30 to 1
@@ -50,19 +51,18 @@ COLUMNS = ("row", "owner", "run", "charged_at", "units", "kind", "parameter", "s
 class Releases(Part):
     """Mechanism of one release."""
 
-    mechanism: Literal["laplace", "gaussian"] = changed(
+    mechanism: Literal["laplace", "gaussian", "knorm"] = changed(
         Privacy,
         "mechanism",
         "laplace",
-        choices=("laplace", "gaussian"),
-        help="noise mechanism; laplace also bounds K-norm noise",
+        choices=("laplace", "gaussian", "knorm"),
+        help="noise mechanism; the loss of K-norm noise is that of Laplace noise",
     )
-    sensitivity: SensitivityBound = changed(
-        Privacy,
-        "sensitivity",
-        "proven",
-        help="not a sensitivity bound here: Gaussian calibration of --epsilon and --delta, "
-        "analytic (proven) or classical (published)",
+    calibration: Calibration = choice(
+        "analytic",
+        get_args(Calibration),
+        "calibration of Gaussian noise to --epsilon and --delta: analytic (Balle and Wang 2018), "
+        "or classical, as published algorithms use it",
     )
     delta: float = changed(Privacy, "delta", 1e-5, help="delta of one Gaussian release")
 
@@ -89,21 +89,25 @@ def execute_account(args: argparse.Namespace) -> int:
 def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
     """Return the noise multiplier and the target delta that the command line asks about."""
     multiplier: float | None = args.noise_multiplier
-    if sum(value is not None for value in (args.epsilon, multiplier, args.total)) != 1:
-        raise InputError("give one of --epsilon, --noise-multiplier and --total")
+    names = {"--epsilon": args.epsilon, "--noise-multiplier": multiplier, "--total": args.total}
+    stated = [name for name, value in names.items() if value is not None]
+    if len(stated) != 1:
+        raise InputError(f"give exactly one of {', '.join(names)}; given: {_listed(stated)}")
     if args.releases < 1:
         raise not_allowed("releases", args.releases, "a whole number, 1 or more")
     target = Privacy.target_delta if args.target_delta is None else args.target_delta
     accounting.check_delta("target-delta", target)
-    if chosen.sensitivity == "published" and args.epsilon is None:
-        raise InputError("--sensitivity published states the noise of one release: give --epsilon")
+    classical = chosen.calibration == "classical"
+    if classical and args.epsilon is None:
+        raise InputError("--calibration classical states the noise of one release: give --epsilon")
     if multiplier is None:
         text = "" if args.total is None else f"total:{args.total}"
         budget = parse_budget(text) if text else Budget("per-release", args.epsilon)
         if budget.scope == "total" and budget.delta is not None and args.target_delta is None:
             target = budget.delta
+        sensitivity: SensitivityBound = "published" if classical else "proven"
         multiplier = noise_multiplier(
-            budget, chosen.mechanism, chosen.sensitivity, args.releases, chosen.delta
+            budget, chosen.mechanism, sensitivity, args.releases, chosen.delta
         )
     elif not 0.0 < multiplier <= LARGEST_MULTIPLIER:
         raise not_allowed(
@@ -112,11 +116,16 @@ def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
     return multiplier, target
 
 
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
 def statement(args: argparse.Namespace) -> Json:
     """Return per-release and total privacy as JSON can hold it; infinite epsilon is null."""
     chosen, releases = Releases(**flags.given_settings(args, Releases)), args.releases
     multiplier, target = asked(args, chosen)
-    charge, gaussian = Charge(chosen.mechanism, multiplier), chosen.mechanism == "gaussian"
+    gaussian = chosen.mechanism == "gaussian"
+    charge = Charge("gaussian" if gaussian else "laplace", multiplier)  # K-norm noise loses as much
     # a Gaussian release of multiplier m has epsilon of at least about 1/(2 m^2)
     release = (
         math.inf if multiplier < LEAST_MULTIPLIER else accounting.epsilon_of(charge, chosen.delta)
@@ -127,11 +136,11 @@ def statement(args: argparse.Namespace) -> Json:
             f"{LARGEST:g} can be accounted for; use more noise"
         )
     pure, paper = accounting.total_pure({charge: releases}), None
-    if gaussian and chosen.sensitivity == "published":
+    if gaussian and chosen.calibration == "classical":
         paper = accounting.published_total(args.epsilon, chosen.delta, releases, target)
     return {
         "mechanism": chosen.mechanism,
-        "sensitivity": chosen.sensitivity,
+        "calibration": chosen.calibration,
         "releases": releases,
         "noise_multiplier": multiplier,
         "per_release": {
@@ -157,7 +166,8 @@ def _print_account(document: Json) -> None:
     if paper is not None:
         rows.append(["the paper's Theorem 4.6 (not a certificate)", paper])
     known = [[name, f"{value:.5g}", "", ""] for name, value in rows if value is not None]
-    say(f"{counted(document['releases'], 'release')}, {document['mechanism'].capitalize()} noise")
+    mechanism = {"knorm": "K-norm"}.get(document["mechanism"], document["mechanism"].capitalize())
+    say(f"{counted(document['releases'], 'release')}, {mechanism} noise")
     print_rows(known)
     if paper is not None:
         wrong = paper < total["epsilon"]

@@ -346,9 +346,9 @@ def add_ledger_arguments(parser: Parser) -> None:
     flag(parser, "--ledger-key", "FILE", "key of the ledger (default: FILE.key)")
 
 
-def add_formats(parser: Parser) -> None:
-    """Add ``--format``, the reports to write."""
-    formats = f"report formats, comma-separated: {' | '.join(FORMATS)} | none"
+def add_formats(parser: Parser, *, optional: bool = True) -> None:
+    """Add ``--format``, the reports to write; ``optional`` where there may be none."""
+    formats = f"report formats, comma-separated: {' | '.join(FORMATS)}{' | none' * optional}"
     flag(parser, "--format", "A,B,...", formats, default="html")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ class Forecasting(Part):
     quantiles: tuple[float, ...] = notation(
         (0.05, 0.25, 0.5, 0.75, 0.95), _levels, "Q,Q", "quantiles of every zone's demand"
     )
-    seed: int = count(0, "seed of simulated noise", least=0)
+    seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and printed")
 
 
 def forecast_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +100,8 @@ def forecast(args: argparse.Namespace) -> int:
     from gridpriv.zonal.prepared import zone_datasets
 
     chosen = Forecasting(**flags.given_settings(args, Forecasting))
+    if chosen.seed is None:  # a seed that others can guess removes the noise
+        chosen = replace(chosen, seed=secrets.randbits(64))
     check_quantiles(list(chosen.quantiles))
     case = load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
@@ -173,7 +176,7 @@ def _forecast(
         epsilon=chosen.total,
         beta=adjacency.beta,
         source=chosen.noise,
-        seed=chosen.seed,
+        seed=chosen.seed or 0,
         charge=lambda zone, release: None if charge is None else charge(zone, {release: 1}),
     )
     return result, times
@@ -268,6 +271,7 @@ def _document(
                 "total_pure": result.epsilon if noisy else None,
                 "noise": chosen.noise if noisy else "none",
             },
+            "seed": chosen.seed if noisy and chosen.noise == "simulated" else None,
             "test": None,
         }
     )
@@ -322,4 +326,7 @@ def _print(document: Json) -> None:
     else:
         say(f"Privacy: {privacy['adjacency']}; total epsilon {privacy['total_pure']:g} (pure)")
     if privacy["noise"] == "simulated":
-        say("Simulated noise: for studies only, --noise secure for deployment")
+        say(
+            "Simulated noise, no privacy: anyone with the seed can remove the noise (use --noise "
+            f"secure); seed {document['seed']}."
+        )

@@ -426,7 +426,7 @@ def print_claims(
 def add_report(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``report``."""
     parser.add_argument("folder", metavar="DIR", help="folder of gridpriv compare or run --out")
-    flags.add_formats(parser)
+    flags.add_formats(parser, optional=False)
     flags.flag(parser, "--figures", "FORMAT", "also write every figure as a file: png | svg | pdf")
     flags.flag(parser, "--pivot", "ROWS,COLUMNS", PIVOT)
     flags.flag(parser, "--values", "A,B", "columns whose means --pivot shows (default: the cost)")

@@ -230,13 +230,32 @@ def title(document: Json) -> str:
     settings = document["settings"]
     noise = "no noise"
     if settings["mechanism"] != "none":
-        noise = f"{settings['mechanism']} noise on the {settings['perturbation']}"
+        noise = f"{settings['mechanism']} noise on {_perturbed(settings)}"
         noise += f", {settings['sensitivity']} sensitivity"
     rounds = "one solve" if _one_solve(document) else counted(settings["rounds"], "round")
     return (
         f"{document['dataset']['name']}: {settings['algorithm']}, "
         f"{counted(len(document['clients']), 'client')}, {rounds}, {noise}"
     )
+
+
+PERTURBED = {
+    "dp-admm": "the linearized local model",
+    "pvp": "the local model",
+    "dvp": "the dual variable",
+    "dpsgd": "the gradient",
+    "fedspd-dp": "the mean of the local steps",
+    "dp-fedavg": "the server's model",
+    "cdp-admm": "the local model",
+    "ddp-admm": "the local model",
+}
+"""Perturbed quantity of each algorithm but ryu-kim, which takes a setting."""
+
+
+def _perturbed(settings: Json) -> str:
+    """Return the quantity that noise is added to."""
+    of_ryu_kim = "the gradient" if settings["perturbation"] == "objective" else "the local model"
+    return PERTURBED.get(settings["algorithm"], of_ryu_kim)
 
 
 def figures(document: Json) -> Table:
@@ -261,26 +280,44 @@ def figures(document: Json) -> Table:
 def privacy_figures(privacy: Json) -> Table:
     """Return the table of nominal and certified epsilon."""
     release, total, paper = privacy["per_release"], privacy["total"], privacy["published_total"]
-    rho = privacy["zcdp"]
+    rho, pure = privacy["zcdp"], privacy["total_pure"]
     at = f" at delta {release['delta']:g}"
+    releases = counted(privacy["releases_per_client"], "release")
+    # a pure total of at most the stated epsilon is the stated one; a larger one is stated nowhere
+    meets = pure is not None and pure <= (total["nominal"] or 0.0) * (1.0 + 1e-9)
     return (
         "Privacy (worst client)",
         ["figure", "nominal", "certified"],
         [
             [
                 "epsilon of one release" + at * (release["delta"] > 0.0),
-                release["nominal"],
+                _stated(release["nominal"]),
                 release["certified"],
             ],
+            *(
+                []
+                if pure is None
+                else [
+                    [
+                        f"total epsilon (pure DP), {releases}",
+                        _stated(total["nominal"] if meets else None),
+                        pure,
+                    ]
+                ]
+            ),
             [
-                f"total epsilon at delta {total['delta']:g}, "
-                f"{counted(privacy['releases_per_client'], 'release')}",
-                paper["epsilon"] if paper else total["nominal"],
+                f"total epsilon at delta {total['delta']:g}, {releases}",
+                _stated(paper["epsilon"] if paper else total["nominal"]),
                 "none" if total["epsilon"] is None else total["epsilon"],
             ],
-            *([] if rho is None else [["total rho of zero-concentrated privacy", None, rho]]),
+            *([] if rho is None else [["total rho (zCDP)", _stated(None), rho]]),
         ],
     )
+
+
+def _stated(nominal: float | None) -> object:
+    """Return a nominal figure; the settings state one release or the total, not both."""
+    return "not stated" if nominal is None else nominal
 
 
 def sentences(document: Json) -> list[str]:
@@ -298,12 +335,11 @@ def sentences(document: Json) -> list[str]:
             )
     sampled = "dvp" if settings["algorithm"] == "dvp" else settings["mechanism"]  # dvp has none
     caveat = noise_caveat(settings["mechanism"], settings["noise"], sampled)
-    parts = [caveat.removesuffix(": no seed"), document["dataset"]["source"]]
+    run = f"This run: {caveat.removesuffix(': no seed')}"
     if document["seed"] is not None:
-        of = " of splits and samples" * (settings["noise"] == "secure")
-        parts.insert(1, f"seed {document['seed']}{of}")
-    text.append("; ".join(parts))
-    return text
+        of = "splits and samples" if settings["noise"] == "secure" else "noise, splits and samples"
+        run += f"; seed {document['seed']} of {of}"
+    return [*text, f"{run}.", f"Data: {document['dataset']['source']}."]
 
 
 def _one_solve(document: Json) -> bool:

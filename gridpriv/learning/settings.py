@@ -35,7 +35,7 @@ from gridpriv.learning.features import TRANSFORMS
 from gridpriv.learning.releases import KINDS, Kind
 from gridpriv.learning.schedules import BudgetedPenalty, parse_penalty, parse_regularizer
 from gridpriv.privacy.accounting import check_delta
-from gridpriv.privacy.settings import Budget, Privacy
+from gridpriv.privacy.settings import Budget, Noise, Privacy
 
 Sampling = Literal["poisson", "without-replacement", "with-replacement"]
 GradientChange = Literal["2G", "2G/b"]
@@ -200,7 +200,19 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
     """
 
     mechanism: Literal["none", "laplace", "gaussian"] = changed(
-        Privacy, "mechanism", "gaussian", choices=("none", "laplace", "gaussian"), unset=""
+        Privacy,
+        "mechanism",
+        "gaussian",
+        choices=("none", "laplace", "gaussian"),
+        help="noise mechanism; laplace with ryu-kim only",
+        unset="",
+    )
+    noise: Noise = changed(
+        Privacy,
+        "noise",
+        "simulated",
+        help="source of randomness: simulated (repeatable, no protection) or secure (system "
+        "entropy; not with dvp, nor with --sensitivity published)",
     )
     perturbation: Literal["objective", "output"] = changed(
         Privacy,

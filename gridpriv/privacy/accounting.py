@@ -213,7 +213,8 @@ def total_epsilon(charges: Charges, delta: float) -> float:
     Parameters
     ----------
     charges : mapping of Charge to int
-        How often each was made; adaptively chosen.
+        How often each was made. Queries may depend on earlier releases; the charges and their
+        number are fixed in advance.
     delta : float
         In (0, 1).
 

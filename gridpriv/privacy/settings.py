@@ -173,7 +173,8 @@ def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
         Made from the scale of the noise alone, with ``scale``, ``norm`` (1 or 2: that of the
         sensitivity), ``variance`` of a coordinate, ``perturb(value, stream)`` and
         ``charge(distance)``, which depends on distance / scale only and falls with the scale
-        (:class:`gridpriv.Mechanism`).
+        (:class:`gridpriv.Mechanism`). ``cdf(x)``, the distribution function of the noise on one
+        number, is optional: ``gridpriv audit`` compares the noise with it.
 
     Raises
     ------

@@ -70,7 +70,7 @@ def epsilon_chart(result: AttackResult) -> Chart:
     """Return error against total epsilon, with the prior's and that without noise."""
     table = result.summary()
     swept = table[table["configuration"].str.startswith("total ")]
-    silent = table[(table["configuration"] == "no noise") & (table["adversary"] == "messages")]
+    silent = table[(table["configuration"] == "noise-free") & (table["adversary"] == "messages")]
     series = [
         _curve(f"reads {reads}", rows["epsilon"], rows["mae_mw"], rows["interval_mw"])
         for reads, rows in swept.groupby("adversary", sort=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from gridpriv.assurance.inversion import Identified, identify
 from gridpriv.cli.assurance import _print_attack
 from gridpriv.consensus.messages import Reply
 from gridpriv.core.errors import InputError
+from gridpriv.privacy.adjacency import Beta
 
 SILENT: dict[str, Any] = {
     "mechanism": "none",
@@ -61,7 +63,7 @@ def test_derivative_of_a_local_update_against_differences() -> None:
 @pytest.mark.slow
 def test_without_noise_boundary_messages_give_the_demands_of_case14() -> None:
     result = attack(prepared(**SILENT), AttackPlan(rounds=5))
-    silent = result.summary().set_index("configuration").loc["no noise"]
+    silent = result.summary().set_index("configuration").loc["noise-free"]
     assert round(float(silent["within_1mw"]) * 14) >= 12
     assert silent["of_prior"] < 0.1
 
@@ -74,7 +76,7 @@ def test_demand_noise_at_the_size_of_the_load_leaves_the_prior() -> None:
     )
     result = attack(run, AttackPlan(seeds=3, rounds=3))
     table = result.summary().set_index(["configuration", "adversary"])
-    seen = table.loc["as set", "messages"]
+    seen = table.loc["protected", "messages"]
     assert seen["mae_mw"] + seen["interval_mw"] > 0.98 * table.loc["prior", "prior"]["mae_mw"]
     assert seen["recovered"] < 0.1
 
@@ -112,7 +114,7 @@ def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
     estimates[:, 0] = load[0]
     outcomes = tuple(
         AttackOutcome(label, 1.0, "messages", found, np.zeros(14))
-        for label, found in (("no noise", np.stack([load, load])), ("as set", estimates))
+        for label, found in (("noise-free", np.stack([load, load])), ("protected", estimates))
     )
     every = np.arange(14)
     held = {
@@ -122,9 +124,31 @@ def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
     _print_attack(AttackResult(run, AttackPlan(seeds=2), every, every, prior, outcomes, held))
     told = " ".join(capsys.readouterr().out.split())
     assert (
-        "Of 14 buses, 3 are known better than by the prior, an equal share of the grid's "
-        "total, by 1% of its error or more (as set, messages)."
+        "Run protected, messages: the error of 3 of 14 buses is smaller than the prior's by 1% or "
+        "more. The prior is an equal share of the grid's total."
     ) in told
+    assert "Rows of different channels" not in told  # both rows read messages
+
+
+def test_a_setting_that_reveals_loads_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    run, load = prepared(**SILENT), prepared(**SILENT).case.pd
+    every = np.arange(14)
+    held = {
+        number: Identified(("hidden",) * len(zone.own), np.ones(14), np.ones(2), np.ones(2))
+        for number, zone in enumerate(run.zones)
+    }
+    close = np.stack([load + 0.01, load - 0.01])  # 1 MW on a base of 100
+    for beta, warned in ((0.9, True), (0.4, False)):
+        at = replace(run, settings=replace(run.settings, beta=Beta(beta, "MW")))
+        outcomes = tuple(
+            AttackOutcome(label, 1.0, adversary, close, np.zeros(14))
+            for label, adversary in (("noise-free", "messages"), ("protected", "releases"))
+        )
+        prior = np.full(14, 1.0)
+        _print_attack(AttackResult(at, AttackPlan(seeds=2), every, every, prior, outcomes, held))
+        told = " ".join(capsys.readouterr().out.split())
+        assert ("reveals demand to 1 MW" in told) == warned
+        assert "Rows of different channels do not compare" in told
 
 
 def test_document_and_tables_agree() -> None:
@@ -181,7 +205,7 @@ def test_demands_that_messages_do_not_tell_apart() -> None:
     prior, demand = zone_prior(run, AttackPlan(), 0), run.zones[0].demand
     found = identify(model, prior, demand, np.full(len(demand) // 2, 0.01))
     assert found.rank <= 2
-    assert set(found.verdict) == {"unheard"}
+    assert set(found.verdict) == {"unobservable"}
     change = found.hidden * prior.spread
     change *= 0.3 / np.abs(change).max()  # 30 MW at one bus
     moved = model.predict(demand + change).sent - model.predict(demand).sent
@@ -267,4 +291,4 @@ def test_sums_tell_a_zones_mean_and_nothing_of_a_bus(load_scale: float) -> None:
         guess, true = found.estimates[0, zone.own], summed.case.pd[zone.own]
         assert guess.sum() == pytest.approx(true.sum(), abs=1e-3)
         assert np.ptp(guess) == pytest.approx(0.0, abs=1e-6)
-    assert {o.adversary for o in result.outcomes if o.label == "as set"} == {"releases"}
+    assert {o.adversary for o in result.outcomes if o.label == "protected"} == {"releases"}

@@ -67,7 +67,7 @@ def test_the_reference_totals_to_their_digits(
     paper: str | None,
 ) -> None:
     words = ["--mechanism", mechanism, "--epsilon", str(epsilon), "--releases", str(releases)]
-    words += ["--target-delta", str(target), "--sensitivity", "published"]
+    words += ["--target-delta", str(target), "--calibration", "classical"]
     found = account(capsys, *words, *(["--delta", str(delta)] if delta else []))
     assert printed(found["total"]["epsilon"], pld) == pld
     assert found["total"]["delta"] == target
@@ -107,7 +107,7 @@ def test_analytic_gaussian_needs_less_noise_than_the_classical(
 ) -> None:
     words = ["--mechanism", "gaussian", "--epsilon", "1", "--delta", "1e-5", "--releases", "1"]
     sound = account(capsys, *words)
-    classical = account(capsys, *words, "--sensitivity", "published")
+    classical = account(capsys, *words, "--calibration", "classical")
     assert sound["per_release"]["certified"] == pytest.approx(1.0, rel=1e-6)
     assert classical["noise_multiplier"] == pytest.approx(math.sqrt(2 * math.log(1.25e5)))
     assert sound["noise_multiplier"] < classical["noise_multiplier"]
@@ -116,7 +116,7 @@ def test_analytic_gaussian_needs_less_noise_than_the_classical(
 
 def test_the_papers_formula_is_labelled(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["account", "--mechanism", "gaussian", "--epsilon", "1", "--delta", "1e-5"]
-    assert main([*words, "--releases", "100", "--sensitivity", "published"]) == 0
+    assert main([*words, "--releases", "100", "--calibration", "classical"]) == 0
     text = capsys.readouterr().out
     assert "Theorem 4.6 (not a certificate)" in text
     assert "below the true total" in text
@@ -129,7 +129,7 @@ def test_the_papers_formula_is_labelled(capsys: pytest.CaptureFixture[str]) -> N
     ("words", "told"),
     [
         (["--releases", "10"], "--epsilon, --noise-multiplier"),
-        (["--epsilon", "1", "--total", "5", "--releases", "10"], "give one of"),
+        (["--epsilon", "1", "--total", "5", "--releases", "10"], "exactly one of"),
         (["--epsilon", "1", "--releases", "0"], "releases = 0"),
         (["--epsilon", "-1", "--releases", "2"], "epsilon = -1.0"),
         (["--epsilon", "nan", "--releases", "2"], "epsilon = nan"),
@@ -141,16 +141,16 @@ def test_the_papers_formula_is_labelled(capsys: pytest.CaptureFixture[str]) -> N
         (["--epsilon", "1", "--mechanism", "cauchy", "--releases", "2"], "cauchy"),
         (["--epsilon", "1", "--target-delta", "1", "--releases", "2"], "target-delta"),
         (["--epsilon", "1", "--delta", "0", "--releases", "2"], "delta = 0.0"),
-        (["--epsilon", "1", "--sensitivity", "publshed", "--releases", "2"], "did you mean"),
-        (["--total", "1", "--sensitivity", "published", "--releases", "2"], "give --epsilon"),
+        (["--epsilon", "1", "--calibration", "clasical", "--releases", "2"], "did you mean"),
+        (["--total", "1", "--calibration", "classical", "--releases", "2"], "give --epsilon"),
         (
             [
                 "--epsilon",
                 "2",
                 "--mechanism",
                 "gaussian",
-                "--sensitivity",
-                "published",
+                "--calibration",
+                "classical",
                 "--releases",
                 "2",
             ],

@@ -20,7 +20,7 @@ from gridpriv.cli.main import main
 FOLDER = Path(__file__).parents[2] / "examples"
 
 SAYS = {
-    "attack.py": r"no noise .* messages .*\n.*as set .* releases",
+    "attack.py": r"noise-free .* messages .*\n.*protected .* releases",
     "day.py": r"zone 3: 1 release in 6 steps, total epsilon 1\n",
     "first_run.ipynb": r"zone 3: 1 release of certified epsilon 5 \(nominal 5\), total 5; ",
     "compare_budgets.ipynb": r"Open .*report\.html",

@@ -343,6 +343,20 @@ def test_a_result_is_one_line_and_a_page(capsys: pytest.CaptureFixture[str]) -> 
         assert sentence in page and sentence in told
 
 
+def test_a_pure_total_is_printed_where_the_noise_has_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["learn", "run", "lasso", "--clip", "1", "--rounds", "2"]
+    assert main([*words, "--mechanism", "laplace", "--budget", "total:1"]) == 0
+    told = capsys.readouterr().out
+    row = next(line for line in told.splitlines() if "total epsilon (pure DP), 2 releases" in line)
+    nominal, certified = map(float, row.split()[-2:])
+    assert nominal == 1.0 and certified == pytest.approx(1.0, rel=1e-3)
+    assert "gradient" in told and "This run: simulated noise" in told and "Data: synthetic" in told
+    assert main([*words, "--budget", "total:1,1e-5"]) == 0
+    assert "(pure DP)" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "words", [["--algorithm", "pvp", "--radius", "23"], ["--learning-rate", "0.1"]]
 )

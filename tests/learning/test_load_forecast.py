@@ -301,6 +301,7 @@ def test_the_command_writes_a_public_demand_file_and_charges_the_ledger_of_run(t
     assert main([*command, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["privacy"]["total_pure"] == pytest.approx(0.8)
+    assert isinstance(document["seed"], int)
     assert [len(zone["mean_mw"]) for zone in document["zones"]] == [3] * len(document["zones"])
     # what is left does not allow another
     assert main(command) == 4
