@@ -18,7 +18,17 @@ from gridpriv.assurance.audited import (
     secure_level,
     zone_levels,
 )
-from gridpriv.assurance.eavesdrop import Eavesdropper, listen, varied
+from gridpriv.assurance.eavesdrop import (
+    Eavesdropper,
+    Neighbour,
+    class_neighbours,
+    corner_neighbours,
+    gradient_norms,
+    listen,
+    random_neighbours,
+    varied,
+    worst_neighbours,
+)
 from gridpriv.assurance.independence import (
     bytes_findings,
     has_distribution,
@@ -27,14 +37,6 @@ from gridpriv.assurance.independence import (
     noise_checks,
     other_demands,
     state_findings,
-)
-from gridpriv.assurance.neighbours import (
-    Neighbour,
-    class_neighbours,
-    corner_neighbours,
-    gradient_norms,
-    random_neighbours,
-    worst_neighbours,
 )
 from gridpriv.assurance.replay import Finding, replay_run
 from gridpriv.assurance.series import publish_findings, series_findings, stream_findings

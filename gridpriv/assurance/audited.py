@@ -21,8 +21,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from gridpriv.assurance.eavesdrop import Heard, answer, opening, varied, zone_agent
-from gridpriv.assurance.neighbours import Neighbour
+from gridpriv.assurance.eavesdrop import Heard, Neighbour, answer, opening, varied, zone_agent
 from gridpriv.assurance.replay import Draw, Tape, agent_play
 from gridpriv.assurance.statistic import Statistic
 from gridpriv.assurance.whole import rule_of

@@ -23,8 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, zone_agent
-from gridpriv.assurance.neighbours import Neighbour
+from gridpriv.assurance.eavesdrop import Heard, MakeAgent, Neighbour, answer, zone_agent
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.mechanism import Mechanism, Stream, Wrapped

@@ -38,8 +38,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gridpriv.assurance.eavesdrop import corners
 from gridpriv.assurance.independence import none_of, published_run, unchanged
-from gridpriv.assurance.neighbours import corners
 from gridpriv.assurance.replay import ROUNDING, Finding, Tape
 from gridpriv.assurance.whole import on_tape, rule_of, without_noise
 from gridpriv.core.arrays import Floats

@@ -27,8 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, stats
 
-from gridpriv.assurance.eavesdrop import Eavesdropper, listen, varied
-from gridpriv.assurance.neighbours import Neighbour, corners, neighbour
+from gridpriv.assurance.eavesdrop import Eavesdropper, Neighbour, corners, listen, neighbour, varied
 from gridpriv.assurance.replay import Draw, Finding, Tape, taped
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.accounting import epsilon_of

@@ -19,8 +19,7 @@ from assurance_broken import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gridpriv.assurance.eavesdrop import listen
-from gridpriv.assurance.neighbours import neighbour, random_neighbours, worst_neighbours
+from gridpriv.assurance.eavesdrop import listen, neighbour, random_neighbours, worst_neighbours
 from gridpriv.assurance.replay import CHECKS, Finding, agent_play, replay, replay_run
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import SolverError
