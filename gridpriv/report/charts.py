@@ -122,12 +122,9 @@ def generation_chart(study: Study) -> Chart | None:
     )
     largest = output.abs().max().sort_values(ascending=False).index
     x, x_label, names = _along(output.reset_index())
+    names_of = {bus: " (storage)" if output[bus].min() < 0.0 else "" for bus in largest}
     series = [
-        Series(
-            f"bus {bus}{' (storage)' if output[bus].min() < 0.0 else ''}",
-            tuple(x),
-            _floats(output[bus]),
-        )
+        Series(f"bus {bus}{names_of[bus]}", tuple(x), _floats(output[bus]))
         for bus in largest[:MOST_UNITS]
     ]
     if len(largest) > MOST_UNITS:

@@ -122,11 +122,11 @@ class Pivots:
         for name in figures:
             one_of("values", name, [c for c in numeric if c not in AXES])
         _refuse_mixed(runs, [*by_rows, *by_columns])
-        mean, half = (
-            _pivoted(runs, by_rows, by_columns, figures, how) for how in ("mean", half_width)
-        )
-        units = {name: _unit(name) for name in figures}
-        text = ", ".join(f"{_title(n)}{f' ({units[n]})' if units[n] else ''}" for n in figures)
+        hows = ("mean", half_width)
+        mean, half = (_pivoted(runs, by_rows, by_columns, figures, how) for how in hows)
+        named = [_title_and_unit(name) for name in figures]
+        units = {name: unit for name, (_, unit) in zip(figures, named, strict=True)}
+        text = ", ".join(f"{title} ({unit})" if unit else title for title, unit in named)
         seeds = runs.groupby([*by_rows, *by_columns], dropna=False).size().max()
         caption = f"{text}: mean and 95 % interval over {seeds} seeds"
         return Pivot(mean, half.reindex_like(mean), units, caption)
@@ -185,14 +185,8 @@ def _listed(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _title(name: str) -> str:
-    return ADDED[name][0] if name in ADDED else _column(name, "title")
-
-
-def _unit(name: str) -> str:
-    return ADDED[name][1] if name in ADDED else _column(name, "unit")
-
-
-def _column(name: str, attribute: str) -> str:
-    known = name in RUNS.names
-    return str(getattr(RUNS.column(name), attribute)) if known else ""
+def _title_and_unit(name: str) -> tuple[str, str]:
+    """Return title and unit of a figure; empty for one that no row declares."""
+    if name in ADDED:
+        return ADDED[name]
+    return (RUNS.column(name).title, RUNS.column(name).unit) if name in RUNS.names else ("", "")

@@ -138,9 +138,8 @@ class RunPlots:
         tables = result_tables(self.result.solution)
         shed = {int(bus): float(mw) for bus, mw in tables["res_shed"]["p_mw"].items()}
         network = network_tables(self.result.case, self.result.zoning)
-        return loading_map(self._name, network, shed, loading_of(tables["res_line"])).plot(
-            ax, **options
-        )
+        drawn = loading_map(self._name, network, shed, loading_of(tables["res_line"]))
+        return drawn.plot(ax, **options)
 
     def voltages(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw voltage magnitude (p.u.) at every bus, zone by zone, with its limits."""
@@ -206,9 +205,8 @@ class RunPlots:
             Series(f"zone {name}", tuple(at[zone == z]), tuple(value[order[zone == z]]))
             for z, name in enumerate(zoning.names)
         ]
-        style = {
-            name: look | {"linestyle": ""} for name, look in looks([s.name for s in series]).items()
-        }
+        curves = looks([s.name for s in series])
+        style = {name: look | {"linestyle": ""} for name, look in curves.items()}
         series += [Series(name, tuple(at), tuple(limit[order])) for name, limit in limits.items()]
         grey = {"color": "#777777", "linestyle": "--", "linewidth": 1.0, "marker": ""}
         return Chart(
@@ -258,25 +256,16 @@ class StudyPlots:
             cells = wide.to_numpy(dtype=float)
             least, most = np.nanmin(cells), np.nanmax(cells)
             log = least > 0 and most >= LOG_FROM * least
-            drawn = axes.imshow(
-                cells, norm="log" if log else "linear", cmap="cividis", aspect="auto"
-            )
+            norm = "log" if log else "linear"
+            drawn = axes.imshow(cells, norm=norm, cmap="cividis", aspect="auto")
             bar = axes.get_figure().colorbar(drawn, ax=axes, format=tick)  # type: ignore[union-attr]
             bar.set_label(metric.label, parse_math=False)
             for (row, column), value in np.ndenumerate(cells):
                 ink = "white" if float(drawn.norm(value)) < 0.5 else "black"  # type: ignore[arg-type]
-                axes.text(
-                    column,
-                    row,
-                    figure(value) if np.isfinite(value) else "–",
-                    ha="center",
-                    va="center",
-                    color=ink,
-                    fontsize=9,
-                )
-            axes.set_xticks(
-                range(wide.shape[1]), [budget_words(b).rpartition(" ")[2] for b in wide]
-            )
+                text = figure(value) if np.isfinite(value) else "–"
+                axes.text(column, row, text, ha="center", va="center", color=ink, fontsize=9)
+            budgets = [budget_words(b).rpartition(" ")[2] for b in wide]
+            axes.set_xticks(range(wide.shape[1]), budgets)
             axes.set_yticks(range(len(wide)), list(wide.index), parse_math=False)
             axes.spines[:].set_visible(False)
             axes.tick_params(length=0)
@@ -331,9 +320,7 @@ class HorizonPlots:
 
 def _named(chart: Chart, name: str) -> Chart:
     """Return a chart that stands alone, its title with what it is of."""
-    return replace(
-        chart, title=f"{name}: {chart.title[0].lower()}{chart.title[1:]}", size=(6.4, 3.2)
-    )
+    return replace(chart, title=f"{name}: {chart.title[0].lower()}{chart.title[1:]}", size=SIZE)
 
 
 def _cost_of(table: pd.DataFrame) -> Metric:

@@ -133,42 +133,37 @@ def certificate(made: Made, published: Case, files: Mapping[str, str], run: str 
     charges = Counter(item.release.certified for item in made.drawn)
     epsilon, beta = total_pure(charges), base * made.ready.rules.adjacency.beta
     optimum = made.served.optimum
-    return dict(
-        json_ready(
-            {
-                "case": published.name,
-                "source": made.ready.case.name,
-                "buses": published.n_bus,
-                "protected": {
-                    "adjacency": made.adjacency,
-                    "beta_mw": beta,
-                    "protects": settings.protects,
-                    "total_epsilon": epsilon,
-                    "noise": settings.noise,
-                    "caveat": noise_caveat(
-                        settings.drawn, settings.noise, settings.effective_mechanism()
-                    ),
-                    "best_guess": best_guess(epsilon),
-                    "inversion_error_mw": inversion_error(beta, epsilon),
-                },
-                "releases": [_row(item) for item in made.drawn],
-                "demand": _demand(made),
-                "optimum": {
-                    "ac_feasible": not optimum.violations,
-                    "cost": optimum.cost,
-                    "cost_range": made.cost_range,
-                    "rated_branches": int((published.rate > 0).sum()),
-                },
-                "files": [
-                    {"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest()}
-                    for name, text in files.items()
-                ],
-                "ledger": None if run is None else {"run": run},
-                "public_data": PUBLIC_DATA,
-                "version": version("gridpriv"),
-            }
-        )
-    )
+    document: Json = {
+        "case": published.name,
+        "source": made.ready.case.name,
+        "buses": published.n_bus,
+        "protected": {
+            "adjacency": made.adjacency,
+            "beta_mw": beta,
+            "protects": settings.protects,
+            "total_epsilon": epsilon,
+            "noise": settings.noise,
+            "caveat": noise_caveat(settings.drawn, settings.noise, settings.effective_mechanism()),
+            "best_guess": best_guess(epsilon),
+            "inversion_error_mw": inversion_error(beta, epsilon),
+        },
+        "releases": [_row(item) for item in made.drawn],
+        "demand": _demand(made),
+        "optimum": {
+            "ac_feasible": not optimum.violations,
+            "cost": optimum.cost,
+            "cost_range": made.cost_range,
+            "rated_branches": int((published.rate > 0).sum()),
+        },
+        "files": [
+            {"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+            for name, text in files.items()
+        ],
+        "ledger": None if run is None else {"run": run},
+        "public_data": PUBLIC_DATA,
+        "version": version("gridpriv"),
+    }
+    return dict(json_ready(document))
 
 
 def _row(drawn: Drawn) -> Json:

@@ -196,19 +196,13 @@ def forecast(
         for draw in range(draws):
             generator = np.random.default_rng([settings.seed or 0, draw])
             grid, optimum = scenario(case, zoning, expected, generator, settings.voll)
+            ways = [replace(settings, seed=draw, **method) for method in options]
             with closing(ReusedAgents(in_process)) as zones:
-                tried.append(
-                    [
-                        _outcome(
-                            prepare(grid, zoning, replace(settings, seed=draw, **method)),
-                            optimum,
-                            zones,
-                            watch,
-                        )
-                        for method in options
-                    ]
-                )
-        of_ways = [list(outcomes) for outcomes in zip(*tried, strict=True)]
+                outcomes = [
+                    _outcome(prepare(grid, zoning, way), optimum, zones, watch) for way in ways
+                ]
+            tried.append(outcomes)
+        of_ways = [list(of_one) for of_one in zip(*tried, strict=True)]
         silent = [k for k, method in enumerate(options) if method["release"] == "nothing"]
         matches = [
             _expected(prepare(grid, zoning, replace(settings, **method)), method, outcomes)
