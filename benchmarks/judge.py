@@ -579,11 +579,19 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*load shedding\s+{NUMBER}\s+MW\s*$", equals("shed_mw")),
     (rf"^\s*load shedding of zones' plans\s+{NUMBER}\s+MW\s*$", _failed),
     (rf"^\s*on de-energized islands\s+{NUMBER}\s+MW\s*$", equals("deenergized_mw")),
-    (rf"^\s*unavoidable in any dispatch\s+{NUMBER}\s+MW\s*$", _unservable),
-    (rf"^\s*by coordination\s+{NUMBER}\s+MW\s*$", _coordination_share),
-    (rf"^\s*by noise\s+{NUMBER}\s+MW\s*$", _noise_share),
+    (rf"^\s*in the AC optimum\s+{NUMBER}\s+MW\s+beyond islands\s*$", _unservable),
+    (
+        rf"^\s*by coordination in zones\s+{NUMBER}\s+MW\s+noise-free run over the AC optimum\s*$",
+        _coordination_share,
+    ),
+    (rf"^\s*by noise\s+{NUMBER}\s+MW\s+over the noise-free run\s*$", _noise_share),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
-    (rf"^\s*balancing power(?: between zones)?\s+{NUMBER}\s+MW\s*$", equals("balancing_mw")),
+    (rf"^\s*balancing power(?: between zones)?\s+{NUMBER}\s+MW", equals("balancing_mw")),
+    (
+        rf"[\d.e+-]+ % of the load; valued at [\d.e+-]+ \$/MWh: {AMOUNT} \$/h, not in the cost and "
+        r"not settled",
+        _balancing_cost,
+    ),
     (rf"^\s*largest interchange deviation\s+{NUMBER}\s+MW\s*$", equals("interchange_deviation_mw")),
     (rf"^\s*losses\s+{NUMBER}\s+MW\s*$", equals("losses_mw")),
     (rf"^\s*cost\s+{NUMBER}\s+\$/h\s*$", equals("cost", 6, 2)),
@@ -592,16 +600,11 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _cost_of_privacy,
     ),
     (
-        rf"^\s*payments between zones\s+{NUMBER}\s+\$/h\s+"
-        r"for balancing power at the balancing price; not part of the cost\s*$",
-        _balancing_cost,
-    ),
-    (
         rf"^\s*optimality gap\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?over the AC optimum\s*$",
         _over_optimum,
     ),
     (
-        rf"^\s*saved by the release\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?vs prior-only "
+        rf"^\s*saved by the release\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?relative to prior-only "
         r"\(epsilon = 0\)\s*$",
         _saved,
     ),
@@ -614,13 +617,14 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*load shedding, prior-only\s+{NUMBER}\s+MW\s*$", reference("prior_only_shed_mw", 4, 3)),
     (r"^\s*AC-feasible, (?:prior-only|noise-free)\s+(?:marginal|no)\s*$", None),
     (
-        rf"^(?:\d+ rounds?|one central schedule).*; consensus residual {NUMBER} p\.u\.; .* s\.$",
+        r"^(?:\d+ rounds?|one central schedule).*; (?:consensus residual|largest AC mismatch) "
+        rf"{NUMBER} p\.u\.; .* s\.$",
         _residual,
     ),
     (r"^(?:\d+ rounds?|one central schedule)[^;]*; [^;]*; [^;]* s\.$", None),
     (r"^Privacy: (?:certified )?total epsilon .*$|^Meters on the tie lines of zone .*$", None),
     (r"^\s*violated limits\s+(\d+)\s*$", _count),
-    (rf"^\s*consensus residual\s+{NUMBER}\s+p\.u\.\s*$", _residual),
+    (rf"^\s*(?:consensus residual|largest AC mismatch)\s+{NUMBER}\s+p\.u\.\s*$", _residual),
     (r"^\s*(?:solver|time)\s+\S.*$", None),
     (r"^\s*(?:result|epsilon|zone)\s+(?:value|nominal|scheduled)\s.*$", None),
     (r"^[\s─]+$", None),
@@ -671,7 +675,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (rf"The noise-free baseline is {AMOUNT} \$/h above the AC optimum", _noise_free_gap),
     (r"Zones without an AC plan: ([\w, ]+)\. They act as in the last round", _unplanned),
-    (rf"^Zones that export shed {AMOUNT} MW of load \(([\w, ]+)\): .*$", _exporters),
+    (rf"^Zones that export shed {AMOUNT} MW of load \(([\w, ]+)\), .*$", _exporters),
+    (r"^The grid is short of generating capacity: .*$", None),
     (
         rf"The run has not converged: consensus residual {AMOUNT} p\.u\. after \d+ rounds?",
         _residual,
@@ -685,21 +690,18 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (r"Rounds ended after (\d+) rounds? of \d+: every coupling variable agrees within", _rounds),
     (rf"(?<=agrees within ){NUMBER} p\.u\. \(--tolerance 0 runs all\)", _agree),
     (rf"Costs are generation plus load shedding at {NUMBER} \$/MWh", _voll),
-    (
-        rf"No cost includes what zones pay each other for balancing power \({AMOUNT} \$/h here\)",
-        _balancing_cost,
-    ),
     # --- advice and privacy: no claim about the state
     (
         r"Add rounds \(--rounds\) or a larger --penalty|A smaller tolerance lowers it|"
         r"Noise drawn in every round keeps it up: .* draws it once|"
         r"The AC rounds have not converged \(.*\): the schedule is that of the SOC relaxation|"
         r"The noise-free baseline has not converged .*$|The objective is \w+, not cost: .*$|"
-        r"Released statistics .*$|The protected change is in .*$|"
+        r"No cost includes balancing power|Released statistics, .*$|The protected change is in .*$|"
         r"Zones of one bus release .*$|Protected: .*$|"
         r"The case has no convex generation costs: .*$|"
         r"The noise follows the published sensitivity.*$|nothing of demand is released.*$|"
-        r"Meters on the tie lines of zone \w+ show its total load .*$|"
+        r"Meters on the tie lines of zone .*$|Zone \S+ releases nothing, but meters .*$|"
+        r"With --hold interchange zones .*$|"
         r"no privacy: .*$|secure noise: no seed|^warning: .*$",
         None,
     ),

@@ -171,7 +171,6 @@ def without_limits(case: Case, limits: list[Limit]) -> Case:
     return replace(case, **changes)  # type: ignore[arg-type]
 
 
-AT_LIMIT = 1e-3
 BALANCE_TOLERANCE_MVA = 1e-2
 
 
@@ -248,7 +247,7 @@ class SolvedRelaxation:
             angle=np.where(network.forward, across, -across),
             dead=np.zeros(case.n_bus, bool),
         )
-        return binding(case, here, AT_LIMIT)
+        return binding(case, here)
 
     @property
     def binding(self) -> pd.DataFrame:

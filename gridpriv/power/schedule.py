@@ -152,7 +152,11 @@ def _by_zone(optimum: AcOptimum, zones: Sequence[Zone]) -> AcSchedule:
 
 
 def schedule_in_rounds(
-    network: Network, zones: Sequence[Zone], transport: Transport, most: int = MOST_AC_ROUNDS
+    network: Network,
+    zones: Sequence[Zone],
+    transport: Transport,
+    most: int = MOST_AC_ROUNDS,
+    watch: Callable[[Iteration], None] = lambda _: None,
 ) -> AcRounds:
     """Return the AC optimal power flow that zones find together.
 
@@ -162,6 +166,8 @@ def schedule_in_rounds(
         To all zones (:class:`gridpriv.power.fleet.ZoneMember`).
     most : int
         Rounds at most.
+    watch : callable
+        Called after each round.
     """
     ends = tie_ends(network.case, zones)
     parts = [ends.of(zone) for zone in zones]
@@ -172,7 +178,11 @@ def schedule_in_rounds(
         if not live:  # nothing generates anywhere: there is no voltage to schedule
             return AcRounds(None, ())
         border = Border(ends.size, [at for at in places if at is not None])
-        rounds = tuple(iterate(_Asked(transport, len(zones), live), border, most, AC_TOLERANCE))
+        made: list[Iteration] = []
+        for each in iterate(_Asked(transport, len(zones), live), border, most, AC_TOLERANCE):
+            made.append(each)
+            watch(each)
+        rounds = tuple(made)
         if rounds and rounds[-1].converged(AC_TOLERANCE):
             break
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from gridpriv.zonal.documents import (
     ReserveStep,
     StorageStep,
 )
+from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
 from gridpriv.zonal.rows import PlanBalance, StepRow
 from gridpriv.zonal.summary import figures, protection, series_figures
 
@@ -167,6 +168,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         caption, _, rows = figures(document)
         yield _outcome(caption, rows)
         yield _interchange(document)
+        yield schema.ShedBus.table, "Load shedding by bus", _shed(current)
     elif means_over(study) == "steps":
         yield _outcome("Means of the steps", series_figures(step_rows(study)))
         yield StepRow.table, "Steps", _without_plan(current.get("steps", pd.DataFrame()))
@@ -232,6 +234,14 @@ def _interchange(document: Json) -> Content:
     rows = [row for row in rows if row.get("scheduled_mw") is not None]
     caption = "Interchange, exports positive, metered in the middle of tie lines"
     return Interchange.table, caption, pd.DataFrame(rows if len(rows) > 1 else [])
+
+
+def _shed(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the buses of a run that shed load, the largest first."""
+    buses, column = tables.get("buses", pd.DataFrame()), "redispatch_shed_mw"
+    if column not in buses:  # local
+        return pd.DataFrame()
+    return buses[buses[column] > MOST_NEGLIGIBLE_MW].sort_values(column, ascending=False)
 
 
 def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:

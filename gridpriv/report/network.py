@@ -23,6 +23,7 @@ from scipy.spatial import KDTree
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.text import counted, figure
+from gridpriv.power.ac.state import AT_LIMIT
 from gridpriv.report.figures import Look, Plot, page_size, set_title
 
 ZONES = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#999999")
@@ -33,6 +34,12 @@ MOST_NAMED = 40
 """Zones from which on their names would cover one another."""
 MOST_LABELS = 8
 """Buses whose load shedding is written on the map."""
+AROUND = [
+    reach * np.array([math.sin(turn), math.cos(turn)])
+    for reach in (1.0, 1.7, 2.5, 3.5)
+    for turn in np.pi * np.array([0.0, 1.0, 0.5, 1.5, 0.25, 0.75, 1.25, 1.75])
+]
+"""Places of a label around its bus, in distances that clear its ring."""
 PATCH = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "boxstyle": "round,pad=0.1"}
 """Behind a label; a path effect would turn its text into outlines."""
 NUMBER: Look = {"ha": "center", "va": "center_baseline", "zorder": 3.0}
@@ -55,6 +62,7 @@ class Colours:
     shades: ScalarMappable
     label: str
     extend: Literal["neither", "max"] = "neither"
+    ticks: tuple[float, ...] = ()
 
 
 class MapDrawing:
@@ -178,13 +186,15 @@ class MapDrawing:
         for k in np.argsort(-value, kind="stable")[:MOST_LABELS]:
             text, out = f"{figure(value[k], 3)} MW", math.sqrt(size[k]) / 2.0 + 7.0
             half = np.array([2.7 * len(text), 5.0])
-            for side in ((0, out), (0, -out), (out + half[0], 0), (-out - half[0], 0)):
-                at = self.place[k] + side
+            for side in AROUND:  # the nearest first
+                at = self.place[k] + side * (out + half * [1.0, 0.0])
                 covers = (np.abs(self.place - at) < half + radius * np.array([1, 1])).all(axis=1)
                 other = np.abs(np.reshape(labelled, (-1, 2)) - at) < 2.0 * half
                 if value[k] > 0.02 * most and not (covers.any() or other.all(axis=1).any()):
                     labelled.append(at)
                     self.axes.text(at[0], at[1], text, size=9, color=DARK, **LABEL)
+                    pointer = LineCollection([[self.place[k], at]], colors=[DARK], linewidths=0.6)
+                    self.axes.add_collection(pointer, autolim=False)
                     break
         return labelled
 
@@ -267,8 +277,10 @@ def _side_by_side(lines: Floats, ends: Ints, radius: float) -> Floats:
 LOADING = LinearSegmentedColormap.from_list("loading", [PALE, "#1E1E1E"]).with_extremes(
     over="#D55E00", bad=PALE
 )
-AT_LIMIT = 99.5
+FULL = 100.0 * (1.0 - AT_LIMIT)
 """Percent of its limit from which on a branch is drawn as being at it."""
+LOADINGS = (0.0, 20.0, 40.0, 60.0, 80.0, FULL)
+"""Ticks of the colour bar of branch loading."""
 MOST_LISTED = 14
 """Zones from which on a legend of them would be longer than the map."""
 
@@ -336,7 +348,7 @@ class GridMap(Plot):
             most = self.shed[worst]
             text += f", most at bus {worst}, {figure(most)} MW." if most > 0 else "."
         if self.flows is not None and self.flows.loading_percent.notna().any():
-            full = int((self.flows.loading_percent >= AT_LIMIT).sum())
+            full = int((self.flows.loading_percent >= FULL).sum())
             text += f" At their limit: {counted(full, 'branch')}."
         return text
 
@@ -354,6 +366,8 @@ class GridMap(Plot):
                 colours.shades, ax=axes, shrink=0.7, aspect=30, pad=0.01, extend=colours.extend
             )
             bar.set_label(colours.label, parse_math=False)
+            if colours.ticks:
+                bar.set_ticks(colours.ticks, labels=[f"{tick:.0f}" for tick in colours.ticks])
         if legend:
             axes.legend(
                 handles=_legend(self),
@@ -389,8 +403,8 @@ class GridMap(Plot):
             return None
         value = self.flows.loading_percent.to_numpy(dtype=float)
         if np.isfinite(value).any():
-            shades = ScalarMappable(Normalize(0.0, AT_LIMIT), LOADING)
-            return Colours(value, shades, "Branch loading (% of limit)", "max")
+            shades = ScalarMappable(Normalize(0.0, FULL), LOADING)
+            return Colours(value, shades, "Branch loading (% of limit)", "max", LOADINGS)
         value = self.flows.mva.to_numpy(dtype=float)
         shades = ScalarMappable(Normalize(0.0, float(np.nanmax(value, initial=1e-9))), LOADING)
         return Colours(value, shades, "Branch flow (MVA; no limits given)")
@@ -423,6 +437,8 @@ def _legend(grid: GridMap) -> list[Line2D]:
         entries.append(_line("branch within a zone", PLAIN, linewidth=1.0))
     elif missing := int(grid.flows.loading_percent.isna().sum()) % len(grid.flows):
         entries.append(_line(f"without a limit ({missing})", PALE, linewidth=0.9))
+    if grid.flows is not None and (grid.flows.loading_percent >= FULL).any():
+        entries.append(_line("at its limit", "#D55E00", linewidth=3.0))
     if "generator" in grid.buses:
         entries += [_dot("with generator", "white", marker="s"), _dot("without", "white")]
     if (most := float(grid.shed_mw.max(initial=0.0))) >= SMALLEST_MW:

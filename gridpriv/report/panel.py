@@ -71,7 +71,7 @@ def run_card(document: Json, study: Study | None = None) -> Card:
         facts.append(Fact("AC-feasible", FEASIBILITY[status], failed, STATES[status]))
         facts.append(_load_shedding(physical["shed_mw"], physical["load_mw"] or 0.0))
     facts += [
-        Fact(str(name).strip().capitalize(), f"{value} {unit}".rstrip(), f"{note}{guess}")
+        Fact(_label(str(name)), f"{value} {unit}".rstrip(), f"{note}{guess}")
         for name, value, unit, note in results(document)
         for guess in (_prior(document["settings"]) if name == "saved by the release" else "",)
         if name != "load shedding"
@@ -80,7 +80,13 @@ def run_card(document: Json, study: Study | None = None) -> Card:
         facts += _state(study.tables)
     facts += _deviation(physical)
     title = f"{document['case']}: {noise(document['settings'])}"
-    return Card(title, (*facts, *_certificate(document["privacy"])))
+    scale = document["settings"].get("load_scale", 1.0)
+    return Card(title, (*facts, *_certificate(document["privacy"], scale)))
+
+
+def _label(name: str) -> str:
+    """Return the label of a figure; the causes of load shedding, indented in tables, name it."""
+    return f"Load shedding {name.strip()}" if name.startswith(" ") else name.capitalize()
 
 
 def _prior(settings: Json) -> str:
@@ -97,7 +103,8 @@ def _state(tables: Mapping[str, pd.DataFrame]) -> Iterator[Fact]:
         return
     dispatch = units.groupby("bus")["p_mw"].sum().sort_values(ascending=False)
     largest = ", ".join(f"bus {bus}: {amount(p, 'MW')}" for bus, p in dispatch[:4].items())
-    yield Fact("Dispatch", f"{amount(dispatch.sum(), 'MW')} MW", largest)
+    others = f" and {counted(len(dispatch) - 4, 'other bus')}" if len(dispatch) > 4 else ""
+    yield Fact("Dispatch", f"{amount(dispatch.sum(), 'MW')} MW", f"{largest}{others}")
     if lines["loading_percent"].notna().any():
         worst = lines.loc[lines["loading_percent"].idxmax()]
         state = "bad" if worst["loading_percent"] > 100.0 + 1e-3 else ""
@@ -139,7 +146,7 @@ def share_of(difference: float, base: float) -> str:
     return f"{sign}{amount(difference, '$/h')} $/h{percent}"
 
 
-def _certificate(privacy: Json) -> Iterator[Fact]:
+def _certificate(privacy: Json, scale: float) -> Iterator[Fact]:
     """Yield what is protected, and the certified total."""
     if privacy["mechanism"] == NO_NOISE:
         yield Fact("Privacy", "none", "no noise", "bad")
@@ -154,7 +161,8 @@ def _certificate(privacy: Json) -> Iterator[Fact]:
         is_pure = pure is not None and epsilon_text(pure) == shown
         kind = "pure" if is_pure else f"at delta = {total['delta']:g}"
         yield Fact("Certified total", f"epsilon {shown}", kind)
-    yield Fact("Protected", privacy["adjacency"], state="wide")
+    before = f"in the demand before --load-scale {scale:g}" if scale != 1.0 else ""
+    yield Fact("Protected", privacy["adjacency"], before, state="wide")
     if privacy.get("noise") != "secure" and privacy["releases_per_zone"] != 0:
         yield Fact("Noise", "simulated", "no privacy: the seed is known", "warn")
 

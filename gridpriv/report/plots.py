@@ -148,13 +148,15 @@ class RunPlots:
         limits = {"lower limit": case.vmin, "upper limit": case.vmax}
         return self._by_bus(value, "voltage magnitude", "p.u.", limits).plot(ax, **options)
 
-    def prices(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw the price of active power at every bus, zone by zone."""
-        prices = self.result.prices
+    def zone_prices(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw the price of active power to its zone at every bus, zone by zone."""
+        prices = self.result.zone_prices
         if prices.empty:
             raise _empty("prices")
-        value, unit = prices["p_price"].to_numpy(dtype=float), str(prices["unit"].iloc[0])
-        return self._by_bus(value, "price of active power", unit, {}).plot(ax, **options)
+        value, unit = prices["p_price"].to_numpy(dtype=float), str(prices["p_unit"].iloc[0])
+        return self._by_bus(value, "price of active power to its zone", unit, {}).plot(
+            ax, **options
+        )
 
     def loading(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw branch loading in falling order (% of limit; MVA where no branch has a limit)."""
@@ -335,7 +337,7 @@ def _empty(what: str) -> InputError:
 
 
 STATE = ("res_bus", "res_line", "res_gen", "res_shed")
-COPIED = ("rounds", "zones", "buses", "prices", "tie_prices", "binding")
+COPIED = ("rounds", "zones", "buses", "zone_prices", "tie_prices", "binding")
 
 
 def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:

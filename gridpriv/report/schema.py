@@ -44,7 +44,7 @@ from gridpriv.zonal.documents import (
     SeriesDocument,
     Violation,
 )
-from gridpriv.zonal.rows import OfZone, RunFigures, ZoneRow
+from gridpriv.zonal.rows import BusRow, OfBus, OfZone, RunFigures, ZoneRow
 
 CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
 """Columns that state what noise certifies: of simulated noise their headers say so."""
@@ -124,6 +124,13 @@ class Guarantee(Certificate, OfMethod, name="privacy"):
         "Noise multiplier: smallest noise scale divided by its sensitivity"
     )
     sensitivity_ratio: Number = like(Bound, "ratio")
+
+
+class ShedBus(OfBus, OfZone, name="shed"):
+    """One bus that sheds load."""
+
+    pd_mw: Number = like(BusRow, "pd_mw")
+    redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
 
 
 class ZoneMeans(Row, name="zones"):

@@ -119,7 +119,7 @@ def result(of: Subject) -> Section | None:
             look=of.look,
         )
     if of.study.manifest.get("document") is not None:
-        maps, tables = _run_maps(of), of.held("interchange")
+        maps, tables = _run_maps(of), of.held("interchange", "shed")
         return Section("AC state", figures=maps, tables=tables) if maps or tables else None
     split = tuple(_splits(of))
     if not split:

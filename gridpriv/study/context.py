@@ -22,11 +22,13 @@ from gridpriv.core.text import Json
 from gridpriv.core.threads import uninterrupted
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
+from gridpriv.power.schedule import MOST_AC_ROUNDS
 from gridpriv.privacy.filters import combined
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge
 from gridpriv.privacy.ledger_rows import LedgerDataset
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.zonal.documents import RESERVE_FILE, STORAGE_FILE, StorageStep
+from gridpriv.zonal.opening import RoundRecord
 from gridpriv.zonal.prepared import Prepared, zone_datasets
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import Admit, Planned, default_transport, reference, run_prepared
@@ -46,6 +48,12 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[..., None]]]
 def unseen(_label: str, _total: int) -> Iterator[Callable[..., None]]:
     """Show no progress."""
     yield lambda *_: None
+
+
+def _after_round(record: RoundRecord) -> str:
+    """Return the note after a round; the one exchange of a ready schedule has no residual."""
+    residual = record.consensus_residual
+    return f"consensus residual {residual:.2e}" if residual else "AC redispatch"
 
 
 @contextmanager
@@ -218,10 +226,12 @@ class RunContext:
             zones = stack.enter_context(closing(self.zones(prepared.settings.workers)))
             with ExitStack() as running:
                 charge, admit = running.enter_context(self.charging(case, prepared))
-                advance = running.enter_context(self.progress(case.name, prepared.settings.rounds))
+                most = MOST_AC_ROUNDS if prepared.in_ac_rounds else prepared.settings.rounds
+                advance = running.enter_context(self.progress(case.name, most))
                 result = run_prepared(
                     prepared,
-                    watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),
+                    watch=lambda r: advance(_after_round(r)),
+                    watch_ac=lambda r: advance(f"largest AC mismatch {r.primal:.2e}"),
                     charge=charge,
                     admit=admit if kept is None else in_turn(admit, partial(kept.begin, 0)),
                     leave=keep,

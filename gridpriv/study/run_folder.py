@@ -192,7 +192,7 @@ class RunFolder:
             identity | record.settings_shown(settings), result, result.early or ""
         )
         del rows["charges"]  # beside what was released
-        more = {"prices": result.prices, "binding": result.binding}
+        more = {"zone_prices": result.zone_prices, "binding": result.binding}
         if result.trace.rounds:
             if result.ac_rounds is None:  # AC rounds have no duals of tie flows
                 more["tie_prices"] = result.tie_prices

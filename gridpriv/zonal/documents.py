@@ -49,8 +49,8 @@ class Interchange(OfZone, name="interchange"):
     deviation_mw: Number = private("Deviation: actual less scheduled interchange")
     balancing_mw: Number = like(rows.SettledFigures, "balancing_mw")
     balancing_cost: Number = private(
-        "Balancing cost: balancing power at the balancing price, a transfer between zones; it "
-        "does not state who caused the deviation, and so who pays",
+        "Value of balancing power: balancing power at the balancing price; no payment, since it "
+        "is not settled between zones",
         "$/h",
     )
     shed_mw: Number = private("Load shedding: active load shedding")
@@ -132,11 +132,12 @@ class CostOfPrivacy(rows.Baselines, name="cost_of_privacy"):
     )
     island_mw: Number = like(Physical, "deenergized_mw")
     unavoidable_mw: Number = private(
-        "Unavoidable load shedding: load shedding of any dispatch of the rest of the grid"
+        "Load shedding in the AC optimum: load shedding of the AC optimum that sheds least, "
+        "without de-energized islands"
     )
     coordination_mw: Number = private(
         "Load shedding by coordination: load shedding of the noise-free baseline beyond the "
-        "unavoidable one"
+        "AC optimum"
     )
     noise_mw: Number = private(
         "Load shedding by noise: load shedding of the run beyond the noise-free baseline"

@@ -68,8 +68,8 @@ def _feasibility(document: Json) -> Iterator[tuple[str, Json]]:
 def _meter(document: Json) -> Iterator[tuple[str, Json]]:
     """Yield the zones whose neighbours learn more from their meters than from messages."""
     if document["settings"]["mechanism"] != "none":
-        for values in meter_messages(document["final"].get("meter")):
-            yield "meter", values
+        held = document["settings"]["hold"] == "interchange"
+        yield from meter_messages(document["final"].get("meter"), held=held)
     yield from hold_messages(document["final"].get("hold"))
 
 
@@ -114,6 +114,12 @@ def ended_at_tolerance(document: Json) -> bool:
     fewer = 0 < len(document["rounds"] or ()) < settings["rounds"]
     residual = final["consensus_residual_max"]  # None: private, in a public export
     return fewer and residual is not None and bool(residual < settings["tolerance"])
+
+
+def on_relaxation(document: Json) -> bool:
+    """Return True where the schedule is of rounds on the relaxation: rounds change its cost."""
+    on_ac = document["final"]["ac_rounds"]
+    return document["settings"]["coordination"] == "rounds" and not (on_ac and on_ac["converged"])
 
 
 def fresh_noise(settings: Json) -> bool:
@@ -170,7 +176,7 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
         yield "worse-than-prior-only", {}
     elif value > prior + WORSE * abs(prior) + WORSE:
         digits = 7 if figure(value, 4) == figure(prior, 4) else 4
-        near = settings["coordination"] == "rounds" and value <= prior + CHANCE * abs(prior)
+        near = on_relaxation(document) and value <= prior + CHANCE * abs(prior)
         chance = " Less than 0.25 % apart, either may be the cheaper." if near else ""
         yield (
             "dearer-than-prior-only" if priced else "sheds-more-than-prior-only",
@@ -186,23 +192,39 @@ def _service(document: Json) -> Iterator[tuple[str, Json]]:
         percent = f"{100.0 * balancing / load:.2g}" if load > 0 else "-"
         values = {"balancing": amount(balancing, "MW"), "percent": percent}
         yield "balancing-without-noise", values
+    yield from _capacity(document)
+    if physical["cost"] is not None:
+        yield "costs-include", {"voll": f"{settings['voll']:g}"}
+    elif settings["objective"] == "losses" and physical["losses_mw"] is not None:
+        yield "no-costs", {}
+
+
+def _capacity(document: Json) -> Iterator[tuple[str, Json]]:
+    """Yield that load and losses exceed all capacity, and exporters that shed beside unused one.
+
+    Load shedding is load and losses minus generation, so load and losses exceed the capacity by
+    load shedding minus unused capacity, whatever limits bind.
+    """
+    physical, settings = document["final"]["physical"], document["settings"]
+    load, unused = physical["load_mw"] or 0.0, physical.get("unused_capacity_mw")
+    if unused is None:
+        return
+    if physical["shed_mw"] - unused > negligible_mw(load):
+        capacity = amount(sum(zone["capacity_mw"] for zone in document["zones"]), "MW")
+        short = amount(physical["shed_mw"] - unused, "MW")
+        yield "short-of-capacity", {"capacity": capacity, "short": short}
     exporters = [
         row
         for row in physical["interchange"] or ()
         if min(row.get("shed_mw") or 0.0, row["actual_mw"] or 0.0) > negligible_mw(load)
     ]
-    unused = physical.get("unused_capacity_mw")
-    if exporters and unused is not None and unused <= FULL * load:
-        yield "short-of-capacity", {"shed": amount(physical["shed_mw"], "MW")}
-    elif exporters:
-        shed = amount(sum(row["shed_mw"] for row in exporters), "MW")
-        yield (
-            "shed-by-exporters",
-            {"shed": shed, "zones": ", ".join(row["zone"] for row in exporters)},
-        )
-    if physical["cost"] is not None:
-        paid = physical["balancing_cost"]
-        here = "" if paid is None else f" ({amount(paid, '$/h')} $/h here)"
-        yield "costs-include", {"voll": f"{settings['voll']:g}", "here": here}
-    elif settings["objective"] == "losses" and physical["losses_mw"] is not None:
-        yield "no-costs", {}
+    if exporters and unused > FULL * load:
+        options = [f"--load-scale {settings['load_scale']:g}"] * (settings["load_scale"] != 1.0)
+        options += [f"--outage {row}" for row in settings["outage"]]
+        values = {
+            "shed": amount(sum(row["shed_mw"] for row in exporters), "MW"),
+            "zones": ", ".join(row["zone"] for row in exporters),
+            "unused": amount(unused, "MW"),
+            "command": " ".join(["gridpriv relax", document["case"], *options]),
+        }
+        yield "shed-by-exporters", values

@@ -296,14 +296,20 @@ def _ends(result: SettledRun, branch: int) -> str:
     return f"{case.bus_id[case.f_bus[branch]]}-{case.bus_id[case.t_bus[branch]]}"
 
 
-def meter_messages(rows: Sequence[Json] | None) -> list[Json]:
-    """Return the values of the message of each zone whose meters tell more than its message."""
-    return [
-        {
-            "zone": row["zone"],
-            "moves": f"{row['interchange_mw_per_mw']:.2f}",
-            "noise": "no bound" if row["noise_mw"] is None else f"{row['noise_mw']:.3g} MW",
-        }
-        for row in rows or ()
-        if row["meter_tells_more"]
-    ]
+def meter_messages(rows: Sequence[Json] | None, *, held: bool) -> Iterator[tuple[str, Json]]:
+    """Yield codes and values of the messages on zones whose meters tell more than their messages.
+
+    Parameters
+    ----------
+    held : bool
+        Zones keep their scheduled interchange already, so nothing is advised.
+    """
+    more = [row for row in rows or () if row["meter_tells_more"]]
+    for row in more:
+        values = {"zone": row["zone"], "moves": f"{row['interchange_mw_per_mw']:.2f}"}
+        if row["noise_mw"] is None:
+            yield "meter-unreleased", values
+        else:
+            yield "meter", values | {"noise": f"{row['noise_mw']:.3g}"}
+    if more and not held:
+        yield "meter-advice", {}

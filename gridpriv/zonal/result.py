@@ -460,21 +460,24 @@ class RunResult(FinishedRun):
         return self.zone_models[0].network
 
     @cached_property
-    def prices(self) -> pd.DataFrame:
+    def zone_prices(self) -> pd.DataFrame:
         """Price of one more MW (MVAr) of demand at each bus to its zone; local.
 
-        Columns ``bus``, ``zone``, ``p_price``, ``q_price``, ``unit``: multipliers of the balance
-        in the zone's own AC optimum, at its true demand, so they include the balancing price where
-        the zone deviates from its schedule. Empty for a run that ended early.
+        Columns ``bus``, ``zone``, ``p_price``, ``p_unit``, ``q_price``, ``q_unit``: multipliers of
+        the balance in the zone's own AC optimum, at its true demand. They include the balancing
+        price where the zone deviates from its schedule, so they are no nodal prices (LMP) of the
+        grid. Empty for a run that ended early.
         """
         import pandas as pd
 
         if self.settlement is None:
-            return pd.DataFrame(columns=["bus", "zone", "p_price", "q_price", "unit"])
+            return pd.DataFrame(columns=["bus", "zone", "p_price", "p_unit", "q_price", "q_unit"])
+        priced = has_convex_costs(self.case)
         return self.buses[["bus", "zone"]].assign(
             p_price=self._of_buses("p_price"),
+            p_unit="$/MWh" if priced else "MW per MW",
             q_price=self._of_buses("q_price"),
-            unit="$/MWh" if has_convex_costs(self.case) else "MW per MW",
+            q_unit="$/MVArh" if priced else "MW per MVAr",
         )
 
     @cached_property

@@ -202,16 +202,18 @@ class BusRow(OfBus, OfZone, name="buses"):
     )
 
 
-class BusPrice(OfBus, OfZone, InUnit, name="prices"):
-    """One bus, after local redispatch."""
+class BusPrice(OfBus, OfZone, name="zone_prices"):
+    """One bus, in its zone's redispatch; no nodal price (LMP) of the grid."""
 
     p_price: Number = private(
         "Active price: change of the zone's redispatch cost per MW of active demand; includes the "
         "balancing price where the zone deviates from its schedule, so it is no nodal price (LMP)"
     )
+    p_unit: Text = key("Unit: unit of the active price in the same row")
     q_price: Number = private(
         "Reactive price: change of the zone's redispatch cost per MVAr of reactive demand"
     )
+    q_unit: Text = key("Reactive unit: unit of the reactive price in the same row")
 
 
 class TiePrice(OfZone, OfBranch, InUnit, name="tie_prices"):

@@ -74,6 +74,7 @@ from gridpriv.zonal.rows import Timing
 from gridpriv.zonal.settings import PRIOR_ONLY, Settings
 
 if TYPE_CHECKING:
+    from gridpriv.power.ac.interior import Iteration
     from gridpriv.power.schedule import AcRounds, AcSchedule, CentralSchedule
 
 Watch = Callable[[RoundRecord], None]
@@ -171,6 +172,7 @@ def run_prepared(
     admit: Admit | None = None,
     leave: Leave = lambda _: None,
     transport: Connect | None = None,
+    watch_ac: Callable[[Iteration], None] = lambda _: None,
 ) -> RunResult:
     """Run what :func:`prepare` returned.
 
@@ -187,6 +189,8 @@ def run_prepared(
     leave : callable
         Called with what was done if the run ends early once it may have drawn (a solver, a
         refusal, an interrupt, a defect), before the exception goes on.
+    watch_ac : callable
+        Called after each round on the AC equations.
     """
     carry = transport or default_transport(prepared.settings.workers)
     began = time.perf_counter()
@@ -226,7 +230,7 @@ def run_prepared(
             before = time.perf_counter()
             central = disclosed_schedule(prepared, zones)
             if prepared.in_ac_rounds:
-                on_ac = ac_rounds(prepared, zones)
+                on_ac = ac_rounds(prepared, zones, watch_ac)
             for turn in play_rounds(prepared, zones, opening, central, on_ac):
                 seconds, state = time.perf_counter() - before, turn.state
                 records.append(
@@ -386,12 +390,14 @@ def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | N
     return answers(transport, calls)
 
 
-def ac_rounds(prepared: Prepared, transport: Transport) -> AcRounds:
+def ac_rounds(
+    prepared: Prepared, transport: Transport, watch: Callable[[Iteration], None] = lambda _: None
+) -> AcRounds:
     """Let every zone disclose once and zones solve the AC optimal power flow of what they did."""
     from gridpriv.power.schedule import schedule_in_rounds
 
     answers(transport, call(ZoneMember.disclose))
-    return schedule_in_rounds(prepared.network, prepared.zones, transport)
+    return schedule_in_rounds(prepared.network, prepared.zones, transport, watch=watch)
 
 
 def _redispatched(

@@ -17,14 +17,15 @@ from gridpriv.zonal.messages import (
     releases_nothing,
 )
 from gridpriv.zonal.opening import AGREED
-from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
+from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW, negligible_mw
 
 MOST_ZONES_NAMED = 12
+INTERIOR_POINT = "interior-point method"
 CAUSES = {
-    "island_mw": "  on de-energized islands",
-    "unavoidable_mw": "  unavoidable in any dispatch",
-    "coordination_mw": "  by coordination",
-    "noise_mw": "  by noise",
+    "island_mw": ("  on de-energized islands", ""),
+    "unavoidable_mw": ("  in the AC optimum", "beyond islands"),
+    "coordination_mw": ("  by coordination in zones", "noise-free run over the AC optimum"),
+    "noise_mw": ("  by noise", "over the noise-free run"),
 }
 BASELINES = {
     "noise_free_cost": "cost, noise-free",
@@ -44,9 +45,9 @@ def _length(rows: list[Any] | None) -> int | None:
 
 
 def interchange(document: Json) -> Table:
-    """Return every zone's interchange, scheduled and actual, balancing power and load shedding."""
+    """Return every zone's interchange, scheduled and actual, their difference, load shedding."""
     rows = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
-    columns = ("scheduled", "actual", "balancing")
+    columns = ("scheduled", "actual", "deviation")
     keys = [*(f"{column}_mw" for column in columns), "shed_mw"]
     return (
         "Interchange (MW, exports positive, metered in the middle of tie lines)",
@@ -67,8 +68,8 @@ def figures(document: Json) -> Table:
     rows: list[list[object]] = [
         ["AC-feasible", FEASIBILITY.get(final["physical"]["status"]), ""],
         *(row[:3] for row in results(document)),
-        ["consensus residual", final["consensus_residual"], "p.u."],
-        ["solver", f"{solver['name']}{solves}", ""],
+        [_residual(document), final["consensus_residual"], "p.u."],
+        ["solver", INTERIOR_POINT if _on_ac(document) else f"{solver['name']}{solves}", ""],
         ["time", document["timing"]["total"], "s"],
     ]
     rows[-3:-3] = [[name, amount(costs.get(key), "$/h"), "$/h"] for key, name in BASELINES.items()]
@@ -97,54 +98,59 @@ def results(document: Json) -> list[list[object]]:
     of zero, which the verdict states.
     """
     physical, costs = document["final"]["physical"], document["final"]["cost_of_privacy"] or {}
-    cost, prior = physical["cost"], costs.get("prior_only_cost")
-    saved, free = None if None in (cost, prior) else prior - cost, costs.get("noise_free_cost")
-    noisy, gap = document["settings"]["mechanism"] != "none", costs.get("optimality_gap")
+    cost, prior, settings = physical["cost"], costs.get("prior_only_cost"), document["settings"]
+    alike = releases_nothing(settings) or None in (cost, prior)
+    price = costs.get("cost") if settings["mechanism"] != "none" else None
+    gap = costs.get("optimality_gap")
     money = [
         ("cost", cost, None, ""),
-        (
-            "cost of privacy",
-            costs.get("cost") if noisy else None,
-            free,
-            "over noise-free",
-        ),
+        ("cost of privacy", price, costs.get("noise_free_cost"), "over noise-free"),
         (
             "saved by the release",
-            saved,
-            free,
-            f"{'of noise-free, ' if free else ''}vs prior-only (epsilon = 0)",
+            None if alike else prior - cost,
+            prior,
+            "relative to prior-only (epsilon = 0)",
         ),
         ("optimality gap", gap, None if None in (cost, gap) else cost - gap, "over the AC optimum"),
-        (
-            "payments between zones",
-            physical["balancing_cost"],
-            None,
-            "for balancing power at the balancing price; not part of the cost",
-        ),
     ]
     rows: list[list[object]] = [
         [name, amount(value, "$/h"), "$/h", _relative(value, base, baseline)]
         for name, value, base, baseline in money
     ]
+    balancing = amount(physical["balancing_mw"], "MW")
+    rows.insert(2, ["balancing power", balancing, "MW", _valued(document)])
     rows += _power(physical, costs)
-    quiet = ("load shedding", "curtailed generation", "payments between zones")
+    quiet = ("load shedding", "curtailed generation")
     return [
         row for row in rows if row[1] is not None and not (row[0] in quiet and str(row[1]) == "0")
     ]
 
 
+def _valued(document: Json) -> str:
+    """Return balancing power as a share of the load, and its value, which no cost includes."""
+    physical, price = document["final"]["physical"], document["settings"]["balancing_price"]
+    power, load = physical["balancing_mw"] or 0.0, physical["load_mw"] or 0.0
+    if power <= negligible_mw(load):
+        return ""
+    return (
+        f"{figure(100.0 * power / load, 2)} % of the load; valued at {price:g} $/MWh: "
+        f"{amount(physical['balancing_cost'], '$/h')} $/h, not in the cost and not settled"
+    )
+
+
 def _power(physical: Json, costs: Json) -> list[list[object]]:
     """Return the rows of power and AC feasibility, of the baselines too."""
     failed = bool(physical["failure"])
-    causes = [(name, costs[key]) for key, name in CAUSES.items() if costs.get(key)]
+    shedding = "load shedding of zones' plans" if failed else "load shedding"
     power = [
-        ("load shedding of zones' plans" if failed else "load shedding", physical["shed_mw"]),
-        *causes,
-        ("curtailed generation", physical["curtailed_mw"]),
-        ("balancing power", physical["balancing_mw"]),
-        ("losses", physical["losses_mw"]),
+        (shedding, physical["shed_mw"], ""),
+        *((name, costs[key], note) for key, (name, note) in CAUSES.items() if costs.get(key)),
+        ("curtailed generation", physical["curtailed_mw"], ""),
+        ("losses", physical["losses_mw"], ""),
     ]
-    rows: list[list[object]] = [[name, amount(value, "MW"), "MW", ""] for name, value in power]
+    rows: list[list[object]] = [
+        [name, amount(value, "MW"), "MW", note] for name, value, note in power
+    ]
     for baseline in ("noise_free", "prior_only"):
         shed = costs.get(f"{baseline}_shed_mw")
         name = baseline.replace("_", "-")
@@ -197,13 +203,22 @@ def rounds_line(document: Json) -> str:
     final, solver, seconds = document["final"], document["solver"], document["timing"]["total"]
     parts = [_rounds(document)]
     if final["consensus_residual"] is not None:
-        parts.append(f"consensus residual {shown(final['consensus_residual'])} p.u.")
+        parts.append(f"{_residual(document)} {shown(final['consensus_residual'])} p.u.")
     solves = f"{counted(solver['solves'], 'solve')} by " if solver["solves"] else ""
-    on_ac = final["ac_rounds"] is not None and final["ac_rounds"]["converged"]
-    parts.append("interior-point method" if on_ac else f"{solves}{solver['name']}")
+    parts.append(INTERIOR_POINT if _on_ac(document) else f"{solves}{solver['name']}")
     if seconds is not None:
         parts.append(f"{shown(seconds)} s")
     return f"{'; '.join(parts)}."
+
+
+def _on_ac(document: Json) -> bool:
+    """Return True where the schedule is of rounds on the AC equations."""
+    return bool((document["final"]["ac_rounds"] or {}).get("converged"))
+
+
+def _residual(document: Json) -> str:
+    """Return the name of the residual of the last round."""
+    return "largest AC mismatch" if _on_ac(document) else "consensus residual"
 
 
 def _rounds(document: Json) -> str:
@@ -301,14 +316,14 @@ def _chosen(rows: list[Json]) -> list[str]:
     """Return each zone's released statistics; of many zones, their number by statistics."""
     if len(rows) <= MOST_ZONES_NAMED:
         return [
-            f"zone {r['zone']}: {in_words(r['statistics'])}, {r['expected_error_mw']:.3g} MW"
+            f"zone {r['zone']}: {in_words(r['statistics'])}, error {r['expected_error_mw']:.3g} MW"
             for r in rows
         ]
     errors: dict[str, list[float]] = {}
     for row in rows:
         errors.setdefault(in_words(row["statistics"]), []).append(row["expected_error_mw"])
     return [
-        f"{name} in {counted(len(each), 'zone')} ({_from_to(each)} MW)"
+        f"{name} in {counted(len(each), 'zone')}, error {_from_to(each)} MW"
         for name, each in errors.items()
     ]
 
@@ -435,7 +450,7 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
         code = "steps-shed" if most > MOST_NEGLIGIBLE_MW else "steps-no-shed"
         yield code, mean | {"most": amount(most, "MW"), "step": at}
     if any(step.get("cost") is not None for step in steps):
-        yield "costs-include", {"voll": f"{settings['voll']:g}", "here": ""}
+        yield "costs-include", {"voll": f"{settings['voll']:g}"}
     large = [r for r in (step["consensus_residual"] for step in steps) if r > AGREED]
     if large:
         values = {"steps": counted(len(large), "step"), "residual": shown(max(large))}

@@ -208,7 +208,7 @@ def test_the_document_states_the_weight_in_force(settled):
 
 
 def test_local_prices_are_the_centralized_ones(case14, settled):
-    found, central = settled.prices, acopf(case14)
+    found, central = settled.zone_prices, acopf(case14)
     np.testing.assert_allclose(found["p_price"], central.p_price, rtol=1e-2)
     assert set(found["unit"]) == {"$/MWh"}
 

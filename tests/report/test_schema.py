@@ -73,7 +73,9 @@ def test_a_run_holds_nothing_undeclared(objective: str, tmp_path: Path) -> None:
         )
         == 0
     )
-    assert {"prices", "binding", "res_bus", "buses"} <= {path.stem for path in folder.glob("*.csv")}
+    assert {"zone_prices", "binding", "res_bus", "buses"} <= {
+        path.stem for path in folder.glob("*.csv")
+    }
     assert strangers(folder) == []
     assert undeclared(json.loads((folder / "run.json").read_text()), RunDocument.table) == []
 

@@ -117,9 +117,9 @@ def test_figures_of_a_result_draw_its_tables(result) -> None:
     assert sorted(shown) == sorted(tables["res_bus"]["vm_pu"])
     by_name = dict(zip([t.get_text() for t in ax.get_xticklabels()], shown, strict=True))
     assert by_name == {str(k): v for k, v in tables["res_bus"]["vm_pu"].items()}
-    prices = np.concatenate([line.get_ydata() for line in result.plot.prices().lines])
-    assert sorted(prices) == sorted(result.prices["p_price"])
-    assert "($/MWh)" in result.plot.prices().get_ylabel()
+    prices = np.concatenate([line.get_ydata() for line in result.plot.zone_prices().lines])
+    assert sorted(prices) == sorted(result.zone_prices["p_price"])
+    assert "($/MWh)" in result.plot.zone_prices().get_ylabel()
     lines = tables["res_line"]
     ends = (np.hypot(lines[f"p_{e}_mw"], lines[f"q_{e}_mvar"]) for e in ("from", "to"))
     assert curve(result.plot.loading())[1] == sorted(np.maximum(*ends), reverse=True)
@@ -131,7 +131,7 @@ def test_figures_of_a_result_draw_its_tables(result) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["convergence", "zones", "network", "voltages", "prices", "loading", "interchange"]
+    "name", ["convergence", "zones", "network", "voltages", "zone_prices", "loading", "interchange"]
 )
 def test_figures_of_a_result_are_drawn_on_given_axes(result, name) -> None:
     figure = Figure()

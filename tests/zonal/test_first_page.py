@@ -113,7 +113,7 @@ def test_a_public_summary_has_no_rows_without_a_figure(capsys):
     assert main([*words, "--noise", "secure"]) == 0
     told = capsys.readouterr().out
     table = told.partition("Privacy:")[0]
-    assert "consensus residual" in told
+    assert "largest AC mismatch" in told
     cells = [line.split() for line in table.splitlines() if line.startswith(" ")]
     assert not [row for row in cells if "-" in row]
     assert not re.search(r"shedding|feasible|cost|losses|violated|time", table)
@@ -139,24 +139,24 @@ def test_what_no_cost_holds_is_said_with_its_amount(heavy, capsys):
     told, physical = " ".join(capsys.readouterr().out.split()), heavy["final"]["physical"]
     voll, price = heavy["settings"]["voll"], heavy["settings"]["balancing_price"]
     held = physical["generation_cost"] + voll * physical["shed_mw"]
-    paid = price * sum(row["balancing_mw"] for row in physical["interchange"])
-    assert physical["cost"] == pytest.approx(held, rel=1e-9) and paid > 1.0
-    said = re.search(r"pay each other for balancing power \(([\d.]+) \$/h here\)", told)
-    assert said and float(said[1]) == pytest.approx(paid, rel=1e-5)
+    value = price * sum(row["balancing_mw"] for row in physical["interchange"])
+    assert physical["cost"] == pytest.approx(held, rel=1e-9) and value > 1.0
+    said = re.search(rf"valued at {price:g} \$/MWh: ([\d.]+) \$/h, not in the cost", told)
+    assert said and float(said[1]) == pytest.approx(value, rel=1e-5)
     assert f"load shedding at {voll:g} $/MWh" in told
 
 
 def test_a_run_without_a_cost_says_nothing_of_what_costs_hold(heavy, capsys):
     final = heavy["final"] | {"physical": heavy["final"]["physical"] | {"cost": None}}
     summarise(heavy | {"final": final})
-    assert "pay each other" not in " ".join(capsys.readouterr().out.split())
+    assert "No cost includes" not in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_series_says_what_its_costs_hold_where_it_has_any(known):
     step = {"step": "1", "consensus_residual": 0.0, "cost": 10.0 if known else None}
     told = " ".join(series_sentences([step], 1, {"voll": 5000.0, "objective": "cost"}))
-    assert ("pay each other for balancing power" in told) is known
+    assert ("No cost includes balancing power" in told) is known
     assert ("load shedding at 5000 $/MWh" in told) is known
 
 

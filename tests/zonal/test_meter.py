@@ -71,7 +71,7 @@ def test_a_zone_without_room_shows_its_load() -> None:
     assert [zone for zone, row in rows.items() if row["meter_tells_more"]] == ["2"]
     assert max(rows[zone]["interchange_mw_per_mw"] for zone in "13") < 0.01
     texts = [message["text"] for message in result.as_dict()["messages"]]
-    assert any("zone 2 show its total load" in text for text in texts)
+    assert any("zone 2 reveal its total load" in text for text in texts)
     table = meter_table(result)
     assert len(table) == 14
     assert table["interchange_mw_per_mw"].abs().max() == pytest.approx(

@@ -31,6 +31,8 @@ TOLERANCE = {"MW": 0.01, "MVAr": 0.01, "MVA": 0.01, "p.u.": 1e-4, "degree": 1e-2
 """An amount beyond a limit below this is rounding."""
 ROUNDING = 1e-4
 """The same for power, as a share of the element's limits: low-voltage elements carry kilowatts."""
+AT_LIMIT = 1e-3
+"""Distance from a limit that counts as being at it, as a share of the limit, beside rounding."""
 KINDS = {
     "generator P": "active output",
     "line": "line",
@@ -160,19 +162,13 @@ def violated(case: Case, here: LimitedQuantities) -> tuple[Limit, ...]:
     )
 
 
-def binding(case: Case, here: LimitedQuantities, tolerance: float = 0.0) -> tuple[Limit, ...]:
-    """Return the limits that a grid stands at; generators that cannot move are left out.
-
-    Parameters
-    ----------
-    tolerance : float
-        Distance that counts as none, as a share of the limit's size, beside rounding.
-    """
+def binding(case: Case, here: LimitedQuantities) -> tuple[Limit, ...]:
+    """Return the limits that a grid is at (:data:`AT_LIMIT`), but fixed generators' own."""
     matches: list[Limit] = []
     for family in _families(case, here):
         for name, amount in _amounts(family):
             bound = family.low if name == "lower" else family.high
-            near = family.rounding + tolerance * np.abs(np.where(np.isinf(bound), 0, bound))
+            near = family.rounding + AT_LIMIT * np.abs(np.where(np.isinf(bound), 0, bound))
             stands = (np.abs(amount) <= near) & (family.low < family.high)
             matches += _named(family, name, amount, stands)
     return tuple(matches)
