@@ -148,7 +148,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
         "net_position_mw": "net position",
         "least_mw": "min",
         "most_mw": "max",
-        "redispatch_cost": "redispatch $/h",
+        "redispatch_cost": "over merit order $/h",
         "tie_revenue": "tie revenue $/h",
     }
     mw = dict.fromkeys(("net_position_mw", "least_mw", "most_mw"), "MW")
@@ -172,7 +172,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
     for row in document["payments"]:
         say(
             f"Zone {row['from_zone']} pays zone {row['to_zone']} {row['amount']:.6g} $/h for "
-            f"{row['energy_mwh']:.4g} MWh at tie prices."
+            f"{row['energy_mwh']:.4g} MW at tie prices."
         )
     if document["visibility"] == "public":
         say(_publishable(document["privacy"]), *_certificate(document["privacy"], seed))
@@ -299,8 +299,8 @@ def _verdict(document: Json) -> str:
     shed = [f"{row['name']} {row['shed_mw']:.4g} MW" for row in cut_off]
     diverged = [row["name"] for row in rows if row["status"] == "diverged"]
     return (
-        f"Not secure. {on}, of {counted(len(rows), 'outage')} {outside} violate a limit, "
-        f"{len(shed)} shed load{_some(shed)} and {len(diverged)} have no AC state"
+        f"Not secure. {on}, limits are violated after {outside} of {counted(len(rows), 'outage')}, "
+        f"load is shed after {len(shed)}{_some(shed)}, and {len(diverged)} have no AC state"
         f"{_some(diverged)}{f'; {screened} are not known (--screen)' if screened else ''}.{other}"
     )
 

@@ -111,8 +111,8 @@ def _print_bound(document: Json, prices: Floats) -> None:
     if document["bound"] is None:
         return
     rows: list[list[object]] = [
-        ["bound", f"{document['bound']:.7g}", document["unit"]],
         ["demand that cannot be served, at least", amount(document["shed_mw"], "MW"), "MW"],
+        ["bound of the objective", f"{document['bound']:.7g}", document["unit"]],
         ["estimated relative error", document["relative_error"], ""],
         ["status", document["status"], ""],
         ["solver", document["solver"], ""],
@@ -184,7 +184,7 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
         ["cost of generation", document["generation_cost"], "$/h"],
         ["load shedding", document["shed_mw"], "MW"],
         ["of it on islands without generation", document["deenergized_mw"], "MW"],
-        ["spilt generation", document["curtailed_mw"], "MW"],
+        ["curtailed generation", document["curtailed_mw"], "MW"],
         ["losses", document["losses_mw"], "MW"],
         ["limits violated", len(optimum.violations), ""],
         ["seconds", document["seconds"], "s"],

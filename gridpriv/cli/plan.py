@@ -14,7 +14,7 @@ from gridpriv.core.settings import Part, changed, count, number, shortest
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.privacy.adjacency import Beta
-from gridpriv.zonal.settings import Adjacency, Draws, Grid, Release, make_settings
+from gridpriv.zonal.settings import Adjacency, Draws, Grid, Release, Settings, make_settings
 
 if TYPE_CHECKING:
     from gridpriv.zonal.forecast import Expected
@@ -147,8 +147,8 @@ def sentences(
     if best.better is not None:
         said.append(
             f"The recommended release costs less than the prior-only baseline by more than "
-            f"{WORTH:.1%} on {best.better} of {best.scenarios} scenarios. It costs more by as much "
-            f"on {best.worse}."
+            f"{WORTH:.1%} on {best.better} of {best.scenarios} scenarios, and more than it by more "
+            f"than {WORTH:.1%} on {best.worse}."
         )
     spread = public_demand(case, chosen.public_demand).spread
     more = "" if chosen.draws >= WIDE else f" (95% with --draws {WIDE})"
@@ -177,9 +177,11 @@ def _command(best: Expected, chosen: Scenarios, args: argparse.Namespace) -> str
     if best.rounds == "central":
         words += ["--coordination", "central"]
     else:
-        words += ["--noise-schedule", "once", "--rounds", best.rounds]
+        words += ["--noise-schedule", "once"]
+        words += ["--rounds", best.rounds] if best.rounds != str(Settings.rounds) else []
     words += ["--budget", f"total:{shortest(chosen.total)}", "--beta", str(chosen.beta)]
-    return shlex.join([*words, "--solver", chosen.solver])
+    words += ["--solver", chosen.solver] if chosen.solver != Settings.solver else []
+    return shlex.join(words)
 
 
 def covered(draws: int) -> float:

@@ -288,7 +288,7 @@ def summarise(document: Json) -> None:
             ["change by the projection", amount(demand["projected_mw"], "MW"), "MW"],
             ["optimal cost", amount(optimum["cost"], "$/h"), "$/h"],
             *(
-                [f"true optimal cost, {end}", amount(cost, "$/h"), "$/h"]
+                [f"true optimal cost, 95 % range {end}", amount(cost, "$/h"), "$/h"]
                 for end, cost in zip(("from", "to"), optimum["cost_range"] or (), strict=False)
             ),
         ],
@@ -312,6 +312,11 @@ def sentences(document: Json) -> list[str]:
     said = [f"Protected: {guard['adjacency']}. {guard['caveat'].capitalize()}."]
     if other := OTHER.get(guard["protects"]):
         said.append(f"Not protected{other.replace(';', ':', 1)}.")
+    if any(release["quantity"].endswith("total") for release in document["releases"]):
+        said.append(
+            "Only the total of demand is released: the demand of a bus in the file is its share of "
+            "that total in public data, and says nothing of that bus."
+        )
     said += _negative(document)
     if demand["margin"]:
         said.append(

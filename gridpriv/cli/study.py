@@ -235,7 +235,7 @@ def print_summary(table: pd.DataFrame) -> None:
         text = {
             "method": list(rows.series.mask(rows.series == rows.series.shift(), "")),
             "eps": [_number(x) for x in rows.total_epsilon],
-            "cost $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
+            "privacy $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
             "+- $/h": [amount(x, "$/h") for x in beyond],
             "shed MW": power["redispatch_shed_mw"],
             "dev. MW": power["interchange_deviation_mw"],
@@ -254,9 +254,8 @@ def print_summary(table: pd.DataFrame) -> None:
     if table.cost_of_privacy.notna().any():
         explained.insert(
             0,
-            "cost: cost of privacy, over the cheapest noise-free method (generation and load "
-            "shedding, without payments between zones for balancing power), with the half width "
-            "of its 95 % interval",
+            "privacy: cost of privacy, over the cheapest noise-free method (generation and load "
+            "shedding, without balancing power), with the half width of its 95 % interval",
         )
     output.say(f"{'; '.join(explained)}.")
 

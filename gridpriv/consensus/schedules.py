@@ -253,14 +253,17 @@ Step = Literal["nonsmooth", "smooth", "strongly-convex"]
 class Rounds(Part):
     """Rounds, local updates, step size and penalty; the penalty is that of consensus ADMM."""
 
-    rounds: int = count(20, "number of rounds T, at most")
+    rounds: int = count(
+        20, "number of rounds T of ADMM, at most; rounds on the AC equations end by themselves"
+    )
     local_updates: int = count(1, "local updates E of a round")
     step: Step = choice("nonsmooth", get_args(Step), "step-size rule of the linearized update")
     penalty: PenaltySchedule = notation(
         ResidualBalancing(),
         parse_penalty,
         "PENALTY",
-        "penalty rho: a number, auto (residual balancing) or geometric:INITIAL,FACTOR,INTERVAL,MAX",
+        "penalty rho of ADMM: a number, auto (residual balancing) or "
+        "geometric:INITIAL,FACTOR,INTERVAL,MAX",
         kinds=PenaltySchedule,
     )
     workers: int = count(

@@ -360,7 +360,13 @@ def _open_ended(case: Case, name: str, none: float, kind: str, rows: Ints, withi
 def _ordered(case: Case, low: str, high: str, kind: str, rows: Ints) -> None:
     lower, upper = getattr(case, low), getattr(case, high)
     wrong = ~(lower <= upper)  # also true for NaN
-    _refuse(wrong, lower, low, kind, rows, f"at most {high}")
+    if not wrong.any():
+        return
+    unit = {"p": " MW", "q": " MVAr"}.get(low[0], "")
+    scale = case.base_mva if unit else 1.0
+    most = scale * float(upper[wrong][0])
+    shown = np.round(scale * lower, 9)
+    _refuse(wrong, shown, low, kind, rows, f"at most {high} = {most:.6g}{unit}")
 
 
 FORMAT = "gridpriv network 1"

@@ -115,7 +115,8 @@ class Shortage:
             others = " and others" if len(cause.places) > most else ""
             at = ", ".join(cause.places[:most]) + others
             parts.append(
-                f"{cause.without_mw:.4g} MW without the limit on {KINDS[cause.kind]} at {at}"
+                f"{cause.without_mw:.4g} MW would still be shed if the limit on "
+                f"{KINDS[cause.kind]} at {at} were removed"
             )
         return "; ".join(parts)
 

@@ -183,7 +183,8 @@ def _by_round(rounds: pd.DataFrame, *more: Metric) -> list[Metric]:
     of_grid = "consensus_residual" in rounds
     metrics = drawable((*BY_ROUND, *more), rounds)
     if len(rounds) > 1:  # rounds on the AC equations have figures of the plan in the last only
-        metrics = [m for m in metrics if rounds[m.key].notna().sum() > 1]
+        runs = rounds["run"] if "run" in rounds else pd.Series(0, index=rounds.index)
+        metrics = [m for m in metrics if rounds.groupby(runs)[m.key].count().max() > 1]
     return [m for m in metrics if not (of_grid and m.key == "consensus_residual_max")]
 
 
@@ -239,7 +240,7 @@ def _panel_rounds(
 
 def _round_series(name: str, rounds: pd.DataFrame, metric: Metric) -> Series:
     wide = rounds.pivot(index="round", columns="run", values=metric.key)
-    if len(wide) > 1 and wide.notna().any(axis=1).sum() < 2:  # rounds on the AC equations
+    if len(wide) > 1 and wide.notna().sum().max() < 2:  # rounds on the AC equations
         return Series(name, (), ())
     wide = wide.ffill()  # a run whose zones agree has stopped where it stays
     kept = np.unique(np.linspace(0, len(wide) - 1, min(len(wide), MOST_POINTS)).round().astype(int))

@@ -341,8 +341,9 @@ class Panel:
             return
         low, high = totals.min(), totals.max()
         ends = epsilon_text(high) if high <= 1.01 * low else f"{low:.3g} to {epsilon_text(high)}"
-        delta = rows.target_delta.dropna().iloc[0]
-        yield Fact("Certified total", f"epsilon {ends}", f"of one run, at delta = {delta:g}")
+        pure = bool((rows.total_pure <= totals * (1.0 + 1e-9)).all())
+        kind = "pure" if pure else f"at delta = {rows.target_delta.dropna().iloc[0]:g}"
+        yield Fact("Certified total", f"epsilon {ends}", f"of one run, {kind}")
         adjacency = self.runs.get("protection", self.runs.get("adjacency", pd.Series(dtype=str)))
         kinds = adjacency[~self.runs.budget.isin(QUIET)].dropna().unique()
         if len(kinds) == 1:

@@ -234,7 +234,7 @@ def _lines(release: Json) -> list[str]:
         )
         lines.append(
             f"| {release['quantity']}, reactive | {release['mechanism']} | in the line above | "
-            f"weight {weight:.4g} | {deviation:.4g} | MVAr |"
+            f"multiplied by {weight:.4g} before the noise | {deviation:.4g} | MVAr |"
         )
     return lines
 
@@ -265,7 +265,7 @@ def _uses(demand: Json, optimum: Json) -> list[str]:
     if span is not None:
         lines.append(
             f"The optimal cost of the true case is between {span[0]:,.0f} and {span[1]:,.0f} $/h, "
-            "38 times of 40 under the posterior of the releases."
+            "with a probability of 95 % (38 of 40 draws of the posterior)."
         )
     if not demand["margin"]:
         return [*lines, "The estimate was AC-feasible and was not moved."]

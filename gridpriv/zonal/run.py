@@ -109,7 +109,11 @@ def run(
     transport: Connect | None = None,
     **given: Any,
 ) -> RunResult:
-    """Run the consensus algorithm on a case.
+    """Release, schedule and redispatch a case once; return the run.
+
+    By default zones release their demand once with noise, and solve the AC optimal power flow of
+    what they released together, in rounds of an interior-point method. With ``planning="soc"``,
+    and in the published methods, rounds of ADMM on the SOC relaxation take their place.
 
     Parameters
     ----------

@@ -214,15 +214,15 @@ class Grid(Scenario):
     planning: Planning | None = choice(
         None,
         get_args(Planning),
-        "equations of the schedule: AC power flow, or its second-order cone relaxation as in the "
-        "papers",
+        "equations of the schedule: AC power flow, whose rounds are of an interior-point method, "
+        "or its second-order cone relaxation, whose rounds are of ADMM as in the papers",
         unset="ac with objective cost or losses and at most one release of demand; else soc",
     )
     update: Update = choice("exact", get_args(Update), "local update")
     consensus: Consensus = choice(
         "boundary",
         get_args(Consensus),
-        "coupling variables: those of tie lines, or all variables as in the papers",
+        "coupling variables of ADMM: those of tie lines, or all variables as in the papers",
     )
     start: Start | None = choice(
         None,
@@ -233,7 +233,7 @@ class Grid(Scenario):
     acceleration: Acceleration | None = choice(
         None,
         get_args(Acceleration),
-        "Anderson acceleration of the rounds; needs update exact, penalty auto, start warm and "
+        "Anderson acceleration of rounds of ADMM; needs update exact, penalty auto, start warm and "
         "noise drawn at most once",
         unset="anderson where these hold, else none",
     )
@@ -242,12 +242,14 @@ class Grid(Scenario):
     )
     tolerance: float | None = number(
         None,
-        "largest consensus residual of one coupling variable at which rounds stop, p.u.; 0 runs "
+        "largest consensus residual of one coupling variable at which ADMM stops, p.u.; 0 runs "
         "all rounds",
         not_negative,
         unset=f"{STILL:g} where rounds are a stationary fixed-point iteration, else 0",
     )
-    solver: str = words("clarabel", "solver of the zones: clarabel, ipopt or pyomo:NAME", "NAME")
+    solver: str = words(
+        "clarabel", "solver of the zones in rounds of ADMM: clarabel, ipopt or pyomo:NAME", "NAME"
+    )
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),

@@ -57,10 +57,10 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
     print_summary(pd.DataFrame([row | figures | {"series": way} for way in ways]))
     told = capsys.readouterr().out
     *table, prose = told.splitlines()
-    assert max(map(len, table)) <= 80 and prose.startswith(("cost: ", "dev.: "))
+    assert max(map(len, table)) <= 80 and prose.startswith(("privacy: ", "dev.: "))
     words = set(told.split())
     assert {word for way in ways for word in way.split()} <= words
     assert {"0.5", "0", "88"} <= words, told
     assert ({"123457", "530864"} <= words) is costs
     assert ("cost of privacy" in " ".join(told.split())) is costs, "what no run has is no column"
-    assert ("payments between zones for balancing power" in " ".join(told.split())) is costs
+    assert ("without balancing power" in " ".join(told.split())) is costs

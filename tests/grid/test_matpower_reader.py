@@ -274,7 +274,7 @@ def test_units_are_converted_where_the_file_says_so(comma: str) -> None:
         ("-30 1 0 0;", "-30 NaN 0 0;", r"mpc.branch row 2: status = nan: must be"),
         ("0 1 -30 30;", "0 1 30 -30;", r"branch 1: angmin = .*: must be at most angmax"),
         ("0 1 -30 30;", "0 1 95 100;", r"branch 1: angmin = .*: must be"),
-        ("50 1 60 10;", "50 1 10 60;", r"generator 1: pmin = 1.2: must be at most pmax"),
+        ("50 1 60 10;", "50 1 10 60;", r"generator 1: pmin = 60.0: must be at most pmax = 10 MW"),
         ("5 20 1 30 -30 1.02", "5 20 1 30 -30 NaN", r"generator 1: vg = nan: must be"),
         ("5 20 1 30 -30 1.02", "4 20 1 30 -30 1.02", r"mpc.gen row 1: bus = 4: must be"),
         (" 2 0 0 3 0.1", " 2.5 0 0 3 0.1", r"mpc.gencost row 1: model = 2.5: must be"),

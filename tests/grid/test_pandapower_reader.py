@@ -283,7 +283,7 @@ DAMAGE = [
     ("line", "to_bus", 4, r"net.line 0: .*from = to bus"),
     ("load", "p_mw", np.inf, r"net.load row 0: p_mw = inf: must be a finite number"),
     ("load", "bus", 5, r"net.load row 0: bus = 5: must be"),
-    ("gen", "min_p_mw", 4.0, r"net.gen 0: .*pmin = 0.4: must be at most pmax"),
+    ("gen", "min_p_mw", 4.0, r"net.gen 0: .*pmin = 4.0: must be at most pmax = .* MW"),
     ("gen", "vm_pu", -1.0, r"net.gen row 0: vm_pu = -1.0: must be"),
     ("bus", "vn_kv", 0.0, r"net.bus row 4: vn_kv = 0.0: must be a positive number"),
     ("bus", "min_vm_pu", 1.2, r"bus 4: vmin = 1.2: must be at most vmax"),
