@@ -102,6 +102,7 @@ def execute(args: argparse.Namespace) -> int:
             return _tell_estimate(args, [(case, settings)] * len(horizon.series.steps))
         return _run_series(args, context, horizon)
     flags.question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
+    _question(case, zoning, dry=args.dry_run)
     prepared = prepare(case, zoning, settings)
     if args.dry_run:
         return _tell_estimate(args, [(case, settings)])
@@ -119,6 +120,19 @@ def execute(args: argparse.Namespace) -> int:
 
     context.run(case, prepared, show, write)
     return 0
+
+
+def _question(case: Case, zoning: Zoning, *, dry: bool) -> None:
+    """Warn of zones without a tie line; of a check, also of a case without costs (public)."""
+    from gridpriv.grid.zoning import tie_lines
+    from gridpriv.power.objective import has_convex_costs
+
+    if zoning.n_zone > 1 and not tie_lines(case, zoning).any():
+        text = f"No branch of {case.name} joins two zones: nothing is exchanged, so no release pays"
+        warnings.warn(text, GridprivWarning, stacklevel=3)
+    if dry and not has_convex_costs(case):
+        text = f"{case.name} has no convex generation costs: zones minimise losses, with no cost"
+        warnings.warn(text, GridprivWarning, stacklevel=3)
 
 
 def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) -> int:

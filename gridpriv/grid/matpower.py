@@ -9,6 +9,7 @@ used here.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -311,12 +312,12 @@ def _matrix(assignment: _Assignment) -> Floats:
     rows = list(_rows(assignment))
     if not rows:
         return np.zeros((0, 0))
-    width = len(rows[0][1])
+    width = Counter(len(row) for _, row in rows).most_common(1)[0][0]
     for number, row in rows:
         if len(row) != width:
             raise InputError(
                 f"line {number}: mpc.{assignment.field} row has {len(row)} columns; "
-                f"the rows before have {width}"
+                f"most rows have {width}"
                 "; give every row the same columns"
             )
     return np.array([row for _, row in rows], dtype=float)

@@ -562,3 +562,19 @@ def test_a_quiet_run_does_not_warn(capsys):
     words = ["--zones", "1", "--mechanism", "none", "--budget", "total:1", "--rounds", "1"]
     assert main(["run", "case14", *words, "--quiet"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_zones_without_a_tie_line_and_a_case_without_costs_are_questioned(tmp_path, capsys) -> None:
+    bus = "{} {} 50 10 0 0 1 1 0 110 1 1.1 0.9;"
+    branch = "{} {} 0.01 0.1 0 100 0 0 0 0 1 -360 360;"
+    place, zones = tmp_path / "apart.m", tmp_path / "zones.csv"
+    place.write_text(
+        "function mpc = apart\nmpc.version = '2';\nmpc.baseMVA = 100;\n"
+        f"mpc.bus = [{' '.join(bus.format(k, 3 if k in (1, 3) else 1) for k in (1, 2, 3, 4))}];\n"
+        "mpc.gen = [1 80 0 60 -60 1 100 1 200 0; 3 60 0 60 -60 1 100 1 200 0];\n"
+        f"mpc.branch = [{branch.format(1, 2)} {branch.format(3, 4)}];\n"
+    )
+    zones.write_text("bus,zone\n1,1\n2,1\n3,2\n4,2\n")
+    assert main(["run", str(place), "--zoning", str(zones), "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "No branch of apart joins two zones" in said and "no convex generation costs" in said

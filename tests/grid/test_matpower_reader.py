@@ -252,7 +252,8 @@ def test_units_are_converted_where_the_file_says_so(comma: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (" 3 1 25 5", " 3 1 25", r"line 6: mpc.bus row has 12 columns; the rows before have 13"),
+        (" 3 1 25 5", " 3 1 25", r"line 6: mpc.bus row has 12 columns; most rows have 13"),
+        (" 5 3 10 2", " 5 3 10", r"line 5: mpc.bus row has 12 columns; most rows have 13"),
         (" 3 1 25 5", " 3 1 2x5 5", r"line 6: mpc.bus: '2x5': must be"),
         (" 3 1 25 5", " 3 1 2_5 5", r"line 6: mpc.bus: '2_5': must be"),
         (" 3 1 25 5", " 3 1 25+x 5", r"line 6: mpc.bus: '25\+x': must be"),
