@@ -63,22 +63,22 @@ LANES = ("noise", "public", "central", "series", "stream", "publish")
 """Parts of an audit beside the replay of zones and rounds."""
 CHECKS = {
     "calls": "releases that differ",
-    "values": "change of a private value",
+    "values": "change of value",
     "messages": "change of messages",
     "history": "change of values",
     "noise": "numbers without noise",
     "coordinator": "orders that differ",
     "rounds": "numbers without noise",
     "stated": "",
-    "outputs": "change over declared change",
-    "distribution": "-log10 of the p-value",
-    "independence": "agreement less one half",
-    "public state": "public values that differ",
-    "public bytes": "public values that differ",
+    "outputs": "change / declared",
+    "distribution": "-log10 p-value",
+    "independence": "agreement - 0.5",
+    "public state": "values that differ",
+    "public bytes": "values that differ",
     "series": "change, or count",
     "stream": "epsilon, or count",
     "publish": "change, or count",
-    "low bits": "sums on the value's grid",
+    "low bits": "sums on grid",
 }
 """Checks of an audit in the order in which they are shown, with the quantity that each measures.
 

@@ -188,13 +188,12 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
     replayed = [
         row | {"quantity": CHECKS[row["check"]] or row["neighbour"]} for row in document["replay"]
     ]
-    mechanism = document["settings"]["mechanism"]
     replayed += [
-        {"check": name, "neighbours": 0, "quantity": f"not checked: {mechanism} declares no cdf"}
+        {"check": name, "neighbours": 0, "quantity": "not checked: no cdf"}
         | dict.fromkeys(("measured", "allowed", "passed"))
         for name in document["not_checked"]
     ]
-    columns = {"check": "check", "neighbours": "tests", "quantity": "quantity of the worst test"}
+    columns = {"check": "check", "neighbours": "tests", "quantity": "quantity"}
     columns |= {name: name for name in ("measured", "allowed", "passed")}
     title = f"{document['case']}: replay on neighbouring demand, releases frozen"
     output.print_records(title, columns, replayed)

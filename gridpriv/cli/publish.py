@@ -47,12 +47,19 @@ DEMAND_COLUMNS = ("bus", "pd_mw", "qd_mvar")
 SIMULATED = "SIMULATED NOISE, NO PRIVACY: anyone with the seed can subtract the noise"
 
 
+def _pure(name: str, value: object) -> None:
+    """Refuse what is no total epsilon, and a delta."""
+    if isinstance(value, str) and "," in value:
+        raise not_allowed(name, value, "epsilon alone: publish gives pure privacy, without a delta")
+    positive(name, value)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Publishing(Part):
     """Release of a case's demand."""
 
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
-    total: float = number(1.0, "total epsilon (pure DP)", positive)
+    total: float = number(1.0, "total epsilon (pure DP)", _pure)
     protects: Protects = changed(Adjacency, "protects", "p+q")
     release: Release = changed(
         Draws, "release", "auto", choices=RELEASES, help="released statistics of demand"

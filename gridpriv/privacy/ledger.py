@@ -475,7 +475,8 @@ class Ledger:
                 "to add up, and the first charge fixed the order of the Renyi filter"
             )
         return BudgetError(
-            f"{kind} {owner!r} in ledger {self.path}: {short} lack the budget; "
+            f"{kind} {owner!r} in ledger {self.path}: {short} lack the budget: "
+            f"{_short(account, before, then)}; "
             f"granted {account.grant}; "
             f"spent {_percent(before)} ({_epsilon(account, account.spent)}); "
             f"asked for releases: {releases}, in all {_percent(then)} "
@@ -483,6 +484,15 @@ class Ledger:
             f"left {_percent(max(0.0, 1.0 - before))}{left}; kept by {account.kept_by}; {outcome}. "
             f"{_remedy(account, self._datasets[owner])}"
         )
+
+
+def _short(account: Account, before: float, then: float) -> str:
+    """Return what a charge needs and what is left of a grant, from the parts that are used."""
+    left, needed = max(0.0, 1.0 - before), then - before
+    if account.grant.delta > 0.0 or math.isinf(needed):
+        return f"needs {_percent(needed)} of the grant, left {_percent(left)}"
+    whole = account.grant.epsilon
+    return f"needs epsilon {needed * whole:.4g}, left {left * whole:.4g} of {whole:.4g}"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class Release:
         The sound one, in the mechanism's norm: what the accountant charges for.
     assumed : float
         The sensitivity the noise was calibrated to: the same under sensitivity ``proven``,
-        the paper's under ``paper``.
+        the paper's under ``published``.
     """
 
     mechanism: Mechanism

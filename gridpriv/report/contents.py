@@ -36,10 +36,15 @@ from gridpriv.zonal.rows import PlanBalance, StepRow
 from gridpriv.zonal.summary import figures, protection, series_figures
 
 
+def noisy_runs(study: Study) -> pd.DataFrame:
+    """Return the runs that draw noise."""
+    runs = study.runs
+    return runs[~runs["budget"].isin(QUIET)] if len(runs) else runs
+
+
 def simulation_caveat(study: Study) -> str:
     """Return the caveat of simulated noise; empty where no noise of a study is simulated."""
-    runs = study.runs
-    noisy = runs[~runs["budget"].isin(QUIET)] if len(runs) else runs
+    noisy = noisy_runs(study)
     if noisy.empty or ("noise" in noisy and (noisy["noise"] == "secure").all()):
         return ""
     mechanisms = noisy.get("mechanism", ())

@@ -15,6 +15,7 @@ from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.report.contents import (
     composition,
     contents,
+    noisy_runs,
     protections,
     released_by_unfinished,
     simulation_caveat,
@@ -102,7 +103,7 @@ def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
     if caveat := simulation_caveat(study):
         matches.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
     steps = [step for panel in panels for step in next_steps(panel)]
-    steps += _next_secure(*study.runs.get("mechanism", ())) if caveat else []
+    steps += _next_secure(*noisy_runs(study).get("mechanism", ())) if caveat else []
     return by_severity(matches + list({str(step): step for step in steps}.values()))
 
 

@@ -236,3 +236,8 @@ def test_what_the_grid_cannot_serve_is_projected_and_said(here, capsys) -> None:
     assert "was not AC-feasible: it was projected to the nearest demand" in told
     assert "No branch has a rating" in told
     assert "was moved by" in (here / "own.datasheet.md").read_text()
+
+
+def test_a_delta_is_refused_by_name(capsys, tmp_path):
+    assert main(["publish", "case14", "--total", "1,1e-5", "--out", str(tmp_path / "p.m")]) == 2
+    assert "publish gives pure privacy, without a delta" in capsys.readouterr().err

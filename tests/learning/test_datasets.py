@@ -636,3 +636,8 @@ def test_a_linked_folder_is_called_as_its_link(tmp_path):
     (tmp_path / "mnist").symlink_to(target)
     assert load_dataset(str(tmp_path / "mnist")).name == "mnist"
     assert dataset_name(str(tmp_path / "mnist") + "/") == "mnist"
+
+
+def test_an_unknown_name_lists_files_of_ones_own() -> None:
+    with pytest.raises(InputError, match=r"FILE\.csv.*did you mean 'adult'"):
+        load_dataset("adullt")

@@ -17,6 +17,9 @@ DATASETS = ("mnist", "femnist", "adult", "lasso")
 DRAWN = ("adult", "lasso")
 
 
+OWN = "or your own FILE.npz, FILE.csv, FILE.parquet or folder of images"
+
+
 def dataset_name(text: str) -> str:
     """Return the data set's name of a name or a path; a link's own name, not its target's."""
     path = Path(text).absolute()
@@ -63,7 +66,8 @@ def load_dataset(
     path_given = name not in DATASETS or not given  # a bare name is looked for in DIR
     if path_given and Path(name).is_dir() and dataset_name(name) in DATASETS:
         folder, name = Path(name).absolute(), dataset_name(name)
-    one_of("dataset", name, DATASETS)
+    if name not in DATASETS:
+        one_of("dataset", name, (*DATASETS, OWN))
     if name == "lasso":
         return make_lasso(seed, dtype=dtype)
     where = data_folder(name, folder)

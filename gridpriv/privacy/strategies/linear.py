@@ -152,13 +152,16 @@ DEVIATIONS = np.geomspace(0.05, 5.0, 25)
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Released statistics of the demand (p, q) of n units.
+    """Linear statistics (S p, w S q) of the demand of n buses, which a zone releases with noise.
+
+    ``gridpriv.Strategy`` is the public name of this class.
 
     Attributes
     ----------
     name : str
+        Shown as the source of the sensitivity bound, such as ``total``.
     matrix : (m, n)
-        S.
+        S: a row per released number, a column per bus of the zone.
     reactive : float
         w, the weight of the statistics of q; below 1 they take less of the budget in norms 1 and 2.
     """
