@@ -487,7 +487,7 @@ class Ledger:
 
 
 def _short(account: Account, before: float, then: float) -> str:
-    """Return what a charge needs and what is left of a grant, from the parts that are used."""
+    """Return the need of a charge and the rest of a grant, from the parts that are used."""
     left, needed = max(0.0, 1.0 - before), then - before
     if account.grant.delta > 0.0 or math.isinf(needed):
         return f"needs {_percent(needed)} of the grant, left {_percent(left)}"
