@@ -68,7 +68,7 @@ def main(folder: str, name: str, zones: str = "", rounds: str = "30") -> None:
     case = load_case(name)
     zoning = partition(case, int(zones), "metis") if zones else shipped_zoning(case)
     assert zoning is not None
-    settings = make_settings(rounds=int(rounds), seed=7, solver="clarabel", planning="soc")
+    settings = make_settings(rounds=int(rounds), seed=7, planning="soc", acceleration="anderson")
     over_network: list[float] = []
     in_one_process: list[float] = []
 

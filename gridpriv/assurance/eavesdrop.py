@@ -121,7 +121,9 @@ def listen(
         for zone, own in enumerate(data or [None] * len(prepared.zones))
     ]
     transport = Eavesdropper(InProcess(agents), len(agents))
-    relaxed = varied(prepared, settings=replace(prepared.settings, planning="soc"))
+    acceleration = "anderson" if prepared.settings.repeats() else "none"
+    settings = replace(prepared.settings, planning="soc", acceleration=acceleration)
+    relaxed = varied(prepared, settings=settings)
     for turn in play_rounds(relaxed, transport, open_rounds(relaxed, transport)):
         watch(f"round {turn.number}")
     return transport

@@ -35,7 +35,7 @@ from gridpriv.consensus.schedules import PenaltySchedule, StepSize
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import GridprivError
 
-Acceleration = Literal["anderson", "none"]
+Acceleration = Literal["newton", "anderson", "none"]
 
 
 @dataclass(frozen=True, eq=False)

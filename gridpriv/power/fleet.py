@@ -25,6 +25,7 @@ from gridpriv.power.ac.redispatch import (
     operating_unit,
     plan_zone,
 )
+from gridpriv.power.conic_block import ConicBlock
 from gridpriv.power.objective import ObjectiveKind, Service
 from gridpriv.power.prior import capacity
 from gridpriv.power.problem import ZoneProblem
@@ -99,6 +100,7 @@ class ZoneMember:
     _warm_start: WarmStart = field(init=False, default_factory=WarmStart)
     _planned: Solved | None = field(init=False, default=None)
     _ac: ZoneBlock | None = field(init=False, default=None)
+    _conic: ConicBlock | None = field(init=False, default=None)
 
     def reset(
         self,
@@ -120,7 +122,7 @@ class ZoneMember:
             self._warm_start = WarmStart()
         self.problem = self.problem.disclosing(disclosure)
         self._warm_start.reset()
-        self._planned = self._ac = None
+        self._planned = self._ac = self._conic = None
         zone = self.problem.program.zone
         self._agent = Agent(
             self.problem, zone.demand, self.shared, rules, streams, charge, public_proxy(zone)
@@ -218,6 +220,24 @@ class ZoneMember:
             at = self._ac.scheduled
             voltage[zone.buses], pg[zone.gens], qg[zone.gens] = at.voltage, at.pg, at.qg
         self.set_iterate(coordinates(zone.network, voltage, pg, qg, zone.held))
+        return self.agent.average[self.shared]
+
+    def open_block(self, shared: Ints) -> Ints:
+        """Begin rounds of interior points on the relaxation; return what the block shares.
+
+        Every answer of these rounds is a function of released demand.
+        """
+        self._conic = ConicBlock(self.problem, self._released(), shared)
+        return self._conic.at
+
+    def in_block(self, verb: Callable[..., R], *given: Any) -> R:
+        """Return the answer of the zone's block of the relaxation to a method of it."""
+        return verb(self._conic, *given)
+
+    def take_block(self) -> Floats:
+        """Take the block's point in place of rounds; return its coupling variables."""
+        assert self._conic is not None
+        self.set_iterate(self._conic.variables)
         return self.agent.average[self.shared]
 
     def outcome(self) -> ZoneOutcome:

@@ -33,12 +33,14 @@ class ReducedProgram(Inequalities):
 
     P is upper triangular in the pattern (``p_indices``, ``p_indptr``) of a csc matrix, with
     values ``metric_map @ metric (+ curvature)``. All variables of the zone are
-    z = ``expand`` x + ``shift``, in per unit. ``width`` (r,) is the range of each, inf without one.
+    z = ``expand`` x + ``shift``, in per unit; x are those at ``kept``. ``width`` (r,) is the range
+    of each, inf without one.
     """
 
     program: ZoneProgram
     expand: Matrix
     shift: Floats
+    kept: Ints
     p_indices: Ints
     p_indptr: Ints
     metric_map: Matrix
@@ -107,6 +109,7 @@ def presolve(program: ZoneProgram) -> ReducedProgram:
         program=program,
         expand=expand,
         shift=shift,
+        kept=kept,
         a_in=a_in,
         b_in=b_in,
         lower=np.where(implied, -np.inf, lower),

@@ -196,6 +196,12 @@ class Prepared(Instance):
         rounds = self.settings.coordination == "rounds" and self.scheduled is None
         return rounds and self.planning == "ac"
 
+    @property
+    def in_conic_rounds(self) -> bool:
+        """True where zones solve the relaxation of released demand in rounds of Newton steps."""
+        newton = self.settings.effective_acceleration() == "newton"
+        return newton and self.planning == "soc" and self.scheduled is None
+
     def firmness(self, price_level: float) -> float:
         """Return the factor on the terms that hold zones to an AC schedule (public).
 

@@ -484,14 +484,15 @@ class RunResult(FinishedRun):
     def tie_prices(self) -> pd.DataFrame:
         """Price of one more unit of flow on a tie line to each zone: duals, public.
 
-        Without rows where the schedule is of AC rounds: the relaxation's rounds end before theirs.
+        Without rows where the schedule is of AC rounds or of Newton steps: flows have no duals.
         """
         import pandas as pd
 
         duals = self.consensus.split(self.trace.dual)
         current = zip(self.zone_models, self.shared, duals, strict=True)
         table = pd.concat([tie_prices(*item) for item in current], ignore_index=True)
-        return table if self.ac_rounds is None else table.iloc[:0]
+        newton = self.settings.effective_acceleration() == "newton"
+        return table.iloc[:0] if newton or self.ac_rounds is not None else table
 
     @cached_property
     def binding(self) -> pd.DataFrame:

@@ -17,12 +17,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridpriv.consensus.coordinator import Plan, State, Turn, orders_at, rounds
+from gridpriv.consensus.coordinator import (
+    DUAL_TOLERANCE,
+    Plan,
+    State,
+    Turn,
+    orders_at,
+    rounds,
+)
 from gridpriv.consensus.messages import Order, Phase, Reply
 from gridpriv.consensus.schedules import nonsmooth_step
 from gridpriv.consensus.transport import (
@@ -301,6 +309,7 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
         prepared.settings.coordination == "central"
         or prepared.scheduled is not None
         or prepared.in_ac_rounds
+        or prepared.in_conic_rounds
     ):
         return _open_release(prepared, transport)
     numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
@@ -360,8 +369,12 @@ def play_rounds(
     if on_ac is not None:
         if on_ac.schedule is not None:
             return _one_turn(prepared, opening.state, answers(transport, call(ZoneMember.ac_take)))
-        settings = replace(prepared.settings, planning="soc")
-        opening = open_rounds(replace(prepared, settings=settings), transport)
+        kept = prepared.settings.effective_acceleration()
+        settings = replace(prepared.settings, planning="soc", acceleration=kept)
+        relaxed = replace(prepared, settings=settings)
+        return play_rounds(relaxed, transport, open_rounds(relaxed, transport))
+    if prepared.in_conic_rounds:
+        return _conic_turns(prepared, transport, opening.state)
     return rounds(
         exchange(transport, ZoneMember.round), prepared.consensus, opening.state, opening.plan
     )
@@ -386,6 +399,25 @@ def _one_turn(prepared: Prepared, state: State, parts: Sequence[Floats]) -> Iter
     yield Turn(
         1, prepared.consensus.average(sent), state.rho, 0.0, 0.0, 0.0, replace(state, sent=sent)
     )
+
+
+def _conic_turns(prepared: Prepared, transport: Transport, state: State) -> Iterator[Turn]:
+    """Yield the rounds in which zones solve the relaxation of released demand together."""
+    from gridpriv.power.conic_rounds import conic_rounds  # imports the conic solver
+
+    answers(transport, call(ZoneMember.disclose))
+    held = np.concatenate([zone.coordinates for zone in prepared.zones])
+    number, holders = np.unique(held, return_counts=True)
+    products = number < prepared.network.offsets["p_from"]
+    tolerance = prepared.settings.effective_tolerance()
+    found = conic_rounds(transport, number[products & (holders > 1)])
+    for t, item in enumerate(islice(found, prepared.settings.rounds), 1):
+        sent = prepared.consensus.stack(answers(transport, call(ZoneMember.take_block)))
+        w, none = prepared.consensus.average(sent), np.zeros(prepared.consensus.size)
+        state = replace(state, sent=sent)
+        yield Turn(t, w, none, item.residual, item.farthest, item.dual_residual, state)
+        if item.below(tolerance, DUAL_TOLERANCE * tolerance):
+            return
 
 
 def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | None]:

@@ -233,9 +233,9 @@ class Grid(Scenario):
     acceleration: Acceleration | None = choice(
         None,
         get_args(Acceleration),
-        "Anderson acceleration of rounds of ADMM; needs update exact, penalty auto, start warm and "
-        "noise drawn at most once",
-        unset="anderson where these hold, else none",
+        "acceleration of the rounds: Newton steps of all zones together, on the relaxation, or "
+        "Anderson's; needs update exact, penalty auto, start warm and noise drawn at most once",
+        unset="where these hold newton with planning soc, else anderson; none without them",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha of the strongly-convex step rule", positive
@@ -373,7 +373,10 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
 
     def effective_acceleration(self) -> Acceleration:
         """Return the acceleration that applies."""
-        return self.acceleration or ("anderson" if self.repeats() else "none")
+        if self.acceleration is not None or not self.repeats():
+            return self.acceleration or "none"
+        newton = self.planning == "soc" and self.consensus == "boundary" and self.released_demand()
+        return "newton" if newton else "anderson"
 
     def noise_is_fresh(self) -> bool:
         """Return True where every round draws new noise, which a penalty rule must not chase."""

@@ -198,7 +198,7 @@ def test_zones_reach_the_centralized_bound(name, zones, most):
 def settled(case14):
     # prices move on by half a per cent where all variables agree within 1e-4 p.u.
     settings = make_settings(
-        objective="cost", mechanism="none", rounds=80, planning="soc", tolerance=0.0
+        mechanism="none", rounds=80, planning="soc", acceleration="anderson", tolerance=0.0
     )
     return run(case14, shipped_zoning(case14, 2), settings)
 

@@ -20,7 +20,7 @@ from gridpriv.power.problem import ZoneProblem
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import default_transport, run_prepared
 
-NOISY = make_settings(rounds=3, planning="soc", seed=4, solver="clarabel", objective="cost")
+NOISY = make_settings(rounds=3, planning="soc", acceleration="anderson", seed=4, objective="cost")
 
 
 def last(result):
@@ -54,8 +54,9 @@ def counted(monkeypatch):
         ({"mechanism": "none"}, 2),
         ({"seed": 9}, 1),
         ({"noise_schedule": "once", "mechanism": "knorm"}, 1),
-        ({"penalty": make_settings(penalty="geometric:1,2,2,8").penalty}, 1),
-        ({"start": "flat"}, 1),
+        ({"acceleration": "newton"}, 2),
+        ({"acceleration": None, "penalty": make_settings(penalty="geometric:1,2,2,8").penalty}, 1),
+        ({"acceleration": None, "start": "flat"}, 1),
     ],
 )
 def test_a_run_after_another_is_what_it_is_alone(case14, zones14, given, workers):

@@ -72,7 +72,10 @@ def test_what_fails_on_public_data_fails_before_a_charge(
 
     monkeypatch.setattr(ZoneProblem, "minimise_exact", broken)
     charged = Charged()
-    settings = make_settings(rounds=2, seed=1, start=start, solver="clarabel", planning="soc")
+    acceleration = "anderson" if start == "warm" else "none"
+    settings = make_settings(
+        rounds=2, seed=1, start=start, planning="soc", acceleration=acceleration
+    )
     with pytest.raises(type(error)):
         run_prepared(
             prepare(case14, zones14, settings),

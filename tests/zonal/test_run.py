@@ -172,7 +172,9 @@ def test_demand_scales_and_outages_change_the_case(case14, zones14):
 
 
 def test_stopping_reads_the_public_disagreement(case14, zones14):
-    settings = make_settings(mechanism="none", rounds=50, tolerance=1e-2, planning="soc")
+    settings = make_settings(
+        mechanism="none", rounds=50, tolerance=1e-2, planning="soc", acceleration="anderson"
+    )
     result = run(case14, zones14, settings)
     assert len(result.rounds) < 50
     assert result.rounds.consensus_residual_max.iloc[-1] < 1e-2
@@ -181,7 +183,8 @@ def test_stopping_reads_the_public_disagreement(case14, zones14):
 
 def test_the_largest_disagreement_is_between_the_residual_and_its_share(case14, zones14):
     """A 2-norm of S numbers is between the largest and the square root of S times the largest."""
-    result = run(case14, zones14, make_settings(mechanism="none", rounds=6, planning="soc"))
+    settings = make_settings(mechanism="none", rounds=6, planning="soc", acceleration="anderson")
+    result = run(case14, zones14, settings)
     most, residual = result.rounds.consensus_residual_max, result.rounds.consensus_residual
     assert (most <= residual).all()
     assert (residual <= most * np.sqrt(len(result.trace.sent)) * (1 + 1e-12)).all()

@@ -29,7 +29,13 @@ def pair(many):  # noqa: ARG001
         solver_tolerance: run(
             case,
             zoning,
-            make_settings(rounds=100, seed=3, planning="soc", solver_tolerance=solver_tolerance),
+            make_settings(
+                rounds=100,
+                seed=3,
+                planning="soc",
+                acceleration="anderson",
+                solver_tolerance=solver_tolerance,
+            ),
         )
         for solver_tolerance in ("matched", "tight")
     }

@@ -1,0 +1,197 @@
+"""A zone's block of the relaxation, for rounds in which zones solve it together.
+
+The blocks and the border of voltage products at tie lines (w, wr, wi; flows follow from them) make
+up the relaxation of the whole grid without copies,
+
+    minimise 1/2 x'Px + q'x   subject to   A x + s = b,  s in K        in every block.
+
+An iteration of the primal-dual method is Newton's step on the optimality conditions, in the scaling
+of Nesterov and Todd with Mehrotra's corrector. A block eliminates its own variables and sends its
+Schur complement on the border, and so do the iterates of the whole program come about, whatever the
+partition. All messages are functions of *released* demand and of earlier messages.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import splu
+
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.power.ac.block import Elimination
+from gridpriv.power.cones import Cones, Scaling
+from gridpriv.power.problem import ZoneProblem
+from gridpriv.power.program import Matrix
+from gridpriv.power.solvers.clarabel import conic_rows
+
+PRIMAL_REGULARIZATION, DUAL_REGULARIZATION = 1e-9, 1e-10
+"""Of the factored system; a refinement step takes their effect away."""
+INSIDE = 1e-8
+
+
+class Progress(NamedTuple):
+    """A block at its point.
+
+    Attributes
+    ----------
+    product : float
+        s'z.
+    degree : int
+        Number of cones.
+    violation, farthest : float
+        2-norm and largest entry of A x + s - b.
+    gradient : float
+        Squared 2-norm of the Lagrangian's gradient in the block's own variables.
+    shared : (k,)
+        That gradient in the block's border variables.
+    """
+
+    product: float
+    degree: int
+    violation: float
+    farthest: float
+    gradient: float
+    shared: Floats
+
+
+class ConicBlock:
+    """A zone's part of the relaxation.
+
+    Parameters
+    ----------
+    problem : ZoneProblem
+    demand : (2 own,)
+        Released estimate of (pd, qd); exact where nothing is perturbed.
+    border : int array
+        Coordinates of the grid that zones share, sorted.
+    """
+
+    def __init__(self, problem: ZoneProblem, demand: Floats, border: Ints) -> None:
+        self._reduced = reduced = problem.reduced
+        none = np.zeros(problem.program.size)
+        upper = reduced.upper_triangle(reduced.quadratic(none, exact=True))
+        diagonal = sparse.diags_array(upper.diagonal())
+        self._p = Matrix(upper + upper.T - diagonal)
+        self._q = reduced.linear(problem.gradient(none, demand), none, exact=True)
+        self._a, self._b, _ = conic_rows(reduced)
+        ones = np.ones(len(self._b) - int(reduced.cone_sizes.sum()), dtype=np.int64)
+        self._cones = Cones(np.concatenate([ones, reduced.cone_sizes]))
+        number = problem.coordinates[reduced.kept]
+        shared = np.isin(number, border)
+        self._own, self._edge = np.flatnonzero(~shared), np.flatnonzero(shared)
+        self.at = number[self._edge]
+        self._columns = sparse.csc_array(sparse.vstack([self._p, self._a])[:, self._edge])
+        self._x = self._s = self._z = np.zeros(0)
+        self._factor(Scaling.identity(self._cones))
+
+    def _factor(self, scaling: Scaling) -> None:
+        """Factor [P_oo A_o'; A_o -W^2] and eliminate the border's columns from it."""
+        own, edge, rows = self._own, self._edge, len(self._b)
+        self._scaling = scaling
+        inner, a = self._p[own][:, own], self._a[:, own]
+        self._system = sparse.block_array([[inner, a.T], [a, -scaling.square()]], format="csc")
+        small = np.repeat([PRIMAL_REGULARIZATION, -DUAL_REGULARIZATION], [len(own), rows])
+        self._lu = splu(sparse.csc_array(self._system + sparse.diags_array(small)))
+        keep = np.concatenate([own, len(self._q) + np.arange(rows)])
+        self._coupling = self._columns[keep].toarray()
+        self._solved = self._solve(self._coupling)
+        self._corner = self._p[edge][:, edge].toarray() - self._coupling.T @ self._solved
+
+    def _solve(self, right: Floats) -> Floats:
+        first = self._lu.solve(right)
+        return np.asarray(first + self._lu.solve(right - self._system @ first))
+
+    def _eliminated(self, rx: Floats, rz: Floats) -> Floats:
+        """Return the reduced residual of the border, shape (k,)."""
+        self._right = self._solve(np.concatenate([rx[self._own], rz]))
+        return np.asarray(rx[self._edge] - self._coupling.T @ self._right)
+
+    def _expanded(self, border: Floats) -> tuple[Floats, Floats]:
+        """Return the step of x and z for the border's step."""
+        inner = -self._right - self._solved @ border
+        dx = np.zeros(len(self._q))
+        dx[self._own], dx[self._edge] = inner[: len(self._own)], border
+        return dx, inner[len(self._own) :]
+
+    def open(self) -> Elimination:
+        """Return the Schur complement of the start: least squares with W = I."""
+        return Elimination(self._corner, self._eliminated(self._q, -self._b))
+
+    def begin(self, border: Floats) -> Progress:
+        """Start at the border's solution, moved into the cones."""
+        self._x, z = self._expanded(border)
+        self._s, self._z = self._inside(-z), self._inside(z)
+        return self.progress()
+
+    def _inside(self, v: Floats) -> Floats:
+        """Return v moved into the cones along their axes, where it is not inside."""
+        least = float(self._cones.depth(v)[0].min(initial=1.0))
+        return v if least > INSIDE else v + (1.0 - min(least, 0.0)) * self._cones.unit
+
+    def progress(self) -> Progress:
+        """Return where the block stands."""
+        self._rx = self._p @ self._x + self._q + self._a.T @ self._z
+        self._rz = self._a @ self._x + self._s - self._b
+        return Progress(
+            float(self._s @ self._z),
+            len(self._cones.sizes),
+            float(np.linalg.norm(self._rz)),
+            float(np.abs(self._rz).max(initial=0.0)),
+            float(np.sum(self._rx[self._own] ** 2)),
+            self._rx[self._edge],
+        )
+
+    def eliminate(self) -> Elimination:
+        """Return the Schur complement of the predictor's step."""
+        self._factor(Scaling.of(self._cones, self._s, self._z))
+        return Elimination(self._corner, self._eliminated(self._rx, self._rz - self._s))
+
+    def predict(self, border: Floats) -> float:
+        """Return how far the predictor's step could go."""
+        return self._moved(border, 1.0)
+
+    def _moved(self, border: Floats, share: float) -> float:
+        """Set the step of a share of the residuals; return how far it could go."""
+        dx, dz = self._expanded(border)
+        self._step = dx, -share * self._rz - self._a @ dx, dz
+        points = (self._s, self._step[1]), (self._z, self._step[2])
+        return min(self._cones.longest(v, change) for v, change in points)
+
+    def correct(self, share: float, product: float) -> Floats:
+        """Return the reduced residual of Mehrotra's step.
+
+        Parameters
+        ----------
+        share : float
+            Of the residuals that the step removes.
+        product : float
+            s'z of every cone that it aims at.
+        """
+        cones, scaling, (_, ds, dz) = self._cones, self._scaling, self._step
+        scaled = scaling.times(self._z)
+        second = cones.product(scaling.inverse_times(ds), scaling.times(dz))
+        aim = cones.product(scaled, scaled) + second - product * cones.unit
+        target = scaling.times(cones.quotient(aim, scaled))
+        self._share = share
+        return self._eliminated(share * self._rx, share * self._rz - target)
+
+    def direction(self, border: Floats) -> float:
+        """Return how far Mehrotra's step could go."""
+        return self._moved(border, self._share)
+
+    def step(self, length: float) -> Progress:
+        """Take a share of the step."""
+        dx, ds, dz = self._step
+        self._x, self._s, self._z = (
+            self._x + length * dx,
+            self._s + length * ds,
+            self._z + length * dz,
+        )
+        return self.progress()
+
+    @property
+    def variables(self) -> Floats:
+        """The zone's variables."""
+        return self._reduced.restore(self._x)

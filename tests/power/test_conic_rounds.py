@@ -1,0 +1,165 @@
+"""Rounds in which zones solve the relaxation together, against one solve of the whole grid."""
+
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.linalg import block_diag
+
+from gridpriv import InputError, load_case, make_settings, partition, relax, run
+from gridpriv.consensus.transport import answers, call, each, in_process
+from gridpriv.power.cones import Cones, Scaling
+from gridpriv.power.conic_rounds import conic_rounds
+from gridpriv.power.fleet import ZoneMember
+from gridpriv.power.objective import generation_cost
+from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.run import open_rounds, run_prepared, zone_agents
+
+PGLIB = Path(__file__).parent.parent / "data" / "pglib"
+CONES = Cones(np.array([1, 3, 1, 4, 2]))
+
+
+def interior(generator):
+    """Return a point inside the cones."""
+    v = generator.normal(size=len(CONES.block))
+    return v - (np.minimum(CONES.depth(v)[0], 0.0) - 0.1)[CONES.block] * CONES.unit
+
+
+def arrow(v):
+    """Return the matrix of the Jordan product with v, cone by cone."""
+    blocks = []
+    for part in np.split(v, CONES.head[1:]):
+        block = part[0] * np.eye(len(part))
+        block[0], block[:, 0] = part, part
+        blocks.append(block)
+    return block_diag(*blocks)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_scaling_is_that_of_nesterov_and_todd(seed):
+    generator = np.random.default_rng(seed)
+    s, z = interior(generator), interior(generator)
+    scaling = Scaling.of(CONES, s, z)
+    np.testing.assert_allclose(scaling.times(z), scaling.inverse_times(s), atol=1e-10)
+    np.testing.assert_allclose(scaling.square() @ z, s, atol=1e-10)
+    w = np.array([scaling.times(unit) for unit in np.eye(len(s))])
+    np.testing.assert_allclose(w, w.T, atol=1e-10)
+    np.testing.assert_allclose(w @ w, scaling.square().toarray(), atol=1e-9)
+    np.testing.assert_allclose(scaling.inverse_times(w @ s), s, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_products_and_quotients_are_those_of_arrow_matrices(seed):
+    generator = np.random.default_rng(seed)
+    u, v = interior(generator), generator.normal(size=len(CONES.block))
+    np.testing.assert_allclose(CONES.product(u, v), arrow(u) @ v, atol=1e-12)
+    np.testing.assert_allclose(CONES.quotient(v, u), np.linalg.solve(arrow(u), v), atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_longest_step_ends_at_the_boundary(seed):
+    generator = np.random.default_rng(seed)
+    v, change = interior(generator), generator.normal(size=len(CONES.block))
+    length = CONES.longest(v, change)
+    at = [CONES.depth(v + share * length * change)[0].min() for share in (0.999, 1.001)]
+    assert at[0] > 0.0 > at[1]
+    assert CONES.longest(v, CONES.unit) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("name", "zones"),
+    [("case14", 3), ("case14", 14), ("case9", 2), ("case30", 5), ("case57", 4), ("case118", 10)],
+)
+def test_zones_find_the_optimum_of_the_whole_relaxation(name, zones):
+    """Clarabel's optimum of the whole grid, its imbalance at the price that it has in rounds."""
+    case = load_case(name)
+    settings = make_settings(mechanism="none", planning="soc", rounds=60, tolerance=1e-5)
+    result = run(case, partition(case, zones), settings)
+    weight = result.network.objective.weight
+    whole, last = relax(case, "cost", imbalance_weight=weight), result.trace.rounds[-1]
+    assert last.consensus_residual_max < 1e-5
+    assert last.dual_residual < 1e-4
+    gens = slice(*(result.network.offsets[name] for name in ("pg", "qg")))
+    cost = generation_cost(case, whole.z[gens])
+    assert last.figures["cost"] == pytest.approx(cost, rel=2e-5)
+    squares = np.sum(np.square([whole.p_imbalance, whole.q_imbalance]))
+    assert last.figures["objective"] == pytest.approx(squares, rel=0.05, abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "zones", "published"), [("14_ieee", 2, 12), ("30_ieee", 3, 12)])
+def test_rounds_to_powermodelsadas_criterion(name, zones, published):
+    """Residual below 1e-2 and cost within 1 % of the bound, from a round on that it needs, too."""
+    case = load_case(PGLIB / f"pglib_opf_case{name}.m")
+    settings = make_settings(mechanism="none", planning="soc", rounds=60, tolerance=1e-6)
+    rounds = run(case, partition(case, zones), settings).rounds.iloc[published - 1 :]
+    assert len(rounds) and (rounds.consensus_residual < 1e-2).all()
+    np.testing.assert_allclose(rounds.cost, relax(case, "cost").bound, rtol=1e-2)
+
+
+class Recording:
+    """A transport that keeps every answer."""
+
+    def __init__(self, inner):
+        self.inner, self.heard = inner, []
+
+    def ask(self, calls):
+        replies = answers(self.inner, calls)
+        name = each(calls, 1)[0].method.__name__
+        parts = [tuple(x) if isinstance(x, tuple) else (x,) for x in replies]
+        self.heard.append((name, [np.concatenate([np.ravel(p) for p in x]) for x in parts]))
+        return replies
+
+
+def played(case, other=None):
+    """Return the answers of ten rounds on a release; with ``other``, on its demand all the same."""
+    settings = make_settings(seed=5, planning="soc", noise_schedule="once", mechanism="laplace")
+    prepared = prepare(case, partition(case, 3), settings)
+    transport = in_process(zone_agents(prepared))
+    open_rounds(prepared, transport)
+    answers(transport, call(ZoneMember.disclose))
+    if other is not None:
+        for agent, there in zip(transport.agents, other.agents, strict=True):
+            releases = there.agent.releases
+            agent.agent.releases.draw = releases.draw
+            agent.agent.releases.estimate = releases.released_data
+            assert not np.array_equal(agent.agent.data, there.agent.data)
+    recording = Recording(transport)
+    number = np.concatenate([zone.coordinates for zone in prepared.zones])
+    number, holders = np.unique(
+        number[number < prepared.network.offsets["p_from"]], return_counts=True
+    )
+    assert len(list(islice(conic_rounds(recording, number[holders > 1]), 10))) == 10
+    return recording.heard, transport
+
+
+def test_rounds_read_released_demand_only():
+    """On other demand with the releases frozen, every message is the same to the bit."""
+    case = load_case("case14")
+    heard, transport = played(case)
+    for (verb, here), (again, there) in zip(
+        heard, played(case.scale_load(0.6), transport)[0], strict=True
+    ):
+        assert verb == again
+        for one, other in zip(here, there, strict=True):
+            assert np.array_equal(one, other), verb
+    moved = played(case.scale_load(0.6))[0]
+    assert any(not np.array_equal(a[1][0], b[1][0]) for a, b in zip(heard, moved, strict=True))
+
+
+def test_each_zone_is_charged_for_one_release(case14, zones14):
+    charged = []
+    settings = make_settings(seed=1, planning="soc", rounds=30)
+    result = run_prepared(
+        prepare(case14, zones14, settings), charge=lambda name, _: charged.append(name)
+    )
+    assert sorted(charged) == sorted(zones14.names)
+    assert 5 < len(result.rounds) < 30
+
+
+def test_fresh_noise_allows_no_newton_steps():
+    with pytest.raises(InputError, match="acceleration"):
+        make_settings(acceleration="newton", noise_schedule="round")
+    settings = make_settings(planning="soc", noise_schedule="round")
+    assert settings.as_dict()["acceleration"] == "none"
+    assert make_settings(planning="soc").as_dict()["acceleration"] == "newton"
