@@ -194,7 +194,7 @@ class RunFolder:
         del rows["charges"]  # beside what was released
         more = {"zone_prices": result.zone_prices, "binding": result.binding}
         if result.trace.rounds:
-            if result.ac_rounds is None:  # AC rounds have no duals of tie flows
+            if len(result.tie_prices):  # AC rounds and Newton steps have no duals of tie flows
                 more["tie_prices"] = result.tie_prices
             state = result_tables(result.solution)
             more |= {k: t.rename_axis("index").reset_index() for k, t in state.items()}
