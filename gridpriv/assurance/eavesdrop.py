@@ -121,8 +121,11 @@ def listen(
         for zone, own in enumerate(data or [None] * len(prepared.zones))
     ]
     transport = Eavesdropper(InProcess(agents), len(agents))
-    acceleration = "anderson" if prepared.settings.repeats() else "none"
-    settings = replace(prepared.settings, planning="soc", acceleration=acceleration)
+    settings = replace(
+        prepared.settings,
+        planning="soc",
+        acceleration="anderson" if prepared.settings.repeats() else "none",
+    )
     relaxed = varied(prepared, settings=settings)
     for turn in play_rounds(relaxed, transport, open_rounds(relaxed, transport)):
         watch(f"round {turn.number}")
