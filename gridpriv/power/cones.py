@@ -93,7 +93,7 @@ class Cones:
 
 
 @dataclass(frozen=True, eq=False)
-class Scaling:
+class ConeScaling:
     """The scaling W of interior s and z.
 
     Attributes
@@ -108,17 +108,17 @@ class Scaling:
     eta: Floats
 
     @staticmethod
-    def of(cones: Cones, s: Floats, z: Floats) -> Scaling:
+    def of(cones: Cones, s: Floats, z: Floats) -> ConeScaling:
         """Return the scaling of s and z."""
         root_s, root_z = (np.sqrt(np.multiply(*cones.depth(v))) for v in (s, z))
         s, z = s / root_s[cones.block], z / root_z[cones.block]
         norm = np.sqrt(2.0 * (1.0 + cones.dot(s, z)))[cones.block]
-        return Scaling(cones, (s + cones.reflected(z)) / norm, np.sqrt(root_s / root_z))
+        return ConeScaling(cones, (s + cones.reflected(z)) / norm, np.sqrt(root_s / root_z))
 
     @staticmethod
-    def identity(cones: Cones) -> Scaling:
+    def identity(cones: Cones) -> ConeScaling:
         """Return W = I."""
-        return Scaling(cones, cones.unit, np.ones(len(cones.sizes)))
+        return ConeScaling(cones, cones.unit, np.ones(len(cones.sizes)))
 
     def times(self, v: Floats) -> Floats:
         """Return W v."""

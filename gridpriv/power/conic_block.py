@@ -21,7 +21,7 @@ from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.power.ac.block import Elimination
-from gridpriv.power.cones import Cones, Scaling
+from gridpriv.power.cones import Cones, ConeScaling
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import Matrix
 from gridpriv.power.solvers.clarabel import conic_rows
@@ -84,9 +84,9 @@ class ConicBlock:
         self.at = number[self._edge]
         self._columns = sparse.csc_array(sparse.vstack([self._p, self._a])[:, self._edge])
         self._x = self._s = self._z = np.zeros(0)
-        self._factor(Scaling.identity(self._cones))
+        self._factor(ConeScaling.identity(self._cones))
 
-    def _factor(self, scaling: Scaling) -> None:
+    def _factor(self, scaling: ConeScaling) -> None:
         """Factor [P_oo A_o'; A_o -W^2] and eliminate the border's columns from it."""
         own, edge, rows = self._own, self._edge, len(self._b)
         self._scaling = scaling
@@ -131,7 +131,7 @@ class ConicBlock:
         return v if least > INSIDE else v + (1.0 - min(least, 0.0)) * self._cones.unit
 
     def progress(self) -> Progress:
-        """Return where the block stands."""
+        """Return the residuals of the optimality conditions at the block's point."""
         self._rx = self._p @ self._x + self._q + self._a.T @ self._z
         self._rz = self._a @ self._x + self._s - self._b
         return Progress(
@@ -145,15 +145,15 @@ class ConicBlock:
 
     def eliminate(self) -> Elimination:
         """Return the Schur complement of the predictor's step."""
-        self._factor(Scaling.of(self._cones, self._s, self._z))
+        self._factor(ConeScaling.of(self._cones, self._s, self._z))
         return Elimination(self._corner, self._eliminated(self._rx, self._rz - self._s))
 
     def predict(self, border: Floats) -> float:
-        """Return how far the predictor's step could go."""
+        """Return the largest length of the predictor's step within the cones."""
         return self._moved(border, 1.0)
 
     def _moved(self, border: Floats, share: float) -> float:
-        """Set the step of a share of the residuals; return how far it could go."""
+        """Set the step of a share of the residuals; return its largest length within the cones."""
         dx, dz = self._expanded(border)
         self._step = dx, -share * self._rz - self._a @ dx, dz
         points = (self._s, self._step[1]), (self._z, self._step[2])
@@ -178,7 +178,7 @@ class ConicBlock:
         return self._eliminated(share * self._rx, share * self._rz - target)
 
     def direction(self, border: Floats) -> float:
-        """Return how far Mehrotra's step could go."""
+        """Return the largest length of Mehrotra's step within the cones."""
         return self._moved(border, self._share)
 
     def step(self, length: float) -> Progress:

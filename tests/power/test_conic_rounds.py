@@ -9,7 +9,7 @@ from scipy.linalg import block_diag
 
 from gridpriv import InputError, load_case, make_settings, partition, relax, run
 from gridpriv.consensus.transport import answers, call, each, in_process
-from gridpriv.power.cones import Cones, Scaling
+from gridpriv.power.cones import Cones, ConeScaling
 from gridpriv.power.conic_rounds import conic_rounds
 from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.objective import generation_cost
@@ -40,7 +40,7 @@ def arrow(v):
 def test_the_scaling_is_that_of_nesterov_and_todd(seed):
     generator = np.random.default_rng(seed)
     s, z = interior(generator), interior(generator)
-    scaling = Scaling.of(CONES, s, z)
+    scaling = ConeScaling.of(CONES, s, z)
     np.testing.assert_allclose(scaling.times(z), scaling.inverse_times(s), atol=1e-10)
     np.testing.assert_allclose(scaling.square() @ z, s, atol=1e-10)
     w = np.array([scaling.times(unit) for unit in np.eye(len(s))])

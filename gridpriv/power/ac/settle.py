@@ -54,6 +54,10 @@ MOST_IDLE, WORTH_IT = 4, 0.02
 """Replans in a row that better nothing by this share, after which zones stop."""
 MOST_TURNS = 20
 """Times that each zone replans alone."""
+WILD = 20.0
+"""A zone's step alone that leaves this many times the least harm (in MW, 1 at least) is undone."""
+FEW = 0.1
+"""Share of the zones up to which only those that shed load or see a violation start again."""
 DAMPED, MOST_IDLE_DAMPED = 0.5, 2
 """Share of the way to their new plans that zones go from the best state, once whole steps stall;
 turns in a row that then better nothing, after which zones stop."""
@@ -270,7 +274,7 @@ def settle(
         fine = best.status != "infeasible" and not _shedding(zones, best)
         if fine and _generation_cost(best) <= (1.0 + DEAR) * _generation_cost(first):
             break
-        again = _first(case, zones, start, plan)
+        again = _restarted(case, zones, start, best, plan)
         again = _replanned(case, zones, start, again, plan, beyond)
         best = min(best, again, key=lambda item: _order(item, balancing_price))
     return best
@@ -283,6 +287,28 @@ def _first(
     scheduled = np.array([item.interchange for item in agreed])
     plans = [item for item in plan(agreed) if item is not None]
     return _settled(case, zones, scheduled, scheduled, plans, None)
+
+
+def _restarted(
+    case: Case,
+    zones: Sequence[Zone],
+    start: Sequence[Boundary],
+    best: Settlement,
+    plan: Planning,
+) -> Settlement:
+    """Return the grid settled on plans from another start: of all zones, or of the few concerned.
+
+    Where few of many zones shed load or see a violation, the others keep their plans.
+    """
+    few = set() if best.state is None else _affected(zones, best)
+    if best.state is None or not 0 < len(few) <= FEW * len(zones):
+        return _first(case, zones, start, plan)
+    asked = [item if z in few else None for z, item in enumerate(start)]
+    plans, current = list(best.plans), best.state.interchange.copy()
+    for z, new in enumerate(plan(asked)):
+        if new is not None and new.solved:
+            plans[z], current[z] = new, start[z].interchange
+    return _settled(case, zones, best.scheduled, current, plans, best)
 
 
 def _generation_cost(settlement: Settlement) -> float:
@@ -320,7 +346,7 @@ def _replanned(
             break
         gain = GAIN if replans > AS_MEASURED else 0.0
         asked: list[Boundary | None] = [None] * len(zones)
-        for z in _concerned(zones, last.violations) | _shedding(zones, last):
+        for z in _affected(zones, last):
             boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], beyond(z), gain)
             asked[z] = boundaries[z]
         for z, (low, high) in requests(zones, owners, last.state).items() if gain else ():
@@ -368,7 +394,7 @@ def _in_turn(
         if last.state is None or not (last.violations or _shedding(zones, last)):
             break
         before = _harm(best)
-        for z in sorted(_concerned(zones, last.violations) | _shedding(zones, last)):
+        for z in sorted(_affected(zones, last)):
             if beyond(z) is None or last.state is None:
                 continue
             result = measured_boundary(zones[z], last.state, boundaries[z], beyond(z), GAIN)
@@ -380,7 +406,10 @@ def _in_turn(
             plans[z] = plans[z].toward(new, step)
             if boundaries[z].reserve is None:
                 current[z] += step * (new.interchange - current[z])
-            last = _settled(case, zones, best.scheduled, current, plans, last)
+            after = _settled(case, zones, best.scheduled, current, plans, last)
+            if _harm(after) > WILD * max(1.0, _harm(best), _harm(last)):
+                continue
+            last = after
             if _rank(last) < _rank(best):
                 best = last
         idle = 0 if _harm(best) < (1.0 - WORTH_IT) * before else idle + 1
@@ -431,6 +460,11 @@ def _harm(settlement: Settlement) -> float:
         return np.inf
     outside = (limit.amount * UNIT_HARM.get(limit.unit, 1.0) for limit in settlement.violations)
     return OUTSIDE_HARM * sum(outside) + settlement.state.shed_mw
+
+
+def _affected(zones: Sequence[Zone], settled: Settlement) -> set[int]:
+    """Return the zones that shed demand or see a violation."""
+    return _shedding(zones, settled) | _concerned(zones, settled.violations)
 
 
 def _shedding(zones: Sequence[Zone], settled: Settlement) -> set[int]:
