@@ -248,7 +248,7 @@ class Grid(Scenario):
         unset=f"{STILL:g} where rounds are a stationary fixed-point iteration, else 0",
     )
     solver: str = words(
-        "clarabel", "solver of the zones in rounds of ADMM: clarabel, ipopt or pyomo:NAME", "NAME"
+        "clarabel", "solver of zones in ADMM: clarabel, ipopt or pyomo:NAME", "NAME"
     )
     solver_tolerance: SolverTolerance = choice(
         "matched",

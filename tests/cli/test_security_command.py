@@ -153,7 +153,7 @@ def test_the_verdict_names_its_demand_its_ratings_and_its_privacy(capsys, monkey
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     table, printed = printed[: printed.index("Not secure.")], " ".join(printed.split())
-    assert "Not secure. On the released demand (an estimate), of 56 outages" in printed
+    assert "Not secure. On the released demand (an estimate), limits are violated after" in printed
     assert "10 worst of 56 outages" in printed and "--view local" in printed
     assert "Before any outage, " in printed and "rating C after it" in printed
     assert "Certificate (holds with --noise secure): total epsilon 1 (pure DP)" in printed
