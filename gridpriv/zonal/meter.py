@@ -311,5 +311,5 @@ def meter_messages(rows: Sequence[Json] | None, *, held: bool) -> Iterator[tuple
             yield "meter-unreleased", values
         else:
             yield "meter", values | {"noise": f"{row['noise_mw']:.3g}"}
-    if more and not held:
+    if not held and any(row["noise_mw"] is not None for row in more):  # others could set none aside
         yield "meter-advice", {}
