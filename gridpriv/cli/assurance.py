@@ -295,7 +295,6 @@ def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path)
 
 def _print_attack(result: AttackResult) -> None:
     from gridpriv.assurance.findings import PROTECTED
-    from gridpriv.assurance.inversion import VERDICTS
 
     document = result.as_dict()
     columns = {
@@ -324,8 +323,23 @@ def _print_attack(result: AttackResult) -> None:
             f"Warning: this setting reveals demand to {mean:.3g} MW on average. Only changes of "
             f"about beta ({result.beta_mw:g} MW) are hidden; --beta 20MW hides 20 MW."
         )
+    _print_identifiability(result, document["zones"])
+    errors = result.errors(shown).mean(axis=0)
+    closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
+    output.say(
+        f"Run {shown.label}, {shown.adversary}: the error of {closer} of "
+        f"{counted(len(result.attacked), 'bus')} is smaller than the prior's by "
+        f"{KNOWN_BETTER:.0%} or more. The prior is an equal share of the {result.plan.prior}'s "
+        "total."
+    )
+    output.say(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
+
+
+def _print_identifiability(result: AttackResult, of_zones: list[Json]) -> None:
+    from gridpriv.assurance.inversion import VERDICTS
+
     zones = {name: name for name in ("zone", "unknowns", "rank", *VERDICTS)}
-    matches = [row | {"zone": str(row["zone"])} for row in document["zones"]]
+    matches = [row | {"zone": str(row["zone"])} for row in of_zones]
     title = "Identifiability in noise-free messages (unknowns and rank: p and q; else buses)"
     output.print_records(title, zones, matches)
     table = result.by_distance()
@@ -340,15 +354,6 @@ def _print_attack(result: AttackResult) -> None:
     rows = table[table["adversary"] == "messages"].astype({"lines_to_tie": int, "buses": int})
     title = "Share recovered by lines to the nearest tie bus"
     output.print_records(title, near, _three(rows.to_dict("records"), near))
-    errors = result.errors(shown).mean(axis=0)
-    closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
-    output.say(
-        f"Run {shown.label}, {shown.adversary}: the error of {closer} of "
-        f"{counted(len(result.attacked), 'bus')} is smaller than the prior's by "
-        f"{KNOWN_BETTER:.0%} or more. The prior is an equal share of the {result.plan.prior}'s "
-        "total."
-    )
-    output.say(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
 
 
 def _three(rows: list[Json], columns: Mapping[str, str]) -> list[Json]:

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -210,54 +210,65 @@ def run_prepared(
         opening = open_rounds(prepared, zones)
         if admit is not None:
             admit(planned_releases(prepared, zones, opening))
-        built = time.perf_counter()
-        records: list[RoundRecord] = []
-        state, on_ac = opening.state, None
-
-        def result(settled: Settlement | None, early: str | None = None) -> RunResult:
-            solved = time.perf_counter()
-            drawn = _drawn(prepared, zones, opening, len(records))
-            trace = Trace(tuple(records), drawn, state.sent, state.dual)
-            return RunResult(
-                **{field.name: getattr(prepared, field.name) for field in fields(Instance)},
-                zone_models=prepared.zones,
-                consensus=prepared.consensus,
-                trace=trace,
-                outcomes=tuple(_outcomes(prepared, zones)),
-                disclosures=prepared.disclosures,
-                settlement=settled,
-                ac_rounds=on_ac,
-                statements=_statements(prepared, trace),
-                timing=Timing(
-                    load=0.0,
-                    build=built - began,
-                    solve=solved - built,
-                    total=time.perf_counter() - began,
-                ),
-                early=early,
-            )
-
+        run = _Unfinished(prepared, zones, opening, began, time.perf_counter(), opening.state)
         names = [zone.name for zone in prepared.zones]
         try:
             before = time.perf_counter()
             central = disclosed_schedule(prepared, zones)
             if prepared.in_ac_rounds:
-                on_ac = ac_rounds(prepared, zones, watch_ac)
-            for turn in play_rounds(prepared, zones, opening, central, on_ac):
-                seconds, state = time.perf_counter() - before, turn.state
-                records.append(
-                    round_record(turn, names, answers(zones, call(ZoneMember.figures)), seconds)
-                )
-                watch(records[-1])
+                run.ac_rounds = ac_rounds(prepared, zones, watch_ac)
+            for turn in play_rounds(prepared, zones, opening, central, run.ac_rounds):
+                seconds, run.state = time.perf_counter() - before, turn.state
+                figures = answers(zones, call(ZoneMember.figures))
+                run.records.append(round_record(turn, names, figures, seconds))
+                watch(run.records[-1])
                 before = time.perf_counter()
-            planned = central or on_ac
+            planned = central or run.ac_rounds
             schedule = None if planned is None else planned.schedule
-            return result(_redispatched(prepared, zones, schedule))
+            return run.result(_redispatched(prepared, zones, schedule))
         except BaseException as error:
-            done = result(None, _reason(error))
+            done = run.result(None, _reason(error))
             error.add_note(done.trace.drawn())
             leave(done)
             raise
+
+
+@dataclass
+class _Unfinished:
+    """A run between its opening and its end, as far as it has come."""
+
+    prepared: Prepared
+    zones: Transport
+    opening: Opening
+    began: float
+    built: float
+    state: State
+    records: list[RoundRecord] = field(default_factory=list)
+    ac_rounds: AcRounds | None = None
+
+    def result(self, settled: Settlement | None, early: str | None = None) -> RunResult:
+        """Return the result so far; ``early`` is the reason of an early end."""
+        solved, prepared = time.perf_counter(), self.prepared
+        drawn = _drawn(prepared, self.zones, self.opening, len(self.records))
+        trace = Trace(tuple(self.records), drawn, self.state.sent, self.state.dual)
+        return RunResult(
+            **{item.name: getattr(prepared, item.name) for item in fields(Instance)},
+            zone_models=prepared.zones,
+            consensus=prepared.consensus,
+            trace=trace,
+            outcomes=tuple(_outcomes(prepared, self.zones)),
+            disclosures=prepared.disclosures,
+            settlement=settled,
+            ac_rounds=self.ac_rounds,
+            statements=_statements(prepared, trace),
+            timing=Timing(
+                load=0.0,
+                build=self.built - self.began,
+                solve=solved - self.built,
+                total=time.perf_counter() - self.began,
+            ),
+            early=early,
+        )
 
 
 def zone_agents(prepared: Prepared, charge: Charging | None = None) -> Fleet:
