@@ -265,7 +265,7 @@ def _values(
         moved[:, unit + units] += q_signs * dq
         worst = max(worst, length(disclosure.measure(moved) - here, norm))
     label = f"bus {zone.network.case.bus_id[zone.own[unit]]}, all steps"
-    allowed = declared + ROUNDING * float(np.abs(here).sum())
+    allowed = declared + ROUNDING * (declared + float(np.abs(here).sum()))
     return Finding("series", zone.name, label, worst, allowed, worst / max(declared, 1e-300))
 
 

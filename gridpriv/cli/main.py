@@ -142,12 +142,12 @@ def _told(error: BaseException) -> tuple[str, int] | None:
 
 
 def _defect(error: BaseException) -> str:
-    """Return the message for an unexpected exception."""
+    """Return the message for an unexpected exception, without its text: it may quote demand."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return (
-        f"this is a defect of gridpriv: {type(error).__name__}: {error} "
+        f"this is a defect of gridpriv or of a plugin: {type(error).__name__} "
         f"({Path(last.filename).name}, line {last.lineno}). Please report it with the command "
-        f"line; {TRACEBACK}=1 shows the traceback"
+        f"line; {TRACEBACK}=1 shows the traceback, which may hold private values"
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from gridpriv.consensus.coordinator import DUAL_TOLERANCE
 from gridpriv.core.text import (
     Json,
     Message,
@@ -90,6 +91,7 @@ def _convergence(document: Json) -> Iterator[tuple[str, Json]]:
     finished = len(document["rounds"] or ())
     values = {"residual": shown(residual), "rounds": counted(finished, "round")}
     early = ended_at_tolerance(document)
+    newton, planned = settings["acceleration"] == "newton", settings["rounds"]
     if on_ac is not None:
         if not on_ac["converged"]:
             yield (
@@ -99,13 +101,22 @@ def _convergence(document: Json) -> Iterator[tuple[str, Json]]:
                     "residual": shown(on_ac["primal_residual"]),
                 },
             )
+    elif newton and residual is not None and finished < planned and not _optimal(document):
+        yield "newton-stalled", values | {"dual": shown(final["dual_residual"])}
     elif residual is not None and residual > AGREED:
         fresh = fresh_noise(settings)
         kind = "-at-tolerance" if early else "-fresh-noise" if fresh else ""
         yield f"not-converged{kind}", values
     elif early:
-        planned, tolerance = settings["rounds"], shown(settings["tolerance"])
-        yield "ended-early", values | {"planned": planned, "tolerance": tolerance}
+        kind = "ended-early-newton" if newton else "ended-early"
+        yield kind, values | {"planned": planned, "tolerance": shown(settings["tolerance"])}
+
+
+def _optimal(document: Json) -> bool:
+    """Return True where Newton steps met the optimality conditions, as far as is known."""
+    dual = document["final"]["dual_residual"]  # None: private, in a public export
+    met = dual is None or bool(dual < DUAL_TOLERANCE * document["settings"]["tolerance"])
+    return met and ended_at_tolerance(document)
 
 
 def ended_at_tolerance(document: Json) -> bool:
