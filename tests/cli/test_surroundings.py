@@ -110,7 +110,8 @@ def test_places_that_nothing_can_be_written_to(place: str) -> None:
 
 
 def test_an_interrupt_ends_in_one_sentence() -> None:
-    words = [*RUN[:2], "--planning", "soc", "--rounds", "1000000", "--tolerance", "0"]
+    soc = ["--planning", "soc", "--acceleration", "none"]
+    words = [*RUN[:2], *soc, "--rounds", "1000000", "--tolerance", "0"]
     process = subprocess.Popen(
         [*PROGRAM, *words],
         stdout=subprocess.PIPE,
