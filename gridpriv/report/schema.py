@@ -307,7 +307,7 @@ class AccountDocument(Row, name="account"):
     """The total privacy loss of a number of releases."""
 
     mechanism: Text = key("Mechanism: laplace, gaussian, knorm or staircase")
-    sensitivity: Text = known("Sensitivity: proven or published")
+    calibration: Text = known("Calibration: analytic or classical, of Gaussian noise")
     releases: Number = known("Releases: number of releases")
     noise_multiplier: Number = known("Noise multiplier: noise scale over the sensitivity")
     per_release: AccountedRelease = part(AccountedRelease)

@@ -222,10 +222,9 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
         "rounds",
         "runs",
         "statements",
-        "tie_prices",
         "zones",
     )
-    copies = {"rounds.csv", "zones.png", "zones.csv", "tie_prices.csv", "convergence.png"}
+    copies = {"rounds.csv", "zones.png", "zones.csv", "convergence.png"}
     assert names == {"manifest.json", "run.json", *copies, *(f"{t}.parquet" for t in tables)}
     columns = set(pd.read_csv(tmp_path / "run" / "rounds.csv").columns)
     assert columns == {

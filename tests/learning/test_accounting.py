@@ -200,5 +200,6 @@ def test_the_epsilon_of_a_gaussian_release_is_shown_with_its_delta():
     total = {"nominal": 5.0, "epsilon": 5.0, "delta": 1e-5}
     release = {"nominal": None, "certified": 0.9293, "delta": 1e-5}
     privacy = {"per_release": release, "total": total, "published_total": None, "zcdp": None}
+    privacy["total_pure"] = None
     (label, *_), *_ = privacy_figures(privacy | {"releases_per_client": 20})[2]
     assert label == "epsilon of one release at delta 1e-05"

@@ -505,9 +505,7 @@ def test_a_certificate_is_of_one_zone_and_for_clients(folder, names, usage, reas
 def test_a_welcome_needs_the_coordinators_certificate_and_orders_its_signature(folder, monkeypatch):
     """Zone 3 cannot sign in the coordinator's place, even past TLS."""
     third = (folder / "3" / "certificate.pem").read_bytes()
-    monkeypatch.setattr(
-        Sessions, "welcome", lambda self, _=b"": encode(Welcome(self.public.run, third))
-    )
+    monkeypatch.setattr("gridpriv.consensus.server.Welcome", lambda run, _: Welcome(run, third))
     parties = Consortium(folder, timeout=3.0).coordinator().zones("1", timeout=1.0)
     assert isinstance(parties.result("1"), LateError)
     reasons = [about["reason"] for about in parties.notes["1"].named("lost")]

@@ -225,20 +225,6 @@ def test_imbalance_is_taken_up_by_share_of_headroom(case118):
     assert np.allclose(taken / taken.sum(), room / room.sum(), atol=1e-9)
 
 
-def test_a_generator_behind_a_full_line_takes_nothing_up():
-    """Each generator of case9 feeds the grid through one transformer; the second's is full."""
-    case = load_case("case9")
-    full = np.flatnonzero((case.f_bus == case.gen_bus[1]) | (case.t_bus == case.gen_bus[1]))
-    assert len(full) == 1
-    rate = case.rate.copy()
-    rate[full] = case.pg[1]
-    case = replace(case, rate=rate)
-    up = ac_flow(case.scale_load(1.05), dispatch_of(case)).regulation
-    assert up.sum() > 0.1
-    assert up[1] == pytest.approx(0.0, abs=1e-9)
-    assert ac_flow(case.scale_load(0.9), dispatch_of(case)).regulation[1] < -0.01
-
-
 def interchange_of(state, zone_of):
     """What the tie lines take from every zone, metered in their middle, line by line."""
     case, out = state.case, np.zeros(zone_of.max() + 1)

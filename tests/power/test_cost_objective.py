@@ -210,7 +210,7 @@ def test_the_document_states_the_weight_in_force(settled):
 def test_local_prices_are_the_centralized_ones(case14, settled):
     found, central = settled.zone_prices, acopf(case14)
     np.testing.assert_allclose(found["p_price"], central.p_price, rtol=1e-2)
-    assert set(found["unit"]) == {"$/MWh"}
+    assert set(found["p_unit"]) == {"$/MWh"}
 
 
 def test_what_one_zone_pays_for_a_tie_the_other_earns(settled):
@@ -236,7 +236,7 @@ def test_what_binds_is_named(case14):
     found = relax(case14.scale_load(3.0))
     held = found.binding.query("kind == 'generator P' and limit == 'upper'")
     assert (held["value"] - held["bound"]).abs().max() < 0.5
-    assert set(held["unit"]) == {"MW"}
+    assert set(held["p_unit"]) == {"MW"}
 
 
 def test_an_infeasible_balance_names_the_limits_that_prevent_it(case14):

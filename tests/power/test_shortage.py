@@ -41,7 +41,7 @@ def test_every_limit_that_is_named_lowers_the_shed_once_it_is_gone(name, scale):
         assert case.base_mva * value < 0.99 * found.enough_mw
         # both sides of the elements are freed here, only the ones that bind there
         assert case.base_mva * value <= cause.without_mw + 0.1
-        assert f"{cause.without_mw:.4g} MW without" in found.sentence()
+        assert f"{cause.without_mw:.4g} MW would still be shed if" in found.sentence()
 
 
 def without(case, kind, at):
@@ -99,7 +99,7 @@ def test_generation_that_cannot_go_low_enough_is_no_shortage_of_demand(case14):
     found = relax(case, "cost")
     assert found.least_shed_mw in {0.0, None}
     assert "it curtails" in found.explanation()
-    assert "MW without" not in found.explanation()
+    assert "would still be shed" not in found.explanation()
 
 
 def test_a_grid_that_can_serve_everything_is_told_so(case14):

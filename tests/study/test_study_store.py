@@ -124,9 +124,14 @@ def test_every_run_says_when_its_rounds_stop_and_how_far_its_solves_go(tmp_path:
         settings={"rounds": 20},
         reference=False,
         methods=[
-            Method("as it is", (("planning", "soc"),)),
-            Method("loose", (("planning", "soc"), ("tolerance", 0.05))),
-            Method("all rounds", (("planning", "soc"), ("solver_tolerance", "tight"))),
+            Method("as it is", (("planning", "soc"), ("acceleration", "anderson"))),
+            Method(
+                "loose", (("planning", "soc"), ("acceleration", "anderson"), ("tolerance", 0.05))
+            ),
+            Method(
+                "all rounds",
+                (("planning", "soc"), ("acceleration", "anderson"), ("solver_tolerance", "tight")),
+            ),
         ],
     )
     compare(plan, out=tmp_path, jobs=1)

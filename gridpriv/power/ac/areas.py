@@ -90,7 +90,8 @@ class AreaGrid:
         areas, area_of = np.unique(place, axis=0, return_inverse=True)
         area_of = area_of.reshape(-1)
         gen_area, count = area_of[case.gen_bus], len(areas)
-        upward, downward = _headroom(case, dispatch)
+        upward = np.maximum(case.pmax - dispatch.pg, 0.0)
+        downward = np.maximum(dispatch.pg - case.pmin, 0.0)
         most, least = (
             np.bincount(gen_area, room, minlength=count).astype(float)
             for room in (upward, downward)
@@ -179,31 +180,6 @@ class AreaGrid:
     def reactive(self, voltage: Complexes) -> Floats:
         """Return every generator's reactive power, shared at a bus in proportion to range."""
         return share_reactive(self.case, _reactive_generation(self, voltage))
-
-
-def _headroom(case: Case, dispatch: Dispatch) -> tuple[Floats, Floats]:
-    """Return the headroom of generators, up and down, within their limits and that of a lone line.
-
-    At a bus with one branch, such as a step-up transformer, its rating bounds what the bus gives.
-    """
-    ends = np.concatenate([case.f_bus, case.t_bus])
-    alone = np.bincount(ends, minlength=case.n_bus) == 1
-    most = np.full(case.n_bus, np.inf)
-    most[ends] = np.tile(np.where(case.rate > 0, case.rate, np.inf), 2)
-    most[~alone] = np.inf
-    output = np.bincount(case.gen_bus, dispatch.pg, minlength=case.n_bus)
-    given = output - dispatch.curtailment - (case.pd - dispatch.p_shed)
-
-    def within(room: Floats, left: Floats) -> Floats:
-        room, left = np.maximum(room, 0.0), np.maximum(left, 0.0)
-        at_bus = np.bincount(case.gen_bus, room, minlength=case.n_bus)
-        tight = (at_bus > left) & np.isfinite(at_bus)
-        share = np.divide(left, at_bus, out=np.ones(case.n_bus), where=tight)
-        return room * share[case.gen_bus]
-
-    return within(case.pmax - dispatch.pg, most - given), within(
-        dispatch.pg - case.pmin, most + given
-    )
 
 
 def _shares(room: Floats, group: Ints, groups: int) -> Floats:
