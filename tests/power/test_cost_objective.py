@@ -236,7 +236,7 @@ def test_what_binds_is_named(case14):
     found = relax(case14.scale_load(3.0))
     held = found.binding.query("kind == 'generator P' and limit == 'upper'")
     assert (held["value"] - held["bound"]).abs().max() < 0.5
-    assert set(held["p_unit"]) == {"MW"}
+    assert set(held["unit"]) == {"MW"}
 
 
 def test_an_infeasible_balance_names_the_limits_that_prevent_it(case14):

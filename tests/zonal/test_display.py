@@ -30,7 +30,7 @@ def test_repr_is_one_line(result) -> None:
 
 
 def test_rounds_that_agreed_early_are_counted_among_those_planned(case14, zones14) -> None:
-    settings = gridpriv.Settings(rounds=100, seed=1, planning="soc")
+    settings = gridpriv.Settings(rounds=100, seed=1, planning="soc", acceleration="anderson")
     result = gridpriv.run(case14, zones14, settings)
     finished = len(result.trace.rounds)
     assert 5 < finished < 100
