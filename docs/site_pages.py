@@ -35,11 +35,11 @@ SEAMS = {
         "privacy.release.Release",
         "privacy.sensitivity.Sensitivity",
         "privacy.adjacency.DemandAdjacency",
-        "privacy.budget.Budget",
+        "privacy.settings.Budget",
     ),
     "Strategies of a release": (
         "privacy.strategies.linear.Statistics",
-        "privacy.strategies.prior.Prior",
+        "privacy.strategies.linear.Prior",
         "privacy.strategies.disclosure.Disclosure",
         "privacy.strategies.disclosure.auto",
     ),
