@@ -3,10 +3,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
 from gridpriv import load_case, shipped_zoning
+from gridpriv.core.files import write_bytes
+from gridpriv.power.ac import settle
+from gridpriv.report import plots
+from gridpriv.report.figures import write_figure
 
 # a shell's background job is started with interrupts ignored, and every process that a test starts
 # would inherit that; tests of interrupts are about a command that was started in the foreground
@@ -34,6 +39,55 @@ def zones14(case14):
 @pytest.fixture(scope="session")
 def zones118(case118):
     return shipped_zoning(case118)
+
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def blank(_figure: object, path: str | Path, *, private: bool) -> None:
+    """Write a picture unpainted: painting takes longer than a run."""
+    write_bytes(Path(path), SIGNATURE, private=private)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unpainted():
+    """Have commands write the pictures of a run unpainted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "write_figure", blank)
+        yield
+
+
+@pytest.fixture
+def painted(monkeypatch):
+    """Have a test's commands paint their pictures."""
+    monkeypatch.setattr(plots, "write_figure", write_figure)
+
+
+BRIEF = {"cli", "faults", "network", "privacy", "report", "study"}
+"""Rooms of tests of what is said, stored or charged, whatever the outcome of a stressed grid."""
+
+REPLANS = {name: getattr(settle, name) for name in ("MOST_REPLANS", "MOST_TURNS", "SOFTER")}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_replans(request):
+    """Let zones replan a few times only, in rooms above and modules that are ``BRIEF`` themselves.
+
+    What all replans reach, the other modules of tests/zonal and tests/power hold.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name in BRIEF or getattr(request.module, "BRIEF", False):
+            patch.setattr(settle, "MOST_REPLANS", 3)
+            patch.setattr(settle, "MOST_TURNS", 1)
+            patch.setattr(settle, "SOFTER", settle.SOFTER[:1])
+        yield
+
+
+@pytest.fixture
+def all_replans(monkeypatch):
+    """Have zones replan as often as they do for users, in a room that is ``BRIEF``."""
+    for name, value in REPLANS.items():
+        monkeypatch.setattr(settle, name, value)
 
 
 @pytest.fixture(scope="session")

@@ -374,6 +374,7 @@ def test_a_command_imports_no_package_that_it_does_not_use(words, needed):
     assert imported <= needed, imported - needed
 
 
+@pytest.mark.usefixtures("all_replans")
 def test_the_command_checks_in_another_process_what_main_checks_in_this_one(capsys):
     words = ["run", "case14", "--rounds", "3", "--seed", "7", "--solver", "clarabel"]
     here = as_json(capsys, *words)

@@ -19,6 +19,8 @@ from gridpriv.power.zone import make_network, make_zones
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.zonal.settings import make_settings
 
+BRIEF = True  # few replans: tests/conftest.py
+
 PGLIB = Path(__file__).parent.parent / "data" / "pglib"
 
 
@@ -97,6 +99,12 @@ def test_rounds_do_not_depend_on_the_base(case14, zones14, objective):
     np.testing.assert_allclose(shed[1], shed[0], rtol=2e-3, atol=0.02)
     dispatched = [r.physical["shed_mw"] for r in runs]
     assert dispatched[1] == pytest.approx(dispatched[0], rel=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("all_replans")
+def test_all_replans_do_not_depend_on_the_base(case14, zones14):
+    test_rounds_do_not_depend_on_the_base(case14, zones14, "cost")
 
 
 def test_a_bus_price_is_the_derivative_of_the_bound(case14):

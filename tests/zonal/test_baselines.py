@@ -26,6 +26,8 @@ from gridpriv.zonal.summary import (
     series_sentences,
 )
 
+BRIEF = True  # few replans: tests/conftest.py
+
 GRID = [
     "run",
     "case14",
@@ -316,15 +318,7 @@ def test_a_prior_only_baseline_that_is_not_feasible_has_a_row(private):
     assert "AC-feasible, prior-only" not in {row[0] for row in figures(private)[2]}
 
 
-@pytest.mark.parametrize(
-    ("heavy", "noise"),
-    [
-        (0, 0),
-        (1, 1),
-        pytest.param(0, 1, marks=pytest.mark.slow),
-        pytest.param(1, 0, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("heavy", "noise"), [(0, 0), (1, 1)])
 def test_no_state_after_shortage_has_a_generator_above_its_limit(capsys, heavy, noise):
     """At four times its load, with much noise and an outage: by the run's own tables."""
     words = [["--load-scale", "4"], ["--load-scale", "3", "--outage", "branch:1"]][heavy]
@@ -333,6 +327,14 @@ def test_no_state_after_shortage_has_a_generator_above_its_limit(capsys, heavy, 
     document = document_of(capsys, *words, *more, "--no-reference")
     kinds = {(v["kind"], v["limit"]) for v in document["final"]["physical"]["violations"]}
     assert ("generator P", "upper") not in kinds
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("all_replans")
+@pytest.mark.parametrize("heavy", [0, 1])
+@pytest.mark.parametrize("noise", [0, 1])
+def test_no_state_after_all_replans_has_one_either(capsys, heavy, noise):
+    test_no_state_after_shortage_has_a_generator_above_its_limit(capsys, heavy, noise)
 
 
 def test_a_series_says_how_many_steps_and_baselines_are_feasible():

@@ -17,6 +17,8 @@ from gridpriv.cli.main import main
 from gridpriv.core.errors import SolverError
 from gridpriv.power.centralized import relax
 
+BRIEF = True  # few replans: tests/conftest.py
+
 
 def attempt(seed, tmp_path, capsys):
     """Run a seed's grid; return its words, exit code, document (or None) and error text."""
@@ -78,6 +80,7 @@ def test_a_degenerate_grid_runs(seed, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("all_replans")
 @pytest.mark.parametrize("first", range(0, 525, 25))
 def test_five_hundred_degenerate_grids_run(first, tmp_path, capsys):
     for seed in range(first, first + 25):

@@ -13,6 +13,8 @@ from gridpriv.zonal.messages import messages
 from gridpriv.zonal.summary import sentences
 from gridpriv.zonal.tables import result_tables
 
+BRIEF = True  # few replans: tests/conftest.py
+
 
 @pytest.fixture(scope="module")
 def result(case14, zones14):

@@ -14,6 +14,8 @@ from gridpriv.core.text import amount, shown
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.summary import series_figures, series_sentences
 
+BRIEF = True  # few replans: tests/conftest.py
+
 HEAVY = [
     "run",
     "case14",

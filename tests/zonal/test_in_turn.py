@@ -9,6 +9,7 @@ import pytest
 from gridpriv import load_case, make_settings, partition, run
 from gridpriv.cli.main import main
 from gridpriv.power.ac import settle
+from gridpriv.power.ac.settle import MOST_TURNS
 
 CASE30 = "tests/data/pglib/pglib_opf_case30_ieee.m"
 
@@ -44,13 +45,20 @@ def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatc
             assert after.state.shed_mw <= before.state.shed_mw + 1e-6
 
 
+@pytest.mark.parametrize("turns_at_most", [2, pytest.param(MOST_TURNS, marks=pytest.mark.slow)])
 def test_what_is_public_does_not_depend_on_who_replans_when(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    turns_at_most: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Zones that replan, and their order, follow from true demand: no public byte may show them."""
     words = ["run", CASE30, "--load-scale", "1.3", "--zones", "3", "--objective", "cost"]
     words += ["--budget", "total:1", "--beta", "10MW", "--coordination", "central", "--seed", "1"]
     words += ["--no-reference"]
+    monkeypatch.setattr(settle, "MOST_TURNS", turns_at_most)
+    if turns_at_most < MOST_TURNS:
+        monkeypatch.setattr(settle, "SOFTER", ())
     honest, ranked, turns = settle._in_turn, sorted, list[list[int]]()
 
     def ordered(reverse: bool):

@@ -22,6 +22,8 @@ from gridpriv.privacy.ledger import read_book
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import run_prepared
 
+BRIEF = True  # few replans: tests/conftest.py
+
 
 def granted(path, *words):
     assert main(["ledger", "grant", str(path), "--case", "case14", "--epsilon", "50", *words]) == 0

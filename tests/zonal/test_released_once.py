@@ -25,6 +25,8 @@ from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
 
+BRIEF = True  # few replans: tests/conftest.py
+
 ONCE = {
     "mechanism": "knorm",
     "noise_schedule": "once",

@@ -10,6 +10,8 @@ import pytest
 from gridpriv import InputError, load_case, make_settings, run, shipped_zoning
 from gridpriv.zonal.prepared import prepare
 
+BRIEF = True  # few replans: tests/conftest.py
+
 ONCE = {
     "mechanism": "knorm",
     "noise_schedule": "once",

@@ -16,6 +16,8 @@ from gridpriv.power.centralized import relax
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import run_prepared, zone_agents
 
+BRIEF = True  # few replans: tests/conftest.py
+
 
 def preset(**given):
     return make_settings("ryu-kim", **({"solver": "clarabel"} | given))

@@ -9,6 +9,8 @@ import pytest
 
 from gridpriv import load_case, run, shipped_zoning
 
+BRIEF = True  # few replans: tests/conftest.py
+
 
 def _with(values, place, value):
     changed = np.array(values, dtype=float)
@@ -58,3 +60,9 @@ def test_negative_loads_everywhere_end_with_a_status():
     settlement = _settled(replace(case, pd=-case.pd, qd=-case.qd), "rounds").settlement
     assert settlement.status == "feasible" or settlement.violations
     assert settlement.state.shed_mw == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("all_replans")
+def test_negative_loads_end_with_a_status_after_all_replans():
+    test_negative_loads_everywhere_end_with_a_status()
