@@ -3,10 +3,11 @@
 A cone is { (t, u) : ||u|| <= t }; a half-line is one of a single row. With J = diag(1, -1, ..., -1)
 and det v = v'Jv, the scaling W of interior s and z is the symmetric matrix with W z = W^-1 s:
 
-    W = eta (2 r r' - J),   W^2 = eta^2 (2 w w' - J),   eta^4 = det s / det z,
+    W = eta (a a' / (1 + w_0) - J),   W^-1 = (b b' / (1 + w_0) - J) / eta,   eta^4 = det s / det z,
 
-r being the square root of w, the scaling point of s and z over their determinants' roots
-(Nesterov and Todd 1997; Vandenberghe 2010, *The CVXOPT linear and quadratic cone program solvers*).
+where a = w + e, b = J w + e, and w, of det w = 1, is the scaling point of s and z over their
+determinants' roots (Nesterov and Todd 1997; Vandenberghe 2010, *The CVXOPT linear and quadratic
+cone program solvers*).
 """
 
 from __future__ import annotations
@@ -136,14 +137,15 @@ class ConeScaling:
         result[cones.head] = whole
         return result
 
-    def square(self) -> Matrix:
-        """Return W^2, shape (rows, rows)."""
+    def inverse(self) -> Matrix:
+        """Return W^-1, shape (rows, rows)."""
         cones, rows = self.cones, np.arange(len(self.point))
         width = cones.sizes[cones.block]
         row = np.repeat(rows, width)
         first = np.repeat(cones.head[cones.block], width)
         column = first + np.arange(len(row)) - np.repeat(np.cumsum(width) - width, width)
-        values = 2.0 * self.point[row] * self.point[column]
+        root = cones.reflected(self.point) + cones.unit
+        values = root[row] * root[column] / root[first]
         values -= np.where(row == column, 2.0 * cones.unit[row] - 1.0, 0.0)
-        values *= (self.eta**2)[cones.block[row]]
+        values /= self.eta[cones.block[row]]
         return Matrix(sparse.csr_array((values, (row, column)), shape=(len(rows), len(rows))))

@@ -6,9 +6,19 @@ up the relaxation of the whole grid without copies,
     minimise 1/2 x'Px + q'x   subject to   A x + s = b,  s in K        in every block.
 
 An iteration of the primal-dual method is Newton's step on the optimality conditions, in the scaling
-of Nesterov and Todd with Mehrotra's corrector. A block eliminates its own variables and sends its
-Schur complement on the border, and so do the iterates of the whole program come about, whatever the
-partition. All messages are functions of *released* demand and of earlier messages.
+W of Nesterov and Todd with Mehrotra's corrector:
+
+    [P       A' W^-1] [dx  ]   [r_x     ]
+    [W^-1 A    -I   ] [W dz] = [W^-1 r_z].
+
+A block eliminates its own variables and sends its Schur complement on the border, and so do the
+iterates of the whole program come about, whatever the partition. All messages are functions of
+*released* demand and of earlier messages.
+
+W is a factor of its rows, and W^2 stands nowhere. Eigenvalues of W in one cone come to differ by a
+factor of 1e10, so that the least of W^2 are lost where its entries are rounded; a zone whose cones
+hold border variables alone divides by them, its Schur complement being A' W^-2 A
+(docs/decisions/0017-acceleration.md has the step's error by round).
 """
 
 from __future__ import annotations
@@ -26,8 +36,8 @@ from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import Matrix
 from gridpriv.power.solvers.clarabel import conic_rows
 
-PRIMAL_REGULARIZATION, DUAL_REGULARIZATION = 1e-9, 1e-10
-"""Of the factored system; a refinement step takes their effect away."""
+REGULARIZATION = 1e-9
+"""Of the factored system's P; a refinement step takes its effect away."""
 INSIDE = 1e-8
 
 
@@ -82,20 +92,21 @@ class ConicBlock:
         shared = np.isin(number, border)
         self._own, self._edge = np.flatnonzero(~shared), np.flatnonzero(shared)
         self.at = number[self._edge]
-        self._columns = sparse.csc_array(sparse.vstack([self._p, self._a])[:, self._edge])
         self._x = self._s = self._z = np.zeros(0)
         self._factor(ConeScaling.identity(self._cones))
 
     def _factor(self, scaling: ConeScaling) -> None:
-        """Factor [P_oo A_o'; A_o -W^2] and eliminate the border's columns from it."""
+        """Factor [P_oo G_o'; G_o -I], G = W^-1 A, and eliminate the border's columns from it."""
         own, edge, rows = self._own, self._edge, len(self._b)
         self._scaling = scaling
-        inner, a = self._p[own][:, own], self._a[:, own]
-        self._system = sparse.block_array([[inner, a.T], [a, -scaling.square()]], format="csc")
-        small = np.repeat([PRIMAL_REGULARIZATION, -DUAL_REGULARIZATION], [len(own), rows])
+        whole = Matrix(scaling.inverse() @ self._a)
+        inner, g = self._p[own][:, own], whole[:, own]
+        self._system = sparse.block_array(
+            [[inner, g.T], [g, -sparse.eye_array(rows)]], format="csc"
+        )
+        small = np.repeat([REGULARIZATION, 0.0], [len(own), rows])
         self._lu = splu(sparse.csc_array(self._system + sparse.diags_array(small)))
-        keep = np.concatenate([own, len(self._q) + np.arange(rows)])
-        self._coupling = self._columns[keep].toarray()
+        self._coupling = sparse.vstack([self._p[own], whole], format="csc")[:, edge].toarray()
         self._solved = self._solve(self._coupling)
         self._corner = self._p[edge][:, edge].toarray() - self._coupling.T @ self._solved
 
@@ -105,7 +116,8 @@ class ConicBlock:
 
     def _eliminated(self, rx: Floats, rz: Floats) -> Floats:
         """Return the reduced residual of the border, shape (k,)."""
-        self._right = self._solve(np.concatenate([rx[self._own], rz]))
+        scaled = self._scaling.inverse_times(rz)
+        self._right = self._solve(np.concatenate([rx[self._own], scaled]))
         return np.asarray(rx[self._edge] - self._coupling.T @ self._right)
 
     def _expanded(self, border: Floats) -> tuple[Floats, Floats]:
@@ -113,7 +125,7 @@ class ConicBlock:
         inner = -self._right - self._solved @ border
         dx = np.zeros(len(self._q))
         dx[self._own], dx[self._edge] = inner[: len(self._own)], border
-        return dx, inner[len(self._own) :]
+        return dx, self._scaling.inverse_times(inner[len(self._own) :])
 
     def open(self) -> Elimination:
         """Return the Schur complement of the start: least squares with W = I."""
