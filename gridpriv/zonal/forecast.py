@@ -11,6 +11,7 @@ nothing.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -29,7 +30,6 @@ from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.centralized import SHED_TOLERANCE_MW
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.prior import PublicDemand, public_demand
-from gridpriv.zonal.meter import sum_deviation
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.run import run_prepared
 from gridpriv.zonal.settings import Settings
@@ -384,13 +384,19 @@ def noise_mw(prepared: Prepared) -> float:
 
     The sum is the combination of released statistics that adds up to it with the least noise.
     """
-    rule, deviations = prepared.rules.noise, [0.0]
+    rule, roots = prepared.rules.noise, [0.0]
     for zone, current in zip(prepared.zones, prepared.disclosures, strict=True):
-        if current is not None and rule is not None and len(current.strategy.matrix):
-            sensitivity = current.sensitivity(prepared.rules.adjacency, rule.norm)
-            variance = rule.release(sensitivity).mechanism.variance
-            deviations.append(sum_deviation(current, len(zone.own), variance))
-    return prepared.case.base_mva * max(deviations)
+        if current is None or rule is None:
+            continue
+        matrix = current.strategy.matrix
+        sensitivity = current.sensitivity(prepared.rules.adjacency, rule.norm)
+        root = (
+            np.linalg.lstsq(matrix.T, np.ones(len(zone.own)), rcond=None)[0]
+            if len(matrix)
+            else np.zeros(0)
+        )
+        roots.append(math.sqrt(rule.release(sensitivity).mechanism.variance * (root @ root)))
+    return prepared.case.base_mva * max(roots)
 
 
 def interchange_error_mw(prepared: Prepared) -> float:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.disclosure import DEVIATION, Disclosure
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from gridpriv.consensus.problem import AgentRules
     from gridpriv.power.ac.flow import MeterDerivatives
     from gridpriv.power.ac.settle import Settlement
@@ -213,6 +215,33 @@ def derivatives(result: SettledRun) -> MeterDerivatives | None:
         return None
 
 
+def meter_table(result: SettledRun) -> DataFrame:
+    """Return a row per bus: by how much its demand moves its zone's interchange and each tie.
+
+    Columns ``zone``, ``bus``, ``interchange_mw_per_mw``, ``interchange_mw_per_mvar`` and one
+    ``tie_F_T_mw_per_mw`` per tie line of the grid. Empty without a settled state.
+    """
+    from pandas import DataFrame
+
+    matches, case = derivatives(result), result.case
+    if matches is None:
+        return DataFrame(columns=["zone", "bus", "interchange_mw_per_mw"])
+    rows = []
+    for number, zone in enumerate(result.zone_models):
+        for bus in zone.own:
+            row: dict[str, Any] = {
+                "zone": zone.name,
+                "bus": int(case.bus_id[bus]),
+                "interchange_mw_per_mw": matches.interchange_p[number, bus],
+                "interchange_mw_per_mvar": matches.interchange_q[number, bus],
+            }
+            for place, tie in enumerate(matches.ties):
+                name = f"tie_{_ends(result, tie).replace('-', '_')}_mw_per_mw"
+                row[name] = matches.flow_p[place, bus]
+            rows.append(row)
+    return DataFrame(rows)
+
+
 def meter_rows(result: SettledRun) -> list[Json] | None:
     """Return a row per zone (``documents.Meter``); None where nothing is settled."""
     matches = derivatives(result)
@@ -256,22 +285,10 @@ def message_noise_mw(result: SettledRun, number: int) -> float:
     release = next(iter(released), None) or rule.release(
         disclosure.sensitivity(result.rules.adjacency, norm)
     )
-    noise = sum_deviation(disclosure, len(zone.own), release.mechanism.variance)
+    ones = np.ones(len(zone.own))
+    weights = np.asarray(np.linalg.lstsq(disclosure.strategy.matrix.T, ones, rcond=None)[0])
+    noise = math.sqrt(release.mechanism.variance) * float(np.linalg.norm(weights))
     return disclosure.scale * result.case.base_mva * noise
-
-
-def sum_deviation(disclosure: Disclosure, buses: int, variance: float) -> float:
-    """Return the standard deviation of the best linear unbiased estimate of a zone's sum.
-
-    Parameters
-    ----------
-    buses : int
-        Of the zone.
-    variance : float
-        Of the noise on every released statistic, of which there is at least one.
-    """
-    weights = np.linalg.lstsq(disclosure.strategy.matrix.T, np.ones(buses), rcond=None)[0]
-    return math.sqrt(variance) * float(np.linalg.norm(weights))
 
 
 def _ends(result: SettledRun, branch: int) -> str:
