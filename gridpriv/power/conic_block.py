@@ -11,14 +11,14 @@ W of Nesterov and Todd with Mehrotra's corrector:
     [P       A' W^-1] [dx  ]   [r_x     ]
     [W^-1 A    -I   ] [W dz] = [W^-1 r_z].
 
-A block eliminates its own variables and sends its Schur complement on the border, and so do the
-iterates of the whole program come about, whatever the partition. All messages are functions of
-*released* demand and of earlier messages.
+A block eliminates its own variables and sends its Schur complement on the border. In exact
+arithmetic the iterates are those of the whole program, whatever the partition. All messages are
+functions of *released* demand and of earlier messages.
 
-W is a factor of its rows, and W^2 stands nowhere. Eigenvalues of W in one cone come to differ by a
-factor of 1e10, so that the least of W^2 are lost where its entries are rounded; a zone whose cones
-hold border variables alone divides by them, its Schur complement being A' W^-2 A
-(docs/decisions/0017-acceleration.md has the step's error by round).
+W^2 is never formed. Eigenvalues of W in one cone come to differ by a factor of 1e10, so that
+rounding W^2 loses its least ones; the Schur complement of a zone whose cones hold border variables
+alone, A' W^-2 A, divides by them (docs/decisions/0017-acceleration.md has the step's error by
+round).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import SolverError
 from gridpriv.power.ac.block import Elimination
 from gridpriv.power.cones import Cones, ConeScaling
 from gridpriv.power.problem import ZoneProblem
@@ -39,6 +40,7 @@ from gridpriv.power.solvers.clarabel import conic_rows
 REGULARIZATION = 1e-9
 """Of the factored system's P; a refinement step takes its effect away."""
 INSIDE = 1e-8
+EPSILON = float(np.finfo(np.float64).eps)
 
 
 class Progress(NamedTuple):
@@ -56,6 +58,8 @@ class Progress(NamedTuple):
         Squared 2-norm of the Lagrangian's gradient in the block's own variables.
     shared : (k,)
         That gradient in the block's border variables.
+    rounding : float
+        Squared 2-norm of the rounding errors of the gradient's terms.
     """
 
     product: float
@@ -64,6 +68,7 @@ class Progress(NamedTuple):
     farthest: float
     gradient: float
     shared: Floats
+    rounding: float
 
 
 class ConicBlock:
@@ -146,6 +151,7 @@ class ConicBlock:
         """Return the residuals of the optimality conditions at the block's point."""
         self._rx = self._p @ self._x + self._q + self._a.T @ self._z
         self._rz = self._a @ self._x + self._s - self._b
+        terms = abs(self._p) @ abs(self._x) + abs(self._q) + abs(self._a).T @ abs(self._z)
         return Progress(
             float(self._s @ self._z),
             len(self._cones.sizes),
@@ -153,12 +159,26 @@ class ConicBlock:
             float(np.abs(self._rz).max(initial=0.0)),
             float(np.sum(self._rx[self._own] ** 2)),
             self._rx[self._edge],
+            float(np.sum((EPSILON * terms) ** 2)),
         )
 
     def eliminate(self) -> Elimination:
-        """Return the Schur complement of the predictor's step."""
-        self._factor(ConeScaling.of(self._cones, self._s, self._z))
-        return Elimination(self._corner, self._eliminated(self._rx, self._rz - self._s))
+        """Return the Schur complement of the predictor's step.
+
+        Raises
+        ------
+        SolverError
+            Where s or z is on the cones' boundary but for rounding errors.
+        """
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            try:
+                self._factor(ConeScaling.of(self._cones, self._s, self._z))
+                residual = self._eliminated(self._rx, self._rz - self._s)
+            except RuntimeError as error:
+                raise SolverError("the zone's equations of the step are singular") from error
+            if not (np.isfinite(self._corner).all() and np.isfinite(residual).all()):
+                raise SolverError("the zone's equations of the step have no finite solution")
+        return Elimination(self._corner, residual)
 
     def predict(self, border: Floats) -> float:
         """Return the largest length of the predictor's step within the cones."""

@@ -33,7 +33,7 @@ class ConicRound(NamedTuple):
     residual, farthest : float
         2-norm and largest entry of all constraint violations.
     dual_residual : float
-        2-norm of the Lagrangian's gradient.
+        2-norm of the Lagrangian's gradient; 0 where rounding errors of its terms are larger.
     gap : float
         s'z, by which objective and dual objective differ.
     """
@@ -53,7 +53,7 @@ def conic_rounds(transport: Transport, shared: Ints) -> Iterator[ConicRound]:
 
     The first round is a least-squares start. In every other, zones send a Schur complement once and
     three vectors of the border's size at most: for the predictor, for Mehrotra's corrector, and the
-    gradient at the point that they have come to.
+    gradient at the point that they have come to. Rounds end where rounding errors leave no step.
 
     Parameters
     ----------
@@ -84,8 +84,11 @@ def conic_rounds(transport: Transport, shared: Ints) -> Iterator[ConicRound]:
     progress = each(ConicBlock.begin, parts)
     yield _round(border, progress)
     while True:
-        eliminated = ask(ConicBlock.eliminate)
-        solve = _solve(border, eliminated)
+        try:
+            eliminated = ask(ConicBlock.eliminate)
+            solve = _solve(border, eliminated)
+        except SolverError:
+            return
         affine = solve([part.residual for part in eliminated])
         share = 1.0 - (1.0 - min(1.0, *each(ConicBlock.predict, affine))) ** 3
         mean = sum(item.product for item in progress) / sum(item.degree for item in progress)
@@ -114,9 +117,11 @@ def _solve(border: Border, parts: Sequence[Elimination]) -> Solve:
 
 def _round(border: Border, progress: Sequence[Progress]) -> ConicRound:
     shared = border.added([item.shared for item in progress])
+    dual = float(np.sqrt(shared @ shared + sum(item.gradient for item in progress)))
+    rounding = float(np.sqrt(sum(item.rounding for item in progress)))
     return ConicRound(
         float(np.linalg.norm([item.violation for item in progress])),
         max(item.farthest for item in progress),
-        float(np.sqrt(shared @ shared + sum(item.gradient for item in progress))),
+        dual if dual > rounding else 0.0,
         sum(item.product for item in progress),
     )

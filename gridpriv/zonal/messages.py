@@ -35,6 +35,8 @@ CHANCE = 2.5e-3
 """Relative: costs that differ by less may differ by the number of rounds (docs/limits.md)."""
 FULL = 1e-3
 """Unused capacity as a share of the load below which all capacity is in use."""
+ATTAINABLE = 1e-6
+"""Residual, p.u., below which Newton rounds that rounding errors end count as optimal."""
 UNREALIZABLE = 0.01
 """Share of the load in balancing power above which a noise-free schedule is not realizable."""
 
@@ -101,22 +103,30 @@ def _convergence(document: Json) -> Iterator[tuple[str, Json]]:
                     "residual": shown(on_ac["primal_residual"]),
                 },
             )
-    elif newton and residual is not None and finished < planned and not _optimal(document):
-        yield "newton-stalled", values | {"dual": shown(final["dual_residual"])}
+    elif newton and residual is not None and finished < planned:
+        within = max(settings["tolerance"], ATTAINABLE)
+        if _optimal(document, within):
+            yield "ended-early-newton", values | {"planned": planned, "tolerance": shown(within)}
+        else:
+            yield "newton-stalled", values | {"dual": shown(final["dual_residual"])}
     elif residual is not None and residual > AGREED:
         fresh = fresh_noise(settings)
-        kind = "-at-tolerance" if early else "-fresh-noise" if fresh else ""
+        plain = "-newton" if newton else ""
+        kind = "-at-tolerance" if early else "-fresh-noise" if fresh else plain
         yield f"not-converged{kind}", values
     elif early:
-        kind = "ended-early-newton" if newton else "ended-early"
-        yield kind, values | {"planned": planned, "tolerance": shown(settings["tolerance"])}
+        yield (
+            "ended-early",
+            values | {"planned": planned, "tolerance": shown(settings["tolerance"])},
+        )
 
 
-def _optimal(document: Json) -> bool:
-    """Return True where Newton steps met the optimality conditions, as far as is known."""
-    dual = document["final"]["dual_residual"]  # None: private, in a public export
-    met = dual is None or bool(dual < DUAL_TOLERANCE * document["settings"]["tolerance"])
-    return met and ended_at_tolerance(document)
+def _optimal(document: Json, within: float) -> bool:
+    """Return True where Newton rounds meet the optimality conditions, as far as is known."""
+    final = document["final"]
+    dual = final["dual_residual"]  # None: private, in a public export
+    met = dual is None or bool(dual < DUAL_TOLERANCE * within)
+    return met and bool(final["consensus_residual_max"] < within)
 
 
 def ended_at_tolerance(document: Json) -> bool:

@@ -88,9 +88,28 @@ def test_zones_of_one_bus_find_the_optimum(name):
     compare_with_whole(case, case.n_bus)
 
 
-def compare_with_whole(case, zones):
+@pytest.mark.parametrize("zones", [1, 2, 4, "all"])
+@pytest.mark.parametrize("name", ["case5", "case9", "case14", TIGHT])
+def test_rounds_without_a_tolerance_end_at_the_optimum(name, zones):
+    """The last points are on the cones' boundaries but for rounding: no step is left to compute."""
+    case = load_case(name)
+    compare_with_whole(case, case.n_bus if zones == "all" else zones, rounds=150, tolerance=0.0)
+
+
+def test_a_gradient_of_rounding_errors_is_none():
+    """At an imbalance weight of 1e9 rounding keeps the gradient at 8e-4, and it is optimal."""
+    case = load_case("case14")
+    words = {"mechanism": "none", "planning": "soc", "objective": "cost", "tolerance": 1e-5}
+    result = run(case, partition(case, 14), make_settings(rounds=60, imbalance_weight=1e9, **words))
+    whole, last = relax(case, "cost", imbalance_weight=1e9), result.trace.rounds[-1]
+    assert len(result.trace.rounds) < 20
+    gens = slice(*(result.network.offsets[name] for name in ("pg", "qg")))
+    assert last.figures["cost"] == pytest.approx(generation_cost(case, whole.z[gens]), rel=2e-5)
+
+
+def compare_with_whole(case, zones, rounds=60, tolerance=1e-5):
     """Compare rounds with Clarabel's optimum of the whole grid."""
-    settings = make_settings(mechanism="none", planning="soc", rounds=60, tolerance=1e-5)
+    settings = make_settings(mechanism="none", planning="soc", rounds=rounds, tolerance=tolerance)
     result = run(case, partition(case, zones), settings)
     weight = result.network.objective.weight
     whole, last = relax(case, "cost", imbalance_weight=weight), result.trace.rounds[-1]
