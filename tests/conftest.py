@@ -49,7 +49,7 @@ def blank(_figure: object, path: str | Path, *, private: bool) -> None:
     write_bytes(Path(path), SIGNATURE, private=private)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def unpainted():
     """Have commands write the pictures of a run unpainted."""
     with pytest.MonkeyPatch.context() as patch:
@@ -63,29 +63,42 @@ def painted(monkeypatch):
     monkeypatch.setattr(plots, "write_figure", write_figure)
 
 
-BRIEF = {"cli", "faults", "network", "privacy", "report", "study"}
-"""Rooms of tests of what is said, stored or charged, whatever the outcome of a stressed grid."""
-
 REPLANS = {name: getattr(settle, name) for name in ("MOST_REPLANS", "MOST_TURNS", "SOFTER")}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def few_replans(request):
-    """Let zones replan a few times only, in rooms above and modules that are ``BRIEF`` themselves.
+@pytest.fixture(scope="module")
+def few_replans():
+    """Let zones replan a few times only, for tests of what is said, stored or charged.
 
     What all replans reach, the other modules of tests/zonal and tests/power hold.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if request.path.parent.name in BRIEF or getattr(request.module, "BRIEF", False):
-            patch.setattr(settle, "MOST_REPLANS", 3)
-            patch.setattr(settle, "MOST_TURNS", 1)
-            patch.setattr(settle, "SOFTER", settle.SOFTER[:1])
+        patch.setattr(settle, "MOST_REPLANS", 3)
+        patch.setattr(settle, "MOST_TURNS", 1)
+        patch.setattr(settle, "SOFTER", settle.SOFTER[:1])
         yield
+
+
+SHORTENED = {
+    "cli": ["few_replans", "unpainted"],
+    "faults": ["few_replans"],
+    "network": ["few_replans"],
+    "privacy": ["few_replans"],
+    "report": ["few_replans"],
+    "study": ["few_replans"],
+}
+"""Fixtures of every module in a folder of tests; other modules ask with ``usefixtures``."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shortened(request):
+    for fixture in SHORTENED.get(request.path.parent.name, []):
+        request.getfixturevalue(fixture)
 
 
 @pytest.fixture
 def all_replans(monkeypatch):
-    """Have zones replan as often as they do for users, in a room that is ``BRIEF``."""
+    """Have zones replan as often as they do for users, in a module of ``few_replans``."""
     for name, value in REPLANS.items():
         monkeypatch.setattr(settle, name, value)
 

@@ -19,7 +19,7 @@ from gridpriv.power.zone import make_network, make_zones
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.zonal.settings import make_settings
 
-BRIEF = True  # few replans: tests/conftest.py
+pytestmark = pytest.mark.usefixtures("few_replans")
 
 PGLIB = Path(__file__).parent.parent / "data" / "pglib"
 

@@ -26,7 +26,7 @@ from gridpriv.zonal.summary import (
     series_sentences,
 )
 
-BRIEF = True  # few replans: tests/conftest.py
+pytestmark = pytest.mark.usefixtures("few_replans")
 
 GRID = [
     "run",

@@ -17,7 +17,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.errors import SolverError
 from gridpriv.power.centralized import relax
 
-BRIEF = True  # few replans: tests/conftest.py
+pytestmark = pytest.mark.usefixtures("few_replans")
 
 
 def attempt(seed, tmp_path, capsys):

@@ -13,7 +13,7 @@ from gridpriv.zonal.messages import messages
 from gridpriv.zonal.summary import sentences
 from gridpriv.zonal.tables import result_tables
 
-BRIEF = True  # few replans: tests/conftest.py
+pytestmark = pytest.mark.usefixtures("few_replans")
 
 
 @pytest.fixture(scope="module")

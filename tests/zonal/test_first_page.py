@@ -16,7 +16,7 @@ from gridpriv.power import conic_rounds
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.summary import series_figures, series_sentences
 
-BRIEF = True  # few replans: tests/conftest.py
+pytestmark = pytest.mark.usefixtures("few_replans")
 
 TIGHT = Path(__file__).parent.parent / "data" / "tight.m"
 HEAVY = [

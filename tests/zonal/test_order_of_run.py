@@ -22,7 +22,7 @@ from gridpriv.privacy.ledger import read_book
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import run_prepared
 
-BRIEF = True  # few replans: tests/conftest.py
+pytestmark = pytest.mark.usefixtures("few_replans")
 
 
 def granted(path, *words):

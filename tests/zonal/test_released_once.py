@@ -25,7 +25,7 @@ from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
 
-BRIEF = True  # few replans: tests/conftest.py
+pytestmark = pytest.mark.usefixtures("few_replans")
 
 ONCE = {
     "mechanism": "knorm",

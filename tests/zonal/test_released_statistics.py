@@ -10,7 +10,7 @@ import pytest
 from gridpriv import InputError, load_case, make_settings, run, shipped_zoning
 from gridpriv.zonal.prepared import prepare
 
-BRIEF = True  # few replans: tests/conftest.py
+pytestmark = pytest.mark.usefixtures("few_replans")
 
 ONCE = {
     "mechanism": "knorm",

@@ -16,7 +16,7 @@ from gridpriv.power.centralized import relax
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import run_prepared, zone_agents
 
-BRIEF = True  # few replans: tests/conftest.py
+pytestmark = pytest.mark.usefixtures("few_replans")
 
 
 def preset(**given):

@@ -9,7 +9,7 @@ import pytest
 
 from gridpriv import load_case, run, shipped_zoning
 
-BRIEF = True  # few replans: tests/conftest.py
+pytestmark = pytest.mark.usefixtures("few_replans")
 
 
 def _with(values, place, value):
