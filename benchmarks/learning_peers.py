@@ -1,4 +1,4 @@
-"""Seconds and memory of a round of federated DP-SGD: gridpriv, a plain torch loop, Opacus.
+"""Seconds and memory of a round of federated DP-SGD: gridpriv, a torch loop, Opacus, Flower.
 
     python benchmarks/learning_peers.py [--clients 10,100,1000] [--rounds 5] [--json FILE]
 
@@ -9,19 +9,23 @@ thread. Seconds are processor time of a round (median, without the first). Memor
 process, with its data read and libraries imported, and at its peak.
 
 Opacus (``pip install opacus``) gets a module and a private optimizer per client, as a client of its
-own would have.
+own would have. Flower (``pip install "flwr[simulation]" psutil``) simulates clients in processes
+of Ray, two at a time; its seconds and memory are those of all its processes, Ray's included.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,7 +33,7 @@ from typing import Any
 import numpy as np
 
 ROWS, FEATURES, CLASSES, CLIP, SCALE = 60_000, 784, 10, 1.0, 1e-3
-PROGRAMS = {"gridpriv": "gridpriv", "torch": "torch", "opacus": "opacus"}
+PROGRAMS = {"gridpriv": "gridpriv", "torch": "torch", "opacus": "opacus", "flower": "flwr"}
 MIB = 1024.0
 
 
@@ -67,10 +71,11 @@ def gridpriv(clients: int, rounds: int) -> Iterator[None]:
 
 
 SECONDS: list[float] = []
-"""Of gridpriv's rounds, whose clock is its own callback."""
+"""Of rounds of gridpriv and Flower, which call back after each."""
 
 
-def _parts(clients: int) -> list[tuple[Any, Any]]:
+@lru_cache
+def parts_of(clients: int) -> list[tuple[Any, Any]]:
     import torch
 
     torch.set_num_threads(1)
@@ -93,7 +98,7 @@ def plain_torch(clients: int, rounds: int) -> Iterator[None]:
     """Run the loop that one would write in torch."""
     import torch
 
-    parts, w = _parts(clients), torch.zeros(FEATURES, CLASSES)
+    parts, w = parts_of(clients), torch.zeros(FEATURES, CLASSES)
     yield
     for _ in range(rounds):
         noisy = torch.zeros_like(w)
@@ -110,7 +115,7 @@ def opacus(clients: int, rounds: int) -> Iterator[None]:
     from torch import nn
 
     warnings.simplefilter("ignore")
-    parts, w = _parts(clients), torch.zeros(CLASSES, FEATURES)
+    parts, w = parts_of(clients), torch.zeros(CLASSES, FEATURES)
     members = []
     for x, y in parts:
         module = nn.Linear(FEATURES, CLASSES, bias=False)
@@ -138,9 +143,89 @@ def opacus(clients: int, rounds: int) -> Iterator[None]:
         yield
 
 
+def all_processes() -> tuple[float, float]:
+    """Return processor seconds so far and resident MiB of this process and all it started."""
+    import psutil
+
+    me, seconds, size = psutil.Process(), 0.0, 0.0
+    for process in [me, *me.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            seconds += sum(process.cpu_times()[:2])
+            size += process.memory_full_info().pss / MIB**2
+    return seconds, size
+
+
+def flower(clients: int, rounds: int) -> Iterator[None]:
+    """Run Flower's simulation; a client sends its noisy gradient as its parameters."""
+    os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # of Ray's processes
+    import flwr.client
+    import flwr.server
+    from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
+    from flwr.simulation import run_simulation
+
+    clock: list[float] = []
+
+    class Client(flwr.client.NumPyClient):
+        def __init__(self, position: int) -> None:
+            self.position = position
+
+        def fit(self, parameters: Any, _config: Any) -> Any:
+            import torch
+            from learning_peers import clipped_gradient, parts_of
+
+            x, y = parts_of(clients)[self.position]
+            gradient = clipped_gradient(x, y, torch.as_tensor(parameters[0]))
+            return [(gradient + SCALE * torch.randn_like(gradient)).numpy()], len(y), {}
+
+    class Step(flwr.server.strategy.FedAvg):
+        w = np.zeros((FEATURES, CLASSES), np.float32)
+
+        def aggregate_fit(self, _round: int, results: Any, failures: Any) -> Any:
+            if len(results) < clients:
+                raise RuntimeError(f"{len(results)} of {clients} clients answered: {failures[:1]}")
+            sent = sum(parameters_to_ndarrays(result.parameters)[0] for _, result in results)
+            self.w = self.w - np.float32(0.1 / clients) * sent
+            seconds, size = all_processes()
+            clock.append(seconds)
+            MEMORY.append(size)
+            return ndarrays_to_parameters([self.w]), {}
+
+    def server(_context: Any) -> Any:
+        strategy = Step(
+            fraction_evaluate=0.0,
+            min_fit_clients=clients,
+            min_available_clients=clients,
+            initial_parameters=ndarrays_to_parameters([Step.w]),
+        )
+        config = flwr.server.ServerConfig(num_rounds=rounds)
+        return flwr.server.ServerAppComponents(strategy=strategy, config=config)
+
+    def client(context: Any) -> Any:
+        return Client(int(context.node_config["partition-id"])).to_client()
+
+    yield
+    run_simulation(
+        server_app=flwr.server.ServerApp(server_fn=server),
+        client_app=flwr.client.ClientApp(client_fn=client),
+        num_supernodes=clients,
+        backend_config={
+            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+            "init_args": {"num_cpus": 2},
+        },
+    )
+    for _ in clock:
+        yield
+    SECONDS.extend(np.diff(clock))
+
+
+MEMORY: list[float] = []
+"""Resident MiB after each of Flower's rounds, of all its processes."""
+
+
 def peak() -> float:
     """Return the largest resident size of this process so far, MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MIB
+    return max(MEMORY) if MEMORY else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MIB
 
 
 def one(program: str, clients: int, rounds: int) -> None:
@@ -149,6 +234,7 @@ def one(program: str, clients: int, rounds: int) -> None:
         "gridpriv": gridpriv,
         "torch": plain_torch,
         "opacus": opacus,
+        "flower": flower,
     }
     steps = runs[program](clients, rounds)
     next(steps)
