@@ -238,7 +238,7 @@ def _write(
             "that of the first."
         )
     document = certificate(made, published, files, run)
-    notes += _negative(document)
+    notes += caveats(document)
     files[f"{place.stem}.datasheet.md"] = data_sheet(document, notes)
     files[f"{place.stem}.certificate.json"] = sealed(document, indent=2)
     try:
@@ -303,37 +303,37 @@ def summarise(document: Json) -> None:
     say(*sentences(document))
 
 
-def _negative(document: Json) -> list[str]:
-    """Return a caveat on negative loads, which other programs may refuse or read as generation."""
-    number = document["demand"]["negative_loads"]
-    if not number:
-        return []
-    return [f"The active demand of {counted(number, 'bus')} is negative after the noise."]
-
-
-def sentences(document: Json) -> list[str]:
-    """Return the caveats of a published case."""
-    from gridpriv.zonal.certificate import OTHER
-
-    guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
-    said = [f"Protected: {guard['adjacency']}. {guard['caveat'].capitalize()}."]
-    if other := OTHER.get(guard["protects"]):
-        said.append(f"Not protected{other.replace(';', ':', 1)}.")
+def caveats(document: Json) -> list[str]:
+    """Return the caveats that stand in the terminal and in the data sheet."""
+    said, number = [], document["demand"]["negative_loads"]
     if any(release["quantity"].endswith("total") for release in document["releases"]):
         said.append(
             "Only the total of demand is released: the demand of a bus in the file is its share of "
             "that total in public data, and says nothing of that bus."
         )
-    said += _negative(document)
+    if number:  # other programs may refuse negative loads or read them as generation
+        said.append(f"The active demand of {counted(number, 'bus')} is negative after the noise.")
+    if not document["optimum"]["rated_branches"]:
+        said.append(
+            "No branch has a rating: AC-feasible means within voltage, angle and generator limits."
+        )
+    return said
+
+
+def sentences(document: Json) -> list[str]:
+    """Return the sentences of a published case for the terminal."""
+    from gridpriv.zonal.certificate import OTHER
+
+    guard, demand = document["protected"], document["demand"]
+    said = [f"Protected: {guard['adjacency']}. {guard['caveat'].capitalize()}."]
+    if other := OTHER.get(guard["protects"]):
+        said.append(f"Not protected{other.replace(';', ':', 1)}.")
+    said += caveats(document)
     if demand["margin"]:
         said.append(
             "The released demand was not AC-feasible: it was projected to the nearest demand that "
             f"an AC optimum serves ({demand['projected_mw']:.4g} MW, "
             f"{demand['projected_mvar']:.4g} MVAr)."
-        )
-    if not optimum["rated_branches"]:
-        said.append(
-            "No branch has a rating: AC-feasible means within voltage, angle and generator limits."
         )
     return said
 

@@ -214,6 +214,7 @@ def _transport(args: argparse.Namespace, settings: Settings) -> Connect | None:
 def summarise(document: Json) -> None:
     """Print the first page of a run: verdict, figures with their baselines, privacy, messages."""
     from gridpriv.zonal import summary
+    from gridpriv.zonal.meter import MOST_ZONES_NAMED
 
     say(summary.title(document))
     if state := summary.verdict(document):
@@ -227,7 +228,7 @@ def summarise(document: Json) -> None:
                 say(note)
     say(summary.rounds_line(document))
     settled = document["final"]["physical"]["balancing_mw"] is not None
-    if settled and 1 < len(document["zones"]) <= summary.MOST_ZONES_NAMED:
+    if settled and 1 < len(document["zones"]) <= MOST_ZONES_NAMED:
         print_table(*summary.interchange(document))
     for note in messages:
         if note.code not in ("ac-state", "noise-source"):

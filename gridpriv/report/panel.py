@@ -253,6 +253,12 @@ class Panel:
         return self.rows[self.rows.budget == self.budget]
 
     @property
+    def late(self) -> pd.DataFrame:
+        """The runs at every budget that have not converged; noise-free ones have own messages."""
+        drawn = self.runs.budget.isin(QUIET) == (self.budget in QUIET)
+        return self.runs[drawn & (self.runs.get("consensus_residual", math.nan) > AGREED)]
+
+    @property
     def ranked(self) -> pd.DataFrame:
         """The rows of methods that may be ranked: all their runs are AC-feasible, in order."""
         if self.metric is None:
@@ -341,7 +347,7 @@ class Panel:
             return
         low, high = totals.min(), totals.max()
         ends = epsilon_text(high) if high <= 1.01 * low else f"{low:.3g} to {epsilon_text(high)}"
-        pure = bool((rows.total_pure <= totals * (1.0 + 1e-9)).all())
+        pure = list(rows.total_pure.map(epsilon_text)) == list(rows.total_epsilon.map(epsilon_text))
         kind = "pure" if pure else f"at delta = {rows.target_delta.dropna().iloc[0]:g}"
         yield Fact("Certified total", f"epsilon {ends}", f"of one run, {kind}")
         adjacency = self.runs.get("protection", self.runs.get("adjacency", pd.Series(dtype=str)))
@@ -358,11 +364,11 @@ def panel_messages(of: Panel) -> Iterator[Message]:
     yield from _budget_messages(of)
     yield from _feasibility_messages(of)
     yield from _baseline_messages(of, of.metric)
-    difference = of.compared[of.compared.consensus_residual > AGREED]
-    if len(difference):
-        residual = figure(difference.consensus_residual.max())
-        values = {"panel": of.name, "methods": named(difference.series), "residual": residual}
-        yield message("not-converged", values)
+    if len(late := of.late):
+        worst = late.loc[late.consensus_residual.idxmax()]
+        values = {"panel": of.name, "methods": named(late.series.unique())}
+        values |= {"residual": figure(worst.consensus_residual), "tolerance": f"{AGREED:g}"}
+        yield message("not-converged", values | {"worst": quoted(worst.series), "at": at(worst)})
 
 
 def _ranking_messages(of: Panel, metric: Metric) -> Iterator[Message]:
@@ -436,7 +442,7 @@ def next_steps(of: Panel) -> Iterator[Message]:
         return
     if codes & {"not-distinguishable", "one-seed"} and of.budget not in QUIET:
         yield message("next-seeds", {"seeds": max(2 * int(of.compared.seeds.max()), 5)})
-    late = of.compared[of.compared.consensus_residual > AGREED]
+    late = of.late
     fresh = ~late.budget.isin(QUIET) & (late.get("noise_schedule") != "once")
     conditions = {
         "next-once": fresh.any(),
@@ -445,6 +451,11 @@ def next_steps(of: Panel) -> Iterator[Message]:
         "next-infeasible": codes & {"infeasible-methods", "partly-infeasible"},
     }
     yield from (message(code, {}) for code, holds in conditions.items() if holds)
+
+
+def at(run: pd.Series) -> str:
+    """Return the budget of a run after its method's name; empty without noise."""
+    return "" if run.budget in QUIET else f" at {budget_words(run.budget)}"
 
 
 def named(names: object) -> str:

@@ -320,7 +320,7 @@ def failed(of: Subject) -> Section | None:
         notes.append(message("failed", {"failed": len(study.failed), "runs": len(study.runs)}))
     if missing > 0:
         notes.append(message("interrupted", {"missing": missing}))
-    title = "Failed runs and notes" if notes else "Runs not converged"
+    title = "Failed runs and notes" if notes else "Notes on finished runs"
     return Section(title, tuple(notes), tables=of.held("failed"))
 
 

@@ -34,6 +34,7 @@ from gridpriv.study.methods import BESIDE_GROUND
 from gridpriv.study.plan import StudyTask
 from gridpriv.study.rows import ChargeRow, ClaimRow, Ending, Identity, Manifest
 from gridpriv.zonal import rows as zonal
+from gridpriv.zonal.opening import AGREED
 from gridpriv.zonal.rows import RunFigures
 from gridpriv.zonal.settings import Settings
 
@@ -225,15 +226,13 @@ def finals(document: Json) -> Json:
 
 
 def _warning(result: RunResult) -> str:
-    """Return the note on a finished run that moved away from consensus."""
+    """Return the note on a finished run that has not converged or lacks a zone's AC plan."""
     rounds = result.trace.rounds
-    if len(rounds) > 1:
-        first, last = rounds[0].consensus_residual, rounds[-1].consensus_residual
-        if not math.isfinite(last) or last > max(first, 1e-6):
-            return (
-                f"did not converge: consensus residual {last:.3g} after round {len(rounds)}, "
-                f"{first:.3g} after round 1"
-            )
+    if rounds and not rounds[-1].consensus_residual <= AGREED:  # infinite and NaN, too
+        return (
+            f"not converged: consensus residual {rounds[-1].consensus_residual:.3g} p.u. after "
+            f"round {len(rounds)}, above {AGREED:g} p.u."
+        )
     if result.physical["fallback_zones"]:
         return f"no AC plan in zone {', '.join(result.physical['fallback_zones'])}"
     return ""

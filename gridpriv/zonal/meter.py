@@ -50,6 +50,7 @@ LOSSES = 1.05
 """Generation set aside per MW of demand: losses move with it."""
 MOST_SHARE = 0.25
 """Largest part of a zone's generating range that is set aside in each direction."""
+MOST_ZONES_NAMED = 12
 DRAWS, NUMBERS = 100_000, 6_000_000
 """Draws of the noise that a chance is estimated from, and how many numbers they have at most."""
 
@@ -144,24 +145,30 @@ def unreserved(zone: Zone, case: Case) -> Zone:
 def hold_messages(rows: Sequence[Json] | None) -> Iterator[tuple[str, Json]]:
     """Yield codes and values of the messages on held interchange.
 
-    ``hold`` names the zone most likely to leave it; ``hold-short`` the zones whose generation is
-    too little for the chance that is aimed at, ``hold-empty`` those that set none aside.
+    ``hold`` states the bands; ``hold-short`` the zone most likely to leave its band, where its
+    generation is too little for the chance that is aimed at, ``hold-empty`` those without a band.
     """
     short = [row for row in rows or () if row["delta"] > CHANCE]
-    empty = [row for row in short if row["band_mw"] == 0.0]
+    empty = [row["zone"] for row in short if row["band_mw"] == 0.0]
     if empty:
-        yield "hold-empty", {"zones": ", ".join(row["zone"] for row in empty)}
-    if rows and not short:
-        yield "hold", _worst(rows)
-    left = [row for row in short if row not in empty]
-    if left:
-        yield "hold-short", _worst(left)
+        yield "hold-empty", {"zones": ", ".join(empty)}
+    banded = [row for row in rows or () if row["zone"] not in empty]
+    if banded:
+        yield "hold", {"bands": _bands(banded)}
+    if left := [row for row in short if row in banded]:
+        row = max(left, key=lambda row: (row["delta"], -row["band_mw"]))
+        values = {"band": f"{row['band_mw']:.3g}", "delta": f"{row['delta']:.2g}"}
+        yield "hold-short", {"zone": row["zone"]} | values
 
 
-def _worst(rows: Sequence[Json]) -> Json:
-    """Return the values of the zone that most likely leaves its band."""
-    row = max(rows, key=lambda row: (row["delta"], -row["band_mw"]))
-    return {"zone": row["zone"], "band": f"{row['band_mw']:.3g}", "delta": f"{row['delta']:.2g}"}
+def _bands(rows: Sequence[Json]) -> str:
+    """Return every zone's band and the probability of a larger error; of many zones, the ranges."""
+    if len(rows) <= MOST_ZONES_NAMED:
+        return "; ".join(
+            f"zone {row['zone']}: {row['band_mw']:.3g} MW, {row['delta']:.2g}" for row in rows
+        )
+    bands, chance = [row["band_mw"] for row in rows], max(row["delta"] for row in rows)
+    return f"{len(rows)} zones: {min(bands):.3g} to {max(bands):.3g} MW, {chance:.2g} at most"
 
 
 MOST_BUSES = 3_000

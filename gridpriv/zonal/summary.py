@@ -16,10 +16,10 @@ from gridpriv.zonal.messages import (
     messages,
     releases_nothing,
 )
+from gridpriv.zonal.meter import MOST_ZONES_NAMED
 from gridpriv.zonal.opening import AGREED
 from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW, negligible_mw
 
-MOST_ZONES_NAMED = 12
 INTERIOR_POINT = "interior-point method"
 CAUSES = {
     "island_mw": ("  on de-energized islands", ""),
@@ -142,9 +142,14 @@ def _power(physical: Json, costs: Json) -> list[list[object]]:
     """Return the rows of power and AC feasibility, of the baselines too."""
     failed = bool(physical["failure"])
     shedding = "load shedding of zones' plans" if failed else "load shedding"
+    islands = bool(costs.get("island_mw"))
+    causes = {
+        key: (name, note if islands or key != "unavoidable_mw" else "")
+        for key, (name, note) in CAUSES.items()
+    }
     power = [
         (shedding, physical["shed_mw"], ""),
-        *((name, costs[key], note) for key, (name, note) in CAUSES.items() if costs.get(key)),
+        *((name, costs[key], note) for key, (name, note) in causes.items() if costs.get(key)),
         ("curtailed generation", physical["curtailed_mw"], ""),
         ("losses", physical["losses_mw"], ""),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from gridpriv.core.sealed import read_sealed
 from gridpriv.grid.library import load_case
 from gridpriv.privacy.ledger import read_book
 
+TIGHT = str(Path(__file__).parent.parent / "data" / "tight.m")
 WORDS = ["case14", "--protect", "10MW", "--total", "1", "--seed", "1"]
 
 
@@ -44,6 +46,16 @@ def test_it_writes_a_case_a_certificate_and_a_data_sheet(here, capsys) -> None:
     assert len(rows) == 28
     assert {row["scenario"] for row in rows} == {"1", "2"}
     assert "1 (pure)" in (here / "own.datasheet.md").read_text()
+
+
+@pytest.mark.parametrize(("case", "release"), [("case14", "total"), (TIGHT, "bus")])
+def test_the_data_sheet_has_the_caveats_of_the_terminal(here, capsys, case, release) -> None:
+    words = [case, "--release", release, "--seed", "1", "--out", "own.m"]
+    assert main(["publish", *words]) == 0
+    for text in (capsys.readouterr().out, (here / "own.datasheet.md").read_text()):
+        said = " ".join(text.split())
+        assert ("Only the total of demand is released" in said) == (release == "total")
+        assert ("No branch has a rating" in said) == (case == "case14")
 
 
 def test_the_owner_s_state_is_not_in_the_file(here) -> None:

@@ -300,3 +300,28 @@ def test_voltages_are_those_of_energized_buses(vm: list[float], value: str, note
     }
     (shown,) = [fact for fact in _state(tables) if fact.label == "Voltages"]
     assert (shown.value, shown.note) == (value, note)
+
+
+def test_the_residual_is_that_of_the_runs_that_are_counted() -> None:
+    """At every budget, not only at the one of the card."""
+    study = made(
+        noise_free(8000.0),
+        method("a", [8100.0, 8120.0], consensus_residual=0.5),
+        method("a", [8100.0, 8120.0], consensus_residual=8.2, budget="total:1,1e-05"),
+        method("b", [8100.0, 8120.0], budget=TOTAL),
+        method("b", [8100.0, 8120.0], consensus_residual=0.02, budget="total:1,1e-05"),
+    )
+    (said,) = told(study, "not-converged")
+    assert 'not every run of "a", "b" has converged to 0.01 p.u.' in said
+    assert '8.20 p.u. ("a" at total epsilon 1)' in said
+
+
+def test_a_total_that_rounds_to_the_pure_one_is_called_pure() -> None:
+    for pure, kind in ((5.0, "pure"), (11.6, "at delta = 1e-05"), (math.nan, "at delta = 1e-05")):
+        costs = method("a", [8100.0, 8120.0], total_epsilon=4.99996, total_pure=pure)
+        facts = {f.label: f for f in cards(*_summed(made(noise_free(8000.0), costs)))[0].facts}
+        assert facts["Certified total"].note == f"of one run, {kind}"
+
+
+def _summed(study: Study) -> tuple[Study, pd.DataFrame]:
+    return study, summary(study)

@@ -6,6 +6,7 @@ import re
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from gridpriv.core.files import StorageError
 from gridpriv.report.source import read_source
 from gridpriv.study import Method, compare, read_study
 from gridpriv.study.plan import make_plan
+from gridpriv.study.record import _warning
 
 
 class StopError(Exception):
@@ -278,3 +280,13 @@ def test_one_distance_of_several_that_no_grid_has_is_refused_before_anything_run
     assert re.search(r"^gridpriv compare: beta = '?1(e9MW|0000000\.0)'?: must be", told.err, re.M)
     assert told.out == ""
     assert not out.exists()
+
+
+@pytest.mark.parametrize(("last", "noted"), [(0.5, True), (0.009, False), (float("nan"), True)])
+def test_a_run_is_noted_where_its_last_residual_is_above_the_tolerance(
+    last: float, noted: bool
+) -> None:
+    """Whatever its first residual was: one that falls to 0.5 p.u. has not converged either."""
+    rounds = [SimpleNamespace(consensus_residual=residual) for residual in (2.0, last)]
+    run = SimpleNamespace(trace=SimpleNamespace(rounds=rounds), physical={"fallback_zones": []})
+    assert ("not converged" in _warning(run)) == noted

@@ -14,10 +14,10 @@ from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.report.panel import run_card
 from gridpriv.zonal.messages import TEMPLATES, messages
+from gridpriv.zonal.meter import MOST_ZONES_NAMED
 from gridpriv.zonal.run import reference
 from gridpriv.zonal.settings import make_settings
 from gridpriv.zonal.summary import (
-    MOST_ZONES_NAMED,
     figures,
     notes,
     released,
@@ -476,3 +476,11 @@ def test_balancing_power_stands_beside_the_cost_of_privacy_with_its_value(privat
     assert names[names.index("cost of privacy") + 1] == "balancing power"
     note = results(document)[names.index("balancing power")][3]
     assert note.startswith("10 % of the load; valued at 1000 $/MWh: 25900.0 $/h, not in the cost")
+
+
+@pytest.mark.parametrize("dead", [0.0, 3.0])
+def test_islands_are_named_where_there_are_some(private, dead):
+    document = changed(private, costs={"island_mw": dead, "unavoidable_mw": 5.0})
+    notes_of = {str(name).strip(): note for name, _, _, note in results(document)}
+    assert notes_of["in the AC optimum"] == ("beyond islands" if dead else "")
+    assert ("on de-energized islands" in notes_of) == bool(dead)

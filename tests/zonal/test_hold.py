@@ -12,7 +12,8 @@ import gridpriv
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
-from gridpriv.zonal.meter import total_errors
+from gridpriv.zonal.messages import message
+from gridpriv.zonal.meter import hold_messages, total_errors
 from gridpriv.zonal.prepared import Earlier, Prepared, prepare
 from gridpriv.zonal.run import run_prepared
 
@@ -109,6 +110,22 @@ def test_hold_is_refused_where_it_could_state_nothing(
 
 def test_zones_without_generation_are_not_said_to_keep_their_interchange() -> None:
     result = gridpriv.run("case14", zones=14, hold="interchange", seed=1)
-    codes = {message["code"] for message in result.as_dict()["messages"]}
-    assert "hold" not in codes
-    assert "hold-empty" in codes
+    said = {each["code"]: each["text"] for each in result.as_dict()["messages"]}
+    empty = said["hold-empty"].partition(": ")[2].partition(".")[0].split(", ")
+    assert empty and not any(f"zone {name}:" in said["hold"] for name in empty)
+
+
+def test_every_zone_s_band_is_stated_with_its_probability() -> None:
+    rows = [
+        {"zone": "1", "band_mw": 2.0, "delta": 0.001},
+        {"zone": "2", "band_mw": 25.0 / 1.05, "delta": 0.2},
+        {"zone": "3", "band_mw": 0.0, "delta": 1.0},
+    ]
+    said = {code: str(message(code, values)) for code, values in hold_messages(rows)}
+    assert "zone 1: 2 MW, 0.001;" in said["hold"]
+    assert "zone 2: 23.8 MW, 0.2" in said["hold"]
+    assert "zone 3" not in said["hold"] and "3" in said["hold-empty"]
+    assert "With losses this covers an error of 23.8 MW" in said["hold-short"]
+    many = [{"zone": str(k), "band_mw": 1.0 + k, "delta": 0.001} for k in range(40)]
+    ((_, values),) = hold_messages(many)
+    assert values["bands"].startswith("40 zones: 1 to 40 MW")
