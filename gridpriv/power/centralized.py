@@ -393,7 +393,9 @@ def _solve_pyomo(zone: Zone, solver: str, *, hard_balance: bool) -> ConicSolutio
     name = solver.removeprefix("pyomo:")
     z, imbalance, value = solve_whole_model(zone, name, hard_balance=hard_balance)
     variable = value - _fixed_cost(zone.network) / zone.network.objective.cost_unit
-    return ConicSolution(z, imbalance, np.full(len(imbalance), np.nan), variable, np.nan, "Solved")
+    return ConicSolution(
+        z, imbalance, np.full(len(imbalance), np.nan), variable, np.nan, np.nan, "Solved"
+    )
 
 
 def least_shed_mw(case: Case) -> float | None:

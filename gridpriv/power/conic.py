@@ -17,6 +17,16 @@ cone wr^2 + wi^2 <= w_i w_j becomes, exactly (square both sides),
 
     ||(m - (1 + gamma^2/4) u, (w_i - w_j)/gamma, 2 v)|| <= m + (1 - gamma^2/4) u.
 
+A short pair joins its ends by an impedance so small (couplers, jumpers) that the voltages differ
+by less than what a solver resolves, though their difference decides the flow. Its wi and w_i - w_j
+are variables of order one too: gamma is its own |z| times rate, and along a forest of short pairs
+the voltages are those of a root and differences gamma d,
+
+    w_j = w_i / |tau|^2 - gamma d,
+    wr + j wi = tau ((w_i / |tau|^2 + w_j)/2 - gamma^2 u / 2 + j gamma v),
+
+with the complex ratio tau = V_i / V_j of its transformer without load (1 of a line).
+
 Linear rows are scaled to a largest coefficient of 1, thermal limits to 1. It takes a third of the
 iterations (docs/decisions/0008-cost-objective.md). Factors on the objective and looser tolerances
 are tried in turn until one ends as solved.
@@ -28,18 +38,23 @@ So every solution carries an estimate of its value's error, and only one within 
     |y|'|A x + slack - b| + |x|'|P x + q + A'y|   over the value,
 
 what the rows' dual y charges for all that the rows miss, and what x makes of the gradient left.
+A dual that is wrong charges too little, so what the balance and Ohm's law miss is also limited in
+itself, in p.u. of power.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import clarabel
 import numpy as np
 from scipy import sparse
 
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.power.program import (
     Columns,
@@ -80,6 +95,10 @@ SCALINGS = (
 LARGEST_RATE = 10.0
 """p.u.: flows are not scaled up beyond it."""
 SMALLEST_SPREAD, LARGEST_SPREAD = 1e-2, 0.5
+SHORT = 1e-5
+"""p.u.: |V_i - V_j| at the rated flow of a pair, below which it is a short pair."""
+MOST_MISSED = 1e-4
+"""p.u.: what the power balance or Ohm's law may miss."""
 MOST_ITERATIONS = 300
 GOOD_ERROR, MOST_ERROR = 1e-4, 1e-3
 INFEASIBLE = ("PrimalInfeasible", "AlmostPrimalInfeasible")
@@ -101,6 +120,8 @@ class ConicSolution:
         Objective, without the cost's constant.
     error : float
         Estimate of the value's error, relative to it (absolute below a value of 1).
+    missed : float
+        Largest power that the balance or Ohm's law misses, p.u.; NaN where it was not computed.
     status : str
         ``Solved``; ``AlmostSolved`` where no scaling ends better (its error is at most 1e-3);
         ``Infeasible`` where the balance cannot hold.
@@ -111,7 +132,12 @@ class ConicSolution:
     price: Floats
     value: float
     error: float
+    missed: float
     status: str
+
+    def within(self, error: float) -> bool:
+        """Return True where the value's error is at most this, and balance and Ohm's law hold."""
+        return self.error <= error and self.missed <= MOST_MISSED
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,14 +212,19 @@ def solve_conic(program: ZoneProgram, demand: Floats, slack: Slack) -> ConicSolu
         if status not in ("Solved", "AlmostSolved", *INFEASIBLE):
             continue
         solution = _solution(program, demand, form, solve, scaling)
-        if status in INFEASIBLE or (status == "Solved" and solution.error <= GOOD_ERROR):
+        if status in INFEASIBLE or (status == "Solved" and solution.within(GOOD_ERROR)):
             return solution
-        if best is None or solution.error < best.error:
+        if best is None or solution.within(best.error):
             best = solution
-    if best is not None and best.error <= MOST_ERROR:
+    if best is not None and best.within(MOST_ERROR):
         return replace(best, status="AlmostSolved")
     tried = f"clarabel ended {status} after {len(SCALINGS)} scalings were tried"
-    if best is not None:
+    if best is not None and best.missed > MOST_MISSED:
+        tried += (
+            f"; the power balance or Ohm's law misses {best.missed:.2g} p.u., for "
+            f"{MOST_MISSED:g} allowed: join the ends of branches of negligible impedance"
+        )
+    elif best is not None:
         tried += (
             f"; the best point may be {best.error:.2g} off, relatively, for {MOST_ERROR:g} allowed"
         )
@@ -204,7 +235,7 @@ def solve_conic(program: ZoneProgram, demand: Floats, slack: Slack) -> ConicSolu
 class _Form:
     """1/2 x'Px + q'x, A x + slack = b in the cones, with (z, s) = expand x.
 
-    ``row_scale`` is by what the first rows, those of the balance, were multiplied.
+    ``row_scale`` multiplied the first rows, those of the balance and of Ohm's law.
     """
 
     quadratic: Matrix
@@ -221,23 +252,26 @@ def _form(program: ZoneProgram, demand: Floats, slack: Slack) -> _Form:
     missing, zone, at = len(slack.linear), program.zone, Columns(program.zone)
     products = 4 * len(zone.pairs)  # rows of the voltage products' cones, the last
     others = len(limits) - products
-    spread = _spread(zone)
-    expand = Matrix(sparse.block_diag([_variables(program, at, spread), sparse.eye_array(missing)]))
+    pairs = _Pairs.of(zone, at)
+    voltages = pairs.voltages(program.size)
+    variables = _variables(program, at, pairs) @ voltages
+    expand = Matrix(sparse.block_diag([variables, sparse.eye_array(missing)]))
     rows = sparse.vstack([program.imbalance, program.a_eq, inside[:others]])
     short = sparse.vstack(
         [-slack.columns, Matrix((rows.shape[0] - len(demand), missing))], format="csr"
     )
     rows = Matrix(sparse.hstack([rows, short], format="csr") @ expand)
     offset = np.concatenate([-demand, program.b_eq, limits[:others]])
-    scale = 1.0 / np.maximum(abs(rows).max(axis=1).toarray().ravel(), 1e-12)
+    largest = abs(rows).max(axis=1).toarray().ravel()
+    scale = 1.0 / np.where(largest >= SHORT, largest, 1.0)  # a bound on wi of a short pair stays
     thermal = program.cone_sizes[: len(program.cone_sizes) - len(zone.pairs)]
     if len(thermal):  # one scale for all rows of a limit
         heads = len(scale) - int(thermal.sum()) + np.cumsum(thermal) - thermal
         scale[heads[0] :] = np.repeat(1.0 / offset[heads], thermal)
-    cone, _ = stacked([_products(zone, at, spread)], at.size)
+    cone, _ = stacked([_products(at, pairs)], at.size)
     blocks = [
         Matrix(sparse.diags_array(scale) @ rows),
-        sparse.hstack([-cone, Matrix((products, missing))]),
+        sparse.hstack([-cone @ voltages, Matrix((products, missing))]),
     ]
     offsets = [scale * offset, np.zeros(products)]
     cones = [clarabel.ZeroConeT(len(demand) + len(program.b_eq)), *cones]
@@ -255,7 +289,7 @@ def _form(program: ZoneProgram, demand: Floats, slack: Slack) -> _Form:
         offset=np.concatenate(offsets),
         cones=cones,
         expand=expand,
-        row_scale=scale[: len(demand)],
+        row_scale=scale[: len(demand) + len(program.b_eq)],
     )
 
 
@@ -270,41 +304,124 @@ def _rates(zone: Zone) -> Floats:
     return np.asarray(np.where(known, np.minimum(rate, LARGEST_RATE), 1.0))
 
 
-def _spread(zone: Zone) -> Floats:
-    """Return gamma of each pair: |V_i - V_j| at the rated flow of its weakest branch."""
-    case, k = zone.network.case, zone.branches
-    across = np.hypot(case.r[k], case.x[k]) * _rates(zone)
-    spread = np.full(len(zone.pairs), np.inf)
-    np.minimum.at(spread, np.searchsorted(zone.pairs, zone.network.pair_of[k]), across)
-    return np.asarray(np.clip(spread, SMALLEST_SPREAD, LARGEST_SPREAD))
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Voltage scale of a zone's pairs (i, j).
+
+    Attributes
+    ----------
+    i, j : (P,) int
+        Columns of w at both ends.
+    spread : (P,)
+        gamma.
+    ratio : (P,) complex
+        tau of short pairs, 1 of others.
+    """
+
+    i: Ints
+    j: Ints
+    spread: Floats
+    ratio: Complexes
+
+    @staticmethod
+    def of(zone: Zone, at: Columns) -> _Pairs:
+        """Return the pairs of a zone; the weakest branch of a pair sets its gamma."""
+        network, case, k = zone.network, zone.network.case, zone.branches
+        across = np.hypot(case.r[k], case.x[k]) * _rates(zone)
+        weakest_last = np.argsort(-across, kind="stable")
+        pair = np.searchsorted(zone.pairs, network.pair_of[k])[weakest_last]
+        spread, ratio = np.full(len(zone.pairs), np.inf), np.ones(len(zone.pairs), complex)
+        spread[pair] = across[weakest_last]
+        no_load = case.tap[k] * np.exp(1j * case.shift[k])
+        ratio[pair] = np.where(network.forward[k], no_load, 1.0 / no_load)[weakest_last]
+        passive = np.ones(len(spread), bool)
+        passive[pair] = (case.r[k] >= 0.0)[weakest_last]
+        short = passive & (spread < SHORT)  # a source of power, r < 0, is bounded by |V_i - V_j|
+        return _Pairs(
+            i=at("w", network.pair_i[zone.pairs]),
+            j=at("w", network.pair_j[zone.pairs]),
+            spread=np.where(short, spread, np.clip(spread, SMALLEST_SPREAD, LARGEST_SPREAD)),
+            ratio=np.where(short, ratio, 1.0),
+        )
+
+    @cached_property
+    def square(self) -> Floats:
+        """|tau|^2 of every pair."""
+        return np.asarray(np.abs(self.ratio) ** 2)
+
+    def voltages(self, size: int) -> Matrix:
+        """Return T of w = T x, shape (size, size): d in place of w where a short pair leads to."""
+        scale, parent = np.ones(size), sparse.lil_array((size, size))
+        for pair, here, there in self._forest():
+            up, square = there == self.i[pair], self.square[pair]
+            scale[there] = square * self.spread[pair] if up else -self.spread[pair]
+            parent[there, here] = square if up else 1.0 / square
+        step, level = Matrix(parent), Matrix(sparse.diags_array(scale))
+        voltages = level
+        while level.nnz:
+            level = Matrix(step @ level)
+            voltages = Matrix(voltages + level)
+        return voltages
+
+    def _forest(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (pair, from, to) of a spanning forest of the short pairs, of least gamma (Prim)."""
+        short = np.flatnonzero(self.spread < SHORT).tolist()
+        neighbours: dict[int, list[tuple[float, int, int, int]]] = {}
+        for pair in short:
+            i, j = int(self.i[pair]), int(self.j[pair])
+            for here, there in ((i, j), (j, i)):
+                edge = (float(self.spread[pair]), pair, here, there)
+                neighbours.setdefault(here, []).append(edge)
+        reached: set[int] = set()
+        for root, edges in neighbours.items():
+            if root in reached:
+                continue
+            reached.add(root)
+            waiting = edges.copy()
+            heapify(waiting)
+            while waiting:
+                _, pair, here, there = heappop(waiting)
+                if there in reached:
+                    continue
+                reached.add(there)
+                yield pair, here, there
+                for edge in neighbours[there]:
+                    heappush(waiting, edge)
 
 
-def _variables(program: ZoneProgram, at: Columns, spread: Floats) -> Matrix:
+def _variables(program: ZoneProgram, at: Columns, pairs: _Pairs) -> Matrix:
     """Return S of z = S x: shape (n, n)."""
-    zone = program.zone
-    i, j = zone.network.pair_i[zone.pairs], zone.network.pair_j[zone.pairs]
-    wr, half = at.all("wr"), np.full(len(zone.pairs), 0.5)
+    wr, wi, tau, gamma = at.all("wr"), at.all("wi"), pairs.ratio, pairs.spread
     scale = np.ones(program.size)
-    scale[wr], scale[at.all("wi")] = -0.5 * spread**2, spread
+    scale[wr], scale[wi] = -0.5 * tau.real * gamma**2, tau.real * gamma
     for family in FLOWS:
-        scale[at.all(family)] = _rates(zone)
+        scale[at.all(family)] = _rates(program.zone)
     every = np.arange(program.size)
-    row = np.concatenate([every, wr, wr])
-    column = np.concatenate([every, at("w", i), at("w", j)])
-    values = np.concatenate([scale, half, half])
-    return Matrix((values, (row, column)), shape=(program.size, program.size))
+    entries = [
+        (every, every, scale),
+        (wr, pairs.i, 0.5 * tau.real / pairs.square),
+        (wr, pairs.j, 0.5 * tau.real),
+        (wr, wi, -tau.imag * gamma),
+        (wi, pairs.i, 0.5 * tau.imag / pairs.square),
+        (wi, pairs.j, 0.5 * tau.imag),
+        (wi, wr, -0.5 * tau.imag * gamma**2),
+    ]
+    row, column, values = (np.concatenate(part) for part in zip(*entries, strict=True))
+    kept = values != 0.0
+    shape = (program.size, program.size)
+    return Matrix((values[kept], (row[kept], column[kept])), shape=shape)
 
 
-def _products(zone: Zone, at: Columns, spread: Floats) -> Rows:
-    """Return the cone of every pair's voltage products in the scaled variables."""
-    i, j = (at("w", ends[zone.pairs]) for ends in (zone.network.pair_i, zone.network.pair_j))
+def _products(at: Columns, pairs: _Pairs) -> Rows:
+    """Return the cone of every pair's voltage products, of x with w in place of d."""
     u, v = at.all("wr"), at.all("wi")
-    item, zero = np.ones(len(zone.pairs)), np.zeros(len(zone.pairs))
-    half, quarter = 0.5 * item, 0.25 * spread**2
+    item, zero = np.ones(len(u)), np.zeros(len(u))
+    half, quarter = 0.5 * item, 0.25 * pairs.spread**2
+    own, steep = 1.0 / pairs.square, 1.0 / pairs.spread
     return cone_rows(
-        term_rows(zero, (i, half), (j, half), (u, 1.0 - quarter)),
-        term_rows(zero, (i, half), (j, half), (u, -1.0 - quarter)),
-        term_rows(zero, (i, item / spread), (j, -item / spread), (u, zero)),
+        term_rows(zero, (pairs.i, half * own), (pairs.j, half), (u, 1.0 - quarter)),
+        term_rows(zero, (pairs.i, half * own), (pairs.j, half), (u, -1.0 - quarter)),
+        term_rows(zero, (pairs.i, steep * own), (pairs.j, -steep), (u, zero)),
         term_rows(zero, (v, item), (v, item), (u, zero)),
     )
 
@@ -341,8 +458,9 @@ def _solution(
     return ConicSolution(
         z=z,
         imbalance=np.asarray(program.imbalance @ z + demand),
-        price=form.row_scale * y[: len(demand)],
+        price=(form.row_scale * y[: len(form.row_scale)])[: len(demand)],
         value=value,
         error=error / max(abs(value), 1.0),
+        missed=float(np.abs(missed[: len(form.row_scale)] / form.row_scale).max()),
         status="Infeasible" if str(result.status) in INFEASIBLE else "Solved",
     )

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from gridpriv import load_case, shipped_zoning
+from gridpriv.core.errors import SolverError
 from gridpriv.grid.admittance import branch_admittance
 from gridpriv.grid.pandapower_writer import write_net
+from gridpriv.power.centralized import SolvedRelaxation, relax
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import make_network, make_zones
 
@@ -124,3 +126,91 @@ def test_parallel_branches_of_opposite_orientation_share_a_pair():
     assert same.sum() == 7  # 186 branches on 179 bus pairs
     assert len(network.pair_i) == 179
     assert (network.pair_i < network.pair_j).all()
+
+
+ORDINARY = (0.01, 0.05, 0.02, 0, 0, 0)
+"""r, x, b, rate, tap, shift."""
+
+
+def short_branches(x: float) -> dict[str, list[tuple[float, ...]]]:
+    """Return branches (from, to, r, x, b, rate, tap, shift) of six-bus grids with couplers of x."""
+    line, rest = (0, x, 0, 0, 0, 0), [(4, 5, *ORDINARY), (6, 1, *ORDINARY)]
+    ring = [(2, 3, *ORDINARY), *rest]
+    return {
+        "alternating": [(1, 2, *line), (3, 4, *line), (5, 6, *line), *ring],
+        "chain": [(1, 2, *line), (2, 3, *line), (5, 6, *line), (3, 4, *ORDINARY), *rest],
+        "loop": [
+            (1, 2, *line),
+            (2, 3, 0, 2 * x, 0, 0, 0, 0),
+            (3, 1, 0, 3 * x, 0, 0, 0, 0),
+            (3, 4, *ORDINARY),
+            (5, 6, *ORDINARY),
+            *rest,
+        ],
+        "parallel": [(1, 2, *line), (2, 1, *ORDINARY), (3, 4, *line), (5, 6, *ORDINARY), *ring],
+        "rated": [(1, 2, 0, x, 0, 60, 0, 0), (3, 4, 0, x, 0, 30, 0, 0), (5, 6, *line), *ring],
+        "transformers": [
+            (1, 2, 0, x, 0, 0, 0.95, 20),
+            (4, 3, 0, x, 0, 0, 1.03, -10),
+            (6, 5, x, x, 0.02, 0, 0, 5),
+            *ring,
+        ],
+        "negative": [(1, 2, 0, -x, 0, 0, 0, 0), (3, 4, *line), (5, 6, *line), *ring],
+    }
+
+
+def six_buses(branches: list[tuple[float, ...]]) -> str:
+    """Return a MATPOWER file of 270 MW on six buses with generators at 1, 2 and 4."""
+    demand = [(20, 5), (50, 10), (60, 20), (40, 10), (70, 20), (30, 10)]
+    kinds = {1: 3, 2: 2, 4: 2}
+    bus = [
+        f"{n} {kinds.get(n, 1)} {p} {q} 0 0 1 1 0 135 1 1.1 0.9;"
+        for n, (p, q) in enumerate(demand, 1)
+    ]
+    gen = [
+        "1 0 0 100 -100 1 100 1 200 0;",
+        "2 0 0 60 -60 1 100 1 100 0;",
+        "4 0 0 80 -80 1 100 1 150 20;",
+    ]
+    rows = [
+        f"{f:g} {t:g} {r!r} {x!r} {b:g} {rate:g} 0 0 {tap:g} {shift:g} 1 -360 360;"
+        for f, t, r, x, b, rate, tap, shift in branches
+    ]
+    cost = ["2 0 0 3 0.02 20 0;", "2 0 0 3 0.03 35 0;", "2 0 0 3 0.01 50 0;"]
+    fields = {"bus": bus, "gen": gen, "branch": rows, "gencost": cost}
+    tables = [f"mpc.{name} = [\n" + "\n".join(rows) + "\n];" for name, rows in fields.items()]
+    return "\n".join(["function mpc = six", "mpc.version = '2';", "mpc.baseMVA = 100;", *tables])
+
+
+@pytest.mark.parametrize("grid", list(short_branches(1.0)))
+def test_branches_of_negligible_impedance_do_not_move_the_bound(grid, tmp_path):
+    """As x goes to 0 the bound has a limit, which Ipopt finds at x = 1e-4."""
+
+    def solved(x: float, solver: str = "clarabel") -> SolvedRelaxation:
+        path = tmp_path / "six.m"
+        path.write_text(six_buses(short_branches(x)[grid]))
+        return relax(load_case(path), "cost", solver)
+
+    expected = solved(1e-4, "ipopt").bound
+    for x in (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10):
+        found = solved(x)
+        assert found.bound == pytest.approx(expected, rel=1e-4)
+        assert found.error < 1e-4
+        case, y, z = found.case, found.network.admittance, found.z
+        start = found.network.offsets
+        w, wr = z[: case.n_bus], z[start["wr"] :][found.network.pair_of]
+        wi = np.where(found.network.forward, 1, -1) * z[start["wi"] :][found.network.pair_of]
+        flow = w[case.f_bus] * np.conj(y.ff) + (wr + 1j * wi) * np.conj(y.ft)
+        stated = z[start["p_from"] :][: case.n_branch]
+        assert np.abs(flow.real - stated).max() < 2e-4
+
+
+def test_no_bound_is_stated_where_the_solution_misses_the_power_balance(tmp_path):
+    """A negative resistance of 1e-8 p.u. asks for more than a solver resolves."""
+    source = (0, 0, 0, 0)
+    branches = [(1, 2, -1e-8, 1e-8, *source), (2, 3, *ORDINARY), (3, 4, *ORDINARY)]
+    branches += [(4, 5, *ORDINARY), (5, 6, -1e-8, 1e-8, *source), (6, 1, *ORDINARY)]
+    path = tmp_path / "six.m"
+    path.write_text(six_buses(branches))
+    with pytest.raises(SolverError, match=r"misses .* p.u., for 0.0001 allowed"):
+        relax(load_case(path), "cost")
