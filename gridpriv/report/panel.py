@@ -17,6 +17,7 @@ from gridpriv.report.summary import (
     Metric,
     Ranking,
     budget_words,
+    budgets_of,
     cost_metric,
     named_runs,
     rank,
@@ -24,7 +25,7 @@ from gridpriv.report.summary import (
 )
 from gridpriv.study.engine import study_totals
 from gridpriv.zonal.opening import AGREED
-from gridpriv.zonal.summary import FEASIBILITY, noise, results, series_figures
+from gridpriv.zonal.summary import FEASIBILITY, noise, results, scaled_beta, series_figures
 
 STATES = {"feasible": "good", "marginal": "warn", "infeasible": "bad"}
 
@@ -80,8 +81,7 @@ def run_card(document: Json, study: Study | None = None) -> Card:
         facts += _state(study.tables)
     facts += _deviation(physical)
     title = f"{document['case']}: {noise(document['settings'])}"
-    scale = document["settings"].get("load_scale", 1.0)
-    return Card(title, (*facts, *_certificate(document["privacy"], scale)))
+    return Card(title, (*facts, *_certificate(document["privacy"], document["settings"])))
 
 
 def _label(name: str) -> str:
@@ -146,7 +146,7 @@ def share_of(difference: float, base: float) -> str:
     return f"{sign}{amount(difference, '$/h')} $/h{percent}"
 
 
-def _certificate(privacy: Json, scale: float) -> Iterator[Fact]:
+def _certificate(privacy: Json, settings: Json) -> Iterator[Fact]:
     """Yield what is protected, and the certified total."""
     if privacy["mechanism"] == NO_NOISE:
         yield Fact("Privacy", "none", "no noise", "bad")
@@ -161,7 +161,9 @@ def _certificate(privacy: Json, scale: float) -> Iterator[Fact]:
         is_pure = pure is not None and epsilon_text(pure) == shown
         kind = "pure" if is_pure else f"at delta = {total['delta']:g}"
         yield Fact("Certified total", f"epsilon {shown}", kind)
-    before = f"in the demand before --load-scale {scale:g}" if scale != 1.0 else ""
+    scale, before = settings.get("load_scale", 1.0), ""
+    if scale != 1.0:
+        before = f"before --load-scale {scale:g}; {scaled_beta(settings)} of the demand in this run"
     yield Fact("Protected", privacy["adjacency"], before, state="wide")
     if privacy.get("noise") != "secure" and privacy["releases_per_zone"] != 0:
         yield Fact("Noise", "simulated", "no privacy: the seed is known", "warn")
@@ -298,19 +300,28 @@ class Panel:
         ranked, metric = self.ranked, self.metric
         if metric is None:
             return Card(self.title, tuple(self._privacy(self.compared)))
-        facts = []
+        facts = list(self._compared_at())
         if len(ranked):
             ranking, first = self.ranking, ranked.iloc[0]
-            if len(ranking.order) > 1:
-                others = counted(len(ranking.leaders) - 1, "other method")
-                alike = f"lowest mean; {others} not distinguishable from it"
-                text = "" if ranking.decided else alike
-                facts.append(Fact(f"Lowest {metric.noun}", str(first.series), text))
+            if len(ranking.order) > 1 and ranking.decided:
+                facts.append(Fact(f"Lowest {metric.noun}", str(first.series)))
+            elif len(ranking.order) > 1:
+                alike = f"{len(ranking.leaders)} of {counted(len(ranking.order), 'method')}"
+                facts.append(Fact(f"Lowest {metric.noun}", "not distinguishable", alike))
+                facts.append(Fact("Figures of", str(first.series), f"lowest mean {metric.noun}"))
             facts += self._figures(first, metric)
         else:
             facts.append(Fact("AC-feasible", "no method", "", "bad"))
         worst = self.compared if ranked.empty else ranked.iloc[:1]
         return Card(self.title, (*facts, *self._privacy(worst)))
+
+    def _compared_at(self) -> Iterator[Fact]:
+        """Yield the budget of the card, where the study has several."""
+        budgets = budgets_of(self.rows)
+        if len(budgets) > 1:
+            middle = "middle" if len(budgets) % 2 else "upper middle"
+            every = ", ".join(f"{stated_epsilon(budget):g}" for budget in budgets)
+            yield Fact("Compared at", budget_words(self.budget), f"the {middle} one of {every}")
 
     def _figures(self, row: pd.Series, metric: Metric) -> Iterator[Fact]:
         base, priced = row.baseline_cost, metric.key == "cost_of_privacy"

@@ -281,10 +281,14 @@ def panel_names(table: pd.DataFrame) -> list[str]:
     return list(names)
 
 
+def budgets_of(table: pd.DataFrame) -> list[str]:
+    """Return the budgets of the noise of a table, the smallest first."""
+    return sorted((b for b in dict.fromkeys(table.budget) if b not in QUIET), key=stated_epsilon)
+
+
 def reference_budget(table: pd.DataFrame) -> str:
     """Return the budget at which methods are set side by side: the upper middle one."""
-    budgets = [b for b in dict.fromkeys(table.budget) if b not in QUIET]
-    budgets.sort(key=stated_epsilon)
+    budgets = budgets_of(table)
     return budgets[len(budgets) // 2] if budgets else NO_NOISE
 
 

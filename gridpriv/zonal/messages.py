@@ -242,9 +242,12 @@ def _capacity(document: Json) -> Iterator[tuple[str, Json]]:
     if exporters and unused > FULL * load:
         options = [f"--load-scale {settings['load_scale']:g}"] * (settings["load_scale"] != 1.0)
         options += [f"--outage {row}" for row in settings["outage"]]
+        names, several = ", ".join(row["zone"] for row in exporters), len(exporters) > 1
         values = {
             "shed": amount(sum(row["shed_mw"] for row in exporters), "MW"),
-            "zones": ", ".join(row["zone"] for row in exporters),
+            "zones": f"Zones {names} export and shed"
+            if several
+            else f"Zone {names} exports and sheds",
             "unused": amount(unused, "MW"),
             "command": " ".join(["gridpriv relax", document["case"], *options]),
         }

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gridpriv.core.text import Json, Message, Table, amount, counted, figure, shown
+from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.privacy.statement import NO_SAMPLER
 from gridpriv.zonal.messages import (
@@ -297,8 +298,9 @@ def notes(document: Json) -> list[Message]:
             }
             lines.append(message("published-sensitivity", values))
     scale = document["settings"].get("load_scale", 1.0)
-    if privacy["mechanism"] != "none" and privacy["releases_per_zone"] and scale > 1.0:
-        lines.append(message("protected-scaled", {"scale": f"{scale:g}"}))
+    if privacy["mechanism"] != "none" and privacy["releases_per_zone"] and scale != 1.0:
+        values = {"scale": f"{scale:g}", "scaled": scaled_beta(document["settings"])}
+        lines.append(message("protected-scaled", values))
     if privacy["mechanism"] != "none":
         seed = "" if document["seed"] is None else f"; seed {document['seed']}"
         lines.append(message("noise-source", {"caveat": f"{privacy['caveat']}{seed}"}))
@@ -310,11 +312,24 @@ def released(document: Json) -> list[Message]:
     rows = document.get("released") or []
     if not rows or document["settings"]["release"] in ("bus", "nothing"):
         return []
-    lines = [message("released-statistics", {"statistics": "; ".join(_chosen(rows))})]
+    values = {"use": _use(document["settings"]), "statistics": "; ".join(_chosen(rows))}
+    lines = [message("released-statistics", values)]
     single = {zone["zone"] for zone in document["zones"] if zone["buses"] == 1}
     if alone := [row["zone"] for row in rows if row["zone"] in single]:
         lines.append(message("single-bus-zones", {"zones": ", ".join(alone)}))
     return lines
+
+
+def _use(settings: Json) -> str:
+    """Return the quantity whose error a zone's release is chosen by."""
+    imbalance = settings.get("objective") == "imbalance"
+    return "the demand of its buses" if imbalance else "its interchange and tie flows"
+
+
+def scaled_beta(settings: Json) -> str:
+    """Return the protected change in the demand of a run with a load scale, with its unit."""
+    beta = parse_beta(settings["beta"])
+    return f"{settings['load_scale'] * beta.value:.4g} {beta.unit or 'p.u.'}"
 
 
 def _chosen(rows: list[Json]) -> list[str]:
@@ -503,7 +518,7 @@ def released_once(document: Json) -> list[Message]:
         + f" ({row['expected_error_mw']:.3g})"
         for row in rows
     )
-    return [message("released-once", {"statistics": chosen})]
+    return [message("released-once", {"use": _use(document["settings"]), "statistics": chosen})]
 
 
 def stream_sentences(stream: Json | None) -> list[str]:

@@ -239,7 +239,7 @@ def test_methods_that_protect_different_things_are_named() -> None:
 
 def test_many_methods_are_counted_and_not_all_named() -> None:
     study = made(noise_free(8000.0), *(method(f"m{k}", [8001.0, 8002.0]) for k in range(9)))
-    assert told(study, "not-distinguishable")[0].endswith("seeds): 8 methods.")
+    assert told(study, "not-distinguishable")[0].endswith("from it: 8 methods.")
 
 
 def test_a_template_is_at_most_three_sentences_of_25_words() -> None:
@@ -267,12 +267,15 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
     runs, (card,) = with_cost_of_privacy(study.runs), cards(study, summary(study))
     facts = {f.label: f for f in card.facts}
     assert card.title == "case14 (259.0 MW of load), total epsilon 8"
+    assert (facts["Compared at"].value, facts["Compared at"].note) == (
+        "total epsilon 8",
+        "the upper middle one of 1, 8",
+    )
     key = "cost_of_privacy" if reference else "redispatch_shed_mw"
     at = runs[runs.budget.str.startswith("total:8")].groupby("method")[key].mean()
-    assert (
-        at[facts["Lowest cost of privacy" if reference else "Lowest load shedding"].value]
-        == at.min()
-    )
+    lowest = facts["Lowest cost of privacy" if reference else "Lowest load shedding"]
+    assert (lowest.value, lowest.note) == ("not distinguishable", "2 of 2 methods")
+    assert at[facts["Figures of"].value] == at.min()
     plain = runs[runs.budget == "none"]
     assert len(plain) == (2 if reference else 0)
     if reference:

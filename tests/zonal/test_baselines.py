@@ -484,3 +484,23 @@ def test_islands_are_named_where_there_are_some(private, dead):
     notes_of = {str(name).strip(): note for name, _, _, note in results(document)}
     assert notes_of["in the AC optimum"] == ("beyond islands" if dead else "")
     assert ("on de-energized islands" in notes_of) == bool(dead)
+
+
+@pytest.mark.parametrize(
+    ("beta", "scale", "said"),
+    [("1MW", 1.3, "1.3 MW of the demand"), ("0.01", 0.5, "0.005 p.u. of"), ("1MW", 1.0, "")],
+)
+def test_the_protected_change_of_scaled_demand_is_stated_in_megawatts(private, beta, scale, said):
+    document = changed(private, settings={"beta": beta, "load_scale": scale})
+    texts = {note.code: str(note) for note in notes(document)}
+    assert (said in texts["protected-scaled"]) if said else "protected-scaled" not in texts
+
+
+@pytest.mark.parametrize("objective", ["cost", "imbalance"])
+def test_the_expected_error_is_that_of_the_objective(objective):
+    """Of bus values under the imbalance, which reads the demand of every bus."""
+    row = {"zone": "1", "statistics": "bus", "expected_error_mw": 3.0}
+    settings = {"release": "auto", "objective": objective}
+    zones = [{"zone": "1", "buses": 2}]
+    text = str(released({"released": [row], "zones": zones, "settings": settings})[0])
+    assert ("interchange" in text) == (objective == "cost")
