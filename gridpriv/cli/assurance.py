@@ -197,6 +197,12 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
     columns |= {name: name for name in ("measured", "allowed", "passed")}
     title = f"{document['case']}: replay on neighbouring demand, releases frozen"
     output.print_records(title, columns, replayed)
+    output.say(
+        "A row is the worst of its tests; one passes where measured is at most allowed. Changes "
+        "and beta are per unit, in the norm of the sensitivity; those of publish are in $/h. "
+        "Numbers, orders, releases and values that differ are counts. docs/audit-and-attack.md "
+        "explains every check."
+    )
     measured = [
         row | {"verdict": row["verdict"].removeprefix("claim ")} for row in document["statistical"]
     ]
@@ -206,6 +212,7 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
     )
     output.print_records(title, STATISTICS, measured)
     output.say(
+        "observed: what the adversary sees; secure: the release under secure noise;\n"
         "nominal: epsilon according to the settings; cert.: certified epsilon, as charged;\n"
         "measured: lower bound of epsilon; power: least true epsilon that this number of runs\n"
         "tells from the nominal one."

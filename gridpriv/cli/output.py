@@ -188,10 +188,13 @@ def write_results(folder: Path, name: str, document: Json, **tables: pd.DataFram
 
 
 @contextmanager
-def progress(args: argparse.Namespace, label: str, total: int) -> Iterator[Callable[..., None]]:
+def progress(
+    args: argparse.Namespace, label: str, total: int | None
+) -> Iterator[Callable[..., None]]:
     """Show a progress bar with the time left on a terminal; yield ``advance(note, steps=1)``.
 
-    A ``total`` of 0 is work that ``--resume`` found done: what is shown was made before.
+    A ``total`` of 0 is work that ``--resume`` found done: what is shown was made before. None is
+    work that ends by itself, and has no share and no time left.
     """
     if total == 0 and not args.quiet:
         print(f"nothing was left to do: {args.out} was finished before", file=sys.stderr)
@@ -204,7 +207,7 @@ def progress(args: argparse.Namespace, label: str, total: int) -> Iterator[Calla
     bar = shown_as.Progress(
         shown_as.TextColumn("{task.description}"),
         shown_as.BarColumn(bar_width=24),
-        shown_as.MofNCompleteColumn(table_column=Column(min_width=2 * len(str(total)) + 1)),
+        shown_as.MofNCompleteColumn(table_column=Column(min_width=2 * len(str(total or 0)) + 1)),
         shown_as.TimeRemainingColumn(table_column=Column(min_width=len("0:00:00"))),
         shown_as.TextColumn("{task.fields[note]}"),
         console=console(error=True),

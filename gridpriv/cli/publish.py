@@ -210,12 +210,12 @@ def _write(
 ) -> Json:
     """Write the case and what belongs to it; return the certificate."""
     from gridpriv.grid.convert import function_name, matpower_text
-    from gridpriv.zonal.certificate import certificate, data_sheet
+    from gridpriv.zonal.certificate import COPIES, certificate, data_sheet
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
     made, published = done.made, done.case(function_name(place.stem))
     header = [
-        f"Protected copy of {made.ready.case.name}: {made.adjacency}",
+        f"{COPIES[chosen.noise].capitalize()} of {made.ready.case.name}: {made.adjacency}",
         *([SIMULATED] if chosen.noise == "simulated" else []),
         f"Made by gridpriv publish; see {place.stem}.certificate.json",
     ]
@@ -269,9 +269,11 @@ def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str
 
 def summarise(document: Json) -> None:
     """Print what is published, what it guarantees and what it is good for."""
+    from gridpriv.zonal.certificate import COPIES
+
     guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
     print_table(
-        f"{document['case']}: a protected copy of {document['source']}",
+        f"{document['case']}: {COPIES[guard['noise']]} of {document['source']}",
         ["figure", "value", "unit"],
         [
             ["total epsilon (pure)", guard["total_epsilon"], ""],
@@ -292,7 +294,7 @@ def summarise(document: Json) -> None:
                 amount(demand["expected_bus_error_mw"], "MW"),
                 "MW",
             ],
-            ["change by the projection", amount(demand["projected_mw"], "MW"), "MW"],
+            ["moved to the nearest AC-feasible demand", amount(demand["projected_mw"], "MW"), "MW"],
             ["optimal cost", amount(optimum["cost"], "$/h"), "$/h"],
             *(
                 [f"true optimal cost, 95 % range {end}", amount(cost, "$/h"), "$/h"]
@@ -331,7 +333,7 @@ def sentences(document: Json) -> list[str]:
     said += caveats(document)
     if demand["margin"]:
         said.append(
-            "The released demand was not AC-feasible: it was projected to the nearest demand that "
+            "The released demand was not AC-feasible: it was moved to the nearest demand that "
             f"an AC optimum serves ({demand['projected_mw']:.4g} MW, "
             f"{demand['projected_mvar']:.4g} MVAr)."
         )

@@ -225,9 +225,9 @@ class Service(Part):
     hold: str | None = choice(
         None,
         HOLDS,
-        "interchange: zones set generation aside so that they keep the scheduled interchange "
-        "themselves, whatever their demand, except with a stated probability (delta)",
-        unset="zones whose generation is at a limit deviate from their schedule",
+        "interchange: each zone sets generation aside and keeps its scheduled interchange with "
+        "it; the run states with which probability that does not suffice",
+        unset="nothing is set aside; zones whose generation is at a limit leave their schedule",
     )
 
     def agree(self) -> None:

@@ -314,7 +314,7 @@ class Privacy(Part):
         parse_budget,
         "BUDGET",
         "privacy budget, of all releases or of each: total:E[,D] or per-release:E[,D], with "
-        "epsilon E and delta D (E;D in lists)",
+        "epsilon E and delta D",
     )
     delta: float = number(
         1e-5, "delta of one Gaussian release, if the budget names none", check_delta

@@ -199,6 +199,8 @@ def _series_certificate(study: Study) -> Iterator[Fact]:
         yield Fact("Protected", str(kinds[0]), state="wide")
 
 
+CHEAPER = 0.01
+"""$/h: smaller differences of costs are solver errors."""
 EXCHANGED = {"balancing_mw": "Balancing power", "interchange_deviation_mw": "Interchange deviation"}
 MOST_NAMED = 3
 """Methods that a fact or a message names; of more it says how many."""
@@ -437,6 +439,7 @@ def _baseline_messages(of: Panel, metric: Metric) -> Iterator[Message]:
         residual = figure(base.consensus_residual)
         values = {"panel": of.name, "method": quoted(base.series), "residual": residual}
         yield message("noise-free-not-converged", values)
+    yield from _noise_free_costs(of, base)
     prior = of.rows[of.rows.budget == NOTHING]
     if len(prior) and (prior.ac_feasible == 0.0).all():
         yield message("prior-only-infeasible", {"panel": of.name})
@@ -444,6 +447,19 @@ def _baseline_messages(of: Panel, metric: Metric) -> Iterator[Message]:
         lowest = of.ranked[metric.key].min()
         if lowest > least[metric.key] + metric.least:
             yield message("prior-only-cheaper", {"panel": of.name})
+
+
+def _noise_free_costs(of: Panel, base: pd.Series | None) -> Iterator[Message]:
+    """Yield by how much other noise-free methods cost more than the cheapest, the baseline."""
+    dear = of.rows[(of.rows.budget == NO_NOISE) & (of.rows.method_cost > CHEAPER)]
+    if base is None or dear.empty:
+        return
+    dear = dear.sort_values("method_cost", ascending=False)[:MOST_NAMED]
+    costs = ", ".join(
+        f"{quoted(row.series)} costs {amount(row.method_cost, '$/h')} $/h"
+        for row in dear.itertuples()
+    )
+    yield message("noise-free-costs", {"panel": of.name, "costs": costs, "base": base.series})
 
 
 def next_steps(of: Panel) -> Iterator[Message]:

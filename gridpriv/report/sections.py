@@ -285,10 +285,13 @@ def privacy(of: Subject) -> Section | None:
     if means_over(of.study) == "steps":
         notes.append(message("certificates-of-steps", {}))
     if noisy.mechanism.eq("gaussian").any():
-        notes.append(message("gaussian-delta", {}))
+        deltas = noisy[noisy.mechanism == "gaussian"].release_delta.dropna().unique()
+        notes.append(message("gaussian-delta", {"deltas": ", ".join(f"{d:g}" for d in deltas)}))
     if len(statements) and "bound_source" in statements:
         sources = [str(source).rstrip(". ") for source in statements.bound_source.unique()]
         notes.append(message("bound-source", {"source": "; ".join(sources[:MOST_SOURCES])}))
+        if any("||" in source for source in sources[:MOST_SOURCES]):
+            notes.append(message("norms", {}))
     return Section("Privacy", tuple(notes), tables=of.held("privacy"))
 
 

@@ -231,8 +231,8 @@ def with_cost_of_privacy(runs: pd.DataFrame) -> pd.DataFrame:
     The baseline is the cheapest AC-feasible noise-free method on the same grid, zones and load
     (``baseline_cost``), the same for all methods: each against its own noise-free run would favour
     the noise of a method that is expensive without any. ``method_cost`` is the noise-free cost of
-    a run's own configuration above the baseline, ``noise_cost`` the rest of its
-    ``cost_of_privacy``. A run that is not AC-feasible has no cost and is no baseline.
+    a run's own configuration above the baseline (of a noise-free run all of it), ``noise_cost`` the
+    rest of its ``cost_of_privacy``. A run that is not AC-feasible has no cost and is no baseline.
     """
     if runs.empty or "cost" not in runs:
         return runs
@@ -250,7 +250,7 @@ def with_cost_of_privacy(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(
         cost_of_privacy=priced,
         baseline_cost=base,
-        method_cost=(own - base).where(priced.notna()),
+        method_cost=(own - base).where(cost.notna()),
         noise_cost=priced - (own - base),
     )
 

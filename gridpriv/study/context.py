@@ -22,7 +22,6 @@ from gridpriv.core.text import Json
 from gridpriv.core.threads import uninterrupted
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
-from gridpriv.power.schedule import MOST_AC_ROUNDS
 from gridpriv.privacy.filters import combined
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge
 from gridpriv.privacy.ledger_rows import LedgerDataset
@@ -40,12 +39,12 @@ if TYPE_CHECKING:
     from gridpriv.zonal.day import DayPlan
     from gridpriv.zonal.horizon import Horizon, Known
 
-Progress = Callable[[str, int], AbstractContextManager[Callable[..., None]]]
-"""From a label and a number of steps to what shows them: ``advance(note, steps=1)``."""
+Progress = Callable[[str, int | None], AbstractContextManager[Callable[..., None]]]
+"""From a label and a number of steps (None: not known) to what shows them: ``advance(note)``."""
 
 
 @contextmanager
-def unseen(_label: str, _total: int) -> Iterator[Callable[..., None]]:
+def unseen(_label: str, _total: int | None) -> Iterator[Callable[..., None]]:
     """Show no progress."""
     yield lambda *_: None
 
@@ -226,7 +225,7 @@ class RunContext:
             zones = stack.enter_context(closing(self.zones(prepared.settings.workers)))
             with ExitStack() as running:
                 charge, admit = running.enter_context(self.charging(case, prepared))
-                most = MOST_AC_ROUNDS if prepared.in_ac_rounds else prepared.settings.rounds
+                most = None if prepared.in_ac_rounds else prepared.settings.rounds
                 advance = running.enter_context(self.progress(case.name, most))
                 result = run_prepared(
                     prepared,

@@ -201,6 +201,8 @@ def _demand(made: Made) -> Json:
     }
 
 
+COPIES = {"secure": "a protected copy", "simulated": "a trial copy, without privacy,"}
+"""Published cases by the source of their noise."""
 TEXTS = sections(Path(__file__).with_name("datasheet.txt"))
 OTHER = {
     own: f"; changes of {other} demand: it is released with the same noise, but the total epsilon "
@@ -218,6 +220,7 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
         **(document | guard | document["demand"] | {"releases": "\n".join(releases)}),
         made=f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}",
         other=OTHER.get(guard["protects"], ""),
+        copy=COPIES[guard["noise"]],
         simulated=simulated if guard["noise"] == "simulated" else "",
         uses="\n".join([*_uses(document["demand"], document["optimum"]), *notes]),
     )

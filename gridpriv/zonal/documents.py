@@ -555,9 +555,13 @@ class PublishedDemand(Row):
         "Expected error of a bus: root mean square of posterior standard deviations"
     )
     negative_loads: Number = released("Negative loads: number of buses of negative active demand")
-    projected_mw: Number = released("Projected: sum of changes of active demand")
-    projected_mvar: Number = released("Projected: sum of changes of reactive demand")
-    metric: Text = known("Metric: distance that the projection minimises")
+    projected_mw: Number = released(
+        "Moved: sum of changes of active demand to the nearest AC-feasible demand"
+    )
+    projected_mvar: Number = released(
+        "Moved: sum of changes of reactive demand to the nearest AC-feasible demand"
+    )
+    metric: Text = known("Metric: distance to the nearest AC-feasible demand")
     margin: Number = released("Margin: share by which limits were tightened")
 
 
@@ -595,7 +599,7 @@ class CertificateDocument(Row, name="certificate"):
     """A published case."""
 
     case: Text = known("Case: name of the published case")
-    source: Text = known("Source: case that it is a protected copy of")
+    source: Text = known("Source: case whose demand was released")
     buses: Number = known("Buses: number of buses")
     protected: PublishedProtection = part(PublishedProtection)
     releases: list[PublishedRelease] = part(PublishedRelease)

@@ -233,19 +233,22 @@ class Grid(Scenario):
     acceleration: Acceleration | None = choice(
         None,
         get_args(Acceleration),
-        "acceleration of the rounds: Newton steps of all zones together, on the relaxation, or "
-        "Anderson's; needs update exact, penalty auto, start warm and noise drawn at most once",
-        unset="where these hold newton with planning soc, else anderson; none without them",
+        "acceleration of rounds on the relaxation (not of those on the AC equations): Newton steps "
+        "of all zones together, or Anderson's method; needs update exact, penalty auto, start warm "
+        "and noise drawn at most once",
+        unset="newton with planning soc and consensus boundary, else anderson; none where a need "
+        "is not met",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha of the strongly-convex step rule", positive
     )
     tolerance: float | None = number(
         None,
-        "largest consensus residual of one coupling variable at which ADMM stops, p.u.; 0 runs "
+        "rounds on the relaxation stop where every coupling variable agrees within X p.u.; 0 runs "
         "all rounds",
         not_negative,
-        unset=f"{STILL:g} where rounds are a stationary fixed-point iteration, else 0",
+        unset=f"{STILL:g} with update exact, penalty auto, start warm, solver-tolerance matched "
+        "and noise drawn at most once, else 0",
     )
     solver: str = words(
         "clarabel", "solver of zones in ADMM: clarabel, ipopt or pyomo:NAME", "NAME"

@@ -48,6 +48,22 @@ def test_it_writes_a_case_a_certificate_and_a_data_sheet(here, capsys) -> None:
     assert "1 (pure)" in (here / "own.datasheet.md").read_text()
 
 
+@pytest.mark.parametrize("noise", ["simulated", "secure"])
+def test_a_copy_is_called_protected_where_its_noise_is_secure(here, capsys, noise) -> None:
+    words = ["case14", "--noise", noise, "--out", "own.m"]
+    if noise == "secure":
+        pytest.importorskip("opendp")
+    assert main(["publish", *words]) == 0
+    for text in (
+        capsys.readouterr().out,
+        (here / "own.datasheet.md").read_text(),
+        (here / "own.m").read_text(),
+    ):
+        said = " ".join(text.split()).lower()
+        assert ("a protected copy of" in said) == (noise == "secure")
+        assert ("a trial copy, without privacy, of" in said) == (noise == "simulated")
+
+
 @pytest.mark.parametrize(("case", "release"), [("case14", "total"), (TIGHT, "bus")])
 def test_the_data_sheet_has_the_caveats_of_the_terminal(here, capsys, case, release) -> None:
     words = [case, "--release", release, "--seed", "1", "--out", "own.m"]
@@ -245,7 +261,7 @@ def test_what_the_grid_cannot_serve_is_projected_and_said(here, capsys) -> None:
     words = ["case14", "--protect", "100MW", "--total", "0.1", "--release", "bus", "--seed", "3"]
     assert main(["publish", *words, "--out", "own.m"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "was not AC-feasible: it was projected to the nearest demand" in told
+    assert "was not AC-feasible: it was moved to the nearest demand" in told
     assert "No branch has a rating" in told
     assert "was moved by" in (here / "own.datasheet.md").read_text()
 

@@ -6,15 +6,20 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from test_bad_input import JOINED, grid
 
+import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.core.sealed import sealed
 from gridpriv.core.stored import read_manifest
+from gridpriv.study.context import RunContext
+from gridpriv.zonal.prepared import prepare
 
 
 def call(capsys, *words):
@@ -578,3 +583,21 @@ def test_zones_without_a_tie_line_and_a_case_without_costs_are_questioned(tmp_pa
     assert main(["run", str(place), "--zoning", str(zones), "--dry-run"]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "No branch of apart joins two zones" in said and "no convex generation costs" in said
+
+
+@pytest.mark.parametrize(("planning", "total"), [("ac", None), ("soc", 20)])
+def test_progress_has_a_total_where_the_number_of_rounds_is_known(
+    planning: str, total: int | None
+) -> None:
+    """Rounds on the AC equations end by themselves: 13 of 200 would look like a stop at 7 %."""
+    case, totals = gridpriv.load_case("case14"), []
+
+    @contextmanager
+    def progress(_label: str, planned: int | None) -> Iterator[Callable[..., None]]:
+        totals.append(planned)
+        yield lambda *_: None
+
+    settings = gridpriv.make_settings(seed=1, planning=planning)
+    ready = prepare(case, gridpriv.shipped_zoning(case), settings)
+    RunContext(progress=progress, reference=False).run(case, ready)
+    assert totals == [total]

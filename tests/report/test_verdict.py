@@ -328,3 +328,25 @@ def test_a_total_that_rounds_to_the_pure_one_is_called_pure() -> None:
 
 def _summed(study: Study) -> tuple[Study, pd.DataFrame]:
     return study, summary(study)
+
+
+def test_the_cost_of_noise_free_methods_is_that_of_the_methods_they_are_a_part_of() -> None:
+    study = made(
+        noise_free(8000.0, "plain", configuration="c"),
+        noise_free(8331.0, "other", configuration="d"),
+        method("a", [8400.0, 8420.0], configuration="d"),
+    )
+    rows = summary(study).set_index("method")
+    assert rows.method_cost["other"] == rows.method_cost["a"] == pytest.approx(331.0)
+    assert told(study, "noise-free-costs") == [
+        'case14: without any noise, "other" costs 331.00 $/h more than "plain", the cheapest '
+        "noise-free method."
+    ]
+    alone = made(noise_free(8000.0), method("a", [8400.0, 8420.0]))
+    assert "noise-free-costs" not in codes(alone)
+
+
+def test_a_method_below_the_budget_is_named_with_the_cause() -> None:
+    study = made(noise_free(8000.0), method("a", [8400.0, 8420.0], total_epsilon=3.86))
+    (said,) = told(study, "budget-unused")
+    assert '"a" uses 3.86 of 5' in said and "all planned rounds" in said
