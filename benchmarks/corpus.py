@@ -43,6 +43,7 @@ from judge import (
     Facts,
     Judgement,
     figure_difference,
+    is_judged,
     polar_cost,
     read_statements,
     reported_state,
@@ -470,8 +471,11 @@ def run_and_print(instance: Instance, scale: float, given: dict[str, str]) -> tu
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = replace(result, reference=reference(result, scale))
+    document = result.as_dict()
+    for message in document["messages"]:
+        is_judged(message["code"])
     with redirect_stdout(said):
-        summarise(result.as_dict())
+        summarise(document)
     told = dict.fromkeys(
         f"warning: {w.message}" for w in caught if issubclass(w.category, GridprivWarning)
     )

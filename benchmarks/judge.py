@@ -2,8 +2,10 @@
 
 The judge reads the case, the reported state (voltages, dispatch, shed, curtailment) and the agreed
 interchange, and nothing else of gridpriv's: admittances, balance, limits, interchange and costs are
-computed by the lines of this file. ``STATEMENTS`` is the one table that ties the words of
-``gridpriv run`` to figures; wording that changes is adapted there.
+computed by the lines of this file. Residuals are those that the rounds recorded, and Newton rounds
+without noise are compared with Clarabel's optimum of the whole grid. ``STATEMENTS`` is the one
+table that ties the words of ``gridpriv run`` to figures; wording that changes is adapted there.
+``NOT_JUDGED`` names the messages that state nothing of an AC state.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from gridpriv.grid.case import Case
+from gridpriv.power.centralized import relax
 from gridpriv.zonal.result import RunResult
 
 ROUNDING = {"angle": 1.75e-4, "voltage": 1e-4}
@@ -32,6 +35,10 @@ ROUNDING_PU = 1e-4
 MARGINAL = 1e-3
 """Share of the element's rating, or of its voltage limit, up to which a violation is marginal."""
 PIECEWISE = 1
+MOST_RESIDUAL = 0.01
+"""p.u.: consensus residual up to which rounds count as converged."""
+MOST_COMPARED, SAME_OPTIMUM = 300, 1e-4
+"""Buses up to which rounds are compared with the whole grid's optimum, and how close they are."""
 NUMBER = r"(-?[\d.]+(?:e[+-]?\d+)?|under [\d.]+|-)"
 
 
@@ -327,6 +334,32 @@ class Facts:
         """Violations of the state; none without one."""
         return [] if self.judgement is None else self.judgement.violations
 
+    @property
+    def share_of_load(self) -> float | None:
+        """Balancing power in percent of the load."""
+        balancing, case = self["balancing_mw"], self.result.case
+        load = case.base_mva * float(np.maximum(case.pd, 0.0).sum())
+        return 100.0 * balancing / load if balancing is not None and load > 0 else None
+
+    @cached_property
+    def excess(self) -> str | None:
+        """Fault of rounds whose objective is not the optimum of the whole grid, by Clarabel.
+
+        None where it is, and where noise or a grid's size leaves nothing to compare with.
+        """
+        result, last = self.result, self.result.trace.rounds[-1]
+        objective = result.network.objective
+        if result.settings.mechanism != "none" or objective.kind != "cost":
+            return None
+        if result.case.n_bus > MOST_COMPARED:
+            return None
+        weight = objective.weight
+        best = relax(result.case, "cost", imbalance_weight=weight).bound
+        imbalance = objective.cost_unit * weight * last.figures["objective"]
+        own = last.figures["cost"] + imbalance
+        near = best is not None and abs(own - best) <= SAME_OPTIMUM * max(1.0, abs(best))
+        return None if near else f"the rounds end at {own:.8g}, the optimum is {best}"
+
 
 Check = Callable[[re.Match[str], Facts], str | None]
 
@@ -402,6 +435,14 @@ def _size(match: re.Match[str], facts: Facts) -> str | None:
     return None if stated == own else f"printed {stated}, is {own}"
 
 
+def _noise(match: re.Match[str], facts: Facts) -> str | None:
+    settings = facts.result.settings
+    silent = settings.release == "nothing" and settings.perturbation == "demand"
+    own = "no noise" if settings.mechanism == "none" else "no demand released" if silent else None
+    stated = match[1] if match[1] in {"no noise", "no demand released"} else None
+    return None if stated == own else f"printed {match[1]}, the mechanism is {settings.mechanism}"
+
+
 def _zone_row(match: re.Match[str], facts: Facts) -> str | None:
     judgement = facts.judgement
     if judgement is None or match[1] not in judgement.state.zone_names:
@@ -411,7 +452,7 @@ def _zone_row(match: re.Match[str], facts: Facts) -> str | None:
     values = (
         base * judgement.state.scheduled[z],
         judgement.interchange[z],
-        max(-judgement.deviation[z], 0.0),
+        judgement.deviation[z],
         base * judgement.state.p_shed[own].sum(),
     )
     faults = (same(match[k + 2], float(value)) for k, value in enumerate(values))
@@ -437,21 +478,111 @@ def _rounds(match: re.Match[str], facts: Facts) -> str | None:
     return None if int(match[1]) == done else f"printed {match[1]} rounds, were {done}"
 
 
+def _on_ac(match: re.Match[str], facts: Facts) -> str | None:
+    """Return the fault of rounds on the AC equations: their number, and their residual if given."""
+    on_ac = facts.result.ac_rounds
+    done = 0 if on_ac is None else len(on_ac.iterations)
+    if on_ac is None or int(match[1]) != done:
+        return f"printed {match[1]} rounds on the AC equations, were {done}"
+    return same(match[2], on_ac.iterations[-1].primal, 4, 16) if match.lastindex == 2 else None
+
+
 def _residual(match: re.Match[str], facts: Facts) -> str | None:
     on_ac, rounds = facts.result.ac_rounds, facts.result.trace.rounds
-    last = rounds[-1].consensus_residual if on_ac is None else on_ac.iterations[-1].primal
+    converged = on_ac is not None and on_ac.schedule is not None
+    last = on_ac.iterations[-1].primal if converged else rounds[-1].consensus_residual
     return same(match[1], last, 4, 16)
 
 
+def _not_converged(match: re.Match[str], facts: Facts) -> str | None:
+    """Return the fault of a residual that is called too large."""
+    last = facts.result.trace.rounds[-1].consensus_residual
+    if last <= MOST_RESIDUAL:
+        return f"residual {last:.3g} p.u. counts as converged"
+    return same(match[1], last, 4, 16)
+
+
+def _noise_free_residual(match: re.Match[str], facts: Facts) -> str | None:
+    return same(match[1], getattr(facts.result.reference, "noise_free_residual", None), 4, 16)
+
+
 def _agree(match: re.Match[str], facts: Facts) -> str | None:
-    last = facts.result.trace.rounds[-1].disagreement
-    return None if last < float(match[1]) else f"largest disagreement is {last:.3g}"
+    last = facts.result.trace.rounds[-1].consensus_residual_max
+    return None if last < float(match[1]) else f"a coupling variable differs by {last:.3g}"
 
 
-def _balancing_cost(match: re.Match[str], facts: Facts) -> str | None:
-    balancing = facts["balancing_mw"]
-    price = facts.result.settings.balancing_price
-    return same(match[1], None if balancing is None else price * balancing, 6, 2)
+def _optimality(match: re.Match[str], facts: Facts) -> str | None:
+    """Return the fault of optimality conditions that are said to hold to a residual."""
+    last, bound = facts.result.trace.rounds[-1], float(match[1])
+    if last.consensus_residual_max >= bound or last.dual_residual >= 10.0 * bound:
+        return f"residuals are {last.consensus_residual_max:.3g} and {last.dual_residual:.3g}"
+    return None if facts.excess is None else facts.excess
+
+
+def _stalled(match: re.Match[str], facts: Facts) -> str | None:
+    last = facts.result.trace.rounds[-1]
+    return (
+        _rounds(match, facts)
+        or same(match[2], last.consensus_residual, 4, 16)
+        or same(match[3], last.dual_residual, 4, 16)
+    )
+
+
+def _short(match: re.Match[str], facts: Facts) -> str | None:
+    """Return the fault of a shortage: demand, losses of branches and shunts, less all capacity."""
+    judgement = facts.judgement
+    if judgement is None:
+        return "no AC state"
+    case, vm = judgement.case, judgement.state.vm
+    capacity = case.base_mva * float(case.pmax.sum())
+    shunts = case.base_mva * float((case.gs * vm**2).sum())
+    need = case.base_mva * float(case.pd.sum()) + judgement.figures["losses_mw"] + shunts
+    return same(match[1], capacity) or same(match[2], need - capacity)
+
+
+def _single_buses(match: re.Match[str], facts: Facts) -> str | None:
+    own = {zone.name for zone in facts.result.zone_models if len(zone.own) == 1}
+    return None if set(match[1].split(", ")) == own else f"zones of one bus are {sorted(own)}"
+
+
+def _load_scale(match: re.Match[str], facts: Facts) -> str | None:
+    own = f"{facts.result.settings.load_scale:g}"
+    return None if match[1] == match[2] == own else f"printed {match[1]}, {match[2]}, is {own}"
+
+
+def _objective(match: re.Match[str], facts: Facts) -> str | None:
+    own = facts.result.network.objective.kind
+    return None if match[1] == own != "cost" else f"the objective is {own}"
+
+
+def _without_costs(_: re.Match[str], facts: Facts) -> str | None:
+    case, kind = facts.result.case, facts.result.network.objective.kind
+    convex = bool(case.cost) and all(
+        _convex(cost.model, np.array(cost.values)) for cost in case.cost
+    )
+    return None if kind == "losses" and not convex else f"objective {kind}, convex costs: {convex}"
+
+
+def _convex(model: int, values: np.ndarray) -> bool:
+    """Return True where a cost is convex on [0, inf): slopes that rise, or c2 >= 0 of a square."""
+    if model == PIECEWISE:
+        slopes = np.diff(values[1::2]) / np.diff(values[::2])
+        return bool((np.diff(slopes) >= -1e-9 * np.abs(slopes).max()).all())
+    trimmed = np.trim_zeros(values, "f")
+    return len(trimmed) <= 3 and (len(trimmed) < 3 or trimmed[0] >= 0)
+
+
+def _balancing(match: re.Match[str], facts: Facts) -> str | None:
+    """Return the fault of balancing power, its share of the load, its price and its value."""
+    fault = same(match[1], facts["balancing_mw"])
+    if fault or match[2] is None:
+        return fault
+    balancing, price = facts["balancing_mw"] or 0.0, facts.result.settings.balancing_price
+    return (
+        same(match[2], facts.share_of_load, 2, 12)
+        or same(match[3], price)
+        or same(match[4], price * balancing, 6, 2)
+    )
 
 
 def _voll(match: re.Match[str], facts: Facts) -> str | None:
@@ -462,7 +593,15 @@ def _over_optimum(match: re.Match[str], facts: Facts) -> str | None:
     cost, best = facts["cost"], facts.optimum.get("cost")
     if cost is None or best is None:
         return None
-    return same(match[1], cost - best, 6, max(0, 2 - max(0, math.floor(math.log10(cost + 1)) - 4)))
+    decimals = max(0, 2 - max(0, math.floor(math.log10(cost + 1)) - 4))
+    return same(match[1], cost - best, 6, decimals) or _percent(match[2], cost - best, best)
+
+
+def _percent(text: str | None, difference: float, base: float) -> str | None:
+    """Return the fault of a difference in percent of its base; None where none is printed."""
+    if text is None or abs(difference) < 1e-3 * abs(base):  # the difference's own rounding
+        return None
+    return same(text, 100.0 * abs(difference / base), 2, 12)
 
 
 def reference(name: str, digits: int, decimals: int) -> Check:
@@ -478,14 +617,16 @@ def _saved(match: re.Match[str], facts: Facts) -> str | None:
     cost, other = facts["cost"], facts.result.reference
     if cost is None or other is None or other.prior_only_cost is None:
         return f"printed {match[1]} without a cost to compare with"
-    return same(match[1], other.prior_only_cost - cost, 6, 2)
+    saved, base = other.prior_only_cost - cost, other.prior_only_cost
+    return same(match[1], saved, 6, 2) or _percent(match[2], saved, base)
 
 
 def _cost_of_privacy(match: re.Match[str], facts: Facts) -> str | None:
     cost, other = facts["cost"], facts.result.reference
     if cost is None or other is None or other.noise_free_cost is None:
         return f"printed {match[1]} without a cost to compare with"
-    return same(match[1], cost - other.noise_free_cost, 6, 2)
+    price, base = cost - other.noise_free_cost, other.noise_free_cost
+    return same(match[1], price, 6, 2) or _percent(match[2], price, base)
 
 
 def _lucky(_: re.Match[str], facts: Facts) -> str | None:
@@ -544,12 +685,7 @@ def _coordination_share(match: re.Match[str], facts: Facts) -> str | None:
 
 
 def _share_of_load(match: re.Match[str], facts: Facts) -> str | None:
-    balancing, case = facts["balancing_mw"], facts.result.case
-    if balancing is None:
-        return "no balancing power"
-    load = case.base_mva * float(np.maximum(case.pd, 0.0).sum())
-    share = 100.0 * balancing / load if load > 0 else None
-    return same(match[1], balancing) or same(match[2], share, 2, 12)
+    return same(match[1], facts["balancing_mw"]) or same(match[2], facts.share_of_load, 2, 12)
 
 
 def _unservable(match: re.Match[str], facts: Facts) -> str | None:
@@ -574,7 +710,8 @@ AMOUNT = r"(-?[\d.]+(?:e[+-]?\d+)?|under [\d.]+|-)"
 STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     # pattern of a line or of a part of it, and its check; None: no claim about the state
     # --- the tables
-    (r"^(\S+): (\d+) bus(?:es)?, (\d+) zones?, .*$", _size),
+    (r"^(\S+): (\d+) bus(?:es)?, (\d+) zones?(?=,)", _size),
+    (r"(?:(?<= zone, )|(?<= zones, ))(no noise|no demand released|\S+ noise on .*)$", _noise),
     (r"^\s*AC-feasible\s+(yes|marginal|no)\s*$", _status),
     (rf"^\s*load shedding\s+{NUMBER}\s+MW\s*$", equals("shed_mw")),
     (rf"^\s*load shedding of zones' plans\s+{NUMBER}\s+MW\s*$", _failed),
@@ -586,11 +723,10 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (rf"^\s*by noise\s+{NUMBER}\s+MW\s+over the noise-free run\s*$", _noise_share),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
-    (rf"^\s*balancing power(?: between zones)?\s+{NUMBER}\s+MW", equals("balancing_mw")),
     (
-        rf"[\d.e+-]+ % of the load; valued at [\d.e+-]+ \$/MWh: {AMOUNT} \$/h, not in the cost and "
-        r"not settled",
-        _balancing_cost,
+        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+([\d.e+-]+) % of the load; valued at "
+        rf"([\d.e+-]+) \$/MWh: {AMOUNT} \$/h, not in the cost and not settled)?\s*$",
+        _balancing,
     ),
     (rf"^\s*largest interchange deviation\s+{NUMBER}\s+MW\s*$", equals("interchange_deviation_mw")),
     (rf"^\s*losses\s+{NUMBER}\s+MW\s*$", equals("losses_mw")),
@@ -617,11 +753,14 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*load shedding, prior-only\s+{NUMBER}\s+MW\s*$", reference("prior_only_shed_mw", 4, 3)),
     (r"^\s*AC-feasible, (?:prior-only|noise-free)\s+(?:marginal|no)\s*$", None),
     (
-        r"^(?:\d+ rounds?|one central schedule).*; (?:consensus residual|largest AC mismatch) "
-        rf"{NUMBER} p\.u\.; .* s\.$",
+        r"^(?:\d+ (?:of \d+ )?rounds?|one central schedule).*; "
+        rf"(?:consensus residual|largest AC mismatch) {NUMBER} p\.u\.; .* s\.$",
         _residual,
     ),
-    (r"^(?:\d+ rounds?|one central schedule)[^;]*; [^;]*; [^;]* s\.$", None),
+    (r"^(\d+) rounds? on the AC equations(?=[;,])", _on_ac),
+    (r"(?:^|(?<=equations, ))(\d+) rounds? on the relaxation(?=;)", _rounds),
+    (r"^(\d+)(?: of \d+)? rounds? of \w+ updates(?=;)", _rounds),
+    (r"^one central schedule[^;]*; (?:[^;]*; )?[^;]* s\.$", None),
     (r"^Privacy: (?:certified )?total epsilon .*$|^Meters on the tie lines of zone .*$", None),
     (r"^\s*violated limits\s+(\d+)\s*$", _count),
     (rf"^\s*(?:consensus residual|largest AC mismatch)\s+{NUMBER}\s+p\.u\.\s*$", _residual),
@@ -676,36 +815,139 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"The noise-free baseline is {AMOUNT} \$/h above the AC optimum", _noise_free_gap),
     (r"Zones without an AC plan: ([\w, ]+)\. They act as in the last round", _unplanned),
     (rf"^Zones that export shed {AMOUNT} MW of load \(([\w, ]+)\), .*$", _exporters),
-    (r"^The grid is short of generating capacity: .*$", None),
     (
-        rf"The run has not converged: consensus residual {AMOUNT} p\.u\. after \d+ rounds?",
-        _residual,
+        rf"^The grid is short of generating capacity: load and losses exceed the {AMOUNT} MW by "
+        rf"{AMOUNT} MW\.$",
+        _short,
     ),
-    (r"(?<= p\.u\. after )(\d+) rounds?", _rounds),
+    (rf"The run has not converged: consensus residual {AMOUNT} p\.u\.", _not_converged),
+    (rf"The run has not converged: residual {AMOUNT} p\.u\.", _not_converged),
     (
-        rf"The run ended at --tolerance with a consensus residual of {AMOUNT} p\.u\. after \d+ "
-        r"rounds?",
-        _residual,
+        rf"The run ended at --tolerance with a consensus residual of {AMOUNT} p\.u\.",
+        _not_converged,
+    ),
+    (r"(?<= p\.u\.) after (\d+) rounds?", _rounds),
+    (
+        rf"The AC rounds have not converged \((\d+) rounds?, primal residual {AMOUNT} p\.u\.\): "
+        r"the schedule is that of the SOC relaxation",
+        _on_ac,
+    ),
+    (
+        rf"The noise-free baseline has not converged \(consensus residual {AMOUNT} p\.u\.\)"
+        r"(?:, so the cost of privacy is approximate)?",
+        _noise_free_residual,
     ),
     (r"Rounds ended after (\d+) rounds? of \d+: every coupling variable agrees within", _rounds),
-    (rf"(?<=agrees within ){NUMBER} p\.u\. \(--tolerance 0 runs all\)", _agree),
+    (rf"(?<=agrees within) {NUMBER} p\.u\. \(--tolerance 0 runs all\)", _agree),
+    (r"Rounds ended after (\d+) rounds? of \d+: the optimality conditions of the", _rounds),
+    (rf"(?<=conditions of the) relaxation hold to {NUMBER} p\.u\.", _optimality),
+    (
+        rf"The run has not converged: Newton steps became too short after (\d+) rounds? \(residual "
+        rf"{AMOUNT} p\.u\., dual residual {AMOUNT}\), so the plan may cost more than it need",
+        _stalled,
+    ),
+    (r"^Zones of one bus release that bus's demand: ([^.]+)\.$", _single_buses),
+    (
+        r"The protected change is in the demand before --load-scale ([\d.e+-]+): ([\d.e+-]+) times "
+        r"as much in this run",
+        _load_scale,
+    ),
+    (
+        r"The objective is (\w+), not cost: the cost of privacy is no price of the noise",
+        _objective,
+    ),
+    (
+        r"The case has no convex generation costs: zones minimise losses, and no cost is stated",
+        _without_costs,
+    ),
     (rf"Costs are generation plus load shedding at {NUMBER} \$/MWh", _voll),
     # --- advice and privacy: no claim about the state
     (
-        r"Add rounds \(--rounds\) or a larger --penalty|A smaller tolerance lowers it|"
+        r"Add rounds \(--rounds\)(?: or a larger --penalty)?|A smaller tolerance lowers it|"
         r"Noise drawn in every round keeps it up: .* draws it once|"
-        r"The AC rounds have not converged \(.*\): the schedule is that of the SOC relaxation|"
-        r"The noise-free baseline has not converged .*$|The objective is \w+, not cost: .*$|"
-        r"No cost includes balancing power|Released statistics, .*$|The protected change is in .*$|"
-        r"Zones of one bus release .*$|Protected: .*$|"
-        r"The case has no convex generation costs: .*$|"
-        r"The noise follows the published sensitivity.*$|nothing of demand is released.*$|"
-        r"Meters on the tie lines of zone .*$|Zone \S+ releases nothing, but meters .*$|"
-        r"With --hold interchange zones .*$|"
-        r"no privacy: .*$|secure noise: no seed|^warning: .*$",
+        r"--acceleration anderson runs ADMM|Use --objective cost|No cost includes balancing power|"
+        r"^Released statistics, .*$|^Protected: .*$|^Where a bus's \S+ demand follows .*$|"
+        r"^The certificate covers changes at power factors .*$|"
+        r"^The noise follows the published sensitivity.*$|^nothing of demand is released.*$|"
+        r"^Meters on the tie lines of zone .*$|^Zone \S+ releases nothing, but meters .*$|"
+        r"^With --hold interchange zones .*$|^Zones keep their scheduled interchange .*$|"
+        r"^Zone \S+ sets aside a quarter .*$|^Zones that set no generation aside.*$|^This run: .*$|"
+        r"^no privacy: .*$|secure noise: no seed|^warning: .*$",
         None,
     ),
 )
+METERS = "of what meters reveal, which tests/zonal/test_meter.py compares with power flows"
+CERTIFICATE = "of the privacy certificate, which gridpriv audit and tests/privacy hold"
+SERIES = "of a series; the corpus judges runs of one step"
+NOT_JUDGED = {
+    "meter": METERS,
+    "meter-unreleased": METERS,
+    "meter-advice": METERS,
+    "hold": METERS,
+    "hold-short": METERS,
+    "hold-empty": METERS,
+    "released-statistics": CERTIFICATE,
+    "released-once": SERIES,
+    "protected": CERTIFICATE,
+    "protected-one-kind": CERTIFICATE,
+    "protected-power-factors": CERTIFICATE,
+    "published-sensitivity": CERTIFICATE,
+    "noise-source": CERTIFICATE,
+    "steps-run": SERIES,
+    "steps-feasible": SERIES,
+    "step-infeasible": SERIES,
+    "steps-shed": SERIES,
+    "steps-no-shed": SERIES,
+    "steps-not-converged": SERIES,
+    "steps-noise-free-not-converged": SERIES,
+}
+"""Codes of messages without a claim that the AC state of a run decides, each with the reason."""
+JUDGED = frozenset(
+    {
+        "no-power-flow",
+        "infeasible",
+        "marginal",
+        "ac-rounds-not-converged",
+        "not-converged",
+        "not-converged-newton",
+        "not-converged-at-tolerance",
+        "not-converged-fresh-noise",
+        "ended-early",
+        "ended-early-newton",
+        "newton-stalled",
+        "balancing-without-noise",
+        "noise-free-not-converged",
+        "noise-free-infeasible",
+        "noise-free-feasible",
+        "dearer-than-prior-only",
+        "sheds-more-than-prior-only",
+        "worse-than-prior-only",
+        "negative-cost-of-privacy",
+        "cost-not-minimized",
+        "fallback-zones",
+        "shed-by-exporters",
+        "short-of-capacity",
+        "costs-include",
+        "no-costs",
+        "ac-state",
+        "single-bus-zones",
+        "protected-scaled",
+    }
+)
+"""Codes of messages that a pattern of ``STATEMENTS`` compares with the state."""
+
+
+def is_judged(code: str) -> bool:
+    """Return True where a message states what the judge compares with the state.
+
+    Raises
+    ------
+    ValueError
+        For a code that is in neither list: a new message needs a check, or a reason why not.
+    """
+    if code not in JUDGED and code not in NOT_JUDGED:
+        raise ValueError(f"message {code} is neither in JUDGED nor in NOT_JUDGED of judge.py")
+    return code in JUDGED
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from string import Formatter
 
 import numpy as np
 import pytest
@@ -107,10 +109,141 @@ def test_every_printed_sentence_is_known_and_true(modules, finished, capsys, mon
     text = said(finished, capsys)
     reading = judge.read_statements(text, judge.Facts(finished, verdict))
     assert (reading.wrong, reading.unknown) == ((), ())
-    assert reading.checked >= 11
+    assert reading.checked >= 12
     assert judge.read_statements("All is well.", judge.Facts(finished, verdict)).unknown
     dearer = text.replace("8081.", "8082.")
     assert judge.read_statements(dearer, judge.Facts(finished, verdict)).wrong
+
+
+VALUES = {
+    "infeasible": {"limits": "line at 1-2 by 3 MVA, voltage at 4 by 0.01 p.u. and 2 more"},
+    "marginal": {"limits": "generator Q at 2 by 0.02 MVAr"},
+    "not-converged-newton": {"rounds": "1 round"},
+    "ac-state": {"state": "AC-feasible, no load shedding, 12 MW of balancing power"},
+    "negative-cost-of-privacy": {
+        "gap": " The noise-free baseline is 3.20 $/h above the AC optimum."
+    },
+    "dearer-than-prior-only": {"chance": " Less than 0.25 % apart, either may be the cheaper."},
+    "noise-free-not-converged": {"so": ", so the cost of privacy is approximate"},
+    "cost-not-minimized": {"objective": "losses"},
+    "noise-source": {"caveat": "simulated noise, for studies only"},
+}
+"""Values of messages that are words, by code."""
+NUMBERS = {"rounds": "12 rounds", "zones": "1, 3", "planned": "200", "least": ""}
+
+
+def rendered(code):
+    """Return a run's message with values of the form that it is printed with."""
+    from gridpriv.zonal.messages import TEMPLATES
+
+    _, template = TEMPLATES[code]
+    names = {name for _, name, _, _ in Formatter().parse(template) if name}
+    values = dict.fromkeys(names, "0.031") | NUMBERS | VALUES.get(code, {})
+    return template.format(**values)
+
+
+def test_every_message_is_judged_or_listed_with_the_reason_why_not(modules):
+    from gridpriv.zonal.messages import TEMPLATES
+
+    judge, _ = modules
+    assert set(judge.JUDGED) | set(judge.NOT_JUDGED) == set(TEMPLATES)
+    assert not set(judge.JUDGED) & set(judge.NOT_JUDGED)
+    for code in TEMPLATES:
+        text = rendered(code)
+        checks = [check for pattern, check in judge.STATEMENTS if re.search(pattern, text)]
+        if judge.is_judged(code):
+            assert any(checks), code
+    with pytest.raises(ValueError, match="neither in JUDGED nor in NOT_JUDGED"):
+        judge.is_judged("a-new-message")
+
+
+def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
+    judge, _ = modules
+    verdict = judge.Judgement(finished.case, judge.reported_state(finished), 1e4)
+    silent = [(pattern, None) for pattern, _ in judge.STATEMENTS]
+    monkeypatch.setattr(judge, "STATEMENTS", tuple(silent))
+    for code, reason in (dict.fromkeys(judge.JUDGED, "") | judge.NOT_JUDGED).items():
+        if reason != judge.SERIES:
+            reading = judge.read_statements(rendered(code), judge.Facts(finished, verdict))
+            assert reading.unknown == (), code
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [
+        (
+            "balancing power  0.031 MW  2.5 % of the load; valued at 250 $/MWh: 7.75 $/h, not in "
+            "the cost and not settled",
+            "printed 0.031",
+        ),
+        ("balancing power  0 MW  2.5 % of the load", None),
+        (
+            "The grid is short of generating capacity: load and losses exceed the 772.4 MW "
+            "by 3 MW.",
+            "printed 3, is -",
+        ),
+        (
+            "The objective is losses, not cost: the cost of privacy is no price of the noise.",
+            "cost",
+        ),
+        (
+            "The case has no convex generation costs: zones minimise losses, and no cost is "
+            "stated.",
+            "convex",
+        ),
+        ("Zones of one bus release that bus's demand: 1.", "zones of one bus"),
+        (
+            "The AC rounds have not converged (9 rounds, primal residual 0.1 p.u.): the schedule "
+            "is that of the SOC relaxation.",
+            "rounds on the AC equations",
+        ),
+    ],
+)
+def test_a_false_sentence_is_wrong_or_unknown(modules, finished, wrong, fault):
+    judge, _ = modules
+    verdict = judge.Judgement(finished.case, judge.reported_state(finished), 1e4)
+    reading = judge.read_statements(wrong, judge.Facts(finished, verdict))
+    if fault is None:
+        assert reading.unknown
+    else:
+        assert any(fault in line for line in reading.wrong), reading
+
+
+@pytest.fixture(scope="module")
+def newton(case14, zones14):
+    return gridpriv.run(case14, zones14, gridpriv.Settings(mechanism="none", planning="soc"))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "fault"),
+    [
+        ("{rounds} of 200: the optimality conditions of the relaxation hold to 0.0001 p.u.", None),
+        (
+            "{rounds} of 200: the optimality conditions of the relaxation hold to 1e-12 p.u.",
+            "resid",
+        ),
+        (
+            "1 round of 200: the optimality conditions of the relaxation hold to 0.0001 p.u.",
+            "1 rounds",
+        ),
+    ],
+)
+def test_newton_rounds_are_held_to_the_whole_grids_optimum(modules, newton, sentence, fault):
+    judge, _ = modules
+    verdict = judge.Judgement(newton.case, judge.reported_state(newton), 1e4)
+    text = "Rounds ended after " + sentence.format(rounds=f"{len(newton.trace.rounds)} rounds")
+    reading = judge.read_statements(text, judge.Facts(newton, verdict))
+    assert reading.unknown == ()
+    assert (reading.checked, len(reading.wrong)) == (2, fault is not None)
+    assert fault is None or fault in reading.wrong[0]
+    last = newton.trace.rounds[-1]
+    dear = replace(last, figures=last.figures | {"cost": 1.01 * last.figures["cost"]})
+    trace = replace(newton.trace, rounds=(*newton.trace.rounds[:-1], dear))
+    facts = judge.Facts(replace(newton, trace=trace), verdict)
+    assert (
+        any("the rounds end at" in each for each in judge.read_statements(text, facts).wrong)
+        or fault
+    )
 
 
 def test_feasible_is_wrong_of_a_state_outside_a_limit(modules, finished, capsys, monkeypatch):
