@@ -575,11 +575,11 @@ def _convex(model: int, values: np.ndarray) -> bool:
 def _balancing(match: re.Match[str], facts: Facts) -> str | None:
     """Return the fault of balancing power, its share of the load, its price and its value."""
     fault = same(match[1], facts["balancing_mw"])
-    if fault or match[2] is None:
+    if fault or match[3] is None:
         return fault
     balancing, price = facts["balancing_mw"] or 0.0, facts.result.settings.balancing_price
     return (
-        same(match[2], facts.share_of_load, 2, 12)
+        same(match[2] or "-", facts.share_of_load, 2, 12)
         or same(match[3], price)
         or same(match[4], price * balancing, 6, 2)
     )
@@ -724,7 +724,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*by noise\s+{NUMBER}\s+MW\s+over the noise-free run\s*$", _noise_share),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
-        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+([\d.e+-]+) % of the load; valued at "
+        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?valued at "
         rf"([\d.e+-]+) \$/MWh: {AMOUNT} \$/h, not in the cost and not settled)?\s*$",
         _balancing,
     ),

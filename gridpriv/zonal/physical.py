@@ -154,7 +154,7 @@ def interchange_rows(
 
 def negligible_mw(load_mw: float) -> float:
     """Return the power in MW below which a figure of a grid with this load is rounding."""
-    return min(MOST_NEGLIGIBLE_MW, NEGLIGIBLE * load_mw)
+    return min(MOST_NEGLIGIBLE_MW, NEGLIGIBLE * load_mw) if load_mw > 0 else MOST_NEGLIGIBLE_MW
 
 
 def verdict(figures: Json) -> str:

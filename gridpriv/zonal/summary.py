@@ -133,8 +133,9 @@ def _valued(document: Json) -> str:
     power, load = physical["balancing_mw"] or 0.0, physical["load_mw"] or 0.0
     if power <= negligible_mw(load):
         return ""
+    share = f"{figure(100.0 * power / load, 2)} % of the load; " if load > 0 else ""
     return (
-        f"{figure(100.0 * power / load, 2)} % of the load; valued at {price:g} $/MWh: "
+        f"{share}valued at {price:g} $/MWh: "
         f"{amount(physical['balancing_cost'], '$/h')} $/h, not in the cost and not settled"
     )
 

@@ -14,6 +14,7 @@ from degenerate import BASE, grid
 
 from gridpriv import load_case
 from gridpriv.cli.main import main
+from gridpriv.cli.run import summarise
 from gridpriv.core.errors import SolverError
 from gridpriv.power.centralized import relax
 
@@ -57,6 +58,7 @@ def check(seed, tmp_path, capsys):
         assert made.text.count("Inf") > 1, about
         return
     assert code == 0, about
+    summarise(document)
     assert document["ended"] == "finished"
     assert len(document["zones"]) == made.zones
     physical = document["final"]["physical"]
@@ -71,6 +73,25 @@ def check(seed, tmp_path, capsys):
             assert last["objective"] >= whole.bound - 1e-4 * max(1.0, whole.bound), about
         if imbalance:
             assert last["shed_mw"] >= unreached - 1e-3, f"{about}: served without a line"
+
+
+@pytest.mark.parametrize("planning", ["ac", "soc"])
+def test_a_grid_without_load_prints_its_run(planning, capsys):
+    words = ["run", "case14", "--zones", "3", "--load-scale", "0", "--planning", planning]
+    assert main([*words, "--mechanism", "none", "--no-reference"]) == 0
+    printed = capsys.readouterr().out
+    assert "no load shedding." in printed
+    assert "of the load" not in printed
+
+
+def test_balancing_power_without_load_has_a_value_but_no_share(capsys):
+    words = ["run", "case14", "--zones", "3", "--load-scale", "0", "--mechanism", "none"]
+    assert main([*words, "--no-reference", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    document["final"]["physical"] |= {"balancing_mw": 5.0, "balancing_cost": 1250.0}
+    summarise(document)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "5.000 MW valued at 250 $/MWh: 1250" in printed
 
 
 # 53: nothing generates. Those of many seconds are among the slow ones below
