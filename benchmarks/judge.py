@@ -761,7 +761,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (r"(?:^|(?<=equations, ))(\d+) rounds? on the relaxation(?=;)", _rounds),
     (r"^(\d+)(?: of \d+)? rounds? of \w+ updates(?=;)", _rounds),
     (r"^one central schedule[^;]*; (?:[^;]*; )?[^;]* s\.$", None),
-    (r"^Privacy: (?:certified )?total epsilon .*$|^Meters on the tie lines of zone .*$", None),
+    (r"^(?:Privacy|Certificate)[^:]*: total epsilon .*$", None),
     (r"^\s*violated limits\s+(\d+)\s*$", _count),
     (rf"^\s*(?:consensus residual|largest AC mismatch)\s+{NUMBER}\s+p\.u\.\s*$", _residual),
     (r"^\s*(?:solver|time)\s+\S.*$", None),

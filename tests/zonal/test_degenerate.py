@@ -88,10 +88,11 @@ def test_balancing_power_without_load_has_a_value_but_no_share(capsys):
     words = ["run", "case14", "--zones", "3", "--load-scale", "0", "--mechanism", "none"]
     assert main([*words, "--no-reference", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    document["final"]["physical"] |= {"balancing_mw": 5.0, "balancing_cost": 1250.0}
+    document["final"]["physical"] |= {"balancing_mw": 5.0, "balancing_cost": 5000.0}
     summarise(document)
     printed = " ".join(capsys.readouterr().out.split())
-    assert "5.000 MW valued at 250 $/MWh: 1250" in printed
+    assert "5.000 MW valued at 1000 $/MWh: 5000" in printed
+    assert "of the load" not in printed
 
 
 # 53: nothing generates. Those of many seconds are among the slow ones below
