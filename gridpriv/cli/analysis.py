@@ -96,7 +96,7 @@ def add_exchange(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``exchange``."""
     _add_arguments(parser, FlowBased)
     flags.add_ledger_arguments(parser)
-    flags.switch(parser, "--public", "write public figures only")
+    flags.switch(parser, "--public", "write public values only")
     flags.add_output(parser, "folder for exchange.json, branches.csv, domain.png")
 
 
@@ -244,7 +244,8 @@ def _print_security(document: Json, seed: int | None) -> None:
     columns = {"outage": "outage", "count": "limits violated", "worst": "worst violation"}
     columns |= {key: name for key, name in optional.items() if any(row[key] for row in shown)}
     number = f"{len(shown)} worst of " if len(shown) < len(rows) else ""
-    title = f"{document['case']}: {number}{counted(len(rows), 'outage')}, {_demand(document)}"
+    outages = f"{number}{counted(len(rows), 'outage')}"
+    title = f"{document['case']}: {outages}, worst first, {_demand(document)}"
     units = {key: "MW" for key in ("islanded_mw", "shed_mw") if key in columns}
     print_records(title, columns, shown, **units)
     say(*sentences(document), *_certificate(document["privacy"], seed))

@@ -36,7 +36,7 @@ CASE = (
     ".zip (CGMES), .uct (UCTE), .raw (PSS/E)"
 )
 DEMAND = "demand that replaces the case's, by bus: bus,pd_mw,qd_mvar"
-PUBLIC = "write public figures only (releases and public data)"
+PUBLIC = "write public values only (releases and public data)"
 RUNNING = (
     *("study", "dry_run", "jobs", "cluster", "resume", "retry_failed", "time_limit"),
     *("format", "out", "json", "quiet", "data", "download"),
@@ -246,6 +246,13 @@ def given_case(args: argparse.Namespace) -> Case:
     from gridpriv.grid.library import load_case
 
     case = load_case(args.case)
+    if not case.reference.any():
+        warnings.warn(
+            f"{args.case}: no bus is the reference (MATPOWER type 3). The AC power flow takes the "
+            "bus of the largest generator of every island",
+            GridprivWarning,
+            stacklevel=2,
+        )
     if getattr(args, "demand", None) is None:
         return case
     from gridpriv.grid.overrides import override_demand  # imports pandas: slow

@@ -66,7 +66,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser)
     flags.add_settings(parser, LearnSettings, preset_names())
     flags.add_ledger_arguments(parser)
-    flags.switch(parser, "--public", "write public figures only (releases and public data)")
+    flags.switch(parser, "--public", "write public values only (releases and public data)")
     flags.switch(parser, "--resume", "continue the interrupted run of --out")
     flags.add_output(parser, "write model.npz, tables, run.json and rounds.csv")
 

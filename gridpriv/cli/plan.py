@@ -191,8 +191,8 @@ def covered(draws: int) -> float:
 
 def over_time(rows: list[Json]) -> str:
     """Return the cost of hourly releases over a day, a month and a year."""
-    fresh = ", ".join(f"{row['fresh']:g} a {row['period']}" for row in rows)
-    stream = ", ".join(f"{row['stream_24h']:g} a {row['period']}" for row in rows)
+    fresh = ", ".join(f"{row['fresh']:g} per {row['period']}" for row in rows)
+    stream = ", ".join(f"{row['stream_24h']:g} per {row['period']}" for row in rows)
     return (
         f"Released every hour, this total costs epsilon {fresh}; as a stream (gridpriv run "
         f"--series FILE --stream 24h) {stream}."

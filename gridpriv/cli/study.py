@@ -33,7 +33,7 @@ KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": 
 AXES = {
     "budgets": "certified total epsilons at --target-delta, or budgets as total:E[;D] or "
     "per-release:E[;D] (default: 0.5,1,5,10)",
-    "local-updates": "numbers of local updates E of a round (default: that of each method)",
+    "local-updates": "numbers of local updates per round, E (default: that of each method)",
     "load-scales": "factors on the demand of every bus (default: 1)",
     "zonings": "zone maps: K, PARTITION:K or FILE.csv (default: the shipped map of each case)",
     "seeds": "number of seeds N (1 to N), or a list (default: 1,2,3,4,5)",
@@ -429,7 +429,9 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--figures", "FORMAT", "also write every figure as a file: png | svg | pdf")
     flags.flag(parser, "--pivot", "ROWS,COLUMNS", PIVOT)
     flags.flag(parser, "--values", "A,B", "columns whose means --pivot shows (default: the cost)")
-    flags.switch(parser, "--public", "leave out figures of private data; writes a new folder")
+    flags.switch(
+        parser, "--public", "leave out values computed from private data; writes a new folder"
+    )
     flags.add_output(parser, "output folder (default: DIR; with --public, DIR/public)")
 
 

@@ -256,7 +256,7 @@ class Rounds(Part):
     rounds: int = count(
         20, "number of rounds T of ADMM, at most; rounds on the AC equations end by themselves"
     )
-    local_updates: int = count(1, "local updates E of a round")
+    local_updates: int = count(1, "local updates per round, E")
     step: Step = choice("nonsmooth", get_args(Step), "step-size rule of the linearized update")
     penalty: PenaltySchedule = notation(
         ResidualBalancing(),

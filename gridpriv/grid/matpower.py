@@ -80,8 +80,9 @@ def load_matpower(path: Path) -> tuple[Case, ReadReport]:
         With the line number, where the file is malformed, runs code after its tables, or
         holds something a grid cannot have.
     """
+    text = _text(path)
     try:
-        tables = matpower_tables(path)
+        tables = parse_matpower(text, path.stem)
         case = case_from_tables(tables)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
@@ -90,12 +91,17 @@ def load_matpower(path: Path) -> tuple[Case, ReadReport]:
 
 def matpower_tables(path: Path) -> MatpowerTables:
     """Return the tables of a MATPOWER ``.m`` file."""
+    return parse_matpower(_text(path), path.stem)
+
+
+def _text(path: Path) -> str:
+    """Return the text of a MATPOWER ``.m`` file; errors name the file."""
     text = read_bytes(path, "case file", LARGEST).decode("utf-8-sig", errors="replace")
     if "\0" in text:
         raise InputError(
-            f"not a text file: {text.count(chr(0))} null characters; give a MATPOWER case"
+            f"{path}: not a text file: {text.count(chr(0))} null characters; give a MATPOWER case"
         )
-    return parse_matpower(text, path.stem)
+    return text
 
 
 def parse_matpower(text: str, name: str) -> MatpowerTables:

@@ -170,16 +170,18 @@ class PostContingency:
         """Sort key of the ranking, largest first.
 
         No AC state, loading above the rating, voltage outside its band, other violated limits, shed
-        and islanded demand, loading.
+        demand, marginal violations (within 0.1 % of a limit), islanded demand, loading.
         """
         loading = self.worst_loading_percent or 0.0
-        voltage = [limit.amount for limit in self.violations if limit.kind == "voltage"]
+        clear = [limit for limit in self.violations if not limit.marginal]
+        overload = any(limit.kind == "line" for limit in clear)
         return (
             float(self.status == "diverged"),
-            max(loading - NORMAL_PERCENT, 0.0),
-            max(voltage, default=0.0),
-            float(len(self.violations)),
+            max(loading - NORMAL_PERCENT, 0.0) if overload else 0.0,
+            max((limit.amount for limit in clear if limit.kind == "voltage"), default=0.0),
+            float(len(clear)),
             self.shed_mw,
+            float(len(self.violations)),
             self.islanded_mw,
             loading,
         )

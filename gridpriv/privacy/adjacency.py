@@ -220,8 +220,8 @@ class DemandAdjacency:
         return Protection("bus", "buses", tuple(moves[kind] for kind in self.protects.split("+")))
 
 
-BETA = "a positive number in per unit, or with kW, MW or MVAr"
-UNITS_MVA = {"kw": 1e-3, "mw": 1.0, "gw": 1e3, "kvar": 1e-3, "mvar": 1.0, "mva": 1.0}
+BETA = "a positive number in per unit, or with kW, MW, GW, kVAr or MVAr"
+UNITS_MVA = {"kw": 1e-3, "mw": 1.0, "gw": 1e3, "kvar": 1e-3, "mvar": 1.0}
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class Beta:
     Attributes
     ----------
     unit : str
-        kW, MW, GW, kVAr, MVAr or MVA; empty for per unit.
+        kW, MW, GW, kVAr or MVAr; empty for per unit.
     """
 
     value: float

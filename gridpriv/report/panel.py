@@ -25,7 +25,7 @@ from gridpriv.report.summary import (
 )
 from gridpriv.study.engine import study_totals
 from gridpriv.zonal.opening import AGREED
-from gridpriv.zonal.summary import FEASIBILITY, noise, results, scaled_beta, series_figures
+from gridpriv.zonal.summary import EXTREME, FEASIBILITY, noise, results, scaled_beta, series_figures
 
 STATES = {"feasible": "good", "marginal": "warn", "infeasible": "bad"}
 
@@ -75,7 +75,7 @@ def run_card(document: Json, study: Study | None = None) -> Card:
         Fact(_label(str(name)), f"{value} {unit}".rstrip(), f"{note}{guess}")
         for name, value, unit, note in results(document)
         for guess in (_prior(document["settings"]) if name == "saved by the release" else "",)
-        if name != "load shedding"
+        if name != "load shedding" and not str(name).startswith(EXTREME)
     ]
     if study is not None:
         facts += _state(study.tables)

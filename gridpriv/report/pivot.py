@@ -25,6 +25,7 @@ from gridpriv.study.record import RUNS
 
 AXES = ("case", "zoning", "load_scale", "method", "local_updates", "budget")
 """Columns whose runs are different runs: a cell holds one of each."""
+MOST_DECIMALS = 6
 ADDED = {
     "cost_of_privacy": ("Cost of privacy", "$/h"),
     "method_cost": ("Method without noise", "$/h"),
@@ -171,10 +172,10 @@ def _refuse_mixed(runs: pd.DataFrame, named: list[str]) -> None:
 def _cell(form: str, mean: float, half: float, unit: str) -> str:
     if not math.isfinite(mean):
         return "\u2013"
-    value = str(amount(mean, unit)) if unit in PRECISION else figure(mean)
-    if not math.isfinite(half):
-        return value
-    return form.format(value, amount(half, unit) if unit in PRECISION else figure(half))
+    if not (math.isfinite(half) and half > 0.0):
+        return str(amount(mean, unit)) if unit in PRECISION else figure(mean)
+    decimals = min(max(1 - math.floor(math.log10(half)), 0), MOST_DECIMALS)
+    return form.format(f"{mean:.{decimals}f}", f"{half:.{decimals}f}")
 
 
 def _tuples(index: pd.Index) -> list[tuple[object, ...]]:

@@ -34,7 +34,6 @@ from gridpriv.study.methods import BESIDE_GROUND
 from gridpriv.study.plan import StudyTask
 from gridpriv.study.rows import ChargeRow, ClaimRow, Ending, Identity, Manifest
 from gridpriv.zonal import rows as zonal
-from gridpriv.zonal.opening import AGREED
 from gridpriv.zonal.rows import RunFigures
 from gridpriv.zonal.settings import Settings
 
@@ -227,6 +226,8 @@ def finals(document: Json) -> Json:
 
 def _warning(result: RunResult) -> str:
     """Return the note on a finished run that has not converged or lacks a zone's AC plan."""
+    from gridpriv.zonal.opening import AGREED  # imports solvers
+
     rounds = result.trace.rounds
     if rounds and not rounds[-1].consensus_residual <= AGREED:  # infinite and NaN, too
         return (

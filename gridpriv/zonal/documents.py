@@ -79,6 +79,14 @@ class Physical(rows.SettledFigures, name="physical"):
     regulation_mw: Number = private(
         "Regulation: active power that generators add to the dispatch in the AC solution"
     )
+    worst_loading_percent: Number = private(
+        "Largest loading: largest apparent power of a branch over its rating"
+    )
+    worst_branch: Text = private("Branch of largest loading: bus numbers of that branch")
+    lowest_vm_pu: Number = private("Lowest voltage: lowest voltage of an energized bus")
+    lowest_vm_bus: Number = private("Bus of lowest voltage: number of that bus")
+    highest_vm_pu: Number = private("Highest voltage: highest voltage of an energized bus")
+    highest_vm_bus: Number = private("Bus of highest voltage: number of that bus")
     unused_capacity_mw: Number = private(
         "Unused capacity: upper limits of active generation minus generation after AC redispatch"
     )

@@ -18,6 +18,7 @@ from gridpriv.grid.case import Case
 from gridpriv.power.ac.settle import Settlement
 from gridpriv.power.ac.state import GridState
 from gridpriv.power.objective import Service, generation_cost
+from gridpriv.power.security import worst_loading
 from gridpriv.power.zone import Network, Zone
 from gridpriv.zonal.documents import CostOfPrivacy, Physical, Violation
 from gridpriv.zonal.rows import Baselines
@@ -127,7 +128,30 @@ def physical_figures(
         "losses_mw": state.losses_mw,
         "regulation_mw": base * float(state.regulation.sum()),
         "unused_capacity_mw": base * float(np.maximum(case.pmax - state.pg, 0.0).sum()),
+        **extremes(case, state.vm, state.standing.flow),
     }
+
+
+def extremes(case: Case, vm: Floats, flow: Floats) -> Json:
+    """Return the largest branch loading, the lowest and the highest voltage, and where they are.
+
+    None: a loading without ratings, a voltage without an energized bus.
+
+    Parameters
+    ----------
+    vm : (n,)
+        Voltages, p.u.; 0 at de-energized buses.
+    flow : (m,)
+        Apparent power of the end of a branch that carries more, p.u.
+    """
+    loading, branch = worst_loading(case, flow)
+    figures: Json = {"worst_loading_percent": loading, "worst_branch": branch or None}
+    energized = np.flatnonzero(vm > 0.0)
+    for name, place in (("lowest", np.argmin), ("highest", np.argmax)):
+        at = energized[int(place(vm[energized]))] if len(energized) else None
+        figures[f"{name}_vm_pu"] = None if at is None else float(vm[at])
+        figures[f"{name}_vm_bus"] = None if at is None else int(case.bus_id[at])
+    return figures
 
 
 def interchange_rows(

@@ -120,7 +120,7 @@ def results(document: Json) -> list[list[object]]:
     ]
     balancing = amount(physical["balancing_mw"], "MW")
     rows.insert(2, ["balancing power", balancing, "MW", _valued(document)])
-    rows += _power(physical, costs)
+    rows += [*_power(physical, costs), *_extremes(physical)]
     quiet = ("load shedding", "curtailed generation")
     return [
         row for row in rows if row[1] is not None and not (row[0] in quiet and str(row[1]) == "0")
@@ -169,6 +169,24 @@ def _power(physical: Json, costs: Json) -> list[list[object]]:
     if physical["violations"]:
         rows.append(["violated limits", len(physical["violations"]), "", ""])
     return rows
+
+
+EXTREME = ("largest loading", "lowest voltage", "highest voltage")
+"""Beginnings of the names of rows of loading and voltages."""
+
+
+def _extremes(physical: Json) -> Iterator[list[object]]:
+    """Yield the largest branch loading and the lowest and highest voltage, each with its place."""
+    if physical.get("lowest_vm_pu") is None:
+        return
+    loading, branch = physical["worst_loading_percent"], physical["worst_branch"]
+    if loading is None:
+        yield ["largest loading", "not known", "", "no branch has a rating"]
+    else:
+        yield [f"largest loading ({branch})", figure(loading), "%", "of the rating of this branch"]
+    for end in ("lowest", "highest"):
+        at, value = physical[f"{end}_vm_bus"], physical[f"{end}_vm_pu"]
+        yield [f"{end} voltage (bus {at:.0f})", f"{value:.3f}", "p.u.", ""]
 
 
 def _relative(value: float | None, base: float | None, baseline: str) -> str:

@@ -601,3 +601,28 @@ def test_progress_has_a_total_where_the_number_of_rounds_is_known(
     ready = prepare(case, gridpriv.shipped_zoning(case), settings)
     RunContext(progress=progress, reference=False).run(case, ready)
     assert totals == [total]
+
+
+def test_a_missing_case_is_named_once(capsys):
+    code, _, err = call(capsys, "run", "nosuch.m")
+    assert code == 2
+    assert err.strip() == "gridpriv run: case file nosuch.m does not exist"
+
+
+def test_a_case_without_a_reference_bus_is_named(tmp_path, capsys):
+    """With the bus that the AC power flow takes in its place; bus 1 has the largest generator."""
+    source = Path(gridpriv.__file__).parent.parent / "cases" / "case14.m"
+    text = source.read_text().replace("\t1\t3\t", "\t1\t2\t", 1)
+    (tmp_path / "without.m").write_text(text)
+    words = ["--zones", "2", "--seed", "1", "--no-reference"]
+    code, _, err = call(capsys, "run", str(tmp_path / "without.m"), *words)
+    assert code == 0
+    assert "no bus is the reference" in err and "largest generator" in " ".join(err.split())
+    assert call(capsys, "run", "case14", *words)[2] == ""
+
+
+@pytest.mark.parametrize("text", ["10MVA", "10 MWh", "10W"])
+def test_a_unit_of_no_demand_is_refused_with_those_that_are(capsys, text):
+    code, _, err = call(capsys, "run", "case14", "--beta", text)
+    assert code == 2
+    assert f"beta = '{text}'" in err and "kW, MW, GW, kVAr or MVAr" in err

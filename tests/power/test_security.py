@@ -23,12 +23,13 @@ from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
 from gridpriv.power.ac.redispatch import operating_unit
-from gridpriv.power.ac.state import dispatch_of
+from gridpriv.power.ac.state import Limit, dispatch_of
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.secure import SecureProblem, secure_plan
 from gridpriv.power.security import (
     DcOutages,
     Outage,
+    PostContingency,
     assess,
     post_contingency,
     pre_contingency,
@@ -414,3 +415,22 @@ def test_rows_of_one_name_fail_together(tmp_path, case14):
     assert (north.kind, north.outages) == ("multiple", ("branch:1", "branch:2"))
     assert (plant.kind, plant.outages) == ("generator", ("gen:2",))
     assert north.places(case14) == ("1-2", "1-5") and plant.places(case14) == ("2",)
+
+
+def test_marginal_violations_rank_after_all_others() -> None:
+    """0.0002 p.u. beyond a band of 1.06 is 0.02 %; 0.7 MVAr beyond 10 MVAr is no rounding."""
+    place = {"element": 1, "limit": "upper", "at": "1"}
+    voltage = Limit(
+        kind="voltage", **place, value=1.0602, bound=1.06, amount=2e-4, unit="p.u.", rating=1.06
+    )
+    reactive = Limit(
+        kind="generator Q", **place, value=10.7, bound=10.0, amount=0.7, unit="MVAr", rating=10.0
+    )
+    assert voltage.marginal and not reactive.marginal
+    none, near, clear = (
+        PostContingency(
+            Contingency("x", "branch", ("branch:1",)), "converged", None, "", limits, 0.0, 0.0
+        ).severity
+        for limits in ((), (voltage,), (reactive,))
+    )
+    assert clear > near > none

@@ -11,6 +11,7 @@ from scipy import stats
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.core.stored import read_study
+from gridpriv.report.pivot import _cell
 from gridpriv.study import Study
 
 
@@ -68,3 +69,16 @@ def test_the_command_writes_it(copied: Path, capsys: pytest.CaptureFixture[str])
     capsys.readouterr()
     assert main(["report", str(copied), "--format", "tex", "--pivot", "method"]) == 2
     assert "such as method,budget" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "text"),
+    [
+        (1440.5012, 3555.571, "1441 ± 3556"),
+        (58.6612, 65.821, "59 ± 66"),
+        (0.42156, 0.01161, "0.422 ± 0.012"),
+        (2.8612, 7.973, "2.9 ± 8.0"),
+    ],
+)
+def test_a_mean_has_the_decimals_of_two_digits_of_its_interval(mean, half, text):
+    assert _cell("{} ± {}", mean, half, "$/h") == text

@@ -14,6 +14,7 @@ from gridpriv.cli.run import summarise
 from gridpriv.core.text import amount, shown
 from gridpriv.power import conic_rounds
 from gridpriv.power.ac.optimum import acopf
+from gridpriv.zonal.physical import extremes
 from gridpriv.zonal.summary import series_figures, series_sentences
 
 pytestmark = pytest.mark.usefixtures("few_replans")
@@ -210,3 +211,29 @@ def test_newton_steps_that_end_before_the_optimum_are_said(capsys, monkeypatch):
     monkeypatch.setattr(conic_rounds, "SHORTEST", 0.9)
     cost, ends = newton(capsys, "--rounds", "80")
     assert (cost, ends) == (cost, {"newton-stalled"}) and cost != OPTIMUM
+
+
+def test_loading_and_voltages_are_named_with_their_places(tmp_path, capsys):
+    """By the run's own tables of branches and buses, searched here."""
+    import pandas as pd
+
+    assert main(["run", str(TIGHT), "--zones", "2", "--seed", "1", "--out", str(tmp_path)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    lines, buses = (pd.read_csv(tmp_path / f"res_{of}.csv") for of in ("line", "bus"))
+    line = lines.loc[lines.loading_percent.idxmax()]
+    ends = f"{line.from_bus:.0f}-{line.to_bus:.0f}"
+    said = re.search(rf"largest loading \({ends}\) ([\d.]+) %", told)
+    assert said and float(said[1]) == pytest.approx(line.loading_percent, rel=1e-2)
+    for end, at in (("lowest", buses.vm_pu.idxmin()), ("highest", buses.vm_pu.idxmax())):
+        number, value = buses.iloc[at, 0], buses.vm_pu[at]
+        assert f"{end} voltage (bus {number:.0f}) {value:.3f} p.u." in told
+
+
+def test_places_without_a_rating_or_a_voltage_have_no_figure(case14):
+    """case14 has no ratings; de-energized buses have no voltage."""
+    vm, flow = np.linspace(0.0, 1.04, case14.n_bus), np.ones(case14.n_branch)
+    figures = extremes(case14, vm, flow)
+    assert figures["worst_loading_percent"] is None and figures["worst_branch"] is None
+    assert figures["lowest_vm_bus"] == case14.bus_id[1] and figures["highest_vm_pu"] == 1.04
+    dark = extremes(case14, 0.0 * vm, flow)
+    assert dark["lowest_vm_pu"] is None and dark["highest_vm_bus"] is None
