@@ -143,12 +143,15 @@ def finish(
 ) -> int:
     """Write the reports and print the answer, its table by ``show``; exit code 3 if all failed."""
     from gridpriv.report.document import make_report
-    from gridpriv.report.export import export
-    from gridpriv.report.source import read_source
+    from gridpriv.report.export import report_files, write_files
+    from gridpriv.report.source import fitting, read_source
     from gridpriv.report.summary import summary
 
-    files = export(study.folder, formats) if formats else []
-    table, report = summary(study), make_report(read_source(study.folder))
+    with fitting(study.folder):
+        source = read_source(study.folder)
+        report, table = make_report(source), summary(study)
+        contents = report_files(report, source, formats)
+    files = write_files(contents, study.folder)
     document = {
         "folder": str(args.out),
         "verdict": [{"title": c.title, "facts": [vars(f) for f in c.facts]} for c in report.cards],

@@ -141,7 +141,8 @@ class PartlyShared:
 
     def split(self, stacked: Floats) -> list[Floats]:
         """Return each agent's part of stacked values."""
-        return np.split(stacked, self.cuts)
+        ends = pairwise((0, *self.cuts, len(stacked)))  # np.split takes ten times as long
+        return [stacked[begin:end] for begin, end in ends]
 
     def spread(self, values: Floats) -> Floats:
         """Return each global variable's value at its holders, shape (S,)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from gridpriv.power.ac.redispatch import (
     operating_unit,
     plan_zone,
 )
-from gridpriv.power.conic_block import ConicBlock
 from gridpriv.power.objective import ObjectiveKind, Service
 from gridpriv.power.prior import capacity
 from gridpriv.power.problem import ZoneProblem
@@ -33,6 +32,9 @@ from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import Zone, coordinates, within_limits_without_load
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.strategies.disclosure import Disclosure
+
+if TYPE_CHECKING:
+    from gridpriv.power.conic_block import ConicBlock
 
 # A stand-in for demand that nobody has to protect: a share of the generating capacity, equal
 # at every bus, at a usual power factor. With a price on generation it is near the usual load over
@@ -227,6 +229,8 @@ class ZoneMember:
 
         Every answer of these rounds is a function of released demand.
         """
+        from gridpriv.power.conic_block import ConicBlock  # imports the conic solver
+
         self._conic = ConicBlock(self.problem, self._released(), shared)
         return self._conic.at
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,10 +21,12 @@ from gridpriv.power.sensitivity import (
     output_sensitivity,
 )
 from gridpriv.power.solvers import ZoneSolver, make_solver
-from gridpriv.power.solvers.clarabel import Certified
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.strategies.disclosure import Disclosure
+
+if TYPE_CHECKING:
+    from gridpriv.power.solvers.clarabel import Certified
 
 
 class ZoneProblem:
@@ -109,6 +111,8 @@ class ZoneProblem:
     ) -> Minimiser:
         if within < math.inf and self.reduced.size:
             if exact not in self._certified:
+                from gridpriv.power.solvers.clarabel import Certified
+
                 self._certified[exact] = Certified(self.reduced, exact=exact)
             solution = self._certified[exact].solve(linear, metric, within)
         else:

@@ -21,7 +21,6 @@ from gridpriv.power.ac.block import Block, P, R
 from gridpriv.power.ac.interior import Border, Iteration, iterate
 from gridpriv.power.ac.joint import tie_ends
 from gridpriv.power.ac.optimum import AcOptimum, acopf
-from gridpriv.power.centralized import relax
 from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.objective import AcObjective
 from gridpriv.power.zone import Network, Zone, coordinates
@@ -121,6 +120,8 @@ def central_schedule(
             state = optimum.state
             z = coordinates(network, state.voltage, state.pg, state.qg)
             return CentralSchedule(z, _by_zone(optimum, zones))
+    from gridpriv.power.centralized import relax  # imports the conic solver
+
     priced = objective.kind == "cost"
     relaxed = relax(case, "cost", imbalance_weight=objective.weight) if priced else relax(case)
     return CentralSchedule(relaxed.z, None)

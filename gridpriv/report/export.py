@@ -295,20 +295,33 @@ def export(
     place = Path(out) if out is not None else source / "public" if public else source
     if public:
         refuse_used(place)
-    files: dict[str, bytes] = {}
     with fitting(source):
         study = read_source(source, public=public)
         report = make_report(study)
         stem = "report-public" if public else "report"
-        for kind in dict.fromkeys(wanted):
-            files |= _files(report, study, kind, stem)
+        files = report_files(report, study, wanted, stem)
         if figures is not None:
             files |= _figures(report, figures, stem)
         if pivot is not None:
             files |= _pivot(study, pivot, values, stem)
+    return write_files(files, place, private=not public)
+
+
+def report_files(
+    report: Report, study: Study, formats: Iterable[str], stem: str = "report"
+) -> dict[str, bytes]:
+    """Return the files of a report in several formats, by their names."""
+    files: dict[str, bytes] = {}
+    for kind in dict.fromkeys(formats):
+        files |= _files(report, study, kind, stem)
+    return files
+
+
+def write_files(files: dict[str, bytes], place: Path, *, private: bool = True) -> list[Path]:
+    """Write files into a folder; return their paths."""
     for name, content in files.items():
         make_folder((place / name).parent)
-        write_bytes(place / name, content, private=not public)
+        write_bytes(place / name, content, private=private)
     return [place / name for name in files]
 
 

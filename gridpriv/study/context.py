@@ -22,9 +22,6 @@ from gridpriv.core.text import Json
 from gridpriv.core.threads import uninterrupted
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
-from gridpriv.privacy.filters import combined
-from gridpriv.privacy.ledger import Ledger, ReleaseCharge
-from gridpriv.privacy.ledger_rows import LedgerDataset
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.zonal.documents import RESERVE_FILE, STORAGE_FILE, StorageStep
 from gridpriv.zonal.opening import RoundRecord
@@ -35,6 +32,8 @@ from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
     from gridpriv.grid.overrides import DemandSeries
+    from gridpriv.privacy.ledger import ReleaseCharge
+    from gridpriv.privacy.ledger_rows import LedgerDataset
     from gridpriv.study.run_folder import RunFolder
     from gridpriv.zonal.day import DayPlan
     from gridpriv.zonal.horizon import Horizon, Known
@@ -74,6 +73,8 @@ def open_charge(
         return
     if not noisy:
         raise InputError("--ledger charges releases; this run has none (mechanism none)")
+    from gridpriv.privacy.ledger import Ledger, ReleaseCharge
+
     with Ledger(ledger, owners(), None if key is None else Path(key)) as opened:
         yield ReleaseCharge(opened, uuid.uuid4().hex)
 
@@ -137,6 +138,8 @@ class RunContext:
                 return
 
             def admit(planned: Planned) -> None:
+                from gridpriv.privacy.filters import combined
+
                 cost = {
                     zone: combined({}, charge.cost(zone, releases), runs)
                     for zone, releases in planned.items()

@@ -75,7 +75,7 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
     unknown -= int((ended & ~noisy["run"].isin(runs["run"])).sum())
     if differing(runs):
         return StudyTotal(case=case, runs=len(runs), delta=delta, unknown=unknown)
-    by_run = {run: _by_owner(rows) for run, rows in charges.groupby("run")}
+    by_run = _by_run(charges)
     units: dict[frozenset[tuple[Charge, int]], Counter[Charge]] = {}
     for owner_of in _owners(study, case, runs):
         total: Counter[Charge] = Counter()
@@ -115,12 +115,13 @@ def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] 
     return [dict(zip(used, kind, strict=True)) for kind in sorted(kinds)]
 
 
-def _by_owner(rows: pd.DataFrame) -> dict[str, Counter[Charge]]:
-    entries: dict[str, Counter[Charge]] = {}
-    columns = rows[["owner", "kind", "parameter", "second", "count"]]
-    for owner, kind, parameter, second, count in columns.itertuples(index=False):
+def _by_run(charges: pd.DataFrame) -> dict[str, dict[str, Counter[Charge]]]:
+    """Return the charges of every run by owner."""
+    entries: dict[str, dict[str, Counter[Charge]]] = {}
+    columns = charges[["run", "owner", "kind", "parameter", "second", "count"]]
+    for run, owner, kind, parameter, second, count in columns.itertuples(index=False):
         charge = Charge(str(kind), float(parameter), float(second))
-        entries.setdefault(str(owner), Counter())[charge] += int(count)
+        entries.setdefault(run, {}).setdefault(str(owner), Counter())[charge] += int(count)
     return entries
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -29,9 +29,11 @@ from gridpriv.consensus.schedules import (
 )
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.power.objective import penalty_units
-from gridpriv.power.zone import Network
 from gridpriv.privacy.release import Release
 from gridpriv.zonal.settings import Settings
+
+if TYPE_CHECKING:
+    from gridpriv.power.zone import Network  # imports SciPy
 
 WARM_START_ROUNDS = 20
 LEAST_MEMORY, MOST_MEMORY = 5, 10

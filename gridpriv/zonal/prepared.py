@@ -48,7 +48,6 @@ from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, make_network, make_zones
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
-from gridpriv.privacy.ledger_rows import LedgerDataset, Unit
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
@@ -60,6 +59,7 @@ from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings, make_se
 
 if TYPE_CHECKING:
     from gridpriv.power.schedule import CentralSchedule
+    from gridpriv.privacy.ledger_rows import LedgerDataset, Unit
 
 FIRMEST = 1e4
 """Largest factor on the terms that hold zones to an AC schedule: that of exact demand."""
@@ -499,6 +499,8 @@ def zone_datasets(
         Of the run or the grant, of the demand as its owner has it, before ``load_scale`` or a
         series scale it.
     """
+    from gridpriv.privacy.ledger_rows import LedgerDataset
+
     protection, network = adjacency.protection(case.base_mva), network_identity(case)
     return tuple(
         LedgerDataset(
@@ -517,5 +519,7 @@ def network_identity(case: Case) -> bytes:
 
 
 def _bus(number: int, network: bytes) -> Unit:
+    from gridpriv.privacy.ledger_rows import Unit
+
     name = f"bus {number}"
     return Unit(name, network, sha256(network + name.encode()).hexdigest()[:32])

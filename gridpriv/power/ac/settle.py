@@ -263,8 +263,8 @@ def settle(
     balancing_price : float
         Of balancing power, $/MWh.
     """
-    grid = lossless(case)
-    beyond = cache(lambda z: surroundings_of(zones[z], grid))
+    grid = cache(lambda: lossless(case))  # asked for where a zone replans
+    beyond = cache(lambda z: surroundings_of(zones[z], grid()))
     first = _first(case, zones, agreed, plan)
     best = _replanned(case, zones, agreed, first, plan, beyond)
     for start in (

@@ -23,7 +23,6 @@ and the solve is repeated.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any
 
 import clarabel
@@ -52,7 +51,8 @@ class ClarabelSolver:
         self._near = MATCHED if matched else FAST
         rows, self._offset, self._cones = _rows(self._program)
         self._rows = sparse.csc_matrix(rows)
-        self._kept: dict[bool, _Kept] = {}  # where a point near the minimiser serves, or not
+        # the solver and its values of P, where a point near the minimiser serves, or not
+        self._kept: dict[bool, tuple[Any, Floats]] = {}
 
     def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Solution | Unsolved:
         """Return the minimiser; a solve not ended as Solved is repeated with safer settings.
@@ -87,15 +87,15 @@ class ClarabelSolver:
 
     def _first(self, p: Floats, q: Floats, *, near: bool) -> Any:
         """Return the solver that is tried first, at P and q."""
-        kept = self._kept.get(near)
-        if kept is None:
-            kept = _Kept(self._setup(p, q, self._near if near else FAST), p)
-        elif np.array_equal(kept.quadratic, p):  # rounds keep their penalty
-            kept.solver.update(q=q)
+        solver, last = self._kept.get(near, (None, p))
+        if solver is None:
+            solver = self._setup(p, q, self._near if near else FAST)
+        elif np.array_equal(last, p):  # rounds keep their penalty
+            solver.update(q=q)
         else:
-            kept.solver.update(P=p, q=q)
-        self._kept[near] = replace(kept, quadratic=p)
-        return kept.solver
+            solver.update(P=p, q=q)
+        self._kept[near] = solver, p
+        return solver
 
     def _setup(self, p: Floats, q: Floats, settings: dict[str, Any]) -> Any:
         return clarabel.DefaultSolver(
@@ -106,14 +106,6 @@ class ClarabelSolver:
             self._cones,
             clarabel_settings(settings),
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _Kept:
-    """A solver that is updated in place, and the values of P that it has."""
-
-    solver: Any
-    quadratic: Floats
 
 
 def _almost(ended: list[Any]) -> list[Any]:

@@ -38,7 +38,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import eigh
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError
@@ -281,6 +280,8 @@ class Evidence:
 
 def evidence(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Evidence:
     """Return the evidence of released statistics on the relative size of deviations."""
+    from scipy.linalg import eigh  # slow to import, and schemas need none of it
+
     total = matrix @ prior.shares
     # noise far below the spread is as good as none: without a floor the matrix would be singular
     noise = max(variance, LEAST_NOISE * prior.spread**2 * float(total @ total))
