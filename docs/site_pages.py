@@ -38,10 +38,10 @@ SEAMS = {
         "privacy.settings.Budget",
     ),
     "Strategies of a release": (
-        "privacy.strategies.linear.Statistics",
-        "privacy.strategies.linear.Prior",
-        "privacy.strategies.disclosure.Disclosure",
-        "privacy.strategies.disclosure.auto",
+        "privacy.linear.Statistics",
+        "privacy.linear.Prior",
+        "privacy.linear.Disclosure",
+        "privacy.linear.auto",
     ),
     "Solvers of a zone": (
         "power.solvers.base.ZoneSolver",
@@ -50,8 +50,8 @@ SEAMS = {
         "power.presolve.ReducedProgram",
     ),
     "Local problems and rounds": (
-        "consensus.problem.LocalProblem",
-        "consensus.problem.Minimiser",
+        "consensus.agent.LocalProblem",
+        "consensus.agent.Minimiser",
         "consensus.agent.Agent",
         "consensus.coordinator.rounds",
         "consensus.coordinator.Plan",

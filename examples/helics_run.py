@@ -27,6 +27,7 @@ import casadi  # noqa: F401
 import helics
 
 from gridpriv import load_case, make_settings, shipped_zoning
+from gridpriv.consensus.client import ZoneClient
 from gridpriv.consensus.credentials import digest
 from gridpriv.consensus.messages import Exchange, Order, Phase, Reply
 from gridpriv.consensus.sessions import PublicAgreement, RefusedError, ZoneError
@@ -41,7 +42,6 @@ from gridpriv.consensus.wire import (
     decode,
     encode,
 )
-from gridpriv.consensus.zone_client import ZoneClient
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.coordinate import CoordinatedRun, play
 from gridpriv.consortium.parties import ZoneParty, lay_out, notes, read_party

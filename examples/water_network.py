@@ -12,9 +12,8 @@ it takes from its own tank, by its true demand; below zero, what flows over.
 import numpy as np
 from scipy.optimize import lsq_linear
 
-from gridpriv.consensus.agent import Agent
+from gridpriv.consensus.agent import Agent, AgentRules, Minimiser
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
-from gridpriv.consensus.problem import AgentRules, Minimiser
 from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
 from gridpriv.consensus.transport import InProcess, exchange
 from gridpriv.privacy.accounting import total_pure

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gridpriv.assurance.attack import attack
     from gridpriv.assurance.audit import AuditPlan, audit
     from gridpriv.assurance.findings import AttackPlan
-    from gridpriv.consensus.problem import LocalProblem
+    from gridpriv.consensus.agent import LocalProblem
     from gridpriv.consensus.transport import Transport
     from gridpriv.core.errors import BudgetError, GridprivError, InputError, SolverError
     from gridpriv.grid.case import Case
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from gridpriv.power.centralized import relax
     from gridpriv.privacy.accounting import total_epsilon
     from gridpriv.privacy.ledger import Ledger, grant, read_book
+    from gridpriv.privacy.linear import Strategy
     from gridpriv.privacy.mechanism import Mechanism
     from gridpriv.privacy.release import Release
     from gridpriv.privacy.settings import register_mechanism
-    from gridpriv.privacy.strategies.linear import Strategy
     from gridpriv.report.export import export
     from gridpriv.study import Study, compare, make_plan, read_plan, read_study
     from gridpriv.zonal.exchange import exchange

@@ -11,13 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridpriv.assurance.audited import (
-    LEVELS,
-    AuditedMechanism,
-    ReleaseLevel,
-    secure_level,
-    zone_levels,
-)
 from gridpriv.assurance.eavesdrop import (
     Eavesdropper,
     Neighbour,
@@ -41,12 +34,17 @@ from gridpriv.assurance.independence import (
 from gridpriv.assurance.replay import Finding, replay_run
 from gridpriv.assurance.series import publish_findings, series_findings, stream_findings
 from gridpriv.assurance.statistic import (
+    LEVELS,
+    AuditedMechanism,
     Measured,
+    ReleaseLevel,
     ceiling,
     check_runs,
     detectable,
     measure,
     runs_needed,
+    secure_level,
+    zone_levels,
 )
 from gridpriv.assurance.whole import fresh, rule_of, whole_run
 from gridpriv.core.errors import InputError, not_allowed, one_of

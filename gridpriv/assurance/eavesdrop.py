@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.consensus.agent import Agent
+from gridpriv.consensus.agent import Agent, AgentRules, Streams
 from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.problem import AgentRules, Streams
 from gridpriv.consensus.transport import Calls, InProcess, R, Transport, each
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed

@@ -54,7 +54,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.privacy.settings import BUILT_IN, Budget
-from gridpriv.privacy.strategies.temporal_basis import TemporalBasis, TemporalDisclosure
+from gridpriv.privacy.temporal_basis import TemporalBasis, TemporalDisclosure
 from gridpriv.zonal.certificate import certificate
 from gridpriv.zonal.horizon import Horizon, Known, make_horizon
 from gridpriv.zonal.prepared import Prepared

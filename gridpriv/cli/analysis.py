@@ -117,7 +117,7 @@ def execute_exchange(args: argparse.Namespace) -> int:
         analysis = exchange(result, view=chosen.view, ptdf=chosen.ptdf, threshold=chosen.threshold)
     document, folder = analysis.as_dict(public=args.public), output_folder(args.out)
     if folder is not None:
-        from gridpriv.report.assurance import DomainFigure
+        from gridpriv.report.charts import DomainFigure
         from gridpriv.report.figures import write_figure
 
         write_results(folder, "exchange", document, branches=analysis.table)

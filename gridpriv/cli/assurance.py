@@ -115,7 +115,7 @@ def execute_audit(args: argparse.Namespace) -> int:
     if folder is not None:
         output.write_results(folder, "audit", document)
         if not args.sweep:
-            from gridpriv.report.assurance import audit_bars
+            from gridpriv.report.charts import audit_bars
             from gridpriv.report.figures import write_figure
 
             write_figure(audit_bars(results[0]), folder / "audit.png", private=True)
@@ -283,7 +283,7 @@ def execute_attack(args: argparse.Namespace) -> int:
 
 
 def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
-    from gridpriv.report.assurance import averaging_chart, epsilon_chart, error_map, errors_bars
+    from gridpriv.report.charts import averaging_chart, epsilon_chart, error_map, errors_bars
     from gridpriv.report.figures import Plot, write_figure
 
     figures: dict[str, Plot] = {

@@ -1,27 +1,389 @@
-"""A zone's connection to its coordinator."""
+"""A zone's side of a run over a network: every request is answered once.
+
+Before an answer leaves, it is on disk with all that its agent needs to go on. A request that comes
+again (its answer was lost, or either side was restarted) gets the same bytes: nothing is drawn,
+solved or charged a second time. Another order for a turn that was answered is refused, and so is
+every order that the agreement does not allow (:mod:`gridpriv.consensus.limits`).
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from gridpriv.consensus.agent import Agent, AgentState, Iterate
 from gridpriv.consensus.credentials import (
     NAME,
     Channel,
     Credentials,
+    Signer,
     Verifier,
     check_certificate,
+    digest,
+    not_signed,
     refuse_beyond_loopback,
     split_address,
     tls,
+    unsigned,
 )
+from gridpriv.consensus.limits import RequestLimits
+from gridpriv.consensus.messages import Reply
 from gridpriv.consensus.sessions import LateError, Note, TakenError
-from gridpriv.consensus.wire import MessageError, Refusal, Shutdown, Welcome, decode
-from gridpriv.consensus.zone_client import ZoneClient
-from gridpriv.core.errors import GridprivError, InputError
+from gridpriv.consensus.wire import (
+    BEFORE,
+    Answer,
+    Failure,
+    MessageError,
+    Reason,
+    Refusal,
+    Request,
+    Shutdown,
+    TurnId,
+    Welcome,
+    decode,
+    encode,
+    packed,
+    unpacked_record,
+)
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import BudgetError, GridprivError, InputError, SolverError
+from gridpriv.core.files import StorageError
+from gridpriv.core.sealed import DamagedError, Records
+
+NOTHING = np.zeros(0)
+NOTED, EXCHANGED = b"\0", b"\1"  # first byte of a transcript's records
+PAIR = tuple[bytes, bytes]
+MOST_BYTES = 1 << 24  # of states that are kept one after the other before the last is alone
+
+
+@dataclass(frozen=True, eq=False)
+class ClientState:
+    """A zone's state after a turn; private.
+
+    Attributes
+    ----------
+    last : TurnId
+        The turn that was answered last.
+    request, answer : bytes
+        Its request and its answer.
+    first : bytes
+        The first request of all.
+    penalty : (size,)
+        Of the last warm start or round; empty before the first.
+    before : Iterate
+        The agent's iterate before the last turn.
+    memory : AgentState
+        The agent's state now.
+    figures : mapping of str to array
+        The rounds that were answered, and the zone's own figures in each of them.
+    """
+
+    last: TurnId
+    request: bytes
+    answer: bytes
+    first: bytes
+    penalty: Floats
+    before: Iterate
+    memory: AgentState
+    figures: Mapping[str, Floats] = field(default_factory=dict)
+
+
+class ZoneClient:
+    """Answers requests for one zone.
+
+    Parameters
+    ----------
+    agent : Agent
+        At its start.
+    limits : RequestLimits
+        What the agreement lets a coordinator ask.
+    path : Path
+        Of its state (private).
+    sign : callable
+        Signs a message's bytes.
+    transcript : Transcript, optional
+        Gets every request and its answer.
+
+    Attributes
+    ----------
+    agreed : array or None
+        The agreed values of the zone's shared coordinates, once the last round is over.
+    failed : GridprivError or None
+        Why the zone could not answer.
+    verify : callable or None
+        Checks signatures under the coordinator's certificate, once that is known.
+    """
+
+    def __init__(
+        self,
+        zone: str,
+        run: str,
+        agent: Agent,
+        limits: RequestLimits,
+        path: Path,
+        sign: Signer = not_signed,
+        transcript: Transcript | None = None,
+    ) -> None:
+        self.zone, self.run = zone, run
+        self.agreed: Floats | None = None
+        self.failed: Exception | None = None
+        self.verify: Callable[[bytes, bytes], None] | None = None
+        self._agent, self._limits, self._sign = agent, limits, sign
+        self._transcript = transcript
+        self._previous: Request | None = None
+        now = agent.state()
+        self._state = ClientState(BEFORE, b"", b"", b"", NOTHING, now.at, now)
+        self._file = Records(path, private=True)
+        if kept := self._file.read():
+            self._go_on(_state_of(kept[-1], path))
+            if transcript is not None:
+                transcript.complete([_state_of(content, path) for content in kept])
+
+    @property
+    def last(self) -> TurnId:
+        """The turn that was answered last."""
+        return self._state.last
+
+    @property
+    def size(self) -> int:
+        """Number of variables that the zone shares."""
+        return self._limits.size
+
+    def note_certificate(self, certificate: bytes) -> None:
+        """Write the coordinator's certificate (PEM) to the transcript."""
+        if self._transcript is not None:
+            self._transcript.note({"coordinator": certificate.decode()})
+
+    @property
+    def figures(self) -> tuple[Mapping[str, float], ...]:
+        """The zone's own figures of each round; private."""
+        figures = self._state.figures
+        rows = zip(*(values.tolist() for values in figures.values()), strict=True)
+        return tuple(dict(zip(figures, row, strict=True)) | {"round": int(row[0])} for row in rows)
+
+    def drawn(self) -> Mapping[Any, int]:
+        """Return every release of the run so far."""
+        return self._agent.drawn()
+
+    def answer(self, content: bytes) -> bytes:
+        """Return the answer to a request.
+
+        Raises
+        ------
+        MessageError
+            For a message that is no request of this run, not due, or not allowed by the
+            agreement; nothing was done.
+        StorageError
+            If the answer cannot be kept; it must not leave then.
+        """
+        request, state = self._request(content), self._state
+        if request.turn == state.last:
+            mine = self._previous
+            if mine is None or unsigned(content, request.signature) != unsigned(
+                state.request, mine.signature
+            ):
+                raise MessageError(f"another order for {request.turn}, which was answered already")
+            return state.answer
+        previous = self._previous.order if self._previous is not None else None
+        penalty = state.penalty if state.penalty.size else None
+        self._limits.check(request, state.last, previous, penalty)
+        before = self._agent.state()
+        try:
+            reply = self._performed(request)
+        except Exception as error:
+            self._fail(error)
+            return self._sign(encode(Failure(self.run, self.zone, request.turn, _public(error))))
+        received = digest(content, request.signature)
+        answer = self._sign(encode(Answer(self.run, self.zone, request.turn, reply, received)))
+        self._keep(
+            ClientState(
+                request.turn,
+                content,
+                answer,
+                state.first or content,
+                request.order.penalty if request.phase in _ITERATES else state.penalty,
+                before.at,
+                self._agent.state(),
+                self._figures_after(request),
+            )
+        )
+        self._previous = request
+        if self._transcript is not None:
+            self._transcript.add(content, answer)
+        return answer
+
+    def _request(self, content: bytes) -> Request:
+        request = decode(content)
+        if not isinstance(request, Request):
+            raise MessageError("a message that is no order")
+        if request.run != self.run or request.zone != self.zone:
+            raise MessageError("an order of another run or zone")
+        if self.verify is not None and content != self._state.request:
+            self.verify(content, request.signature)
+        return request
+
+    def _performed(self, request: Request) -> Reply:
+        agent, order = self._agent, request.order
+        match request.phase:
+            case "ready":
+                return agent.ready(order)
+            case "warm_start":
+                return agent.warm_start(order)
+            case "round":
+                return agent.round(order)
+            case "missed":
+                self._miss(request)
+            case "agreed":
+                self.agreed = order.w
+                return Reply(NOTHING, agent.drawn())
+        return Reply(NOTHING, {})
+
+    def _miss(self, request: Request) -> None:
+        """Note a round that went on without this zone, answered since or not."""
+        if self.last == TurnId("round", request.order.number):
+            self._agent.resume(replace(self._agent.state(), at=self._state.before))
+        self._agent.miss(request.order)
+
+    def _figures_after(self, request: Request) -> Mapping[str, Floats]:
+        kept = self._state.figures
+        if request.phase != "round":
+            return kept
+        own = self._agent.figures()
+        row = {"round": request.order.number, "noise_magnitude": own.noise_magnitude} | own.values
+        return {name: np.append(kept.get(name, NOTHING), value) for name, value in row.items()}
+
+    def _fail(self, error: Exception) -> None:
+        """Keep what was drawn before the failure: it counts, and an answer to it left."""
+        self.failed = error
+        self._keep(replace(self._state, memory=self._agent.state()))
+
+    def _keep(self, state: ClientState) -> None:
+        write = self._file.add if self._file.size < MOST_BYTES else self._file.renew
+        write(packed(state, ClientState))
+        self._state = state
+
+    def _go_on(self, state: ClientState) -> None:
+        """Go on from the state of an earlier process."""
+        if state.first:
+            # some solvers keep the scaling of their first problem: solve the same one first, which
+            # is public, as rounds come after
+            self._performed(self._request(state.first))
+        self._agent.resume(state.memory)
+        self._state = state
+        self._previous = self._request(state.request) if state.request else None
+        if self._previous is not None and self.last.phase == "agreed":
+            self.agreed = self._previous.order.w
+
+
+_ITERATES = ("warm_start", "round", "missed")
+
+
+class Transcript:
+    """A zone's signed transcript: every request that it received and every answer that it sent.
+
+    Records are JSON objects of names and certificates, and pairs of a request and its answer. They
+    follow each other without a flush of their own, so that a round waits for one disk access less;
+    what a power failure takes from the end is in the zone's state and is added again.
+
+    Parameters
+    ----------
+    about : mapping
+        The zone's name and its certificate; the first record.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, str]) -> None:
+        self._file = Records(path, private=False)
+        try:
+            recorded = self._file.read()
+        except DamagedError:  # by a power failure: the zone's state has its last turns
+            path.replace(path.with_name(f"{path.name}.damaged"))
+            recorded = []
+        self._noted = [content for content in recorded if content[:1] == NOTED]
+        pairs = [content for content in recorded if content[:1] == EXCHANGED]
+        self._last = pairs[-1] if pairs else b""
+        self.note(about)
+
+    def note(self, about: Mapping[str, str]) -> None:
+        """Add names and certificates, once."""
+        content = NOTED + json.dumps(dict(about)).encode()
+        if content not in self._noted:
+            self._noted.append(content)
+            self._file.add(content)
+
+    def add(self, request: bytes, answer: bytes) -> None:
+        """Add a request and its answer."""
+        self._last = EXCHANGED + packed((request, answer), PAIR)
+        self._file.add(self._last, flushed=False)
+
+    def complete(self, states: list[ClientState]) -> None:
+        """Add the turns that are in a zone's states and not here."""
+        pairs = dict.fromkeys((s.request, s.answer) for s in states if s.request)
+        whole = [EXCHANGED + packed(pair, PAIR) for pair in pairs]
+        if self._last and self._last not in whole:
+            return
+        for content in whole[whole.index(self._last) + 1 if self._last else 0 :]:
+            self._file.add(content)
+            self._last = content
+
+
+def read_transcript(path: Path) -> tuple[list[dict[str, str]], list[tuple[bytes, bytes]]]:
+    """Return a transcript's names and certificates, and its requests with their answers.
+
+    Raises
+    ------
+    DamagedError
+        If it is not what was written.
+    """
+    notes: list[dict[str, str]] = []
+    exchanges: list[tuple[bytes, bytes]] = []
+    for content in Records(path, private=False).read():
+        if content[:1] == NOTED:
+            try:
+                notes.append(json.loads(content[1:]))
+            except ValueError as error:
+                raise DamagedError(f"{path} is damaged: {error}") from error
+        else:
+            exchanges.append(unpacked_record(content[1:], PAIR, path))
+    return notes, exchanges
+
+
+def _public(error: Exception) -> Reason:
+    """Return the public word for a failure: its sentence may hold private figures."""
+    kinds: dict[type[GridprivError], Reason] = {
+        SolverError: "solver",
+        BudgetError: "budget",
+        StorageError: "storage",
+    }
+    reasons = (reason for kind, reason in kinds.items() if isinstance(error, kind))
+    return next(reasons, "defect")
+
+
+def read_state(path: Path) -> ClientState | None:
+    """Return the state that was written last; None where there is none.
+
+    Raises
+    ------
+    DamagedError
+        If it is not whole.
+    """
+    kept = Records(path, private=True).read()
+    return _state_of(kept[-1], path) if kept else None
+
+
+def _state_of(content: bytes, path: Path) -> ClientState:
+    state: ClientState = unpacked_record(content, ClientState, path, math.inf)
+    return state
+
 
 GRACE = 20.0  # seconds in which a lost connection is noticed, and its session freed
 PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two attempts to connect

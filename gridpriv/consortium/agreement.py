@@ -34,8 +34,7 @@ from gridpriv.consensus.limits import (
 from gridpriv.consensus.sessions import PublicAgreement
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.files import write_text
-from gridpriv.core.reading import read_document
+from gridpriv.core.files import read_document, write_text
 from gridpriv.core.text import Json
 from gridpriv.power.fleet import Fleet, ZoneMember
 from gridpriv.power.program import ZoneProgram

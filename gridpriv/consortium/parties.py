@@ -42,8 +42,16 @@ from gridpriv.consensus.server import Late
 from gridpriv.consensus.sessions import Note
 from gridpriv.consortium.agreement import Agreement, check_run, with_limits, write_agreement
 from gridpriv.core.errors import InputError, not_allowed, not_negative, one_of, positive, whole
-from gridpriv.core.files import make_folder, refuse_used, write_bytes, write_text
-from gridpriv.core.reading import MIB, read_bytes, read_secret, read_table
+from gridpriv.core.files import (
+    MIB,
+    make_folder,
+    read_bytes,
+    read_secret,
+    read_table,
+    refuse_used,
+    write_bytes,
+    write_text,
+)
 from gridpriv.core.settings import (
     Part,
     choice,

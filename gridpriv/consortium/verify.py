@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gridpriv.consensus.client import read_transcript
 from gridpriv.consensus.credentials import (
     NAME,
     Usage,
@@ -36,14 +37,13 @@ from gridpriv.consensus.wire import (
     decode,
     encode,
 )
-from gridpriv.consensus.zone_client import read_transcript
 from gridpriv.consortium.agreement import Agreement, read_agreement
 from gridpriv.consortium.coordinate import CERTIFICATE, CERTIFICATES, play
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, read_party
 from gridpriv.consortium.zone import TRANSCRIPT
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.reading import MIB, read_bytes
+from gridpriv.core.files import MIB, read_bytes
 from gridpriv.core.text import Json
 from gridpriv.privacy.release import Release
 

@@ -21,11 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gridpriv.consensus.client import take_part
+from gridpriv.consensus.client import Transcript, ZoneClient, read_state, take_part
 from gridpriv.consensus.credentials import Credentials, signer
 from gridpriv.consensus.sessions import LateError, Note
 from gridpriv.consensus.wire import Hello, Shutdown, encode
-from gridpriv.consensus.zone_client import Transcript, ZoneClient, read_state
 from gridpriv.consortium.agreement import (
     Agreement,
     SharedVariables,
@@ -35,8 +34,7 @@ from gridpriv.consortium.agreement import (
 )
 from gridpriv.consortium.parties import ZoneParty
 from gridpriv.core.errors import GridprivError, InputError, not_allowed, one_of
-from gridpriv.core.files import held, make_folder, write_text
-from gridpriv.core.reading import read_text
+from gridpriv.core.files import held, make_folder, read_text, write_text
 from gridpriv.core.text import Json, json_ready
 from gridpriv.grid.case import Case, network_digest, read_network
 from gridpriv.grid.overrides import read_bus_demand

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import storing, write_bytes
-from gridpriv.core.reading import read_bytes
+from gridpriv.core.files import read_bytes, storing, write_bytes
 from gridpriv.core.text import Json
 
 CHECKSUM = "checksum"

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import is_left, names_in
+from gridpriv.core.files import is_left, names_in, read_bytes, read_parquet
 from gridpriv.core.lazy import Above
-from gridpriv.core.reading import read_bytes, read_parquet
 from gridpriv.core.sealed import DamagedError, read_json, read_sealed
 from gridpriv.core.text import Json, html_table
 
@@ -59,7 +58,7 @@ class Study:
     tables: dict[str, pd.DataFrame]
 
     plot = Above("gridpriv.report.plots", "StudyPlots")
-    table = Above("gridpriv.report.pivot", "Pivots")
+    table = Above("gridpriv.report.tables", "Pivots")
 
     def __repr__(self) -> str:
         failed = f", {len(self.failed)} failed" if len(self.failed) else ""

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.files import write_text
-from gridpriv.core.reading import read_document
+from gridpriv.core.files import read_document, write_text
 from gridpriv.core.text import Json, html_table
 
 POLYNOMIAL, PIECEWISE = 2, 1

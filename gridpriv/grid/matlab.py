@@ -25,7 +25,7 @@ from functools import lru_cache
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.reading import shown
+from gridpriv.core.files import shown
 
 LONGEST, DEEPEST = 400, 20
 Value = float | Floats

@@ -19,7 +19,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.reading import LARGEST, read_bytes, shown
+from gridpriv.core.files import LARGEST, read_bytes, shown
 from gridpriv.grid.case import Case
 from gridpriv.grid.matlab import Arithmetic, WrongError, constant
 from gridpriv.grid.readreport import ReadReport, report_tables

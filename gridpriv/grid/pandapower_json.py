@@ -26,7 +26,7 @@ import pandas as pd
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.reading import LARGEST, read_text
+from gridpriv.core.files import LARGEST, read_text
 from gridpriv.core.text import Json
 from gridpriv.grid.tables import shipped_rows
 

@@ -29,8 +29,7 @@ from xml.parsers import expat
 import numpy as np
 
 from gridpriv.core.errors import InputError, missing_extra
-from gridpriv.core.files import write_bytes
-from gridpriv.core.reading import LARGEST, read_bytes, unpacked_bound
+from gridpriv.core.files import LARGEST, read_bytes, unpacked_bound, write_bytes
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import Case, SourceNames
 from gridpriv.grid.readreport import POWSYBL_FORMATS, FieldNote, ReadReport, grid_notes

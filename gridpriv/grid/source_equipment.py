@@ -20,7 +20,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.reading import LARGEST, read_text, shown
+from gridpriv.core.files import LARGEST, read_text, shown
 from gridpriv.grid.case import Case
 from gridpriv.grid.matlab import Arithmetic, WrongError
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.reading import LARGEST, read_text, shown
+from gridpriv.core.files import LARGEST, read_text, shown
 from gridpriv.grid.case import MOST_DEMAND_MW, PIECEWISE, POLYNOMIAL, Case, GenCost
 
 LONGEST_NAME = 100
@@ -46,7 +46,7 @@ class CsvRows:
     Raises
     ------
     InputError
-        With the line: if the file cannot be read (:func:`~gridpriv.core.reading.read_text`), has
+        With the line: if the file cannot be read (:func:`~gridpriv.core.files.read_text`), has
         another header, a row of another length, or a cell of more than 131,072 characters.
     """
 

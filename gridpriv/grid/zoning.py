@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
-from gridpriv.core.files import write_text
-from gridpriv.core.reading import shown
+from gridpriv.core.files import shown, write_text
 from gridpriv.core.text import Json, counted, html_table
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import islands

@@ -23,7 +23,7 @@ mean of zones, and that towards 0, as far as noise is in them.
 
 Rounding. These distances are those of exact arithmetic. Under secure noise demand is first put on a
 grid of g = 2^-36, within 2^17/n at each of n buses (``on_grid`` of
-:mod:`gridpriv.privacy.strategies.disclosure`), so that one bus moves by at most beta + g and sums
+:mod:`gridpriv.privacy.linear`), so that one bus moves by at most beta + g and sums
 over buses are exact. A weighted mean
 over T steps of numbers within 2^17 has at most T + 2 roundings of 2^-53 times a sum of at most
 2^17 (weights add up to 1, and so do at most weights times abs(phi_k), by orthonormality): an error
@@ -50,12 +50,12 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.privacy.linear import GRID as STEP
+from gridpriv.privacy.linear import LARGEST, on_grid
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
-from gridpriv.privacy.strategies.disclosure import GRID as STEP
-from gridpriv.privacy.strategies.disclosure import LARGEST, on_grid
 
 SHARES: Mapping[str, float] = {"buses": 0.60, "zone": 0.06, "shape": 0.29, "spread": 0.05}
 """Parts of epsilon (docs/decisions/0071-forecast.md)."""

@@ -22,8 +22,14 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import make_folder, remove, write_bytes, write_text
-from gridpriv.core.reading import MissingFileError, read_bytes
+from gridpriv.core.files import (
+    MissingFileError,
+    make_folder,
+    read_bytes,
+    remove,
+    write_bytes,
+    write_text,
+)
 from gridpriv.core.sealed import DamagedError, read_sealed, sealed
 from gridpriv.core.text import Json, counted
 from gridpriv.learning.algorithms.base import Begun, Round

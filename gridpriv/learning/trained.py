@@ -19,8 +19,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.files import write_bytes
-from gridpriv.core.reading import read_bytes
+from gridpriv.core.files import read_bytes, write_bytes
 from gridpriv.core.text import Json, json_ready
 from gridpriv.learning.algorithms import LINEAR, load_module, source_digest
 from gridpriv.learning.clients import Array, to_numpy

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.agent import Agent, WarmStart
+from gridpriv.consensus.agent import Agent, AgentRules, Figures, Streams, WarmStart
 from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.problem import AgentRules, Figures, Streams
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.consensus.transport import Call, call
 from gridpriv.core.arrays import Complexes, Floats, Ints
@@ -30,8 +29,8 @@ from gridpriv.power.prior import capacity
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import Zone, coordinates, within_limits_without_load
+from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.strategies.disclosure import Disclosure
 
 if TYPE_CHECKING:
     from gridpriv.power.conic_block import ConicBlock

@@ -37,18 +37,20 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.islands import islands
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.privacy.strategies.disclosure import Disclosure, auto, expected_error
-from gridpriv.privacy.strategies.linear import (
+from gridpriv.privacy.linear import (
     LEAST_SHARE,
+    Disclosure,
     Prior,
     Statistics,
+    auto,
     bus,
+    expected_error,
     nothing,
     total,
     tree,
 )
-from gridpriv.privacy.strategies.temporal_basis import Cosines, TemporalDisclosure, coefficient_left
+from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.temporal_basis import Cosines, TemporalDisclosure, coefficient_left
 
 LOAD_SHARE, RATED_SHARE, REACTIVE_SHARE = 0.6, 0.45, 0.3
 CAPACITY_SPREAD = 0.6  # of the sum, relative, where it is guessed from capacity

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridpriv.consensus.problem import Minimiser
+from gridpriv.consensus.agent import Minimiser
 from gridpriv.consensus.schedules import SolverTolerance, Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.power.objective import fixed_cost
@@ -22,8 +22,8 @@ from gridpriv.power.sensitivity import (
 )
 from gridpriv.power.solvers import ZoneSolver, make_solver
 from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
-from gridpriv.privacy.strategies.disclosure import Disclosure
 
 if TYPE_CHECKING:
     from gridpriv.power.solvers.clarabel import Certified

@@ -10,7 +10,7 @@ Budgets belong to units (:mod:`gridpriv.privacy.ledger_rows`): a release of a zo
 each of its buses, so another zone map finds every bus with what is left of its own budget.
 
 What the file cannot know, an older copy of it put back in its place or a second ledger for the same
-units, the machine's register does (:mod:`gridpriv.privacy.register`). On another machine neither
+units, the machine's register does (:mod:`gridpriv.privacy.ledger_file`). On another machine neither
 is seen, but :func:`verify` finds an older copy, given a head that was kept elsewhere. Keep the key
 where only the owner can read it (:mod:`gridpriv.privacy.ledger_file`).
 """
@@ -31,7 +31,7 @@ from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import BudgetError, InputError, positive
 from gridpriv.privacy.accounting import Charges, check_delta, total_of, total_pure
 from gridpriv.privacy.filters import Rule, check_charges, choose_rule, combined
-from gridpriv.privacy.ledger_file import UNDONE, ChainedRow, Head, LedgerFile, key_path
+from gridpriv.privacy.ledger_file import UNDONE, ChainedRow, Head, LedgerFile, Register, key_path
 from gridpriv.privacy.ledger_rows import (
     Account,
     Book,
@@ -46,7 +46,6 @@ from gridpriv.privacy.ledger_rows import (
     encode,
     now,
 )
-from gridpriv.privacy.register import Register
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import charges_of
 

@@ -40,6 +40,9 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
 
+MOST_COSINES = 6
+"""Cosines of a sum over time that are released at most (:mod:`gridpriv.privacy.temporal_basis`)."""
+
 HOURS = {"hour": 1, "day": 24, "week": 168, "month": 720, "year": 8760}
 WINDOW = "a number of hours such as 24h, or hour, day, week, month or year"
 HARMONICS = 3

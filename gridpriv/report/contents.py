@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gridpriv.core.reading import MissingFileError
+from gridpriv.core.files import MissingFileError
 from gridpriv.core.sealed import DamagedError
 from gridpriv.core.stored import Study
 from gridpriv.core.tables import TableSchema

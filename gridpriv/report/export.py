@@ -23,12 +23,22 @@ from gridpriv.core.errors import one_of
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
 from gridpriv.core.stored import Study
 from gridpriv.core.tables import Column
-from gridpriv.core.text import csv_text, frame_csv, inert, slug
+from gridpriv.core.text import frame_csv, inert, slug
 from gridpriv.report.document import Report, make_report
 from gridpriv.report.formats import PICTURES, check_formats
 from gridpriv.report.schema import marked
 from gridpriv.report.source import fitting, read_source
-from gridpriv.report.tables import GAP, LONG, Table, cell, in_parts, shown, widths_of
+from gridpriv.report.tables import (
+    GAP,
+    LONG,
+    Table,
+    cell,
+    in_parts,
+    shown,
+    to_csv,
+    to_tex,
+    widths_of,
+)
 from gridpriv.study.record import STORED
 from gridpriv.study.rows import Identity
 
@@ -195,59 +205,6 @@ def _sheet(book: Any, name: str, headers: list[str], rows: Sequence[Sequence[obj
     sheet.auto_filter.ref = sheet.dimensions
 
 
-SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "–": "--",
-}
-
-
-def to_csv(table: Table) -> str:
-    """Return a table as CSV, numbers in full, units in the header."""
-    return csv_text([c.header for c in table.columns], table.rows)
-
-
-def to_tex(report: Report, table: Table) -> str:
-    """Return a table as a LaTeX ``table`` (needs the package booktabs)."""
-    head = " & ".join(escaped(c.header) for c in table.columns)
-    rows = [[escaped(shown(v)) for v in row] for row in table.rows]
-    note = f"{report.title}: {table.caption}; "
-    align = "".join("r" if n else "l" for n in table.numbers)
-    return booktabs([head], rows, align, table.caption, table.name, note)
-
-
-def booktabs(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    align: str,
-    caption: str,
-    label: str,
-    note: str = "",
-) -> str:
-    """Return a LaTeX ``table`` of escaped cells, lines of the head given whole."""
-    names = "\n".join(rf"{line} \\" for line in head)
-    body = "\n".join(" & ".join(row) + r" \\" for row in rows)
-    return (
-        f"% {note}needs \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\n"
-        f"\\caption{{{escaped(caption)}}}\n\\label{{tab:{label}}}\n"
-        f"\\begin{{tabular}}{{{align}}}\n\\toprule\n{names}\n\\midrule\n{body}\n"
-        "\\bottomrule\n\\end{tabular}\n\\end{table}\n"
-    )
-
-
-def escaped(text: str) -> str:
-    """Return text with LaTeX's special characters escaped."""
-    return "".join(SPECIAL.get(character, character) for character in text)
-
-
 def export(
     folder: str | Path,
     formats: Iterable[str] = ("html",),
@@ -333,7 +290,7 @@ def _files(report: Report, study: Study, kind: str, stem: str) -> dict[str, byte
         return {f"{stem}.pdf": to_pdf(report)}
     if kind == "xlsx":
         return {f"{stem}.xlsx": to_xlsx(report, study)}
-    texts = {t.name: to_csv(t) if kind == "csv" else to_tex(report, t) for t in report.tables}
+    texts = {t.name: to_csv(t) if kind == "csv" else to_tex(report.title, t) for t in report.tables}
     return {f"{stem}-{kind}/{name}.{kind}": text.encode() for name, text in texts.items()}
 
 

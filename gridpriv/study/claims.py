@@ -38,7 +38,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.reading import read_table
+from gridpriv.core.files import read_table
 from gridpriv.core.settings import check_names
 from gridpriv.core.stored import Study
 from gridpriv.core.text import Json

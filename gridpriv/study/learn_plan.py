@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
-from gridpriv.core.reading import read_table
+from gridpriv.core.files import read_table
 from gridpriv.core.text import Json
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
-from gridpriv.learning.algorithms.centralized import MEASURES
+from gridpriv.learning.algorithms.base import MEASURES
 from gridpriv.learning.datasets import dataset_name
 from gridpriv.learning.releases import protected
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
@@ -65,7 +65,7 @@ class LearnPlan:
     allowed : tuple of str
         What ways may differ in: ``client-rounds``, ``units``.
     measure : str
-        A further figure of every evaluated round (:mod:`gridpriv.learning.algorithms.centralized`).
+        A further figure of every evaluated round (:mod:`gridpriv.learning.algorithms.base`).
     data_seed : int or None
         See :class:`Shelf`.
     """

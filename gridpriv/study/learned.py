@@ -24,8 +24,7 @@ from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import MANIFEST, Rows, Study
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import Json, frame_csv, json_ready
-from gridpriv.learning.algorithms.base import ALONE
-from gridpriv.learning.algorithms.centralized import MEASURES, Measure
+from gridpriv.learning.algorithms.base import ALONE, MEASURES, Measure
 from gridpriv.learning.datasets import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.interrupted import Keeper, is_begun, make_keeper

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from gridpriv.core.errors import one_of
-from gridpriv.core.reading import read_table
+from gridpriv.core.files import read_table
 from gridpriv.core.store import reopen_store
 from gridpriv.core.stored import Study, read_study
 from gridpriv.core.text import Json

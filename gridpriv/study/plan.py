@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core.errors import InputError, not_allowed, whole
-from gridpriv.core.reading import read_table
+from gridpriv.core.files import read_table
 from gridpriv.core.settings import check_names, names
 from gridpriv.core.text import Json, clean
 from gridpriv.privacy.settings import NO_NOISE, QUIET, Budget, parse_budget

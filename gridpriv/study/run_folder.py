@@ -36,7 +36,7 @@ from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.statement import refuse_unprotected
-from gridpriv.privacy.strategies.temporal_basis import TemporalBasis
+from gridpriv.privacy.temporal_basis import TemporalBasis
 from gridpriv.study import record
 from gridpriv.study.engine import charge_rows, header, told_totals
 from gridpriv.study.grids import ZonedCase, describe, network_rows

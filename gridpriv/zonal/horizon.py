@@ -5,7 +5,7 @@ step, or, where the steps are one demand times public factors, in that demand.
 
 Where demand is perturbed once, one release serves the horizon and the steps' runs draw nothing
 (:attr:`Horizon.released_once`): of the demand that the steps scale, or of the basis of a demand
-that has its own in every step (:mod:`gridpriv.privacy.strategies.temporal_basis`). So the horizon
+that has its own in every step (:mod:`gridpriv.privacy.temporal_basis`). So the horizon
 costs what that release does.
 
 Else a zone's loss is that of all its releases in all steps together: ``total`` budgets are spread
@@ -28,7 +28,7 @@ from typing import TypeAlias
 import numpy as np
 from pandas import DataFrame
 
-from gridpriv.consensus.problem import AgentRules
+from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.transport import Connect
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, not_allowed
@@ -43,7 +43,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
-from gridpriv.privacy.strategies.temporal_basis import (
+from gridpriv.privacy.temporal_basis import (
     Cosines,
     TemporalBasis,
     TemporalDisclosure,

@@ -33,13 +33,13 @@ from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.linear import DEVIATION, Disclosure
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.privacy.strategies.disclosure import DEVIATION, Disclosure
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gridpriv.consensus.problem import AgentRules
+    from gridpriv.consensus.agent import AgentRules
     from gridpriv.power.ac.flow import MeterDerivatives
     from gridpriv.power.ac.settle import Settlement
     from gridpriv.zonal.opening import Trace

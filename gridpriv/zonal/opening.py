@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from gridpriv.consensus.agent import Figures
 from gridpriv.consensus.coordinator import Anderson, Consensus, Plan, State, Turn, orders_at, rounds
 from gridpriv.consensus.messages import Exchange, Order, Phase
-from gridpriv.consensus.problem import Figures
 from gridpriv.consensus.schedules import (
     InUnits,
     KeptPenalty,

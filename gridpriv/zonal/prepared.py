@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import Consensus, make_consensus
-from gridpriv.consensus.problem import AgentRules
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
@@ -48,12 +48,12 @@ from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, make_network, make_zones
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
+from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.settings import noise_multiplier
 from gridpriv.privacy.statement import ZoneStatement, zone_statement
-from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.zonal.meter import Hold, make_hold, unreserved
 from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings, make_settings
 

@@ -1,6 +1,6 @@
 """Cases and series of demand with protected demand, for publication.
 
-Demand is released once for the whole grid (:mod:`gridpriv.privacy.strategies`), estimated, and
+Demand is released once for the whole grid (:mod:`gridpriv.privacy.linear`), estimated, and
 projected to the nearest demand that an AC optimum serves within all limits. A priced query may
 follow. Everything else of a published case is public data:
 topology, limits and costs as they are; voltages, outputs and setpoints of the AC optimum of the
@@ -29,7 +29,7 @@ lambda_pi dp + lambda_qi dq, at most
 attained at a corner of the box; with p or q alone the other term is left out. Prices are clipped at
 a public cap, so that D stays bounded where a limit can hardly be kept.
 
-Under secure noise demand is put on the grid of :mod:`gridpriv.privacy.strategies.disclosure` and
+Under secure noise demand is put on the grid of :mod:`gridpriv.privacy.linear` and
 the sum is rational: a demand moves by beta + g at most, and the one rounding at the end is within
 2^-53 2^18 = 4 g / 2 of the largest price on each side, 5 g / beta of D in all; 8 g / beta are
 charged.
@@ -58,23 +58,21 @@ from gridpriv.power.ac.optimum import AcOptimum, Served, nearest_served
 from gridpriv.power.objective import has_convex_costs, marginal_cost
 from gridpriv.power.prior import strategies, zone_prior
 from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.linear import (
+    DEVIATIONS,
+    Disclosure,
+    evidence,
+    expected_error,
+    on_grid,
+    posterior_covariance,
+    posterior_draws,
+    with_rounding,
+)
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.settings import Budget
-from gridpriv.privacy.strategies.disclosure import (
-    Disclosure,
-    expected_error,
-    on_grid,
-    with_rounding,
-)
-from gridpriv.privacy.strategies.linear import (
-    DEVIATIONS,
-    evidence,
-    posterior_covariance,
-    posterior_draws,
-)
 from gridpriv.zonal.certificate import Drawn, Made
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import Prepared, noise_rule, prepare

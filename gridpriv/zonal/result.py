@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import Consensus
-from gridpriv.consensus.problem import AgentRules
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.core.lazy import Above
@@ -30,8 +30,8 @@ from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Network, Zone, tie_prices
 from gridpriv.privacy.accounting import published_total
+from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.statement import ZoneStatement, noise_caveat
-from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.zonal import summary
 from gridpriv.zonal.documents import Physical, RunDocument
 from gridpriv.zonal.meter import meter_rows

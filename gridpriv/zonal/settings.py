@@ -63,8 +63,7 @@ from gridpriv.privacy.adjacency import (
 )
 from gridpriv.privacy.perturbation import NoiseSchedule, Perturbation, Target
 from gridpriv.privacy.settings import NOTHING, QUIET, Budget, Mechanism, Privacy
-from gridpriv.privacy.strategies import MOST_COSINES
-from gridpriv.privacy.streams import parse_window
+from gridpriv.privacy.streams import MOST_COSINES, parse_window
 
 Consensus = Literal["boundary", "all"]
 FEW_ZONES = 100

@@ -25,12 +25,10 @@ from gridpriv.grid.zoning import Zoning
 from gridpriv.power.prior import zone_prior
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.linear import Disclosure, on_grid, total, with_rounding
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
-from gridpriv.privacy.strategies.disclosure import Disclosure, on_grid, with_rounding
-from gridpriv.privacy.strategies.linear import total
-from gridpriv.privacy.strategies.temporal_basis import TemporalBasis
 from gridpriv.privacy.streams import (
     HOURS,
     TotalFilter,
@@ -39,6 +37,7 @@ from gridpriv.privacy.streams import (
     parse_window,
     releases_in,
 )
+from gridpriv.privacy.temporal_basis import TemporalBasis
 from gridpriv.zonal.day import DayPlan, look_ahead, plan_receding
 from gridpriv.zonal.horizon import (
     ONCE,

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.consensus.agent import Agent
-from gridpriv.consensus.problem import AgentReleases
+from gridpriv.consensus.agent import Agent, AgentReleases
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy.mechanism import Laplace, Stream
 from gridpriv.privacy.perturbation import NoiseRule

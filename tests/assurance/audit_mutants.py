@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from gridpriv.consensus import agent, coordinator, schedules
-from gridpriv.consensus.problem import AgentReleases
+from gridpriv.consensus.agent import AgentReleases
 from gridpriv.power import fleet, problem
 from gridpriv.power import prior as power_disclosure
-from gridpriv.privacy import mechanism, noise, staircase
-from gridpriv.privacy.strategies import disclosure, linear, temporal_basis
+from gridpriv.privacy import linear, mechanism, noise, staircase, temporal_basis
 from gridpriv.zonal import prepared, protected_case, settings, stream
 from gridpriv.zonal import run as zonal_run
 
@@ -212,7 +211,7 @@ def tree_sensitivity_of_a_leaf() -> None:
         return replace(bound, value=bound.value * float(self.matrix.max(initial=0.0)) / 2.0)
 
     linear.Statistics.sensitivity = leaf
-    disclosure.Statistics.sensitivity = leaf
+    linear.Statistics.sensitivity = leaf
 
 
 def adjacency_of_half_beta() -> None:
@@ -259,7 +258,7 @@ def reactive_weight_counts_as_the_active_one() -> None:
         bound = honest(self, *given)
         return replace(bound, value=bound.value / (1.0 + self.reactive))
 
-    disclosure.Statistics.sensitivity = active
+    linear.Statistics.sensitivity = active
 
 
 def reactive_prices_are_free() -> None:

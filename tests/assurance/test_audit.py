@@ -23,7 +23,6 @@ from gridpriv.assurance.audit import (
     audit_mechanism,
     target,
 )
-from gridpriv.assurance.audited import zone_levels
 from gridpriv.assurance.eavesdrop import answer, listen, zone_agent
 from gridpriv.assurance.replay import Finding, agent_play, replay
 from gridpriv.assurance.statistic import (
@@ -35,6 +34,7 @@ from gridpriv.assurance.statistic import (
     proportion_above,
     proportion_below,
     runs_needed,
+    zone_levels,
 )
 from gridpriv.cli.assurance import _print_audits
 from gridpriv.core.errors import InputError

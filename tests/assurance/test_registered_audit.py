@@ -12,10 +12,10 @@ from assurance_broken import prepared
 from scipy import special
 
 from gridpriv.assurance.audit import AuditPlan, AuditResult, audit, audit_mechanism, target
-from gridpriv.assurance.audited import zone_levels
 from gridpriv.assurance.eavesdrop import listen
 from gridpriv.assurance.independence import has_distribution, mechanism_laws, noise_checks
 from gridpriv.assurance.replay import Finding
+from gridpriv.assurance.statistic import zone_levels
 from gridpriv.assurance.whole import whole_run
 from gridpriv.cli.assurance import _print_audits
 from gridpriv.privacy.mechanism import MECHANISMS, Charge, Stream

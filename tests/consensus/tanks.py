@@ -16,8 +16,7 @@ from itertools import product
 
 import numpy as np
 
-from gridpriv.consensus.agent import Agent
-from gridpriv.consensus.problem import AgentRules, Minimiser
+from gridpriv.consensus.agent import Agent, AgentRules, Minimiser
 from gridpriv.core.errors import SolverError
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation

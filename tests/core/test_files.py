@@ -14,11 +14,12 @@ from gridpriv.core.files import (
     StorageError,
     beside,
     make_folder,
+    read_bytes,
+    read_text,
     sweep,
     write_bytes,
     write_text,
 )
-from gridpriv.core.reading import read_bytes, read_text
 
 
 def names(folder: Path) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from mutations import in_a_process
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.reading import read_parquet
+from gridpriv.core.files import read_parquet
 
 
 def numbers(path: Path) -> None:

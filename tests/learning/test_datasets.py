@@ -16,9 +16,8 @@ import pytest
 
 from gridpriv.core.errors import InputError
 from gridpriv.learning.datasets import base, dataset_name, load_dataset
-from gridpriv.learning.datasets.adult import load_adult
 from gridpriv.learning.datasets.base import make_lasso, split
-from gridpriv.learning.datasets.images import load_femnist, load_mnist, read_idx
+from gridpriv.learning.datasets.public import load_adult, load_femnist, load_mnist, read_idx
 
 
 def test_idx_files_give_pixels_in_the_unit_interval(tmp_path):

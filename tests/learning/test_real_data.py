@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gridpriv.learning import learn, load_dataset, make_learn_settings
-from gridpriv.learning.algorithms.centralized import objective_value, solve
+from gridpriv.learning.algorithms.base import objective_value, solve
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.base import split
 from gridpriv.learning.schedules import parse_regularizer

@@ -18,7 +18,8 @@ from types import SimpleNamespace
 import numpy as np
 from tanks import Waterworks, rules
 
-from gridpriv.consensus import server, zone_client
+from gridpriv.consensus import client, server
+from gridpriv.consensus.client import ZoneClient
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
 from gridpriv.consensus.limits import AnswerLimits, ReleaseLimits, RequestLimits
 from gridpriv.consensus.messages import Order, Reply
@@ -37,7 +38,6 @@ from gridpriv.consensus.wire import (
     decode,
     encode,
 )
-from gridpriv.consensus.zone_client import ZoneClient
 from gridpriv.consortium import zone
 from gridpriv.core.errors import GridprivError
 from gridpriv.privacy.release import Release
@@ -138,7 +138,7 @@ class Zone:
     def start(self):
         """Start the zone's process, on what its disk and its ledger hold."""
         with self.patched():
-            kept = zone_client.read_state(Path("zone"))
+            kept = client.read_state(Path("zone"))
             drawn = None if kept is None else kept.memory.drawn
             pay = zone.charged_once(self.book, None, RUN, "z", drawn, 1)
             # secure noise has no seed: a draw that is made again is another one
@@ -151,7 +151,7 @@ class Zone:
     @contextmanager
     def patched(self):
         """The client's disk, ledger and draws are this zone's."""
-        kept = zone_client.Records, zone.read_book, Release.apply
+        kept = client.Records, zone.read_book, Release.apply
         honest = Release.apply
 
         def apply(release, value, stream):
@@ -159,13 +159,13 @@ class Zone:
             self.event("draw")
             return noisy
 
-        zone_client.Records = records(self.disk)
+        client.Records = records(self.disk)
         zone.read_book = lambda *_: self.book
         Release.apply = apply
         try:
             yield
         finally:
-            zone_client.Records, zone.read_book, Release.apply = kept
+            client.Records, zone.read_book, Release.apply = kept
 
     def answer(self, content):
         """Return the answer that leaves, or None; check what may not happen."""

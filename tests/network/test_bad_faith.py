@@ -15,6 +15,7 @@ from parties import LOOPBACK, Consortium, changed, laid_out, same_rounds, settin
 from test_faults import Caller, hello
 
 from gridpriv.consensus import server
+from gridpriv.consensus.client import ZoneClient
 from gridpriv.consensus.credentials import NAME, certificate_name
 from gridpriv.consensus.limits import LimitError
 from gridpriv.consensus.messages import Order, Reply
@@ -35,7 +36,6 @@ from gridpriv.consensus.wire import (
     decode,
     encode,
 )
-from gridpriv.consensus.zone_client import ZoneClient
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.coordinate import MOST_KINDS, composable
 from gridpriv.consortium.parties import ZoneParty, credentials, lay_out, read_party

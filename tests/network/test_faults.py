@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from parties import Consortium, laid_out, same_rounds, settings, total
 
-from gridpriv.consensus import zone_client
+from gridpriv.consensus import client
 from gridpriv.consensus.credentials import NAME, Channel, Credentials, KeySigner, tls, unsigned
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.server import Server
@@ -287,7 +287,7 @@ def test_a_zone_that_never_comes_holds_nobody_past_the_timeout(folder):
 
 def silent_from(monkeypatch, place, seconds, name="2"):
     """Let a zone sit on its first answer to a turn."""
-    honest, asleep = zone_client.ZoneClient.answer, []
+    honest, asleep = client.ZoneClient.answer, []
 
     def answer(self, content):
         found = honest(self, content)
@@ -296,7 +296,7 @@ def silent_from(monkeypatch, place, seconds, name="2"):
             time.sleep(seconds)
         return found
 
-    monkeypatch.setattr(zone_client.ZoneClient, "answer", answer)
+    monkeypatch.setattr(client.ZoneClient, "answer", answer)
     return asleep
 
 
@@ -323,7 +323,7 @@ def test_a_round_can_go_on_with_the_last_release_and_it_is_accounted(folder, mon
     assert drawn["2"] == len(answered)
     assert 2 in answered  # it was drawn, though nobody used it
     # what the zone keeps of its dual is what the coordinator keeps
-    state = zone_client.read_state(folder / "2" / "state" / "zone")
+    state = client.read_state(folder / "2" / "state" / "zone")
     agreement = read_agreement(folder / "2" / "agreement.json")
     part = agreement.ground.consensus.split(outcome.turns[-1].state.dual)[
         list(agreement.zones).index("2")
@@ -351,14 +351,14 @@ def test_a_zone_that_is_lost_can_stop_the_run_at_once(folder, monkeypatch):
     class Gone(BaseException):
         pass
 
-    honest = zone_client.ZoneClient.answer
+    honest = client.ZoneClient.answer
 
     def answer(self, content):
         if self.zone == "2" and decode(content).turn == TurnId("round", 2):
             raise Gone
         return honest(self, content)
 
-    monkeypatch.setattr(zone_client.ZoneClient, "answer", answer)
+    monkeypatch.setattr(client.ZoneClient, "answer", answer)
     began = time.monotonic()
     parties = Consortium(folder, timeout=60.0, late="stop").coordinator().zones(*ZONES)
     assert "stopped for zone 2 (not connected)" in str(parties.result(NAME))
@@ -425,7 +425,7 @@ def test_a_zone_that_ends_anywhere_in_a_round_pays_once(
     from gridpriv.privacy.ledger import Ledger
 
     left = [nth]
-    charge, keep = Ledger.charge, zone_client.ZoneClient._keep
+    charge, keep = Ledger.charge, client.ZoneClient._keep
 
     def crash():
         left[0] -= 1
@@ -448,7 +448,7 @@ def test_a_zone_that_ends_anywhere_in_a_round_pays_once(
             crash()
 
     monkeypatch.setattr(Ledger, "charge", charging)
-    monkeypatch.setattr(zone_client.ZoneClient, "_keep", keeping)
+    monkeypatch.setattr(client.ZoneClient, "_keep", keeping)
     parties = with_ledgers(folder, case14, zones14, 5.0).coordinator().zones(*ZONES)
     with pytest.raises(Crash):
         parties.futures["2"].result(60.0)

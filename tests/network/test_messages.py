@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tanks import Waterworks, rules
 
+from gridpriv.consensus.client import ZoneClient, read_state
 from gridpriv.consensus.limits import RequestLimits
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
@@ -27,7 +28,6 @@ from gridpriv.consensus.wire import (
     decode,
     encode,
 )
-from gridpriv.consensus.zone_client import ZoneClient, read_state
 from gridpriv.core.errors import BudgetError, SolverError
 from gridpriv.core.sealed import DamagedError
 from gridpriv.privacy.mechanism import KNorm, Laplace, SecureGaussian, Staircase

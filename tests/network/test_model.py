@@ -9,11 +9,11 @@ from model import TURNS, BrokenError, accepts, explore
 from test_byzantine import coordinator_runs, zone_runs
 
 from gridpriv.consensus import limits, sessions
+from gridpriv.consensus.client import ZoneClient
 from gridpriv.consensus.limits import RequestLimits
 from gridpriv.consensus.server import Journal
 from gridpriv.consensus.sessions import Sessions
 from gridpriv.consensus.wire import Request, TurnId, decode
-from gridpriv.consensus.zone_client import ZoneClient
 from gridpriv.consortium import zone
 from gridpriv.consortium.zone import ChargedOnce
 

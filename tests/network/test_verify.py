@@ -10,11 +10,11 @@ import pytest
 from parties import Consortium
 
 from gridpriv.cli.main import main
+from gridpriv.consensus.client import EXCHANGED, PAIR, read_transcript
 from gridpriv.consensus.credentials import NAME, KeySigner
 from gridpriv.consensus.messages import Reply
 from gridpriv.consensus.server import Turns
 from gridpriv.consensus.wire import Answer, Request, TurnId, decode, encode, packed
-from gridpriv.consensus.zone_client import EXCHANGED, PAIR, read_transcript
 from gridpriv.consortium.verify import verify
 from gridpriv.core.errors import InputError
 from gridpriv.core.sealed import Records

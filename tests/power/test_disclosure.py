@@ -27,7 +27,7 @@ from gridpriv.power.prior import (
     zone_range,
 )
 from gridpriv.power.zone import make_network, make_zones
-from gridpriv.privacy.strategies.linear import bus, total
+from gridpriv.privacy.linear import bus, total
 from gridpriv.zonal.prepared import prepare
 
 

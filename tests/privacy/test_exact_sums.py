@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.linear import (
+    GRID,
+    Disclosure,
+    exact_statistics,
+    on_grid,
+    total,
+    tree,
+)
 from gridpriv.privacy.sensitivity import length
-from gridpriv.privacy.strategies.disclosure import GRID, Disclosure, exact_statistics, on_grid
-from gridpriv.privacy.strategies.linear import total, tree
 
 UNITS = 2000
 

@@ -7,9 +7,9 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from gridpriv.privacy import linear
+from gridpriv.privacy.linear import Prior, Statistics, bus
 from gridpriv.privacy.mechanism import Gaussian
-from gridpriv.privacy.strategies import linear
-from gridpriv.privacy.strategies.linear import Prior, Statistics, bus
 
 MATRICES = {
     "bus": np.eye(3),

@@ -13,10 +13,9 @@ from gridpriv import load_case, make_settings, run, shipped_zoning
 from gridpriv.assurance.eavesdrop import corners
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors, parse_power_factors
+from gridpriv.privacy.linear import Disclosure, Prior, bus, total, tree
 from gridpriv.privacy.mechanism import KNorm
 from gridpriv.privacy.sensitivity import length
-from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.linear import Prior, bus, total, tree
 from gridpriv.zonal.prepared import prepare
 
 BANDS = ["0.9..1", "-0.98..0.9", "0.5..0.8"]

@@ -14,7 +14,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case
 from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import Zoning
-from gridpriv.privacy import register
+from gridpriv.privacy import ledger_file
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.ledger import Ledger, grant
 from gridpriv.privacy.mechanism import Charge
@@ -89,7 +89,7 @@ def test_owners_of_other_buses_have_ledgers_of_their_own(tmp_path: Path) -> None
 def test_ledgers_share_the_register_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(register.tempfile, "gettempdir", lambda: str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(ledger_file.tempfile, "gettempdir", lambda: str(tmp_path / "elsewhere"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

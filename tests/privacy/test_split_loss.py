@@ -13,13 +13,12 @@ from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import parts, total_epsilon, total_pure
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.filters import check_charges, divergence
+from gridpriv.privacy.linear import Disclosure, Prior, Statistics, bus, total, tree
 from gridpriv.privacy.mechanism import Charge, Gaussian, KNorm
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
-from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.linear import Prior, Statistics, bus, total, tree
-from gridpriv.privacy.strategies.temporal_basis import Cosines, TemporalDisclosure
+from gridpriv.privacy.temporal_basis import Cosines, TemporalDisclosure
 
 LEVELS = (np.zeros(5, dtype=int), np.arange(5))
 

@@ -16,10 +16,10 @@ from gridpriv.privacy import staircase
 from gridpriv.privacy.accounting import pure_multiplier, total_epsilon, total_pure
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.filters import check_charges, divergence
+from gridpriv.privacy.linear import bus, total, tree
 from gridpriv.privacy.mechanism import Charge, NumberStaircase, Staircase
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.sensitivity import length
-from gridpriv.privacy.strategies.linear import bus, total, tree
 
 KINDS = {2: Staircase, 1: NumberStaircase}
 

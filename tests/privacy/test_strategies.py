@@ -11,19 +11,21 @@ from scipy import stats
 
 from gridpriv import InputError
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
-from gridpriv.privacy.mechanism import Gaussian
-from gridpriv.privacy.release import Release
-from gridpriv.privacy.sensitivity import Sensitivity, length
-from gridpriv.privacy.strategies.disclosure import Disclosure, auto, expected_error
-from gridpriv.privacy.strategies.linear import (
+from gridpriv.privacy.linear import (
+    Disclosure,
     Prior,
     Statistics,
+    auto,
     bus,
+    expected_error,
     nothing,
     posterior_covariance,
     total,
     tree,
 )
+from gridpriv.privacy.mechanism import Gaussian
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Sensitivity, length
 
 HALVES = [np.zeros(6, dtype=int), np.array([0, 0, 0, 1, 1, 2]), np.arange(6)]
 

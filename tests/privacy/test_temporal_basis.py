@@ -10,12 +10,11 @@ import pytest
 from scipy.fft import dct
 
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
+from gridpriv.privacy.linear import Disclosure, Prior, bus, nothing, total, tree
 from gridpriv.privacy.mechanism import Gaussian
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity, length
-from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.privacy.strategies.linear import Prior, bus, nothing, total, tree
-from gridpriv.privacy.strategies.temporal_basis import (
+from gridpriv.privacy.temporal_basis import (
     Cosines,
     TemporalDisclosure,
     coefficient_left,

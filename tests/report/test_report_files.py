@@ -20,11 +20,11 @@ from gridpriv.core.store import reopen_store
 from gridpriv.core.stored import read_study
 from gridpriv.core.text import figure
 from gridpriv.report.contents import contents
-from gridpriv.report.export import PDF_LINE, escaped, export
+from gridpriv.report.export import PDF_LINE, export
 from gridpriv.report.panel import cards, share_of
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import half_width, summary
-from gridpriv.report.tables import in_parts, shown
+from gridpriv.report.tables import escaped, in_parts, shown
 from gridpriv.study import Study
 
 QUICK_RUN = ["run", "case14", "--rounds", "2", "--seed", "1", "--planning", "soc"]

@@ -18,7 +18,7 @@ from gridpriv.core.stored import read_study
 from gridpriv.grid.overrides import read_demand_series
 from gridpriv.privacy.ledger import ReleaseCharge
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.strategies.temporal_basis import TemporalDisclosure
+from gridpriv.privacy.temporal_basis import TemporalDisclosure
 from gridpriv.report.contents import contents
 from gridpriv.report.summary import summary
 from gridpriv.study.run_folder import RunFolder

@@ -10,8 +10,8 @@ import pytest
 from gridpriv import InputError, Settings, make_settings
 from gridpriv.core.errors import GridprivWarning
 from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.linear import bus
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.privacy.strategies.linear import bus
 
 
 @pytest.mark.parametrize(

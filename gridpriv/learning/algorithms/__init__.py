@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
-from gridpriv.core.reading import read_bytes
+from gridpriv.core.files import read_bytes
 
 _BATCHES = {"batch", "sampling", "sampled_clients"}
 _PENALTY = {"penalty", "clip"}

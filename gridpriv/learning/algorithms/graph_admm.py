@@ -16,7 +16,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.reading import MIB, read_text
+from gridpriv.core.files import MIB, read_text
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, spread
 from gridpriv.learning.clients import Array, like
 from gridpriv.learning.releases import ROUNDING

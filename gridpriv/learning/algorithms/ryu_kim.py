@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.agent import Agent
+from gridpriv.consensus.agent import Agent, AgentRules, Iterate, Minimiser
 from gridpriv.consensus.coordinator import FullyShared, Plan, State, Turn, rounds
 from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.problem import AgentRules, Iterate, Minimiser
 from gridpriv.consensus.schedules import StepSize, Update
 from gridpriv.consensus.transport import Calls, R, each, exchange
 from gridpriv.core.arrays import Floats, Ints
@@ -46,11 +45,11 @@ from gridpriv.learning.schedules import (
     output_step,
     scaled_step,
 )
+from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
-from gridpriv.privacy.strategies.disclosure import Disclosure
 
 # rows whose features (4 bytes x 784) stay in a core's cache between the two products
 BLOCK_ROWS = 1024

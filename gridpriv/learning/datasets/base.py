@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, not_allowed, whole
-from gridpriv.core.files import StorageError, beside, make_folder
-from gridpriv.core.reading import MIB, read_text
+from gridpriv.core.files import MIB, StorageError, beside, make_folder, read_text
 
 MOST_TARGET = 1e12
 Task = Literal["binary", "multiclass", "regression"]

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.reading import LARGEST, read_bytes, read_parquet, unpacked_bound
+from gridpriv.core.files import LARGEST, read_bytes, read_parquet, unpacked_bound
 from gridpriv.learning.datasets.base import Dataset, Features, Labels, clip_rows, refused
 
 Array = NDArray[Any]

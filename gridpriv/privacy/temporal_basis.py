@@ -27,7 +27,7 @@ suffice, as f is even.
 
 Estimate. m as of one step. h_j ~ N(a_j, s^2 g_j^2) with g_j = :data:`SWING` / j of the zone's sum,
 a = 0 for p and along the power factor of m for q; s is weighed by the likelihood of the release
-(:mod:`gridpriv.privacy.strategies.linear`). The sum of a step is moved into its public range.
+(:mod:`gridpriv.privacy.linear`). The sum of a step is moved into its public range.
 """
 
 from __future__ import annotations
@@ -41,11 +41,17 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.linear import (
+    DEVIATIONS,
+    GRID,
+    Disclosure,
+    Sums,
+    on_grid,
+    with_rounding,
+)
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
-from gridpriv.privacy.strategies import MOST_COSINES
-from gridpriv.privacy.strategies.disclosure import GRID, Disclosure, on_grid, with_rounding
-from gridpriv.privacy.strategies.linear import DEVIATIONS, Sums
+from gridpriv.privacy.streams import MOST_COSINES
 
 SWING = 0.15
 """g_1: of the six daily curves of the IEEE RTS-79, the first six g are 0.12, 0.09, 0.02, 0.03,
