@@ -37,8 +37,8 @@ MARGINAL = 1e-3
 PIECEWISE = 1
 MOST_RESIDUAL = 0.01
 """p.u.: consensus residual up to which rounds count as converged."""
-MOST_COMPARED, SAME_OPTIMUM = 300, 1e-4
-"""Buses up to which rounds are compared with the whole grid's optimum, and how close they are."""
+MOST_COMPARED = 300
+"""Buses up to which rounds are compared with the whole grid's optimum."""
 NUMBER = r"(-?[\d.]+(?:e[+-]?\d+)?|under [\d.]+|-)"
 
 
@@ -299,6 +299,8 @@ def figure_difference(judgement: Judgement, physical: dict[str, Any]) -> tuple[f
     worst = (0.0, "")
     for name, own in judgement.figures.items():
         theirs = printed(physical, name)
+        if theirs is None and name.endswith("cost") and judgement.status == "infeasible":
+            continue  # no cost is stated of a state outside its limits
         if (own is None) != (theirs is None):
             return math.inf, name
         if own is not None:
@@ -341,11 +343,11 @@ class Facts:
         load = case.base_mva * float(np.maximum(case.pd, 0.0).sum())
         return 100.0 * balancing / load if balancing is not None and load > 0 else None
 
-    @cached_property
-    def excess(self) -> str | None:
-        """Fault of rounds whose objective is not the optimum of the whole grid, by Clarabel.
+    def excess(self, residual: float) -> str | None:
+        """Return the fault of rounds whose objective is not the whole grid's optimum, by Clarabel.
 
-        None where it is, and where noise or a grid's size leaves nothing to compare with.
+        None where it is, and where noise or a grid's size leaves nothing to compare with. The dual
+        residual is relative to the mean marginal cost, so costs differ by as much, relatively.
         """
         result, last = self.result, self.result.trace.rounds[-1]
         objective = result.network.objective
@@ -357,7 +359,7 @@ class Facts:
         best = relax(result.case, "cost", imbalance_weight=weight).bound
         imbalance = objective.cost_unit * weight * last.figures["objective"]
         own = last.figures["cost"] + imbalance
-        near = best is not None and abs(own - best) <= SAME_OPTIMUM * max(1.0, abs(best))
+        near = best is not None and abs(own - best) <= 10.0 * residual * max(1.0, abs(best))
         return None if near else f"the rounds end at {own:.8g}, the optimum is {best}"
 
 
@@ -463,14 +465,16 @@ def _exporters(match: re.Match[str], facts: Facts) -> str | None:
     judgement = facts.judgement
     if judgement is None:
         return "no AC state"
-    named = [judgement.state.zone_names.index(name) for name in match[2].split(", ")]
+    names = match[1].split(", ")
+    named = [judgement.state.zone_names.index(name) for name in names]
     shed = judgement.case.base_mva * judgement.state.p_shed[np.isin(judgement.state.zone_of, named)]
-    home = [
-        name
-        for z, name in zip(named, match[2].split(", "), strict=True)
-        if judgement.interchange[z] <= 0
-    ]
-    return f"zones {home} do not export" if home else same(match[1], float(shed.sum()))
+    home = [name for z, name in zip(named, names, strict=True) if judgement.interchange[z] <= 0]
+    if home:
+        return f"zones {home} do not export"
+    unused = np.maximum(judgement.case.pmax - judgement.state.pg, 0.0)
+    return same(match[2], float(shed.sum())) or same(
+        match[3], judgement.case.base_mva * float(unused.sum())
+    )
 
 
 def _rounds(match: re.Match[str], facts: Facts) -> str | None:
@@ -516,7 +520,7 @@ def _optimality(match: re.Match[str], facts: Facts) -> str | None:
     last, bound = facts.result.trace.rounds[-1], float(match[1])
     if last.consensus_residual_max >= bound or last.dual_residual >= 10.0 * bound:
         return f"residuals are {last.consensus_residual_max:.3g} and {last.dual_residual:.3g}"
-    return None if facts.excess is None else facts.excess
+    return facts.excess(bound)
 
 
 def _stalled(match: re.Match[str], facts: Facts) -> str | None:
@@ -814,7 +818,12 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (rf"The noise-free baseline is {AMOUNT} \$/h above the AC optimum", _noise_free_gap),
     (r"Zones without an AC plan: ([\w, ]+)\. They act as in the last round", _unplanned),
-    (rf"^Zones that export shed {AMOUNT} MW of load \(([\w, ]+)\), .*$", _exporters),
+    (
+        rf"^Zones? ([\w, ]+) (?:exports and sheds|export and shed) {AMOUNT} MW of load, while "
+        rf"{AMOUNT} MW of generating capacity is unused: gridpriv relax .* lists the limits that "
+        r"bind",
+        _exporters,
+    ),
     (
         rf"^The grid is short of generating capacity: load and losses exceed the {AMOUNT} MW by "
         rf"{AMOUNT} MW\.$",

@@ -126,6 +126,10 @@ VALUES = {
     "dearer-than-prior-only": {"chance": " Less than 0.25 % apart, either may be the cheaper."},
     "noise-free-not-converged": {"so": ", so the cost of privacy is approximate"},
     "cost-not-minimized": {"objective": "losses"},
+    "shed-by-exporters": {
+        "zones": "Zones 1, 3 export and shed",
+        "command": "gridpriv relax case14",
+    },
     "noise-source": {"caveat": "simulated noise, for studies only"},
 }
 """Values of messages that are words, by code."""
