@@ -551,7 +551,7 @@ def _single_buses(match: re.Match[str], facts: Facts) -> str | None:
 
 def _load_scale(match: re.Match[str], facts: Facts) -> str | None:
     own = f"{facts.result.settings.load_scale:g}"
-    return None if match[1] == match[2] == own else f"printed {match[1]}, {match[2]}, is {own}"
+    return None if match[1] == own else f"printed {match[1]}, is {own}"
 
 
 def _objective(match: re.Match[str], facts: Facts) -> str | None:
@@ -857,8 +857,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (r"^Zones of one bus release that bus's demand: ([^.]+)\.$", _single_buses),
     (
-        r"The protected change is in the demand before --load-scale ([\d.e+-]+): ([\d.e+-]+) times "
-        r"as much in this run",
+        r"That change is of the demand before --load-scale ([\d.e+-]+)\. In this run it is .* of "
+        r"the demand",
         _load_scale,
     ),
     (

@@ -31,6 +31,7 @@ from gridpriv.privacy.accounting import (
     total_epsilon,
     total_pure,
 )
+from gridpriv.privacy.checked import checked, missing_parts
 from gridpriv.privacy.mechanism import MECHANISMS, SMOOTHED, Additive, Charge, has_secure_sampler
 from gridpriv.privacy.perturbation import Target
 
@@ -156,7 +157,6 @@ BUILT_IN = ("laplace", "gaussian", "knorm", "staircase", "staircase-number")
 PLUGINS = "GRIDPRIV_PLUGINS"
 NAMES = ["none", "laplace", "gaussian", "knorm", "staircase"]
 """Mechanisms that settings accept; those of users come last."""
-PARTS = ("scale", "norm", "variance", "perturb", "charge")
 SAME = 1e-9
 MOST = 1e12
 """Multiplier at which a budget must buy noise."""
@@ -179,7 +179,8 @@ def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
     Raises
     ------
     InputError
-        For a name that is taken, or a class that is no mechanism.
+        For a name that is taken, or a class that is no mechanism: parts are tried here, and
+        again when noise of a scale is made, before a release is charged.
 
     Notes
     -----
@@ -197,15 +198,15 @@ def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
         raise not_allowed("name", name, "a name that no mechanism has")
     if not name.isidentifier() or name != name.lower():
         raise not_allowed("name", name, "lower case letters, digits and underscores")
-    item, two = kind(1.0), kind(2.0)
-    missing = [part for part in PARTS if not hasattr(item, part)]
+    missing = missing_parts(name, kind)
     if missing:
         raise InputError(
             f"Mechanism {name!r} lacks {', '.join(missing)}. Add it (see gridpriv.Mechanism)."
         )
-    for charge in (_charge(item, 1.0), _charge(two, 2.0)):
-        if not isinstance(charge, Charge):
-            raise InputError(f"charge() of mechanism {name!r} must return a gridpriv Charge.")
+    if not isinstance(kind, type):
+        raise InputError(f"Mechanism {name!r} is no class. Register a class made from a scale.")
+    tried = checked(name, kind)
+    item, two = tried(1.0), tried(2.0)
     first, second = (_charge(m, d) for m, d in ((item, 1.0), (two, 2.0)))
     alike = first.kind == second.kind and math.isclose(
         first.parameter, second.parameter, rel_tol=SAME
@@ -215,7 +216,7 @@ def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
             f"charge() of mechanism {name!r} must depend on distance / scale only: scale 1 at "
             f"distance 1 costs {first}, scale 2 at distance 2 costs {second}."
         )
-    MECHANISMS[name, "simulated"] = cast(type[Additive], kind)
+    MECHANISMS[name, "simulated"] = cast(type[Additive], tried)
     NAMES.append(name)
 
 

@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gridpriv
@@ -119,6 +120,93 @@ def test_what_is_no_mechanism_is_refused(name: str, kind: object, message: str) 
     with pytest.raises(InputError, match=message):
         gridpriv.register_mechanism(name, given)  # type: ignore[arg-type]
     assert name in ("laplace",) or name not in NAMES
+
+
+def never(*_: object) -> object:
+    raise RuntimeError("bus 7 demands 123.4 MW")
+
+
+def giving(result: object) -> object:
+    return lambda *_: result
+
+
+def drawing(change: Callable[[np.ndarray], object]) -> object:
+    return lambda _self, value, _stream=None: change(value)
+
+
+FAULTS = [
+    ("perturb", drawing(lambda value: value * np.nan), r"perturb\(\) .* NaN or infinite"),
+    ("perturb", drawing(lambda value: value[:1]), r"perturb\(\) .* returns shape \(1,\)"),
+    ("perturb", giving("noise"), r"perturb\(\) .* returns str"),
+    ("perturb", giving(None), r"perturb\(\) .* returns shape \(\)"),
+    ("perturb", never, "perturb of .* raises RuntimeError"),
+    ("cdf", drawing(lambda x: x * np.nan), r"cdf\(\) .* NaN or infinite"),
+    ("cdf", drawing(lambda x: (x < 0).astype(float)), r"cdf\(\) .* decreases"),
+    ("cdf", drawing(lambda x: x), r"cdf\(\) .* numbers from 0 to 1"),
+    ("cdf", giving(0.5), r"cdf\(\) .* returns shape \(\)"),
+    ("cdf", never, "cdf of .* raises RuntimeError"),
+    ("cdf", 0.5, "cdf of .* raises TypeError"),
+    ("charge", never, "charge of .* raises RuntimeError"),
+    ("charge", giving(1.0), r"charge\(\) .* returns float"),
+    ("charge", giving(Charge("pure", float("nan"))), r"charge\(\) .* at least 0"),
+    ("charge", giving(Charge("pure", -1.0)), r"charge\(\) .* at least 0"),
+    ("charge", giving(Charge("made-up", 1.0)), r"charge\(\) .* kind 'made-up'"),
+    ("variance", property(never), "variance of .* raises RuntimeError"),
+    ("variance", float("nan"), "variance of .* is nan"),
+    ("norm", 3, "norm of .* is 3"),
+    ("__init__", never, "__init__ of .* raises RuntimeError"),
+]
+"""A part, what a faulty class has there, and the error."""
+
+
+@pytest.mark.parametrize(("part", "faulty", "message"), FAULTS)
+def test_a_faulty_part_is_an_error_that_names_the_mechanism(part, faulty, message) -> None:
+    kind = type("Faulty", (Laplace,), {part: faulty})
+    with pytest.raises(InputError, match=message) as error:
+        gridpriv.register_mechanism("faulty", kind)
+    assert "'faulty'" in str(error.value)
+    assert "123.4" not in str(error.value)
+    assert "faulty" not in NAMES
+
+
+LATE = """
+import numpy as np
+import gridpriv
+from gridpriv.privacy.mechanism import Laplace
+
+class Late(Laplace):
+    def perturb(self, value, stream):
+        return value * (np.nan if {when} else 1.0)
+
+gridpriv.register_mechanism("late", Late)
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "charged"), [("self.scale not in (1.0, 2.0)", False), ("value.size > 100", True)]
+)
+def test_a_fault_of_a_runs_own_noise_is_an_input_error(when: str, charged: bool, tmp_path) -> None:
+    """At registration the noise of scales 1 and 2 is sound; a run's scale is tried before charges.
+
+    What only the draw of a long value shows ends the run in the same way, after its charge.
+    """
+    module, ledger = tmp_path / "late.py", tmp_path / "ledger.jsonl"
+    module.write_text(LATE.format(when=when))
+    environment = os.environ | {"GRIDPRIV_PLUGINS": str(module)}
+
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-c", COMMAND, *words]
+        return subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+
+    case = "case118" if charged else "case14"
+    made = command("ledger", "grant", str(ledger), "--case", case, "--epsilon", "20")
+    assert made.returncode == 0, made.stderr
+    words = [case, "--zones", "2", "--mechanism", "late", "--release", "bus", "--planning", "soc"]
+    ended = command("run", *words, "--ledger", str(ledger), "--no-reference")
+    assert ended.returncode == 2, ended.stderr
+    assert "perturb() of mechanism 'late' returns NaN or infinite numbers" in ended.stderr
+    account = command("ledger", "export", str(ledger))
+    assert ("laplace" in account.stdout) == charged, account.stdout
 
 
 @pytest.mark.usefixtures("registered")
