@@ -288,7 +288,8 @@ def privacy(of: Subject) -> Section | None:
         deltas = noisy[noisy.mechanism == "gaussian"].release_delta.dropna().unique()
         notes.append(message("gaussian-delta", {"deltas": ", ".join(f"{d:g}" for d in deltas)}))
     if len(statements) and "bound_source" in statements:
-        sources = [str(source).rstrip(". ") for source in statements.bound_source.unique()]
+        unique = statements.bound_source.astype(str).str.rstrip(". ").unique()
+        sources = [text.replace("|||_", "| ||_").replace("|||", "|| |") for text in unique]
         notes.append(message("bound-source", {"source": "; ".join(sources[:MOST_SOURCES])}))
         if any("||" in source for source in sources[:MOST_SOURCES]):
             notes.append(message("norms", {}))
