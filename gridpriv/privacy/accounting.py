@@ -55,7 +55,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -232,10 +232,8 @@ def total_epsilon(charges: Charges, delta: float) -> float:
     -----
     Gaussian charges exactly, as one; others by composed loss distributions, or beside
     zero-concentrated ones by Renyi divergence (``dp_accounting``). Never above the sum of pure
-    epsilons, nor above that of some charges plus the total of the others at the same delta: the
-    loss is L + R with L at most the sum s of the first, so E(1 - e^(s+e-L-R))+ <= E(1 - e^(e-R))+.
-    Given the past, each release in R has its own loss distribution, also where it was chosen after
-    one of the first.
+    epsilons, nor above the epsilons of pure and (epsilon, delta) private charges plus the total of
+    the others at the delta that is left (:func:`_added`).
     """
     check_delta("delta", delta)
     whole: dict[Charge, int] = {}
@@ -257,8 +255,9 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         import dp_accounting
 
         return float(dp_accounting.get_epsilon_gaussian(_one_gaussian(charges), delta))
-    if any(HIDES_NOTHING < pure_epsilon(charge) < math.inf for charge, _ in charges):
-        return total_pure(dict(charges))  # a loss distribution this wide has no use and no grid
+    wide = [item for item in charges if HIDES_NOTHING < stated_epsilon(item[0]) < math.inf]
+    if wide:  # a loss distribution this wide has no use and no grid
+        return _added(charges, wide, delta)
     if kinds == {"laplace"} and sum(count for _, count in charges) == 1:
         bound = max(0.0, pure_epsilon(charges[0][0]) + 2.0 * math.log1p(-delta))
     elif kinds == {"laplace"} and sum(count for _, count in charges) == 2:
@@ -270,11 +269,38 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         bound = _rdp_epsilon(charges, delta)
     else:
         bound = _composed_epsilon(charges, delta)
-    pure = tuple(item for item in charges if math.isfinite(pure_epsilon(item[0])))
-    if pure and len(pure) < len(charges):
-        rest = tuple(item for item in charges if item not in pure)
-        bound = min(bound, total_pure(dict(pure)) + _total(rest, delta))
-    return min(bound, total_pure(dict(charges)))
+    pure = [item for item in charges if math.isfinite(pure_epsilon(item[0]))]
+    stated = [item for item in charges if math.isfinite(stated_epsilon(item[0]))]
+    return min([bound, *(_added(charges, apart, delta) for apart in (pure, stated) if apart)])
+
+
+def stated_epsilon(charge: Charge) -> float:
+    """Return the epsilon that a charge states: pure, or beside a delta; infinite if it has none."""
+    return charge.parameter if charge.kind == "approximate" else pure_epsilon(charge)
+
+
+def _added(
+    charges: Iterable[tuple[Charge, int]], apart: Iterable[tuple[Charge, int]], delta: float
+) -> float:
+    """Return the epsilons of some charges plus the total of the others; infinite without delta.
+
+    Let the charges apart state (e_i, d_i), with d_i = 0 for a pure one. Each is dominated by a pair
+    whose loss is at most e_i but on an event of probability d_i. Dominating pairs compose, also
+    where a release is chosen after others (Zhu, Dong and Wang 2022, theorem 10). The loss of all is
+    L + R with L at most s = sum of e_i outside an event of probability d = sum of d_i, so
+
+        E(1 - e^(s + e - L - R))+ <= d + E(1 - e^(e - R))+,
+
+    and s + e is a bound at delta where e is one of the others at delta - d.
+    """
+    apart = tuple(apart)
+    rest = dict(item for item in charges if item not in apart)
+    spent = math.fsum(n * c.second for c, n in apart if c.kind == "approximate")
+    left = delta - spent if spent else delta
+    if left < 0.0 or (rest and left == 0.0):
+        return math.inf
+    total = math.fsum(n * stated_epsilon(c) for c, n in apart)
+    return total + total_epsilon(rest, left) if rest else total
 
 
 def _two_laplace_epsilon(moves: list[float], delta: float) -> float:
@@ -391,8 +417,8 @@ def total_of(charges: Charges, delta: float) -> float:
     """Return epsilon of charges at ``delta`` (0: pure), to be shown.
 
     Parameters that agree to nine digits are taken as one. The loss distribution of a release
-    that hides nothing needs gigabytes, and that of many different ones minutes: they are composed
-    purely, or by their Renyi divergences.
+    that hides nothing needs gigabytes, and that of many different ones minutes: their epsilons are
+    added to the total of the others, or they are composed by their Renyi divergences.
     """
     if not charges or delta == 0.0:
         return total_pure(charges)
@@ -403,11 +429,15 @@ def total_of(charges: Charges, delta: float) -> float:
             rounded = Charge("zcdp", _zcdp(rounded))
         near[rounded] += count
     many = len(charges) > MOST and {c.kind for c in charges} <= {"laplace", "gaussian", "pure"}
-    if many or any(LARGE < pure_epsilon(charge) < math.inf for charge in near):
+    least = 0.0 if many else LARGE
+    large = [item for item in near.items() if least < stated_epsilon(item[0]) < math.inf]
+    if large:
         concentrated: Counter[Charge] = Counter()
         for charge, count in near.items():
             concentrated[Charge("zcdp", _zcdp(charge))] += count
-        return min(total_pure(near), total_epsilon(concentrated, delta))
+        check_delta("delta", delta)
+        added = _added(near.items(), large, delta)
+        return min(total_pure(near), added, total_epsilon(concentrated, delta))
     return total_epsilon(near, delta)
 
 

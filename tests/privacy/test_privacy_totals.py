@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 
 import dp_accounting
 import numpy as np
@@ -21,6 +23,7 @@ from gridpriv.privacy.accounting import (
     published_total,
     pure_multiplier,
     total_epsilon,
+    total_of,
     total_pure,
 )
 from gridpriv.privacy.mechanism import Charge
@@ -195,3 +198,65 @@ def test_a_pure_beside_a_gaussian_release_costs_what_randomised_response_does(pu
     exact = brentq(lambda e: curve(e) - 1e-5, 0.0, 30.0, xtol=1e-12)
     charges = {Charge("pure", pure): 1, Charge("gaussian", multiplier): 1}
     assert exact - 1e-9 <= total_epsilon(charges, 1e-5) <= exact + 2e-4
+
+
+def gaussian_delta(epsilon, multiplier):
+    """Return the curve of one Gaussian release (Balle and Wang 2018, theorem 8)."""
+    half, far = 0.5 / multiplier, epsilon * multiplier
+    below = norm.logcdf(-half - far)
+    return norm.cdf(half - far) - math.exp(min(epsilon + below, 0.0))
+
+
+def two_valued(epsilon, delta):
+    """Return (loss, chance) of the pair that dominates an (epsilon, delta) private mechanism."""
+    true = (1.0 - delta) / (1.0 + math.exp(-epsilon))
+    return [(epsilon, true), (-epsilon, 1.0 - delta - true), (math.inf, delta)]
+
+
+def composed(pairs, multiplier, epsilon):
+    """Return delta of a composition: every combination of losses, and one Gaussian release."""
+    total = 0.0
+    for outcome in itertools.product(*pairs):
+        loss, chance = sum(x for x, _ in outcome), math.prod(p for _, p in outcome)
+        if math.isinf(loss):
+            total += chance
+        elif multiplier is not None:
+            total += chance * gaussian_delta(epsilon - loss, multiplier)
+        else:
+            total += chance * max(0.0, -math.expm1(epsilon - loss))
+    return total
+
+
+@pytest.mark.parametrize(
+    ("stated", "multiplier", "delta", "added"),
+    [
+        ([(40.0, 0.0), (41.0, 1e-6)], None, 1e-5, 81.0),
+        ([(40.0, 0.0), (41.0, 1e-5)], None, 1e-5, 81.0),
+        ([(40.0, 0.0), (41.0, 2e-5)], None, 1e-5, math.inf),
+        ([(60.0, 0.0)], 3.730631, 1e-5, 61.0),
+        ([(60.0, 0.0)], 3.730631, 1e-9, 61.7),
+        ([(60.0, 0.0), (41.0, 5e-6), (2.0, 2e-6)], 3.730631, 1e-5, 104.1),
+        ([(55.0, 1e-6), (55.0, 1e-6)], None, 1e-5, 110.0),
+        ([(0.5, 0.0), (2.0, 1e-6)], 1.0, 1e-5, math.inf),
+    ],
+)
+def test_a_total_is_between_the_exact_one_and_basic_composition(stated, multiplier, delta, added):
+    """The exact curve is a sum over all losses; basic composition adds epsilons and deltas."""
+    charges = Counter(Charge("approximate", e, d) if d else Charge("pure", e) for e, d in stated)
+    if multiplier is not None:
+        charges[Charge("gaussian", multiplier)] += 1
+    pairs = [two_valued(e, d) for e, d in stated]
+    for total in (total_of(charges, delta), total_epsilon(charges, delta)):
+        assert total <= added * (1 + 1e-7)
+        if math.isinf(total):
+            assert sum(d for _, d in stated) > delta
+        else:
+            assert composed(pairs, multiplier, total * (1 + 1e-9)) <= delta * (1 + 1e-6)
+
+
+def test_a_split_release_beside_a_wide_one_keeps_its_loss():
+    """Both parts of a split Laplace release count in the total of the others."""
+    split, wide = Charge("split-laplace", 1.0, 0.7), Charge("pure", 60.0)
+    alone = total_epsilon({split: 1}, 1e-5)
+    for total in (total_of, total_epsilon):
+        assert total({split: 1, wide: 1}, 1e-5) == pytest.approx(60.0 + alone, rel=1e-9)
