@@ -74,8 +74,8 @@ CHECKS = {
     "public state": "values that differ",
     "public bytes": "values that differ",
     "series": "change, or count",
-    "stream": "epsilon, or count",
-    "publish": "change, or count",
+    "stream": "",
+    "publish": "",
     "low bits": "sums on grid",
 }
 """Checks of an audit in the order in which they are shown, with the quantity that each measures.

@@ -199,9 +199,9 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
     output.print_records(title, columns, replayed)
     output.say(
         "A row is the worst of its tests; one passes where measured is at most allowed. Changes "
-        "and beta are per unit, in the norm of the sensitivity; those of publish are in $/h. "
-        "Numbers, orders, releases and values that differ are counts. docs/audit-and-attack.md "
-        "explains every check."
+        "and beta are per unit, in the norm of the sensitivity; a priced query is in $/h, the loss "
+        "of a window an epsilon. All others are counts, ratios or as they say. "
+        "docs/audit-and-attack.md explains every check."
     )
     measured = [
         row | {"verdict": row["verdict"].removeprefix("claim ")} for row in document["statistical"]

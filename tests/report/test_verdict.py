@@ -350,3 +350,21 @@ def test_a_method_below_the_budget_is_named_with_the_cause() -> None:
     study = made(noise_free(8000.0), method("a", [8400.0, 8420.0], total_epsilon=3.86))
     (said,) = told(study, "budget-unused")
     assert '"a" uses 3.86 of 5' in said and "all planned rounds" in said
+
+
+def test_a_certificate_explains_the_delta_and_the_norms_that_it_states(tmp_path: Path) -> None:
+    way = (("perturbation", "objective"), ("mechanism", "gaussian"))
+    plan = make_plan(
+        ["case14"],
+        budgets=["per-release:1,1e-3"],
+        methods=[Method("gradient", way)],
+        seeds=[1],
+        settings={"rounds": 2},
+        reference=False,
+    )
+    compare(plan, out=tmp_path, jobs=1)
+    sections = {section.title: section for section in make_report(read_source(tmp_path)).sections}
+    said = {note.code: str(note) for note in sections["Privacy"].notes}
+    assert "its own delta per release (0.001)" in said["gaussian-delta"]
+    assert "|||" not in said["bound-source"] and "norms" in said
+    assert "scale of the noise divided by the sensitivity" in said["certificates"]
