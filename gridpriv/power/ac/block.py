@@ -201,9 +201,8 @@ class Block:
         self._sigma = at.z_low / low + at.z_high / high
         push = np.where(self._has_low, mu / low, 0.0) - np.where(self._has_high, mu / high, 0.0)
         self._mu, self._delta = mu, delta
-        self._jacobian = form.jacobian(at.x)
         self._gradient = form.gradient(at.x)
-        lagrangian = self._gradient + self._jacobian.T @ at.multiplier
+        lagrangian = self._gradient + form.adjoint(at.x, at.multiplier)
         self._rx = lagrangian - push[:n]
         self._rs = -at.multiplier[k] - push[n:]
         self._c = self._residual(at)
@@ -247,7 +246,6 @@ class Block:
         push = np.where(self._has_low, self._mu / low, 0.0) - np.where(
             self._has_high, self._mu / high, 0.0
         )
-        moved = self._jacobian @ dx
         return Direction(
             min(_longest(low, du, self._has_low, tau), _longest(high, -du, self._has_high, tau)),
             min(
@@ -255,7 +253,7 @@ class Block:
                 _longest(at.z_high, dz_high, self._has_high, tau),
             ),
             float(self._gradient @ dx - push @ du),
-            float(-self._rx @ dx - dual @ moved - self._rs @ ds + dual[k] @ ds),
+            float(-self._rx @ dx - dual @ form.along(at.x, dx) - self._rs @ ds + dual[k] @ ds),
             float(du @ du),
         )
 
@@ -274,7 +272,7 @@ class Block:
         c = self._residual(at)
         with np.errstate(invalid="ignore", divide="ignore"):
             logs = np.log(low[self._has_low]).sum() + np.log(high[self._has_high]).sum()
-        lagrangian = form.gradient(at.x) + form.jacobian(at.x).T @ at.multiplier
+        lagrangian = form.gradient(at.x) + form.adjoint(at.x, at.multiplier)
         in_x = lagrangian - at.z_low[:n] + at.z_high[:n]
         in_s = -at.multiplier[self._inequality] - at.z_low[n:] + at.z_high[n:]
         products = np.concatenate(
@@ -389,13 +387,10 @@ class _Pattern:
     @staticmethod
     def of(form: QuadraticForm, own: Ints, border: Ints) -> _Pattern:
         n, m = form.columns, form.rows
-        row, i, j = form.row, form.i, form.j
-        diagonal = np.arange(n)
-        jac_row = n + np.concatenate([form.row, form.row, form.line])
-        jac_col = np.concatenate([form.i, form.j, form.column])
+        i, j, diagonal = form.i, form.j, np.arange(n)
+        jac_row, jac_col = n + form.places[0], form.places[1]
         rows = np.concatenate([i, j, diagonal, jac_row, jac_col, n + np.arange(m)])
         cols = np.concatenate([j, i, diagonal, jac_col, jac_row, n + np.arange(m)])
-        del row
         place = np.full(n + m, -1)
         place[own] = np.arange(len(own))
         edge = np.full(n + m, -1)

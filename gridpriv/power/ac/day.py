@@ -85,7 +85,7 @@ class UnitBlock:
         form, at = self.block.form, self.block.point
         multiplier = at.multiplier.copy()
         multiplier[self.limits] = 0.0
-        return np.asarray((form.jacobian(at.x).T @ multiplier)[self.output])
+        return form.adjoint(at.x, multiplier)[self.output]
 
 
 @dataclass(frozen=True, eq=False)

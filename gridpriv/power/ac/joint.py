@@ -228,7 +228,7 @@ class ZoneBlock:
         the others' part is minus this zone's own. Shape (buses,), in the order of ``zone.buses``.
         """
         form, at = self.block.form, self.block.point
-        own = form.gradient(at.x) + form.jacobian(at.x).T @ at.multiplier
+        own = form.gradient(at.x) + form.adjoint(at.x, at.multiplier)
         whole = np.zeros(self.zone.network.case.n_bus, complex)
         buses = self.part.buses[self.ends]
         whole[buses] = -own[self.model.e[self.ends]] - 1j * own[self.model.f[self.ends]]

@@ -12,6 +12,7 @@ given to Ipopt as they are, so nothing is differentiated and a model is built in
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import casadi
@@ -151,12 +152,21 @@ class QuadraticForm:
         """Return the entries of the rows' Jacobian: by i and by j of products, then linear ones."""
         return np.concatenate([self.factor * x[self.j], self.factor * x[self.i], self.slope])
 
-    def jacobian(self, x: Floats) -> sparse.csr_array:
-        """Return the rows' Jacobian at x, shape (m, n)."""
-        rows = np.concatenate([self.row, self.row, self.line])
+    @cached_property
+    def places(self) -> tuple[Ints, Ints]:
+        """Row and column of each entry of :meth:`slopes`."""
         columns = np.concatenate([self.i, self.j, self.column])
-        shape = (self.rows, self.columns)
-        return sparse.coo_array((self.slopes(x), (rows, columns)), shape=shape).tocsr()
+        return np.concatenate([self.row, self.row, self.line]), columns
+
+    def along(self, x: Floats, step: Floats) -> Floats:
+        """Return the derivative of the rows at x along a step, shape (m,)."""
+        rows, columns = self.places
+        return sums_at(rows, self.slopes(x) * step[columns], self.rows)
+
+    def adjoint(self, x: Floats, multiplier: Floats) -> Floats:
+        """Return the rows' Jacobian at x, transposed, times multipliers, shape (n,)."""
+        rows, columns = self.places
+        return sums_at(columns, self.slopes(x) * multiplier[rows], self.columns)
 
 
 @dataclass
