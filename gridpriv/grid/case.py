@@ -248,8 +248,8 @@ STATE_FIELDS = ("pd", "qd", "gs", "bs", "vmin", "vmax", "vm", "va", "base_kv")
 BUS_FIELDS = ("bus_id", *STATE_FIELDS, "reference")
 
 
-def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints) -> Case:
-    """Return the case of some elements; branches and generators must stand at its buses."""
+def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **given: Floats) -> Case:
+    """Return the case of some elements, with some fields given; they must stand at its buses."""
     place = np.full(case.n_bus, -1)
     place[buses] = np.arange(len(buses))
     parts = ((BUS_FIELDS, buses), (BRANCH_FIELDS, branches), (GEN_FIELDS, gens))
@@ -259,7 +259,7 @@ def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints) -> Case:
     changes["cost"] = tuple(case.cost[g] for g in gens.tolist()) if case.cost else ()
     changes["groups"] = {k: tuple(v[i] for i in buses.tolist()) for k, v in case.groups.items()}
     changes["xy"] = None if case.xy is None else case.xy[buses]
-    return replace(case, **changes)
+    return replace(case, **changes | given)
 
 
 def emergency_ratings(case: Case, branches: NDArray[Any]) -> dict[str, Floats]:

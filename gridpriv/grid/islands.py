@@ -12,11 +12,18 @@ from gridpriv.core.arrays import Bools, Ints
 from gridpriv.grid.case import Case
 
 
-def islands(case: Case, lines: Bools | None = None) -> Ints:
-    """Return the number of the island of every bus; with ``lines``, of those branches only."""
-    joined = np.arange(case.n_branch) if lines is None else np.flatnonzero(lines)
-    ends = (case.f_bus[joined], case.t_bus[joined])
-    links = sparse.coo_array((np.ones(len(joined)), ends), shape=(case.n_bus, case.n_bus))
+@lru_cache(maxsize=16)
+def islands(case: Case) -> Ints:
+    """Return the number of the island of every bus; read-only."""
+    island = islands_by(case, np.ones(case.n_branch, bool))
+    island.setflags(write=False)
+    return island
+
+
+def islands_by(case: Case, lines: Bools) -> Ints:
+    """Return the number of the island of every bus, by some of the branches only."""
+    ends = (case.f_bus[lines], case.t_bus[lines])
+    links = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(case.n_bus, case.n_bus))
     return np.asarray(connected_components(links, directed=False)[1], dtype=np.int64)
 
 

@@ -19,7 +19,7 @@ from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_o
 from gridpriv.core.files import shown, write_text
 from gridpriv.core.text import Json, counted, html_table
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import islands
+from gridpriv.grid.islands import islands_by
 from gridpriv.grid.tables import LONGEST_NAME, CsvRows, is_name
 
 if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end
@@ -317,13 +317,13 @@ def zone_rows(case: Case, zoning: Zoning) -> list[Json]:
 
 def _pieces(case: Case, zoning: Zoning) -> list[int]:
     """Return into how many parts the branches within every zone leave it."""
-    island = islands(case, ~tie_lines(case, zoning))
+    island = islands_by(case, ~tie_lines(case, zoning))
     return [len(np.unique(island[buses])) for buses in zoning.members]
 
 
 def warn_disconnected(case: Case, zoning: Zoning) -> None:
     """Warn (:class:`GridprivWarning`) of every zone whose buses are not connected."""
-    island = islands(case, ~tie_lines(case, zoning))
+    island = islands_by(case, ~tie_lines(case, zoning))
     for name, buses in zip(zoning.names, zoning.members, strict=True):
         parts = [case.bus_id[buses[island[buses] == part]] for part in np.unique(island[buses])]
         if len(parts) > 1:

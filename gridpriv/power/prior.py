@@ -34,7 +34,7 @@ from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed
 from gridpriv.grid.admittance import Factors, laplacian
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import islands
+from gridpriv.grid.islands import islands, islands_by
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.linear import (
@@ -220,7 +220,7 @@ def capacities(case: Case) -> Floats:
     able = np.maximum(case.pmax, 0.0)
     unlimited = np.isposinf(able)
     if unlimited.any():
-        region, island = islands(case, case.rate <= 0), islands(case)
+        region, island = islands_by(case, case.rate <= 0), islands(case)
         f, t = region[case.f_bus], region[case.t_bus]
         leaving = np.where(f != t, case.rate, 0.0)
         rated = np.bincount(f, leaving, case.n_bus) + np.bincount(t, leaving, case.n_bus)

@@ -41,7 +41,7 @@ from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.grid.admittance import BranchAdmittance, DcPowerFlow, branch_admittance, branch_flows
 from gridpriv.grid.case import Case
 from gridpriv.grid.contingencies import Contingency, Rating, branch_rating
-from gridpriv.grid.islands import islands
+from gridpriv.grid.islands import islands, islands_by
 from gridpriv.power.ac.areas import AreaGrid, injection, reactive_limits, share_reactive
 from gridpriv.power.ac.flow import LARGEST_MOVE, SUNK, SWITCH_TOLERANCE, ac_flow
 from gridpriv.power.ac.newton import PowerFlowError, solve_power_flow
@@ -293,7 +293,7 @@ class Outage:
         kept[gens] = False
         in_service = np.ones(case.n_branch, dtype=bool)
         in_service[branches] = False
-        island = islands(case, in_service) if len(branches) else before.island
+        island = islands_by(case, in_service) if len(branches) else before.island
         separated = _separated(before.island, island)
         source = np.zeros(island.max() + 1, dtype=bool)
         source[island[case.gen_bus[kept & (case.pmax > 0)]]] = True

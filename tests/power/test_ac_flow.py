@@ -152,7 +152,7 @@ def test_a_grid_without_a_dc_power_flow_starts_elsewhere_and_warns_of_nothing():
     asked = dispatch_of(case)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        starts = _starts(AreaGrid.of(case, asked, Schedule(np.zeros(2, int), np.zeros(1))))
+        starts = list(_starts(AreaGrid.of(case, asked, Schedule(np.zeros(2, int), np.zeros(1)))))
         state = ac_flow(case, asked)
     assert len(starts) == 2 and np.isfinite(starts).all()
     assert balance(case, state) < 1e-8

@@ -18,7 +18,7 @@ from gridpriv import load_case, partition
 from gridpriv.core.errors import InputError
 from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.contingencies import Contingency, branch_rating, contingencies
-from gridpriv.grid.islands import islands
+from gridpriv.grid.islands import islands, islands_by
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
@@ -43,7 +43,7 @@ def split(case, contingency):
     """Return whether an outage splits the grid."""
     on = np.ones(case.n_branch, bool)
     on[contingency.elements(case)[0]] = False
-    return islands(case, on).max() > islands(case).max()
+    return islands_by(case, on).max() > islands(case).max()
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from scipy.sparse.linalg import splu
@@ -261,17 +262,16 @@ def _held_or_shared(
     such a state it is.
     """
     grid = AreaGrid.of(case, dispatch, schedule)
-    start, *others = _starts(grid)
     if len(schedule.interchange) == 1:
-        return grid, _settled(grid, [start, *others], before)
+        return grid, _settled(grid, _starts(grid), before)
     try:
-        return grid, _settled(grid, [start], before)
+        return grid, _settled(grid, islice(_starts(grid), 1), before)
     except PowerFlowError:
         shared = AreaGrid.of(case, dispatch, Schedule.one_area(case))
     try:
         first = _first(shared, np.where(shared.idle, 1, 0), _starts(shared))
     except PowerFlowError:
-        return grid, _settled(grid, others, None)
+        return grid, _settled(grid, islice(_starts(grid), 1, None), None)
     stood = PreviousState(first.solution.voltage, dispatch.pg + shared.regulation(first)).on(grid)
 
     def regulated() -> Settled:
@@ -279,7 +279,7 @@ def _held_or_shared(
 
     searches: tuple[Callable[[], Settled], ...] = (
         lambda: _areas_settled(grid, _within_limits(grid, regulated())),
-        lambda: _settled(grid, others, None),
+        lambda: _settled(grid, islice(_starts(grid), 1, None), None),
         lambda: _areas_settled(grid, _within_limits(grid, stood)),
     )
     for search in searches:
@@ -288,8 +288,8 @@ def _held_or_shared(
     return shared, _settled(shared, [first.solution.voltage], before)
 
 
-def _starts(grid: AreaGrid) -> list[Complexes]:
-    """Return the dispatch's voltages, angles of the DC power flow if it has any, and a flat start.
+def _starts(grid: AreaGrid) -> Iterator[Complexes]:
+    """Yield the dispatch's voltages, angles of the DC power flow if it has any, and a flat start.
 
     What lacks least active power comes first.
     """
@@ -305,7 +305,7 @@ def _starts(grid: AreaGrid) -> list[Complexes]:
         drawn = voltage * np.conj(grid.admittance @ voltage)
         return float(np.linalg.norm(drawn.real - injected))
 
-    return sorted((start for start in starts if np.isfinite(start).all()), key=lack)
+    yield from sorted((start for start in starts if np.isfinite(start).all()), key=lack)
 
 
 def _first(grid: AreaGrid, bound: Ints, starts: Iterable[Complexes]) -> Settled:

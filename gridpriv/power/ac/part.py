@@ -24,7 +24,7 @@ and the tie lines themselves. A stake holds every island to the ground meanwhile
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -73,12 +73,13 @@ class SubCase:
 def part_at(case: Case, buses: Bools) -> SubCase:
     """Return the part of a case at some buses; no branch may lead out of it."""
     here = (buses, buses[case.f_bus], buses[case.gen_bus])
-    return part_of(case, *(np.flatnonzero(elements) for elements in here))
+    elements = [np.flatnonzero(each) for each in here]
+    return SubCase(case, *elements) if buses.all() else part_of(case, *elements)
 
 
-def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints) -> SubCase:
-    """Return a part of a case; branches and generators must stand at the part's buses."""
-    return SubCase(case_of(case, buses, branches, gens), buses, branches, gens)
+def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **given: Floats) -> SubCase:
+    """Return a part of a case with some fields given; its elements must stand at its buses."""
+    return SubCase(case_of(case, buses, branches, gens, **given), buses, branches, gens)
 
 
 def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
@@ -91,16 +92,13 @@ def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
     dead = dead_buses(whole)
     if dead[zone.own].all():
         return None
-    part = part_of(
-        whole,
-        zone.buses[~dead[zone.buses]],
-        zone.branches[~dead[whole.f_bus[zone.branches]]],
-        zone.gens[~dead[whole.gen_bus[zone.gens]]],
-    )
-    own = np.isin(part.buses, zone.own)
+    buses = zone.buses[~dead[zone.buses]]
+    branches = zone.branches[~dead[whole.f_bus[zone.branches]]]
+    gens = zone.gens[~dead[whole.gen_bus[zone.gens]]]
+    own = np.isin(buses, zone.own)
     pd, qd = np.zeros((2, len(own)))
-    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, part.buses[own])]
-    return replace(part, case=replace(part.case, pd=pd, qd=qd)), own
+    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, buses[own])]
+    return part_of(whole, buses, branches, gens, pd=pd, qd=qd), own
 
 
 ENDLESS = 1e6

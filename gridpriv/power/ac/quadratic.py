@@ -17,7 +17,6 @@ from typing import Any
 
 import casadi
 import numpy as np
-from scipy import sparse
 
 from gridpriv.core.arrays import Floats, Ints, sums_at
 from gridpriv.core.threads import interruptible
@@ -25,6 +24,7 @@ from gridpriv.core.threads import interruptible
 OPTIONS: dict[str, Any] = {
     "print_time": False,
     "no_nlp_grad": True,  # nothing asks for it, and it takes a third of the time to set up
+    "calc_lam_p": False,
     "show_eval_warnings": False,  # what ends in NaN is told by the status
     "ipopt.print_level": 0,
     "ipopt.sb": "yes",
@@ -72,6 +72,8 @@ class Solved:
         Of the variables' bounds, in the same way.
     status : str
         Ipopt's.
+    compiled : Compiled
+        The program, for another of its pattern.
     """
 
     x: Floats
@@ -79,6 +81,7 @@ class Solved:
     bound_multiplier: Floats
     status: str
     iterations: int
+    compiled: Compiled
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -254,12 +257,12 @@ class QuadraticProgram:
         if before is None or before.shape != (self.rows, self.columns):
             if start is None:
                 return self.solve()
-            solve = self._solve(OPTIONS | POINT, start)
+            solved = self._solve("near", start, before)
         else:
-            solve = self._solve(
-                OPTIONS | WARM, before.x, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
+            solved = self._solve(
+                "warm", before.x, before, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
             )
-        return solve if solve.solved else self.solve()
+        return solved if solved.solved else self._solve("anew", self.start, solved)
 
     def solve(self, start: Floats | None = None, zero: Ints | None = None) -> Solved:
         """Solve with Ipopt.
@@ -271,72 +274,128 @@ class QuadraticProgram:
         zero : int array, optional
             Variables that are held at 0.
         """
-        return self._solve(OPTIONS, self.start if start is None else start, zero)
+        return self._solve("anew", self.start if start is None else start, None, zero)
 
     @interruptible()
     def _solve(
         self,
-        options: dict[str, Any],
+        kind: str,
         start: Floats,
+        before: Solved | None,
         zero: Ints | None = None,
         **multipliers: Floats,
     ) -> Solved:
         form = self.form()
-        solver = casadi.nlpsol("program", "ipopt", *_problem(form, options))
+        compiled = None if before is None else before.compiled
+        if compiled is None or not compiled.fits(form):
+            compiled = Compiled.of(form)
         low, high = form.low, form.high
         if zero is not None:
             low[zero] = high[zero] = 0.0
         bounds = {"lbx": low, "ubx": high, "lbg": form.lower, "ubg": form.upper}
-        result = solver(x0=np.clip(start, low, high), **bounds, **multipliers)
+        solver = getattr(compiled, kind)
+        given = {"x0": np.clip(start, low, high), "p": compiled.numbers(form)}
+        result = solver(**given, **bounds, **multipliers)
         stats = solver.stats()
         x, multiplier, bound = (
             np.asarray(result[name]).ravel() for name in ("x", "lam_g", "lam_x")
         )
         status, iterations = str(stats["return_status"]), int(stats["iter_count"])
-        return Solved(x, multiplier, bound, status, iterations)
+        return Solved(x, multiplier, bound, status, iterations, compiled)
 
 
 def _joined(parts: list[Any], place: int, kind: type) -> Any:
     return np.concatenate([part[place] for part in parts] or [np.zeros(0)]).astype(kind)
 
 
-def _problem(form: QuadraticForm, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return CasADi's symbols of the program, and options that hold its exact derivatives."""
-    n, m = form.columns, form.rows
-    row, i, j, factor = form.row, form.i, form.j, form.factor
-    x, p = casadi.MX.sym("x", n), casadi.MX.sym("p", 0)
-    sigma, multiplier = casadi.MX.sym("sigma"), casadi.MX.sym("multiplier", m)
-
-    entry, at = _pattern((m, n), np.r_[row, row, form.line], np.r_[i, j, form.column])
-    turning = _matrix((entry.nnz(), n), at[: 2 * len(row)], np.r_[j, i], np.tile(factor, 2))
-    fixed = casadi.DM(entry, np.bincount(at[2 * len(row) :], form.slope, entry.nnz()).tolist())
-    jacobian = casadi.MX(entry, casadi.mtimes(turning, x)) + fixed
-    constant = casadi.DM(form.linear.tolist())
-    gradient = constant + casadi.DM((2 * form.square).tolist()) * x
-    # what is quadratic without a constant is half of (slope at x + slope at 0) x
-    f, g = casadi.dot(gradient + constant, x) / 2, casadi.mtimes(jacobian + fixed, x) / 2
-
-    own = np.arange(n)
-    entry, at = _pattern((n, n), np.r_[np.minimum(i, j), own], np.r_[np.maximum(i, j), own])
-    weight = np.where(i == j, 2 * factor, factor)
-    turning = _matrix((entry.nnz(), m), at[: len(row)], row, weight)
-    cost = np.bincount(at[len(row) :], 2 * form.square, entry.nnz())
-    turned = casadi.mtimes(turning, multiplier) + sigma * casadi.DM(cost.tolist())
-    hessian = casadi.MX(entry, turned)
-    derivatives = {
-        "grad_f": casadi.Function("grad_f", [x, p], [f, gradient]),
-        "jac_g": casadi.Function("jac_g", [x, p], [g, jacobian]),
-        "hess_lag": casadi.Function("hess_lag", [x, p, sigma, multiplier], [hessian]),
-    }
-    return {"x": x, "p": p, "f": f, "g": g}, options | derivatives
+PATTERN = ("row", "i", "j", "line", "column")
 
 
-def _matrix(shape: tuple[int, int], row: Ints, column: Ints, value: Floats) -> Any:
-    """Return a sparse constant; values of the same place add up."""
-    summed = sparse.csc_array((value, (row, column)), shape=shape)
-    # CasADi reads lists ten times faster than a SciPy matrix
-    pattern = casadi.Sparsity(*shape, summed.indptr.tolist(), summed.indices.tolist())
-    return casadi.DM(pattern, summed.data.tolist())
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """Ipopt for all programs of a pattern, with exact derivatives; their numbers are parameters.
+
+    Attributes
+    ----------
+    form : QuadraticForm
+        A program of the pattern.
+    slots : tuple of int arrays
+        Where in the nonzeros of a matrix the form's numbers stand: of what multiplies x in the
+        Jacobian, of its constants, of what multiplies the multipliers in the Hessian, of its
+        constants.
+    counts : tuple of int
+        Nonzeros of each.
+    problem, derivatives : dict
+        CasADi's symbols and functions.
+    """
+
+    form: QuadraticForm
+    slots: tuple[Ints, ...]
+    counts: tuple[int, ...]
+    problem: dict[str, Any]
+    derivatives: dict[str, Any]
+
+    @staticmethod
+    def of(form: QuadraticForm) -> Compiled:
+        """Return the programs of a form's pattern."""
+        n, m, quadratic = form.columns, form.rows, len(form.row)
+        rows, columns = form.places
+        i, j, own = form.i, form.j, np.arange(n)
+        slope, at = _pattern((m, n), rows, columns)
+        turn, turning = _pattern((slope.nnz(), n), at[: 2 * quadratic], np.r_[j, i])
+        curve, place = _pattern((n, n), np.r_[np.minimum(i, j), own], np.r_[np.maximum(i, j), own])
+        bend, bending = _pattern((curve.nnz(), m), place[:quadratic], form.row)
+        counts = (turn.nnz(), slope.nnz(), bend.nnz(), curve.nnz())
+        ends = np.cumsum([0, *counts, n, n]).tolist()
+        x, p = casadi.MX.sym("x", n), casadi.MX.sym("p", ends[-1])
+        by_x, fixed, by_multiplier, cost, linear, square = casadi.vertsplit(p, ends)
+        sigma, multiplier = casadi.MX.sym("sigma"), casadi.MX.sym("multiplier", m)
+
+        fixed = casadi.MX(slope, fixed)
+        jacobian = casadi.MX(slope, casadi.mtimes(casadi.MX(turn, by_x), x)) + fixed
+        gradient = linear + square * x
+        # what is quadratic without a constant is half of (slope at x + slope at 0) x
+        f, g = casadi.dot(gradient + linear, x) / 2, casadi.mtimes(jacobian + fixed, x) / 2
+        turned = casadi.mtimes(casadi.MX(bend, by_multiplier), multiplier) + sigma * cost
+        hessian, given = casadi.MX(curve, turned), [x, p, sigma, multiplier]
+        derivatives = {
+            "grad_f": casadi.Function("grad_f", [x, p], [f, gradient]),
+            "jac_g": casadi.Function("jac_g", [x, p], [g, jacobian]),
+            "hess_lag": casadi.Function("hess_lag", given, [hessian]),
+        }
+        slots = turning, at[2 * quadratic :], bending, place[quadratic:]
+        return Compiled(form, slots, counts, {"x": x, "p": p, "f": f, "g": g}, derivatives)
+
+    def fits(self, form: QuadraticForm) -> bool:
+        """Return True for a program of the pattern."""
+        same = (form.rows, form.columns) == (self.form.rows, self.form.columns)
+        matches = ((getattr(self.form, name), getattr(form, name)) for name in PATTERN)
+        return same and all(np.array_equal(*match) for match in matches)
+
+    def numbers(self, form: QuadraticForm) -> Floats:
+        """Return the parameters of a program of the pattern."""
+        weight, square = np.where(form.i == form.j, 2.0, 1.0) * form.factor, 2.0 * form.square
+        terms = (np.tile(form.factor, 2), form.slope, weight, square)
+        sums = map(sums_at, self.slots, terms, self.counts)
+        return np.concatenate([*sums, form.linear, square])
+
+    @cached_property
+    def anew(self) -> Any:
+        """Ipopt from any point."""
+        return self._solver({})
+
+    @cached_property
+    def near(self) -> Any:
+        """Ipopt from a point near the solution."""
+        return self._solver(POINT)
+
+    @cached_property
+    def warm(self) -> Any:
+        """Ipopt from the solution of a program nearly the same, with its multipliers."""
+        return self._solver(WARM)
+
+    def _solver(self, more: dict[str, Any]) -> Any:
+        return casadi.nlpsol("program", "ipopt", self.problem, OPTIONS | more | self.derivatives)
 
 
 def _pattern(shape: tuple[int, int], row: Ints, column: Ints) -> tuple[Any, Ints]:
