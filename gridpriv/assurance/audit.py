@@ -150,7 +150,7 @@ class LevelAudit:
     ceiling : float
         Largest bound that so many runs can give.
     detectable : float
-        Least epsilon that so many runs would tell from the nominal one (power).
+        Least epsilon that so many runs tell from the nominal one with a probability of 80 %.
     """
 
     level: str

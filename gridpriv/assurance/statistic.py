@@ -33,7 +33,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import NamedTuple, Protocol
 
@@ -241,21 +241,68 @@ def runs_needed(epsilon: float, delta: float, confidence: float) -> int:
     return runs
 
 
-def detectable(nominal: float, runs: int, delta: float, confidence: float) -> float:
-    """Return the power: the least epsilon distinguishable from ``nominal``.
+POWER = 0.8
+"""Probability that an audit distinguishes the detectable epsilon from the nominal one."""
+RARE = 1e-12
 
-    Of a mechanism that answers one question with randomised response at that epsilon, counted
-    at its expected frequencies; vector mechanisms spread their loss and need more.
+
+def detectable(nominal: float, runs: int, delta: float, confidence: float) -> float:
+    """Return the least epsilon distinguishable from ``nominal`` with probability :data:`POWER`.
+
+    Of a mechanism that answers one question with randomised response at that epsilon and delta,
+    whose loss lies in one event; vector mechanisms spread their loss and need more.
+
+    Parameters
+    ----------
+    runs : int
+        Counted runs on each side.
+
+    Returns
+    -------
+    float
+        inf where no outcome of so many runs could show more than ``nominal``.
     """
-    for factor in np.geomspace(1.0, 1e4, 400):
-        epsilon = nominal * float(factor)
-        truth = 1.0 / (1.0 + math.exp(-min(epsilon, 700.0)))
-        bound = epsilon_bound(
-            np.array(runs * truth), np.array(runs * (1.0 - truth)), runs, delta, confidence
-        )
-        if float(bound) > nominal:
-            return epsilon
-    return math.inf
+    if ceiling(runs, delta, confidence) <= nominal:
+        return math.inf
+    low, high = nominal, nominal + 1.0
+    while detection(nominal, high, runs, delta, confidence) < POWER:
+        low, high = high, nominal + 2.0 * (high - nominal)
+    while high - low > 1e-6 * high:
+        middle = 0.5 * (low + high)
+        found = detection(nominal, middle, runs, delta, confidence) >= POWER
+        low, high = (low, middle) if found else (middle, high)
+    return high
+
+
+def detection(nominal: float, epsilon: float, runs: int, delta: float, confidence: float) -> float:
+    """Return the probability that the bound of randomised response exceeds ``nominal``.
+
+    The event S has P[S on D] = delta + (1 - delta) e^epsilon/(1 + e^epsilon) and P[S on D'] =
+    (1 - delta)/(1 + e^epsilon); counts on the two sides are independent and binomial. For each
+    count on D' the least count on D that exceeds ``nominal`` is exact.
+    """
+    truth = 1.0 / (1.0 + math.exp(-min(epsilon, 700.0)))
+    beside = (1.0 - delta) / (1.0 + math.exp(min(epsilon, 700.0)))
+    needed = _needed(nominal, runs, delta, confidence)
+    misses = np.arange(len(needed))
+    beyond = stats.binom.sf(needed - 1, runs, delta + (1.0 - delta) * truth)
+    return float(stats.binom.pmf(misses, runs, beside) @ beyond)
+
+
+@lru_cache(maxsize=64)
+def _needed(nominal: float, runs: int, delta: float, confidence: float) -> Floats:
+    """Return the least hits of each number of misses whose bound is above ``nominal``.
+
+    A lower Clopper-Pearson bound is above t where P[Bin(runs, t) >= hits] is below its error. More
+    misses than are likely at ``nominal`` are left out, as are those with which no hits do.
+    """
+    error = (1.0 - confidence) / 2.0
+    most = stats.binom.isf(RARE, runs, 1.0 / (1.0 + math.exp(min(nominal, 700.0))))
+    misses = np.arange(int(most) + 1)
+    share = delta + np.exp(nominal) * proportion_above(misses.astype(float), runs, error)
+    share = share[share < 1.0]
+    hits = stats.binom.isf(error, runs, share) + 1.0
+    return np.asarray(hits[hits <= runs])
 
 
 def check_runs(runs: int, nominal: float, delta: float, confidence: float) -> None:

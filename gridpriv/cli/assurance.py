@@ -183,6 +183,7 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
         )
         return
     from gridpriv.assurance.audit import CHECKS
+    from gridpriv.assurance.statistic import POWER
 
     document = results[0].as_dict()
     replayed = [
@@ -215,7 +216,7 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
         "observed: what the adversary sees; secure: the release under secure noise;\n"
         "nominal: epsilon according to the settings; cert.: certified epsilon, as charged;\n"
         "measured: lower bound of epsilon; power: least true epsilon that this number of runs\n"
-        "tells from the nominal one."
+        f"tells from the nominal one with a probability of {100 * POWER:g} %."
     )
     output.say(f"Verdict: {document['verdict']}.")
 

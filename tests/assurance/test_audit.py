@@ -26,9 +26,11 @@ from gridpriv.assurance.audit import (
 from gridpriv.assurance.eavesdrop import answer, listen, zone_agent
 from gridpriv.assurance.replay import Finding, agent_play, replay
 from gridpriv.assurance.statistic import (
+    POWER,
     ceiling,
     check_runs,
     detectable,
+    detection,
     epsilon_bound,
     measure,
     proportion_above,
@@ -75,6 +77,34 @@ def test_the_default_audit_of_the_default_run_has_runs_enough(level: str) -> Non
 
 def test_more_runs_see_smaller_violations() -> None:
     assert detectable(0.5, 500, 0.0, 0.999) > detectable(0.5, 50_000, 0.0, 0.999) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("nominal", "runs", "delta", "confidence"),
+    [(1.0, 30, 0.0, 0.95), (0.5, 500, 0.0, 0.999), (5.0, 1200, 0.0, 0.999), (1.0, 400, 0.02, 0.95)],
+)
+def test_an_audit_tells_the_detectable_epsilon_from_the_nominal_one(
+    nominal: float, runs: int, delta: float, confidence: float
+) -> None:
+    """Audits of randomised response: a fifth of them miss the epsilon that is called detectable."""
+    at = (runs, delta, confidence)
+    epsilon = detectable(nominal, *at)
+    assert detection(nominal, epsilon, *at) == pytest.approx(POWER, abs=2e-5)
+    rng, audits = np.random.default_rng(5), 4000
+    likely = np.array([delta + (1.0 - delta) / (1.0 + np.exp(-epsilon)), 0.0])
+    likely[1] = (1.0 - delta) / (1.0 + np.exp(epsilon))
+    here, there = rng.binomial(runs, likely, (audits, 2)).T
+    told = epsilon_bound(here, there, runs, delta, confidence) > nominal
+    assert abs(told.mean() - POWER) < 4.0 * np.sqrt(POWER * (1.0 - POWER) / audits)
+    answers = (rng.random((200, 2, 2 * runs, 1)) < likely[:, None, None]).astype(float)
+    found = [measure(*pair, delta, confidence).epsilon for pair in answers]
+    assert np.mean(np.array(found) > nominal) < POWER + 4.0 * np.sqrt(POWER * (1.0 - POWER) / 200)
+
+
+def test_no_epsilon_is_detectable_with_too_few_runs() -> None:
+    needed = runs_needed(5.0, 0.0, 0.999)
+    assert detectable(5.0, needed - 1, 0.0, 0.999) == math.inf
+    assert 5.0 < detectable(5.0, needed, 0.0, 0.999) < math.inf
 
 
 @dataclass(frozen=True)
