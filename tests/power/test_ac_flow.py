@@ -204,6 +204,25 @@ def test_limits_that_are_not_met_at_once_are_met_near_the_state_before(case14, f
     assert len(factored) < 0.6 * steps
 
 
+def test_no_grid_stands_where_charging_is_all_that_holds_its_voltage():
+    """An open line: its generator absorbs c vm^2, within its range at the set point of 1 p.u.
+
+    At 1.1 p.u. it absorbs all it can, and the least rise would let the voltage run away.
+    """
+    b, x = 1.0, 0.1
+    absorbed = b / 2 + (b / 2) / (1 - x * b / 2)
+    one = np.ones(1)
+    line = replace(
+        two_buses(1.0), pd=np.zeros(2), qd=np.zeros(2), b=b * one, qmin=-absorbed * 1.1**2 * one
+    )
+    asked = dispatch_of(line)
+    high = ac_flow(line, replace(asked, vm=1.1 * np.ones(2)))
+    assert high.vm[0] == pytest.approx(1.1)
+    after = ac_flow(line, asked, before=high)
+    assert after.vm[0] == pytest.approx(1.0)
+    assert after.qg[0] == pytest.approx(-absorbed)
+
+
 def test_generators_of_a_bus_share_reactive_power_by_range_and_infinite_limits_take_it_all():
     case = replace(two_buses(1.0), gen_bus=np.zeros(3, int), gen_row=np.arange(1, 4), vg=np.ones(3),
                    pg=np.zeros(3), pmin=np.zeros(3), pmax=np.ones(3),

@@ -248,7 +248,20 @@ def _nearby(grid: AreaGrid, last: Settled, eased: float) -> Settled | None:
     except PowerFlowError:
         return None
     moved = np.abs(np.abs(solution.solution.voltage) - np.abs(last.solution.voltage))
-    return None if moved.max() > LARGEST_MOVE else solution
+    return None if moved.max() > LARGEST_MOVE or _unheld(grid, solution) else solution
+
+
+def _unheld(grid: AreaGrid, result: Settled) -> bool:
+    """Return True where all generators of an island are at their lower reactive limits.
+
+    More voltage then means more charging of lines and less losses, with nobody to take them up: the
+    balance is unstable. A state in which some generator holds its voltage is another one.
+    """
+    case, n = grid.case, grid.case.n_bus
+    ranged = np.bincount(case.gen_bus, case.qmax - case.qmin, n) > 0
+    standing = ~result.solution.held[:n] & (np.abs(result.solution.voltage) > grid.dispatch.vm)
+    free = np.bincount(grid.island, ranged & ~standing, len(grid.reference))
+    return bool(((free == 0) & (np.bincount(grid.island, ranged) > 0)).any())
 
 
 def _held_or_shared(
