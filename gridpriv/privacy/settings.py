@@ -204,7 +204,7 @@ def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
             f"Mechanism {name!r} lacks {', '.join(missing)}. Add it (see gridpriv.Mechanism)."
         )
     if not isinstance(kind, type):
-        raise InputError(f"Mechanism {name!r} is no class. Register a class made from a scale.")
+        raise InputError(f"Mechanism {name!r} is no class. Give a class that is made from a scale.")
     tried = checked(name, kind)
     item, two = tried(1.0), tried(2.0)
     first, second = (_charge(m, d) for m, d in ((item, 1.0), (two, 2.0)))

@@ -19,10 +19,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, one_of, whole
@@ -37,6 +36,9 @@ from gridpriv.learning.datasets.base import (
     packaged_sums,
     refused,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MNIST_FILES = (
     "train-images-idx3-ubyte.gz",
@@ -437,6 +439,8 @@ def load_adult(
     What :attr:`Dataset.clipped` counts are the training rows
     with a number outside the public bounds, which is moved to the bound.
     """
+    import pandas as pd  # slow to import: the help of learn does without
+
     one_of("missing", missing, ("drop", "mode"))
     one_of("scaling", scaling, ("bounds", "standard"))
     whole("seed", seed, 0)
@@ -480,6 +484,8 @@ def load_adult(
 
 def read_rows(path: Path) -> pd.DataFrame:
     """Return the texts of every person, by place; comments (``|``) and blank lines are left out."""
+    import pandas as pd
+
     lines = enumerate(read_text(path, "data set", LARGEST).split("\n"), 1)
     rows = {
         f"{path} line {number}": [field.strip() for field in line.rstrip(" .\t\r").split(",")]
@@ -535,6 +541,8 @@ def _numbers(texts: pd.Series) -> NDArray[np.float64]:
 
 def _places(texts: pd.Series, known: list[str]) -> NDArray[np.int64]:
     """Return the place of every text among the known ones."""
+    import pandas as pd
+
     places = pd.Index(known).get_indexer(pd.Index(texts))
     _refuse(texts, places < 0, f"one of {', '.join(known)}")
     return np.asarray(places, np.int64)
