@@ -235,8 +235,8 @@ class Grid(Scenario):
         "acceleration of rounds on the relaxation (not of those on the AC equations): Newton steps "
         "of all zones together, or Anderson's method; needs update exact, penalty auto, start warm "
         "and noise drawn at most once",
-        unset="newton with planning soc and consensus boundary, else anderson; none where a need "
-        "is not met",
+        unset="newton with planning soc, consensus boundary and the default solver and "
+        "solver-tolerance, else anderson; none where a need is not met",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha of the strongly-convex step rule", positive
@@ -378,7 +378,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         if self.acceleration is not None or not self.repeats():
             return self.acceleration or "none"
         newton = self.planning == "soc" and self.consensus == "boundary" and self.released_demand()
-        return "newton" if newton else "anderson"
+        return "newton" if newton and not any(_solver_refusals(self)) else "anderson"
 
     def noise_is_fresh(self) -> bool:
         """Return True where every round draws new noise, which a penalty rule must not chase."""
@@ -424,6 +424,18 @@ def _noise_refusals(settings: Settings) -> Iterator[Refusal]:
         yield "sensitivity", "'proven' with perturbation 'demand': no other bound is published"
 
 
+def _solver_refusals(settings: Settings) -> Iterator[Refusal]:
+    """Yield settings of the zones' solver that Newton rounds, which have none, do not use."""
+    for name in ("solver", "solver_tolerance"):
+        default = Grid.__dataclass_fields__[name].default
+        if getattr(settings, name) != default:
+            yield (
+                name,
+                f"{default!r} with acceleration 'newton', whose rounds have no solver of zones: "
+                "choose acceleration 'anderson' for rounds of ADMM",
+            )
+
+
 def _coordination_refusals(settings: Settings) -> Iterator[Refusal]:
     """Yield settings of the coordination, as :func:`_noise_refusals` does."""
     perturbation, central = settings.perturbation, settings.coordination == "central"
@@ -436,6 +448,8 @@ def _coordination_refusals(settings: Settings) -> Iterator[Refusal]:
             "'none', or with a stationary iteration: update exact, penalty auto, "
             "start warm, coordination rounds, and noise that is not fresh",
         )
+    if settings.acceleration == "newton":
+        yield from _solver_refusals(settings)
     if central and settings.mechanism != "none" and perturbation != "demand":
         only = "only demand can be gathered"
         yield "coordination", f"'rounds' with perturbation {perturbation!r}: {only}"

@@ -189,3 +189,21 @@ def test_a_distance_that_was_meant_in_megawatts_is_questioned(case14, beta, said
 )
 def test_settings_tell_what_a_run_draws(preset, given, drawn):
     assert make_settings(preset, **given).drawn == drawn
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ({"solver": "ipopt"}, "solver = 'ipopt': must be 'clarabel' with acceleration 'newton'"),
+        ({"solver_tolerance": "tight"}, "solver_tolerance = 'tight': must be 'matched' with"),
+    ],
+)
+def test_newton_rounds_take_no_solver_of_zones(given, allowed):
+    """A solver that is asked for solves: by default rounds are of ADMM then."""
+    plain = make_settings(planning="soc")
+    assert plain.effective_acceleration() == "newton"
+    assert make_settings(planning="soc", **given).effective_acceleration() == "anderson"
+    for planning in ("soc", "ac", None):
+        with pytest.raises(InputError, match=allowed):
+            make_settings(planning=planning, acceleration="newton", **given)
+    assert make_settings(planning="soc", acceleration="newton", solver="clarabel")
