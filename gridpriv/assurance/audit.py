@@ -29,6 +29,7 @@ from gridpriv.assurance.independence import (
     mechanism_laws,
     noise_checks,
     other_demands,
+    prepared_again,
     state_findings,
 )
 from gridpriv.assurance.replay import Finding, replay_run
@@ -52,7 +53,7 @@ from gridpriv.core.text import Json
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
 from gridpriv.privacy.settings import NOTHING
-from gridpriv.zonal.prepared import Prepared, nominal_epsilon, prepare
+from gridpriv.zonal.prepared import Prepared, nominal_epsilon
 from gridpriv.zonal.settings import Coordination
 
 ROUNDS = 5
@@ -312,7 +313,8 @@ def audit(
             "epsilon to audit (gridpriv attack runs without noise)"
         )
     check_draws(prepared)
-    prepared = _in_rounds(prepared)
+    if prepared.settings.coordination != "rounds":  # a central schedule releases the same
+        prepared = _coordinated(prepared, "rounds")
     _check_runs(prepared, plan)
     zone, other = target(prepared, plan.bus)
     rounds = min(plan.rounds, prepared.settings.rounds)
@@ -338,20 +340,9 @@ def audit(
     return AuditResult(prepared, plan, prepared.problems[zone].name, other, tuple(findings), levels)
 
 
-def _in_rounds(prepared: Prepared) -> Prepared:
-    """Return the run with rounds; a central schedule releases the same and is a lane of its own."""
-    if prepared.settings.coordination == "rounds":
-        return prepared
-    return _coordinated(prepared, "rounds")
-
-
 def _coordinated(prepared: Prepared, coordination: Coordination) -> Prepared:
     """Return the run with another coordination."""
-    settings = replace(
-        prepared.settings, coordination=coordination, acceleration=None, load_scale=1.0, outage=()
-    )
-    ready = prepare(prepared.case, prepared.zoning, settings, prepared.scale)
-    return replace(ready, seed=prepared.seed)
+    return prepared_again(prepared, prepared.case, coordination=coordination, acceleration=None)
 
 
 def _replayed(

@@ -6,6 +6,7 @@ worst ones by public topology, one of every class of buses, and random ones.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -88,7 +89,6 @@ def listen(
     seed: int | None = None,
     *,
     make_agent: MakeAgent = Agent,
-    watch: Callable[[str], None] = lambda _: None,
     data: Sequence[Floats] | None = None,
 ) -> Eavesdropper:
     """Run the consensus algorithm as :func:`gridpriv.zonal.run.run` does and keep what was said.
@@ -97,8 +97,6 @@ def listen(
     ----------
     seed : int, optional
         Of the simulated noise; the prepared run's own if not given.
-    watch : callable
-        Called after every round with a note.
     data : sequence of array, optional
         Every zone's demand, in place of its own.
 
@@ -126,8 +124,7 @@ def listen(
         acceleration="anderson" if prepared.settings.repeats() else "none",
     )
     relaxed = varied(prepared, settings=settings)
-    for turn in play_rounds(relaxed, transport, open_rounds(relaxed, transport)):
-        watch(f"round {turn.number}")
+    deque(play_rounds(relaxed, transport, open_rounds(relaxed, transport)), maxlen=0)
     return transport
 
 

@@ -347,12 +347,12 @@ def other_demands(prepared: Prepared) -> list[tuple[str, Case]]:
     ]
 
 
-def prepared_again(prepared: Prepared, case: Case) -> Prepared:
-    """Return the same run prepared from a case with other demand.
+def prepared_again(prepared: Prepared, case: Case, **changes: Any) -> Prepared:
+    """Return the same run prepared from a case with other demand, or with changed settings.
 
     The case holds the demand that is run, so its scale is the run's and outages are out already.
     """
-    settings = replace(prepared.settings, load_scale=1.0, outage=())
+    settings = replace(prepared.settings, load_scale=1.0, outage=(), **changes)
     ready = prepare(case, prepared.zoning, settings, prepared.scale)
     return replace(ready, seed=prepared.seed)
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from gridpriv.assurance.whole import gaussian_epsilon
 from gridpriv.core.arrays import Floats
 from gridpriv.core.text import Json
 from gridpriv.learning.algorithms.base import ALONE, Shared, Task
@@ -252,19 +253,8 @@ def exact_total(moved: Floats, batch: str, rate: float, delta: float) -> float:
     moved : (releases,)
     batch : {'', 'poisson', 'fixed'}
     """
-    from scipy.optimize import brentq
-    from scipy.special import log_ndtr, ndtr
-
     if not batch:
-        mu = float(np.sqrt((moved**2).sum()))
-        if mu == 0.0:
-            return 0.0
-
-        def excess(e: float) -> float:
-            tail = math.exp(e + float(log_ndtr(-e / mu - mu / 2.0)))
-            return float(ndtr(mu / 2.0 - e / mu)) - tail - delta
-
-        return float(brentq(excess, 0.0, mu * mu / 2.0 + 10.0 * mu + 1.0))
+        return gaussian_epsilon(float(np.linalg.norm(moved)), delta)
     most = float(moved.max())
     x = np.linspace(-40.0, 40.0, 400_001)
 

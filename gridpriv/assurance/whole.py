@@ -185,12 +185,26 @@ def law_loss(release: Release) -> float:
     return 0.0 if mechanism.norm == 2 else distance / mechanism.scale
 
 
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return epsilon of normal noise whose mean moves by mu deviations.
+
+    The root of delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
+    (Balle and Wang 2018); 0 where delta covers it.
+    """
+
+    def excess(epsilon: float) -> float:
+        below = stats.norm.logcdf(-mu / 2.0 - epsilon / mu)
+        reached = stats.norm.cdf(mu / 2.0 - epsilon / mu) - math.exp(epsilon + below)
+        return float(reached) - delta
+
+    covered = mu == 0.0 or excess(0.0) <= 0.0
+    return 0.0 if covered else float(optimize.brentq(excess, 0.0, mu * (mu + 40.0)))
+
+
 def budget_spent(releases: Mapping[Release, int], budget: Budget, delta: float) -> float:
     """Return the epsilon that releases spend of a budget; 0 where no exact figure is known.
 
-    Pure losses add up. Normal noise composes to normal noise at mu^2 = sum (D / sigma)^2, of which
-    epsilon is the root of delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 -
-    epsilon/mu) (Balle and Wang 2018).
+    Pure losses add up. Normal noise composes to normal noise at mu^2 = sum (D / sigma)^2.
     """
     total = budget.scope == "total"
     pure = {release: law_loss(release) for release in releases}
@@ -207,13 +221,7 @@ def budget_spent(releases: Mapping[Release, int], budget: Budget, delta: float) 
         if total
         else max(square.values())
     )
-
-    def excess(epsilon: float) -> float:
-        below = stats.norm.logcdf(-mu / 2.0 - epsilon / mu)
-        reached = stats.norm.cdf(mu / 2.0 - epsilon / mu) - math.exp(epsilon + below)
-        return float(reached) - (budget.delta or delta)
-
-    return float(optimize.brentq(excess, 0.0, mu * (mu + 40.0))) if excess(0.0) > 0.0 else 0.0
+    return gaussian_epsilon(mu, budget.delta or delta)
 
 
 def _outputs(prepared: Prepared, zone: int) -> Finding:

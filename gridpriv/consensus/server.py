@@ -300,7 +300,8 @@ class Journal:
                 f"{self._file.path} is of another run: its orders of {turn} were others; name "
                 "another run in the agreement, or another state folder"
             )
-        return [reply_of(answer) for answer in answers_of(content, self._file.path)]
+        answers = map(answer_of, answers_of(content, self._file.path))
+        return [None if answer is None else answer.reply for answer in answers]
 
     def write(self, requests: Sequence[bytes], answers: Sequence[bytes]) -> None:
         """Write the turn that :meth:`next` did not have; empty for a zone without an answer."""
@@ -319,10 +320,10 @@ def answers_of(content: bytes, path: Path) -> tuple[bytes, ...]:
     return answers
 
 
-def reply_of(answer: bytes) -> Reply | None:
-    """Return the reply of a recorded answer; None for a zone without."""
-    message = decode(answer) if answer else None
-    return message.reply if isinstance(message, Answer) else None
+def answer_of(content: bytes) -> Answer | None:
+    """Return a recorded answer; None for a zone without."""
+    message = decode(content) if content else None
+    return message if isinstance(message, Answer) else None
 
 
 def _digest(parts: Sequence[bytes]) -> bytes:

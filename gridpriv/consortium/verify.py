@@ -27,7 +27,7 @@ from gridpriv.consensus.credentials import (
     unsigned,
 )
 from gridpriv.consensus.messages import Exchange, Order, Phase, Reply, Stale
-from gridpriv.consensus.server import read_journal
+from gridpriv.consensus.server import answer_of, read_journal
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,
@@ -176,9 +176,9 @@ def _read_coordinator(state: Path, evidence: TranscriptEvidence) -> None:
         if path.exists():
             evidence.certificates.setdefault(name, read_bytes(path, "certificate", MIB))
     for answers in read_journal(state):
-        turn = next((a.turn for a in map(_answer, answers) if a is not None), None)
+        turn = next((a.turn for a in map(answer_of, answers) if a is not None), None)
         for name, content in zip(names, answers, strict=True):
-            if (answer := _answer(content)) is not None:
+            if (answer := answer_of(content)) is not None:
                 _add(evidence.answers, (name, answer.turn), content, answer)
             elif turn is not None:
                 evidence.late.add((name, turn))
@@ -192,7 +192,7 @@ def _read_zone(path: Path, zone: str, evidence: TranscriptEvidence) -> None:
         if "coordinator" in note:
             evidence.certificates.setdefault(NAME, note["coordinator"].encode())
     for sent, received in exchanges:
-        request, answer = decode(sent), _answer(received)
+        request, answer = decode(sent), answer_of(received)
         if not isinstance(request, Request) or answer is None:
             raise InputError(
                 f"{path} is damaged: a record that is no order and its answer"
@@ -202,11 +202,6 @@ def _read_zone(path: Path, zone: str, evidence: TranscriptEvidence) -> None:
         if request.phase == "missed":
             evidence.late.add((zone, TurnId("round", request.turn.number)))
         _add(evidence.answers, (zone, answer.turn), received, answer)
-
-
-def _answer(content: bytes) -> Answer | None:
-    message = decode(content) if content else None
-    return message if isinstance(message, Answer) else None
 
 
 def _add(

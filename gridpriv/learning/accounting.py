@@ -227,12 +227,11 @@ def _claimed(settings: LearnSettings, scope: str) -> float | None:
     return budget.epsilon if settings.mechanism != "none" and budget.scope == scope else None
 
 
-def ryu_kim_total(settings: LearnSettings, releases: int) -> Json | None:
-    """Return theorem 4.6 of Ryu and Kim under sensitivity ``published``; no certificate."""
-    budget = settings.budget
-    if settings.sensitivity != "published" or settings.mechanism != "gaussian":
-        return None
-    if budget.scope != "per-release":
+def ryu_kim_total(settings: LearnSettings) -> Json | None:
+    """Return theorem 4.6 of Ryu and Kim for their algorithm as published; no certificate."""
+    budget, releases = settings.budget, settings.rounds * settings.local_updates
+    stated = ("ryu-kim", "published", "gaussian", "per-release")
+    if (settings.algorithm, settings.sensitivity, settings.mechanism, budget.scope) != stated:
         return None
     value = published_total(budget.epsilon, settings.release_delta, releases, settings.target_delta)
     return {"epsilon": value, "formula": "Ryu and Kim, theorem 4.6 (a lower bound)"}

@@ -1,6 +1,6 @@
 """All clients' samples in one array, and a linear model's losses and gradients at once.
 
-:class:`gridpriv.learning.modules.ModuleClients` are the same of a torch module.
+:class:`gridpriv.learning.modules.ModuleClients` has those of a torch module.
 
 Losses are functions of the scores X W and the targets, generalized linear: the gradient of one
 sample is the outer product of its features and a residual, d loss / d score. So one product gives
@@ -46,7 +46,7 @@ def on_device(x: Array, device: str) -> Array:
     """Return a numpy array on a device: ``cpu`` (numpy), ``cuda``, or ``torch`` on the CPU."""
     if device == "cpu":
         return x
-    torch = _torch(device)
+    torch = import_torch(f"--device {device}")
     return torch.as_tensor(np.ascontiguousarray(x), device="cuda" if device == "cuda" else "cpu")
 
 
@@ -54,7 +54,7 @@ def check_device(device: str) -> None:
     """Raise :class:`InputError` if the device cannot be used here."""
     one_of("device", device, DEVICES)
     if device != "cpu":
-        torch = _torch(device)
+        torch = import_torch(f"--device {device}")
         if device == "cuda" and not torch.cuda.is_available():
             raise not_allowed("device", device, "cpu: this machine has no CUDA device")
 
@@ -85,12 +85,13 @@ def transposed(x: Array) -> Array:
     return np.swapaxes(x, -1, -2) if isinstance(x, np.ndarray) else x.mT
 
 
-def _torch(device: str) -> Any:
+def import_torch(use: str = "a torch module") -> Any:
+    """Return torch; :class:`InputError` naming its ``use`` where it is not installed."""
     try:
         import array_api_compat  # noqa: F401
         import torch
     except ImportError as error:
-        raise missing_extra(str(error.name), "learning", f"--device {device}") from None
+        raise missing_extra(str(error.name), "learning", use) from None
     return torch
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError, missing_extra, not_allowed
-from gridpriv.learning.clients import Array, Clients, Loss, like, loss_of, on_device
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.learning.clients import Array, Clients, Loss, import_torch, like, loss_of, on_device
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.settings import LearnSettings
 
@@ -34,7 +34,7 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
 
     Judged on public input alone: a row of zeros and a row of ones over the root of their number.
     """
-    torch = _torch()
+    torch = import_torch()
     kinds = _checked_types(module, settings)
     outputs = dataset.classes if dataset.task == "multiclass" else 1
     rows = torch.zeros((2, dataset.features), dtype=torch.promote_types(*kinds, *kinds))
@@ -70,7 +70,7 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
 
 def _checked_types(module: Any, settings: LearnSettings) -> set[Any]:
     """Return the types of a module's parameters, which settings and layers can be trained with."""
-    torch = _torch()
+    torch = import_torch()
     if settings.algorithm not in FOR_MODULES:
         raise not_allowed(
             "algorithm", settings.algorithm, f"{', '.join(FOR_MODULES)} with a module"
@@ -142,7 +142,7 @@ class Functional:
 
     def start(self) -> Array:
         """Return the module's own parameters, (d,): public."""
-        return _torch().cat([p.reshape(-1) for _, p in self.module.named_parameters()])
+        return import_torch().cat([p.reshape(-1) for _, p in self.module.named_parameters()])
 
     def scores(self, flat: Array, x: Array) -> Array:
         """Return scores (m, K) of rows (m, J) at parameters (d,)."""
@@ -151,7 +151,7 @@ class Functional:
             size = math.prod(shape)
             named[name] = flat[first : first + size].reshape(shape)
             first += size
-        return _torch().func.functional_call(self.module, named, (x,))
+        return import_torch().func.functional_call(self.module, named, (x,))
 
     def values(self, flat: Array, x: Array, targets: Array) -> Array:
         """Return every sample's loss, (m,)."""
@@ -159,7 +159,7 @@ class Functional:
 
     def per_sample(self, flat: Array, x: Array, targets: Array) -> Array:
         """Return every sample's gradient, (m, d)."""
-        func = _torch().func
+        func = import_torch().func
 
         def one(at: Array, row: Array, target: Array) -> Array:
             return self.values(at, row[None], target[None])[0]
@@ -172,7 +172,7 @@ class Functional:
         Judged on public random rows, in batches of several sizes (one longer than a chunk of
         samples), whose first, middle and last rows are compared with the same rows alone.
         """
-        torch = _torch()
+        torch = import_torch()
         start, random = self.start(), torch.Generator().manual_seed(0)
 
         def total(at: Array, batch: Array, row: int) -> tuple[Array, Array]:
@@ -193,40 +193,13 @@ class Functional:
 
 
 @dataclass(frozen=True, eq=False)
-class ModuleClients:
-    """Samples of P clients, and a module's parameters as models of shape (d, 1).
+class ModuleClients(Clients):
+    """Samples of P clients as torch tensors, and a module's parameters as models of shape (d, 1).
 
-    Attributes
-    ----------
-    samples : Clients
-        The samples; torch tensors.
-    loss : Loss
-        Without bounds: a gradient is bounded by its clip alone.
+    The loss has no bounds: a gradient is bounded by its clip alone.
     """
 
-    samples: Clients
     functional: Functional
-    loss: Loss = field(init=False)
-
-    def __post_init__(self) -> None:
-        known = self.functional.loss
-        unbounded = Loss(known.name, known.residual, known.values, math.inf, math.inf, math.inf)
-        object.__setattr__(self, "loss", unbounded)
-
-    @property
-    def x(self) -> Array:
-        """Features, (N, J)."""
-        return self.samples.x
-
-    @property
-    def number(self) -> int:
-        """P."""
-        return self.samples.number
-
-    @property
-    def counts(self) -> Floats:
-        """Samples of every client, (P,)."""
-        return self.samples.counts
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -237,15 +210,11 @@ class ModuleClients:
         """Return the module's own parameters for every client."""
         return self.functional.start()[None, :, None].repeat(self.number, 1, 1)
 
-    def zeros(self) -> Array:
-        """Return P models of zeros."""
-        return self.x.new_zeros((self.number, *self.shape))
-
     def gradients(self, w: Array, clip: float | None = None) -> Array:
         """Return every client's mean clipped gradient at its own model."""
         every = [np.ones(int(count)) for count in self.counts]
         sums = [self.weighted(p, w[p], every[p], clip) for p in range(self.number)]
-        return _torch().stack([s / float(n) for s, n in zip(sums, self.counts, strict=True)])
+        return import_torch().stack([s / float(n) for s, n in zip(sums, self.counts, strict=True)])
 
     def weighted(self, p: int, w: Array, weights: Floats, clip: float | None) -> Array:
         """Return one client's sum of clipped sample gradients times ``weights`` at w.
@@ -253,8 +222,8 @@ class ModuleClients:
         A gradient that is not finite counts as none: its sample then moves the sum by less than
         the clip, as any other.
         """
-        torch = _torch()
-        x, targets = self.samples.part(p)
+        torch = import_torch()
+        x, targets = self.part(p)
         rows = np.flatnonzero(weights)
         total = torch.zeros_like(w)
         for first in range(0, len(rows), CHUNK):
@@ -273,18 +242,18 @@ class ModuleClients:
         """Return every client's mean loss at its own model, or all at one."""
         matches = []
         for p in range(self.number):
-            x, targets = self.samples.part(p)
+            x, targets = self.part(p)
             flat = like(w if len(w.shape) == 2 else w[p], x)[:, 0]
             losses = [
                 self.functional.values(flat, x[k : k + 4 * CHUNK], targets[k : k + 4 * CHUNK])
                 for k in range(0, len(x), 4 * CHUNK)
             ]
-            matches.append(float(_torch().cat(losses).mean()))
+            matches.append(float(import_torch().cat(losses).mean()))
         return np.array(matches)
 
     def errors(self, dataset: Dataset, models: Array) -> Floats:
         """Return the test errors of models (A, d, 1); equal ones are computed once."""
-        torch = _torch()
+        torch = import_torch()
         if len(dataset.y_test) == 0:
             return np.full(len(models), math.nan)
         distinct, place = torch.unique(models[:, :, 0], dim=0, return_inverse=True)
@@ -293,7 +262,7 @@ class ModuleClients:
         return picked
 
     def _error(self, dataset: Dataset, flat: Array) -> float:
-        torch, wrong = _torch(), 0.0
+        torch, wrong = import_torch(), 0.0
         for k in range(0, len(dataset.y_test), 4 * CHUNK):
             x = torch.as_tensor(dataset.x_test[k : k + 4 * CHUNK]).to(flat)
             y = torch.as_tensor(dataset.y_test[k : k + 4 * CHUNK]).to(flat.device)
@@ -307,21 +276,11 @@ class ModuleClients:
         return wrong / len(dataset.y_test)
 
 
-ClientModels = Clients | ModuleClients
-"""What an algorithm is given: P clients' samples and a model of each, an array (J, K)."""
-
-
 def module_clients(clients: Clients, module: Any, dataset: Dataset, device: str) -> ModuleClients:
     """Return the clients of a data set with a module's parameters as models."""
     functional = Functional.of(module, dataset, device)
     kind = functional.start().dtype
     x, targets = (on_device(a, device).to(kind) for a in (clients.x, clients.targets))
-    return ModuleClients(Clients(x, targets, clients.cuts, clients.loss), functional)
-
-
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise missing_extra("torch", "learning", "a torch module") from None
-    return torch
+    inf = math.inf
+    loss = replace(clients.loss, bound_2=inf, bound_1=inf, curvature=inf, slopes=None)
+    return ModuleClients(x, targets, clients.cuts, loss, functional)

@@ -17,11 +17,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.core.text import Json
 from gridpriv.core.threads import one_blas_thread
-from gridpriv.learning.accounting import (
-    noise_rule,
-    privacy_statement,
-    ryu_kim_total,
-)
+from gridpriv.learning.accounting import noise_rule, privacy_statement, ryu_kim_total
 from gridpriv.learning.algorithms import LINEAR, load_module
 from gridpriv.learning.algorithms.base import (
     ALONE,
@@ -36,7 +32,7 @@ from gridpriv.learning.algorithms.dpsgd import participants
 from gridpriv.learning.clients import Clients, check_device, make_clients, to_numpy
 from gridpriv.learning.datasets.base import Dataset, Indices, split
 from gridpriv.learning.interrupted import Keeper
-from gridpriv.learning.modules import ClientModels, check_module, module_clients
+from gridpriv.learning.modules import check_module, module_clients
 from gridpriv.learning.releases import Tally, protected
 from gridpriv.learning.result import LearnResult, LearnTiming
 from gridpriv.learning.schedules import parse_regularizer
@@ -104,7 +100,7 @@ def learn(
     log.draw(task.begun.rounds + 1)
     build = time.perf_counter() - began
     log.resume()
-    linear = settings.device == "cpu" and isinstance(task.clients, Clients)
+    linear = settings.device == "cpu" and task.module is None
     with one_blas_thread() if linear else nullcontext():
         make_algorithm(task).run(log)
         clients = _client_table(task, log.w)
@@ -142,7 +138,7 @@ def make_task(
     if module is None and settings.model != LINEAR:
         module = load_module(settings.model, settings.seed)
     dataset = prepare_dataset(dataset, settings, linear=module is None)
-    clients: ClientModels
+    clients: Clients
     if module is None:
         clients = make_clients(dataset, parts, settings.device)
     else:
@@ -328,9 +324,6 @@ def _client_table(task: Task, w: Floats) -> pd.DataFrame:
 
 
 def _privacy(task: Task) -> Json:
-    settings = task.settings
-    paper: Json | None = None
-    if settings.algorithm == "ryu-kim":
-        paper = ryu_kim_total(settings, settings.rounds * settings.local_updates)
+    settings, paper = task.settings, ryu_kim_total(task.settings)
     adjacency = protected(settings.algorithm, settings.adjacency, settings.trust)
     return privacy_statement(settings, task.multiplier, task.tally, adjacency, paper)

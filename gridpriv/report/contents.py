@@ -345,13 +345,9 @@ def _settings(manifest: Json) -> pd.DataFrame:
 
 
 def _valued(value: object) -> str:
-    if isinstance(value, list):
-        return _listed(value) or "none"
-    return "none" if value is None else str(value)
-
-
-def _listed(values: list[object]) -> str:
-    """Return values by commas; of many, the ends and how many there are."""
-    if len(values) <= MOST_LISTED:
-        return ", ".join(map(str, values))
-    return f"{values[0]} to {values[-1]}, {len(values)} in all"
+    """Return a value as text: of a list its entries by commas, or of many the ends and how many."""
+    if not isinstance(value, list):
+        return "none" if value is None else str(value)
+    if len(value) > MOST_LISTED:
+        return f"{value[0]} to {value[-1]}, {len(value)} in all"
+    return ", ".join(map(str, value)) or "none"

@@ -189,12 +189,17 @@ def series_card(study: Study) -> Card:
 
 def _series_certificate(study: Study) -> Iterator[Fact]:
     """Yield the certified total of all steps together, and what is protected."""
-    noisy = study.runs[~study.runs["budget"].isin(QUIET)]
     for total in study_totals(study):
         if total.epsilon is not None and math.isfinite(total.epsilon):
             note = f"of all steps together, at delta = {total.delta:g}"
             yield Fact("Certified total", f"epsilon {epsilon_text(total.epsilon)}", note)
-    kinds = noisy.get("protection", pd.Series(dtype=str)).dropna().unique()
+    yield from _protected(study.runs)
+
+
+def _protected(runs: pd.DataFrame) -> Iterator[Fact]:
+    """Yield the protected change of noisy runs, where it is one for all of them."""
+    adjacency = runs.get("protection", runs.get("adjacency", pd.Series(dtype=str)))
+    kinds = adjacency[~runs.budget.isin(QUIET)].dropna().unique()
     if len(kinds) == 1:
         yield Fact("Protected", str(kinds[0]), state="wide")
 
@@ -363,10 +368,7 @@ class Panel:
         pure = list(rows.total_pure.map(epsilon_text)) == list(rows.total_epsilon.map(epsilon_text))
         kind = "pure" if pure else f"at delta = {rows.target_delta.dropna().iloc[0]:g}"
         yield Fact("Certified total", f"epsilon {ends}", f"of one run, {kind}")
-        adjacency = self.runs.get("protection", self.runs.get("adjacency", pd.Series(dtype=str)))
-        kinds = adjacency[~self.runs.budget.isin(QUIET)].dropna().unique()
-        if len(kinds) == 1:
-            yield Fact("Protected", str(kinds[0]), state="wide")
+        yield from _protected(self.runs)
 
 
 def panel_messages(of: Panel) -> Iterator[Message]:

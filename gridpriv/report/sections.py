@@ -8,7 +8,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from gridpriv.core.stored import Study
+from gridpriv.core.stored import NETWORK_TABLES, Study
 from gridpriv.core.text import Message, figure
 from gridpriv.grid.zoning import map_digest
 from gridpriv.privacy.settings import NO_NOISE, QUIET
@@ -96,14 +96,11 @@ class Subject:
 
     def network(self, case: str, zoning: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return buses and branches of one grid, as maps draw them."""
-        tables = (self.study.tables.get(f"network_{of}", pd.DataFrame()) for of in KINDS)
+        tables = (self.study.tables.get(name, pd.DataFrame()) for name in NETWORK_TABLES)
         buses, branches = (
             t[(t["case"] == case) & (t["zoning"] == zoning)] if len(t) else t for t in tables
         )
         return buses, branches
-
-
-KINDS = ("buses", "branches")
 
 
 def result(of: Subject) -> Section | None:

@@ -9,7 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.learning import LearnSettings
+from gridpriv.learning.clients import mean_value
 from gridpriv.learning.datasets.base import Dataset, clip_rows
+
+
+def objective_value(clients, regularizer, w):
+    """Return the mean loss of all samples + lambda R(w)."""
+    loss = float(mean_value(clients.loss, clients.x, clients.targets, w.astype(clients.x.dtype)))
+    return loss + regularizer.value(w)
 
 
 def multiclass(samples: int = 300, features: int = 6, classes: int = 3, seed: int = 1) -> Dataset:

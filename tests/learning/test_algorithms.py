@@ -18,7 +18,7 @@ from gridpriv.core.errors import InputError, SolverError
 from gridpriv.learning import clients as learning_clients
 from gridpriv.learning import learn, load_dataset
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
-from gridpriv.learning.algorithms.base import objective_value, solve
+from gridpriv.learning.algorithms.base import solve
 from gridpriv.learning.algorithms.graph_admm import check_graph, make_graph, multipliers
 from gridpriv.learning.algorithms.star_admm import TOLERANCE, minimise_locally
 from gridpriv.learning.clients import make_clients
@@ -39,7 +39,7 @@ FREE = {"mechanism": "none", "clients": 5, "evaluate_every": 100}
 def optimum(data, regularizer, box=None):
     clients = make_clients(data, split(data, "contiguous", 5, 0))
     term = parse_regularizer(regularizer)
-    return objective_value(clients, term, solve(clients, term, box))
+    return made.objective_value(clients, term, solve(clients, term, box))
 
 
 @pytest.mark.parametrize("regularizer", ["l2:0.01", "l1:0.01"])
@@ -103,11 +103,11 @@ def test_centralized_objective_is_scikit_learns():
     data = made.binary(samples=2000)
     clients = make_clients(data, split(data, "contiguous", 5, 0))
     term = parse_regularizer("l2:0.003")
-    ours = objective_value(clients, term, solve(clients, term))
+    ours = made.objective_value(clients, term, solve(clients, term))
     model = linear_model.LogisticRegression(
         C=1.0 / (0.003 * 2000), fit_intercept=False, tol=1e-10, max_iter=5000
     ).fit(data.x_train, data.y_train)
-    theirs = objective_value(clients, term, model.coef_.T)
+    theirs = made.objective_value(clients, term, model.coef_.T)
     assert ours == pytest.approx(theirs, rel=1e-6)
 
 

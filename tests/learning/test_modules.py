@@ -49,7 +49,7 @@ def test_clipped_sums_are_those_of_one_gradient_at_a_time():
     """Plain backward passes, one sample each, as the second implementation."""
     data, module, clip = made.multiclass(), network(), 0.05
     _, modules = clients_of(data, module)
-    x, targets = modules.samples.part(1)
+    x, targets = modules.part(1)
     total = torch.zeros(modules.shape[0])
     for row, target in zip(x[:7], targets[:7], strict=True):
         module.zero_grad()
@@ -70,7 +70,7 @@ def test_one_sample_moves_a_sum_by_no_more_than_the_clip(strange):
     every, w = np.ones(int(modules.counts[0])), modules.start()[0]
     others = every.copy()
     others[4] = 0.0
-    modules.samples.x[4] = strange
+    modules.x[4] = strange
     moved = modules.weighted(0, w, every, clip) - modules.weighted(0, w, others, clip)
     assert float(moved.norm()) <= clip * (1.0 + 1e-6)
 

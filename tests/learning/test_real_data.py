@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 
+import made
 import numpy as np
 import pytest
 
 from gridpriv.learning import learn, load_dataset, make_learn_settings
-from gridpriv.learning.algorithms.base import objective_value, solve
+from gridpriv.learning.algorithms.base import solve
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.base import split
 from gridpriv.learning.schedules import parse_regularizer
@@ -120,8 +121,10 @@ def reference(data, strength):
 def test_adult_without_noise_is_scikit_learns(adult):
     clients = make_clients(adult, split(adult, "iid", 100, 0))
     term = parse_regularizer("l2:1e-4")
-    theirs = objective_value(clients, term, reference(adult, 1e-4))
-    assert objective_value(clients, term, solve(clients, term)) == pytest.approx(theirs, rel=1e-6)
+    theirs = made.objective_value(clients, term, reference(adult, 1e-4))
+    assert made.objective_value(clients, term, solve(clients, term)) == pytest.approx(
+        theirs, rel=1e-6
+    )
     admm = learn(
         adult,
         make_learn_settings(
@@ -142,8 +145,10 @@ def test_mnist_subset_without_noise_is_scikit_learns(mnist):
     data = mnist.head(2000, 0)
     clients = make_clients(data, split(data, "contiguous", 10, 0))
     term = parse_regularizer("l2:0.01")
-    theirs = objective_value(clients, term, reference(data, 0.01))
-    assert objective_value(clients, term, solve(clients, term)) == pytest.approx(theirs, rel=1e-4)
+    theirs = made.objective_value(clients, term, reference(data, 0.01))
+    assert made.objective_value(clients, term, solve(clients, term)) == pytest.approx(
+        theirs, rel=1e-4
+    )
 
 
 def test_cost_grows_with_samples_not_with_clients(mnist):

@@ -10,8 +10,9 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from gridpriv.core.errors import InputError, missing_extra, not_allowed
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import read_bytes
+from gridpriv.learning.clients import import_torch
 
 _BATCHES = {"batch", "sampling", "sampled_clients"}
 _PENALTY = {"penalty", "clip"}
@@ -95,10 +96,7 @@ def load_module(text: str, seed: int) -> Any:
     path, name = _parts(text)
     if not path.is_file():
         raise not_allowed("model", text, f"a file that exists: {path} does not")
-    try:
-        import torch
-    except ImportError:
-        raise missing_extra("torch", "learning", "a torch module") from None
+    torch = import_torch()
     spec = importlib.util.spec_from_file_location(f"_gridpriv_module_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise not_allowed("model", text, FORM)

@@ -32,7 +32,7 @@ from gridpriv.learning.clients import (
     to_numpy,
 )
 from gridpriv.learning.datasets.base import Dataset, split
-from gridpriv.learning.modules import ClientModels
+from gridpriv.learning.modules import ModuleClients
 from gridpriv.learning.releases import (
     Amplification,
     SampleAdjacency,
@@ -105,7 +105,7 @@ class Task:
         The model that is trained, if it is not linear.
     """
 
-    clients: ClientModels
+    clients: Clients
     regularizer: Regularizer
     norm: float
     settings: LearnSettings
@@ -134,7 +134,7 @@ class Task:
 
     def linear_clients(self) -> Clients:
         """Return the clients of a linear model; raises :class:`InputError` for a module's."""
-        if not isinstance(self.clients, Clients):
+        if isinstance(self.clients, ModuleClients):
             raise not_allowed(
                 "algorithm",
                 self.settings.algorithm,
@@ -509,12 +509,6 @@ def solve(
     w = result.x[:size] - result.x[size:] if split else result.x
     solution: Floats = w.reshape(shape)
     return solution
-
-
-def objective_value(clients: Clients, regularizer: Regularizer, w: Floats) -> float:
-    """Return the mean loss of all samples + lambda R(w)."""
-    loss = float(mean_value(clients.loss, clients.x, clients.targets, like(w, clients.x)))
-    return loss + regularizer.value(w)
 
 
 def _precise(clients: Clients) -> Clients:

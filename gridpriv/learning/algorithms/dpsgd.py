@@ -361,10 +361,8 @@ def _steps(task: Task) -> Callable[[int], Drawing]:
 
     def of(p: int, active: Ints | None = None) -> Release:
         samples = int(task.clients.counts[p])
-        amplified, distance = (
-            amplification(task, samples, 1),
-            step_sensitivity(task, samples, bound),
-        )
+        amplified = amplification(task, samples, 1)
+        distance = step_sensitivity(task, samples, bound)
         multiplier = step_multiplier(task, amplified, centre_multiplier(task))
         if active is not None:
             return _of_mean(task, distance, source, multiplier, active, task.size, amplified)

@@ -55,7 +55,7 @@ def minimise_locally(task: Task, linear: Array, rho: float, start: Array) -> Arr
     # gradients without bound, as of squares, may be too long for float32 to tell 1e-6 of them
     able = task.regularizer.kind != "l1" or math.isfinite(clients.loss.bound_2)
     able = able and task.settings.clip is None and clients.loss.slopes is not None
-    if able and isinstance(clients, Clients):
+    if able:
         return _newton(task, clients, linear, rho + task.regularizer.modulus, start)
     return _nesterov(task, linear, rho, start)
 

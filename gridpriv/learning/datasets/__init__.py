@@ -10,7 +10,15 @@ import numpy as np
 from gridpriv.core.errors import one_of
 from gridpriv.learning.datasets.base import VARIABLE, Dataset, data_folder, fetch, make_lasso
 from gridpriv.learning.datasets.own import is_own, load_own
-from gridpriv.learning.datasets.public import MNIST_FILES, MNIST_SITE, load_femnist, load_mnist
+from gridpriv.learning.datasets.public import (
+    ADULT_FILES,
+    ADULT_SITE,
+    MNIST_FILES,
+    MNIST_SITE,
+    load_adult,
+    load_femnist,
+    load_mnist,
+)
 
 DATASETS = ("mnist", "femnist", "adult", "lasso")
 # whose samples, or their division into training and test rows, are drawn
@@ -77,18 +85,12 @@ def load_dataset(
         return load_mnist(where, dtype)
     if name == "femnist":
         return load_femnist(where, dtype)
-    from gridpriv.learning.datasets.public import load_adult  # imports pandas
-
     return load_adult(where, dtype, missing, seed, scaling)
 
 
 def _download(name: str, folder: Path) -> Path:
-    from gridpriv.learning.datasets.public import FILES, SITE  # imports pandas
-
-    files, site = {
-        "mnist": (MNIST_FILES, MNIST_SITE),
-        "adult": (FILES, SITE),
-    }.get(name, ((), ""))
+    sources = {"mnist": (MNIST_FILES, MNIST_SITE), "adult": (ADULT_FILES, ADULT_SITE)}
+    files, site = sources.get(name, ((), ""))
     folder = folder if folder.name == name else folder / name
     for file in files:
         if not (folder / file).is_file():

@@ -339,8 +339,8 @@ def _check_pixels(writers: list[Writer]) -> None:
             )
 
 
-FILES = ("adult.data", "adult.test")
-SITE = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
+ADULT_FILES = ("adult.data", "adult.test")
+ADULT_SITE = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 
 
 @dataclass(frozen=True)
@@ -444,7 +444,7 @@ def load_adult(
     one_of("missing", missing, ("drop", "mode"))
     one_of("scaling", scaling, ("bounds", "standard"))
     whole("seed", seed, 0)
-    paths = need(folder, FILES, SITE)
+    paths = need(folder, ADULT_FILES, ADULT_SITE)
     for path in paths:
         check_sum(path, f"adult/{path.name}")
     parts = [read_rows(path) for path in paths]
