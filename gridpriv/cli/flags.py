@@ -22,7 +22,7 @@ from gridpriv.core.settings import (
     settings_of,
 )
 from gridpriv.core.text import Json
-from gridpriv.report.formats import FORMATS, check_formats
+from gridpriv.report import FORMATS, check_formats
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case

@@ -136,7 +136,7 @@ def execute_zones(args: argparse.Namespace) -> int:
         if path and Path(path).is_dir():
             raise InputError(f"{option} = {path!r}: must be a file, not a folder")
     if args.plot:
-        from gridpriv.report.formats import picture_format
+        from gridpriv.report import picture_format
 
         picture_format(args.plot)
     case = load_case(args.case)

@@ -21,7 +21,7 @@ from gridpriv.zonal.settings import PRESETS, Settings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gridpriv.report.document import Report
+    from gridpriv.report.export import Report
     from gridpriv.study import Study, StudyPlan
 
 DUST = 1e-3
@@ -142,8 +142,7 @@ def finish(
     show: Callable[[Study, pd.DataFrame], None] | None = None,
 ) -> int:
     """Write the reports and print the answer, its table by ``show``; exit code 3 if all failed."""
-    from gridpriv.report.document import make_report
-    from gridpriv.report.export import report_files, write_files
+    from gridpriv.report.export import make_report, report_files, write_files
     from gridpriv.report.source import fitting, read_source
     from gridpriv.report.summary import summary
 

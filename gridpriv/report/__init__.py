@@ -1,1 +1,28 @@
-"""From results to files."""
+"""From results to files; here their formats and the packages that these need, checked early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+from gridpriv.core.errors import missing_extra, one_of
+
+NEEDS = {"html": "", "pdf": "", "xlsx": "openpyxl", "csv": "", "tex": ""}
+FORMATS = tuple(NEEDS)
+PICTURES = ("png", "svg", "pdf")
+
+
+def check_formats(names: Iterable[str]) -> None:
+    """Raise ``InputError`` for a name that is none, or one whose package is not installed."""
+    for name in names:
+        one_of("format", name, FORMATS)
+        if NEEDS[name] and find_spec(NEEDS[name]) is None:
+            raise missing_extra(NEEDS[name], "report", f"--format {name}")
+
+
+def picture_format(path: str | Path) -> str:
+    """Return the format that a file's ending names; ``InputError`` for any but :data:`PICTURES`."""
+    kind = Path(path).suffix.lstrip(".").lower()
+    one_of("ending of the picture", kind, PICTURES)
+    return kind

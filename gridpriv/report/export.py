@@ -1,4 +1,4 @@
-"""Write a report in one or several formats into its folder.
+"""A report (verdict cards, messages, tables, sections of its page) and the files that it becomes.
 
 HTML from Jinja2 templates, PDF by Typst (the ``typst`` wheel), a workbook with units in headers,
 tables as CSV and as LaTeX (booktabs). The HTML page is one file: no network, readable without its
@@ -11,7 +11,9 @@ import io
 import re
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +25,21 @@ from gridpriv.core.errors import one_of
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
 from gridpriv.core.stored import Study
 from gridpriv.core.tables import Column
-from gridpriv.core.text import frame_csv, inert, slug
-from gridpriv.report.document import Report, make_report
-from gridpriv.report.formats import PICTURES, check_formats
+from gridpriv.core.text import Json, Message, by_severity, frame_csv, inert, slug
+from gridpriv.privacy.mechanism import has_secure_sampler
+from gridpriv.report import PICTURES, check_formats
+from gridpriv.report.contents import (
+    composition,
+    contents,
+    noisy_runs,
+    protections,
+    released_by_unfinished,
+    simulation_caveat,
+)
+from gridpriv.report.panel import Card, Panel, cards, next_steps, panel_messages
 from gridpriv.report.schema import marked
-from gridpriv.report.source import fitting, read_source
+from gridpriv.report.source import fitting, message, read_source, step_rows
+from gridpriv.report.summary import summary
 from gridpriv.report.tables import (
     GAP,
     LONG,
@@ -41,9 +53,151 @@ from gridpriv.report.tables import (
 )
 from gridpriv.study.record import STORED
 from gridpriv.study.rows import Identity
+from gridpriv.zonal.summary import notes, series_messages
 
 if TYPE_CHECKING:
     from gridpriv.report.figures import Look, Plot
+    from gridpriv.report.sections import Section
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """A whole report.
+
+    ``caveat`` is what must stand on every page: that certificates are of simulated noise.
+    ``draw`` makes the sections: only for a format that shows figures, since these alone import
+    Matplotlib.
+    """
+
+    title: str
+    question: str
+    cards: tuple[Card, ...]
+    messages: tuple[Message, ...]
+    tables: tuple[Table, ...]
+    draw: Callable[[], Iterable[Section]]
+    caveat: str = ""
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """The page's sections, in order."""
+        return tuple(self.draw())
+
+    def of(self, severity: str) -> list[Message]:
+        """Return the messages of a severity."""
+        return [message for message in self.messages if message.severity == severity]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Cards and messages as text, line by line."""
+        text = [line for card in self.cards for line in (card.title, *map(str, card.facts))]
+        return (*text, *map(str, self.messages))
+
+
+def make_report(study: Study) -> Report:
+    """Return the report of a study, or of one run's folder."""
+    table = summary(study)
+    tables = contents(study, table)
+
+    def draw() -> Iterable[Section]:
+        from gridpriv.report.sections import sections
+
+        return sections(study, table, tables)
+
+    return Report(
+        title=str(study.manifest["title"]),
+        question=str(study.manifest["question"]),
+        cards=cards(study, table),
+        messages=tuple(study_messages(study, table)),
+        tables=tables,
+        draw=draw,
+        caveat=simulation_caveat(study),
+    )
+
+
+def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
+    """Return the messages of a study or run: warnings first, what to do next last."""
+    if table.empty or (not (table.seeds > 0).any() and study.withheld.empty):
+        return [message("no-finished-run", {}), *released_by_unfinished(study)]
+    document = study.manifest.get("document")
+    if document is not None:
+        matches = [*notes(document), *_left_out(study), *_next_of_run(document)]
+        return by_severity(matches)
+    if "steps" in study.tables and study.withheld.empty:
+        settings = study.manifest["study"]["settings"]
+        matches = series_messages(step_rows(study), int(study.manifest["planned"]), settings)
+        panels = []
+    else:
+        panels = list(Panel.all(study, table))
+        matches = [item for panel in panels for item in panel_messages(panel)]
+    matches += [*_claims(study), *composition(study), *protections(study), *_left_out(study)]
+    if caveat := simulation_caveat(study):
+        matches.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
+    steps = [step for panel in panels for step in next_steps(panel)]
+    steps += _next_secure(*noisy_runs(study).get("mechanism", ())) if caveat else []
+    return by_severity(matches + list({str(step): step for step in steps}.values()))
+
+
+NEXT_OF_RUN = {
+    "next-rounds": {"not-converged", "noise-free-not-converged", "ac-rounds-not-converged"},
+    "next-once": {"not-converged-fresh-noise"},
+    "next-budget": {f"{worse}-than-prior-only" for worse in ("dearer", "sheds-more", "worse")},
+}
+"""What to do next, by the messages of a run that call for it."""
+
+
+def _next_of_run(document: Json) -> Iterator[Message]:
+    codes = {note["code"] for note in document.get("messages") or ()}
+    yield from (message(step, {}) for step, causes in NEXT_OF_RUN.items() if codes & causes)
+    if document["privacy"]["mechanism"] != "none" and document["privacy"]["noise"] != "secure":
+        yield from _next_secure(document["privacy"]["mechanism"])
+
+
+def _next_secure(*mechanisms: str) -> list[Message]:
+    """Return the step to secure noise, of mechanisms that have a sampler and of those without."""
+    noisy = [name for name in dict.fromkeys(mechanisms) if name != "none"]
+    lacking = [name for name in noisy if not has_secure_sampler(name)]
+    steps = [] if noisy and len(lacking) == len(noisy) else [message("next-secure", {})]
+    return steps + [message("next-sampled", {"mechanism": name}) for name in lacking]
+
+
+def _left_out(study: Study) -> Iterator[Message]:
+    if study.public:
+        yield message("private-left-out", {})
+        if len(study.withheld):
+            yield message("withheld", {})
+
+
+NOISE_OF = {
+    "": "",
+    "published": " with the noise that the paper states",
+    "proven": " with noise that certifies the stated epsilon",
+}
+
+
+def _marked(rows: pd.DataFrame, name: str) -> pd.Series:
+    """Return a column of True and False; False where a table has none."""
+    return rows[name].astype(bool) if name in rows else pd.Series(data=False, index=rows.index)
+
+
+def _claims(study: Study) -> Iterator[Message]:
+    """Yield, of a reproduction, how many of the paper's statements hold."""
+    claims = study.tables.get("claims", pd.DataFrame())
+    if "outcome" not in claims:  # local
+        return
+    for kind, noise in NOISE_OF.items():
+        # a paper's own statements, of which a near-chance or flat figure tells nothing
+        own = claims[claims.sensitivity == kind]
+        own = own[(own.outcome != "no information") & ~_marked(own, "ours")]
+        if len(own):
+            holding = int((own.outcome == "holds").sum())
+            yield message("claims", {"holding": holding, "stated": len(own), "noise": noise})
+    ratios = study.tables["statements"]
+    published = set(study.done.loc[study.done.sensitivity == "published", "run"])
+    if len(ratios) and published:
+        here = ratios[ratios.run.isin(published)].ratio
+        values = {"least": f"{here.min():.3g}", "most": f"{here.max():.3g}"}
+        yield message("published-ratio", values)
+
 
 ASSETS = Path(__file__).parent / "assets"
 HTML_LINE, PDF_LINE = 134, 145
@@ -138,7 +292,7 @@ RAW = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
 def to_xlsx(report: Report, study: Study) -> bytes:
     """Return the workbook: the verdict, the report's tables, and the study's own tables.
 
-    The package that it needs was asked for (:mod:`gridpriv.report.formats`).
+    The package that it needs was asked for (:mod:`gridpriv.report`).
     """
     from openpyxl import Workbook
 

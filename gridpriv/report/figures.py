@@ -31,7 +31,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.files import write_bytes
 from gridpriv.core.text import amount, figure, slug
 from gridpriv.privacy.settings import NOTHING
-from gridpriv.report.formats import picture_format
+from gridpriv.report import picture_format
 
 STYLE = cast(
     dict[str, Any],

@@ -335,7 +335,7 @@ HEAVY = {
     "distributed",
     "matplotlib",
     "cryptography",
-    "gridpriv.report.document",
+    "gridpriv.report.export",
     "gridpriv.study.plan",
     "gridpriv.learning",
     "gridpriv.assurance",

@@ -15,7 +15,7 @@ from gridpriv.core.sealed import sealed
 from gridpriv.core.stored import Study
 from gridpriv.core.text import amount
 from gridpriv.grid.zoning import map_digest
-from gridpriv.report.document import make_report
+from gridpriv.report.export import make_report
 from gridpriv.report.source import measured, read_source
 
 BUS = ["--release", "bus", "--mechanism", "laplace"]

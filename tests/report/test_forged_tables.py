@@ -25,8 +25,7 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.stored import Study
-from gridpriv.report.document import Report
-from gridpriv.report.export import export
+from gridpriv.report.export import Report, export
 
 RUN = ["run", "case14", "--zones", "3", "--rounds", "2", "--seed", "1", "--solver", "clarabel"]
 STUDY = [

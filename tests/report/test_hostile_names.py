@@ -18,8 +18,7 @@ import pytest
 
 from gridpriv import load_case, shipped_zoning
 from gridpriv.cli.main import main
-from gridpriv.report.document import make_report
-from gridpriv.report.export import export
+from gridpriv.report.export import export, make_report
 from gridpriv.report.source import read_source
 from gridpriv.study import Method, compare, make_plan
 
@@ -194,7 +193,7 @@ def test_the_terminal_shows_names_as_they_are(
     reports: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     from gridpriv.cli.study import print_summary
-    from gridpriv.report.document import study_messages
+    from gridpriv.report.export import study_messages
     from gridpriv.report.summary import summary
 
     study = read_source(reports[0])

@@ -11,8 +11,7 @@ import pytest
 from gridpriv.cli.main import main
 from gridpriv.core.text import figure
 from gridpriv.learning.algorithms.base import Task
-from gridpriv.report.document import make_report
-from gridpriv.report.export import export
+from gridpriv.report.export import export, make_report
 from gridpriv.report.panel import cards
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import summary

@@ -13,7 +13,7 @@ import pytest
 
 from gridpriv import load_case
 from gridpriv.cli.main import main
-from gridpriv.report.document import study_messages
+from gridpriv.report.export import study_messages
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import summary
 from gridpriv.study import Method, compare, make_plan

@@ -15,7 +15,7 @@ from gridpriv.cli.main import main
 from gridpriv.cli.parser import Parser
 from gridpriv.cli.run import add_arguments
 from gridpriv.grid.library import case_files
-from gridpriv.report.document import make_report
+from gridpriv.report.export import make_report
 from gridpriv.report.source import read_source
 
 

@@ -18,8 +18,7 @@ import pytest
 from gridpriv.cli.main import main
 from gridpriv.core.text import amount, figure
 from gridpriv.report.contents import protections
-from gridpriv.report.document import make_report
-from gridpriv.report.export import export, to_html
+from gridpriv.report.export import export, make_report, to_html
 from gridpriv.report.source import read_source
 from gridpriv.study import Method, compare, make_plan
 from gridpriv.study.engine import study_totals

@@ -12,8 +12,7 @@ import pytest
 from scipy import stats
 
 from gridpriv.core.stored import Study
-from gridpriv.report.document import make_report, study_messages
-from gridpriv.report.export import to_html
+from gridpriv.report.export import make_report, study_messages, to_html
 from gridpriv.report.figures import split_bars
 from gridpriv.report.panel import _state, cards
 from gridpriv.report.source import TEMPLATES, read_source

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.stored import Study
-from gridpriv.report.document import study_messages
+from gridpriv.report.export import study_messages
 from gridpriv.report.summary import summary
 from gridpriv.study import Method, compare, learned, make_plan
 from gridpriv.study.engine import differing, study_totals
