@@ -30,7 +30,7 @@ RANK = {package: rank for rank, row in enumerate(ORDER) for package in row}
 ADDED = {
     ("zonal/result.py", "report"),
     ("zonal/horizon.py", "report"),
-    ("core/stored.py", "report"),
+    ("core/store.py", "report"),
 }
 
 

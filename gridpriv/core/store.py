@@ -18,18 +18,271 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gridpriv.core import files, stored
+from gridpriv.core import files
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, WorkerError
-from gridpriv.core.files import held
-from gridpriv.core.sealed import DamagedError, sealed
-from gridpriv.core.stored import Rows, StoredRun, Study
-from gridpriv.core.text import Json
+from gridpriv.core.lazy import Above
+from gridpriv.core.sealed import DamagedError, read_json, read_sealed, sealed
+from gridpriv.core.text import Json, html_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 5
+MANIFEST = "manifest.json"
+PARTS, COMMON = "parts", "common"
+TABLES = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
+NETWORK_TABLES = ("network_buses", "network_branches")
+SHOWN = (
+    "case",
+    "method",
+    "budget",
+    "seed",
+    "total_epsilon",
+    "redispatch_shed_mw",
+    "test_error_pct",
+    "status",
+    "reason",
+)
+ROWS_SHOWN = 20
+TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
+
+Rows = dict[str, list[Json]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Study:
+    """The tables and the manifest of a folder.
+
+    Attributes
+    ----------
+    folder : Path
+    manifest : dict
+    tables : dict of str to DataFrame
+        ``runs``, ``rounds``, ``zones``, ``buses``, ``statements``, ``timing`` and, for drawing,
+        ``network_buses`` and ``network_branches``; ``claims`` in a reproduction.
+    """
+
+    folder: Path
+    manifest: Json
+    tables: dict[str, pd.DataFrame]
+
+    plot = Above("gridpriv.report.plots", "StudyPlots")
+    table = Above("gridpriv.report.tables", "Pivots")
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failed)} failed" if len(self.failed) else ""
+        title = self.manifest.get("title", "untitled")
+        return f"Study({str(self.folder)!r}: {title}, {len(self.runs)} runs{failed})"
+
+    def _repr_html_(self) -> str:
+        columns = [name for name in SHOWN if name in self.runs]
+        rows = self.runs[columns].head(ROWS_SHOWN).values.tolist()
+        return html_table((repr(self)[len("Study(") : -1], columns, rows))
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """One row per run: identity, settings, finals, privacy, status."""
+        return self.tables["runs"]
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """One row per run and round."""
+        return self.tables["rounds"]
+
+    @cached_property
+    def done(self) -> pd.DataFrame:
+        """Rows of the runs that finished."""
+        return self.runs[self.runs["status"] == "done"]
+
+    @cached_property
+    def failed(self) -> pd.DataFrame:
+        """Rows of the runs that did not."""
+        return self.runs[self.runs["status"] == "failed"]
+
+    @cached_property
+    def withheld(self) -> pd.DataFrame:
+        """Rows of published runs without noise: settings only."""
+        return self.runs[self.runs["status"] == "withheld"]
+
+    @property
+    def public(self) -> bool:
+        """True if figures computed from private demand were left out."""
+        return bool(self.manifest.get("public", False))
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One stored run, before the tables are made: identity, place in the tables, rows."""
+
+    run: str
+    number: int
+    rows: Rows
+
+
+def read_study(folder: str | Path) -> Study:
+    """Return the study in a folder, also an unfinished one.
+
+    Parameters
+    ----------
+    folder : path
+        Of a study.
+
+    Returns
+    -------
+    Study
+
+    Raises
+    ------
+    InputError
+        If it holds no study, one of another format, or one that is damaged.
+    """
+    place = Path(folder)
+    manifest = read_manifest(place)
+    entries: Json = {}
+    if not manifest["finished"]:
+        entries = unfinished_tables(place)
+        manifest = read_manifest(place)  # it may have been finished while the parts were read
+    if manifest["finished"]:
+        entries = tables_in(place, manifest)
+    return study_of(place, manifest, entries)
+
+
+def study_of(folder: Path, manifest: Json, result: Json) -> Study:
+    """Return the study of a manifest and Arrow tables."""
+    import pandas as pd
+
+    no_run = {column: pd.Series(dtype=str) for column in ("run", "status")}
+    tables = {name: pd.DataFrame(no_run) for name in TABLES}
+    tables |= {name: pd.DataFrame() for name in (*NETWORK_TABLES, "claims")}
+    return Study(folder, manifest, tables | {k: table.to_pandas() for k, table in result.items()})
+
+
+def read_manifest(folder: Path) -> Json:
+    """Return the manifest of a folder.
+
+    Raises
+    ------
+    InputError
+        If there is none, if it is damaged, or of another format.
+    """
+    path = folder / MANIFEST
+    try:
+        written = read_json(path).get("format")
+        if written == FORMAT:
+            return read_sealed(path)
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder} holds no results: there is no {path}"
+            "; give the folder of gridpriv compare or run --out"
+        ) from None
+    if isinstance(written, int):
+        raise InputError(
+            f"{folder} was written in format {written}; this version reads {FORMAT}"
+            ": run the study again, or use that version"
+        )
+    raise InputError(
+        f"{path} is not the manifest of a study: give the folder of gridpriv compare or run --out"
+    )
+
+
+def part_files(folder: Path) -> list[Path]:
+    """Return the files of an unfinished folder's parts."""
+    return [path for path in files.names_in(folder / PARTS) if not files.is_left(path)]
+
+
+def parts_in(folder: Path) -> list[StoredRun]:
+    """Return the parts of an unfinished folder; refuse a damaged one."""
+    matches = []
+    for path in part_files(folder):
+        try:
+            matches.append(read_part(path))
+        except FileNotFoundError:  # the study was finished meanwhile
+            continue
+        except DamagedError as error:
+            raise InputError(
+                f"{error}. The command that began the study, with --resume, makes it again"
+            ) from error
+    return matches
+
+
+def unfinished_tables(folder: Path) -> Json:
+    """Return the Arrow tables that the parts of an unfinished folder make, runs in their order."""
+    rows: Rows = {}
+    for part in sorted(parts_in(folder), key=lambda part: part.number):
+        for name, more in part.rows.items():
+            rows.setdefault(name, []).extend(more)
+    return {name: as_table(entries) for name, entries in rows.items() if entries}
+
+
+def read_part(path: Path) -> StoredRun:
+    """Return a part; raises :class:`DamagedError` for what is none."""
+    sealed = read_sealed(path)
+    run, number, rows = (sealed.get(key) for key in ("run", "number", "rows"))
+    if not (isinstance(run, str) and isinstance(number, int) and isinstance(rows, dict)):
+        raise DamagedError(f"{path} is damaged: it is no part of a store")
+    if not re.fullmatch(rf"{re.escape(run)}(-[0-9]+)?", path.stem):
+        raise DamagedError(f"{path} is damaged: it is the part of {run}")
+    return StoredRun(run, number, rows)
+
+
+def tables_in(folder: Path, manifest: Json) -> Json:
+    """Return the Arrow tables of a finished folder."""
+    entries = {}
+    for name, digest in _table_digests(folder, manifest).items():
+        path = folder / f"{name}.parquet"
+        try:
+            content = files.read_bytes(path)
+        except FileNotFoundError:
+            raise InputError(f"{path} is missing: the study was finished with it") from None
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise InputError(
+                f"{path} is damaged or was edited: it is not what the study was finished with"
+                "; use an undamaged copy, or --resume in a new folder"
+            )
+        entries[name] = files.read_parquet(path, content)
+    return entries
+
+
+def _table_digests(folder: Path, manifest: Json) -> dict[str, str]:
+    """Return the SHA-256 of every table's file; refuse names that are no table's."""
+    tables = manifest.get("tables")
+    digests = {}
+    for name, entry in tables.items() if isinstance(tables, dict) else [("tables", tables)]:
+        digest = entry.get("sha256") if isinstance(entry, dict) else None
+        if not TABLE_NAME.fullmatch(name) or not isinstance(digest, str):
+            raise InputError(
+                f"{folder / MANIFEST} is damaged or was edited: its entry of table {name[:100]!r} "
+                "is not a name of small letters with a sha256"
+            )
+        digests[name] = digest
+    return digests
+
+
+def as_table(rows: list[Json]) -> Any:
+    """Return rows as an Arrow table: every column that any of them has; gaps are null."""
+    import pyarrow as pa
+
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: _column([row.get(name) for row in rows]) for name in columns})
+
+
+def _column(values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except (OverflowError, pa.ArrowTypeError):  # numbers beyond 64 bits, some of them text already
+        return pa.array([None if value is None else str(value) for value in values])
+
 
 TEXTS = ("study.toml",)  # files for people that are written before the first run
 SAME = ("kind", "public", "study", "cases", "version")  # what makes two folders the same study
@@ -51,7 +304,7 @@ class Store:
 
     def __init__(self, folder: Path, *, public: bool) -> None:
         self.folder, self.public = folder, public
-        self._parts = folder / stored.PARTS
+        self._parts = folder / PARTS
 
     def add(self, rows: Rows) -> None:
         """Store one run's rows; the first of ``runs`` has its ``run`` and ``number``."""
@@ -68,9 +321,7 @@ class Store:
         """Keep what is noted under a name as it is, and free the name."""
         path = self._parts / f"{name}.json"
         if path.exists():
-            earlier = sum(
-                part.name.startswith(f"{name}-") for part in stored.part_files(self.folder)
-            )
+            earlier = sum(part.name.startswith(f"{name}-") for part in part_files(self.folder))
             with files.storing(f"rename {path}"):
                 path.rename(self._parts / f"{name}-{earlier + 1}.json")
 
@@ -78,7 +329,7 @@ class Store:
     def begun(self) -> bool:
         """True if anything of a run is stored."""
         return self.manifest["finished"] or any(
-            path.stem != stored.COMMON for path in stored.part_files(self.folder)
+            path.stem != COMMON for path in part_files(self.folder)
         )
 
     def text(self, name: str, text: str) -> None:
@@ -88,7 +339,7 @@ class Store:
     def stored(self) -> dict[str, str]:
         """Return the status of every stored run by its identity."""
         if self.manifest["finished"]:
-            runs = stored.tables_in(self.folder, self.manifest)["runs"].to_pylist()
+            runs = tables_in(self.folder, self.manifest)["runs"].to_pylist()
         else:
             runs = [row for part in self._whole_parts() for row in part.rows.get("runs", ())]
         return {row["run"]: row.get("status", "done") for row in runs}
@@ -107,9 +358,9 @@ class Store:
         """Turn the parts into tables; ``details`` returns further entries of the manifest."""
         if self.manifest["finished"]:
             return
-        unfinished = stored.unfinished_tables(self.folder)
+        unfinished = unfinished_tables(self.folder)
         tables = {name: self._table(name, table) for name, table in unfinished.items()}
-        study = stored.study_of(self.folder, self.manifest, unfinished)
+        study = study_of(self.folder, self.manifest, unfinished)
         extra = details(study) | {"finished": True, "tables": tables}
         self._write_manifest(self.manifest | extra)
         files.remove(self._parts)
@@ -118,31 +369,29 @@ class Store:
         """Put a table of no run into a finished folder, in the place of the one there was."""
         tables = {k: v for k, v in self.manifest["tables"].items() if k != name}
         self._write_manifest(self.manifest | {"tables": tables})
-        entry = self._table(name, stored.as_table(rows))
+        entry = self._table(name, as_table(rows))
         self._write_manifest(self.manifest | {"tables": tables | {name: entry}})
 
     def leave_nothing(self) -> None:
         """Remove what was begun, where no run is stored: input that no run can have."""
-        if self.unfinished and {path.stem for path in stored.part_files(self.folder)} <= {
-            stored.COMMON
-        }:
-            for name in (stored.PARTS, *TEXTS, stored.MANIFEST):
+        if self.unfinished and {path.stem for path in part_files(self.folder)} <= {COMMON}:
+            for name in (PARTS, *TEXTS, MANIFEST):
                 files.remove(self.folder / name)
 
     @property
     def unfinished(self) -> bool:
         """True for the folder of an unfinished study."""
-        return (self.folder / stored.MANIFEST).exists() and not self.manifest["finished"]
+        return (self.folder / MANIFEST).exists() and not self.manifest["finished"]
 
     @property
     def manifest(self) -> Json:
         """Manifest of the folder."""
-        return stored.read_manifest(self.folder)
+        return read_manifest(self.folder)
 
     def begin(self, manifest: Json, common: Callable[[], Rows], resume: bool) -> None:
         """Make the folder that of a study, or see that it is; for who holds it."""
         files.sweep(self.folder)
-        if not (self.folder / stored.MANIFEST).exists():
+        if not (self.folder / MANIFEST).exists():
             files.refuse_used(self.folder, allowed=files.LOCK)
             if resume:  # its name may be mistyped
                 warnings.warn(
@@ -150,9 +399,7 @@ class Store:
                     GridprivWarning,
                     stacklevel=4,
                 )
-            self._write_manifest(
-                manifest | {"format": stored.FORMAT, "finished": False, "tables": {}}
-            )
+            self._write_manifest(manifest | {"format": FORMAT, "finished": False, "tables": {}})
         else:
             self._refuse_other(json.loads(json.dumps(manifest)), resume)
         if self.manifest["finished"]:
@@ -160,8 +407,8 @@ class Store:
             return
         files.make_folder(self._parts)
         files.sweep(self._parts)
-        if stored.COMMON not in {part.run for part in self._whole_parts()}:
-            self.note(stored.COMMON, common())
+        if COMMON not in {part.run for part in self._whole_parts()}:
+            self.note(COMMON, common())
 
     def _refuse_other(self, manifest: Json, resume: bool) -> None:
         was = self.manifest
@@ -185,9 +432,9 @@ class Store:
     def _whole_parts(self) -> list[StoredRun]:
         """Return the parts; remove those that are damaged, which are then made again."""
         parts = []
-        for path in stored.part_files(self.folder):
+        for path in part_files(self.folder):
             try:
-                parts.append(stored.read_part(path))
+                parts.append(read_part(path))
             except DamagedError as error:
                 if "-" in path.stem:
                     raise InputError(
@@ -200,14 +447,12 @@ class Store:
 
     def _take_apart(self) -> None:
         """Turn the tables of a finished folder back into parts."""
-        by_run: dict[str, Rows] = {stored.COMMON: {}}
-        for name, table in stored.tables_in(self.folder, self.manifest).items():
+        by_run: dict[str, Rows] = {COMMON: {}}
+        for name, table in tables_in(self.folder, self.manifest).items():
             for row in table.to_pylist():
-                by_run.setdefault(row.get("run", stored.COMMON), {}).setdefault(name, []).append(
-                    row
-                )
+                by_run.setdefault(row.get("run", COMMON), {}).setdefault(name, []).append(row)
         files.make_folder(self._parts)
-        self.note(stored.COMMON, by_run.pop(stored.COMMON))
+        self.note(COMMON, by_run.pop(COMMON))
         for rows in by_run.values():
             self.add(rows)
         self._write_manifest(self.manifest | {"finished": False, "tables": {}})
@@ -228,7 +473,7 @@ class Store:
         return {"rows": table.num_rows, "sha256": hashlib.sha256(content).hexdigest()}
 
     def _write_manifest(self, manifest: Json) -> None:
-        self.text(stored.MANIFEST, sealed(manifest, indent=2))
+        self.text(MANIFEST, sealed(manifest, indent=2))
 
 
 @contextmanager
@@ -258,9 +503,9 @@ def open_store(
     StorageError
         If it cannot be written to.
     """
-    with held(folder):
+    with files.held(folder):
         store = Store(folder, public=bool(manifest.get("public", False)))
-        new = not (folder / stored.MANIFEST).exists()
+        new = not (folder / MANIFEST).exists()
         try:
             store.begin(manifest, common, resume)
             yield store
@@ -283,12 +528,12 @@ def open_store(
 @contextmanager
 def reopen_store(folder: Path) -> Iterator[Store]:
     """Hold the folder of a study that is there, to put tables into it."""
-    with held(folder):
-        yield Store(folder, public=bool(stored.read_manifest(folder).get("public", False)))
+    with files.held(folder):
+        yield Store(folder, public=bool(read_manifest(folder).get("public", False)))
 
 
 def _hint(folder: Path, planned: int) -> str:
-    rows = [row for part in stored.parts_in(folder) for row in part.rows.get("runs", ())]
+    rows = [row for part in parts_in(folder) for row in part.rows.get("runs", ())]
     failed = sum(row.get("status") == "failed" for row in rows)
     ended = f" and {failed} ended early" if failed else ""
     return (

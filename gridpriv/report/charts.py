@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.core.text import Json
 from gridpriv.grid.layout import network_tables
 from gridpriv.privacy.settings import NO_NOISE, QUIET, stated_epsilon

@@ -11,7 +11,7 @@ import pandas as pd
 
 from gridpriv.core.files import MissingFileError
 from gridpriv.core.sealed import DamagedError
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.core.tables import TableSchema
 from gridpriv.core.text import Json, Message, figure, shown
 from gridpriv.learning.interrupted import DRAWN, released

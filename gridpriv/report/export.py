@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from gridpriv.core.errors import one_of
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.core.tables import Column
 from gridpriv.core.text import Json, Message, by_severity, frame_csv, inert, slug
 from gridpriv.privacy.mechanism import has_secure_sampler

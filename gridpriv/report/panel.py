@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.core.text import Json, Message, amount, counted, figure
 from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, stated_epsilon
 from gridpriv.report.contents import epsilon_text, quoted

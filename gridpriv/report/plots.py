@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, one_of
-from gridpriv.core.stored import NETWORK_TABLES, Study, read_study
+from gridpriv.core.store import NETWORK_TABLES, Study, read_study
 from gridpriv.core.tables import publish
 from gridpriv.core.text import Json, amount, counted, figure, frame_csv, json_ready
 from gridpriv.grid.case import Case

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from gridpriv.core.stored import NETWORK_TABLES, Study
+from gridpriv.core.store import NETWORK_TABLES, Study
 from gridpriv.core.text import Message, figure
 from gridpriv.grid.zoning import map_digest
 from gridpriv.privacy.settings import NO_NOISE, QUIET

@@ -28,7 +28,7 @@ from gridpriv.assurance import Attack, Audit
 from gridpriv.core.errors import InputError
 from gridpriv.core.sealed import read_sealed
 from gridpriv.core.settings import names
-from gridpriv.core.stored import Study, read_study
+from gridpriv.core.store import Study, read_study
 from gridpriv.core.tables import Dtype, TableSchema, publish
 from gridpriv.core.text import Json, Message, amount, clean, make_message, read_templates
 from gridpriv.privacy.settings import NOTHING, Privacy

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.core.text import figure
 from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, stated_epsilon
 from gridpriv.privacy.statement import Certificate

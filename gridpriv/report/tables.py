@@ -16,7 +16,7 @@ import pandas as pd
 
 from gridpriv.assurance import Attack, Audit
 from gridpriv.core.errors import InputError, one_of
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.core.tables import Column, TableSchema
 from gridpriv.core.text import PRECISION, amount, csv_text, figure
 from gridpriv.report.summary import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gridpriv.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from gridpriv.core.stored import Study, read_study
+    from gridpriv.core.store import Study, read_study
     from gridpriv.study.comparison import compare
     from gridpriv.study.methods import Method
     from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, read_plan

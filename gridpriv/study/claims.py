@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import read_table
 from gridpriv.core.settings import check_names
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.core.text import Json
 from gridpriv.privacy.settings import NO_NOISE, stated_epsilon
 

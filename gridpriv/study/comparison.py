@@ -22,8 +22,7 @@ from typing import Any
 from gridpriv.consensus.transport import ReusedAgents, connect
 from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, not_allowed
 from gridpriv.core.processes import unordered
-from gridpriv.core.store import Store
-from gridpriv.core.stored import MANIFEST, Rows, Study
+from gridpriv.core.store import MANIFEST, Rows, Store, Study
 from gridpriv.study import engine
 from gridpriv.study.grids import Grids, ZonedCase, describe, load_grids, network_rows
 from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, to_toml

@@ -28,8 +28,7 @@ from typing import Protocol, TypeVar
 import pandas as pd
 
 from gridpriv.core.errors import GridprivError, not_allowed, notes
-from gridpriv.core.store import Store, open_store
-from gridpriv.core.stored import TABLES, Rows, Study, read_study
+from gridpriv.core.store import TABLES, Rows, Store, Study, open_store, read_study
 from gridpriv.core.text import Json, json_ready
 from gridpriv.privacy.accounting import Charges, total_of, total_pure
 from gridpriv.privacy.mechanism import Charge

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gridpriv.core.stored import NETWORK_TABLES, Rows
+from gridpriv.core.store import NETWORK_TABLES, Rows
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case

@@ -17,8 +17,7 @@ import pandas as pd
 
 from gridpriv.core.errors import one_of
 from gridpriv.core.files import read_table
-from gridpriv.core.store import reopen_store
-from gridpriv.core.stored import Study, read_study
+from gridpriv.core.store import Study, read_study, reopen_store
 from gridpriv.core.text import Json
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.learning.algorithms.fedspd_dp import total_curves

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from pandas import DataFrame
 
-from gridpriv.core.stored import Rows, Study
+from gridpriv.core.store import Rows, Study
 from gridpriv.core.tables import TableSchema, first_of_each, merged, publish, publish_table
 from gridpriv.core.text import Json
 from gridpriv.learning import result as learning

@@ -25,9 +25,8 @@ import pandas as pd
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import remove, write_text
 from gridpriv.core.sealed import read_sealed, sealed
-from gridpriv.core.store import Store, open_store
-from gridpriv.core.stored import MANIFEST as MANIFEST_FILE
-from gridpriv.core.stored import Rows, read_manifest, read_study
+from gridpriv.core.store import MANIFEST as MANIFEST_FILE
+from gridpriv.core.store import Rows, Store, open_store, read_manifest, read_study
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.overrides import DemandSeries

@@ -15,7 +15,7 @@ import pytest
 import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.core.errors import SolverError
-from gridpriv.core.stored import read_study
+from gridpriv.core.store import read_study
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.overrides import read_demand_series
 from gridpriv.study.run_folder import RunFolder

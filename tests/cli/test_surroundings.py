@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli import main as entry
-from gridpriv.core.stored import read_study
+from gridpriv.core.store import read_study
 from gridpriv.core.threads import VARIABLE
 
 PROGRAM = [sys.executable, "-m", "gridpriv.cli.main"]

@@ -21,7 +21,7 @@ import pytest
 from harness import KILLED, How, content, run
 
 from gridpriv.cli.main import main
-from gridpriv.core.stored import read_study
+from gridpriv.core.store import read_study
 
 EVERY = int(os.environ.get("GRIDPRIV_FAULTS_EVERY", "1"))
 TIMED = ("timing.parquet",)

@@ -15,8 +15,7 @@ from harness import DEFECT, KILLED, How, content, run
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.files import StorageError
 from gridpriv.core.sealed import sealed
-from gridpriv.core.store import Store, open_store
-from gridpriv.core.stored import Rows, read_study
+from gridpriv.core.store import Rows, Store, open_store, read_study
 
 RUNS = [f"run{k}" for k in range(3)]
 MANIFEST = {"kind": "study", "title": "toy", "study": {"weight": 2}, "planned": len(RUNS)}

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.report.charts import cost_charts, round_charts, step_charts
 from gridpriv.report.curves import Chart, Series
 from gridpriv.report.figures import Bar, Bars, figure_bytes, looks, swatch, to_svg, write_figure

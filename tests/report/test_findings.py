@@ -12,7 +12,7 @@ import pytest
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.core.sealed import sealed
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.core.text import amount
 from gridpriv.grid.zoning import map_digest
 from gridpriv.report.export import make_report

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.report.export import Report, export
 
 RUN = ["run", "case14", "--zones", "3", "--rounds", "2", "--seed", "1", "--solver", "clarabel"]

@@ -10,7 +10,7 @@ from scipy import stats
 
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
-from gridpriv.core.stored import read_study
+from gridpriv.core.store import read_study
 from gridpriv.report.tables import _cell
 from gridpriv.study import Study
 

@@ -16,8 +16,7 @@ import pytest
 import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
-from gridpriv.core.store import reopen_store
-from gridpriv.core.stored import read_study
+from gridpriv.core.store import read_study, reopen_store
 from gridpriv.core.text import figure
 from gridpriv.report.contents import contents
 from gridpriv.report.export import PDF_LINE, export

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.report.export import make_report, study_messages, to_html
 from gridpriv.report.figures import split_bars
 from gridpriv.report.panel import _state, cards

@@ -11,7 +11,7 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.study.claims import (

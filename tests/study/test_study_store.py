@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.core import stored
+from gridpriv.core import store
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.core.files import StorageError
 from gridpriv.report.source import read_source
@@ -78,8 +78,8 @@ def test_a_study_is_finished_by_one_reading_of_its_parts(
     tmp_path: Path, small_plan, monkeypatch
 ) -> None:
     read: list[str] = []
-    honest = stored.read_part
-    monkeypatch.setattr(stored, "read_part", lambda path: read.append(path.name) or honest(path))
+    honest = store.read_part
+    monkeypatch.setattr(store, "read_part", lambda path: read.append(path.name) or honest(path))
     study = compare(small_plan, out=tmp_path, jobs=1)
     opened, *finished = read  # what a new folder holds before its runs, then each part once
     assert opened == "common.json"

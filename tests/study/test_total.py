@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.stored import Study
+from gridpriv.core.store import Study
 from gridpriv.report.export import study_messages
 from gridpriv.report.summary import summary
 from gridpriv.study import Method, compare, learned, make_plan

@@ -14,7 +14,7 @@ import pytest
 from gridpriv import load_case, make_settings, run_series, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.core.errors import BudgetError, InputError, SolverError
-from gridpriv.core.stored import read_study
+from gridpriv.core.store import read_study
 from gridpriv.grid.overrides import read_demand_series
 from gridpriv.privacy.ledger import ReleaseCharge
 from gridpriv.privacy.release import Release
