@@ -71,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
     case = load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
     chosen = Scenarios(**flags.given_settings(args, Scenarios))
-    chosen.beta.distance(case.base_mva, "beta")
+    chosen.beta.distance(case.base_mva)
     settings = make_settings(
         mechanism="knorm",
         noise_schedule="once",

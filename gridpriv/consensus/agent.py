@@ -557,15 +557,10 @@ class Agent:
             within = self.releases.covered(metric)
         data = view.perturb("demand", view.data, place, metric)
         gradient = view.perturb("objective", self.problem.gradient(at, data), place, metric)
-        if exact:
-            minimise_exact = self.problem.minimise_exact(
-                gradient - to.pull, metric, near=near, within=within
-            )
-        else:
-            linear = gradient - to.pull - z / to.step
-            minimise_exact = self.problem.minimise(linear, metric, near=near, within=within)
-        released = self._released(minimise_exact.z, place, metric, view)
-        return Minimiser(released, minimise_exact.iterations, minimise_exact.retries)
+        linear = gradient - to.pull if exact else gradient - to.pull - z / to.step
+        minimise = self.problem.minimise_exact if exact else self.problem.minimise
+        solved = minimise(linear, metric, near=near, within=within)
+        return replace(solved, z=self._released(solved.z, place, metric, view))
 
     def _released(self, z: Floats, place: Place, metric: Floats, view: View) -> Floats:
         """Perturb the minimiser: all of it where it is fed back, else what is sent."""

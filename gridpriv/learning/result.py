@@ -285,34 +285,17 @@ def privacy_figures(privacy: Json) -> Table:
     releases = counted(privacy["releases_per_client"], "release")
     # a pure total of at most the stated epsilon is the stated one; a larger one is stated nowhere
     meets = pure is not None and pure <= (total["nominal"] or 0.0) * (1.0 + 1e-9)
-    return (
-        "Privacy (worst client)",
-        ["figure", "nominal", "certified"],
-        [
-            [
-                "epsilon of one release" + at * (release["delta"] > 0.0),
-                _stated(release["nominal"]),
-                release["certified"],
-            ],
-            *(
-                []
-                if pure is None
-                else [
-                    [
-                        f"total epsilon (pure DP), {releases}",
-                        _stated(total["nominal"] if meets else None),
-                        pure,
-                    ]
-                ]
-            ),
-            [
-                f"total epsilon at delta {total['delta']:g}, {releases}",
-                _stated(paper["epsilon"] if paper else total["nominal"]),
-                "none" if total["epsilon"] is None else total["epsilon"],
-            ],
-            *([] if rho is None else [["total rho (zCDP)", _stated(None), rho]]),
-        ],
-    )
+    one = "epsilon of one release" + at * (release["delta"] > 0.0)
+    rows: list[list[object]] = [[one, _stated(release["nominal"]), release["certified"]]]
+    if pure is not None:
+        stated = _stated(total["nominal"] if meets else None)
+        rows.append([f"total epsilon (pure DP), {releases}", stated, pure])
+    whole = f"total epsilon at delta {total['delta']:g}, {releases}"
+    stated = _stated(paper["epsilon"] if paper else total["nominal"])
+    rows.append([whole, stated, "none" if total["epsilon"] is None else total["epsilon"]])
+    if rho is not None:
+        rows.append(["total rho (zCDP)", _stated(None), rho])
+    return "Privacy (worst client)", ["figure", "nominal", "certified"], rows
 
 
 def _stated(nominal: float | None) -> object:

@@ -114,10 +114,7 @@ class Model(Part):
     algorithm: str = choice("ryu-kim", ALGORITHMS, "learning algorithm")
     step_scale: float = number(
         1.0,
-        (
-            "step-size factor a in eta = a/sqrt(t) (ryu-kim), or the constant eta (cdp-admm, "
-            "ddp-admm)"
-        ),
+        "step-size factor a in eta = a/sqrt(t) (ryu-kim), or the constant eta (cdp-admm, ddp-admm)",
         positive,
     )
     regularizer: str = words(

@@ -123,7 +123,8 @@ class PowerFactors:
 
     @property
     def _ends(self) -> tuple[float, float]:
-        low, high = sorted(_tangent(item) for item in (self.first, self.last))
+        ends = (self.first, self.last)
+        low, high = sorted(math.copysign(math.sqrt(1.0 / end**2 - 1.0), end) for end in ends)
         return low, high
 
     @property
@@ -155,10 +156,6 @@ POWER_FACTOR = (
     "two different power factors such as 0.9..1, of 0.01 to 1 in size, negative if leading, "
     "whose tangents are at least 0.002 apart"
 )
-
-
-def _tangent(power_factor: float) -> float:
-    return math.copysign(math.sqrt(1.0 / power_factor**2 - 1.0), power_factor)
 
 
 def parse_power_factors(text: str) -> PowerFactors:
@@ -251,26 +248,21 @@ class Beta:
             return self.value
         return self.value * UNITS_MVA[self.unit.lower()] / base_mva
 
-    def distance(self, base_mva: float, called: str = "beta") -> float:
-        """Return the distance in per unit; refuse, in the unit that is stated, what no grid has.
-
-        ``called`` is what the refusal calls it.
-        """
+    def distance(self, base_mva: float) -> float:
+        """Return the distance in per unit; refuse, in the unit that is stated, what no grid has."""
         per_unit = self.per_unit(base_mva)
         if LEAST_BETA * (1.0 - SAME) <= per_unit <= MOST_BETA * (1.0 + SAME):
             return per_unit
         if not self.unit:
             allowed = f"{LEAST_BETA:g} to {MOST_BETA:g} p.u. (or such as 1MW)"
-            raise not_allowed(called, self.value, allowed)
+            raise not_allowed("beta", self.value, allowed)
         item = Beta(1.0, self.unit).per_unit(base_mva)
         bounds = f"{LEAST_BETA / item:g} to {MOST_BETA / item:g} {self.unit}"
-        raise not_allowed(called, str(self), f"{bounds} on a base of {base_mva:g} MVA")
+        raise not_allowed("beta", str(self), f"{bounds} on a base of {base_mva:g} MVA")
 
 
-def parse_beta(text: str, called: str = "beta") -> Beta:
+def parse_beta(text: str) -> Beta:
     """Return the distance of ``0.01`` (per unit), ``1MW``, ``500kW`` or ``2MVAr``.
-
-    ``called`` is what a refusal calls it.
 
     >>> parse_beta("500kW").per_unit(base_mva=100.0)
     0.005
@@ -279,4 +271,4 @@ def parse_beta(text: str, called: str = "beta") -> Beta:
     try:
         return Beta(float(match[1]), match[2] or "") if match else Beta(math.nan)
     except (ValueError, InputError):
-        raise not_allowed(called, text, BETA) from None
+        raise not_allowed("beta", text, BETA) from None

@@ -50,12 +50,13 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import charges_of
 
 Rules: TypeAlias = list[tuple[Ints, Rule | None]]
+WAIT = 30.0  # seconds for other processes
 
 
 class HeldLedger:
     """A ledger's file and the book of its rows, which grow together."""
 
-    def __init__(self, path: Path, key: Path | None, timeout: float) -> None:
+    def __init__(self, path: Path, key: Path | None, timeout: float = WAIT) -> None:
         self.file = LedgerFile(path, key_path(path, key), timeout)
         self.book = Book()
         self.identity = ""  # MAC of the first row
@@ -87,9 +88,9 @@ class HeldLedger:
         return self.book.number(unit.marks(self.file.key)[0])
 
 
-def read_held(path: Path, key: Path | None, timeout: float) -> tuple[HeldLedger, list[ChainedRow]]:
+def read_held(path: Path, key: Path | None) -> tuple[HeldLedger, list[ChainedRow]]:
     """Return a ledger that was read whole, and its rows."""
-    held_ledger = HeldLedger(path, key, timeout)
+    held_ledger = HeldLedger(path, key)
     with held_ledger.file.reading() as rows:
         held_ledger.take(rows)
     return held_ledger, rows
@@ -137,16 +138,12 @@ def under_rule(account: Account, charges: Charges, *, planned: bool) -> Account:
     return replace(account, rule=choose_rule(grant.epsilon, grant.delta, charges, planned=planned))
 
 
-WAIT = 30.0  # seconds for other processes
-
-
 def grant(
     path: str | Path,
     datasets: Iterable[LedgerDataset],
     epsilon: float,
     delta: float = 0.0,
     key: Path | None = None,
-    timeout: float = WAIT,
 ) -> None:
     """Grant (epsilon, delta) to each unit, all or none; make the ledger if there is none.
 
@@ -163,8 +160,6 @@ def grant(
         Of all releases of a unit together; a delta of 0 is a pure budget.
     key : Path, optional
         The owner's key; without it, one is kept beside the ledger, and made with it.
-    timeout : float
-        Seconds to wait for whoever holds the ledger.
 
     Raises
     ------
@@ -190,8 +185,8 @@ def grant(
     refuse_shared(owners)
     accounts = [unit.account for dataset in owners for unit in dataset.units if unit.account]
     register = Register(Path(path))
-    with register.granting(accounts, lambda: _identity(Path(path), key, timeout)):
-        held_ledger = HeldLedger(Path(path), key, timeout)
+    with register.granting(accounts, lambda: _identity(Path(path), key)):
+        held_ledger = HeldLedger(Path(path), key)
         with held_ledger.file.making() as rows:
             held_ledger.take(rows)
             _write_grant(held_ledger, owners, epsilon, delta)
@@ -199,10 +194,10 @@ def grant(
         register.note(held_ledger.identity, held_ledger.file.head)
 
 
-def _identity(path: Path, key: Path | None, timeout: float) -> str:
+def _identity(path: Path, key: Path | None) -> str:
     """Return the MAC of a ledger's first row; an empty text where there is no whole ledger."""
     try:
-        return read_held(path, key, timeout)[0].identity
+        return read_held(path, key)[0].identity
     except InputError:
         return ""
 
@@ -232,7 +227,7 @@ def _write_grant(
     )
 
 
-def read_book(path: str | Path, key: Path | None = None, timeout: float = WAIT) -> Book:
+def read_book(path: str | Path, key: Path | None = None) -> Book:
     """Return everything a ledger says; it may lie on a read-only disk.
 
     Parameters
@@ -240,20 +235,16 @@ def read_book(path: str | Path, key: Path | None = None, timeout: float = WAIT) 
     path : path
     key : Path, optional
         The owner's key; by default the one beside the ledger.
-    timeout : float
-        Seconds to wait for whoever holds the ledger.
 
     Raises
     ------
     InputError
         For a file that is no ledger, or one that is damaged or of another key.
     """
-    return read_held(Path(path), key, timeout)[0].book
+    return read_held(Path(path), key)[0].book
 
 
-def verify(
-    path: str | Path, expect: Head | None = None, key: Path | None = None, timeout: float = WAIT
-) -> LedgerFile:
+def verify(path: str | Path, expect: Head | None = None, key: Path | None = None) -> LedgerFile:
     """Return the file of a ledger, of which every byte was checked.
 
     Parameters
@@ -267,7 +258,7 @@ def verify(
     InputError
         If anything was changed, or the ledger does not go on from ``expect``.
     """
-    current, rows = read_held(Path(path), key, timeout)
+    current, rows = read_held(Path(path), key)
     if expect is not None and expect not in {Head(), *(row.head for row in rows)}:
         raise InputError(
             f"ledger {path} does not go on from the head {expect}: it is an older copy, or "

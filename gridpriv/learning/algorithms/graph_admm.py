@@ -32,13 +32,6 @@ def variances_of(task: Task) -> Floats:
     return falling[0] if task.settings.algorithm == "cdp-admm" else falling[1]
 
 
-def _links(task: Task) -> Floats:
-    """Return the graph's adjacency matrix."""
-    number = task.clients.number
-    graph = make_graph(task.settings.graph, number, task.settings.seed)
-    return np.asarray(nx.to_numpy_array(graph, nodelist=range(number), weight=None))
-
-
 def multipliers(task: Task, variances: Floats) -> Floats:
     """Return every round's noise multiplier, in proportion to the square root of a variance.
 
@@ -58,24 +51,23 @@ def multipliers(task: Task, variances: Floats) -> Floats:
     return np.asarray(whole * np.sqrt(variances * np.sum(1.0 / variances)))
 
 
-def sensitivity(gradient: Floats, rho: float, degrees: Floats, step: float) -> Floats:
-    """Return lemma I: the update is affine in the gradient, factor 1/(2 rho |N_k| + 1/eta)."""
-    distance: Floats = gradient / (2.0 * rho * degrees + 1.0 / step)
-    return distance
-
-
 class GraphAdmm(Algorithm):
-    """Algorithm 1; the state is the clients' models and duals."""
+    """Algorithm 1; the state is the clients' models and duals.
+
+    Sensitivity (lemma I): the update is affine in the gradient, factor 1/(2 rho |N_k| + 1/eta).
+    """
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        settings = task.settings
-        links = _links(task)
+        settings, number = task.settings, task.clients.number
+        graph = make_graph(settings.graph, number, settings.seed)
+        links = np.asarray(nx.to_numpy_array(graph, nodelist=range(number), weight=None))
         self.rho, self.eta, degrees = settings.penalty.at(1), settings.step_scale, links.sum(axis=1)
         self.multipliers = multipliers(task, variances_of(task))
-        self.distance = sensitivity(task.mean_sensitivity(), self.rho, degrees, self.eta)
+        metric = 2.0 * self.rho * degrees + 1.0 / self.eta
+        self.distance = task.mean_sensitivity() / metric
         self.adjacent, self.count = like(links, self.clients.x), spread(degrees, self.clients.x)
-        self.metric = spread(2.0 * self.rho * degrees + 1.0 / self.eta, self.clients.x)
+        self.metric = spread(metric, self.clients.x)
 
     def neighbours(self, beta: Array) -> Array:
         """Return the sum of every client's neighbours' models."""

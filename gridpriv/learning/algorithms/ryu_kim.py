@@ -55,10 +55,11 @@ from gridpriv.privacy.sensitivity import Norm, Sensitivity
 BLOCK_ROWS = 1024
 
 
+@dataclass(eq=False)
 class ClientProblem:
     """One client's loss over a box.
 
-    Parameters
+    Attributes
     ----------
     key : int
         Of the noise streams.
@@ -77,28 +78,24 @@ class ClientProblem:
         Per-sample gradient clip; needed where the loss has no Lipschitz constant.
     """
 
-    def __init__(
-        self,
-        name: str,
-        key: int,
-        x: Array,
-        targets: Array,
-        loss: Loss,
-        norm: float,
-        count: int,
-        regularizer: Regularizer,
-        box: float | None = None,
-        clip: float | None = None,
-    ) -> None:
-        self.name, self.key = name, key
-        self._x, self._targets, self._loss = x, targets, loss
-        self._norm, self.count = norm, count
-        self._regularizer, self._box, self._clip = regularizer, box, clip
-        self.shape = (int(x.shape[1]), int(targets.shape[1]))
-        self.samples = int(x.shape[0])
+    name: str
+    key: int
+    x: Array
+    targets: Array
+    loss: Loss
+    norm: float
+    count: int
+    regularizer: Regularizer
+    box: float | None = None
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        self.shape = (int(self.x.shape[1]), int(self.targets.shape[1]))
+        self.samples = int(self.x.shape[0])
         self.size = self.shape[0] * self.shape[1]
         self.solver_share: dict[Update, float] = {"linearized": 0.0}
-        self.smoothness = loss.smoothness(norm) * self.samples / count + regularizer.modulus
+        bent = self.loss.smoothness(self.norm) * self.samples / self.count
+        self.smoothness = bent + self.regularizer.modulus
 
     @property
     def coordinates(self) -> Ints:
@@ -114,11 +111,11 @@ class ClientProblem:
 
         The rows are taken in blocks, so that the second product finds them in the cache.
         """
-        w = like(z.reshape(self.shape), self._x)
+        w = like(z.reshape(self.shape), self.x)
         weights = None if (data == 1.0).all() else data
         total: Array = None
         for rows in self._blocks():
-            x = self._x[rows]
+            x = self.x[rows]
             residual = self._residual(x, rows, w)
             if weights is not None:
                 residual = residual * like(weights[rows, None], x)
@@ -126,15 +123,15 @@ class ClientProblem:
             part = residual.T @ x
             total = part if total is None else total + part
         slope: Floats = to_numpy(total.T.reshape(-1)) / self.count
-        slope += self._regularizer.subgradient(z)
+        slope += self.regularizer.subgradient(z)
         return slope
 
     def largest_gradient(self, z: Floats) -> float:
         """Return the largest 2-norm of a sample's gradient at z: a figure of the private data."""
-        w, most = like(z.reshape(self.shape), self._x), 0.0
+        w, most = like(z.reshape(self.shape), self.x), 0.0
         for rows in self._blocks():
-            x = self._x[rows]
-            residual = self._loss.residual(x @ w, self._targets[rows])
+            x = self.x[rows]
+            residual = self.loss.residual(x @ w, self.targets[rows])
             squares = (to_numpy(residual) ** 2).sum(axis=1) * (to_numpy(x) ** 2).sum(axis=1)
             most = max(most, math.sqrt(float(squares.max())))
         return most
@@ -145,7 +142,7 @@ class ClientProblem:
         """Return argmin over the box of <linear, z> + 1/2 z' diag(metric) z: a clip."""
         del near, within
         free = linear / metric
-        return Minimiser(boxed(np.negative(free, out=free), self._box))
+        return Minimiser(boxed(np.negative(free, out=free), self.box))
 
     def minimise_exact(
         self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
@@ -173,9 +170,9 @@ class ClientProblem:
         sample_bound = self._sample_bound(norm)
         if not math.isfinite(sample_bound):
             raise InputError(
-                f"the gradient of the {self._loss.name} loss has no bound: give --clip C"
+                f"the gradient of the {self.loss.name} loss has no bound: give --clip C"
             )
-        return _mean_moved(adjacency, sample_bound, self._norm, self.count, norm)
+        return _mean_moved(adjacency, sample_bound, self.norm, self.count, norm)
 
     def output_sensitivity(
         self, adjacency: SampleAdjacency, norm: Norm, update: Update, metric: Floats
@@ -198,18 +195,18 @@ class ClientProblem:
 
     def _sample_bound(self, norm: Norm) -> float:
         if norm == 2:
-            return self._loss.gradient_bound(self._norm, self._clip)
-        plain = math.sqrt(self.shape[0]) * self._norm * self._loss.bound_1
-        return plain if self._clip is None else min(plain, math.sqrt(self.size) * self._clip)
+            return self.loss.gradient_bound(self.norm, self.clip)
+        plain = math.sqrt(self.shape[0]) * self.norm * self.loss.bound_1
+        return plain if self.clip is None else min(plain, math.sqrt(self.size) * self.clip)
 
     def _residual(self, x: Array, rows: slice, w: Array) -> Array:
-        residual = self._loss.residual(x @ w, self._targets[rows])
-        if self._clip is not None:
-            residual = residual * clip_factors(x, residual, self._clip)
+        residual = self.loss.residual(x @ w, self.targets[rows])
+        if self.clip is not None:
+            residual = residual * clip_factors(x, residual, self.clip)
         return residual
 
     def _blocks(self) -> Iterator[slice]:
-        size = BLOCK_ROWS if isinstance(self._x, np.ndarray) else self.samples
+        size = BLOCK_ROWS if isinstance(self.x, np.ndarray) else self.samples
         return (slice(first, first + size) for first in range(0, self.samples, size))
 
 
