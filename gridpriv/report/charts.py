@@ -206,11 +206,6 @@ def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:
     return {metric.key: chart for metric, chart in zip(metrics, charts, strict=True)}
 
 
-def convergence_figure(rounds: pd.DataFrame, title: str) -> Figure:
-    """Return the figure of :func:`convergence_charts`."""
-    return stacked(list(convergence_charts(rounds).values()), title)
-
-
 def horizon_figure(steps: pd.DataFrame, name: str) -> Figure:
     """Return the figure of :func:`horizon_charts`, without the residual where there is more."""
     charts = horizon_charts(steps)

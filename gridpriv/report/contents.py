@@ -176,7 +176,9 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         yield schema.ShedBus.table, "Load shedding by bus", _shed(current)
     elif means_over(study) == "steps":
         yield _outcome("Means of the steps", series_figures(step_rows(study)))
-        yield StepRow.table, "Steps", _without_plan(current.get("steps", pd.DataFrame()))
+        plan = ["objective", *PlanBalance.table.names]  # which reads like load shedding
+        steps = current.get("steps", pd.DataFrame()).drop(columns=plan, errors="ignore")
+        yield StepRow.table, "Steps", steps
         yield StorageStep.table, "Storage by step", plan_table(study.folder, STORAGE_FILE)
         yield ReserveStep.table, "Reserves by step", plan_table(study.folder, RESERVE_FILE)
     else:
@@ -288,11 +290,6 @@ def _zones_caption(study: Study) -> str:
     if not steps:
         return "Zones"
     return f"Zones; load of step {steps[0]['step']}; generators include storage units"
-
-
-def _without_plan(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return steps without the convex plan's balance, which reads like load shedding."""
-    return steps.drop(columns=["objective", *PlanBalance.table.names], errors="ignore")
 
 
 def _alike(runs: pd.DataFrame) -> pd.DataFrame:

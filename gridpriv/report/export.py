@@ -174,20 +174,16 @@ NOISE_OF = {
 }
 
 
-def _marked(rows: pd.DataFrame, name: str) -> pd.Series:
-    """Return a column of True and False; False where a table has none."""
-    return rows[name].astype(bool) if name in rows else pd.Series(data=False, index=rows.index)
-
-
 def _claims(study: Study) -> Iterator[Message]:
     """Yield, of a reproduction, how many of the paper's statements hold."""
     claims = study.tables.get("claims", pd.DataFrame())
     if "outcome" not in claims:  # local
         return
+    claims = claims.assign(ours=claims.get("ours", False))
     for kind, noise in NOISE_OF.items():
         # a paper's own statements, of which a near-chance or flat figure tells nothing
         own = claims[claims.sensitivity == kind]
-        own = own[(own.outcome != "no information") & ~_marked(own, "ours")]
+        own = own[(own.outcome != "no information") & ~own.ours.astype(bool)]
         if len(own):
             holding = int((own.outcome == "holds").sum())
             yield message("claims", {"holding": holding, "stated": len(own), "noise": noise})

@@ -31,14 +31,13 @@ from gridpriv.privacy.settings import QUIET, stated_epsilon
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.charts import (
     convergence_charts,
-    convergence_figure,
     cost_chart,
     horizon_charts,
     horizon_figure,
 )
 from gridpriv.report.contents import plan_table
 from gridpriv.report.curves import LOG_FROM, Chart, Series, tick
-from gridpriv.report.figures import Bar, Bars, looks, set_title, styled_axes, write_figure
+from gridpriv.report.figures import Bar, Bars, looks, set_title, stacked, styled_axes, write_figure
 from gridpriv.report.network import GridMap
 from gridpriv.report.summary import REDISPATCH_SHED, Metric, budget_words, cost_metric, summary
 from gridpriv.study.record import STORED
@@ -358,7 +357,8 @@ def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
     write_figure(zones, place / "zones.png", private=private)
     if len(study.rounds):
         item = study.runs.iloc[0]
-        picture = convergence_figure(study.rounds, f"{item.case}: {item['update']}, {item.method}")
+        charts = list(convergence_charts(study.rounds).values())
+        picture = stacked(charts, f"{item.case}: {item['update']}, {item.method}")
         write_figure(picture, place / "convergence.png", private=private)
     if "res_line" in study.tables:
         network = tuple(study.tables[name] for name in NETWORK_TABLES)

@@ -57,18 +57,7 @@ class Section:
 def sections(study: Study, table: pd.DataFrame, tables: Iterable[Table]) -> Iterator[Section]:
     """Return the sections of a study's page, in order; the first has the page's one chart."""
     of = Subject(study, table, {t.name: t for t in tables})
-    made = (
-        result,
-        cost,
-        claims,
-        convergence,
-        places,
-        privacy,
-        planned,
-        audited,
-        failed,
-        provenance,
-    )
+    made = result, cost, claims, convergence, places, privacy, planned, audited, failed, provenance
     return (section for make in made if (section := make(of)) is not None)
 
 
