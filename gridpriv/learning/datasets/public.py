@@ -52,43 +52,35 @@ IMAGES, LABELS = 3, 1  # dimensions of their arrays
 HEADER = 4
 
 
-@dataclass(frozen=True)
-class ImageSet:
-    """Training or test samples, and the height and width of their images."""
-
-    x: Features
-    y: NDArray[np.int64]
-    size: tuple[int, ...]
-
-
 def load_mnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
     """Return MNIST with J pixels in [0, 1], so that ||x||_2 <= sqrt(J), 28 for 28 x 28."""
     paths = need(folder, MNIST_FILES, MNIST_SITE)
     for path in paths:
         check_sum(path, f"mnist/{path.name}")
-    train = _read_part(paths[0], paths[1], dtype)
-    test = _read_part(paths[2], paths[3], dtype)
-    if train.size != test.size:
+    x_train, y_train, size = _read_part(paths[0], paths[1], dtype)
+    x_test, y_test, test_size = _read_part(paths[2], paths[3], dtype)
+    if size != test_size:
         raise InputError(
-            f"{paths[2]} has images of {_shown(test.size)} pixels, "
-            f"{paths[0]} of {_shown(train.size)}"
+            f"{paths[2]} has images of {_shown(test_size)} pixels, {paths[0]} of {_shown(size)}"
             ": give images of one size"
         )
     return Dataset(
         name="mnist",
         task="multiclass",
-        x_train=train.x,
-        y_train=train.y,
-        x_test=test.x,
-        y_test=test.y,
+        x_train=x_train,
+        y_train=y_train,
+        x_test=x_test,
+        y_test=y_test,
         classes=MNIST_CLASSES,
-        norm=math.sqrt(math.prod(train.size)),
+        norm=math.sqrt(math.prod(size)),
         source=f"MNIST idx files in {folder}",
     )
 
 
-def _read_part(images: Path, labels: Path, dtype: type[np.floating]) -> ImageSet:
-    """Return the samples of a file of images and one of class numbers."""
+def _read_part(
+    images: Path, labels: Path, dtype: type[np.floating]
+) -> tuple[Features, NDArray[np.int64], tuple[int, ...]]:
+    """Return pixels in [0, 1], class numbers, and the size of the images, of two files."""
     raw, y = read_idx(images, IMAGES), read_idx(labels, LABELS)
     if len(raw) != len(y):
         raise InputError(
@@ -101,18 +93,13 @@ def _read_part(images: Path, labels: Path, dtype: type[np.floating]) -> ImageSet
         raise refused(
             f"{labels}: label of row {row}", int(y[row]), f"a class number 0 to {MNIST_CLASSES - 1}"
         )
-    return ImageSet(_pixels(raw, dtype), y.astype(np.int64), raw.shape[1:])
+    x = raw.reshape(len(raw), -1).astype(dtype)
+    x *= dtype(1.0 / 255.0)  # in place: one copy of the pixels
+    return x, y.astype(np.int64), raw.shape[1:]
 
 
 def _shown(size: tuple[int, ...]) -> str:
     return " x ".join(str(n) for n in size)
-
-
-def _pixels(raw: NDArray[np.uint8], dtype: type[np.floating]) -> Features:
-    """Return images as rows in [0, 1]: one copy in ``dtype``, scaled in place."""
-    x = raw.reshape(len(raw), -1).astype(dtype)
-    x *= dtype(1.0 / 255.0)
-    return x
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
