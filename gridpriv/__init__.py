@@ -16,97 +16,60 @@ from typing import TYPE_CHECKING
 from gridpriv.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from gridpriv.assurance.attack import attack
-    from gridpriv.assurance.audit import AuditPlan, audit
-    from gridpriv.assurance.findings import AttackPlan
-    from gridpriv.consensus.agent import LocalProblem
-    from gridpriv.consensus.transport import Transport
-    from gridpriv.core.errors import BudgetError, GridprivError, InputError, SolverError
-    from gridpriv.grid.case import Case
-    from gridpriv.grid.contingencies import Contingency, contingencies
-    from gridpriv.grid.convert import convert
-    from gridpriv.grid.library import case_files, load_case, read_report, shipped_zoning
-    from gridpriv.grid.overrides import override_demand, read_demand_series
-    from gridpriv.grid.pandapower import case_from_pandapower
-    from gridpriv.grid.partition import partition
-    from gridpriv.grid.powsybl import case_from_powsybl
-    from gridpriv.grid.pypower import case_from_pypower
-    from gridpriv.grid.zoning import Zoning, read_zoning, write_zoning, zone_report
-    from gridpriv.learning import learn, load_dataset, make_learn_settings
-    from gridpriv.power.ac.optimum import acopf
-    from gridpriv.power.centralized import relax
-    from gridpriv.privacy.accounting import total_epsilon
-    from gridpriv.privacy.ledger import Ledger, grant, read_book
-    from gridpriv.privacy.linear import Strategy
-    from gridpriv.privacy.mechanism import Mechanism
-    from gridpriv.privacy.release import Release
-    from gridpriv.privacy.settings import register_mechanism
-    from gridpriv.report.export import export
-    from gridpriv.study import Study, compare, make_plan, read_plan, read_study
-    from gridpriv.zonal.exchange import exchange
-    from gridpriv.zonal.horizon import run_series
-    from gridpriv.zonal.prepared import prepare
-    from gridpriv.zonal.result import RunResult
-    from gridpriv.zonal.run import run
-    from gridpriv.zonal.security import security
-    from gridpriv.zonal.settings import Settings, make_settings
-
-__all__ = [
-    "AttackPlan",
-    "AuditPlan",
-    "BudgetError",
-    "Case",
-    "Contingency",
-    "GridprivError",
-    "InputError",
-    "Ledger",
-    "LocalProblem",
-    "Mechanism",
-    "Release",
-    "RunResult",
-    "Settings",
-    "SolverError",
-    "Strategy",
-    "Study",
-    "Transport",
-    "Zoning",
-    "acopf",
-    "attack",
-    "audit",
-    "case_files",
-    "case_from_pandapower",
-    "case_from_powsybl",
-    "case_from_pypower",
-    "compare",
-    "contingencies",
-    "convert",
-    "exchange",
-    "export",
-    "grant",
-    "learn",
-    "load_case",
-    "load_dataset",
-    "make_learn_settings",
-    "make_plan",
-    "make_settings",
-    "override_demand",
-    "partition",
-    "prepare",
-    "read_book",
-    "read_demand_series",
-    "read_plan",
-    "read_report",
-    "read_study",
-    "read_zoning",
-    "register_mechanism",
-    "relax",
-    "run",
-    "run_series",
-    "security",
-    "shipped_zoning",
-    "total_epsilon",
-    "write_zoning",
-    "zone_report",
-]
+    from gridpriv.assurance.attack import attack as attack
+    from gridpriv.assurance.audit import AuditPlan as AuditPlan
+    from gridpriv.assurance.audit import audit as audit
+    from gridpriv.assurance.findings import AttackPlan as AttackPlan
+    from gridpriv.consensus.agent import LocalProblem as LocalProblem
+    from gridpriv.consensus.transport import Transport as Transport
+    from gridpriv.core.errors import BudgetError as BudgetError
+    from gridpriv.core.errors import GridprivError as GridprivError
+    from gridpriv.core.errors import InputError as InputError
+    from gridpriv.core.errors import SolverError as SolverError
+    from gridpriv.grid.case import Case as Case
+    from gridpriv.grid.contingencies import Contingency as Contingency
+    from gridpriv.grid.contingencies import contingencies as contingencies
+    from gridpriv.grid.convert import convert as convert
+    from gridpriv.grid.library import case_files as case_files
+    from gridpriv.grid.library import load_case as load_case
+    from gridpriv.grid.library import read_report as read_report
+    from gridpriv.grid.library import shipped_zoning as shipped_zoning
+    from gridpriv.grid.overrides import override_demand as override_demand
+    from gridpriv.grid.overrides import read_demand_series as read_demand_series
+    from gridpriv.grid.pandapower import case_from_pandapower as case_from_pandapower
+    from gridpriv.grid.partition import partition as partition
+    from gridpriv.grid.powsybl import case_from_powsybl as case_from_powsybl
+    from gridpriv.grid.pypower import case_from_pypower as case_from_pypower
+    from gridpriv.grid.zoning import Zoning as Zoning
+    from gridpriv.grid.zoning import read_zoning as read_zoning
+    from gridpriv.grid.zoning import write_zoning as write_zoning
+    from gridpriv.grid.zoning import zone_report as zone_report
+    from gridpriv.learning import learn as learn
+    from gridpriv.learning import load_dataset as load_dataset
+    from gridpriv.learning import make_learn_settings as make_learn_settings
+    from gridpriv.power.ac.optimum import acopf as acopf
+    from gridpriv.power.centralized import relax as relax
+    from gridpriv.privacy.accounting import total_epsilon as total_epsilon
+    from gridpriv.privacy.ledger import Ledger as Ledger
+    from gridpriv.privacy.ledger import grant as grant
+    from gridpriv.privacy.ledger import read_book as read_book
+    from gridpriv.privacy.linear import Strategy as Strategy
+    from gridpriv.privacy.mechanism import Mechanism as Mechanism
+    from gridpriv.privacy.release import Release as Release
+    from gridpriv.privacy.settings import register_mechanism as register_mechanism
+    from gridpriv.report.export import export as export
+    from gridpriv.study import Study as Study
+    from gridpriv.study import compare as compare
+    from gridpriv.study import make_plan as make_plan
+    from gridpriv.study import read_plan as read_plan
+    from gridpriv.study import read_study as read_study
+    from gridpriv.zonal.exchange import exchange as exchange
+    from gridpriv.zonal.horizon import run_series as run_series
+    from gridpriv.zonal.prepared import prepare as prepare
+    from gridpriv.zonal.result import RunResult as RunResult
+    from gridpriv.zonal.run import run as run
+    from gridpriv.zonal.security import security as security
+    from gridpriv.zonal.settings import Settings as Settings
+    from gridpriv.zonal.settings import make_settings as make_settings
 
 __getattr__, __dir__ = lazily(__name__)

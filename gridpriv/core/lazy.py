@@ -10,18 +10,19 @@ from typing import Any
 
 
 def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package, for the names of its ``__all__``.
+    """Return ``__getattr__`` and ``__dir__`` of a package; list its public names in ``__all__``.
 
-    Where each comes from its code says, in imports that only type checkers follow; it is read from
-    the loader, which has it in an archive and without a source too.
+    Which they are and where each comes from its code says, in imports that only type checkers
+    follow; it is read from the loader, which has it in an archive and without a source too.
     """
     module, source = sys.modules[package], ""
     home: dict[str, str] = {}
     for step in dis.get_instructions(module.__spec__.loader.get_code(package)):  # type: ignore[union-attr]
         if step.opname == "IMPORT_NAME":
             source = step.argval
-        elif step.opname == "IMPORT_FROM" and step.argval in module.__all__:
+        elif step.opname == "IMPORT_FROM" and source not in ("__future__", "typing", __name__):
             home[step.argval] = source
+    vars(module)["__all__"] = sorted(home)
 
     def get(name: str) -> Any:
         if name not in home:

@@ -14,20 +14,12 @@ from typing import TYPE_CHECKING
 from gridpriv.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from gridpriv.learning.datasets import DATASETS, load_dataset
-    from gridpriv.learning.datasets.base import Dataset
-    from gridpriv.learning.result import LearnResult
-    from gridpriv.learning.run import learn
-    from gridpriv.learning.settings import LearnSettings, make_learn_settings
-
-__all__ = [
-    "DATASETS",
-    "Dataset",
-    "LearnResult",
-    "LearnSettings",
-    "learn",
-    "load_dataset",
-    "make_learn_settings",
-]
+    from gridpriv.learning.datasets import DATASETS as DATASETS
+    from gridpriv.learning.datasets import load_dataset as load_dataset
+    from gridpriv.learning.datasets.base import Dataset as Dataset
+    from gridpriv.learning.result import LearnResult as LearnResult
+    from gridpriv.learning.run import learn as learn
+    from gridpriv.learning.settings import LearnSettings as LearnSettings
+    from gridpriv.learning.settings import make_learn_settings as make_learn_settings
 
 __getattr__, __dir__ = lazily(__name__)

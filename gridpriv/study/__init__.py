@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING
 from gridpriv.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from gridpriv.core.store import Study, read_study
-    from gridpriv.study.comparison import compare
-    from gridpriv.study.methods import Method
-    from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, read_plan
-
-__all__ = [
-    "Method",
-    "Study",
-    "StudyPlan",
-    "StudyTask",
-    "compare",
-    "make_plan",
-    "read_plan",
-    "read_study",
-]
+    from gridpriv.core.store import Study as Study
+    from gridpriv.core.store import read_study as read_study
+    from gridpriv.study.comparison import compare as compare
+    from gridpriv.study.methods import Method as Method
+    from gridpriv.study.plan import StudyPlan as StudyPlan
+    from gridpriv.study.plan import StudyTask as StudyTask
+    from gridpriv.study.plan import make_plan as make_plan
+    from gridpriv.study.plan import read_plan as read_plan
 
 __getattr__, __dir__ = lazily(__name__)

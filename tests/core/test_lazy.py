@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 from gridpriv.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from shelf.books import author, title as title
-__all__ = ["author", "title"]
+    from shelf.books import author as author, title as title
 __getattr__, __dir__ = lazily(__name__)
 """
 ASKED = """
 import sys, shelf
 assert "shelf.books" not in sys.modules
-assert dir(shelf) == ["author", "title"] and shelf.author == "Boole"
+assert dir(shelf) == shelf.__all__ == ["author", "title"] and shelf.author == "Boole"
 assert not hasattr(shelf, "TYPE") and not hasattr(shelf, "price")
 """
 
