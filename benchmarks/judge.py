@@ -576,6 +576,36 @@ def _convex(model: int, values: np.ndarray) -> bool:
     return len(trimmed) <= 3 and (len(trimmed) < 3 or trimmed[0] >= 0)
 
 
+def _loading(match: re.Match[str], facts: Facts) -> str | None:
+    """Return the fault of the largest loading and its branch."""
+    judgement = facts.judgement
+    if judgement is None:
+        return "no AC state"
+    case, ids = judgement.case, judgement.case.bus_id
+    rated = np.flatnonzero((case.rate > 0) & np.isfinite(case.rate))
+    flow = np.maximum(*np.abs(judgement.flows))[rated]
+    if match[1] is None or not len(rated):
+        return None if match[1] is None and not len(rated) else "a branch has a rating"
+    loading = 100.0 * flow / case.rate[rated]
+    names = [
+        f"{ids[f]}-{ids[t]}" for f, t in zip(case.f_bus[rated], case.t_bus[rated], strict=True)
+    ]
+    here = max((x for x, name in zip(loading, names, strict=True) if name == match[1]), default=0.0)
+    return same(match[2], float(loading.max()), 3, 12) or same(match[2], float(here), 3, 12)
+
+
+def _voltage(match: re.Match[str], facts: Facts) -> str | None:
+    """Return the fault of the lowest or highest voltage and its bus."""
+    judgement = facts.judgement
+    if judgement is None:
+        return "no AC state"
+    live, vm = ~judgement.dead, judgement.state.vm
+    extreme = vm[live].min() if match[1] == "lowest" else vm[live].max()
+    here = vm[judgement.case.bus_id == int(match[2])]
+    faults = (same(match[3], float(value), 4, 3) for value in (extreme, *here))
+    return next((fault for fault in faults if fault), None)
+
+
 def _balancing(match: re.Match[str], facts: Facts) -> str | None:
     """Return the fault of balancing power, its share of the load, its price and its value."""
     fault = same(match[1], facts["balancing_mw"])
@@ -732,6 +762,12 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         rf"([\d.e+-]+) \$/MWh: {AMOUNT} \$/h, not in the cost and not settled)?\s*$",
         _balancing,
     ),
+    (
+        rf"^\s*largest loading(?: \((\S+)\)\s+{NUMBER}\s+%\s+of the rating of this branch|"
+        r"\s+not known\s+no branch has a rating)\s*$",
+        _loading,
+    ),
+    (rf"^\s*(lowest|highest) voltage \(bus (\d+)\)\s+{NUMBER}\s+p\.u\.\s*$", _voltage),
     (rf"^\s*largest interchange deviation\s+{NUMBER}\s+MW\s*$", equals("interchange_deviation_mw")),
     (rf"^\s*losses\s+{NUMBER}\s+MW\s*$", equals("losses_mw")),
     (rf"^\s*cost\s+{NUMBER}\s+\$/h\s*$", equals("cost", 6, 2)),
