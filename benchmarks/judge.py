@@ -23,6 +23,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
 from gridpriv.power.centralized import relax
 from gridpriv.zonal.result import RunResult
@@ -356,10 +357,15 @@ class Facts:
         if result.case.n_bus > MOST_COMPARED:
             return None
         weight = objective.weight
-        best = relax(result.case, "cost", imbalance_weight=weight).bound
+        try:
+            best = relax(result.case, "cost", imbalance_weight=weight).bound
+        except SolverError:
+            return None
         imbalance = objective.cost_unit * weight * last.figures["objective"]
         own = last.figures["cost"] + imbalance
-        near = best is not None and abs(own - best) <= 10.0 * residual * max(1.0, abs(best))
+        near = best is not None and abs(own - best) <= 10.0 * residual * max(
+            objective.cost_unit, abs(best)
+        )
         return None if near else f"the rounds end at {own:.8g}, the optimum is {best}"
 
 
@@ -541,7 +547,9 @@ def _short(match: re.Match[str], facts: Facts) -> str | None:
     capacity = case.base_mva * float(case.pmax.sum())
     shunts = case.base_mva * float((case.gs * vm**2).sum())
     need = case.base_mva * float(case.pd.sum()) + judgement.figures["losses_mw"] + shunts
-    return same(match[1], capacity) or same(match[2], need - capacity)
+    missed = case.n_bus * judgement.balance_mva
+    faults = [same(match[2], need - capacity + off) for off in (0.0, -missed, missed)]
+    return same(match[1], capacity) or (faults[0] if all(faults) else None)
 
 
 def _single_buses(match: re.Match[str], facts: Facts) -> str | None:
