@@ -16,7 +16,7 @@ from gridpriv.consensus.transport import Call, call
 from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.power.ac.block import R
 from gridpriv.power.ac.joint import TieEnds, ZoneBlock, zone_block
-from gridpriv.power.ac.quadratic import Solved
+from gridpriv.power.ac.quadratic import Compiled, Solved
 from gridpriv.power.ac.redispatch import (
     Boundary,
     Scheduled,
@@ -100,6 +100,7 @@ class ZoneMember:
     _agent: Agent = field(init=False)
     _warm_start: WarmStart = field(init=False, default_factory=WarmStart)
     _planned: Solved | None = field(init=False, default=None)
+    _compiled: Compiled | None = field(init=False, default=None)
     _ac: ZoneBlock | None = field(init=False, default=None)
     _conic: ConicBlock | None = field(init=False, default=None)
 
@@ -264,7 +265,10 @@ class ZoneMember:
             agent.average,
             self._planned,
             self._scheduled(boundary),
+            self._compiled,
         )
+        if self._planned is not None:
+            self._compiled = self._planned.compiled
         return plan
 
     def _scheduled(self, boundary: Boundary) -> Scheduled | None:

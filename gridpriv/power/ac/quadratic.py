@@ -252,17 +252,25 @@ class QuadraticProgram:
             square=square,
         )
 
-    def solve_again(self, before: Solved | None, start: Floats | None = None) -> Solved:
-        """Solve from a solution of a program of this shape, from a point near it, or anew."""
+    def solve_again(
+        self,
+        before: Solved | None,
+        start: Floats | None = None,
+        compiled: Compiled | None = None,
+    ) -> Solved:
+        """Solve from a solution of a program of this shape, from a point near it, or anew.
+
+        ``compiled`` is of another program, which saves time where this one has its pattern.
+        """
         if before is None or before.shape != (self.rows, self.columns):
             if start is None:
-                return self.solve()
-            solved = self._solve("near", start, before)
+                return self._solve("anew", self.start, compiled)
+            solved = self._solve("near", start, compiled)
         else:
             solved = self._solve(
-                "warm", before.x, before, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
+                "warm", before.x, compiled, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
             )
-        return solved if solved.solved else self._solve("anew", self.start, solved)
+        return solved if solved.solved else self._solve("anew", self.start, solved.compiled)
 
     def solve(self, start: Floats | None = None, zero: Ints | None = None) -> Solved:
         """Solve with Ipopt.
@@ -281,12 +289,11 @@ class QuadraticProgram:
         self,
         kind: str,
         start: Floats,
-        before: Solved | None,
+        compiled: Compiled | None,
         zero: Ints | None = None,
         **multipliers: Floats,
     ) -> Solved:
         form = self.form()
-        compiled = None if before is None else before.compiled
         if compiled is None or not compiled.fits(form):
             compiled = Compiled.of(form)
         low, high = form.low, form.high

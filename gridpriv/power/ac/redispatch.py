@@ -37,7 +37,7 @@ from gridpriv.power.ac.model import (
     add_service_cost,
 )
 from gridpriv.power.ac.part import SubCase, Surroundings, live_part
-from gridpriv.power.ac.quadratic import Solved
+from gridpriv.power.ac.quadratic import Compiled, Solved
 from gridpriv.power.objective import BASE_MVA, Service, cost_unit, has_convex_costs
 from gridpriv.power.zone import Zone
 
@@ -253,6 +253,7 @@ def plan_zone(
     last: Floats,
     before: Solved | None = None,
     scheduled: Scheduled | None = None,
+    compiled: Compiled | None = None,
 ) -> tuple[ZonePlan, Solved | None]:
     """Return a zone's plan, and the solution that its next one starts from.
 
@@ -270,6 +271,8 @@ def plan_zone(
         What this returned for its plan before.
     scheduled : Scheduled, optional
         The zone at the AC schedule, where the first search begins.
+    compiled : Compiled, optional
+        The program of any earlier plan.
     """
     area = _area(zone, demand, boundary)
     if area is None:
@@ -301,7 +304,7 @@ def plan_zone(
         measured = boundary.reaction.voltage[np.searchsorted(zone.buses, area.part.buses)]
         _expect_reaction(model, area, boundary.reaction, measured, boundary.firmness)
     start = _start(zone, area, model, physical, before, scheduled)
-    solve_again = model.program.solve_again(before, start)
+    solve_again = model.program.solve_again(before, start, compiled)
     if not solve_again.solved:
         return _as_in_last_round(zone, last), before
     return _plan(zone, demand, area, model, solve_again, price), solve_again
