@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 # docs/decisions/0007-warm-start.md compares shares.
 PROXY_SHARE: dict[ObjectiveKind, float] = {"imbalance": 0.3, "cost": 0.5, "losses": 0.5}
 PROXY_REACTIVE = 0.3
+
+
+MOST_COMPILED = 400
+"""Programs of redispatch that all zones keep compiled, of 1 MiB or less each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +89,8 @@ class Fleet:
         problem = ZoneProblem(
             compile_zone(self.zones[position]), self.solver, solver_tolerance=self.solver_tolerance
         )
-        member = ZoneMember(problem, self.shared[position], self.service, unit)
+        known: deque[Compiled] = deque(maxlen=MOST_COMPILED // len(self.zones))
+        member = ZoneMember(problem, self.shared[position], self.service, unit, known)
         member.reset(self.rules, self.streams, self.disclosures[position], self.charge)
         return member
 
@@ -97,10 +103,10 @@ class ZoneMember:
     shared: NDArray[np.bool_]
     service: Service
     unit: float | None
+    known: deque[Compiled]
     _agent: Agent = field(init=False)
     _warm_start: WarmStart = field(init=False, default_factory=WarmStart)
     _planned: Solved | None = field(init=False, default=None)
-    _compiled: Compiled | None = field(init=False, default=None)
     _ac: ZoneBlock | None = field(init=False, default=None)
     _conic: ConicBlock | None = field(init=False, default=None)
 
@@ -265,10 +271,8 @@ class ZoneMember:
             agent.average,
             self._planned,
             self._scheduled(boundary),
-            self._compiled,
+            self.known,
         )
-        if self._planned is not None:
-            self._compiled = self._planned.compiled
         return plan
 
     def _scheduled(self, boundary: Boundary) -> Scheduled | None:

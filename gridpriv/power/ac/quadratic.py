@@ -11,6 +11,7 @@ given to Ipopt as they are, so nothing is differentiated and a model is built in
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -72,8 +73,6 @@ class Solved:
         Of the variables' bounds, in the same way.
     status : str
         Ipopt's.
-    compiled : Compiled
-        The program, for another of its pattern.
     """
 
     x: Floats
@@ -81,7 +80,6 @@ class Solved:
     bound_multiplier: Floats
     status: str
     iterations: int
-    compiled: Compiled
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -256,21 +254,21 @@ class QuadraticProgram:
         self,
         before: Solved | None,
         start: Floats | None = None,
-        compiled: Compiled | None = None,
+        known: deque[Compiled] | None = None,
     ) -> Solved:
         """Solve from a solution of a program of this shape, from a point near it, or anew.
 
-        ``compiled`` is of another program, which saves time where this one has its pattern.
+        ``known`` are patterns that are compiled already; this program's is added to them.
         """
         if before is None or before.shape != (self.rows, self.columns):
             if start is None:
-                return self._solve("anew", self.start, compiled)
-            solved = self._solve("near", start, compiled)
+                return self._solve("anew", self.start, known)
+            solved = self._solve("near", start, known)
         else:
             solved = self._solve(
-                "warm", before.x, compiled, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
+                "warm", before.x, known, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
             )
-        return solved if solved.solved else self._solve("anew", self.start, solved.compiled)
+        return solved if solved.solved else self._solve("anew", self.start, known)
 
     def solve(self, start: Floats | None = None, zero: Ints | None = None) -> Solved:
         """Solve with Ipopt.
@@ -289,13 +287,16 @@ class QuadraticProgram:
         self,
         kind: str,
         start: Floats,
-        compiled: Compiled | None,
+        known: deque[Compiled] | None,
         zero: Ints | None = None,
         **multipliers: Floats,
     ) -> Solved:
         form = self.form()
-        if compiled is None or not compiled.fits(form):
+        compiled = next((each for each in known or () if each.fits(form)), None)
+        if compiled is None:
             compiled = Compiled.of(form)
+            if known is not None:
+                known.append(compiled)
         low, high = form.low, form.high
         if zero is not None:
             low[zero] = high[zero] = 0.0
@@ -308,7 +309,7 @@ class QuadraticProgram:
             np.asarray(result[name]).ravel() for name in ("x", "lam_g", "lam_x")
         )
         status, iterations = str(stats["return_status"]), int(stats["iter_count"])
-        return Solved(x, multiplier, bound, status, iterations, compiled)
+        return Solved(x, multiplier, bound, status, iterations)
 
 
 def _joined(parts: list[Any], place: int, kind: type) -> Any:

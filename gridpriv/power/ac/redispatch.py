@@ -20,6 +20,7 @@ plan again, without a message.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -253,7 +254,7 @@ def plan_zone(
     last: Floats,
     before: Solved | None = None,
     scheduled: Scheduled | None = None,
-    compiled: Compiled | None = None,
+    known: deque[Compiled] | None = None,
 ) -> tuple[ZonePlan, Solved | None]:
     """Return a zone's plan, and the solution that its next one starts from.
 
@@ -271,8 +272,8 @@ def plan_zone(
         What this returned for its plan before.
     scheduled : Scheduled, optional
         The zone at the AC schedule, where the first search begins.
-    compiled : Compiled, optional
-        The program of any earlier plan.
+    known : deque of Compiled, optional
+        Patterns of earlier plans, to which this one's is added.
     """
     area = _area(zone, demand, boundary)
     if area is None:
@@ -304,7 +305,7 @@ def plan_zone(
         measured = boundary.reaction.voltage[np.searchsorted(zone.buses, area.part.buses)]
         _expect_reaction(model, area, boundary.reaction, measured, boundary.firmness)
     start = _start(zone, area, model, physical, before, scheduled)
-    solve_again = model.program.solve_again(before, start, compiled)
+    solve_again = model.program.solve_again(before, start, known)
     if not solve_again.solved:
         return _as_in_last_round(zone, last), before
     return _plan(zone, demand, area, model, solve_again, price), solve_again
