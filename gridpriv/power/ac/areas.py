@@ -8,7 +8,7 @@ rest (``slack``).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import sparse
@@ -149,7 +149,7 @@ class AreaGrid:
     @cached_property
     def jacobian(self) -> Jacobian:
         """The pattern of all of its power flows."""
-        return Jacobian.of(self.equations)
+        return _pattern(self.case, self.area_of.tobytes()).refilled(self.equations)
 
     @property
     def gen_area(self) -> Ints:
@@ -180,6 +180,15 @@ class AreaGrid:
     def reactive(self, voltage: Complexes) -> Floats:
         """Return every generator's reactive power, shared at a bus in proportion to range."""
         return share_reactive(self.case, _reactive_generation(self, voltage))
+
+
+@lru_cache(maxsize=4)
+def _pattern(case: Case, area_of: bytes) -> Jacobian:
+    """Return the pattern of the power flows of areas, which is the same for all dispatches."""
+    areas = np.frombuffer(area_of, dtype=np.int64)
+    nothing = Dispatch(np.zeros(case.n_gen), np.ones(case.n_bus), *np.zeros((4, case.n_bus)))
+    schedule = Schedule(areas, np.zeros(areas.max() + 1))
+    return Jacobian.of(AreaGrid.of(case, nothing, schedule).equations)
 
 
 def _shares(room: Floats, group: Ints, groups: int) -> Floats:
