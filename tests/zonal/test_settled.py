@@ -210,9 +210,9 @@ def test_a_stressed_grid_sheds_until_it_carries_the_rest(case14, zones14):
 def test_a_replan_starts_from_the_replan_before(case14, zones14, monkeypatch):
     known, solve_again = [], QuadraticProgram.solve_again
 
-    def told(program, before, start=None):
+    def told(program, before, *given):
         known.append(before is not None and before.shape == (program.rows, program.columns))
-        return solve_again(program, before, start)
+        return solve_again(program, before, *given)
 
     monkeypatch.setattr(QuadraticProgram, "solve_again", told)
     settings = make_settings(**NOISY | {"rounds": 5}, seed=4)

@@ -231,23 +231,14 @@ class QuadraticProgram:
 
     def form(self) -> QuadraticForm:
         """Return the program as arrays."""
-        n = self.columns
-        priced = _joined(self._cost, 0, np.int64)
-        linear, square = (sums_at(priced, _joined(self._cost, k, float), n) for k in (1, 2))
+        priced, *costs = _joined(self._cost, np.int64, np.float64, np.float64)
+        whole, real = np.int64, np.float64
         return QuadraticForm(
-            low=_joined(self._bounds, 0, np.float64),
-            high=_joined(self._bounds, 1, np.float64),
-            lower=_joined(self._sides, 0, np.float64),
-            upper=_joined(self._sides, 1, np.float64),
-            line=_joined(self._linear, 0, np.int64),
-            column=_joined(self._linear, 1, np.int64),
-            slope=_joined(self._linear, 2, np.float64),
-            row=_joined(self._terms, 0, np.int64),
-            i=_joined(self._terms, 1, np.int64),
-            j=_joined(self._terms, 2, np.int64),
-            factor=_joined(self._terms, 3, np.float64),
-            linear=linear,
-            square=square,
+            *_joined(self._bounds, real, real),
+            *_joined(self._sides, real, real),
+            *_joined(self._linear, whole, whole, real),
+            *_joined(self._terms, whole, whole, whole, real),
+            *(sums_at(priced, cost, self.columns) for cost in costs),
         )
 
     def solve_again(
@@ -312,8 +303,10 @@ class QuadraticProgram:
         return Solved(x, multiplier, bound, status, iterations)
 
 
-def _joined(parts: list[Any], place: int, kind: type) -> Any:
-    return np.concatenate([part[place] for part in parts] or [np.zeros(0)]).astype(kind)
+def _joined(parts: list[Any], *kinds: type) -> list[Any]:
+    """Return the columns of parts, each joined from part to part."""
+    columns = zip(*parts, strict=True) if parts else ([np.zeros(0)] for _ in kinds)
+    return [np.concatenate(c).astype(k) for c, k in zip(columns, kinds, strict=False)]
 
 
 PATTERN = ("row", "i", "j", "line", "column")
