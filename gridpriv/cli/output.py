@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import make_folder, write_text
-from gridpriv.core.sealed import sealed
+from gridpriv.core.files import make_folder, sealed, write_text
 from gridpriv.core.text import Amount, Json, amount, frame_csv, shown
 
 if TYPE_CHECKING:

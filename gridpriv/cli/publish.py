@@ -14,8 +14,7 @@ from gridpriv.cli import flags
 from gridpriv.cli.output import print_table, say, tell
 from gridpriv.cli.parser import Command
 from gridpriv.core.errors import InputError, not_allowed, positive
-from gridpriv.core.files import StorageError, write_texts
-from gridpriv.core.sealed import sealed
+from gridpriv.core.files import StorageError, sealed, write_texts
 from gridpriv.core.settings import Part, changed, choice, count, names, number
 from gridpriv.core.text import Json, amount, counted, csv_text
 from gridpriv.privacy.adjacency import Beta, Protects

@@ -57,8 +57,7 @@ from gridpriv.consensus.wire import (
 )
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import BudgetError, GridprivError, InputError, SolverError
-from gridpriv.core.files import StorageError
-from gridpriv.core.sealed import DamagedError, Records
+from gridpriv.core.files import DamagedError, Records, StorageError
 
 NOTHING = np.zeros(0)
 NOTED, EXCHANGED = b"\0", b"\1"  # first byte of a transcript's records

@@ -66,7 +66,7 @@ from gridpriv.consensus.wire import (
 )
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, InputError, not_allowed
-from gridpriv.core.sealed import Records
+from gridpriv.core.files import Records
 
 SILENT, PENDING = 3.0, 10.0  # seconds
 LOOK = 0.25  # seconds between two looks whether the server stops

@@ -33,7 +33,7 @@ import numpy as np
 from gridpriv.consensus.messages import Order, Phase, Reply
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError
-from gridpriv.core.sealed import DamagedError
+from gridpriv.core.files import DamagedError
 from gridpriv.privacy.mechanism import MECHANISMS, Mechanism, Staircase, make_mechanism
 from gridpriv.privacy.release import Release
 

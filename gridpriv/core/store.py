@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.core import files
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, WorkerError
+from gridpriv.core.files import DamagedError, read_json, read_sealed, sealed
 from gridpriv.core.lazy import Above
-from gridpriv.core.sealed import DamagedError, read_json, read_sealed, sealed
 from gridpriv.core.text import Json, html_table
 
 if TYPE_CHECKING:

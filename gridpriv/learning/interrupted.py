@@ -23,14 +23,16 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import (
+    DamagedError,
     MissingFileError,
     make_folder,
     read_bytes,
+    read_sealed,
     remove,
+    sealed,
     write_bytes,
     write_text,
 )
-from gridpriv.core.sealed import DamagedError, read_sealed, sealed
 from gridpriv.core.text import Json, counted
 from gridpriv.learning.algorithms.base import Begun, Round
 from gridpriv.learning.clients import to_numpy

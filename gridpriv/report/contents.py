@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gridpriv.core.files import MissingFileError
-from gridpriv.core.sealed import DamagedError
+from gridpriv.core.files import DamagedError, MissingFileError
 from gridpriv.core.store import Study
 from gridpriv.core.tables import TableSchema
 from gridpriv.core.text import Json, Message, figure, shown

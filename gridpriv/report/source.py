@@ -26,7 +26,7 @@ import pandas as pd
 
 from gridpriv.assurance import Attack, Audit
 from gridpriv.core.errors import InputError
-from gridpriv.core.sealed import read_sealed
+from gridpriv.core.files import read_sealed
 from gridpriv.core.settings import names
 from gridpriv.core.store import Study, read_study
 from gridpriv.core.tables import Dtype, TableSchema, publish

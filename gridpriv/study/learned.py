@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core.errors import GridprivError, InputError, whole
+from gridpriv.core.files import read_sealed, sealed
 from gridpriv.core.processes import unordered
-from gridpriv.core.sealed import read_sealed, sealed
 from gridpriv.core.store import MANIFEST, Rows, Store, Study, open_store
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import Json, frame_csv, json_ready

@@ -23,8 +23,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.files import remove, write_text
-from gridpriv.core.sealed import read_sealed, sealed
+from gridpriv.core.files import read_sealed, remove, sealed, write_text
 from gridpriv.core.store import MANIFEST as MANIFEST_FILE
 from gridpriv.core.store import Rows, Store, open_store, read_manifest, read_study
 from gridpriv.core.text import Json

@@ -12,8 +12,7 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core import files
-from gridpriv.core.files import StorageError
-from gridpriv.core.sealed import read_sealed
+from gridpriv.core.files import StorageError, read_sealed
 from gridpriv.grid.library import load_case
 from gridpriv.privacy.ledger import read_book
 

@@ -16,7 +16,7 @@ from test_bad_input import JOINED, grid
 
 import gridpriv
 from gridpriv.cli.main import main
-from gridpriv.core.sealed import sealed
+from gridpriv.core.files import sealed
 from gridpriv.core.store import read_manifest
 from gridpriv.study.context import RunContext
 from gridpriv.zonal.prepared import prepare

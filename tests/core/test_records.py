@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from gridpriv.core import sealed as module
-from gridpriv.core.sealed import HEAD, DamagedError, Records
+from gridpriv.core import files as module
+from gridpriv.core.files import HEAD, DamagedError, Records
 
 THREE = [b"first", b"", b"third" * 100]
 

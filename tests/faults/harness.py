@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gridpriv.core import sealed
+from gridpriv.core import files
 
 How = Literal["kill", "full", "error"]
 KILLED, DEFECT = 137, 70
@@ -88,7 +88,7 @@ class Faults:
         sys.addaudithook(self.audit)
         self._fdopen, self._fsync = os.fdopen, os.fsync
         os.fdopen, os.fsync = self.fdopen, self.fsync  # type: ignore[assignment]
-        sealed.flush = self.fsync  # which was os.fdatasync
+        files.flush = self.fsync  # which was os.fdatasync
 
     def tell(self) -> None:
         os.write(self.report, self.count.to_bytes(8, "big"))

@@ -19,7 +19,7 @@ from harness import content as content_of
 from test_store_faults import toy_study
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.sealed import Records
+from gridpriv.core.files import Records
 from gridpriv.privacy import ledger_file
 from gridpriv.privacy.ledger import Ledger, grant, read_book
 

@@ -13,8 +13,7 @@ import pytest
 from harness import DEFECT, KILLED, How, content, run
 
 from gridpriv.core.errors import GridprivError
-from gridpriv.core.files import StorageError
-from gridpriv.core.sealed import sealed
+from gridpriv.core.files import StorageError, sealed
 from gridpriv.core.store import Rows, Store, open_store, read_study
 
 RUNS = [f"run{k}" for k in range(3)]

@@ -29,7 +29,7 @@ from gridpriv.consensus.wire import (
     encode,
 )
 from gridpriv.core.errors import BudgetError, SolverError
-from gridpriv.core.sealed import DamagedError
+from gridpriv.core.files import DamagedError
 from gridpriv.privacy.mechanism import KNorm, Laplace, SecureGaussian, Staircase
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity

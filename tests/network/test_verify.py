@@ -17,7 +17,7 @@ from gridpriv.consensus.server import Turns
 from gridpriv.consensus.wire import Answer, Request, TurnId, decode, encode, packed
 from gridpriv.consortium.verify import verify
 from gridpriv.core.errors import InputError
-from gridpriv.core.sealed import Records
+from gridpriv.core.files import Records
 
 ZONES = ("1", "2", "3")
 

@@ -11,7 +11,7 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
-from gridpriv.core.sealed import sealed
+from gridpriv.core.files import sealed
 from gridpriv.core.store import Study
 from gridpriv.core.text import amount
 from gridpriv.grid.zoning import map_digest
