@@ -88,6 +88,8 @@ class Boundary:
         Voltage band that the zone plans within, of its own and its neighbours' buses.
     rate : (branches,)
         Apparent power limits that it plans within (0: none).
+    angmin, angmax : (branches,)
+        Limits of angle differences that it plans within, rad.
     qmax : (gens,)
         Upper reactive limits that it plans within.
     firmness : float
@@ -116,6 +118,8 @@ class Boundary:
     vmin: Floats
     vmax: Floats
     rate: Floats
+    angmin: Floats
+    angmax: Floats
     qmax: Floats
     firmness: float = 1.0
     reaction: Reaction | None = None
@@ -318,14 +322,16 @@ def _area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area | None:
         return None
     part, own = live
     bus = np.searchsorted(zone.buses, part.buses)
-    rate = boundary.rate[np.searchsorted(zone.branches, part.branches)]
+    branches = np.searchsorted(zone.branches, part.branches)
     gens = np.searchsorted(zone.gens, part.gens)
     aside = np.zeros(len(gens)) if boundary.reserve is None else boundary.reserve[gens]
     case = replace(
         part.case,
         vmin=boundary.vmin[bus],
         vmax=boundary.vmax[bus],
-        rate=rate,
+        rate=boundary.rate[branches],
+        angmin=boundary.angmin[branches],
+        angmax=boundary.angmax[branches],
         qmax=boundary.qmax[gens],
         pmin=part.case.pmin - aside,
         pmax=part.case.pmax + aside,

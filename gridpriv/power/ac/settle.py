@@ -183,6 +183,10 @@ def measured_boundary(
     above = np.where(limited, qg - np.where(limited, qmax, 0.0), 0.0)
     rate = result.rate
     tightened = np.clip(planned.rate - gain * (flow - rate), rate / 2, rate)
+    angle = np.angle(state.voltage[case.f_bus] * np.conj(state.voltage[case.t_bus]))[zone.branches]
+    bounded = np.isfinite(result.angmin) & np.isfinite(result.angmax)
+    least, most = np.where(bounded, (result.angmin, result.angmax), 0.0)
+    between = (least + most) / 2
     return replace(
         result,
         firmness=planned.firmness,
@@ -194,6 +198,12 @@ def measured_boundary(
         vmin=np.clip(planned.vmin + gain * (low - vm), low, middle),
         vmax=np.clip(planned.vmax - gain * (vm - high), middle, high),
         rate=np.where(rate > 0, tightened, 0.0),
+        angmin=np.where(
+            bounded, np.clip(planned.angmin + gain * (least - angle), least, between), result.angmin
+        ),
+        angmax=np.where(
+            bounded, np.clip(planned.angmax - gain * (angle - most), between, most), result.angmax
+        ),
         qmax=np.clip(planned.qmax - gain * above, qmin, qmax),
     )
 
@@ -233,6 +243,8 @@ def _boundary(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> Boun
         case.vmin[zone.buses],
         case.vmax[zone.buses],
         case.rate[zone.branches],
+        case.angmin[zone.branches],
+        case.angmax[zone.branches],
         case.qmax[zone.gens],
     )
 
