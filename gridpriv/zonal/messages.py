@@ -223,17 +223,18 @@ def _service(document: Json) -> Iterator[tuple[str, Json]]:
 def _capacity(document: Json) -> Iterator[tuple[str, Json]]:
     """Yield that load and losses exceed all capacity, and exporters that shed beside unused one.
 
-    Load shedding is load and losses minus generation, so load and losses exceed the capacity by
-    load shedding minus unused capacity, whatever limits bind.
+    Load and losses are generation and load shedding minus curtailed generation. So they exceed the
+    capacity by load shedding minus curtailed generation and unused capacity, whatever limits bind,
+    unless a generator is above its own.
     """
     physical, settings = document["final"]["physical"], document["settings"]
     load, unused = physical["load_mw"] or 0.0, physical.get("unused_capacity_mw")
     if unused is None:
         return
-    if physical["shed_mw"] - unused > negligible_mw(load):
+    lacking = physical["shed_mw"] - (physical["curtailed_mw"] or 0.0) - unused
+    if lacking > negligible_mw(load) and physical["status"] != "infeasible":
         capacity = amount(sum(zone["capacity_mw"] for zone in document["zones"]), "MW")
-        short = amount(physical["shed_mw"] - unused, "MW")
-        yield "short-of-capacity", {"capacity": capacity, "short": short}
+        yield "short-of-capacity", {"capacity": capacity, "short": amount(lacking, "MW")}
     exporters = [
         row
         for row in physical["interchange"] or ()

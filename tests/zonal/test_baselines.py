@@ -275,6 +275,26 @@ def test_exporters_that_shed_in_a_grid_short_of_capacity_are_not_blamed(private)
             assert texts[stranded].endswith("gridpriv relax case14 lists the limits that bind.")
 
 
+@pytest.mark.parametrize(
+    ("curtailed", "status", "short"),
+    [
+        (0.0, "feasible", "15.00"),
+        (4.0, "feasible", "11.00"),
+        (4.0, "marginal", "11.00"),
+        (15.0, "feasible", None),
+        (0.0, "infeasible", None),
+    ],
+)
+def test_generation_that_is_curtailed_covers_no_load(private, curtailed, status, short):
+    """Load and losses are generation and load shedding minus curtailed generation."""
+    physical = {"shed_mw": 20.0, "unused_capacity_mw": 5.0, "interchange": []}
+    document = changed(private, physical=physical | {"curtailed_mw": curtailed, "status": status})
+    texts = {note.code: str(note) for note in messages(document)}
+    assert ("short-of-capacity" in texts) == (short is not None)
+    if short:
+        assert texts["short-of-capacity"].endswith(f"by {short} MW.")
+
+
 def test_advice_on_unused_capacity_is_a_whole_command(private):
     rows = copy.deepcopy(private["final"]["physical"]["interchange"])
     rows[0] |= {"shed_mw": 20.0, "actual_mw": 30.0}
