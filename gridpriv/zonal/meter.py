@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -37,8 +37,6 @@ from gridpriv.privacy.linear import DEVIATION, Disclosure
 from gridpriv.privacy.perturbation import NoiseRule
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from gridpriv.consensus.agent import AgentRules
     from gridpriv.power.ac.flow import MeterDerivatives
     from gridpriv.power.ac.settle import Settlement
@@ -220,33 +218,6 @@ def derivatives(result: SettledRun) -> MeterDerivatives | None:
         return meter_derivatives(settlement.state, dispatch, schedule)
     except (PowerFlowError, RuntimeError):  # no state, or a singular Jacobian: at the nose
         return None
-
-
-def meter_table(result: SettledRun) -> DataFrame:
-    """Return a row per bus: by how much its demand moves its zone's interchange and each tie.
-
-    Columns ``zone``, ``bus``, ``interchange_mw_per_mw``, ``interchange_mw_per_mvar`` and one
-    ``tie_F_T_mw_per_mw`` per tie line of the grid. Empty without a settled state.
-    """
-    from pandas import DataFrame
-
-    matches, case = derivatives(result), result.case
-    if matches is None:
-        return DataFrame(columns=["zone", "bus", "interchange_mw_per_mw"])
-    rows = []
-    for number, zone in enumerate(result.zone_models):
-        for bus in zone.own:
-            row: dict[str, Any] = {
-                "zone": zone.name,
-                "bus": int(case.bus_id[bus]),
-                "interchange_mw_per_mw": matches.interchange_p[number, bus],
-                "interchange_mw_per_mvar": matches.interchange_q[number, bus],
-            }
-            for place, tie in enumerate(matches.ties):
-                name = f"tie_{_ends(result, tie).replace('-', '_')}_mw_per_mw"
-                row[name] = matches.flow_p[place, bus]
-            rows.append(row)
-    return DataFrame(rows)
 
 
 def meter_rows(result: SettledRun) -> list[Json] | None:
