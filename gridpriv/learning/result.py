@@ -30,6 +30,7 @@ from gridpriv.core.tables import (
     setting_columns,
 )
 from gridpriv.core.text import Json, Table, counted, html_page, json_ready, shown
+from gridpriv.learning.algorithms import PERTURBED
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.statement import Bound, NoiseBlock, PerRelease, TotalEpsilon, noise_caveat
@@ -230,32 +231,15 @@ def title(document: Json) -> str:
     settings = document["settings"]
     noise = "no noise"
     if settings["mechanism"] != "none":
-        noise = f"{settings['mechanism']} noise on {_perturbed(settings)}"
+        quantity = "the gradient" if settings["perturbation"] == "objective" else "the local model"
+        _, quantity = PERTURBED.get(settings["algorithm"], ("", quantity))  # else ryu-kim's
+        noise = f"{settings['mechanism']} noise on {quantity}"
         noise += f", {settings['sensitivity']} sensitivity"
     rounds = "one solve" if _one_solve(document) else counted(settings["rounds"], "round")
     return (
         f"{document['dataset']['name']}: {settings['algorithm']}, "
         f"{counted(len(document['clients']), 'client')}, {rounds}, {noise}"
     )
-
-
-PERTURBED = {
-    "dp-admm": "the linearized local model",
-    "pvp": "the local model",
-    "dvp": "the dual variable",
-    "dpsgd": "the gradient",
-    "fedspd-dp": "the mean of the local steps",
-    "dp-fedavg": "the server's model",
-    "cdp-admm": "the local model",
-    "ddp-admm": "the local model",
-}
-"""Perturbed quantity of each algorithm but ryu-kim, which takes a setting."""
-
-
-def _perturbed(settings: Json) -> str:
-    """Return the quantity that noise is added to."""
-    of_ryu_kim = "the gradient" if settings["perturbation"] == "objective" else "the local model"
-    return PERTURBED.get(settings["algorithm"], of_ryu_kim)
 
 
 def figures(document: Json) -> Table:

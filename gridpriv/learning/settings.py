@@ -265,7 +265,7 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
 
     def as_dict(self) -> Json:
         """Return every effective setting, as JSON can hold it."""
-        perturbed = PERTURBED.get(self.algorithm, self.perturbation)
+        perturbed, _ = PERTURBED.get(self.algorithm, (self.perturbation, ""))
         return self.as_given() | {"perturbation": "none" if self.mechanism == "none" else perturbed}
 
 

@@ -49,16 +49,16 @@ READS: dict[str, frozenset[str]] = {
 }
 SPECIFIC: frozenset[str] = frozenset().union(*READS.values())
 ALGORITHMS = tuple(READS)
-# what noise is added to; ryu-kim's is a setting
+# what noise is added to, as a setting and in words; ryu-kim's is a setting
 PERTURBED = {
-    "pvp": "output",
-    "dvp": "dual",
-    "dp-admm": "output",
-    "dpsgd": "gradient",
-    "dp-fedavg": "update",
-    "fedspd-dp": "output",
-    "cdp-admm": "output",
-    "ddp-admm": "output",
+    "pvp": ("output", "the local model"),
+    "dvp": ("dual", "the dual variable"),
+    "dp-admm": ("output", "the linearized local model"),
+    "dpsgd": ("gradient", "the gradient"),
+    "dp-fedavg": ("update", "the server's model"),
+    "fedspd-dp": ("output", "the mean of the local steps"),
+    "cdp-admm": ("output", "the local model"),
+    "ddp-admm": ("output", "the local model"),
 }
 NON_PRIVATE = ("admm", "centralized")
 
