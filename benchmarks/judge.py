@@ -547,7 +547,8 @@ def _short(match: re.Match[str], facts: Facts) -> str | None:
     capacity = case.base_mva * float(case.pmax.sum())
     shunts = case.base_mva * float((case.gs * vm**2).sum())
     need = case.base_mva * float(case.pd.sum()) + judgement.figures["losses_mw"] + shunts
-    missed = case.n_bus * judgement.balance_mva
+    above = np.maximum(judgement.state.pg - case.pmax, 0.0).sum()  # within rounding, if feasible
+    missed = case.n_bus * judgement.balance_mva + case.base_mva * float(above)
     faults = [same(match[2], need - capacity + off) for off in (0.0, -missed, missed)]
     return same(match[1], capacity) or (faults[0] if all(faults) else None)
 

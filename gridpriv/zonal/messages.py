@@ -25,6 +25,7 @@ from gridpriv.privacy.settings import NOTHING
 from gridpriv.zonal.meter import hold_messages, meter_messages
 from gridpriv.zonal.opening import AGREED
 from gridpriv.zonal.physical import negligible_mw
+from gridpriv.zonal.settings import STILL
 
 TEMPLATES = read_templates(Path(__file__).with_suffix(".txt"))
 MOST_NAMED = 3
@@ -35,8 +36,9 @@ CHANCE = 2.5e-3
 """Relative: costs that differ by less may differ by the number of rounds (docs/limits.md)."""
 FULL = 1e-3
 """Unused capacity as a share of the load below which all capacity is in use."""
-ATTAINABLE = 1e-6
-"""Residual, p.u., below which Newton rounds that rounding errors end count as optimal."""
+ATTAINABLE = (1e-6, 1e-5, STILL)
+"""Residuals, p.u., to which Newton rounds that rounding errors end may be optimal: up to STILL, at
+which rounds end by default."""
 UNREALIZABLE = 0.01
 """Share of the load in balancing power above which a noise-free schedule is not realizable."""
 
@@ -104,8 +106,9 @@ def _convergence(document: Json) -> Iterator[tuple[str, Json]]:
                 },
             )
     elif newton and residual is not None and finished < planned:
-        within = max(settings["tolerance"], ATTAINABLE)
-        if _optimal(document, within):
+        levels = sorted(max(settings["tolerance"], level) for level in ATTAINABLE)
+        within = next((level for level in levels if _optimal(document, level)), None)
+        if within is not None:
             yield "ended-early-newton", values | {"planned": planned, "tolerance": shown(within)}
         else:
             yield "newton-stalled", values | {"dual": shown(final["dual_residual"])}

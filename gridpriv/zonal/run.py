@@ -426,7 +426,8 @@ def _conic_turns(prepared: Prepared, transport: Transport, state: State) -> Iter
         sent = prepared.consensus.stack(answers(transport, call(ZoneMember.take_block)))
         w, none = prepared.consensus.average(sent), np.zeros(prepared.consensus.size)
         state = replace(state, sent=sent)
-        yield Turn(t, w, none, item.residual, item.farthest, item.dual_residual, state)
+        dual = max(item.dual_residual, item.gap)  # complementarity is an optimality condition too
+        yield Turn(t, w, none, item.residual, item.farthest, dual, state)
         if item.below(tolerance, DUAL_TOLERANCE * tolerance):
             return
 
