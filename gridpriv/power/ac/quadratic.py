@@ -57,6 +57,7 @@ POINT: dict[str, Any] = {
     "ipopt.slack_bound_frac": CLOSE,
 }
 """Beside ``OPTIONS``, where a point near the solution is known, without multipliers."""
+STARTS: dict[str, dict[str, Any]] = {"anew": {}, "near": POINT, "warm": WARM}
 SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
 
@@ -292,7 +293,7 @@ class QuadraticProgram:
         if zero is not None:
             low[zero] = high[zero] = 0.0
         bounds = {"lbx": low, "ubx": high, "lbg": form.lower, "ubg": form.upper}
-        solver = getattr(compiled, kind)
+        solver = compiled.solver(kind)
         given = {"x0": np.clip(start, low, high), "p": compiled.numbers(form)}
         result = solver(**given, **bounds, **multipliers)
         stats = solver.stats()
@@ -321,9 +322,8 @@ class Compiled:
     form : QuadraticForm
         A program of the pattern.
     slots : tuple of int arrays
-        Where in the nonzeros of a matrix the form's numbers stand: of what multiplies x in the
-        Jacobian, of its constants, of what multiplies the multipliers in the Hessian, of its
-        constants.
+        Where the form's numbers stand among the nonzeros of four matrices: what multiplies x in
+        the Jacobian, its constants, what multiplies the multipliers in the Hessian, its constants.
     counts : tuple of int
         Nonzeros of each.
     problem, derivatives : dict
@@ -335,6 +335,7 @@ class Compiled:
     counts: tuple[int, ...]
     problem: dict[str, Any]
     derivatives: dict[str, Any]
+    solvers: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def of(form: QuadraticForm) -> Compiled:
@@ -380,23 +381,12 @@ class Compiled:
         sums = map(sums_at, self.slots, terms, self.counts)
         return np.concatenate([*sums, form.linear, square])
 
-    @cached_property
-    def anew(self) -> Any:
-        """Ipopt from any point."""
-        return self._solver({})
-
-    @cached_property
-    def near(self) -> Any:
-        """Ipopt from a point near the solution."""
-        return self._solver(POINT)
-
-    @cached_property
-    def warm(self) -> Any:
-        """Ipopt from the solution of a program nearly the same, with its multipliers."""
-        return self._solver(WARM)
-
-    def _solver(self, more: dict[str, Any]) -> Any:
-        return casadi.nlpsol("program", "ipopt", self.problem, OPTIONS | more | self.derivatives)
+    def solver(self, kind: str) -> Any:
+        """Return Ipopt as it begins in one of ``STARTS``."""
+        if kind not in self.solvers:
+            options = OPTIONS | STARTS[kind] | self.derivatives
+            self.solvers[kind] = casadi.nlpsol("program", "ipopt", self.problem, options)
+        return self.solvers[kind]
 
 
 def _pattern(shape: tuple[int, int], row: Ints, column: Ints) -> tuple[Any, Ints]:
