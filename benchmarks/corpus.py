@@ -165,6 +165,13 @@ MODES: dict[str, dict[str, Any]] = {
     "private": {},
     "hedge": {"coordination": "central", "mechanism": "knorm", "beta": "10MW", "budget": "total:1"},
 }
+MEANINGS = {
+    "central": "runs have no noise; one AC optimization schedules all zones, without rounds.",
+    "rounds": "runs have no noise; zones find the schedule in rounds on the AC equations.",
+    "shortage": "as *rounds*, at loads above what the grid can serve.",
+    "private": "runs have the default noise.",
+    "hedge": "central schedules with noise (10 MW, total epsilon 1).",
+}
 
 
 def size_of(buses: int) -> str:
@@ -685,7 +692,7 @@ SHOWN = {
     "soc_rounds": "SOC rounds",
     "seconds": "s",
 }
-LISTED = SHOWN | {"curtailed_mw": "curtailed MW", "worst_at": "worst at", "error": "error"}
+LISTED = SHOWN | {"curtailed_mw": "curtailed MW", "worst_at": "worst at", "error": "remark"}
 
 
 def page(rows: Sequence[Row], command: str) -> str:
@@ -701,7 +708,13 @@ def page(rows: Sequence[Row], command: str) -> str:
         "AC optimum of the whole grid, shed load included at the value of lost load. On grids",
         "without convex costs, cost is generation in MW plus 200 times the shed load in MW (10,000",
         "over 50 $/MWh, as the objective `losses` weighs them). *Wrong* counts rows with a printed",
-        "figure or sentence that the judge contradicts.",
+        "figure or sentence that the judge contradicts, *statements* those that it checked.",
+        "",
+        *(f"- *{mode}*: {MEANINGS[mode]}" for mode in MODES if any(r.mode == mode for r in rows)),
+        "",
+        "*AC rounds* are rounds of all zones on the AC equations. *SOC rounds* are rounds on the",
+        "SOC relaxation, where AC rounds have not converged; 1 is the one exchange of the AC",
+        "schedule. In a central schedule both are 0.",
         "",
         f"Measured with gridpriv at commit {_commit()}, {_today()}.",
         "",
@@ -721,7 +734,8 @@ def page(rows: Sequence[Row], command: str) -> str:
         "",
         *_optimum_lines(rows),
         "",
-        f"## Rows that are not feasible, or more than {GAP_PERCENT:g} % from the AC optimum",
+        f"## Rows that are not feasible, more than {GAP_PERCENT:g} % from the AC optimum, or where "
+        "the second solver found no optimum",
         "",
         "A gap below zero is of a state that exceeds a limit, or comes within rounding of it.",
         "",
@@ -780,6 +794,11 @@ def _optimum_lines(rows: Sequence[Row]) -> list[str]:
     if apart:
         named = ", ".join(f"{g} x{s:.4g} {v:+.3g} %" for (g, s), v in apart.items())
         lines.append(f"Others (positive: the second one is dearer): {named}.")
+    if max(apart.values(), default=0.0) > 100.0:
+        lines.append(
+            "Both are local solutions. Where the second one is dearer by more than 100 %, it sheds "
+            "load that the grid can serve (example_multivoltage x1.3: 53 of 232 MW)."
+        )
     return lines
 
 

@@ -77,6 +77,11 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Link the folder of decisions, which a checkout has, to the list that is made of it."""
+    return markdown.replace("](decisions)", "](decisions/index.md)")
+
+
 def on_page_content(text: str, **_: Any) -> str:
     r"""Replace what arithmatex left as \(...\) and \[...\] by MathML, which browsers draw."""
     return re.sub(

@@ -71,6 +71,13 @@ def test_json_quiet_and_out_mean_the_same_on_every_command(name, parser):
         assert held["--out"].metavar in ("DIR", "FILE", "F.csv")
 
 
+@pytest.mark.parametrize(("name", "parser"), EVERY, ids=[name for name, _ in EVERY])
+def test_help_names_one_flag_for_a_value(name: str, parser: argparse.ArgumentParser) -> None:
+    """An older name of a flag is still parsed, and help does not show it."""
+    shown = [a.dest for a in parser._actions if a.help != argparse.SUPPRESS]
+    assert sorted(set(shown)) == sorted(shown), name
+
+
 def test_every_command_has_examples_of_it_in_its_help() -> None:
     assert set(EXAMPLES) == {name for name, _ in EVERY}
     for name, parser in EVERY:

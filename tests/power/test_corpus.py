@@ -282,6 +282,17 @@ def test_a_run_that_fails_is_a_row_with_its_error(modules):
     assert "no such grid" in row.error
 
 
+def test_the_page_explains_its_modes_and_a_second_optimum_that_sheds_load(modules):
+    _, corpus = modules
+    row = corpus.Row("case14", 14, 3, "spectral", "1", "rounds", 0, load_scale=1.0)
+    row = replace(row, status="feasible", second_optimum_percent=1e-5)
+    near = corpus.page([row], "command")
+    dear = corpus.page([replace(row, second_optimum_percent=3640.0)], "command")
+    assert "*rounds*: runs have no noise" in near and "*central*:" not in near
+    assert "local solutions" in dear and "local solutions" not in near
+    assert corpus.MODES.keys() == corpus.MEANINGS.keys()
+
+
 def test_the_corpus_is_as_large_as_it_says(modules):
     _, corpus = modules
     assert len(corpus.grids()) >= 60
