@@ -623,8 +623,8 @@ def _balancing(match: re.Match[str], facts: Facts) -> str | None:
     balancing, price = facts["balancing_mw"] or 0.0, facts.result.settings.balancing_price
     return (
         same(match[2] or "-", facts.share_of_load, 2, 12)
-        or same(match[3], price)
-        or same(match[4], price * balancing, 6, 2)
+        or same(match[3], price * balancing, 6, 2)
+        or same(match[4], price)
     )
 
 
@@ -767,8 +767,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*by noise\s+{NUMBER}\s+MW\s+over the noise-free run\s*$", _noise_share),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
-        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?valued at "
-        rf"([\d.e+-]+) \$/MWh: {AMOUNT} \$/h, not in the cost and not settled)?\s*$",
+        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?{AMOUNT} "
+        r"\$/h at ([\d.e+-]+) \$/MWh; not part of the cost, and not billed)?\s*$",
         _balancing,
     ),
     (
@@ -800,6 +800,10 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (rf"^\s*load shedding, noise-free\s+{NUMBER}\s+MW\s*$", reference("noise_free_shed_mw", 4, 3)),
     (rf"^\s*load shedding, prior-only\s+{NUMBER}\s+MW\s*$", reference("prior_only_shed_mw", 4, 3)),
+    (
+        rf"^\s*balancing power, prior-only\s+{NUMBER}\s+MW\s*$",
+        reference("prior_only_balancing_mw", 4, 3),
+    ),
     (r"^\s*AC-feasible, (?:prior-only|noise-free)\s+(?:marginal|no)\s*$", None),
     (
         r"^(?:\d+ (?:of \d+ )?rounds?|one central schedule).*; "

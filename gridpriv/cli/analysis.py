@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from gridpriv.zonal.result import RunResult
 
 MOST_SHOWN, MOST_NAMED = 10, 3
+RANKING = (
+    "Outages are ranked by: no AC state; loading above the rating; voltage outside its band; "
+    "number of violated limits; shed load."
+)
+NOT_WITHIN_Q = (
+    "Where Q of a generator is the worst violation, no state within reactive limits was found; the "
+    "table describes the state nearest to them."
+)
 STATES = {"diverged": "no AC state", "screened": "not known: DC loading only"}
 SHED_TOLERANCE_MW = NO_ROOM_MW = 0.01
 VIEWS = {SHARED: "released demand", LOCAL: "true demand"}
@@ -233,7 +241,7 @@ def _print_security(document: Json, seed: int | None) -> None:
         | {"outage": f"{row['name']} ({' '.join(row['at'])})"}
         | {"count": None if row["status"] in STATES else len(row["violations"])}
         | {"worst": STATES.get(row["status"]) or _worst(row["violations"])}
-        for row in ([row for row in rows if not _is_secure(row)] or rows)[:MOST_SHOWN]
+        for row in _shown(rows)
     ]
     # a column without a figure takes room from those that have one
     optional = {
@@ -251,6 +259,11 @@ def _print_security(document: Json, seed: int | None) -> None:
     say(*sentences(document), *_certificate(document["privacy"], seed))
     if number:
         say("All outages: --out DIR or --json.")
+
+
+def _shown(rows: list[Json]) -> list[Json]:
+    """Return the outages that are printed: the most severe, those that are not secure first."""
+    return ([row for row in rows if not _is_secure(row)] or rows)[:MOST_SHOWN]
 
 
 def _is_secure(row: Json) -> bool:
@@ -319,16 +332,18 @@ def sentences(document: Json) -> list[str]:
     noise_free = document["privacy"]["mechanism"] == "none"
     violated, shed = base["violations"], base["shed_mw"]
     inside = not violated and shed <= SHED_TOLERANCE_MW
-    rating = document["rating"]
-    fallback = "" if rating == "A" else ", or the one before it where a branch has none"
     said = [
         _verdict(document),
         "Before any outage, no limit is violated and no load is shed."
         if inside
         else f"Before any outage, limits violated: {len(violated)}; load shed: {shed:.4g} MW.",
-        f"Branch limits: rating A before an outage, rating {rating} after it{fallback}.",
+        _ratings(document["rating"], [base, *rows]),
     ]
-    if any(row["islanded_mw"] for row in rows):
+    if any(not _is_secure(row) for row in rows):
+        said.append(RANKING)
+    if any(_of_reactive(row["violations"]) for row in _shown(rows)):
+        said.append(NOT_WITHIN_Q)
+    if any(row["islanded_mw"] for row in _shown(rows)):
         said.append(
             f"Islanded MW is the {_demand(document)} that an outage cuts off"
             f"{'.' if noise_free else '; an estimate has some at every bus.'}"
@@ -352,6 +367,19 @@ def sentences(document: Json) -> list[str]:
     return [*said, _publishable(document["privacy"]) if public else LOCAL_NOTE]
 
 
+def _of_reactive(violations: list[Json]) -> bool:
+    """Return True where the largest violation is of a generator's reactive output."""
+    return bool(violations) and _ranked(violations)[0]["kind"] == "generator Q"
+
+
+def _ratings(rating: str, states: list[Json]) -> str:
+    """Return the branch ratings that limit loading, or that there are none."""
+    if all(state["worst_loading_percent"] is None for state in states):
+        return "No branch has a rating: overloads are not checked."
+    fallback = "" if rating == "A" else ", or the one before it where a branch has none"
+    return f"Branch limits: rating A before an outage, rating {rating} after it{fallback}."
+
+
 def _prevented(prevention: Json, rows: list[Json]) -> str:
     """Return the cost of the preventive plan and the contingencies left, as a sentence."""
     before, cost = prevention["cost_before"], prevention["cost"]
@@ -364,8 +392,9 @@ def _prevented(prevention: Json, rows: list[Json]) -> str:
         over = f"{cost - before:+,.1f} $/h over the plan without contingencies"
         priced = f" Cost {cost:,.1f} $/h, {over}."
     return (
-        f"Preventive plan: {prevention['outages_before']} outages with violations before, "
-        f"{len(prevention['not_prevented'])} after{loading}; "
+        f"Preventive plan: outages that violate a limit or shed load: "
+        f"{prevention['outages_before']} before, {len(prevention['not_prevented'])} after"
+        f"{loading}; "
         f"{counted(prevention['cuts'], 'cut')}, {counted(prevention['plans'], 'plan')}.{priced}"
     )
 
@@ -383,6 +412,12 @@ def _corrected(rows: list[Json]) -> str:
     return f"Corrective redispatch secures {len(done)} of {len(tried)}{shedding}.{left}"
 
 
+def _ranked(violations: list[Json]) -> list[Json]:
+    """Return the violations, those of lines and voltages first, then by amount."""
+    first = ("line", "voltage")
+    return sorted(violations, key=lambda v: (v["kind"] not in first, -v["amount"]))
+
+
 def _worst(violations: list[Json]) -> str:
     """Return the largest violation; lines and voltages come first.
 
@@ -390,11 +425,9 @@ def _worst(violations: list[Json]) -> str:
     """
     from gridpriv.power.ac.state import Limit  # imports the AC model
 
-    first = ("line", "voltage")
-    ranked = sorted(violations, key=lambda v: (v["kind"] not in first, -v["amount"]))
-    if not ranked:
+    if not violations:
         return ""
-    top = ranked[0]
+    top = _ranked(violations)[0]
     sign = ">" if top["limit"] == "upper" else "<"
     value, bound = f"{top['value']:.4g}", f"{top['bound']:.4g}"
     value = f"{top['value']:.6g}" if value == bound else value

@@ -303,7 +303,11 @@ def add_zone_arguments(parser: Parser) -> None:
         "zones", "Zone map; default: the map that ships with the case, if there is one."
     )
     count = number(_whole, "a number of zones; a map of them is named by --zoning FILE.csv")
-    flag(zones, "--zones", "K", "number of zones (default: that of the shipped map)", count)
+    meaning = (
+        "number of zones: the shipped map with K zones if there is one and --partition is not "
+        "given, else a computed one (default: that of the shipped map)"
+    )
+    flag(zones, "--zones", "K", meaning, count)
     flag(zones, "--zoning", "FILE.csv", "zone map with columns bus,zone")
     groups = "zones from the groups of the case: area | zone | country | substation"
     flag(zones, "--zones-from", "NAME", groups)

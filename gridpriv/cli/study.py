@@ -32,7 +32,8 @@ OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = {
     "budgets": "certified total epsilons at --target-delta, or budgets as total:E[;D] or "
-    "per-release:E[;D] (default: 0.5,1,5,10)",
+    "per-release:E[;D]; a total of Gaussian noise, also in the default methods, needs D "
+    "(default: 0.5,1,5,10)",
     "local-updates": "numbers of local updates per round, E (default: that of each method)",
     "load-scales": "factors on the demand of every bus (default: 1)",
     "zonings": "zone maps: K, PARTITION:K or FILE.csv (default: the shipped map of each case)",

@@ -361,7 +361,7 @@ class Privacy(Part):
                 "budget",
                 str(self.budget),
                 "total:E,D with the Gaussian mechanism, which has no pure epsilon (did you mean "
-                f"{self.budget},1e-5?)",
+                f"{self.budget},1e-5? In the list --budgets: '{self.budget};1e-5')",
             )
         if self.sensitivity == "published" and self.budget.scope == "per-release":
             classical_gaussian_multiplier(self.budget.epsilon, self.release_delta)

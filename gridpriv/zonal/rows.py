@@ -336,6 +336,9 @@ class Baselines(Row):
     prior_only_shed_mw: Number = private(
         "Prior-only load shedding: load shedding of the prior-only baseline (epsilon = 0)"
     )
+    prior_only_balancing_mw: Number = private(
+        "Prior-only balancing power: balancing power of the prior-only baseline (epsilon = 0)"
+    )
 
 
 class StepRow(OfStep, Baselines, SettledFigures, name="steps"):

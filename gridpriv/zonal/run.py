@@ -567,6 +567,7 @@ def reference(result: RunResult, scale: float, zones: Connect | None = None) -> 
         least_shed_mw=_least_shed_mw(result) if sheds or own["status"] == "infeasible" else 0.0,
         prior_only_cost=yardstick.cost,
         prior_only_shed_mw=yardstick.shed_mw,
+        prior_only_balancing_mw=yardstick.balancing_mw,
         noise_free_status=plain.status,
         prior_only_status=silent.status,
         noise_free_residual=plain.residual,
@@ -581,6 +582,7 @@ class _Beside:
     shed_mw: float | None = None
     status: str | None = None
     residual: float | None = None
+    balancing_mw: float | None = None
 
 
 def _settled(result: RunResult, scale: float, zones: Connect | None, given: Json) -> _Beside:
@@ -598,7 +600,13 @@ def _settled(result: RunResult, scale: float, zones: Connect | None, given: Json
     physical = matches.physical
     # zones' plans without a power flow say nothing of what is served
     shed_mw = None if physical["failure"] else physical["shed_mw"]
-    return _Beside(physical["cost"], shed_mw, physical["status"], matches.consensus_residual)
+    return _Beside(
+        physical["cost"],
+        shed_mw,
+        physical["status"],
+        matches.consensus_residual,
+        None if physical["failure"] else physical["balancing_mw"],
+    )
 
 
 def _optimum_cost(result: RunResult) -> float | None:

@@ -118,8 +118,11 @@ def results(document: Json) -> list[list[object]]:
         [name, amount(value, "$/h"), "$/h", _relative(value, base, baseline)]
         for name, value, base, baseline in money
     ]
-    balancing = amount(physical["balancing_mw"], "MW")
-    rows.insert(2, ["balancing power", balancing, "MW", _valued(document)])
+    drawn = amount(physical["balancing_mw"], "MW")
+    rows.insert(2, ["balancing power", drawn, "MW", _valued(document)])
+    if not releases_nothing(settings):
+        silent = amount(costs.get("prior_only_balancing_mw"), "MW")
+        rows.insert(4, ["balancing power, prior-only", silent, "MW", ""])
     rows += [*_power(physical, costs), *_extremes(physical)]
     quiet = ("load shedding", "curtailed generation")
     return [
@@ -135,8 +138,8 @@ def _valued(document: Json) -> str:
         return ""
     share = f"{figure(100.0 * power / load, 2)} % of the load; " if load > 0 else ""
     return (
-        f"{share}valued at {price:g} $/MWh: "
-        f"{amount(physical['balancing_cost'], '$/h')} $/h, not in the cost and not settled"
+        f"{share}{amount(physical['balancing_cost'], '$/h')} $/h at {price:g} $/MWh; "
+        "not part of the cost, and not billed"
     )
 
 
@@ -443,6 +446,7 @@ def series_figures(steps: list[Json]) -> list[list[object]]:
         ("  noise-free", known("noise_free_shed_mw"), "MW"),
         ("  prior-only (epsilon = 0)", known("prior_only_shed_mw"), "MW"),
         ("balancing power between zones", known("balancing_mw"), "MW"),
+        ("  prior-only (epsilon = 0)", known("prior_only_balancing_mw"), "MW"),
         ("cost", known("cost"), "$/h"),
         ("cost of privacy", known("cost", less="noise_free_cost"), "$/h"),
         ("cost, prior-only (epsilon = 0)", known("prior_only_cost"), "$/h"),

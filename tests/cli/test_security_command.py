@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import gridpriv
+from gridpriv.cli.analysis import _prevented, sentences
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 
@@ -164,6 +165,49 @@ def test_the_verdict_names_its_demand_its_ratings_and_its_privacy(capsys, monkey
     assert main(["security", "case39", *PLAIN, "--view", "local"]) == 0
     printed = capsys.readouterr().out
     assert "On the true demand, " in printed and "Certificate" not in printed
+
+
+def _said(capsys, *words):
+    assert main(["security", *words]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("case", "rated"), [("case14", False), ("case39", True)])
+def test_a_grid_without_ratings_says_that_overloads_are_not_checked(capsys, case, rated):
+    printed = _said(capsys, case, *PLAIN, "--contingencies", "generators")
+    assert ("Branch limits: rating A" in printed) is rated
+    assert ("No branch has a rating: overloads are not checked." in printed) is not rated
+
+
+def test_islanded_load_is_explained_where_its_column_is_printed():
+    """The outage that separates load is secure and therefore not among those shown."""
+    case = gridpriv.load_case("case14")
+    result = gridpriv.run(case, gridpriv.shipped_zoning(case), gridpriv.make_settings(seed=1))
+    document = gridpriv.security(result).as_dict()
+    apart = {"status": "converged", "violations": [], "shed_mw": 0.0, "islanded_mw": 5.0}
+    kept = document["contingencies"]
+    assert any(row["violations"] for row in kept)
+    for row in kept:
+        row["islanded_mw"] = 0.0
+    rows = [*kept, kept[-1] | apart]
+    assert not any("Islanded" in line for line in sentences(document | {"contingencies": rows}))
+    shown = [kept[0] | {"islanded_mw": 5.0}, *kept[1:]]
+    assert any("Islanded" in line for line in sentences(document | {"contingencies": shown}))
+
+
+def test_the_preventive_plan_counts_outages_that_shed_load_before_and_after():
+    prevention = {
+        "cost_before": None,
+        "cost": None,
+        "loading_before": None,
+        "outages_before": 62,
+        "not_prevented": ["a", "b"],
+        "cuts": 3,
+        "plans": 2,
+    }
+    assert _prevented(prevention, []).startswith(
+        "Preventive plan: outages that violate a limit or shed load: 62 before, 2 after;"
+    )
 
 
 def test_a_screened_outage_is_never_counted_as_secure(capsys, monkeypatch):

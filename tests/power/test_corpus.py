@@ -176,8 +176,8 @@ def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
     ("wrong", "fault"),
     [
         (
-            "balancing power  0.031 MW  2.5 % of the load; valued at 250 $/MWh: 7.75 $/h, not in "
-            "the cost and not settled",
+            "balancing power  0.031 MW  2.5 % of the load; 7.75 $/h at 250 $/MWh; not part of "
+            "the cost, and not billed",
             "printed 0.031",
         ),
         ("balancing power  0 MW  2.5 % of the load", None),

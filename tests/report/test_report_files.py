@@ -428,6 +428,7 @@ def test_the_compare_command_tells_of_ways_without_a_finished_run(
         (["compare", "case14", "--study", "x.toml"], "--study reads a whole study"),
         (["compare", "case14", "--zonings", "spectrl:3"], "did you mean 'spectral'"),
         (["compare", "nocase"], "nocase"),
+        (["compare", "case14", "--budgets", "total:1"], "In the list --budgets: 'total:1;1e-5'"),
         (["compare", "case14", "--format", "odt"], "format = 'odt': must be"),
     ],
 )
@@ -438,6 +439,11 @@ def test_wrong_use_of_compare_is_refused_in_words(
     assert main(words) == 2
     assert message in capsys.readouterr().err
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_the_budget_that_compare_suggests_is_accepted(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "case14", "--budgets", "total:1;1e-5,total:5;1e-5", "--dry-run"]) == 0
 
 
 @pytest.mark.parametrize("public", [(), ("--public",)])

@@ -83,6 +83,8 @@ def test_baselines_are_those_of_runs_that_ask_for_them(capsys):
     assert costs["noise_free_cost"] == pytest.approx(plain["cost"], rel=1e-9)
     assert costs["prior_only_cost"] == pytest.approx(silent["cost"], rel=1e-9)
     assert costs["prior_only_shed_mw"] == silent["shed_mw"]
+    assert costs["prior_only_balancing_mw"] == pytest.approx(silent["balancing_mw"], rel=1e-9)
+    assert silent["balancing_mw"] > 1.0
     assert costs["noise_free_status"] == plain["status"]
     assert costs["prior_only_status"] == silent["status"]
 
@@ -489,13 +491,24 @@ def test_what_a_release_saves_is_in_percent_of_the_prior_only_cost(private) -> N
     assert "saved by the release" not in {row[0] for row in results(document)}, "nothing released"
 
 
+def test_the_prior_only_balancing_power_follows_the_saving_that_leaves_it_out(private) -> None:
+    costs = {"prior_only_cost": 400.0, "prior_only_balancing_mw": 8.77}
+    document = changed(private, physical={"cost": 300.0}, costs=costs)
+    rows = {row[0]: row for row in results(document)}
+    names = list(rows)
+    assert names[names.index("saved by the release") + 1] == "balancing power, prior-only"
+    assert [str(cell) for cell in rows["balancing power, prior-only"][1:3]] == ["8.770", "MW"]
+    document["settings"]["release"] = "nothing"
+    assert "balancing power, prior-only" not in {row[0] for row in results(document)}
+
+
 def test_balancing_power_stands_beside_the_cost_of_privacy_with_its_value(private):
     physical = {"cost": 300.0, "balancing_mw": 25.9, "balancing_cost": 25900.0}
     document = changed(private, physical=physical, costs={"cost": 1.0, "noise_free_cost": 299.0})
     names = [row[0] for row in results(document)]
     assert names[names.index("cost of privacy") + 1] == "balancing power"
     note = results(document)[names.index("balancing power")][3]
-    assert note.startswith("10 % of the load; valued at 1000 $/MWh: 25900.0 $/h, not in the cost")
+    assert note.startswith("10 % of the load; 25900.0 $/h at 1000 $/MWh; not part of the cost")
 
 
 @pytest.mark.parametrize("dead", [0.0, 3.0])

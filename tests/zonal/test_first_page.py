@@ -148,7 +148,7 @@ def test_what_no_cost_holds_is_said_with_its_amount(heavy, capsys):
     held = physical["generation_cost"] + voll * physical["shed_mw"]
     value = price * sum(row["balancing_mw"] for row in physical["interchange"])
     assert physical["cost"] == pytest.approx(held, rel=1e-9) and value > 1.0
-    said = re.search(rf"valued at {price:g} \$/MWh: ([\d.]+) \$/h, not in the cost", told)
+    said = re.search(rf"([\d.]+) \$/h at {price:g} \$/MWh; not part of the cost", told)
     assert said and float(said[1]) == pytest.approx(value, rel=1e-5)
     assert f"load shedding at {voll:g} $/MWh" in told
 

@@ -278,6 +278,7 @@ def test_the_causes_of_shed_demand_add_up_to_it(noise_free, least, parts):
         least_shed_mw=least,
         prior_only_cost=None,
         prior_only_shed_mw=None,
+        prior_only_balancing_mw=None,
         noise_free_status=None,
         prior_only_status=None,
         noise_free_residual=None,
