@@ -12,7 +12,7 @@ import numpy as np
 from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_table, say, tell, write_results
 from gridpriv.cli.parser import Command
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.core.settings import changed, choice
 from gridpriv.core.text import PRECISION, Json, amount
@@ -73,10 +73,12 @@ def changed_case(args: argparse.Namespace) -> Case:
     return case.without(scenario.outage)
 
 
-def price_rows(prices: Floats) -> list[list[object]]:
-    """Return the ends of the buses' prices, as rows of a table."""
-    ends = {"lowest": np.nanmin(prices), "highest": np.nanmax(prices)}
-    return [[f"{end} price of a bus", float(price), "$/MWh"] for end, price in ends.items()]
+def price_rows(prices: Floats, buses: Ints) -> list[list[object]]:
+    """Return the lowest and the highest price of a bus, as rows of a table."""
+    ends = {"lowest": int(np.nanargmin(prices)), "highest": int(np.nanargmax(prices))}
+    return [
+        [f"{end} price (bus {buses[at]})", float(prices[at]), "$/MWh"] for end, at in ends.items()
+    ]
 
 
 def add_relax(parser: argparse.ArgumentParser) -> None:
@@ -100,13 +102,13 @@ def execute_relax(args: argparse.Namespace) -> int:
     document = relaxation.as_dict()
     if folder is not None:
         write_results(folder, "relax", document, buses=relaxation.buses, binding=relaxation.binding)
-    tell(args, document, lambda: _print_bound(document, relaxation.p_price), folder)
+    tell(args, document, lambda: _print_bound(document, relaxation.p_price, case.bus_id), folder)
     if document["bound"] is None:
         raise SolverError(f"case {case.name}: {document['explanation']}")
     return 0
 
 
-def _print_bound(document: Json, prices: Floats) -> None:
+def _print_bound(document: Json, prices: Floats, buses: Ints) -> None:
     """Print the bound, if there is one."""
     if document["bound"] is None:
         return
@@ -119,7 +121,7 @@ def _print_bound(document: Json, prices: Floats) -> None:
         ["seconds", document["seconds"], "s"],
     ]
     if document["objective"] == "cost" and np.isfinite(prices).all():
-        rows[2:2] = price_rows(prices)
+        rows[2:2] = price_rows(prices, buses)
     print_table(f"{document['case']}: SOC relaxation, {document['objective']}", HEAD, rows)
     sentence = str(document["explanation"])
     say(f"{sentence[0].upper()}{sentence[1:]}.")
@@ -183,7 +185,7 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
         ["cost with load shedding", document["cost"], "$/h"],
         ["cost of generation", document["generation_cost"], "$/h"],
         ["load shedding", document["shed_mw"], "MW"],
-        ["of it on islands without generation", document["deenergized_mw"], "MW"],
+        ["load shedding on islands without generation", document["deenergized_mw"], "MW"],
         ["curtailed generation", document["curtailed_mw"], "MW"],
         ["losses", document["losses_mw"], "MW"],
         ["limits violated", len(optimum.violations), ""],
@@ -196,7 +198,7 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
             ["gap to the bound", 100.0 * gap if isinstance(gap, float) else None, "%"],
         ]
     if optimum.objective == "cost":
-        rows[-2:-2] = price_rows(optimum.p_price)
+        rows[-2:-2] = price_rows(optimum.p_price, optimum.state.case.bus_id)
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
     print_table(f"{document['case']}: AC optimum, {optimum.objective}", HEAD, shown)
     if document["shed_mw"] - document["deenergized_mw"] > SHED_TOLERANCE_MW:

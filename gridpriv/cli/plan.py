@@ -232,6 +232,10 @@ def _summarise(document: Json) -> None:
         meanings.append("saved: cost below the prior-only baseline (median)")
     if any(row["rounds"] == "central" for row in rows):
         meanings.append("rounds -: central, one optimization of the released demand")
+    if any(row["rounds"] != "central" for row in rows):
+        meanings.append(
+            "rounds N: at most N rounds of ADMM; does not limit rounds on the AC equations"
+        )
     table = []
     for row in rows:
         saved = [-row["over_prior_only"]["median"] if row["over_prior_only"] else None]

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--resume", "run the steps that are missing in --out")
     flags.add_ledger_arguments(parser)
     flags.flag(parser, "--cluster", "ADDRESS", "solve zones on this Dask cluster")
-    tables = "format of res_bus and other tables: csv | parquet | json"
+    tables = "format of the result tables (buses, branches, ...): csv | parquet | json"
     flags.flag(parser, "--tables", "FORMAT", tables, default="csv")
     either = argparse.BooleanOptionalAction
     parser.add_argument("--reference", action=either, default=None, help=REFERENCE)

@@ -218,7 +218,8 @@ class Service(Part):
     voll: float = number(VOLL, "value of lost load", positive, unit="$/MWh")
     balancing_price: float = number(
         BALANCING_PRICE,
-        "price of balancing power: deviation from the scheduled interchange",
+        "price of a zone's deviation from its scheduled interchange, in its redispatch; the "
+        "printed value of balancing power is at this price",
         positive,
         unit="$/MWh",
     )

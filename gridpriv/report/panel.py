@@ -206,7 +206,10 @@ def _protected(runs: pd.DataFrame) -> Iterator[Fact]:
 
 CHEAPER = 0.01
 """$/h: smaller differences of costs are solver errors."""
-EXCHANGED = {"balancing_mw": "Balancing power", "interchange_deviation_mw": "Interchange deviation"}
+EXCHANGED = {
+    "balancing_mw": "Balancing power",
+    "interchange_deviation_mw": "Largest interchange deviation of a zone",
+}
 MOST_NAMED = 3
 """Methods that a fact or a message names; of more it says how many."""
 
@@ -313,7 +316,10 @@ class Panel:
             if len(ranking.order) > 1 and ranking.decided:
                 facts.append(Fact(f"Lowest {metric.noun}", str(first.series)))
             elif len(ranking.order) > 1:
-                alike = f"{len(ranking.leaders)} of {counted(len(ranking.order), 'method')}"
+                alike = (
+                    f"{len(ranking.leaders)} of {counted(len(ranking.order), 'method')}; paired "
+                    f"over {counted(ranking.seeds, 'seed')}, corrected for the number of methods"
+                )
                 facts.append(Fact(f"Lowest {metric.noun}", "not distinguishable", alike))
                 facts.append(Fact("Figures of", str(first.series), f"lowest mean {metric.noun}"))
             facts += self._figures(first, metric)
@@ -326,9 +332,8 @@ class Panel:
         """Yield the budget of the card, where the study has several."""
         budgets = budgets_of(self.rows)
         if len(budgets) > 1:
-            middle = "middle" if len(budgets) % 2 else "upper middle"
             every = ", ".join(f"{stated_epsilon(budget):g}" for budget in budgets)
-            yield Fact("Compared at", budget_words(self.budget), f"the {middle} one of {every}")
+            yield Fact("Compared at", budget_words(self.budget), f"figures below; budgets: {every}")
 
     def _figures(self, row: pd.Series, metric: Metric) -> Iterator[Fact]:
         base, priced = row.baseline_cost, metric.key == "cost_of_privacy"
@@ -349,7 +354,8 @@ class Panel:
                 yield Fact(label, share_of(part, base), "part of the cost of privacy")
         for key, title in EXCHANGED.items():
             if math.isfinite(row[key]):
-                yield Fact(title, f"{amount(row[key], 'MW')} MW", "mean")
+                mean = f"mean of {counted(row.seeds, 'run')}"
+                yield Fact(title, f"{amount(row[key], 'MW')} MW", mean)
         prior = self.row_of(NOTHING)
         if prior is not None and row.budget not in QUIET:
             cost = share_of(prior.cost_of_privacy, base) if priced else ""
@@ -411,7 +417,7 @@ def _budget_messages(of: Panel) -> Iterator[Message]:
     less = of.compared[of.compared.total_epsilon < 0.98 * budget]
     if len(less):
         shares = ", ".join(
-            f"{quoted(row.series)} uses {epsilon_text(row.total_epsilon)} of {budget:g}"
+            f"{quoted(row.series)} spent {epsilon_text(row.total_epsilon)} of {budget:g}"
             for row in less.itertuples()
         )
         yield message("budget-unused", {"panel": of.name, "shares": shares})

@@ -237,7 +237,8 @@ def _lines(release: Json) -> list[str]:
         )
         lines.append(
             f"| {release['quantity']}, reactive | {release['mechanism']} | in the line above | "
-            f"multiplied by {weight:.4g} before the noise | {deviation:.4g} | MVAr |"
+            f"multiplied by {weight:.4g} before the noise; the estimate of reactive demand follows "
+            f"active demand at the public power factor | {deviation:.4g} | MVAr |"
         )
     return lines
 

@@ -235,7 +235,7 @@ def rounds_line(document: Json) -> str:
     solves = f"{counted(solver['solves'], 'solve')} by " if solver["solves"] else ""
     parts.append(INTERIOR_POINT if _on_ac(document) else f"{solves}{solver['name']}")
     if seconds is not None:
-        parts.append(f"{shown(seconds)} s")
+        parts.append(f"time without baselines {figure(seconds, 2)} s")
     return f"{'; '.join(parts)}."
 
 
@@ -345,7 +345,7 @@ def released(document: Json) -> list[Message]:
 def _use(settings: Json) -> str:
     """Return the quantity whose error a zone's release is chosen by."""
     imbalance = settings.get("objective") == "imbalance"
-    return "the demand of its buses" if imbalance else "its interchange and tie flows"
+    return "the demand of its buses" if imbalance else "its scheduled interchange and tie flows"
 
 
 def scaled_beta(settings: Json) -> str:

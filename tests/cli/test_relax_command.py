@@ -41,7 +41,8 @@ def test_files_hold_prices_and_limits(tmp_path, capsys):
     assert len(buses) == 14
     assert buses["p_price"].between(36, 42).all()
     assert {"relax.json", "buses.csv", "binding.csv"} == {p.name for p in out.iterdir()}
-    assert "highest price of a bus" in capsys.readouterr().out
+    dearest = int(buses.loc[buses["p_price"].idxmax(), "bus"])
+    assert f"highest price (bus {dearest})" in capsys.readouterr().out
 
 
 def test_an_infeasible_balance_is_exit_code_3_and_says_why(capsys):
