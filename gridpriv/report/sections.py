@@ -182,7 +182,8 @@ def convergence(of: Subject) -> Section | None:
     if not groups:
         return None
     tables = of.held("convex")
-    notes = () if len(of.study.runs) == 1 else (message("by-round", {}),)
+    codes = {"by-round": len(of.study.runs) > 1, "convex-model": bool(tables)}
+    notes = tuple(message(code, {}) for code, holds in codes.items() if holds)
     charts = tuple((title, tuple(drawn)) for title, drawn in groups.items())
     return Section("Convergence", notes, charts=charts, tables=tables, look=of.look, appendix=True)
 
