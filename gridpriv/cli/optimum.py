@@ -74,7 +74,9 @@ def changed_case(args: argparse.Namespace) -> Case:
 
 
 def price_rows(prices: Floats, buses: Ints) -> list[list[object]]:
-    """Return the lowest and the highest price of a bus, as rows of a table."""
+    """Return the lowest and the highest price of a bus, as rows of a table; none without prices."""
+    if np.isnan(prices).all():
+        return []
     ends = {"lowest": int(np.nanargmin(prices)), "highest": int(np.nanargmax(prices))}
     return [
         [f"{end} price (bus {buses[at]})", float(prices[at]), "$/MWh"] for end, at in ends.items()

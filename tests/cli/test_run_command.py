@@ -18,6 +18,7 @@ import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.core.files import sealed
 from gridpriv.core.store import read_manifest
+from gridpriv.grid.library import shipped_folder
 from gridpriv.study.context import RunContext
 from gridpriv.zonal.prepared import prepare
 
@@ -611,7 +612,7 @@ def test_a_missing_case_is_named_once(capsys):
 
 def test_a_case_without_a_reference_bus_is_named(tmp_path, capsys):
     """With the bus that the AC power flow takes in its place; bus 1 has the largest generator."""
-    source = Path(gridpriv.__file__).parent.parent / "cases" / "case14.m"
+    source = shipped_folder("cases") / "case14.m"
     text = source.read_text().replace("\t1\t3\t", "\t1\t2\t", 1)
     (tmp_path / "without.m").write_text(text)
     words = ["--zones", "2", "--seed", "1", "--no-reference"]
