@@ -20,11 +20,12 @@ from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed, choice, count, notation, number
 from gridpriv.core.text import Json, frame_csv, json_ready
 from gridpriv.privacy.adjacency import Beta, DemandAdjacency
+from gridpriv.privacy.linear import LEAST_SHARE
 from gridpriv.privacy.settings import LEAST_EPSILON, MOST_EPSILON, Noise, Privacy
 from gridpriv.zonal.settings import Adjacency
 
 if TYPE_CHECKING:
-    from gridpriv.core.arrays import Floats
+    from gridpriv.core.arrays import Floats, Ints
     from gridpriv.grid.case import Case
     from gridpriv.grid.overrides import DemandSeries
     from gridpriv.grid.zoning import Zoning
@@ -225,7 +226,7 @@ def _table(case: Case, zoning: Zoning, result: Forecast, times: Sequence[str]) -
 
     order, base = np.concatenate(zoning.members), case.base_mva
     sizes = [len(members) for members in zoning.members]
-    relative = result.zone_spread / np.maximum(np.abs(result.zone_mean), 1e-9)
+    relative = _relative(result.zone_mean, result.zone_spread, np.array(sizes)[:, None])
     mean, spread = (base * values.reshape(2, -1) for values in (result.mean, result.spread))
     return pd.DataFrame(
         {
@@ -238,6 +239,17 @@ def _table(case: Case, zoning: Zoning, result: Forecast, times: Sequence[str]) -
             "zone_spread": np.repeat(relative, sizes, axis=0).T.ravel(),
         }
     )
+
+
+def _relative(mean: Floats, spread: Floats, sizes: Ints) -> Floats:
+    """Return the spread (zones, steps) as a share of the size that a zone's prior has.
+
+    A zone whose mean is near 0 is given :data:`LEAST_SHARE` of the mean bus for each of its buses,
+    as in :func:`~gridpriv.power.prior.zone_prior`, which multiplies by that size.
+    """
+    typical = np.abs(mean).sum(axis=0) / sizes.sum()
+    size = np.maximum(np.abs(mean), LEAST_SHARE * typical * sizes)
+    return np.asarray(np.divide(spread, size, out=np.ones_like(spread), where=size > 0))
 
 
 def _document(

@@ -139,6 +139,7 @@ def read_bus_demand(path: str | Path, case: Case) -> Floats:
     return given
 
 
+MOST_SHARE = 1e100  # of a zone's mean
 FORECAST = ("step", "bus", *DEMANDS, "pd_std_mw", "qd_std_mvar", "zone_spread")
 
 
@@ -179,7 +180,8 @@ def read_forecast(path: Path, case: Case, step: str) -> tuple[Floats, Floats]:
         for k, name in enumerate(DEMANDS):
             here[k, index] = rows.number(row, name, line) / case.base_mva
         if not step or row["step"] == step:
-            spread = rows.number(row, "zone_spread", line)
+            # a share of a mean, which may be small beside the noise
+            spread = rows.number(row, "zone_spread", line, most=MOST_SHARE)
             if not spread > 0:
                 raise rows.error(line, "zone_spread", row["zone_spread"], "a positive number")
             spreads[index] = max(spreads[index], spread)

@@ -90,15 +90,17 @@ class CsvRows:
             f"{self.label}, line {line}: {column} = {shown(value)}: must be {allowed}"
         )
 
-    def number(self, row: dict[str, str], column: str, line: int) -> float:
+    def number(
+        self, row: dict[str, str], column: str, line: int, most: float = MOST_DEMAND_MW
+    ) -> float:
         """Return a number that a demand may be, or a factor."""
         text = row[column]
         try:
             value = float(text) if text.isascii() and "_" not in text else math.nan
         except ValueError:
             value = math.nan
-        if not abs(value) <= MOST_DEMAND_MW:  # also for NaN
-            allowed = f"a finite number within +-{MOST_DEMAND_MW:g}"
+        if not abs(value) <= most:  # also for NaN
+            allowed = f"a finite number within +-{most:g}"
             raise self.error(line, column, row[column], allowed)
         return value
 

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 
+from gridpriv.cli.learn_forecast import _table
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.library import load_case, zoning_of
 from gridpriv.learning.forecast import (
+    Forecast,
     History,
     calendar,
     check_quantiles,
@@ -25,7 +27,8 @@ from gridpriv.learning.forecast import (
     recency,
     shape_sensitivity,
 )
-from gridpriv.power.prior import public_demand
+from gridpriv.power.prior import public_demand, zone_prior
+from gridpriv.power.zone import make_network, make_zones
 
 TIMES = [stamp.isoformat() for stamp in pd.date_range("2026-03-01", periods=21 * 24, freq="h")]
 AHEAD = 48
@@ -320,6 +323,24 @@ def test_the_command_writes_a_public_demand_file_and_charges_the_ledger_of_run(t
     assert public_demand(case, out).spread > 0
     with pytest.raises(InputError, match="step = 'never'"):
         public_demand(case, f"{out}@never")
+
+
+@pytest.mark.parametrize("means", [(0.0, 2.0, 0.5), (1e-12, 1e-13, 0.0), (0.0, 0.0, 0.0)])
+def test_a_forecast_of_no_demand_is_read_with_its_standard_deviation(tmp_path, means):
+    case = load_case("case14")
+    zoning = zoning_of(case, None, None)
+    sizes = [len(members) for members in zoning.members]
+    level = np.repeat(np.array(means) / sizes, sizes)[None, None, :]
+    zone_mean, std = np.array(means)[:, None], np.array([[0.7], [0.2], [40.0]])
+    half = np.repeat([level], 2, axis=0).reshape(2, 1, -1)
+    result = Forecast(half, np.ones_like(half), zone_mean, std, {}, math.inf)
+    out = tmp_path / "forecast.csv"
+    _table(case, zoning, result, ["1"]).to_csv(out, index=False)
+    expected = public_demand(case, f"{out}@1")
+    assert public_demand(case, out).spread > 0
+    if any(means):
+        priors = [zone_prior(zone, expected) for zone in make_zones(make_network(case), zoning)]
+        np.testing.assert_allclose([prior.spread[0] for prior in priors], std[:, 0], rtol=1e-6)
 
 
 def forecast_command(history, *more):
