@@ -149,20 +149,26 @@ def test_the_schedules_of_all_zones_add_up_to_nothing(agreed14):
         assert len(measured.p) == len(tie_branches(zone))
 
 
-def test_an_angle_beyond_its_limit_tightens_it_by_as_much_for_the_next_plan(case14, zones14):
+@pytest.mark.parametrize("opposite", [1.0, np.inf], ids=["both sides", "one side"])
+@pytest.mark.parametrize("sign", [1.0, -1.0], ids=["upper", "lower"])
+def test_an_angle_beyond_its_limit_tightens_it_by_as_much_for_the_next_plan(
+    case14, zones14, sign, opposite
+):
     state = gridpriv.acopf(case14).state
-    angle = state.va[case14.f_bus] - state.va[case14.t_bus]
+    angle = sign * (state.va[case14.f_bus] - state.va[case14.t_bus])
     widest = int(np.argmax(angle))
     limit = np.where(np.arange(len(angle)) == widest, angle - 0.01, np.inf)
-    limited = replace(case14, angmin=np.where(np.isfinite(limit), -1.0, -np.inf), angmax=limit)
-    network = make_network(limited)
+    other = np.where(np.isfinite(limit), opposite, np.inf)
+    low, high = (-other, limit) if sign > 0 else (-limit, other)
+    network = make_network(replace(case14, angmin=low, angmax=high))
     for zone in make_zones(network, zones14):
         agreed = agreed_boundaries(network, [zone], [np.zeros(len(zone.coordinates))])[0]
-        np.testing.assert_array_equal(agreed.angmax, limit[zone.branches])
         measured = measured_boundary(zone, state, agreed, None, 1.0)
         expected = np.where(zone.branches == widest, angle[widest] - 0.02, np.inf)
-        np.testing.assert_allclose(measured.angmax, expected)
-        np.testing.assert_array_equal(measured.angmin, limited.angmin[zone.branches])
+        sides = (measured.angmin, measured.angmax)
+        tightened, kept = sides[::-1] if sign > 0 else sides
+        np.testing.assert_allclose(sign * tightened, expected)
+        np.testing.assert_array_equal(-sign * kept, other[zone.branches])
 
 
 def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(

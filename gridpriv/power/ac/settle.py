@@ -169,9 +169,11 @@ def measured_boundary(
 ) -> Boundary:
     """Return a zone's boundary as measured at its tie ends, with the reaction of the grid beyond.
 
-    The other end's voltage follows from voltage and flow at its own by Ohm's law. Limits that it
-    measures to be passed are tightened by ``gain`` times as much, for what it expected of its
-    neighbours has not come, and those with room left are relaxed again by that room.
+    The other end's voltage follows from voltage and flow at its own by Ohm's law. Limits of voltage
+    magnitudes, angle differences, ratings and upper reactive limits that are measured to be passed
+    are tightened by ``gain`` times as much, for what the zone expected of its neighbours has not
+    come: at most to the middle of the range (an absent angle limit counts as 90 degrees), half the
+    rating, or the lower reactive limit. Those with room left are relaxed again by that room.
     """
     result, case = _boundary(zone, state.s_from, state.s_to, state.vm**2), zone.network.case
     vm, low, high = (values[zone.buses] for values in (state.vm, case.vmin, case.vmax))
@@ -184,8 +186,8 @@ def measured_boundary(
     rate = result.rate
     tightened = np.clip(planned.rate - gain * (flow - rate), rate / 2, rate)
     angle = np.angle(state.voltage[case.f_bus] * np.conj(state.voltage[case.t_bus]))[zone.branches]
-    bounded = np.isfinite(result.angmin) & np.isfinite(result.angmax)
-    least, most = np.where(bounded, (result.angmin, result.angmax), 0.0)
+    least = np.maximum(result.angmin, -np.pi / 2)
+    most = np.minimum(result.angmax, np.pi / 2)
     between = (least + most) / 2
     return replace(
         result,
@@ -199,10 +201,14 @@ def measured_boundary(
         vmax=np.clip(planned.vmax - gain * (vm - high), middle, high),
         rate=np.where(rate > 0, tightened, 0.0),
         angmin=np.where(
-            bounded, np.clip(planned.angmin + gain * (least - angle), least, between), result.angmin
+            np.isfinite(result.angmin),
+            np.clip(planned.angmin + gain * (least - angle), least, between),
+            -np.inf,
         ),
         angmax=np.where(
-            bounded, np.clip(planned.angmax - gain * (angle - most), between, most), result.angmax
+            np.isfinite(result.angmax),
+            np.clip(planned.angmax - gain * (angle - most), between, most),
+            np.inf,
         ),
         qmax=np.clip(planned.qmax - gain * above, qmin, qmax),
     )
