@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags, output
 from gridpriv.cli.parser import Command
-from gridpriv.core.errors import InputError
-from gridpriv.core.settings import settings_of
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from gridpriv.assurance.audit import AuditResult
     from gridpriv.assurance.findings import AttackResult
     from gridpriv.grid.zoning import Zoning
 
 FAILED = 1
 LEARNING = "learning"  # in the place of a case: the algorithms of gridpriv learn
-SWEPT = ("perturbation", "mechanism", "update")
 EPSILONS = flags.number(lambda text: tuple(map(float, text.split(","))), "numbers, such as 0.5,1,5")
 AVERAGED = (1, 2, 5, 10, 20, 40)
 KNOWN_BETTER = 0.01
@@ -88,7 +79,6 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         "bus whose demand differs between the neighbours (default: the bus of largest sensitivity)"
     )
     flags.flag(parser, "--bus", "BUS", bus, flags.WHOLE)
-    flags.switch(parser, "--sweep", "audit every perturbation, mechanism and update")
     flags.add_output(parser, "folder for settings, tables and figures")
 
 
@@ -104,23 +94,13 @@ def execute_audit(args: argparse.Namespace) -> int:
     runs = None if args.runs is None else dict.fromkeys(RUNS, args.runs)
     plan = AuditPlan(runs, args.confidence, args.audit_rounds, levels=levels, bus=args.bus)
     folder = output.output_folder(args.out)
-    chosen = sweep(settings) if args.sweep else [settings]
-    results = []
-    for each in chosen:
-        label, total = f"{case.name} {each.perturbation}", 100 * len(levels) + zoning.n_zone
-        with output.progress(args, label, total) as advance:
-            results.append(audit(prepare(case, zoning, each), plan, watch=advance))
-    documents = [result.as_dict() for result in results]
-    document = {"audits": documents} if args.sweep else documents[0]
+    with output.progress(args, case.name, 100 * len(levels) + zoning.n_zone) as advance:
+        result = audit(prepare(case, zoning, settings), plan, watch=advance)
+    document = result.as_dict()
     if folder is not None:
         output.write_results(folder, "audit", document)
-        if not args.sweep:
-            from gridpriv.report.charts import audit_bars
-            from gridpriv.report.figures import write_figure
-
-            write_figure(audit_bars(results[0]), folder / "audit.png", private=True)
-    code = 0 if all(result.passed for result in results) else FAILED
-    return output.tell(args, document, lambda: _print_audits(results, args.sweep), folder, code)
+    code = 0 if result.passed else FAILED
+    return output.tell(args, document, lambda: _print_audit(document), folder, code)
 
 
 def _audit_learning(args: argparse.Namespace) -> int:
@@ -152,40 +132,10 @@ def _audit_learning(args: argparse.Namespace) -> int:
     return output.tell(args, document, show, folder, FAILED if failed else 0)
 
 
-def sweep(settings: Settings) -> list[Settings]:
-    """Return the settings with every perturbation, mechanism and update (proven sensitivity)."""
-    if settings.mechanism == "none" or settings.sensitivity == "published":
-        raise InputError("--sweep needs a mechanism and --sensitivity proven")
-    budget = settings.budget
-    if budget.scope == "total" and budget.delta is None:
-        budget = replace(budget, scope="per-release")
-    current = settings_of(type(settings))
-    matches = []
-    for place in itertools.product(*(current[name].choices for name in SWEPT)):
-        changes: Json = dict(zip(SWEPT, place, strict=True))
-        demand = changes["perturbation"] == "demand"
-        changes["noise_schedule"] = settings.noise_schedule if demand else None
-        if changes["mechanism"] in ("laplace", "gaussian"):
-            matches.append(replace(settings, budget=budget, **changes))
-    return matches
-
-
-def _print_audits(results: list[AuditResult], many: bool) -> None:
-    if many:
-        output.print_table(
-            f"{results[0].prepared.case.name}: audit of {len(results)} configurations",
-            ["configuration", "level", "nominal", "certified", "measured", "verdict"],
-            [row for result in results for row in _sweep_rows(result)],
-        )
-        failed = sum(not result.passed for result in results)
-        output.say(
-            f"{len(results) - failed} of {len(results)} configurations hold what is certified."
-        )
-        return
+def _print_audit(document: Json) -> None:
     from gridpriv.assurance.audit import CHECKS
     from gridpriv.assurance.statistic import POWER
 
-    document = results[0].as_dict()
     replayed = [
         row | {"quantity": CHECKS[row["check"]] or row["neighbour"]} for row in document["replay"]
     ]
@@ -219,19 +169,6 @@ def _print_audits(results: list[AuditResult], many: bool) -> None:
         f"tells from the nominal one with a probability of {100 * POWER:g} %."
     )
     output.say(f"Verdict: {document['verdict']}.")
-
-
-def _sweep_rows(result: AuditResult) -> list[list[object]]:
-    document: Json = result.as_dict()
-    name = " ".join(str(document["settings"][k]) for k in SWEPT)
-    replayed = all(row["passed"] for row in document["replay"])
-    shown = ("level", "nominal", "certified", "measured", "verdict")
-    rows: list[list[object]] = [
-        [name, *(row[key] for key in shown)] for row in document["statistical"]
-    ]
-    ratio = next(row["ratio"] for row in document["replay"] if row["check"] == "values")
-    verdict = "consistent" if replayed else "violation"
-    return [*rows, [name, "replay (of declared)", None, 1.0, ratio, verdict]]
 
 
 def add_attack(parser: argparse.ArgumentParser) -> None:
@@ -279,26 +216,7 @@ def execute_attack(args: argparse.Namespace) -> int:
     if folder is not None:
         tables = {"buses": result.buses(), "by_distance": result.by_distance()}
         output.write_results(folder, "attack", document, **tables)
-        _draw_attack(result, curve, folder)
     return output.tell(args, document, lambda: _print_attack(result), folder)
-
-
-def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
-    from gridpriv.report.charts import averaging_chart, epsilon_chart, error_map, errors_bars
-    from gridpriv.report.figures import Plot, write_figure
-
-    figures: dict[str, Plot] = {
-        "attack": errors_bars(result),
-        "map": error_map(result),
-        "map_noise_free": error_map(result, "noise-free"),
-    }
-    if result.plan.epsilons:
-        figures["epsilon"] = epsilon_chart(result)
-    if curve is not None:
-        title = f"{result.prepared.case.name}: the same demand noise, drawn each round or once"
-        figures["averaging"] = averaging_chart(curve, float(result.prior_errors.mean()), title)
-    for name, figure in figures.items():
-        write_figure(figure, folder / f"{name}.png", private=True)
 
 
 def _print_attack(result: AttackResult) -> None:

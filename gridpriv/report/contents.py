@@ -17,7 +17,7 @@ from gridpriv.learning.interrupted import DRAWN, released
 from gridpriv.learning.releases import protected
 from gridpriv.privacy.settings import NO_NOISE, QUIET
 from gridpriv.privacy.statement import noise_caveat
-from gridpriv.report import schema, source
+from gridpriv.report import schema
 from gridpriv.report.source import means_over, message, step_rows
 from gridpriv.report.summary import COMBINATION, budget_words, named_runs, short
 from gridpriv.report.tables import Table, make_table
@@ -189,8 +189,6 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     yield schema.ZoneMeans.table, _zones_caption(study), _zones(study)
     if len(text):
         yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, text)
-    for name in source.SCHEMAS:
-        yield source.SCHEMAS[name], source.CAPTIONS[name], current.get(name, pd.DataFrame())
     yield schema.Failures.table, "Reasons", _alike(noted(study))
     yield schema.Provenance.table, "This study", _provenance(study)
     yield GridRow.table, "Cases", _grids(study.manifest)

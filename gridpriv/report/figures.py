@@ -2,7 +2,7 @@
 
 Nothing here imports pyplot or changes a global setting: every figure is drawn and saved within
 the package's style (``figure.mplstyle``), and no backend is selected. Values by name are
-horizontal bars: costs of methods, results of audits and attacks.
+horizontal bars, such as costs of methods.
 """
 
 from __future__ import annotations
@@ -299,7 +299,6 @@ class Bar:
     half: float = 0.0
     note: str = ""
     marks: tuple[float, ...] = ()
-    colour: str = ""
 
 
 @dataclass(frozen=True)
@@ -362,10 +361,8 @@ class Bars(Plot):
         greys = ["#999999"] * (len(self.parts) - 1)
         for n, (label, colour) in enumerate(zip(self.parts, [*greys, PALETTE[0]], strict=True)):
             value = np.nan_to_num([bar.parts[n] for bar in self.bars])
-            faces = [bar.colour or colour for bar in self.bars]
-            if left.any() or n:
-                faces = ["white" if v < 0.0 else face for v, face in zip(value, faces, strict=True)]
-            hatch = ["////" if face == "white" else "" for face in faces]
+            below = (value < 0.0) & (n > 0)
+            faces, hatch = np.where(below, "white", colour), np.where(below, "////", "")
             ax.barh(
                 y, value, 0.4, left=left, color=faces, edgecolor=colour, hatch=hatch, label=label
             )

@@ -38,7 +38,7 @@ from gridpriv.assurance.statistic import (
     runs_needed,
     zone_levels,
 )
-from gridpriv.cli.assurance import _print_audits
+from gridpriv.cli.assurance import _print_audit
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.zonal.settings import Settings
@@ -309,7 +309,7 @@ def test_the_command_prints_every_check_of_an_audit(capsys: pytest.CaptureFixtur
     plan, level = AuditPlan(), measure(np.zeros((4, 1)), np.zeros((4, 1)), 0.0, 0.9)
     levels = (LevelAudit("release", 1.0, 1.0, 0.0, level, 1.0, 1.0),)
     _, other = target(run, None)
-    _print_audits([AuditResult(run, plan, "1", other, tuple(found), levels)], many=False)
+    _print_audit(AuditResult(run, plan, "1", other, tuple(found), levels).as_dict())
     shown = capsys.readouterr().out
     assert all(word in shown for name in CHECKS for word in name.split())
     assert "per unit, in the norm of the sensitivity" in " ".join(shown.split())

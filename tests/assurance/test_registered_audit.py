@@ -17,7 +17,7 @@ from gridpriv.assurance.independence import has_distribution, mechanism_laws, no
 from gridpriv.assurance.replay import Finding
 from gridpriv.assurance.statistic import zone_levels
 from gridpriv.assurance.whole import whole_run
-from gridpriv.cli.assurance import _print_audits
+from gridpriv.cli.assurance import _print_audit
 from gridpriv.privacy.mechanism import MECHANISMS, Charge, Stream
 from gridpriv.privacy.settings import NAMES, register_mechanism
 
@@ -138,7 +138,7 @@ def test_the_table_says_what_was_not_checked(capsys: pytest.CaptureFixture[str])
     _, other = target(_run("logistic"), None)
     for name, said in (("logistic", True), ("declared", False)):
         result = AuditResult(_run(name), plan, "1", other, (), ())
-        _print_audits([result], many=False)
+        _print_audit(result.as_dict())
         assert ("not checked" in capsys.readouterr().out) == said
         assert result.as_dict()["not_checked"] == (["distribution"] if said else [])
 
