@@ -38,7 +38,7 @@ CASE = (
 DEMAND = "demand that replaces the case's, by bus: bus,pd_mw,qd_mvar"
 PUBLIC = "write public values only (releases and public data)"
 RUNNING = (
-    *("study", "dry_run", "jobs", "cluster", "resume", "retry_failed", "time_limit"),
+    *("study", "dry_run", "jobs", "cluster", "resume", "retry_failed"),
     *("format", "out", "json", "quiet", "data", "download"),
 )
 """Arguments that say how a study is run, and not what it is."""

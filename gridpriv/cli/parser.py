@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.core.settings import check_names
 from gridpriv.core.text import sections
 
@@ -20,17 +20,6 @@ EXAMPLES = Path(__file__).with_name("examples.txt")
 def examples() -> dict[str, str]:
     """Return the examples of each command, by the words after ``gridpriv``."""
     return sections(EXAMPLES)
-
-
-SYNONYMS = {
-    "draws": ("runs", "seeds"),
-    "samples": ("runs", "seeds"),
-    "repeats": ("runs", "seeds"),
-    "iterations": ("rounds",),
-    "epochs": ("rounds",),
-    "tolerance": ("solver_tolerance",),
-}
-"""Words of other tools for a flag, which no spelling is near to."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -59,12 +48,7 @@ class Parser(argparse.ArgumentParser):
         args, left = self.parse_known_args(words)
         flags = [word.lstrip("-").partition("=")[0] for word in left if word.startswith("-")]
         if flags:
-            known = args.parser.flags()
-            for flag in flags:
-                meant = [name for name in SYNONYMS.get(flag, ()) if name in known]
-                if meant and flag not in known:
-                    raise InputError(f"flag --{flag} is unknown: did you mean --{meant[0]}?")
-            check_names(flags, known)
+            check_names(flags, args.parser.flags())
         if left:
             args.parser.error(f"{left[0]!r} is one word too many")
         return args

@@ -16,7 +16,7 @@ import numpy as np
 from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_rows, print_table, progress, say, tell
 from gridpriv.cli.parser import Command
-from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, one_of
+from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
@@ -55,8 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--resume", "run the steps that are missing in --out")
     flags.add_ledger_arguments(parser)
     flags.flag(parser, "--cluster", "ADDRESS", "solve zones on this Dask cluster")
-    tables = "format of the result tables (buses, branches, ...): csv | parquet | json"
-    flags.flag(parser, "--tables", "FORMAT", tables, default="csv")
     either = argparse.BooleanOptionalAction
     parser.add_argument("--reference", action=either, default=None, help=REFERENCE)
     flags.switch(parser, "--dry-run", "check case, zones and settings, print the estimated time")
@@ -69,10 +67,6 @@ def execute(args: argparse.Namespace) -> int:
     """Run, print the summary or the JSON document, write the folder."""
     from gridpriv.privacy.statement import refuse_unprotected
 
-    if args.tables != "csv":
-        from gridpriv.zonal.tables import FORMATS
-
-        one_of("tables", args.tables, FORMATS)
     settings = flags.run_settings(args)
     if settings.mechanism == "none" and (args.budget is not None or args.epsilon is not None):
         warnings.warn(
@@ -143,11 +137,11 @@ def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) 
     return tell(args, vars(work), lambda: print(f"{work} on idle cores"))
 
 
-def _write_copies(kept: RunFolder, tables: str) -> Json | None:
+def _write_copies(kept: RunFolder) -> Json | None:
     """Write the tables and figures of a run; imports what draws only then."""
     from gridpriv.report.plots import write_run_copies
 
-    return write_run_copies(kept, tables)
+    return write_run_copies(kept)
 
 
 def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) -> RunContext:
@@ -165,7 +159,7 @@ def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) 
         transport=_transport(args, settings),
         repeat=partial(flags.command_again, args),
         progress=partial(progress, args),
-        copies=partial(_write_copies, tables=args.tables),
+        copies=_write_copies,
     )
 
 
@@ -273,9 +267,9 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
             context.series(horizon, kept)
             kept.finish()
         except (BudgetError, SolverError):
-            write_series_copies(kept, horizon, args.tables)
+            write_series_copies(kept, horizon)
             raise
-        document = write_series_copies(kept, horizon, args.tables)
+        document = write_series_copies(kept, horizon)
     coupled = [name for name in flags.COUPLING if getattr(args, name)]
     return tell(args, document, lambda: _summarise_series(document, coupled), context.out)
 

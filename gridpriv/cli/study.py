@@ -80,8 +80,6 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     without = (*OWN_FLAGS, "temporal_basis", "stream")
     flags.add_settings(parser, Settings, PRESETS, without=without, axis=True)
-    for name in ("mechanism", "perturbation", "update"):  # as they were called before
-        parser.add_argument(f"--{name}s", dest=name, action="append", help=argparse.SUPPRESS)
     add_running(parser)
     parser.add_argument(
         "--no-reference",
@@ -99,7 +97,6 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--cluster", "ADDRESS", "address of a Dask cluster that runs the study")
     flags.switch(parser, "--resume", "run only what the folder lacks")
     flags.switch(parser, "--retry-failed", "with --resume, also repeat failed runs")
-    flags.flag(parser, "--time-limit", "SECONDS", "time limit of one run", flags.REAL)
     flags.add_formats(parser)
     flags.add_output(parser, "folder of the study (default: study-NAME)")
 
@@ -130,7 +127,6 @@ def execute_compare(args: argparse.Namespace) -> int:
         cluster=args.cluster,
         resume=args.resume,
         retry_failed=args.retry_failed,
-        time_limit=args.time_limit,
         progress=partial(output.progress, args, "study"),
     )
     return finish(study, args, formats)
@@ -352,13 +348,12 @@ def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) 
         _refuse(args, ("data", "scale", "cluster", "resume"))
         return _computed(args)
     learning = learns(args.name)
-    _refuse(args, ("cluster", "time_limit") if learning else ("data",))
+    _refuse(args, ("cluster",) if learning else ("data",))
     if not reads_scale(args.name):
         _refuse(args, ("scale",))
     formats = flags.wanted_formats(args)
     args.out = args.out or f"study-{args.name}"
     output.output_folder(args.out)
-    running = () if learning else ("cluster", "time_limit")
     study = reproduce(
         args.name,
         Path(args.out),
@@ -368,7 +363,7 @@ def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) 
         resume=args.resume,
         retry_failed=args.retry_failed,
         progress=partial(output.progress, args, args.name),
-        **{name: getattr(args, name) for name in running},
+        **({} if learning else {"cluster": args.cluster}),
     )
     if not (args.quiet or args.json):
         print_claims(study.tables["claims"])

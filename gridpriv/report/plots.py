@@ -47,7 +47,7 @@ from gridpriv.zonal.horizon import Horizon
 from gridpriv.zonal.prepared import zone_statements
 from gridpriv.zonal.result import totals
 from gridpriv.zonal.stream import Stream
-from gridpriv.zonal.tables import frames_json, result_tables
+from gridpriv.zonal.tables import result_tables
 
 if TYPE_CHECKING:
     from gridpriv.zonal.horizon import HorizonResult
@@ -339,19 +339,13 @@ STATE = ("res_bus", "res_line", "res_gen", "res_shed")
 COPIED = ("rounds", "zones", "buses", "zone_prices", "tie_prices", "binding")
 
 
-def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
-    """Write tables and pictures of a run; return its document, None without one.
-
-    Parameters
-    ----------
-    tables : {'csv', 'parquet', 'json'}
-        Of ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``; Parquet is what the store has.
-    """
+def write_run_copies(kept: RunFolder) -> Json | None:
+    """Write tables and pictures of a run; return its document, None without one."""
     study, document = read_study(kept.store.folder), run_document(kept.store.folder)
     if document is None:
         return None
     document.pop("repeat", None)  # of the folder alone
-    _write_tables(kept, study, tables)
+    _write_tables(kept, study)
     place, private = study.folder, not study.public
     zones = zones_map(kept.runs.case, kept.runs.zoning)
     write_figure(zones, place / "zones.png", private=private)
@@ -368,7 +362,7 @@ def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
     return document
 
 
-def write_series_copies(kept: RunFolder, horizon: Horizon, tables: str = "csv") -> Json:
+def write_series_copies(kept: RunFolder, horizon: Horizon) -> Json:
     """Write ``horizon.json``, tables and a picture of a series; return its document."""
     study = read_study(kept.store.folder)
     steps = study.tables.get("steps", pd.DataFrame({"run": [], "step": []}))
@@ -376,7 +370,7 @@ def write_series_copies(kept: RunFolder, horizon: Horizon, tables: str = "csv") 
         seconds = timing[["run", "total"]].rename(columns={"total": "seconds"})
         steps = steps.merge(seconds, on="run")
     kept.store.text("steps.csv", frame_csv(_copied(steps)))
-    _write_tables(kept, study, tables)
+    _write_tables(kept, study)
     document = _series_document(kept, horizon, _copied(steps).to_dict("records"))
     kept.store.text("horizon.json", json.dumps(document, allow_nan=False) + "\n")
     if len(steps) > 1:
@@ -385,16 +379,13 @@ def write_series_copies(kept: RunFolder, horizon: Horizon, tables: str = "csv") 
     return document
 
 
-def _write_tables(kept: RunFolder, study: Study, state: str) -> None:
-    for name in (*COPIED, *(STATE if state == "csv" else ())):
+def _write_tables(kept: RunFolder, study: Study) -> None:
+    for name in (*COPIED, *STATE):
         table = study.tables.get(name)
         if table is not None and len(table):
             kept.store.text(f"{name}.csv", frame_csv(_copied(table)))
         elif name in COPIED and not study.public:
             kept.store.text(f"{name}.csv", frame_csv(pd.DataFrame(columns=STORED[name].names)))
-    if state == "json" and "res_bus" in study.tables:
-        entries = {name: _copied(study.tables[name]) for name in STATE}
-        kept.store.text("tables.json", frames_json(entries))
 
 
 def _copied(table: pd.DataFrame) -> pd.DataFrame:

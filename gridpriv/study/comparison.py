@@ -9,7 +9,6 @@ come back and are stored here.
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -20,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.consensus.transport import ReusedAgents, connect
-from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, not_allowed
+from gridpriv.core.errors import GridprivError, GridprivWarning, not_allowed
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import MANIFEST, Rows, Store, Study
 from gridpriv.study import engine
 from gridpriv.study.grids import Grids, ZonedCase, describe, load_grids, network_rows
 from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, to_toml
 from gridpriv.study.record import FINALS, identity, run_rows
-from gridpriv.zonal.opening import RoundRecord
 from gridpriv.zonal.prepared import check_single, prepare
 from gridpriv.zonal.result import RunResult
 
@@ -43,7 +41,6 @@ def compare(
     cluster: str | None = None,
     resume: bool | None = None,
     retry_failed: bool = False,
-    time_limit: float | None = None,
     progress: engine.Progress = engine.unseen,
     **axes: Any,
 ) -> Study:
@@ -64,8 +61,6 @@ def compare(
         a notebook can be run again; the folder of another study is refused.
     retry_failed : bool
         Also what failed, where the study is resumed.
-    time_limit : float, optional
-        Seconds after which a run is stopped and recorded as failed.
     progress : callable
         Given the number of runs, returns a context that yields ``advance(note)``.
 
@@ -82,8 +77,6 @@ def compare(
     plan = names if isinstance(names, StudyPlan) else make_plan(names, **axes)
     if jobs is not None and jobs < 1:
         raise not_allowed("jobs", jobs, "1 or more")
-    if time_limit is not None and not time_limit > 0:
-        raise not_allowed("time-limit", time_limit, "a positive number of seconds")
     if resume is None:
         resume = (Path(out) / MANIFEST).exists()
     grids, tasks = load_grids(plan), plan.tasks()
@@ -101,7 +94,6 @@ def compare(
             store,
             jobs=jobs or os.cpu_count() or 1,
             cluster=cluster,
-            time_limit=time_limit,
             advance=advance,
         )
 
@@ -123,7 +115,6 @@ class Batch:
 
     tasks: tuple[StudyTask, ...]
     grid: ZonedCase
-    time_limit: float | None
 
     @property
     def effort(self) -> float:
@@ -140,7 +131,6 @@ def run_tasks(
     *,
     jobs: int = 1,
     cluster: str | None = None,
-    time_limit: float | None = None,
     advance: engine.Advance = lambda _: None,
 ) -> None:
     """Run tasks and store each as soon as it is finished.
@@ -153,7 +143,7 @@ def run_tasks(
         If the cluster cannot be reached.
     """
     workers = max(jobs, 1) if cluster is None else 8
-    batches = make_batches(tasks, grids, workers, time_limit)
+    batches = make_batches(tasks, grids, workers)
     runs = partial(run_batch, folder=store.folder if cluster is None else None)
     results = unordered(runs, batches, jobs) if cluster is None else _far(runs, batches, cluster)
     with closing(results):
@@ -199,8 +189,7 @@ def executed(batch: Batch) -> Iterator[Rows]:
     with closing(ReusedAgents(default_transport(first.workers))) as zones:
         for task in batch.tasks:
             changed = replace(prepared, settings=task.settings, seed=task.settings.seed or 0)
-            limit = _limit(batch.time_limit)
-            yield attempted(task, partial(run_prepared, changed, limit, transport=zones))
+            yield attempted(task, partial(run_prepared, changed, transport=zones))
 
 
 def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Rows:
@@ -221,9 +210,7 @@ def _failed(task: StudyTask, reason: str) -> Rows:
     return engine.failed_rows(identity(task) | dict.fromkeys(FINALS), reason)
 
 
-def make_batches(
-    tasks: Sequence[StudyTask], grids: Grids, workers: int, time_limit: float | None = None
-) -> list[Batch]:
+def make_batches(tasks: Sequence[StudyTask], grids: Grids, workers: int) -> list[Batch]:
     """Return batches of tasks that differ in their seed only, the longest first.
 
     They are cut so that every worker has several, or the last one to finish would idle the rest.
@@ -233,7 +220,7 @@ def make_batches(
     for _, alike in groupby(tasks, key=_unseeded):
         group = tuple(alike)
         batches += [
-            Batch(group[k : k + most], grids[group[0].case, group[0].zoning], time_limit)
+            Batch(group[k : k + most], grids[group[0].case, group[0].zoning])
             for k in range(0, len(group), most)
         ]
     return sorted(batches, key=lambda b: -b.effort)
@@ -242,20 +229,6 @@ def make_batches(
 def _unseeded(task: StudyTask) -> StudyTask:
     """Return a task without its seed and number."""
     return replace(task, number=0, settings=replace(task.settings, seed=None))
-
-
-def _limit(seconds: float | None) -> Callable[[RoundRecord], None]:
-    """Return a watch that ends a run which takes longer than ``seconds``."""
-    began = time.perf_counter()
-
-    def watch(record: RoundRecord) -> None:
-        if seconds is not None and time.perf_counter() - began > seconds:
-            raise SolverError(
-                f"stopped by the time limit of {seconds:g} s after round {record.round}, "
-                f"consensus residual {record.consensus_residual:.3g}"
-            )
-
-    return watch
 
 
 def _far(

@@ -19,7 +19,6 @@ from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, Draws, Settings, make
 
 # settings that have their own axis, so that [settings] and methods may not hold them
 OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}
-PLURALS = {"mechanisms": "mechanism", "perturbations": "perturbation", "updates": "update"}
 # axes that say how demand is protected: given one of them, they replace the default methods
 WAYS = ("mechanism", "perturbation", "noise_schedule", "update")
 SCHEME_AXES = tuple(

@@ -28,7 +28,6 @@ from gridpriv.study.methods import (
     BESIDE_GROUND,
     DEFAULT_METHODS,
     OWN_AXIS,
-    PLURALS,
     REFERENCES,
     SCHEME_AXES,
     Method,
@@ -290,12 +289,11 @@ def make_plan(
                     f"{where}: {shown(key)}: must be left out: use the axis {OWN_AXIS[key]}"
                 )
         check_names(current, (*names(Settings), "preset"))
-    combined = {PLURALS.get(name, name): values for name, values in axes.items()}
-    check_names(combined, (*SCHEME_AXES, *(make_plan.__kwdefaults__ or ())))
+    check_names(axes, (*SCHEME_AXES, *(make_plan.__kwdefaults__ or ())))
     delta = common.get("target_delta", Settings.target_delta)
     return StudyPlan(
         cases=tuple(cases),
-        methods=methods_at(tuple(methods), combined),
+        methods=methods_at(tuple(methods), axes),
         budgets=tuple(_budget(b, per_release, delta) for b in budgets),
         zonings=tuple(str(z) for z in zonings),
         local_updates=tuple(local_updates),
@@ -340,7 +338,7 @@ def _seeds(seeds: Sequence[int] | int) -> tuple[int, ...]:
 
 
 SCALARS = ("title", "question", "per_release", "seeds", "reference", "settings", "methods")
-AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *PLURALS, *SCHEME_AXES)
+AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *SCHEME_AXES)
 
 Kind = tuple[Callable[[Any], bool], str]
 """Of a file's entry: whether a value is of it, and in words."""

@@ -140,7 +140,6 @@ PLANNED = (
     "methods",
     "dataset",
     "tuning",
-    "client-rounds",
     "allow",
     "measure",
     "data-seed",

@@ -41,7 +41,7 @@ STUDY = [
     "soc",
     "--seeds",
     "1",
-    "--mechanisms",
+    "--mechanism",
     "none,laplace",
     "--budgets",
     "5",

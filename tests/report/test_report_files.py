@@ -350,7 +350,7 @@ def test_the_compare_command_ends_with_a_report(
     words = [
         "compare",
         "case14",
-        "--perturbations",
+        "--perturbation",
         "demand",
         "--noise-schedule",
         "once",
@@ -390,7 +390,11 @@ def test_the_compare_command_ends_with_a_report(
             0,
             "1 of 2 runs failed",
         ),
-        (["--time-limit", "1e-9"], 3, "3 of 3 runs failed"),
+        (
+            ["--method", "bad: solver=pyomo:nosuchsolver", "--no-reference"],
+            3,
+            "1 of 1 runs failed",
+        ),
     ],
 )
 def test_the_compare_command_tells_of_ways_without_a_finished_run(
@@ -424,7 +428,7 @@ def test_the_compare_command_tells_of_ways_without_a_finished_run(
         (["compare"], "name at least one case"),
         (["compare", "case14", "--budgets", ","], "one value or more"),
         (["compare", "case14", "--seeds", "two"], "seeds = 'two': must be"),
-        (["compare", "case14", "--mechanisms", "gausian"], "did you mean 'gaussian'"),
+        (["compare", "case14", "--mechanism", "gausian"], "did you mean 'gaussian'"),
         (["compare", "case14", "--study", "x.toml"], "--study reads a whole study"),
         (["compare", "case14", "--zonings", "spectrl:3"], "did you mean 'spectral'"),
         (["compare", "nocase"], "nocase"),

@@ -39,7 +39,7 @@ STUDY = [
     "soc",
     "--seeds",
     "2",
-    "--mechanisms",
+    "--mechanism",
     "none,laplace",
     "--budgets",
     "5",

@@ -179,9 +179,9 @@ def test_a_public_report_of_a_study(objective: str, tmp_path: Path) -> None:
             [
                 "compare",
                 "case14.m",
-                "--mechanisms",
+                "--mechanism",
                 "none,laplace",
-                "--perturbations",
+                "--perturbation",
                 "demand",
                 "--budgets",
                 "5",

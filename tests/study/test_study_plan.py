@@ -179,10 +179,10 @@ def test_a_number_of_seeds_means_one_to_it() -> None:
 def test_axes_combine_and_refresh_applies_to_demand_only() -> None:
     plan = make_plan(
         ["case14"],
-        mechanisms=["none", "laplace"],
-        perturbations=["objective", "demand"],
+        mechanism=["none", "laplace"],
+        perturbation=["objective", "demand"],
         noise_schedule=["round", "run"],
-        updates=["exact", "linearized"],
+        update=["exact", "linearized"],
         seeds=[1],
     )
     names = [s.name for s in plan.methods]
