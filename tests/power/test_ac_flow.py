@@ -223,6 +223,22 @@ def test_no_grid_stands_where_charging_is_all_that_holds_its_voltage():
     assert after.qg[0] == pytest.approx(-absorbed)
 
 
+def test_a_generator_stands_at_its_lower_reactive_limit_where_a_reactor_holds_the_voltage():
+    """A reactor r vm^2 takes up what a constant source gives and the generator cannot absorb."""
+    r, source, absorbed = 0.7, 1.0, 0.2
+    grid = replace(
+        two_buses(1.0),
+        pd=np.zeros(2),
+        qd=np.array([-source, 0.0]),
+        bs=np.array([-r, 0.0]),
+        b=np.zeros(1),
+        qmin=-absorbed * np.ones(1),
+    )
+    state = ac_flow(grid, dispatch_of(grid))
+    assert state.vm[0] == pytest.approx(np.sqrt((source - absorbed) / r))
+    assert state.qg[0] == pytest.approx(-absorbed)
+
+
 def test_generators_of_a_bus_share_reactive_power_by_range_and_infinite_limits_take_it_all():
     case = replace(two_buses(1.0), gen_bus=np.zeros(3, int), gen_row=np.arange(1, 4), vg=np.ones(3),
                    pg=np.zeros(3), pmin=np.zeros(3), pmax=np.ones(3),

@@ -268,12 +268,6 @@ def solve(
     )
 
 
-def equations_at(grid: AreaGrid, settled: Settled) -> FlowEquations:
-    """Return the equations that hold at a settled state, with all limits."""
-    voltage = settled.solution.voltage
-    return _limited(grid, settled.bound, voltage, False, settled.eased)[0]
-
-
 def _limited(
     grid: AreaGrid, bound: Ints, voltage: Complexes, first: bool, eased: float
 ) -> tuple[FlowEquations, Floats, Floats, Bools]:

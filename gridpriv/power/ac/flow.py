@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import SuperLU, splu
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.admittance import DcPowerFlow, branch_admittance, branch_flows
@@ -44,12 +44,11 @@ from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.power.ac.areas import (
     AreaGrid,
     Settled,
-    equations_at,
     injection,
     interchange_of,
     solve,
 )
-from gridpriv.power.ac.newton import FlowSolution, Point, PowerFlowError, residual
+from gridpriv.power.ac.newton import FlowSolution, Point, PowerFlowError
 from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 
@@ -252,16 +251,37 @@ def _nearby(grid: AreaGrid, last: Settled, eased: float) -> Settled | None:
 
 
 def _unheld(grid: AreaGrid, result: Settled) -> bool:
-    """Return True where all generators of an island are at their lower reactive limits.
+    """Return True where all generators of an island are at their lower reactive limits, unstably.
 
-    More voltage then means more charging of lines and less losses, with nobody to take them up: the
-    balance is unstable. A state in which some generator holds its voltage is another one.
+    More voltage then means more charging of lines and less losses, with nobody to take them up. A
+    state in which some generator holds its voltage is another one. Reactors and inductive shunts
+    take more up at a higher voltage: the balance is stable where no eigenvalue of the generator
+    buses' dV/dQ is negative (V-Q modal analysis: Gao, Morison and Kundur 1992).
     """
     case, n = grid.case, grid.case.n_bus
     ranged = np.bincount(case.gen_bus, case.qmax - case.qmin, n) > 0
     standing = ~result.solution.held[:n] & (np.abs(result.solution.voltage) > grid.dispatch.vm)
     free = np.bincount(grid.island, ranged & ~standing, len(grid.reference))
-    return bool(((free == 0) & (np.bincount(grid.island, ranged) > 0)).any())
+    buses = np.flatnonzero(ranged & (free == 0)[grid.island])
+    return len(buses) > 0 and bool(np.linalg.eigvals(_response(grid, result, buses)).real.min() < 0)
+
+
+def _response(grid: AreaGrid, settled: Settled, buses: Ints) -> Floats:
+    """Return the change of voltage magnitudes per reactive power injected, both at buses, p.u."""
+    jacobian, turning = grid.jacobian, ~grid.equations.reference
+    injected = np.zeros((len(jacobian.row_order), len(buses)))
+    injected[grid.case.n_bus + buses, np.arange(len(buses))] = 1.0
+    change = _factors(grid, settled).solve(injected[jacobian.row_order])[jacobian.column_place]
+    return np.asarray(change[turning.sum() + buses], dtype=np.float64)
+
+
+def _factors(grid: AreaGrid, settled: Settled) -> SuperLU:
+    """Return the factors of the power flow's Jacobian at its state."""
+    solution = settled.solution
+    voltage = solution.voltage
+    point = Point(np.angle(voltage), np.abs(voltage), solution.alpha, solution.delta)
+    equations = replace(grid.equations, exhausted=settled.exhausted)
+    return splu(grid.jacobian.at(equations, point, solution.held))
 
 
 def _held_or_shared(
@@ -425,22 +445,17 @@ def _flow_change(grid: AreaGrid, settled: Settled, branches: Ints) -> Floats:
     Per unit of p and of q demanded at every bus. Solved for the transpose: there are fewer tie
     lines than buses.
     """
-    n, solution = grid.case.n_bus, settled.solution
-    equations, jacobian = equations_at(grid, settled), grid.jacobian
-    voltage = solution.voltage
-    point = Point(np.angle(voltage), np.abs(voltage), solution.alpha, solution.delta)
-    current = residual(equations, point).held
-    factors = splu(jacobian.at(equations, point, current))
-    by_angle, by_magnitude = _by_voltage(grid.case, voltage, branches)
+    n, solution, jacobian = grid.case.n_bus, settled.solution, grid.jacobian
+    by_angle, by_magnitude = _by_voltage(grid.case, solution.voltage, branches)
     by_state = np.zeros((len(branches), len(jacobian.column_place)))
-    turning = ~equations.reference
+    turning = ~grid.equations.reference
     free = int(turning.sum())
     by_state[:, :free], by_state[:, free : free + n] = by_angle[:, turning], by_magnitude
     asked = np.zeros_like(by_state.T)
     asked[jacobian.column_place] = by_state.T
     adjoint = np.zeros_like(asked)
-    adjoint[jacobian.row_order] = factors.solve(asked, trans="T")
-    active, reactive = adjoint[:n].T, np.where(current[:n], 0.0, adjoint[n : 2 * n].T)
+    adjoint[jacobian.row_order] = _factors(grid, settled).solve(asked, trans="T")
+    active, reactive = adjoint[:n].T, np.where(solution.held[:n], 0.0, adjoint[n : 2 * n].T)
     return -np.stack([active, reactive])  # F of each power has + pd and + qd
 
 
