@@ -49,7 +49,6 @@ from gridpriv.consensus.sessions import (
     RefusedError,
     Sessions,
     TakenError,
-    ZoneError,
 )
 from gridpriv.consensus.wire import (
     LARGEST,
@@ -367,9 +366,7 @@ class Turns:
         requests = []
         for zone, order in zip(sessions.zones, orders, strict=True):
             if not all(np.all(np.abs(part) <= LARGEST) for part in (order.w, order.penalty)):
-                raise DivergedError(
-                    f"{turn}: the rounds diverge: the order of zone {zone} is beyond {LARGEST:g}"
-                )
+                raise DivergedError(f"{turn}: the rounds diverge: an order is beyond {LARGEST:g}")
             requests.append(encode(Request(sessions.public.run, zone, phase, order)))
         replies = self._journal.next(turn, requests)
         known = replies is not None
@@ -393,11 +390,11 @@ class Turns:
         sessions = self._sessions
         with sessions.changed:
             sessions.ask(turn, requests)
-            sessions.changed.wait_for(lambda: self._is_settled(turn), self._timeout)
+            sessions.changed.wait_for(self._is_settled, self._timeout)
             if sessions.error is not None:
                 raise sessions.error
             absent = [zone for zone, s in sessions.zones.items() if s.reply is None]
-            if absent and not self._may_go_on(turn):
+            if absent and not (self._late == "last" and turn.phase in ("round", "agreed")):
                 raise self._stopped_by(turn, absent)
             for zone in absent:
                 sessions.note("warning", "late", zone=zone, turn=str(turn))
@@ -408,24 +405,15 @@ class Turns:
         self._journal.write(requests, answers)
         return replies
 
-    def _is_settled(self, turn: TurnId) -> bool:
+    def _is_settled(self) -> bool:
         """Return True once no zone is waited for any more."""
         sessions = self._sessions.zones.values()
-        if self._sessions.error is not None or all(s.reply or s.excluded for s in sessions):
-            return True
-        if any(s.excluded for s in sessions) and not self._may_go_on(turn):
+        if self._sessions.error is not None or all(s.reply for s in sessions):
             return True
         return self._late == "stop" and any(s.lost for s in sessions)
 
-    def _may_go_on(self, turn: TurnId) -> bool:
-        """Return True for a turn that may go on without some of its answers."""
-        return self._late == "last" and turn.phase in ("round", "agreed")
-
     def _stopped_by(self, turn: TurnId, absent: Sequence[str]) -> GridprivError:
         """Return the error that names the zones without an answer."""
-        for zone in absent:
-            if reason := self._sessions.zones[zone].excluded:
-                return ZoneError(f"{turn}: zone {zone} is excluded: {reason}")
         lost = [zone for zone in absent if self._sessions.zones[zone].lost]
         at_once = self._late == "stop" and bool(lost)
         absent = lost if at_once else absent

@@ -5,8 +5,6 @@ carries messages (:mod:`gridpriv.consensus.server`) brings a zone's first messag
 :meth:`Sessions.admit`, sends the zone what :meth:`Sessions.messages` yields and brings each answer
 to :meth:`Sessions.take`.
 
-An answer beyond the agreement's limits excludes its sender: it is no part of a turn, is not
-journalled, and the zone is not admitted again.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from threading import Condition, RLock
 from typing import Any
 
 from gridpriv.consensus.credentials import Signer, digest, not_signed
-from gridpriv.consensus.limits import AnswerLimits, LimitError
+from gridpriv.consensus.limits import AnswerLimits
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.wire import (
     BEFORE,
@@ -49,7 +47,7 @@ class LateError(GridprivError):
 
 
 class ZoneError(GridprivError):
-    """A zone that could not answer, or was excluded."""
+    """A zone that could not answer."""
 
     exit_code = 3
 
@@ -140,8 +138,6 @@ class Session:
         Whether the zone is connected now; and whether it ever was.
     closed : bool
         Whether the zone was sent that the run is over.
-    excluded : str
-        Why the zone is excluded; empty where it is not.
     last : TurnId
         The last turn that the zone stated to have answered.
     missed : list
@@ -154,7 +150,6 @@ class Session:
     connected: bool = False
     known: bool = False
     closed: bool = False
-    excluded: str = ""
     last: TurnId = BEFORE
     missed: list[_Due] = field(default_factory=list)
     reply: Reply | None = None
@@ -293,8 +288,6 @@ class Sessions:
             raise RefusedError(f"the agreement has no zone {hello.zone!r}")
         self.public.check(hello)
         with self.changed:
-            if session.excluded:
-                raise RefusedError(f"zone {hello.zone!r} is excluded: {session.excluded}")
             if self._shutdown is None and session.connected:
                 raise TakenError(f"another process takes part for zone {hello.zone!r} already")
             session.connected = session.known = True
@@ -333,9 +326,7 @@ class Sessions:
         Raises
         ------
         MessageError
-            For any other message; nothing is taken then.
-        LimitError
-            For an answer beyond the agreement's limits; the zone is excluded.
+            For any other message, or one beyond the agreement's limits; nothing is taken then.
         """
         answer = decode(content)
         session = self.zones[zone]
@@ -373,20 +364,14 @@ class Sessions:
         """Return the request that a zone is to answer next, if there is one."""
         if session.missed:
             return session.missed[0]
-        if not self._requests or session.reply is not None or session.excluded:
+        if not self._requests or session.reply is not None:
             return None
         return self._requests[session.position]
 
     def _accept(self, session: Session, answer: Answer, content: bytes, due: _Due) -> None:
         if answer.request != due.digest:
             raise MessageError(f"an answer to another order of {answer.turn}")
-        try:
-            self.public.zones[answer.zone].check(answer)
-        except LimitError as error:
-            session.excluded = str(error)
-            self.note("error", "excluded", zone=answer.zone, reason=str(error))
-            self.changed.notify_all()
-            raise
+        self.public.zones[answer.zone].check(answer)
         session.last = answer.turn
         if answer.turn.phase == "missed":
             session.missed.pop(0)

@@ -27,7 +27,6 @@ from gridpriv.zonal.opening import Carrying, initial_rounds
 
 COLUMNS = ("round", "consensus_residual", "consensus_residual_max", "penalty_min", "penalty_max")
 CERTIFICATE, CERTIFICATES = "certificate.pem", "certificates"
-MOST_KINDS = 32  # different releases of one zone that are composed each by itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +93,7 @@ def coordinate(
     LateError
         If a zone is waited for in vain; it names the zone.
     ZoneError, BudgetError
-        If a zone cannot answer, or is excluded for an answer beyond the agreement's limits.
+        If a zone cannot answer.
     LostStateError
         If a zone has answered a turn that the journal does not hold.
     InputError
@@ -138,18 +137,6 @@ def _keep_certificate(folder: Path, zone: str, certificate: bytes) -> None:
         write_text(path, certificate.decode(), private=False)
 
 
-def composable(releases: Mapping[Release, int]) -> dict[Release, int]:
-    """Return at most MOST_KINDS releases that cost at least as much as those given.
-
-    Composing takes time and memory by the number of different releases. Beyond the limit each
-    group of similar ones counts as the costliest of it, which is an upper bound of its loss.
-    """
-    by_cost = sorted(releases, key=lambda r: r.mechanism.scale / r.sensitivity.value)
-    size = -(-len(by_cost) // MOST_KINDS)
-    groups = [by_cost[k : k + size] for k in range(0, len(by_cost), max(size, 1))]
-    return {group[0]: sum(releases[release] for release in group) for group in groups}
-
-
 def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
     """Return the public report of a run: without noise, its settings only."""
     settings = agreement.settings
@@ -158,7 +145,7 @@ def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
         asdict(
             zone_statement(
                 zone,
-                composable(drawn),
+                drawn,
                 agreement.epsilon,
                 settings.release_delta,
                 settings.target_delta,

@@ -40,7 +40,12 @@ from gridpriv.consensus.credentials import (
 )
 from gridpriv.consensus.server import Late
 from gridpriv.consensus.sessions import Note
-from gridpriv.consortium.agreement import Agreement, check_run, with_limits, write_agreement
+from gridpriv.consortium.agreement import (
+    Agreement,
+    SharedVariables,
+    check_run,
+    write_agreement,
+)
 from gridpriv.core.errors import InputError, not_allowed, not_negative, one_of, positive, whole
 from gridpriv.core.files import (
     MIB,
@@ -65,7 +70,6 @@ from gridpriv.core.settings import (
 from gridpriv.core.text import Json, csv_text
 from gridpriv.grid.case import Case, network_digest, public_network, write_network
 from gridpriv.grid.zoning import Zoning, write_zoning
-from gridpriv.zonal.opening import step_size
 from gridpriv.zonal.prepared import Prepared, nominal_epsilon, prepare
 from gridpriv.zonal.settings import Settings
 
@@ -393,7 +397,6 @@ def make_agreement(network: Case, prepared: Prepared, run: str) -> Agreement:
     smooth = settings.step == "smooth" and settings.update == "linearized"
     smoothness = max(problem.smoothness for problem in prepared.problems) if smooth else None
     epsilon = nominal_epsilon(settings, prepared.rules)
-    step = step_size(settings, lambda: (smoothness or 0.0, epsilon))
     return Agreement(
         run=check_run(run),
         case=prepared.case.name,
@@ -402,7 +405,7 @@ def make_agreement(network: Case, prepared: Prepared, run: str) -> Agreement:
         smoothness=smoothness,
         epsilon=epsilon,
         zones={
-            zone.name: with_limits(prepared, place, step)
+            zone.name: SharedVariables.of(prepared, place)
             for place, zone in enumerate(prepared.zones)
         },
     )

@@ -25,13 +25,7 @@ from gridpriv.consensus.client import Transcript, ZoneClient, read_state, take_p
 from gridpriv.consensus.credentials import Credentials, signer
 from gridpriv.consensus.sessions import LateError, Note
 from gridpriv.consensus.wire import Hello, Shutdown, encode
-from gridpriv.consortium.agreement import (
-    Agreement,
-    SharedVariables,
-    check_limits,
-    with_limits,
-    zone_member,
-)
+from gridpriv.consortium.agreement import Agreement, SharedVariables, zone_member
 from gridpriv.consortium.parties import ZoneParty
 from gridpriv.core.errors import GridprivError, InputError, not_allowed, one_of
 from gridpriv.core.files import held, make_folder, read_text, write_text
@@ -156,14 +150,12 @@ def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
     case = own_demand(network, zoning, name, folder / party.demand)
     prepared = prepare(case, zoning, replace(agreement.settings, workers=1))
     place = [zone.name for zone in prepared.zones].index(name)
-    agreed = agreement.zones[name]
-    if not SharedVariables.of(prepared, place).same(agreed):
+    if not SharedVariables.of(prepared, place).same(agreement.zones[name]):
         raise InputError(
             f"zone {name!r} shares other variables, or starts or weighs them otherwise, than the "
             "agreement says: it was not made for this network and zone map"
             "; make the folders anew (gridpriv consortium)"
         )
-    check_limits(with_limits(prepared, place, agreement.ground.step), agreed, name)
     return OwnZone(prepared, prepared.zones[place], case)
 
 
@@ -363,7 +355,9 @@ def _charging(
     kept = None if state is None else state.memory.drawn
     charge = charged_once(ledger, key, agreement.run, name, kept, most)
     begun = bool(kept) or charge.paid.total() > 0
-    release = agreement.zones[name].release
+    limits = agreement.request_limits(name)
+    # of the largest sensitivity that a round can have
+    release = own.member(0, None).agent.release(limits.least_penalty(), limits.largest_step())
     if not begun and release is not None:
         planned = {release: agreement.settings.planned_releases()}
         ledger.plan({name: charge.charge.cost(name, planned)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +21,6 @@ from gridpriv.learning.accounting import noise_rule, privacy_statement, ryu_kim_
 from gridpriv.learning.algorithms import LINEAR, load_module
 from gridpriv.learning.algorithms.base import (
     ALONE,
-    Algorithm,
     Round,
     Shared,
     Task,
@@ -95,9 +94,8 @@ def learn(
     task, dataset = make_task(dataset, settings, module, charge, shared)
     if keeper is not None:
         task = replace(task, begun=keeper.begun)
-        _recount(task, keeper.drawn)
+        _recount(task)
     log = _Log(dataset, task, watch, keeper)
-    log.draw(task.begun.rounds + 1)
     build = time.perf_counter() - began
     log.resume()
     linear = settings.device == "cpu" and task.module is None
@@ -212,25 +210,11 @@ class _Log:
         self.rows: list[Json] = [] if self.keeper is None else list(self.keeper.rows)
         self.w: Floats = np.zeros(self.task.clients.shape)
         self.local: Floats = np.zeros((0, *self.task.clients.shape))
-        secure = self.task.settings.noise == "secure" and self.task.rule is not None
-        self._planned: Algorithm | None = None
-        if self.keeper is not None and secure:
-            self._planned = make_algorithm(self.task)
         self.resume()
 
     def resume(self) -> None:
         """Start the clock of the next round."""
         self._began = time.perf_counter()
-
-    def draw(self, t: int) -> None:
-        """Note that round t may be drawn, before it is, where no seed draws it again."""
-        if self.keeper is None or self._planned is None:
-            return
-        charges = self.task.tally.charges
-        ahead = Tally({client: Counter(spent) for client, spent in charges.items()})
-        for client, release in self._planned.releases(t):
-            ahead.add(client, release)
-        self.keeper.draw(t, ahead.distinct(), self.task.settings.target_delta)
 
     def __call__(self, done: Round) -> None:
         """Keep one round."""
@@ -257,7 +241,6 @@ class _Log:
             self.w, self.local = to_numpy(done.w), to_numpy(done.local)
         if self.keeper is not None and done.number < settings.rounds:
             self.keeper.keep(done, self.rows)
-            self.draw(done.number + 1)
         self.watch(done)
         self.resume()
 
@@ -280,21 +263,14 @@ class _Log:
         }
 
 
-def _recount(task: Task, drawn: Sequence[int]) -> None:
-    """Count what was released before an interruption: a function of the settings.
-
-    Simulated noise is the same whenever a round is drawn; secure noise counts as often as the
-    round may have been ``drawn``.
-    """
-    if task.rule is None:
-        return
-    times = drawn if task.settings.noise == "secure" else [1] * task.begun.rounds
-    if not times:
+def _recount(task: Task) -> None:
+    """Count what was released before an interruption: a function of the settings."""
+    if task.rule is None or not task.begun.rounds:
         return
     algorithm = make_algorithm(task)
-    for t, count in enumerate(times, start=1):
+    for t in range(1, task.begun.rounds + 1):
         for client, release in algorithm.releases(t):
-            task.tally.add(client, release, count)
+            task.tally.add(client, release)
 
 
 def _described(dataset: Dataset, clipped: int, norm: float | None) -> Json:

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from gridpriv.core.files import DamagedError, MissingFileError
 from gridpriv.core.store import Study
 from gridpriv.core.tables import TableSchema
 from gridpriv.core.text import Json, Message, figure, shown
-from gridpriv.learning.interrupted import DRAWN, released
 from gridpriv.learning.releases import protected
 from gridpriv.privacy.settings import NO_NOISE, QUIET
 from gridpriv.privacy.statement import noise_caveat
@@ -82,18 +80,8 @@ def _learning_released(study: Study) -> Iterator[Message]:
     settings = study.manifest["study"]["settings"]
     if settings["mechanism"] == NO_NOISE:
         return
-    if settings["noise"] != "secure":
-        values = {"rounds": settings["rounds"], "budget": settings["budget"]}
-        yield message("released-simulated", values)
-    else:
-        try:
-            yield message("released-by-learning", {"released": released(study.folder)})
-        except MissingFileError:
-            yield message("released-nothing", {"file": DRAWN})
-            return
-        except DamagedError as error:
-            yield message("released-unknown", {"error": error})
-            return
+    values = {name: settings[name] for name in ("rounds", "budget", "noise")}
+    yield message("released-by-learning", values)
     adjacency = protected(settings["algorithm"], settings["adjacency"])
     yield message("protected", {"adjacency": adjacency})
 

@@ -26,7 +26,7 @@ from gridpriv.core.text import Json, frame_csv, json_ready
 from gridpriv.learning.algorithms.base import ALONE, MEASURES, Measure
 from gridpriv.learning.datasets import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.interrupted import Keeper, is_begun, make_keeper
+from gridpriv.learning.interrupted import Keeper, make_keeper
 from gridpriv.learning.releases import protected
 from gridpriv.learning.result import LearnResult, LearnRound
 from gridpriv.learning.run import learn, split_for
@@ -275,7 +275,7 @@ def keep_learning_run(
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:
         if not store.stored():
-            keeper = make_keeper(out, dataset, settings, resume=resume and is_begun(out))
+            keeper = make_keeper(out, dataset, settings, resume=resume)
             result, row = run(keeper), _identity(trial) | {"run": "0"}  # a digest covers the seed
             rows = _result_rows(row, result, None)
             rounds = publish_table(result.rounds, LearnRound.table) if public else result.rounds

@@ -69,7 +69,7 @@ def test_a_zone_checks_all_that_the_agreement_says_of_it(case14, zones14, tmp_pa
 
 def test_an_agreement_of_an_earlier_format_are_refused(case14, zones14, tmp_path):
     path = laid_out(case14, zones14, tmp_path / "here") / "1" / "agreement.json"
-    path.write_text(path.read_text().replace("gridpriv agreement 3", "gridpriv terms 2"))
+    path.write_text(path.read_text().replace("gridpriv agreement 4", "gridpriv terms 2"))
     with pytest.raises(InputError, match="not of the format"):
         read_agreement(path)
 

@@ -143,7 +143,7 @@ def charges_nothing_after_a_restart(patch):
     patch(ChargedOnce, "__call__", charge)
 
 
-def takes_any_value(patch):
+def takes_any_answer(patch):
     patch(limits.AnswerLimits, "check", lambda *_: None)
 
 
@@ -191,7 +191,7 @@ DEFECTS = [
     keeps_nothing,
     charges_again,
     charges_nothing_after_a_restart,
-    takes_any_value,
+    takes_any_answer,
     takes_any_turn,
     forgets_turns,
     seats_anybody,

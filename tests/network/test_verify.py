@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from parties import Consortium
 
@@ -130,19 +129,16 @@ def test_a_zone_that_forges_an_order_is_named(whole, folder):
 
 
 @pytest.mark.usefixtures("whole")
-def test_a_zone_beyond_the_limits_is_named(folder):
+def test_a_zone_that_states_too_many_releases_is_named(folder):
     sign = KeySigner((folder / "3" / "key.pem").read_bytes())
 
-    def far(request, answer):
+    def twice(request, answer):
         told = decode(answer)
-        other = replace(
-            told,
-            reply=Reply(np.full_like(told.reply.sent, 1e9), told.reply.releases),
-            signature=b"",
-        )
+        stated = {release: 2 * count for release, count in told.reply.releases.items()}
+        other = replace(told, reply=Reply(told.reply.sent, stated), signature=b"")
         return [(request, sign(encode(other)))]
 
-    change(folder / "3" / "state" / "transcript", TurnId("round", 3), far)
+    change(folder / "3" / "state" / "transcript", TurnId("round", 3), twice)
     rows = verify([folder / name for name in ZONES])["deviations"]
     assert ("3", "round 3") in [(row["party"], row["turn"]) for row in rows]
 

@@ -130,17 +130,8 @@ def test_no_text_of_a_report_ends_in_two_full_stops(lasso):
     assert not [line for line in texts if ".." in line]
 
 
-@pytest.mark.parametrize(
-    ("noise", "told"),
-    [
-        (
-            "secure",
-            "may have released up to 2 releases of a client, which together certify",
-        ),
-        ("simulated", "The unfinished run released at most 4 rounds at budget total:2,"),
-    ],
-)
-def test_an_interrupted_learning_run_says_what_it_released(tmp_path, monkeypatch, noise, told):
+@pytest.mark.parametrize("noise", ["secure", "simulated"])
+def test_an_interrupted_learning_run_says_what_it_released(tmp_path, monkeypatch, noise):
     real = Task.drawn
 
     def dying(self, t, values, releases):
@@ -171,7 +162,8 @@ def test_an_interrupted_learning_run_says_what_it_released(tmp_path, monkeypatch
         assert main([*words, "--quiet", "--out", str(tmp_path)]) == 130
     assert main(["report", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()
-    assert "No run finished" in page and told in page
+    told = "The unfinished run released at most 4 rounds at budget total:2,"
+    assert "No run finished" in page and told in page and f"{noise} noise" in page
 
 
 def test_a_learning_run_has_a_report_with_its_figures_and_its_total(tmp_path):
