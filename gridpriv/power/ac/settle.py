@@ -193,6 +193,7 @@ def measured_boundary(
         result,
         firmness=planned.firmness,
         firm=planned.firm,
+        correcting=planned.correcting,
         reaction=_reaction(zone, state, beyond),
         worth=_worth_at(zone, planned.worth, state),
         output_price=planned.output_price,
@@ -266,8 +267,9 @@ def settle(
 
     Where the outcome sheds load, is infeasible, or costs clearly more than the first plans, zones
     plan once more from the agreed boundary: with deviations from the interchange as dear as load
-    shedding, then held to it ``SOFTER``. The best outcome is kept: by what is shed or outside a
-    limit, then by its cost with balancing power.
+    shedding, then held to it ``SOFTER``; where it is only dear, also with neighbours expected to
+    correct their voltages. The best outcome is kept: by what is shed or outside a limit, then by
+    its cost with balancing power.
 
     Parameters
     ----------
@@ -288,13 +290,49 @@ def settle(
     for start in (
         [replace(item, firm=True) for item in agreed],
         *([replace(item, firmness=share * item.firmness) for item in agreed] for share in SOFTER),
+        [replace(item, firmness=SOFTER[-1] * item.firmness, correcting=True) for item in agreed],
     ):
-        fine = best.status != "infeasible" and not _shedding(zones, best)
-        if fine and _generation_cost(best) <= (1.0 + DEAR) * _generation_cost(first):
+        if not _is_dear(zones, best, first) and (_is_fine(zones, best) or start[0].correcting):
             break
         again = _restarted(case, zones, start, best, plan)
         again = _replanned(case, zones, start, again, plan, beyond)
         best = min(best, again, key=lambda item: _order(item, balancing_price))
+    return _cheaper(case, zones, agreed, best, first, plan, beyond, balancing_price)
+
+
+def _cheaper(
+    case: Case,
+    zones: Sequence[Zone],
+    agreed: Sequence[Boundary],
+    best: Settlement,
+    first: Settlement,
+    plan: Planning,
+    beyond: Reacting,
+    balancing_price: float,
+) -> Settlement:
+    """Let zones plan again from a state that is clearly dearer than the first plans.
+
+    Replans that ended a violation may have left a zone far from its cheapest dispatch. From a state
+    within limits it plans for the agreed interchange and what it measures of its neighbours.
+    """
+    while (state := best.state) is not None and _is_dear(zones, best, first):
+        measured = [
+            replace(
+                measured_boundary(zone, state, boundary, beyond(z), 0.0),
+                interchange=boundary.interchange,
+            )
+            for z, (zone, boundary) in enumerate(zip(zones, agreed, strict=True))
+        ]
+        plans = [
+            old if new is None or not new.solved else new
+            for old, new in zip(best.plans, plan(measured), strict=True)
+        ]
+        start = _settled(case, zones, best.scheduled, best.scheduled, plans, best)
+        again = _replanned(case, zones, agreed, start, plan, beyond)
+        before, after = (_order(item, balancing_price) for item in (best, again))
+        if after >= (*before[:2], (1.0 - DEAR) * before[2]):
+            break
+        best = again
     return best
 
 
@@ -327,6 +365,16 @@ def _restarted(
         if new is not None and new.solved:
             plans[z], current[z] = new, start[z].interchange
     return _settled(case, zones, best.scheduled, current, plans, best)
+
+
+def _is_fine(zones: Sequence[Zone], settlement: Settlement) -> bool:
+    return settlement.status != "infeasible" and not _shedding(zones, settlement)
+
+
+def _is_dear(zones: Sequence[Zone], best: Settlement, first: Settlement) -> bool:
+    """Test for a feasible outcome that sheds nothing, clearly dearer than the first plans."""
+    least = (1.0 + DEAR) * _generation_cost(first)
+    return _is_fine(zones, best) and _generation_cost(best) > least
 
 
 def _generation_cost(settlement: Settlement) -> float:
