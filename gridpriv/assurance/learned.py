@@ -82,8 +82,8 @@ LANES = (
     Lane("dp-admm", {"algorithm": "dp-admm", **ADMM}),
     Lane("pvp", {"algorithm": "pvp", **ADMM}),
     Lane("fedspd-dp", {"algorithm": "fedspd-dp", "local_updates": 2, **ADMM}),
-    Lane("cdp-admm", {"algorithm": "cdp-admm", "graph": "ring", "decay": 0.9, **ADMM}),
-    Lane("ddp-admm", {"algorithm": "ddp-admm", "graph": "ring", **ADMM}),
+    Lane("cdp-admm", {"algorithm": "cdp-admm", "graph": "regular:2", "decay": 0.9, **ADMM}),
+    Lane("ddp-admm", {"algorithm": "ddp-admm", "graph": "regular:2", **ADMM}),
     Lane("dp-fedavg", {"algorithm": "dp-fedavg", "learning_rate": 1.0, "local_updates": 2}),
     Lane("torch module", DPSGD, module=True),
 )

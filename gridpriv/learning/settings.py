@@ -181,7 +181,7 @@ class Model(Part):
     )
     graph: str = words(
         "regular:4",
-        "communication graph of cdp-admm and ddp-admm: ring, complete, regular:D or a file",
+        "communication graph of cdp-admm and ddp-admm: regular:D or a file of edges",
         "GRAPH",
     )
     device: str = choice("cpu", DEVICES, "device of the arrays")

@@ -448,41 +448,18 @@ class Ledger:
         share = math.gcd(*asked.values())
         room = keeper.room(account.spent, {charge: n // share for charge, n in asked.items()})
         releases = " + ".join(f"{n} ({c.kind} {c.parameter:.6g})" for c, n in asked.items())
-        hint, left = "", f", room for {room} more such release{'s' * (room != 1)}"
-        if math.isinf(then) and account.grant.delta == 0.0:
-            hint = ", as they have no pure epsilon: they need a grant with a delta"
-        elif any(charge.kind == "approximate" for charge in asked):
-            left = ""  # a plan of fewer may fit, which no count of what is left tells
-            hint = (
-                ", as releases of an (epsilon, delta) count only as a whole plan within the grant "
-                "of units that nothing else is charged to: grant anew"
-            )
-        elif math.isinf(total_pure(after)) and total_of(after, account.grant.delta) <= (
-            account.grant.epsilon
-        ):
-            hint = (
-                ", within the grant only for releases fixed in advance; they have no pure epsilon "
-                "to add up, and the first charge fixed the order of the Renyi filter"
-            )
+        more = f", room for {room} more such release{'s' * (room != 1)}"
+        if any(charge.kind == "approximate" for charge in asked):
+            more = ""  # a plan of fewer may fit, which no count of what is left tells
         return BudgetError(
             f"{kind} {owner!r} in ledger {self.path}: {short} lack the budget: "
-            f"{_short(account, before, then)}; "
             f"granted {account.grant}; "
             f"spent {_percent(before)} ({_epsilon(account, account.spent)}); "
             f"asked for releases: {releases}, in all {_percent(then)} "
-            f"({_epsilon(account, after)}{hint}); "
-            f"left {_percent(max(0.0, 1.0 - before))}{left}; kept by {account.kept_by}; {outcome}. "
-            f"{_remedy(account, self._datasets[owner])}"
+            f"({_epsilon(account, after)}); "
+            f"left {_percent(max(0.0, 1.0 - before))}{more}; kept by {account.kept_by}; {outcome}. "
+            f"{_remedy(account, self._datasets[owner], after)}"
         )
-
-
-def _short(account: Account, before: float, then: float) -> str:
-    """Return the need of a charge and the rest of a grant, from the parts that are used."""
-    left, needed = max(0.0, 1.0 - before), then - before
-    if account.grant.delta > 0.0 or math.isinf(needed):
-        return f"needs {_percent(needed)} of the grant, left {_percent(left)}"
-    whole = account.grant.epsilon
-    return f"needs epsilon {needed * whole:.4g}, left {left * whole:.4g} of {whole:.4g}"
 
 
 @dataclass(frozen=True)
@@ -515,10 +492,12 @@ def _whose(number: int, dataset: LedgerDataset) -> str:
     return f"{_some(number, dataset)} of {dataset.owner!r}"
 
 
-def _remedy(account: Account, dataset: LedgerDataset) -> str:
+def _remedy(account: Account, dataset: LedgerDataset, after: Charges) -> str:
     """Return the request that still fits a grant, or another step, after a refusal."""
     left = account.grant.epsilon - account.total_pure
-    if not account.spent:
+    if account.grant.delta == 0.0 and math.isinf(total_pure(after)):
+        request = "Releases without a pure epsilon need a grant with a delta: request pure noise"
+    elif not account.spent:
         request = "Request less (a smaller --budget)"
     elif math.isfinite(left) and left > 1e-9 * account.grant.epsilon:
         request = f"Request pure noise (such as laplace) of epsilon {left:.4g} or less in all"
@@ -537,4 +516,6 @@ def _percent(share: float) -> str:
 
 
 def _epsilon(account: Account, charges: Charges) -> str:
-    return f"epsilon {total_of(charges, account.grant.delta):.5g}"
+    """Return the total of charges; a Renyi filter grants less where they follow each other."""
+    fixed = " if fixed in advance" if account.grant.delta else ""
+    return f"epsilon {total_of(charges, account.grant.delta):.5g}{fixed}"

@@ -91,7 +91,7 @@ def test_graph_admm_reaches_it_without_noise(algorithm):
             penalty="0.05",
             rounds=2000,
             regularizer="l2:0.01",
-            graph="ring",
+            graph="regular:2",
             **FREE,
         ),
     )
@@ -127,7 +127,7 @@ def test_gradients_do_not_depend_on_how_clients_are_stacked():
 
 @pytest.mark.parametrize("algorithm", ["ryu-kim", "dp-admm", "dpsgd", "cdp-admm"])
 def test_the_loss_of_all_is_the_mean_of_what_each_client_is_told(algorithm):
-    given = {"graph": "ring"} if algorithm == "cdp-admm" else {}
+    given = {"graph": "regular:2"} if algorithm == "cdp-admm" else {}
     found = learn(
         made.multiclass() if algorithm == "ryu-kim" else made.binary(),
         made.plain(algorithm=algorithm, rounds=3, **FREE | given),
@@ -160,7 +160,7 @@ def test_results_do_not_depend_on_threads(mechanism, perturbation):
     "algorithm", ["ryu-kim", "dp-admm", "pvp", "dvp", "dpsgd", "cdp-admm", "fedspd-dp"]
 )
 def test_sound_calibration_certifies_the_budget(algorithm):
-    given = {"graph": "ring"} if algorithm == "cdp-admm" else {}
+    given = {"graph": "regular:2"} if algorithm == "cdp-admm" else {}
     given |= {} if algorithm == "dpsgd" else {"penalty": "1"}
     settings = made.plain(
         algorithm=algorithm,
@@ -337,7 +337,7 @@ def test_what_an_algorithm_does_not_read_is_refused(algorithm):
         "batch": 4,
         "sampling": "without-replacement",
         "sampled_clients": 2,
-        "graph": "ring",
+        "graph": "regular:2",
         "decay": 0.5,
         "penalty": "3",
         "clip": 1.0,
@@ -513,8 +513,12 @@ def test_disconnected_graph_is_refused(tmp_path):
     with pytest.raises(InputError, match="not connected: 2 parts"):
         make_graph(str(links), 4, 0)
     links.write_text("1 2\n2 5\n")
-    with pytest.raises(InputError, match="line 2"):
+    with pytest.raises(InputError, match="must be clients 1 to 4"):
         make_graph(str(links), 4, 0)
+    for wrong, message in (("1 two\n", "two client numbers"), ("1 2\n2 2\n", "with itself")):
+        links.write_text(wrong)
+        with pytest.raises(InputError, match=message):
+            make_graph(str(links), 4, 0)
     with pytest.raises(InputError, match="not connected"):
         check_graph(nx.empty_graph(3), 3)
     assert nx.is_connected(make_graph("regular:4", 50, 0))

@@ -18,8 +18,8 @@ CASES = {
     "dpsgd": {"batch": 5, "clip": 0.5},
     "dp-fedavg": {"local_updates": 2, "sampled_clients": 2},
     "fedspd-dp": {"batch": 5, "local_updates": 3, "penalty": "2", "sampled_clients": 3},
-    "cdp-admm": {"graph": "ring", "penalty": "0.5"},
-    "ddp-admm": {"graph": "ring", "penalty": "0.5"},
+    "cdp-admm": {"graph": "regular:2", "penalty": "0.5"},
+    "ddp-admm": {"graph": "regular:2", "penalty": "0.5"},
     "centralized": {"mechanism": "none", "regularizer": "l2:0.01"},
 }
 

@@ -20,7 +20,7 @@ def write(path, x, y):
 
 
 def run(path, out, algorithm, *more):
-    graph = ["--graph", "complete"] if algorithm in ("cdp-admm", "ddp-admm") else []
+    graph = ["--graph", "regular:2"] if algorithm in ("cdp-admm", "ddp-admm") else []
     clip = ["--clip", "1"] if algorithm == "dp-fedavg" else []
     words = [
         "learn",

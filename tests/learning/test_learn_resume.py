@@ -30,7 +30,7 @@ def every_round(monkeypatch):
 def settings_of(algorithm, **more):
     given = {"rounds": 6, "clients": 4, "evaluate_every": 2, "regularizer": "l2:0.1"}
     if "graph" in READS[algorithm]:
-        given["graph"] = "complete"
+        given["graph"] = "regular:3"
     if "penalty" in READS[algorithm]:
         given["penalty"] = "20"
     if "batch" in READS[algorithm] and algorithm != "dpsgd":

@@ -175,8 +175,8 @@ ADDITIVE = {
     "dp-admm-smooth": {"algorithm": "dp-admm", "step": "smooth", "regularizer": "l2:0.1", **ADMM},
     "pvp-l1": {"algorithm": "pvp", "regularizer": "l1:0.001", **ADMM},
     "pvp-l2": {"algorithm": "pvp", "regularizer": "l2:0.5", **ADMM},
-    "cdp-admm": {"algorithm": "cdp-admm", "graph": "ring", "decay": 0.8, **ADMM},
-    "ddp-admm": {"algorithm": "ddp-admm", "graph": "ring", **ADMM},
+    "cdp-admm": {"algorithm": "cdp-admm", "graph": "regular:2", "decay": 0.8, **ADMM},
+    "ddp-admm": {"algorithm": "ddp-admm", "graph": "regular:2", **ADMM},
     "dpsgd": {"algorithm": "dpsgd"},
     "dpsgd-poisson": {"algorithm": "dpsgd", "batch": 2, "rounds": 8},
     "dpsgd-without": {

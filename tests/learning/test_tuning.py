@@ -48,7 +48,7 @@ def test_candidates_meet_the_noise_of_the_run(name):
     """Against the scale of a run with as many rows as the private ones have."""
     settings = replace(SETTINGS, algorithm=name, graph=SETTINGS.graph)
     if name.endswith("dp-admm") and name != "dp-admm":
-        settings = replace(settings, graph="complete")
+        settings = replace(settings, graph="regular:3")
     private, public, ratio = divided(made.binary(), 0.5, 0)
     scales = [
         learn(data, settings, shared=shared).privacy["sensitivity"][0]["scale"]
@@ -73,7 +73,7 @@ def test_charged_candidates_and_the_run_share_one_budget(name):
     settings = replace(SETTINGS, algorithm=name, clip=1.0)
     grid = (("clip", (0.5, 1.0)),)
     if name == "cdp-admm":
-        settings = replace(settings, graph="complete")
+        settings = replace(settings, graph="regular:3")
     data = made.binary()
     found = tune(data, Tuning("charged", grid).candidates(settings), Tuning("charged", grid))
     assert found.dataset is data and found.shared.runs == 3

@@ -494,7 +494,7 @@ def test_a_refused_gaussian_release_names_the_reason_and_a_step_that_works(tmp_p
         ledger.charge("north", "run-1", {Charge("pure", 1.0): 1})
         with pytest.raises(BudgetError) as refused:
             ledger.charge("north", "run-2", {Charge("gaussian", 2.23048): 1})
-        assert "(epsilon 2.7308, within the grant only for releases fixed in" in str(refused.value)
+        assert "(epsilon 2.7308 if fixed in advance)" in str(refused.value)
         assert "the sum of pure epsilons or a Renyi filter" in str(refused.value)
         assert "Request pure noise (such as laplace) of epsilon 4 or less" in str(refused.value)
         ledger.charge("north", "run-3", {Charge("pure", 4.0): 1})

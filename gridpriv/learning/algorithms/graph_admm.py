@@ -22,7 +22,7 @@ from gridpriv.learning.clients import Array, like
 from gridpriv.learning.releases import ROUNDING
 from gridpriv.privacy.settings import noise_multiplier
 
-GRAPHS = "ring, complete, regular:D or a file with two client numbers a line"
+GRAPHS = "regular:D (2 is a ring), or a file with two client numbers a line"
 
 
 def variances_of(task: Task) -> Floats:
@@ -107,17 +107,11 @@ def make_graph(how: str, clients: int, seed: int) -> Any:
     InputError
         Naming a client that others cannot reach.
     """
-    if how == "ring":
-        graph = nx.cycle_graph(clients)
-    elif how == "complete":
-        graph = nx.complete_graph(clients)
-    elif match := re.fullmatch(r"regular:(\d+)", how):
-        graph = _regular(int(match[1]), clients, seed)
-    elif Path(how).is_file():
-        graph = _read(Path(how), clients)
-    else:
-        raise not_allowed("graph", how, GRAPHS)
-    return check_graph(graph, clients)
+    if match := re.fullmatch(r"regular:(\d+)", how):
+        return check_graph(_regular(int(match[1]), clients, seed), clients)
+    if Path(how).is_file():
+        return check_graph(_read(Path(how), clients), clients)
+    raise not_allowed("graph", how, GRAPHS)
 
 
 def check_graph(graph: Any, clients: int) -> Any:
@@ -147,19 +141,13 @@ def _regular(degree: int, clients: int, seed: int) -> Any:
 
 
 def _read(path: Path, clients: int) -> Any:
-    graph = nx.Graph()
+    """Return the graph of a file of edges, two client numbers a line."""
+    lines = read_text(path, "graph", MIB).replace(",", " ").splitlines()
+    try:
+        graph = nx.relabel_nodes(nx.parse_edgelist(lines, nodetype=int), lambda client: client - 1)
+    except TypeError as error:
+        raise InputError(f"{path}: {error}; give two client numbers a line") from None
     graph.add_nodes_from(range(clients))
-    for number, line in enumerate(read_text(path, "graph", MIB).splitlines(), 1):
-        words = line.replace(",", " ").split()
-        if not words or words[0].startswith("#"):
-            continue
-        try:
-            item, other = (int(word) - 1 for word in words)
-        except ValueError:
-            raise InputError(f"{path} line {number}: two client numbers expected") from None
-        if not (0 <= item < clients and 0 <= other < clients) or item == other:
-            raise InputError(
-                f"{path} line {number}: two different clients of 1 to {clients} expected"
-            )
-        graph.add_edge(item, other)
+    if nx.number_of_selfloops(graph):
+        raise InputError(f"{path}: an edge of a client with itself; leave it out")
     return graph

@@ -15,8 +15,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,13 +25,11 @@ from numpy.typing import NDArray
 from gridpriv.core.errors import InputError, one_of, whole
 from gridpriv.core.files import LARGEST, read_packed, read_text
 from gridpriv.learning.datasets.base import (
-    SUMS,
     Dataset,
     Features,
     check_sum,
     clip_rows,
     need,
-    packaged_sums,
     refused,
 )
 
@@ -146,16 +142,8 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
 
 FEMNIST_CLASSES = 62
 LEAF = "LEAF: preprocess.sh -s niid --sf 0.05 -k 0 -t sample, https://github.com/TalwalkarLab/leaf"
-ARRAYS = ("x", "y")
-
-
-@dataclass(frozen=True)
-class Writer:
-    """One writer's samples, and the place that messages name."""
-
-    place: str
-    x: Features
-    y: NDArray[np.int64]
+Writer = tuple[Features, NDArray[np.int64]]
+"""One writer's images, (m, pixels), and classes, (m,)."""
 
 
 def load_femnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
@@ -166,33 +154,24 @@ def load_femnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset
     """
     train = _read(folder / "train", dtype)
     test = _read(folder / "test", dtype)
-    _check_pixels([*train, *test])
-    pixels = train[0].x.shape[1]
+    sizes = sorted({x.shape[1] for x, _ in [*train, *test]})
+    if len(sizes) > 1:
+        raise InputError(
+            f"{folder} has images of {sizes[0]} and of {sizes[-1]} pixels: give images of one size"
+        )
     return Dataset(
         name="femnist",
         task="multiclass",
-        x_train=np.concatenate([item.x for item in train]),
-        y_train=np.concatenate([item.y for item in train]),
-        x_test=np.concatenate([item.x for item in test]),
-        y_test=np.concatenate([item.y for item in test]),
+        x_train=np.concatenate([x for x, _ in train]),
+        y_train=np.concatenate([y for _, y in train]),
+        x_test=np.concatenate([x for x, _ in test]),
+        y_test=np.concatenate([y for _, y in test]),
         classes=FEMNIST_CLASSES,
-        norm=math.sqrt(pixels),
-        writer_of=np.repeat(np.arange(len(train)), [len(item.y) for item in train]),
+        norm=math.sqrt(sizes[0]),
+        writer_of=np.repeat(np.arange(len(train)), [len(y) for _, y in train]),
         source=f"LEAF files in {folder}: {len(train)} writers with training data, "
-        f"{len(test)} with test data{_missing(folder)}",
+        f"{len(test)} with test data",
     )
-
-
-def _missing(folder: Path) -> str:
-    """Return a note if files that LEAF makes are missing; data of one's own have none."""
-    missing = [
-        key
-        for key in packaged_sums()
-        if key.startswith("femnist/")
-        and not (path := folder / key.removeprefix("femnist/")).is_file()
-        and not path.with_name(SUMS).is_file()
-    ]
-    return f"; {len(missing)} of the listed files are missing" if missing else ""
 
 
 def _read(folder: Path, dtype: type[np.floating]) -> list[Writer]:
@@ -200,130 +179,61 @@ def _read(folder: Path, dtype: type[np.floating]) -> list[Writer]:
     paths = sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")])
     if not paths:
         raise InputError(f"{folder} has no .json or .json.gz file: put LEAF's there, from {LEAF}")
+    writers: dict[str, Writer] = {}
     for path in paths:
         check_sum(path, f"femnist/{folder.name}/{path.name}")
-    matches = [_writer(place, user, dtype) for place, user in _users(paths)]
-    empty = next((item.place for item in matches if len(item.y) == 0), None)
-    if empty is not None and folder.name == "train":
-        raise InputError(f"{empty} has no sample: a writer of a training file has 1 or more")
-    writers = [item for item in matches if len(item.y) > 0]
-    if not writers:
+        for name, user in _user_data(path).items():
+            place = f"{path}: writer {name!r}"
+            if name in writers:
+                raise InputError(f"{place} is in two files: leave one out")
+            writers[name] = _writer(place, user, dtype)
+            if folder.name == "train" and not len(writers[name][1]):
+                raise InputError(
+                    f"{place} has no sample: a writer of a training file has 1 or more"
+                )
+    kept = [writer for writer in writers.values() if len(writer[1])]
+    if not kept:
         raise InputError(
             f"{folder}: the .json files have no writer with a sample"
             "; give the LEAF files of FEMNIST"
         )
-    return writers
-
-
-def _users(paths: list[Path]) -> Iterator[tuple[str, Any]]:
-    """Yield every writer's place and content; a name that comes twice is refused."""
-    seen: dict[str, Path] = {}
-    for path in paths:
-        for name, user in _user_data(path).items():
-            place = f"{path}: writer {name!r}"
-            if name in seen:
-                raise InputError(
-                    f"{place} is in {seen[name]} too: a writer is in one file; leave one out"
-                )
-            seen[name] = path
-            yield place, user
+    return kept
 
 
 def _user_data(path: Path) -> dict[str, Any]:
-    packed = read_packed(path, "data set", LARGEST)
     try:
-        content = json.loads(packed, object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError) as error:
+        users = json.loads(read_packed(path, "data set", LARGEST))["user_data"]
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise InputError(
             f"cannot read {path} as a LEAF file: {error}; give the .json files of LEAF"
         ) from error
-    users = content.get("user_data") if isinstance(content, dict) else None
     if not isinstance(users, dict):
-        raise InputError(
-            f"{path} is not a LEAF file: an object with an object 'user_data' expected"
-        )
+        raise InputError(f"{path} is not a LEAF file: an object 'user_data' expected")
     return users
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a json object, which would keep the last of equal names without a word."""
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the name {twice!r} comes twice in an object")
-    return entries
-
-
 def _writer(place: str, user: Any, dtype: type[np.floating]) -> Writer:
-    if not isinstance(user, dict):
-        raise refused(place, user, "an object with the lists 'x' and 'y'")
-    for name in ARRAYS:
-        if name not in user:
-            raise InputError(f"{place} lacks {name!r}, a list with one entry a sample: add it")
-        if not isinstance(user[name], list):
-            raise refused(f"{place}, {name}", user[name], "a list with one entry a sample")
-    if len(user["x"]) != len(user["y"]):
-        raise InputError(
-            f"{place} has {len(user['x'])} images but {len(user['y'])} labels"
-            ": give one label per image"
-        )
-    if not user["y"]:
-        return Writer(place, np.empty((0, 0), dtype), np.empty(0, np.int64))
-    return Writer(place, _images(place, user["x"], dtype), _labels(place, user["y"]))
-
-
-def _labels(place: str, values: list[Any]) -> NDArray[np.int64]:
-    for k, value in enumerate(values):
-        if type(value) is not int or not 0 <= value < FEMNIST_CLASSES:
-            raise refused(
-                f"{place}, label of sample {k}", value, f"an integer 0 to {FEMNIST_CLASSES - 1}"
-            )
-    return np.array(values, np.int64)
-
-
-def _images(place: str, values: list[Any], dtype: type[np.floating]) -> Features:
     try:
-        x = np.asarray(values)
-    except (ValueError, OverflowError):
-        x = np.empty(0)
-    if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "iuf":
-        raise _not_an_image(place, values)
-    with np.errstate(invalid="ignore"):
-        inside = bool(x.min() >= 0.0 and x.max() <= 1.0)
-    if not inside:
-        row, pixel = (int(k) for k in np.argwhere(~((x >= 0.0) & (x <= 1.0)))[0])
+        x, y = np.asarray(user["x"]), np.asarray(user["y"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        x = y = np.empty(())
+    if x.shape == y.shape == (0,):
+        return np.empty((0, 0), dtype), np.empty(0, np.int64)
+    numbers = x.dtype.kind in "iuf" and y.dtype.kind in "iu"
+    if not (numbers and x.ndim == 2 and x.size and y.shape == x.shape[:1]):
         raise refused(
-            f"{place}, sample {row}, pixel {pixel}", values[row][pixel], "a number 0 to 1"
+            place, user, "an object of 'x', images of equally many pixels, and 'y', their classes"
         )
-    return x.astype(dtype, copy=False)
-
-
-def _not_an_image(place: str, images: list[Any]) -> InputError:
-    """Return the error of the first sample that is no list of as many numbers as the others."""
-    for row, image in enumerate(images):
-        if not isinstance(image, list) or not image:
-            return refused(f"{place}, sample {row}", image, "a list of pixels")
-        for pixel, value in enumerate(image):
-            if type(value) not in {int, float} or not 0 <= value <= 1:
-                return refused(f"{place}, sample {row}, pixel {pixel}", value, "a number 0 to 1")
-        if len(image) != len(images[0]):
-            return InputError(
-                f"{place}, sample {row} has {len(image)} pixels, sample 0 has {len(images[0])}"
-                ": give images of one size"
-            )
-    return InputError(f"{place}: the images are not lists of pixels; give a LEAF file of FEMNIST")
-
-
-def _check_pixels(writers: list[Writer]) -> None:
-    """Raise :class:`InputError` unless all writers' images have as many pixels."""
-    first = writers[0]
-    for writer in writers:
-        if writer.x.shape[1] != first.x.shape[1]:
-            raise InputError(
-                f"{writer.place} has images of {writer.x.shape[1]} pixels, "
-                f"{first.place} of {first.x.shape[1]}"
-                ": give images of one size"
-            )
+    pixels, classes = ~((x >= 0.0) & (x <= 1.0)), (y < 0) | (y >= FEMNIST_CLASSES)
+    if pixels.any():
+        row, pixel = (int(k) for k in np.argwhere(pixels)[0])
+        where = f"{place}, sample {row}, pixel {pixel}"
+        raise refused(where, x[row, pixel].item(), "a number 0 to 1")
+    if classes.any():
+        row = int(np.argmax(classes))
+        where = f"{place}, label of sample {row}"
+        raise refused(where, y[row].item(), f"an integer 0 to {FEMNIST_CLASSES - 1}")
+    return x.astype(dtype, copy=False), y.astype(np.int64)
 
 
 ADULT_FILES = ("adult.data", "adult.test")
