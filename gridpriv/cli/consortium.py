@@ -43,8 +43,7 @@ def execute_consortium(args: argparse.Namespace) -> int:
     if args.folders:
         raise InputError(
             f"{args.folders[0]!r} follows the case; give folders to 'gridpriv consortium "
-            "verify FOLDER...'"
-            ", without a case"
+            "verify FOLDER...', without a case"
         )
     if args.out is None:
         raise InputError("a consortium's folders need a place: give --out DIR")

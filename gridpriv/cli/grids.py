@@ -58,8 +58,7 @@ def execute_cases(args: argparse.Namespace) -> int:
 def _print_report(case: Case, size: Json, report: ReadReport) -> None:
     notes = sorted(report.notes, key=lambda note: ORDER.index(note.status))
     say(
-        f"{case.name}: {counted(size['buses'], 'bus')}, "
-        f"{counted(size['branches'], 'branch')} and "
+        f"{case.name}: {counted(size['buses'], 'bus')}, {counted(size['branches'], 'branch')} and "
         f"{counted(size['generators'], 'generator')} in service, {size['load_mw']:.6g} MW of load"
     )
     print_table(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gridpriv.consensus.transport import Connect
     from gridpriv.grid.zoning import Zoning
     from gridpriv.study.context import RunContext
-    from gridpriv.study.run_folder import RunFolder
     from gridpriv.zonal.horizon import Horizon
     from gridpriv.zonal.result import RunResult
 
@@ -60,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--dry-run", "check case, zones and settings, print the estimated time")
     flags.switch(parser, "--public", flags.PUBLIC)
     flags.flag(parser, "--write", "FILE", WRITE)
-    flags.add_output(parser, "folder for settings, tables and figures")
+    flags.add_output(parser, "folder for settings and tables")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -137,13 +136,6 @@ def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) 
     return tell(args, vars(work), lambda: print(f"{work} on idle cores"))
 
 
-def _write_copies(kept: RunFolder) -> Json | None:
-    """Write the tables and figures of a run; imports what draws only then."""
-    from gridpriv.report.plots import write_run_copies
-
-    return write_run_copies(kept)
-
-
 def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) -> RunContext:
     """Return the context of the run: ledger, folder, baselines, progress."""
     from gridpriv.study.context import RunContext
@@ -159,7 +151,6 @@ def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) 
         transport=_transport(args, settings),
         repeat=partial(flags.command_again, args),
         progress=partial(progress, args),
-        copies=_write_copies,
     )
 
 
@@ -256,7 +247,7 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
     """Run every step that is still to do, print the summary or the document."""
     import tempfile
 
-    from gridpriv.report.plots import write_series_copies
+    from gridpriv.study.run_folder import write_series_copies
 
     series = horizon.series
     with ExitStack() as stack:

@@ -323,8 +323,7 @@ def _matrix(assignment: _Assignment) -> Floats:
         if len(row) != width:
             raise InputError(
                 f"line {number}: mpc.{assignment.field} row has {len(row)} columns; "
-                f"most rows have {width}"
-                "; give every row the same columns"
+                f"most rows have {width}; give every row the same columns"
             )
     return np.array([row for _, row in rows], dtype=float)
 

@@ -69,8 +69,7 @@ class DemandSeries:
                 step, bus = np.argwhere(~np.isfinite(values))[0]
                 raise InputError(
                     f"{self.source}: step {self.steps[step]}, bus {self.case.bus_id[bus]}: "
-                    f"{name} is not a finite number"
-                    "; give a finite number"
+                    f"{name} is not a finite number; give a finite number"
                 )
 
     def __len__(self) -> int:

@@ -29,28 +29,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
+from gridpriv.grid import pandapower_tables as pp_tables
 from gridpriv.grid.case import Case, SourceNames
 from gridpriv.grid.overrides import DemandSeries, series_from_simbench
 from gridpriv.grid.pandapower_json import Net, check_net, frame, in_service, open_json
-from gridpriv.grid.pandapower_tables import (
-    Element,
-    PandapowerLink,
-    branch_elements,
-    branch_table,
-    bus_numbers,
-    bus_places,
-    bus_table,
-    bus_zones,
-    cost_rows,
-    dc_table,
-    fixed_voltages,
-    flexible_sgens,
-    gen_elements,
-    gen_table,
-    moved_shunts,
-    pypower_tables,
-    voltage_bands,
-)
 from gridpriv.grid.readreport import (
     FieldNote,
     ReadReport,
@@ -129,8 +111,8 @@ def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[FieldN
 def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[FieldNote]:
     """Yield which buses have a fixed voltage, and which of them lie outside their band."""
     ids = np.unique(np.fromiter(bus_of.values(), dtype=np.int64, count=len(bus_of)))
-    low, high = voltage_bands(net, ids, bus_of)
-    for element, bus, set_point in fixed_voltages(net):
+    low, high = pp_tables.voltage_bands(net, ids, bus_of)
+    for element, bus, set_point in pp_tables.fixed_voltages(net):
         if bus not in bus_of:
             continue
         at = int(np.searchsorted(ids, bus_of[bus]))
@@ -183,7 +165,7 @@ class Conversion:
 
     case: Case
     report: ReadReport
-    link: PandapowerLink
+    link: pp_tables.PandapowerLink
 
 
 def case_from_pandapower(net: Net, name: str | None = None) -> Case:
@@ -229,36 +211,39 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
     """
     check_net(net)
     label = name or str(net["name"] or "pandapower")
-    flexible = flexible_sgens(net)
-    work, ppc = pypower_tables(net, flexible)
-    bus_of, ids = bus_numbers(work, len(ppc["bus"]))
-    branch = branch_elements(work, ppc)
-    gen = gen_elements(net, flexible, bus_of)
-    shunt_f, shunt_t = moved_shunts(ppc, branch)
+    flexible = pp_tables.flexible_sgens(net)
+    work, ppc = pp_tables.pypower_tables(net, flexible)
+    bus_of, ids = pp_tables.bus_numbers(work, len(ppc["bus"]))
+    branch = pp_tables.branch_elements(work, ppc)
+    gen = pp_tables.gen_elements(net, flexible, bus_of)
+    shunt_f, shunt_t = pp_tables.moved_shunts(ppc, branch)
     tables = MatpowerTables(
         name=label,
         base_mva=float(work.sn_mva),
-        bus=bus_table(work, ppc, ids, bus_of, shunt_f, shunt_t),
-        gen=gen_table(net, gen, bus_of),
-        branch=branch_table(work, ppc, ids, branch),
-        gencost=cost_rows(net, gen),
-        dcline=dc_table(net, bus_of),
+        bus=pp_tables.bus_table(work, ppc, ids, bus_of, shunt_f, shunt_t),
+        gen=pp_tables.gen_table(net, gen, bus_of),
+        branch=pp_tables.branch_table(work, ppc, ids, branch),
+        gencost=pp_tables.cost_rows(net, gen),
+        dcline=pp_tables.dc_table(net, bus_of),
         first_bus=0,
     )
     case = _case(tables, branch, gen)
     case = replace(
         case,
-        xy=bus_places(net, case, bus_of),
-        groups=bus_zones(net, case, bus_of),
+        xy=pp_tables.bus_places(net, case, bus_of),
+        groups=pp_tables.bus_zones(net, case, bus_of),
         names=_names(net, bus_of, branch, gen),
     )
     notes = net_notes(net, case, bus_of, shunt_f, shunt_t)
     report = ReadReport(label, "pandapower net", notes)
-    return Conversion(case, report, PandapowerLink(bus_of, branch, gen, shunt_f, shunt_t))
+    return Conversion(case, report, pp_tables.PandapowerLink(bus_of, branch, gen, shunt_f, shunt_t))
 
 
 def _names(
-    net: Net, bus_of: dict[int, int], branch: tuple[Element, ...], gen: tuple[Element, ...]
+    net: Net,
+    bus_of: dict[int, int],
+    branch: tuple[pp_tables.Element, ...],
+    gen: tuple[pp_tables.Element, ...],
 ) -> SourceNames:
     """Return the names that the net's tables give; of fused buses that of the smallest."""
     labels = {
@@ -269,7 +254,7 @@ def _names(
     buses = sorted(labels.get("bus", {}).items(), reverse=True)
     named = {bus_of[int(bus)]: name for bus, name in buses if int(bus) in bus_of and name}
 
-    def label(element: Element) -> str:
+    def label(element: pp_tables.Element) -> str:
         name = labels.get(element.table, {}).get(element.index, "")
         return f"{name} ({element.side})" if name and element.side else name
 
@@ -279,7 +264,11 @@ def _names(
 _ROW = re.compile(r"^(?:mpc\.)?(branch|generator|gencost|gen)(?: row)? (\d+): ")
 
 
-def _case(tables: MatpowerTables, branch: tuple[Element, ...], gen: tuple[Element, ...]) -> Case:
+def _case(
+    tables: MatpowerTables,
+    branch: tuple[pp_tables.Element, ...],
+    gen: tuple[pp_tables.Element, ...],
+) -> Case:
     """Return the case; errors name the net's element instead of a row of the tables."""
     try:
         return case_from_tables(tables)

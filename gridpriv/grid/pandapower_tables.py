@@ -184,8 +184,7 @@ def moved_shunts(
     if skew.any():
         raise InputError(
             f"net.{elements[int(np.argmax(skew))]}: impedances that differ by direction "
-            "(rft/rtf, xft/xtf) cannot be represented"
-            "; give equal values for both directions"
+            "(rft/rtf, xft/xtf) cannot be represented; give equal values for both directions"
         )
     at_from = (0.5 * g / tap**2).astype(np.complex128)
     return at_from, 0.5 * (g + g_skew + 1j * b_skew)

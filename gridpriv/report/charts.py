@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from gridpriv.core.store import Study
 from gridpriv.core.text import Json
 from gridpriv.privacy.settings import NO_NOISE, QUIET, stated_epsilon
 from gridpriv.report.curves import Chart, Series
-from gridpriv.report.figures import PALETTE, Look, Plot, set_labels, set_title, stacked
+from gridpriv.report.figures import PALETTE, Look, Plot, set_labels, set_title
 from gridpriv.report.summary import (
     BY_ROUND,
     BY_STEP,
@@ -200,13 +199,6 @@ def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:
     metrics = drawable(BY_STEP, steps)
     charts = column_charts(metrics, steps, *_along(steps), {}, WIDE_SIZE)
     return {metric.key: chart for metric, chart in zip(metrics, charts, strict=True)}
-
-
-def horizon_figure(steps: pd.DataFrame, name: str) -> Figure:
-    """Return the figure of :func:`horizon_charts`, without the residual where there is more."""
-    charts = horizon_charts(steps)
-    charts = {key: c for key, c in charts.items() if key != RESIDUAL.key} or charts
-    return stacked(list(charts.values()), f"{name}: {len(steps)} steps")
 
 
 def _panel_rounds(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 
@@ -21,6 +20,7 @@ from gridpriv.report.summary import COMBINATION, budget_words, named_runs, short
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study.engine import LEARNING_RUN, differing, study_totals
 from gridpriv.study.rows import ClaimRow, GridRow, StudyTotal
+from gridpriv.study.run_folder import plan_table
 from gridpriv.zonal.documents import (
     RESERVE_FILE,
     STORAGE_FILE,
@@ -259,14 +259,6 @@ def _zones(study: Study) -> pd.DataFrame:
         return pd.DataFrame()
     joined = zones.merge(named_runs(study)[["run", "panel"]], on="run")
     return joined.drop_duplicates(["panel", "zone"])
-
-
-def plan_table(folder: Path, name: str) -> pd.DataFrame:
-    """Return storage operation or reserves of a joint plan from its file; empty without one."""
-    path = folder / name
-    if not path.is_file():
-        return pd.DataFrame()
-    return pd.read_csv(path, dtype={"step": str, "storage": str})
 
 
 def _zones_caption(study: Study) -> str:

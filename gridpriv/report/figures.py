@@ -180,18 +180,6 @@ def swatch(look: Look, name: str = "") -> str:
     return _element(figure, name, 'class="swatch" aria-hidden="true"')
 
 
-def stacked(plots: Sequence[Plot], title: str) -> Figure:
-    """Return a figure of several plots, one under the other."""
-    wide, tall = plots[0].size
-    with style.context(STYLE):
-        figure = Figure(figsize=(wide, tall * len(plots) + 0.3))
-        figure.suptitle(title, fontweight="bold", fontsize=11, x=0.01, ha="left")
-        for ax, plot in zip(figure.subplots(len(plots), squeeze=False)[:, 0], plots, strict=True):
-            plot.plot(ax)
-        figure.align_ylabels()
-    return figure
-
-
 def write_figure(drawn: Plot | Figure, path: str | Path, *, private: bool) -> Path:
     """Write a figure whole or not at all; the file's ending (.png, .svg, .pdf) is its format.
 

@@ -11,18 +11,9 @@ import pandas as pd
 from gridpriv.core.store import Study
 from gridpriv.core.text import Json, Message, amount, counted, figure
 from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, stated_epsilon
+from gridpriv.report import summary
 from gridpriv.report.contents import epsilon_text, quoted
 from gridpriv.report.source import message, step_rows
-from gridpriv.report.summary import (
-    Metric,
-    Ranking,
-    budget_words,
-    budgets_of,
-    cost_metric,
-    named_runs,
-    rank,
-    reference_budget,
-)
 from gridpriv.study.engine import study_totals
 from gridpriv.zonal.opening import AGREED
 from gridpriv.zonal.summary import EXTREME, FEASIBILITY, noise, results, scaled_beta, series_figures
@@ -245,19 +236,19 @@ class Panel:
     @classmethod
     def all(cls, study: Study, table: pd.DataFrame) -> Iterator[Panel]:
         """Yield the panels of a study in order."""
-        runs = named_runs(study)
+        runs = summary.named_runs(study)
         for name, rows in table[table.seeds > 0].groupby("panel", sort=False):
             yield cls(study, str(name), rows, runs[runs.panel == name])
 
     @property
     def budget(self) -> str:
         """The budget at which methods are compared; of a panel without noise, none."""
-        return reference_budget(self.rows)
+        return summary.reference_budget(self.rows)
 
     @property
-    def metric(self) -> Metric | None:
+    def metric(self) -> summary.Metric | None:
         """The figure by which methods are ranked."""
-        return cost_metric(self.rows)
+        return summary.cost_metric(self.rows)
 
     @property
     def compared(self) -> pd.DataFrame:
@@ -279,11 +270,11 @@ class Panel:
         return self.compared[fit].sort_values(self.metric.key, kind="stable")
 
     @property
-    def ranking(self) -> Ranking:
+    def ranking(self) -> summary.Ranking:
         """The methods in order, and which are not distinguishable from the lowest."""
         assert self.metric is not None
         at = self.runs[(self.runs.budget == self.budget)]
-        return rank(at[at.series.isin(self.ranked.series)], self.metric)
+        return summary.rank(at[at.series.isin(self.ranked.series)], self.metric)
 
     def row_of(self, budget: str) -> pd.Series | None:
         """Return the cheapest row of the noise-free or the prior-only baseline that has a cost."""
@@ -302,7 +293,7 @@ class Panel:
             if grid["case"] == self.rows.iloc[0]["case"] and grid.get("load_mw") is not None:
                 scale = self.rows.iloc[0].load_scale
                 load = f" ({figure(grid['load_mw'] * scale, 4)} MW of load)"
-        at = "" if self.budget == NO_NOISE else f", {budget_words(self.budget)}"
+        at = "" if self.budget == NO_NOISE else f", {summary.budget_words(self.budget)}"
         return f"{self.name}{load}{at}"
 
     def card(self) -> Card:
@@ -330,12 +321,14 @@ class Panel:
 
     def _compared_at(self) -> Iterator[Fact]:
         """Yield the budget of the card, where the study has several."""
-        budgets = budgets_of(self.rows)
+        budgets = summary.budgets_of(self.rows)
         if len(budgets) > 1:
             every = ", ".join(f"{stated_epsilon(budget):g}" for budget in budgets)
-            yield Fact("Compared at", budget_words(self.budget), f"figures below; budgets: {every}")
+            yield Fact(
+                "Compared at", summary.budget_words(self.budget), f"figures below; budgets: {every}"
+            )
 
-    def _figures(self, row: pd.Series, metric: Metric) -> Iterator[Fact]:
+    def _figures(self, row: pd.Series, metric: summary.Metric) -> Iterator[Fact]:
         base, priced = row.baseline_cost, metric.key == "cost_of_privacy"
         priced = priced and math.isfinite(base)
         if math.isfinite(row.ac_feasible):
@@ -392,7 +385,7 @@ def panel_messages(of: Panel) -> Iterator[Message]:
         yield message("not-converged", values | {"worst": quoted(worst.series), "at": at(worst)})
 
 
-def _ranking_messages(of: Panel, metric: Metric) -> Iterator[Message]:
+def _ranking_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
     ranked = of.ranked
     if len(ranked) < 2:
         return
@@ -436,7 +429,7 @@ def _feasibility_messages(of: Panel) -> Iterator[Message]:
         yield message("partly-infeasible", {"panel": of.name, "shares": shares})
 
 
-def _baseline_messages(of: Panel, metric: Metric) -> Iterator[Message]:
+def _baseline_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
     if of.budget in QUIET:
         return
     plain = of.rows[of.rows.budget == NO_NOISE]
@@ -490,7 +483,7 @@ def next_steps(of: Panel) -> Iterator[Message]:
 
 def at(run: pd.Series) -> str:
     """Return the budget of a run after its method's name; empty without noise."""
-    return "" if run.budget in QUIET else f" at {budget_words(run.budget)}"
+    return "" if run.budget in QUIET else f" at {summary.budget_words(run.budget)}"
 
 
 def named(names: object) -> str:
@@ -501,7 +494,7 @@ def named(names: object) -> str:
     return ", ".join(map(quoted, listed))
 
 
-def interval_of(row: pd.Series, metric: Metric) -> str:
+def interval_of(row: pd.Series, metric: summary.Metric) -> str:
     """Return the 95 % interval of a mean, and how many seeds it has."""
     low, high = row[f"{metric.key}_low"], row[f"{metric.key}_high"]
     seeds = counted(int(row.seeds), "seed")

@@ -18,14 +18,7 @@ from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.store import Study
 from gridpriv.core.tables import Column, TableSchema
 from gridpriv.core.text import PRECISION, amount, csv_text, figure
-from gridpriv.report.summary import (
-    budget_words,
-    cost_metric,
-    half_width,
-    short,
-    summary,
-    with_cost_of_privacy,
-)
+from gridpriv.report import summary
 from gridpriv.study.record import RUNS
 
 POWER = ("MW", "MVAr", "MVA")
@@ -291,7 +284,7 @@ class Pivots:
         InputError
             For a column that the runs do not have, or a cell that would mix different runs.
         """
-        runs = with_cost_of_privacy(self.study.runs)
+        runs = summary.with_cost_of_privacy(self.study.runs)
         runs = runs[runs["status"] == "done"] if len(runs) else runs
         by_rows, by_columns, figures = _listed(rows), _listed(columns), _listed(values)
         figures = figures or [self._first_cost()]
@@ -302,7 +295,7 @@ class Pivots:
         for name in figures:
             one_of("values", name, [c for c in numeric if c not in AXES])
         _refuse_mixed(runs, [*by_rows, *by_columns])
-        hows = ("mean", half_width)
+        hows = ("mean", summary.half_width)
         mean, half = (_pivoted(runs, by_rows, by_columns, figures, how) for how in hows)
         named = [_title_and_unit(name) for name in figures]
         units = {name: unit for name, (_, unit) in zip(figures, named, strict=True)}
@@ -312,7 +305,7 @@ class Pivots:
         return Pivot(mean, half.reindex_like(mean), units, caption)
 
     def _first_cost(self) -> str:
-        metric = cost_metric(summary(self.study))
+        metric = summary.cost_metric(summary.summary(self.study))
         if metric is None:
             raise InputError("This study has no cost to tabulate. Name figures with values=...")
         return metric.key
@@ -332,8 +325,8 @@ def _pivoted(
 def _words(name: str) -> object:
     """Return the function that formats the entries of a column."""
     if name == "budget":
-        return budget_words
-    return short if name in ("case", "zoning") else lambda value: value
+        return summary.budget_words
+    return summary.short if name in ("case", "zoning") else lambda value: value
 
 
 def _refuse_mixed(runs: pd.DataFrame, named: list[str]) -> None:

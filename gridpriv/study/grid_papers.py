@@ -32,15 +32,8 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case
+from gridpriv.power.ac import optimum as ac_optimum
 from gridpriv.power.ac.model import ac_model
-from gridpriv.power.ac.optimum import (
-    MARGINS,
-    AcOptimum,
-    acopf,
-    add_changes,
-    nearest_served,
-    tightened,
-)
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.study.claims import FAILS, HOLDS
@@ -99,8 +92,8 @@ def restoration(cases: Sequence[str] = ("case14", "case30"), draws: int = DRAWS)
 
 
 def _restored_rows(case: Case, draws: int) -> Iterator[dict[str, object]]:
-    true = acopf(case).cost or 0.0
-    methods: dict[str, tuple[float, Callable[[int], AcOptimum | None]]] = {
+    true = ac_optimum.acopf(case).cost or 0.0
+    methods: dict[str, tuple[float, Callable[[int], ac_optimum.AcOptimum | None]]] = {
         "naive Laplace": (2.0 * EPSILON, lambda seed: _served(_naive(case, seed))),
         "restored, true cost": (math.inf, lambda seed: _restored(_naive(case, seed), true)),
         "K-norm, projected": (EPSILON, lambda seed: _published(case, seed, priced=False)),
@@ -127,21 +120,21 @@ def _naive(case: Case, seed: int) -> Case:
     return replace(case, pd=case.pd + noise[0], qd=case.qd + noise[1])
 
 
-def _served(case: Case) -> AcOptimum | None:
+def _served(case: Case) -> ac_optimum.AcOptimum | None:
     try:
-        best = acopf(case, shedding=False)
+        best = ac_optimum.acopf(case, shedding=False)
     except SolverError:
         return None
     return None if best.violations else best
 
 
-def _restored(noisy: Case, true: float) -> AcOptimum | None:
+def _restored(noisy: Case, true: float) -> ac_optimum.AcOptimum | None:
     """Return the optimum at the nearest loads whose optimal cost is within the fidelity.
 
     The papers' bilevel problem by cutting planes: every optimum bounds the optimal cost of other
     loads by its prices from below, the last one also from above where it was too low.
     """
-    best, planes = _served(nearest_served(noisy, 2).case), list[tuple[Floats, float]]()
+    best, planes = _served(ac_optimum.nearest_served(noisy, 2).case), list[tuple[Floats, float]]()
     for _ in range(RESTORING_STEPS):
         cost = math.nan if best is None else (best.cost or 0.0) / true - 1.0
         if best is None or abs(cost) <= FIDELITY:
@@ -150,8 +143,8 @@ def _restored(noisy: Case, true: float) -> AcOptimum | None:
         prices = noisy.base_mva / true * np.concatenate([best.p_price, best.q_price])
         moved = np.concatenate([noisy.pd - case.pd, noisy.qd - case.qd])
         planes.append((prices, cost + float(prices @ moved)))
-        model = ac_model(tightened(noisy, MARGINS[0]))
-        changes = np.concatenate(add_changes(model, 2))
+        model = ac_model(ac_optimum.tightened(noisy, ac_optimum.MARGINS[0]))
+        changes = np.concatenate(ac_optimum.add_changes(model, 2))
         for prices, at_noisy in planes:
             low = -0.5 * FIDELITY if cost < 0.0 and prices is planes[-1][0] else -np.inf
             band = np.array([low, 0.5 * FIDELITY]) - at_noisy
@@ -164,7 +157,7 @@ def _restored(noisy: Case, true: float) -> AcOptimum | None:
     return None
 
 
-def _published(case: Case, seed: int, *, priced: bool) -> AcOptimum | None:
+def _published(case: Case, seed: int, *, priced: bool) -> ac_optimum.AcOptimum | None:
     settings = make_settings(
         budget=f"total:{EPSILON}",
         beta=f"{BETA_MW}MW",
