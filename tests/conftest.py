@@ -3,11 +3,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
 from gridpriv import load_case, shipped_zoning
+from gridpriv.core.files import write_bytes
 from gridpriv.power.ac import settle
+from gridpriv.report import plots
+from gridpriv.report.figures import write_figure
 
 # a shell's background job is started with interrupts ignored, and every process that a test starts
 # would inherit that; tests of interrupts are about a command that was started in the foreground
@@ -37,6 +41,28 @@ def zones118(case118):
     return shipped_zoning(case118)
 
 
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def blank(_figure: object, path: str | Path, *, private: bool) -> None:
+    """Write a picture unpainted: painting takes longer than a run."""
+    write_bytes(Path(path), SIGNATURE, private=private)
+
+
+@pytest.fixture(scope="module")
+def unpainted():
+    """Have commands write the pictures of a run unpainted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "write_figure", blank)
+        yield
+
+
+@pytest.fixture
+def painted(monkeypatch):
+    """Have a test's commands paint their pictures."""
+    monkeypatch.setattr(plots, "write_figure", write_figure)
+
+
 REPLANS = {name: getattr(settle, name) for name in ("MOST_REPLANS", "MOST_TURNS", "SOFTER")}
 
 
@@ -54,7 +80,7 @@ def few_replans():
 
 
 SHORTENED = {
-    "cli": ["few_replans"],
+    "cli": ["few_replans", "unpainted"],
     "faults": ["few_replans"],
     "network": ["few_replans"],
     "privacy": ["few_replans"],

@@ -1,5 +1,41 @@
-"""Checks of privacy by attack: audits and demand reconstruction.
+"""Checks of privacy by attack: audits and demand reconstruction, and the rows of their tables.
 
 Figures look at private data, so none is public: an attack's errors tell how close a guess is, and
 an audit runs the mechanism on the data themselves.
 """
+
+from __future__ import annotations
+
+from gridpriv.core.tables import Number, Row, Text, key, private
+
+
+class Audit(Row, name="audit"):
+    """One level that a configuration was audited at."""
+
+    configuration: Text = key(
+        "Configuration: perturbation, mechanism and update of the audited run"
+    )
+    level: Text = key("Observed: observations of the adversary")
+    nominal: Number = private("Nominal epsilon: epsilon according to the settings")
+    certified: Number = private("Certified epsilon: epsilon under a proven sensitivity")
+    measured: Number = private("Measured, at least: lower bound of epsilon")
+    runs: Number = private("Runs: number of runs on each of two neighbours")
+    verdict: Text = private("Verdict: result of the comparison of measured with certified epsilon")
+
+
+class Attack(Row, name="attack"):
+    """One adversary against one configuration."""
+
+    configuration: Text = key("Noise: noise of the attacked run")
+    adversary: Text = key("Reads: observations of the adversary")
+    mae_mw: Number = private("Mean error: mean absolute error of a bus's active demand", "MW")
+    interval_mw: Number = private("95 % +-: half width of the 95 % interval over seeds", "MW")
+    recovered_pct: Number = private(
+        ("Within 5 %: share of estimates within 5 % of the true demand"), "% of buses"
+    )
+    of_prior_pct: Number = private(
+        ("Of the prior's error: mean error divided by the error of the prior"), "%"
+    )
+
+
+TABLES = (Audit.table, Attack.table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags, output
@@ -13,6 +14,8 @@ from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from gridpriv.assurance.findings import AttackResult
     from gridpriv.grid.zoning import Zoning
 
@@ -98,7 +101,11 @@ def execute_audit(args: argparse.Namespace) -> int:
         result = audit(prepare(case, zoning, settings), plan, watch=advance)
     document = result.as_dict()
     if folder is not None:
+        from gridpriv.report.charts import audit_bars
+        from gridpriv.report.figures import write_figure
+
         output.write_results(folder, "audit", document)
+        write_figure(audit_bars(result), folder / "audit.png", private=True)
     code = 0 if result.passed else FAILED
     return output.tell(args, document, lambda: _print_audit(document), folder, code)
 
@@ -216,7 +223,26 @@ def execute_attack(args: argparse.Namespace) -> int:
     if folder is not None:
         tables = {"buses": result.buses(), "by_distance": result.by_distance()}
         output.write_results(folder, "attack", document, **tables)
+        _draw_attack(result, curve, folder)
     return output.tell(args, document, lambda: _print_attack(result), folder)
+
+
+def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
+    from gridpriv.report.charts import averaging_chart, epsilon_chart, error_map, errors_bars
+    from gridpriv.report.figures import Plot, write_figure
+
+    figures: dict[str, Plot] = {
+        "attack": errors_bars(result),
+        "map": error_map(result),
+        "map_noise_free": error_map(result, "noise-free"),
+    }
+    if result.plan.epsilons:
+        figures["epsilon"] = epsilon_chart(result)
+    if curve is not None:
+        title = f"{result.prepared.case.name}: the same demand noise, drawn each round or once"
+        figures["averaging"] = averaging_chart(curve, float(result.prior_errors.mean()), title)
+    for name, figure in figures.items():
+        write_figure(figure, folder / f"{name}.png", private=True)
 
 
 def _print_attack(result: AttackResult) -> None:

@@ -53,7 +53,7 @@ COUPLING = {
     "commitment": "generators that may be switched off: gen,start_cost,min_up_hours,min_down_hours",
 }
 """Files that couple the steps of a series, and what they hold."""
-ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition")
+ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition", "zone_size")
 
 
 def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
@@ -314,6 +314,7 @@ def add_zone_arguments(parser: Parser) -> None:
     method = "partition method: spectral | louvain | kernighan-lin | metis (default: spectral)"
     flag(zones, "--partition", "NAME", method)
     flag(zones, "--method", "NAME", argparse.SUPPRESS, dest="partition")  # its older name
+    flag(zones, "--zone-size", "N", "target buses per zone, in place of --zones", WHOLE)
 
 
 def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
@@ -322,19 +323,25 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     from gridpriv.zonal.prepared import zoning_for
 
     given = [name for name in ("zoning", "zones_from") if getattr(args, name)]
-    if given and (len(given) > 1 or args.zones or args.partition):
+    if given and (len(given) > 1 or args.zones or args.partition or args.zone_size):
         raise InputError(
-            f"--{given[0].replace('_', '-')} names a map; leave out --zones, "
+            f"--{given[0].replace('_', '-')} names a map; leave out --zones, --zone-size, "
             "--partition and every other map"
         )
     if args.zones_from:
         return zoning_from_source(case, args.zones_from)
     if args.zoning:
         return zoning_for(case, Path(args.zoning))
+    if args.zone_size is not None and args.zone_size < 1:
+        raise not_allowed("zone-size", args.zone_size, "1 or more buses")
     if args.zones is not None and args.zones < 1:
         raise not_allowed("zones", args.zones, f"1 to {case.n_bus}, the number of buses")
-    named = None if args.partition is None else f"{args.partition}:{args.zones or ''}"
-    zoning = zoning_for(case, named or args.zones)
+    if args.zones and args.zone_size:
+        raise InputError("--zones and --zone-size exclude each other")
+    zones = max(1, round(case.n_bus / args.zone_size)) if args.zone_size else args.zones
+    zoning = zoning_for(
+        case, zones if args.partition is None else f"{args.partition}:{zones or ''}"
+    )
     if zoning.n_zone == 1:
         warnings.warn(
             "one zone holds the whole grid: there is no other zone to coordinate with",

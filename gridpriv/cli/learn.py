@@ -51,6 +51,7 @@ TUNE_ON = (
     "rows for tuning: public:S (a share S of the training rows, declared public) or charged "
     "(private rows; tuning takes part of the budget) (default: public:0.1)"
 )
+CLIENT_ROUNDS = "rounds times clients per round, equal for every method (default: --rounds for all)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,11 +88,12 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--seeds", "N", f"number of seeds (default: {SEEDS})", flags.WHOLE)
     flags.flag(parser, "--tune", "SETTING=V,V", TUNE, action="append")
     flags.flag(parser, "--tune-on", "ROWS", TUNE_ON)
+    flags.flag(parser, "--client-rounds", "N", CLIENT_ROUNDS, flags.WHOLE)
     flags.flag(
         parser,
         "--allow",
         "NAME",
-        "accepted difference between methods: units",
+        "accepted differences between methods: client-rounds | units",
         action="append",
     )
     flags.flag(parser, "--jobs", "N", "processes (default: %(default)s)", flags.WHOLE, 1)
@@ -243,6 +245,7 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
         tuple(range(seeds)),
         given | preset | {"sensitivity": "proven"},
         tuning=_tuning(args),
+        client_rounds=args.client_rounds,
         allowed=tuple(args.allow or ()),
     )
 

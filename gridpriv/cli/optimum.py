@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_table, say, tell, write_results
 from gridpriv.cli.parser import Command
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import SolverError
+from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.core.settings import changed, choice
 from gridpriv.core.text import PRECISION, Json, amount
 from gridpriv.grid.case import Case
@@ -27,7 +28,10 @@ from gridpriv.zonal.settings import Grid, Scenario
 
 if TYPE_CHECKING:
     from gridpriv.power.ac.optimum import AcOptimum
+    from gridpriv.power.centralized import SolvedRelaxation
 
+PRICE_DIFFERENCE = 0.01
+"""Share of the highest price by which the relaxation's prices may differ in silence."""
 HEAD = ["result", "value", "unit"]
 
 
@@ -129,6 +133,8 @@ def add_acopf(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``acopf``."""
     flags.add_case_arguments(parser)
     flags.add_flags(parser, Optimum)
+    bound = "with --objective cost, also solve the SOC relaxation: lower bound and prices"
+    flags.switch(parser, "--bound", bound)
     flags.add_output(parser, "write acopf.json, buses.csv, generators.csv, binding.csv")
 
 
@@ -139,15 +145,38 @@ def execute_acopf(args: argparse.Namespace) -> int:
 
     from gridpriv.power.ac.optimum import acopf
     from gridpriv.power.ac.state import limit_table
+    from gridpriv.power.centralized import relax
 
     chosen = Optimum(**flags.given_settings(args, Optimum))
     optimum = acopf(case, chosen.objective, chosen.voll)
+    bound = relax(case, "cost") if args.bound else None
     document = optimum.as_dict()
+    if bound is not None and optimum.cost is not None:
+        document["bound"] = bound.bound
+        document["gap"] = None if bound.bound is None else 1.0 - bound.bound / optimum.cost
+        _warn_of_prices(optimum, bound)
     if folder is not None:
         binding = limit_table(optimum.state.binding)
         tables = {"buses": optimum.buses, "generators": optimum.generators, "binding": binding}
         write_results(folder, "acopf", document, **tables)
     return tell(args, document, lambda: _print_optimum(optimum, document), folder)
+
+
+def _warn_of_prices(optimum: AcOptimum, bound: SolvedRelaxation) -> None:
+    """Warn where the relaxation's prices are not those of the AC optimum (congestion)."""
+    difference = np.abs(bound.p_price - optimum.p_price)
+    differs = difference > PRICE_DIFFERENCE * float(np.nanmax(np.abs(optimum.p_price)))
+    if not differs.any():
+        return
+    worst = int(np.nanargmax(difference))
+    warnings.warn(
+        f"the relaxation's prices differ from the AC optimum's at {int(differs.sum())} buses by "
+        f"more than {100 * PRICE_DIFFERENCE:g} % of the highest: most at bus "
+        f"{optimum.state.case.bus_id[worst]}, {bound.p_price[worst]:.4g} for "
+        f"{optimum.p_price[worst]:.4g} $/MWh",
+        GridprivWarning,
+        stacklevel=2,
+    )
 
 
 def _print_optimum(optimum: AcOptimum, document: Json) -> None:
@@ -164,6 +193,12 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
         ["limits violated", len(optimum.violations), ""],
         ["seconds", document["seconds"], "s"],
     ]
+    if "bound" in document:
+        gap = document["gap"]
+        rows[1:1] = [
+            ["bound of the relaxation", document["bound"], "$/h"],
+            ["gap to the bound", 100.0 * gap if isinstance(gap, float) else None, "%"],
+        ]
     if optimum.objective == "cost":
         rows[-2:-2] = price_rows(optimum.p_price, optimum.state.case.bus_id)
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]

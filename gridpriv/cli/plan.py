@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Run every method on demand scenarios; print ranges of cost and a recommendation."""
     from gridpriv.grid.library import load_case
+    from gridpriv.grid.zoning import map_digest, zone_map
     from gridpriv.privacy.streams import costs_over_time
     from gridpriv.zonal.forecast import forecast, methods, recommended
 
@@ -95,6 +96,7 @@ def execute(args: argparse.Namespace) -> int:
         "beta": str(chosen.beta),
         "protected_mw": case.base_mva * protected.beta,
         "total": chosen.total,
+        "map_sha256": map_digest(zone_map(case, zoning)),
         "settings": common,
         "draws": chosen.draws,
         "methods": [item.as_dict() for item in result],

@@ -16,7 +16,7 @@ import numpy as np
 from gridpriv.cli import flags
 from gridpriv.cli.output import output_folder, print_rows, print_table, progress, say, tell
 from gridpriv.cli.parser import Command
-from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError
+from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, one_of
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gridpriv.consensus.transport import Connect
     from gridpriv.grid.zoning import Zoning
     from gridpriv.study.context import RunContext
+    from gridpriv.study.run_folder import RunFolder
     from gridpriv.zonal.horizon import Horizon
     from gridpriv.zonal.result import RunResult
 
@@ -54,18 +55,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--resume", "run the steps that are missing in --out")
     flags.add_ledger_arguments(parser)
     flags.flag(parser, "--cluster", "ADDRESS", "solve zones on this Dask cluster")
+    tables = "format of the result tables (buses, branches, ...): csv | parquet | json"
+    flags.flag(parser, "--tables", "FORMAT", tables, default="csv")
     either = argparse.BooleanOptionalAction
     parser.add_argument("--reference", action=either, default=None, help=REFERENCE)
     flags.switch(parser, "--dry-run", "check case, zones and settings, print the estimated time")
     flags.switch(parser, "--public", flags.PUBLIC)
     flags.flag(parser, "--write", "FILE", WRITE)
-    flags.add_output(parser, "folder for settings and tables")
+    flags.add_output(parser, "folder for settings, tables and figures")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Run, print the summary or the JSON document, write the folder."""
     from gridpriv.privacy.statement import refuse_unprotected
 
+    if args.tables != "csv":
+        from gridpriv.zonal.tables import FORMATS
+
+        one_of("tables", args.tables, FORMATS)
     settings = flags.run_settings(args)
     if settings.mechanism == "none" and (args.budget is not None or args.epsilon is not None):
         warnings.warn(
@@ -136,6 +143,13 @@ def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) 
     return tell(args, vars(work), lambda: print(f"{work} on idle cores"))
 
 
+def _write_copies(kept: RunFolder, tables: str) -> Json | None:
+    """Write the tables and figures of a run; imports what draws only then."""
+    from gridpriv.report.plots import write_run_copies
+
+    return write_run_copies(kept, tables)
+
+
 def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) -> RunContext:
     """Return the context of the run: ledger, folder, baselines, progress."""
     from gridpriv.study.context import RunContext
@@ -151,6 +165,7 @@ def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) 
         transport=_transport(args, settings),
         repeat=partial(flags.command_again, args),
         progress=partial(progress, args),
+        copies=partial(_write_copies, tables=args.tables),
     )
 
 
@@ -247,7 +262,7 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
     """Run every step that is still to do, print the summary or the document."""
     import tempfile
 
-    from gridpriv.study.run_folder import write_series_copies
+    from gridpriv.report.plots import write_series_copies
 
     series = horizon.series
     with ExitStack() as stack:
@@ -258,9 +273,9 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
             context.series(horizon, kept)
             kept.finish()
         except (BudgetError, SolverError):
-            write_series_copies(kept, horizon)
+            write_series_copies(kept, horizon, args.tables)
             raise
-        document = write_series_copies(kept, horizon)
+        document = write_series_copies(kept, horizon, args.tables)
     coupled = [name for name in flags.COUPLING if getattr(args, name)]
     return tell(args, document, lambda: _summarise_series(document, coupled), context.out)
 

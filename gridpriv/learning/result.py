@@ -127,6 +127,7 @@ class LearnFigures(Compared):
     """Figures of a learning run in the table of runs."""
 
     adjacency: Text = like(NoiseBlock, "adjacency")
+    client_rounds: Any = known("Client-rounds: rounds times clients per round")
     tuned: Any = released("Tuned: values chosen from the declared grid")
     noise_magnitude: Number = like(OfRound, "noise_magnitude")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
@@ -14,13 +15,12 @@ from gridpriv.core.text import Json, Message, figure, shown
 from gridpriv.learning.releases import protected
 from gridpriv.privacy.settings import NO_NOISE, QUIET
 from gridpriv.privacy.statement import noise_caveat
-from gridpriv.report import schema
+from gridpriv.report import schema, source
 from gridpriv.report.source import means_over, message, step_rows
 from gridpriv.report.summary import COMBINATION, budget_words, named_runs, short
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study.engine import LEARNING_RUN, differing, study_totals
 from gridpriv.study.rows import ClaimRow, GridRow, StudyTotal
-from gridpriv.study.run_folder import plan_table
 from gridpriv.zonal.documents import (
     RESERVE_FILE,
     STORAGE_FILE,
@@ -177,6 +177,8 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     yield schema.ZoneMeans.table, _zones_caption(study), _zones(study)
     if len(text):
         yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, text)
+    for name in source.SCHEMAS:
+        yield source.SCHEMAS[name], source.CAPTIONS[name], current.get(name, pd.DataFrame())
     yield schema.Failures.table, "Reasons", _alike(noted(study))
     yield schema.Provenance.table, "This study", _provenance(study)
     yield GridRow.table, "Cases", _grids(study.manifest)
@@ -259,6 +261,14 @@ def _zones(study: Study) -> pd.DataFrame:
         return pd.DataFrame()
     joined = zones.merge(named_runs(study)[["run", "panel"]], on="run")
     return joined.drop_duplicates(["panel", "zone"])
+
+
+def plan_table(folder: Path, name: str) -> pd.DataFrame:
+    """Return storage operation or reserves of a joint plan from its file; empty without one."""
+    path = folder / name
+    if not path.is_file():
+        return pd.DataFrame()
+    return pd.read_csv(path, dtype={"step": str, "storage": str})
 
 
 def _zones_caption(study: Study) -> str:

@@ -2,7 +2,7 @@
 
 Nothing here imports pyplot or changes a global setting: every figure is drawn and saved within
 the package's style (``figure.mplstyle``), and no backend is selected. Values by name are
-horizontal bars, such as costs of methods.
+horizontal bars: costs of methods, results of audits and attacks.
 """
 
 from __future__ import annotations
@@ -180,6 +180,18 @@ def swatch(look: Look, name: str = "") -> str:
     return _element(figure, name, 'class="swatch" aria-hidden="true"')
 
 
+def stacked(plots: Sequence[Plot], title: str) -> Figure:
+    """Return a figure of several plots, one under the other."""
+    wide, tall = plots[0].size
+    with style.context(STYLE):
+        figure = Figure(figsize=(wide, tall * len(plots) + 0.3))
+        figure.suptitle(title, fontweight="bold", fontsize=11, x=0.01, ha="left")
+        for ax, plot in zip(figure.subplots(len(plots), squeeze=False)[:, 0], plots, strict=True):
+            plot.plot(ax)
+        figure.align_ylabels()
+    return figure
+
+
 def write_figure(drawn: Plot | Figure, path: str | Path, *, private: bool) -> Path:
     """Write a figure whole or not at all; the file's ending (.png, .svg, .pdf) is its format.
 
@@ -287,6 +299,7 @@ class Bar:
     half: float = 0.0
     note: str = ""
     marks: tuple[float, ...] = ()
+    colour: str = ""
 
 
 @dataclass(frozen=True)
@@ -349,8 +362,10 @@ class Bars(Plot):
         greys = ["#999999"] * (len(self.parts) - 1)
         for n, (label, colour) in enumerate(zip(self.parts, [*greys, PALETTE[0]], strict=True)):
             value = np.nan_to_num([bar.parts[n] for bar in self.bars])
-            below = (value < 0.0) & (n > 0)
-            faces, hatch = np.where(below, "white", colour), np.where(below, "////", "")
+            faces = [bar.colour or colour for bar in self.bars]
+            if left.any() or n:
+                faces = ["white" if v < 0.0 else face for v, face in zip(value, faces, strict=True)]
+            hatch = ["////" if face == "white" else "" for face in faces]
             ax.barh(
                 y, value, 0.4, left=left, color=faces, edgecolor=colour, hatch=hatch, label=label
             )

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gridpriv import assurance
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.tables import (
     Column,
@@ -164,6 +165,22 @@ class RunOutcome(Row, name="outcome"):
     unit: Text = known("Unit: unit of the value")
 
 
+class PlannedMethod(Row, name="plan"):
+    """One method that gridpriv plan tried on sampled demand scenarios."""
+
+    release: Text = key("Release: released statistics of demand")
+    mechanism: Text = key("Noise: mechanism of the noise")
+    rounds: Text = key("Rounds: number of rounds, or central")
+    beta: Text = key("Beta: protected change of one bus's demand")
+    budget: Text = key("Budget: budget of all releases")
+    interchange_error_mw: Number = known(
+        "Expected interchange error: expected interchange error of the worst zone"
+    )
+    least: Number = known("Least: smallest optimality gap over all scenarios", "$/h")
+    median: Number = known("Median: median optimality gap over the scenarios", "$/h")
+    most: Number = known("Most: largest optimality gap over all scenarios", "$/h")
+
+
 class Provenance(Row, name="provenance"):
     """Versions and machine of a study."""
 
@@ -185,6 +202,7 @@ ROWS = (
     Guarantee,
     ZoneMeans,
     Failures,
+    PlannedMethod,
     Provenance,
     SettingValue,
 )
@@ -204,6 +222,7 @@ DOCUMENTS: dict[str, tuple[str, type[Row]]] = {
 def told() -> dict[str, Json]:
     """Return every table and document by name, with its columns, as JSON can hold them."""
     tables: list[tuple[str, str, TableSchema]] = [(name, t.row, t) for name, t in STORED.items()]
+    tables += [(t.name, t.row, t) for t in assurance.TABLES]
     tables += [(f"report: {t.name}", t.row, t) for t in DERIVED]
     tables += [(name, row, document.table) for name, (row, document) in DOCUMENTS.items()]
     return {

@@ -10,6 +10,7 @@ import pandas as pd
 
 from gridpriv.core.store import NETWORK_TABLES, Study
 from gridpriv.core.text import Message, figure
+from gridpriv.grid.zoning import map_digest
 from gridpriv.privacy.settings import NO_NOISE, QUIET
 from gridpriv.report.charts import cost_charts, generation_chart, round_charts, step_charts
 from gridpriv.report.contents import noted
@@ -17,7 +18,7 @@ from gridpriv.report.curves import Chart
 from gridpriv.report.figures import Bars, Look, Plot, looks, split_bars
 from gridpriv.report.network import GridMap
 from gridpriv.report.plots import flows_of, loading_map, loading_noun
-from gridpriv.report.source import means_over, message
+from gridpriv.report.source import means_over, measured, message
 from gridpriv.report.summary import (
     at_budget,
     best_series,
@@ -56,7 +57,7 @@ class Section:
 def sections(study: Study, table: pd.DataFrame, tables: Iterable[Table]) -> Iterator[Section]:
     """Return the sections of a study's page, in order; the first has the page's one chart."""
     of = Subject(study, table, {t.name: t for t in tables})
-    made = result, cost, claims, convergence, places, privacy, failed, provenance
+    made = result, cost, claims, convergence, places, privacy, planned, audited, failed, provenance
     return (section for make in made if (section := make(of)) is not None)
 
 
@@ -280,6 +281,24 @@ def privacy(of: Subject) -> Section | None:
         if any("||" in source for source in sources[:MOST_SOURCES]):
             notes.append(message("norms", {}))
     return Section("Privacy", tuple(notes), tables=of.held("privacy"))
+
+
+def planned(of: Subject) -> Section | None:
+    """Return the expectations of a plan, and the figures of the run."""
+    if "plan" not in of.tables:
+        return None
+    document, notes = of.study.manifest.get("document"), [message("plan", {})]
+    if document is not None:
+        digest = map_digest(of.study.manifest["cases"][0]["map"])
+        notes += measured(of.study.tables["plan"], document, digest)
+    return Section("Plan", tuple(notes), tables=of.held("plan"))
+
+
+def audited(of: Subject) -> Section | None:
+    """Return the results of an audit or an attack."""
+    tables = of.held("audit", "attack")
+    notes = tuple(message(table.name, {}) for table in tables)
+    return Section("Audit and attack", notes, tables=tables) if tables else None
 
 
 def failed(of: Subject) -> Section | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from gridpriv.assurance import Attack, Audit
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.store import Study
 from gridpriv.core.tables import Column, TableSchema
@@ -21,6 +22,8 @@ from gridpriv.core.text import PRECISION, amount, csv_text, figure
 from gridpriv.report import summary
 from gridpriv.study.record import RUNS
 
+FINDINGS = (Audit.table, Attack.table)
+"""An attack's error is no solver's dust, however small: it has found the demand."""
 POWER = ("MW", "MVAr", "MVA")
 GAP = 2
 """Characters that the space between two columns takes."""
@@ -66,8 +69,9 @@ class Table:
 
 def make_table(schema: TableSchema, caption: str, frame: pd.DataFrame) -> Table:
     """Return the table of those columns that the frame has with at least one value."""
+    units = {c.name: "" if schema in FINDINGS else c.unit for c in schema.columns}
     kept = [c for c in schema.columns if c.name in frame and frame[c.name].notna().any()]
-    cells = [_whole([cell(v, c.unit) for v in frame[c.name]]) for c in kept]
+    cells = [_whole([cell(v, units[c.name]) for v in frame[c.name]]) for c in kept]
     keys = sum(c in schema.keys for c in kept)
     return Table(schema.name, caption, tuple(kept), keys, tuple(zip(*cells, strict=True)))
 

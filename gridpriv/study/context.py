@@ -101,6 +101,8 @@ class RunContext:
         From settings to the command that makes the same again.
     progress : callable
         See :data:`Progress`.
+    copies : callable
+        Writes copies of a finished folder for people and returns its document.
     began : float
         Clock at which reading began, s.
     """
@@ -114,6 +116,7 @@ class RunContext:
     transport: Connect | None = None
     repeat: Callable[[Settings], str] = lambda _: ""
     progress: Progress = unseen
+    copies: Callable[[RunFolder], Json | None] = lambda _: None
     began: float = field(default_factory=time.perf_counter)
 
     @contextmanager
@@ -204,7 +207,7 @@ class RunContext:
                 kept = stack.enter_context(self.held(self.out, *values))
                 if not kept.left():
                     with self.progress(case.name, 0):
-                        _finish(kept, show)
+                        _finish(kept, self.copies, show)
                     return None
 
             load = time.perf_counter() - self.began
@@ -216,7 +219,7 @@ class RunContext:
                 if kept is not None:
                     try:
                         kept.add(0, result)
-                        _finish(kept)
+                        _finish(kept, self.copies)
                     except (GridprivError, OSError) as error:
                         error.add_note(f"not stored; {result.trace.drawn()}")
                         raise
@@ -285,11 +288,13 @@ class RunContext:
                 advance(f"step {horizon.series.steps[number]}")
 
 
-def _finish(kept: RunFolder, show: Callable[[Json, bool], object] = lambda *_: None) -> None:
-    from gridpriv.study.run_folder import write_run_copies  # imports pandas
-
+def _finish(
+    kept: RunFolder,
+    copies: Callable[[RunFolder], Json | None],
+    show: Callable[[Json, bool], object] = lambda *_: None,
+) -> None:
     kept.finish()
-    document = write_run_copies(kept)
+    document = copies(kept)
     if document is not None:
         show(document, False)
 

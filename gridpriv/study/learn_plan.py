@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed, one_of, whole
 from gridpriv.core.files import read_table
 from gridpriv.core.text import Json
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
@@ -24,8 +24,8 @@ from gridpriv.study.plan import SETTINGS, Kind, at_scale, check_kinds, each, met
 DELTA = 1e-5
 TITLE = "{}: algorithms at equal certified totals"
 QUESTION = "Which algorithm errs least at equal certified privacy?"
-UNITS = "units"
-"""The difference between ways that may be allowed: they protect other things."""
+# what ways may differ in, if it is allowed by name
+DIFFERENCES = ("client-rounds", "units")
 
 WHOLE: Kind = (lambda value: isinstance(value, int), "a whole number")
 KINDS: dict[str, Kind] = {
@@ -38,6 +38,7 @@ KINDS: dict[str, Kind] = {
     "methods": (each(dict), "tables"),
     "settings": SETTINGS,
     "tuning": (SETTINGS[0], "a table of lists"),
+    "client_rounds": WHOLE,
     "data_seed": WHOLE,
 }
 TEXTS = ("title", "question", "dataset", "measure")
@@ -59,8 +60,10 @@ class LearnPlan:
         Common to all ways, of which each gets what its algorithm reads.
     tuning : Tuning or None
         The grid that every way chooses from as far as it reads it.
+    client_rounds : int or None
+        Rounds of every way are this over its clients of a round.
     allowed : tuple of str
-        What ways may differ in: ``units``.
+        What ways may differ in: ``client-rounds``, ``units``.
     measure : str
         A further figure of every evaluated round (:mod:`gridpriv.learning.algorithms.base`).
     data_seed : int or None
@@ -73,6 +76,7 @@ class LearnPlan:
     seeds: tuple[int, ...]
     settings: Json = field(default_factory=dict)
     tuning: Tuning | None = None
+    client_rounds: int | None = None
     allowed: tuple[str, ...] = ()
     measure: str = ""
     data_seed: int | None = None
@@ -87,9 +91,11 @@ class LearnPlan:
         if len(set(names)) < len(names):
             raise not_allowed("methods", names, "each name once")
         for name in self.allowed:
-            one_of("allow", name, (UNITS,))
+            one_of("allow", name, DIFFERENCES)
         if self.measure:
             one_of("measure", self.measure, MEASURES)
+        if self.client_rounds is not None:
+            whole("client-rounds", self.client_rounds)
 
     def trials(self) -> list[Trial]:
         """Return every run once; raises on the first setting that no run can have."""
@@ -121,21 +127,37 @@ class LearnPlan:
         chosen |= {"mechanism": NO_NOISE} if budget == NO_NOISE else {"budget": budget}
         if budget != NO_NOISE and parse_budget(budget).scope == "total":
             chosen.setdefault("target_delta", parse_budget(budget).delta or DELTA)
-        return make_learn_settings(
+        settings = make_learn_settings(
             dataset_name(dataset), preset, **(chosen | {"algorithm": algorithm, "seed": seed})
         )
+        if self.client_rounds is None or algorithm == "centralized":
+            return settings
+        return replace(settings, rounds=max(1, self.client_rounds // _participants(settings)))
 
     def _refuse_unlike(self, trials: Sequence[Trial]) -> None:
-        """Refuse ways that cannot be compared, since they protect other units."""
-        noisy = [t for t in trials if t.budget != NO_NOISE and UNITS not in self.allowed]
-        for dataset in dict.fromkeys(t.dataset for t in noisy):
-            way_of_unit = {_unit(t.settings): t.way for t in noisy[::-1] if t.dataset == dataset}
-            if len(way_of_unit) > 1:
-                units = "; ".join(f"{method}: {unit}" for unit, method in way_of_unit.items())
-                raise InputError(
-                    "these methods protect different things, so that their budgets do not compare "
-                    f"({units}): leave one out, or allow it by name (--allow {UNITS})"
-                )
+        """Refuse ways that cannot be compared: other units of privacy, or other effort."""
+        noisy = [t for t in trials if t.budget != NO_NOISE]
+        trained = [t for t in trials if t.settings.algorithm != "centralized"]
+        for what, of, why, some in (
+            (
+                "units",
+                _unit,
+                "protect different things, so that their budgets do not compare",
+                noisy,
+            ),
+            ("client-rounds", client_rounds, "train with unequal client-rounds", trained),
+        ):
+            for dataset in dict.fromkeys(t.dataset for t in some):
+                way_of_unit = {
+                    of(t.settings): t.way for t in reversed(some) if t.dataset == dataset
+                }
+                if len(way_of_unit) > 1 and what not in self.allowed:
+                    units = "; ".join(f"{method}: {unit}" for unit, method in way_of_unit.items())
+                    more = " give --client-rounds N, or" if what == "client-rounds" else ""
+                    raise InputError(
+                        f"these methods {why} ({units}):{more} leave one out, or allow it by name "
+                        f"(--allow {what})"
+                    )
 
     def as_dict(self) -> Json:
         """Return the plan with the keys of a study file."""
@@ -146,6 +168,7 @@ class LearnPlan:
             "settings": as_written(self.settings),
             "methods": [method.as_dict() for method in self.ways],
             "tuning": None if self.tuning is None else self.tuning.as_dict(),
+            "client-rounds": self.client_rounds,
             "allow": list(self.allowed),
             "measure": self.measure,
             "data-seed": self.data_seed,
@@ -203,6 +226,15 @@ def read_learn_plan(path: Path, scale: str = "quick") -> LearnPlan:
         allowed=tuple(document.pop("allow", ())),
         **document,
     )
+
+
+def _participants(settings: LearnSettings) -> int:
+    return settings.sampled_clients or settings.clients or 1
+
+
+def client_rounds(settings: LearnSettings) -> int:
+    """Return the total number of client-rounds of a run."""
+    return settings.rounds * _participants(settings)
 
 
 def _unit(settings: LearnSettings) -> str:

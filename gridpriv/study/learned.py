@@ -2,9 +2,9 @@
 
 A *way* is an algorithm with its settings. Every way is run at every budget with every seed; where
 a grid is declared, each way first chooses among the values of the settings that it reads
-(:mod:`gridpriv.learning.tuning`). Ways are comparable only if they protect the same
-unit; others are refused unless that is allowed by name. The tables have the columns of a study of
-grids where they mean the same; ``method`` is the way.
+(:mod:`gridpriv.learning.tuning`). Ways are comparable only if they protect the same unit and
+train with equally many client-rounds; what differs is refused unless it is allowed by name. The
+tables have the columns of a study of grids where they mean the same; ``method`` is the way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.privacy.settings import QUIET
 from gridpriv.privacy.statement import Certificate
 from gridpriv.study import engine
-from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial
+from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, client_rounds
 from gridpriv.study.methods import as_written
 from gridpriv.study.record import publish_manifest, publish_rows
 from gridpriv.study.run_folder import RUN_FILE
@@ -203,6 +203,7 @@ def _identity(trial: Trial) -> Json:
         "sensitivity": settings.sensitivity,
         "adjacency": protected(settings.algorithm, settings.adjacency, settings.trust),
         "local_updates": settings.local_updates,
+        "client_rounds": client_rounds(settings),
         "tuned": "",
     }
 

@@ -140,6 +140,7 @@ PLANNED = (
     "methods",
     "dataset",
     "tuning",
+    "client-rounds",
     "allow",
     "measure",
     "data-seed",

@@ -6,21 +6,16 @@ takes that place when it ends, early or not. So a run that was killed counts as 
 A folder that is published tells neither seed nor digest of demand, by which an interrupted run is
 known again and draws nothing twice. Until all is finished they stand beside it, in
 ``.NAME.unfinished``, for the owner alone.
-
-Copies of a run or series for people (CSV, JSON) are made of its tables and never read back. Those
-of a published folder are public as they stand, since it holds public tables only.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,26 +25,22 @@ import pandas as pd
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import read_sealed, remove, sealed, write_text
 from gridpriv.core.store import MANIFEST as MANIFEST_FILE
-from gridpriv.core.store import Rows, Store, Study, open_store, read_manifest, read_study
-from gridpriv.core.tables import publish
-from gridpriv.core.text import Json, frame_csv, json_ready
+from gridpriv.core.store import Rows, Store, open_store, read_manifest, read_study
+from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
-from gridpriv.privacy.statement import noise_caveat, refuse_unprotected
+from gridpriv.privacy.statement import refuse_unprotected
 from gridpriv.privacy.temporal_basis import TemporalBasis
 from gridpriv.study import record
 from gridpriv.study.engine import charge_rows, header, told_totals
 from gridpriv.study.grids import ZonedCase, describe, network_rows
-from gridpriv.zonal.documents import RESERVE_FILE, STORAGE_FILE, SeriesDocument
 from gridpriv.zonal.horizon import Horizon, Known, step_row
-from gridpriv.zonal.prepared import zone_statements
-from gridpriv.zonal.result import RunResult, totals
+from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings
-from gridpriv.zonal.stream import Stream
 from gridpriv.zonal.summary import noise
 from gridpriv.zonal.tables import result_tables
 
@@ -403,97 +394,3 @@ def _releases(rows: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Release]]:
         release = Release(mechanism, sensitivity, row["assumed"])
         counts.setdefault(row["zone"], Counter())[release] += row["count"]
     return counts
-
-
-STATE = ("res_bus", "res_line", "res_gen", "res_shed")
-COPIED = ("rounds", "zones", "buses", "zone_prices", "tie_prices", "binding")
-
-
-def write_run_copies(kept: RunFolder) -> Json | None:
-    """Write the tables of a run as CSV; return its document, None without one."""
-    study, document = read_study(kept.store.folder), run_document(kept.store.folder)
-    if document is None:
-        return None
-    document.pop("repeat", None)  # of the folder alone
-    _write_tables(kept, study)
-    return document
-
-
-def write_series_copies(kept: RunFolder, horizon: Horizon) -> Json:
-    """Write ``horizon.json`` and the tables of a series as CSV; return its document."""
-    study = read_study(kept.store.folder)
-    steps = study.tables.get("steps", pd.DataFrame({"run": [], "step": []}))
-    if len(timing := study.tables["timing"]):
-        seconds = timing[["run", "total"]].rename(columns={"total": "seconds"})
-        steps = steps.merge(seconds, on="run")
-    kept.store.text("steps.csv", frame_csv(_copied(steps)))
-    _write_tables(kept, study)
-    document = _series_document(kept, horizon, _copied(steps).to_dict("records"))
-    kept.store.text("horizon.json", json.dumps(document, allow_nan=False) + "\n")
-    return document
-
-
-def _write_tables(kept: RunFolder, study: Study) -> None:
-    for name in (*COPIED, *STATE):
-        table = study.tables.get(name)
-        if table is not None and len(table):
-            kept.store.text(f"{name}.csv", frame_csv(_copied(table)))
-        elif name in COPIED and not study.public:
-            kept.store.text(
-                f"{name}.csv", frame_csv(pd.DataFrame(columns=record.STORED[name].names))
-            )
-
-
-def _copied(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table as people want it: the step first, without the store's own identity."""
-    first = [name for name in ("step",) if name in table]
-    return table[[*first, *(name for name in table if name not in ("run", "step"))]]
-
-
-def _planned(kept: RunFolder, name: str) -> list[Json]:
-    """Return storage operation or reserves in every step of a joint plan; empty without one."""
-    rows: list[Json] = json_ready(plan_table(kept.store.folder, name).to_dict("records"))
-    return rows
-
-
-def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:
-    prepared, settings = horizon.prepared(0), horizon.settings
-    statements = zone_statements(kept.releases(), settings, prepared.rules)
-    case, seed = horizon.series.case, kept.runs.known_seed
-    document = {
-        "case": case.name,
-        "buses": case.n_bus,
-        "series": horizon.series.source,
-        "planned": len(horizon.series),
-        "finished": len(rows),
-        "settings": settings.told_of(prepared.case)
-        | {"zoning": horizon.zoning.source, "seed": seed},
-        "released_once": horizon.released_rows(),
-        "steps": json_ready(rows),
-        "step_hours": horizon.chronology.hours if horizon.chronology is not None else None,
-        "storage": _planned(kept, STORAGE_FILE),
-        "reserves": _planned(kept, RESERVE_FILE),
-        "privacy": {
-            "mechanism": settings.effective_mechanism(),
-            "noise": settings.noise,
-            "caveat": noise_caveat(settings.drawn, settings.noise, settings.effective_mechanism()),
-            "adjacency": horizon.adjacency,
-            "noise_multiplier": horizon.multiplier,
-            "stream": horizon.costs if isinstance(horizon, Stream) else None,
-            **json_ready(totals(settings, statements)),
-            "zones": json_ready([s.as_dict() for s in statements]),
-        },
-        "seed": seed,
-        "version": version("gridpriv"),
-    }
-    if kept.store.public:
-        document = publish(document, SeriesDocument.table, protected=True)
-    return document
-
-
-def plan_table(folder: Path, name: str) -> pd.DataFrame:
-    """Return storage operation or reserves of a joint plan from its file; empty without one."""
-    path = folder / name
-    if not path.is_file():
-        return pd.DataFrame()
-    return pd.read_csv(path, dtype={"step": str, "storage": str})

@@ -1,4 +1,4 @@
-"""A grid's state as tables with pandapower's names, and as a net.
+"""A grid's state as tables with pandapower's names, as CSV, Parquet or JSON files, and as a net.
 
 Every figure here comes from private demand, directly or through what a zone dispatches: tables
 and nets are *local*, no public export contains them.
@@ -7,6 +7,8 @@ and nets are *local*, no public export contains them.
 from __future__ import annotations
 
 import copy
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.grid.powsybl import WRITTEN, write_powsybl
 from gridpriv.grid.readreport import POWSYBL_FORMATS
 from gridpriv.zonal.physical import GridSolution
+
+FORMATS = ("csv", "parquet", "json")
 
 
 def result_tables(solution: GridSolution) -> dict[str, DataFrame]:
@@ -132,6 +136,15 @@ def generator_output(solution: GridSolution, rows: NDArray[np.int64]) -> DataFra
             "vm_pu": solution.vm[bus],
         }
     )
+
+
+def frames_json(tables: Mapping[str, DataFrame]) -> str:
+    """Return tables as one JSON document, row by row; a missing figure is null."""
+    document = {
+        name: json.loads(table.to_json(orient="records", double_precision=15))
+        for name, table in tables.items()
+    }
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
 SMALLEST_MVA = 1e-9

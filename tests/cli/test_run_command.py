@@ -145,6 +145,7 @@ def test_total_budgets_calibrate_the_noise(capsys, words, multiplier):
     assert document["privacy"]["noise_multiplier"] == pytest.approx(multiplier, rel=2e-3)
 
 
+@pytest.mark.usefixtures("painted")
 def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
     code, out, _ = call(
         capsys,
@@ -165,12 +166,15 @@ def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
     assert "Written to" in out
     folder = tmp_path / "run"
     names = {path.name for path in folder.iterdir()}
-    assert {"run.json", "rounds.csv", "buses.csv"} <= names
+    assert {"run.json", "rounds.csv", "buses.csv", "convergence.png", "zones.png"} <= names
     assert json.loads((folder / "run.json").read_text())["seed"] == 4
     rounds = pd.read_csv(folder / "rounds.csv")
     assert rounds["round"].tolist() == [1, 2]
     buses = pd.read_csv(folder / "buses.csv")
     assert buses.pd_mw.sum() == pytest.approx(259.0)
+    assert (folder / "zones.png").read_bytes().startswith(b"\x89PNG")
+    assert len((folder / "zones.png").read_bytes()) > 1000
+    assert (folder / "network.png").read_bytes().startswith(b"\x89PNG")
     bus, shed = (
         pd.read_csv(folder / f"{name}.csv", index_col=0) for name in ("res_bus", "res_shed")
     )
@@ -178,6 +182,17 @@ def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
     demand = buses.set_index("bus").pd_mw
     served = (made.fillna(0.0) + bus.p_mw).to_numpy()  # bus.p_mw is what branches bring
     assert served == pytest.approx((demand - shed.p_mw).to_numpy(), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_result_tables_in_another_format(capsys, tmp_path, kind):
+    words = ("run", "case14", "--rounds", "1", "--mechanism", "none", "--solver", "clarabel")
+    assert call(capsys, *words, "--tables", kind, "--out", str(tmp_path / "run"))[0] == 0
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"parquet": "res_line.parquet", "json": "tables.json"}[kind] in names
+    code, _, err = call(capsys, *words, "--tables", "xls")
+    assert code == 2
+    assert "one of csv, parquet, json" in err
 
 
 def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
@@ -215,7 +230,7 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
         "statements",
         "zones",
     )
-    copies = {"rounds.csv", "zones.csv"}
+    copies = {"rounds.csv", "zones.png", "zones.csv", "convergence.png"}
     assert names == {"manifest.json", "run.json", *copies, *(f"{t}.parquet" for t in tables)}
     columns = set(pd.read_csv(tmp_path / "run" / "rounds.csv").columns)
     assert columns == {
@@ -537,9 +552,9 @@ ALONE = "warning: one zone holds the whole grid: there is no other zone to coord
         (["--mechanism", "none"], []),
         (["--budget", "total:1"], []),
         (["--mechanism", "none", "--zones", "1"], [ALONE]),
-        (["--zones", "1"], [ALONE]),
-        (["--zones", "1", "--reference"], [ALONE]),
-        (["--zones", "2"], []),
+        (["--zone-size", "40"], [ALONE]),
+        (["--zone-size", "40", "--reference"], [ALONE]),
+        (["--zone-size", "7"], []),
     ],
 )
 def test_what_has_no_effect_is_said_to_have_none(words, said, capsys):

@@ -46,6 +46,7 @@ def run(day: str, *words: str) -> int:
     return main(["run", "case14", "--series", day, *FLAGS, *words])
 
 
+@pytest.mark.usefixtures("painted")
 def test_the_command_runs_what_the_library_does(day: str, tmp_path: Path) -> None:
     assert run(day, "--seed", "3", "--out", str(tmp_path / "out")) == 0
     case = load_case("case14")
@@ -132,6 +133,7 @@ def test_a_public_folder_holds_nothing_computed_from_demand(day: str, tmp_path: 
     }
     copies = {
         "horizon.json",
+        "horizon.png",
         "steps.csv",
         "rounds.csv",
         "zones.csv",

@@ -273,6 +273,15 @@ def test_other_units_of_privacy_are_refused_unless_allowed_by_name():
         replace(plan, ways=(plan.ways[0], other)).trials()
 
 
+def test_unequal_client_rounds_are_refused_or_made_equal():
+    given = {"rounds": 10, "clients": 4, "clip": 1.0, "sampled_clients": 2}
+    plan = make_plan(["dpsgd", "dp-admm"], [1.0], 1, given)
+    with pytest.raises(InputError, match=r"dpsgd: 20; dp-admm: 40|dp-admm: 40; dpsgd: 20"):
+        plan.trials()
+    sgd, admm = replace(plan, client_rounds=20).trials()
+    assert (sgd.settings.rounds, admm.settings.rounds) == (10, 5)
+
+
 def test_failed_run_of_a_comparison_says_why(tmp_path):
     """Too little penalty for dvp's certificate: seen only when its noise is calibrated."""
     given = {"rounds": 3, "clients": 4, "penalty": "0.001"}

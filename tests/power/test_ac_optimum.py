@@ -221,7 +221,7 @@ def test_prices_that_make_no_sense_are_refused(case14):
 
 
 def test_the_document(capsys):
-    assert main(["acopf", "case14", "--json"]) == 0
+    assert main(["acopf", "case14", "--json", "--bound"]) == 0
     captured = capsys.readouterr()
     document = json.loads(captured.out)
     wanted = {
@@ -236,14 +236,19 @@ def test_the_document(capsys):
     }
     assert wanted <= set(document)
     assert document["cost"] == pytest.approx(8081.5, abs=0.1)
+    assert document["gap"] == pytest.approx(1 - document["bound"] / document["cost"])
     assert document["violations"] == []
 
 
-def test_files(tmp_path):
+def test_files_and_the_warning_of_prices(tmp_path, capsys):
     out = tmp_path / "optimum"
-    assert main(["acopf", "case14", "--out", str(out)]) == 0
+    path = PGLIB.format("case30_ieee")
+    assert main(["acopf", path, "--bound", "--out", str(out)]) == 0
     written = {p.name for p in out.iterdir()}
     assert written == {"acopf.json", "buses.csv", "generators.csv", "binding.csv"}
+    captured = capsys.readouterr()
+    assert "prices differ from the AC optimum's" in captured.err
+    assert "gap to the bound" in captured.out
 
 
 @pytest.mark.parametrize(

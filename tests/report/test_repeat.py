@@ -52,7 +52,7 @@ def printed(folder: Path) -> list[str]:
         ["--zoning", "my zones.csv", "--penalty", "geometric:1,1.5,2,50", "--update", "linearized"],
         ["--zones", "2", "--release", "total", "--public-demand", "expected.csv", "--beta", "1MW"],
         [
-            "--zones",
+            "--zone-size",
             "5",
             "--noise-schedule",
             "once",

@@ -1,7 +1,9 @@
-"""Damaged results: reported, or refused with exit code 2, never a traceback.
+"""Damaged and forged results: reported, or refused with exit code 2, never a traceback.
 
 Each kind of file that ``gridpriv report`` reads is damaged in a folder that is whole otherwise.
-The seed of a batch is its number; a batch runs in a process of its own.
+Of kinds that are checked beyond their checksum, half of the damage is *forged*: the checksum is
+made anew, as somebody would who wants to be believed. The seed of a batch is its
+number; a batch runs in a process of its own.
 
     pytest -m slow tests/report/test_result_mutations.py
 
@@ -11,15 +13,18 @@ reads 20,000 files of each kind; the default suite reads a sample.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
+import json
 import random
 import shutil
 import warnings
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from mutations import damaged, in_a_process
+from mutations import VALUES, damaged, in_a_process
 
 from gridpriv.cli.main import main
 from gridpriv.core.store import reopen_store
@@ -53,26 +58,78 @@ STUDY = [
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder of results: a study, one half done, and a run."""
+    """Return a folder of results: a study, one half done, a run, each with an audit and attack."""
     place = tmp_path_factory.mktemp("whole")
+    audit = [
+        "audit",
+        *RUN,
+        "--noise-schedule",
+        "round",
+        "--runs",
+        "200",
+        "--audit-rounds",
+        "2",
+        "--levels",
+        "release",
+    ]
+    attack = ["attack", *RUN, "--mechanism", "none", "--bus", "12", "--attack-rounds", "1"]
     for name, words in {
         "study": ["compare", *STUDY],
         "run": ["run", *RUN, "--seed", "1"],
+        "audit": audit,
+        "attack": attack,
     }.items():
         assert main([*words, "--out", str(place / name)]) == 0
     half = place / "half"
     shutil.copytree(place / "study", half)
     with reopen_store(half) as store:  # as an interrupt before the last run leaves it
         store.forget(list(store.stored())[-1:])
+    for name in ("audit", "attack"):
+        shutil.copy(place / name / f"{name}.json", place / "study")
     return place
 
 
+def sealed(document: dict[str, Any]) -> bytes:
+    """Return a document with the checksum of its form: SHA-256 of its sorted JSON."""
+    plain = {key: value for key, value in document.items() if key != "checksum"}
+    checksum = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    return json.dumps(plain | {"checksum": checksum}).encode()
+
+
+def entries(value: Any) -> list[tuple[Any, Any]]:
+    """Return the (container, key) of everything in a JSON document."""
+    found = []
+    for key, below in value.items() if isinstance(value, dict) else enumerate(value):
+        found.append((value, key))
+        if isinstance(below, dict | list):
+            found += entries(below)
+    return found
+
+
+def forged_json(content: bytes, draw: random.Random) -> bytes:
+    """Return a sealed document in which entries are gone, others' or of another kind."""
+    document = json.loads(content)
+    for _ in range(draw.randint(1, 3)):
+        container, key = draw.choice(entries(document))
+        if draw.random() < 0.3 and isinstance(container, dict) and len(document) > 1:
+            del container[key]
+        else:
+            other, place = draw.choice(entries(document))
+            values = [*VALUES, *[json.dumps(other[place])] * 3]
+            container[key] = draw.choice(values)
+    return sealed(document)
+
+
+CHECKED = ("audit", "attack")
+"""Kinds whose readers find a forgery too: the others trust what carries the right checksum."""
 KINDS: dict[str, tuple[str, str]] = {
     "manifest": ("study", "manifest.json"),
     "table": ("study", "*.parquet"),
     "part": ("half", "*.json"),
     "manifest of a run": ("run", "manifest.json"),
     "table of a run": ("run", "*.parquet"),
+    "audit": ("study", "audit.json"),
+    "attack": ("study", "attack.json"),
 }
 
 
@@ -116,7 +173,10 @@ def failures(kind: str, batch: int, count: int, whole: Path, place: Path) -> tup
     wrong, reported = [], 0
     for number in range(count):
         victim = draw.choice(victims)
-        victim.write_bytes(damaged(files[victim], draw))
+        if kind in CHECKED and draw.random() < 0.5:
+            victim.write_bytes(forged_json(files[victim], draw))
+        else:
+            victim.write_bytes(damaged(files[victim], draw))
         code, problem = read(folder, draw)
         reported += code == 0
         if problem:
