@@ -18,7 +18,7 @@ from gridpriv.cli.output import print_table, say, tell
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed, choice, count, notation, number
-from gridpriv.core.text import Json, frame_csv, json_ready
+from gridpriv.core.text import Json, counted, frame_csv, json_ready
 from gridpriv.privacy.adjacency import Beta, DemandAdjacency
 from gridpriv.privacy.linear import LEAST_SHARE
 from gridpriv.privacy.settings import LEAST_EPSILON, MOST_EPSILON, Noise, Privacy
@@ -206,18 +206,16 @@ def _features(times: Sequence[str], weather: str | None) -> Floats:
         twice = steps[int(table.index.duplicated().argmax())]
         raise InputError(f"weather {weather} names step {twice} more than once: give one row each")
     wanted = dates_and_times(times, "the history's steps")
-    missing = [str(item) for item in wanted if item not in table.index]
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    missing = wanted[~wanted.isin(table.index)]
+    if len(missing):
         raise InputError(
-            f"weather {weather} misses step {missing[0]}{more}: give a row for every step"
+            f"weather {weather} misses {counted(len(missing), 'step')}, such as {missing[0]}: "
+            "give a row for every step"
         )
-    numpy = table.loc[wanted].apply(pd.to_numeric, errors="coerce").to_numpy(float)
-    if not np.isfinite(numpy).all():
-        raise InputError(
-            f"weather {weather} holds a value that is no finite number: give finite numbers"
-        )
-    return np.hstack([known, numpy, numpy**2])
+    given = table.loc[wanted].apply(pd.to_numeric, errors="coerce").to_numpy(float)
+    if not np.isfinite(given).all():
+        raise not_allowed("weather", weather, "a file of finite numbers")
+    return np.hstack([known, given, given**2])
 
 
 def _table(case: Case, zoning: Zoning, result: Forecast, times: Sequence[str]) -> Any:

@@ -247,16 +247,19 @@ def open_json(path: Path) -> Net:
         raise InputError(f"{path}: {error}") from error
 
 
+def _not_written(fault: str) -> InputError:
+    """Return the error for a file that pandapower does not write so."""
+    return InputError(f"{fault}: write the file with pandapower.to_json")
+
+
 def _entries(text: str) -> Json:
     """Return the entries of a document's net; every name in the document is checked."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"not JSON ({error}): write the file with pandapower.to_json") from error
+        raise _not_written(f"not JSON ({error})") from error
     if _name(document) != NET or not isinstance(document.get("_object"), dict):
-        raise InputError(
-            "not a net that pandapower.to_json wrote: write it with pandapower.to_json"
-        )
+        raise _not_written("not a net that pandapower.to_json wrote")
     for module, name in _names(list(document.values())):
         if (module, name) not in KNOWN and not module.startswith(CONTROL):
             raise InputError(
@@ -296,9 +299,7 @@ def _decoded(text: object) -> Any:
     except ValueError:
         return None
     except RecursionError:
-        raise InputError(
-            "lists or objects are nested too deeply: write the file with pandapower.to_json"
-        ) from None
+        raise _not_written("lists or objects are nested too deeply") from None
 
 
 def _net(entries: Json) -> Net:
@@ -370,21 +371,12 @@ def _table(label: str, value: Any) -> pd.DataFrame:
     parts = [content.get(key) for key in PARTS] if isinstance(content, dict) else []
     lists = [part for part in parts if isinstance(part, list)]
     if len(lists) < len(PARTS):
-        raise InputError(
-            f"{label} is not a table as pandapower writes it"
-            ": write the file with pandapower.to_json"
-        )
+        raise _not_written(f"{label} is not a table as pandapower writes it")
     columns, index, rows = lists
     if not all(isinstance(row, list) and len(row) == len(columns) for row in rows):
-        raise InputError(
-            f"{label} has rows that do not have {len(columns)} cells, one a column"
-            ": write the file with pandapower.to_json"
-        )
+        raise _not_written(f"{label} has rows that do not have {len(columns)} cells, one a column")
     if len(rows) != len(index):
-        raise InputError(
-            f"{label} has {len(rows)} rows and {len(index)} row numbers"
-            ": write the file with pandapower.to_json"
-        )
+        raise _not_written(f"{label} has {len(rows)} rows and {len(index)} row numbers")
     types = value.get("dtype")
     types = types if isinstance(types, dict) else {}
     return pd.DataFrame(

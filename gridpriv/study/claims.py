@@ -67,7 +67,6 @@ class Claim:
     spread: tuple[str, ...] = ()
     budgets: tuple[float, ...] = ()
     factor: float = 1.0
-    slack: float = 0.0
     round: int | None = None
     than_round: int | None = None
     updates: int | None = None
@@ -323,7 +322,7 @@ def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
             a, b = means.value(other, claim.figure, at), means.value(item, claim.figure, at)
             where = f"{_told(other, at)} {a:.4g} <= {_told(item, at)} {b:.4g}"
             tells = _tells(claim, a, b)
-            yield Comparison(where, a, b + claim.slack, equal=True, informative=tells)
+            yield Comparison(where, a, b, equal=True, informative=tells)
 
 
 def _passes(claim: Claim, means: Means) -> Iterator[Comparison]:

@@ -376,7 +376,8 @@ def test_steps_of_any_iso_8601_format_are_continued(tmp_path, capsys, format, st
     ("column", "words"),
     [
         ({"step": ["one", "two"], "celsius": [1.0, 2.0]}, "got 'one'"),
-        ({"step": TIMES[:49], "celsius": ["cold"] * 49}, "no finite number"),
+        ({"step": TIMES[:49], "celsius": ["cold"] * 49}, "finite numbers"),
+        ({"step": TIMES[:40], "celsius": np.arange(40.0)}, "misses 9 steps, such as"),
         ({"step": [*TIMES[:49], TIMES[0]], "celsius": np.arange(50.0)}, "more than once"),
     ],
 )
