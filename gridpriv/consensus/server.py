@@ -8,11 +8,9 @@ Until a zone is admitted its connection is *pending*, and never in a member's wa
 
 - a pending connection that says nothing ends after SILENT seconds, any after PENDING seconds, by
   deadlines of its own;
-- an address has at most ``most_of_address`` of them, all together are at most ``most``: one more
-  ends the oldest, those that said nothing first. So a member who connects is let in, whoever
-  else is waiting; it is ended only if ``most_of_address`` others at its own address begin to
-  speak between its connection and its first message;
-- an identity has at most UNADMITTED of them.
+- they are at most ``most``: one more ends the oldest, those that said nothing first. So a member
+  who connects is let in, whoever else is waiting, but where ``most`` others begin to speak between
+  its connection and its first message.
 
 The turns of a run over a network: the exchange with all zones, and its journal.
 """
@@ -22,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -69,22 +66,14 @@ from gridpriv.core.files import Records
 
 SILENT, PENDING = 3.0, 10.0  # seconds
 LOOK = 0.25  # seconds between two looks whether the server stops
-UNADMITTED = 2  # connections of one identity at a time that are not admitted
 LEAVING = 1.0  # seconds in which connections end by themselves when the server stops
 
 
 @dataclass(eq=False)
 class Guest:
-    """A connection from outside.
-
-    Attributes
-    ----------
-    address : str
-        IPv6 addresses of one /64 are one address.
-    """
+    """A connection from outside, and whether it has said anything."""
 
     channel: Channel
-    address: str
     speaks: bool = False
 
 
@@ -123,11 +112,9 @@ class Server:
         self._sessions, self._credentials = sessions, credentials
         self._context = None if credentials is None else tls(credentials, server=True)
         self._variables, self._admitted = variables, admitted
-        self.most_of_address = 2 * zones + 16
-        self.most = 4 * self.most_of_address
+        self.most = 8 * zones + 64
         self._pending: dict[Guest, None] = {}
         self._guests: set[Guest] = set()
-        self._unadmitted: Counter[str] = Counter()
         self._lock = Lock()
         self._listener = _listener(address, host.strip("[]"), port)
         self.address = f"{host}:{self._listener.getsockname()[1]}"
@@ -157,21 +144,18 @@ class Server:
         self._listener.settimeout(LOOK)
         while self._open:
             with suppress(OSError):  # a timeout, or a caller who has left already
-                plain, peer = self._listener.accept()
-                self._arrived(plain, str(peer[0]))
+                plain, _ = self._listener.accept()
+                self._arrived(plain)
 
-    def _arrived(self, plain: socket.socket, host: str) -> None:
-        address = ":".join(host.split(":")[:4]) if ":" in host else host
-        guest = Guest(Channel(plain, self._variables), address)
+    def _arrived(self, plain: socket.socket) -> None:
+        guest = Guest(Channel(plain, self._variables))
         with self._lock:
             self._guests.add(guest)
+            if len(self._pending) == self.most:  # in the order in which they came
+                oldest = min(self._pending, key=lambda other: other.speaks)
+                del self._pending[oldest]
+                oldest.channel.end()
             self._pending[guest] = None
-            here = [other for other in self._pending if other.address == address]
-            for group, most in ((here, self.most_of_address), ([*self._pending], self.most)):
-                if len(group) > most:  # in the order in which they came
-                    oldest = min(group[:-1], key=lambda other: other.speaks)
-                    del self._pending[oldest]
-                    oldest.channel.end()
         Thread(target=self._serve, args=(guest,), daemon=True).start()
 
     def _serve(self, guest: Guest) -> None:
@@ -194,14 +178,9 @@ class Server:
     def _take_part(self, guest: Guest) -> None:
         channel, sessions = guest.channel, self._sessions
         name, shown, verify = self._identity(guest)
-        try:
-            if (hello := channel.read()) is None:
-                return
-            zone = sessions.admit(hello, name, verify)
-        finally:
-            if name is not None:
-                with self._lock:
-                    self._unadmitted[name] -= 1
+        if (hello := channel.read()) is None:
+            return
+        zone = sessions.admit(hello, name, verify)
         try:
             with self._lock:
                 self._pending.pop(guest, None)
@@ -224,7 +203,7 @@ class Server:
         Raises
         ------
         RefusedError
-            For a certificate that is no zone's, and for too many connections of one identity.
+            For a certificate that is no zone's.
         """
         came = time.monotonic()
         guest.channel.deadline = came + SILENT
@@ -235,14 +214,9 @@ class Server:
             return None, b"", None
         shown = guest.channel.secure(self._context)
         try:
-            name, verify = certificate_name(shown, "client"), Verifier(shown)
+            return certificate_name(shown, "client"), shown, Verifier(shown)
         except InputError as error:
             raise RefusedError(str(error)) from None
-        with self._lock:
-            if self._unadmitted[name] >= UNADMITTED:
-                raise TakenError(f"{name!r} has {UNADMITTED} connections already")
-            self._unadmitted[name] += 1
-        return name, shown, verify
 
 
 def _listener(address: str, host: str, port: int) -> socket.socket:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -94,9 +94,11 @@ def learn(
     task, dataset = make_task(dataset, settings, module, charge, shared)
     if keeper is not None:
         task = replace(task, begun=keeper.begun)
-        _recount(task)
+        _recount(task, keeper.drawn)
     log = _Log(dataset, task, watch, keeper)
     build = time.perf_counter() - began
+    if keeper is not None:
+        keeper.start()
     log.resume()
     linear = settings.device == "cpu" and task.module is None
     with one_blas_thread() if linear else nullcontext():
@@ -263,14 +265,19 @@ class _Log:
         }
 
 
-def _recount(task: Task) -> None:
-    """Count what was released before an interruption: a function of the settings."""
-    if task.rule is None or not task.begun.rounds:
+def _recount(task: Task, drawn: Sequence[int] | None) -> None:
+    """Count what was released before an interruption: a function of the settings.
+
+    Simulated noise is the same whenever a round is drawn; secure noise counts as often as the
+    round may have been ``drawn``.
+    """
+    times = [1] * task.begun.rounds if drawn is None else drawn
+    if task.rule is None or not times:
         return
     algorithm = make_algorithm(task)
-    for t in range(1, task.begun.rounds + 1):
+    for t, count in enumerate(times, start=1):
         for client, release in algorithm.releases(t):
-            task.tally.add(client, release)
+            task.tally.add(client, release, count)
 
 
 def _described(dataset: Dataset, clipped: int, norm: float | None) -> Json:

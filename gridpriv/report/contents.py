@@ -81,6 +81,7 @@ def _learning_released(study: Study) -> Iterator[Message]:
     if settings["mechanism"] == NO_NOISE:
         return
     values = {name: settings[name] for name in ("rounds", "budget", "noise")}
+    values["again"] = ", and the rounds drawn again" if settings["noise"] == "secure" else ""
     yield message("released-by-learning", values)
     adjacency = protected(settings["algorithm"], settings["adjacency"])
     yield message("protected", {"adjacency": adjacency})

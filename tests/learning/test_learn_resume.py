@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -10,12 +11,14 @@ import made
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.learning import LearnSettings, interrupted, learn
 from gridpriv.learning.accounting import planned
 from gridpriv.learning.algorithms import NON_PRIVATE, READS
+from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.interrupted import FILE, make_keeper
 from gridpriv.learning.run import make_task
 
@@ -74,14 +77,52 @@ def test_every_algorithm_ends_as_if_it_had_not_been_interrupted(tmp_path, algori
     assert rest.privacy == whole.privacy
 
 
-def test_secure_noise_is_not_drawn_again(tmp_path):
-    """What a run with secure noise released is at most its budget; going on would add to it."""
-    data, settings = made.binary(), settings_of("dpsgd", noise="secure")
-    keeper = make_keeper(tmp_path, data, settings, resume=False)
+def dying_after(monkeypatch, draws):
+    """Let the process die right after these many draws; return what was drawn, by round."""
+    drawn, real = Counter(), Task.drawn
+
+    def counted(self, t, values, releases):
+        noisy = real(self, t, values, releases)
+        drawn[t] += 1
+        if sum(drawn.values()) in draws:
+            raise KeyboardInterrupt
+        return noisy
+
+    monkeypatch.setattr(Task, "drawn", counted)
+    return drawn
+
+
+def attempt(folder, data, settings, *, resume):
+    keeper = make_keeper(folder, data, settings, resume=resume)
     with pytest.raises(KeyboardInterrupt):
-        learn(data, settings, stop_after(2), keeper=keeper)
-    assert not (tmp_path / FILE).exists()
-    with pytest.raises(InputError, match="must be left out with secure noise"):
+        learn(data, settings, keeper=keeper)
+
+
+@pytest.mark.parametrize("deaths", [{1}, {1, 2, 3}, {3, 4, 5, 6}, {1, 4, 5, 9}])
+def test_secure_noise_counts_every_draw_however_often_it_was_lost(tmp_path, monkeypatch, deaths):
+    data, settings = made.binary(), settings_of("dpsgd", noise="secure")
+    drawn = dying_after(monkeypatch, deaths)
+    for number in range(len(deaths)):
+        attempt(tmp_path, data, settings, resume=number > 0)
+    rest = learn(data, settings, keeper=make_keeper(tmp_path, data, settings, resume=True))
+    draws = sum(drawn.values())
+    assert draws == settings.rounds + len(deaths)
+    assert rest.privacy["releases_per_client"] == draws
+    # draws of equal noise compose to a Gaussian of sqrt(draws) times the sensitivity
+    mu = math.sqrt(draws) / rest.privacy["noise_multiplier"]
+    stated = rest.privacy["total"]["epsilon"]
+    exact = norm.cdf(mu / 2 - stated / mu) - math.exp(stated) * norm.cdf(-mu / 2 - stated / mu)
+    assert exact <= rest.privacy["total"]["delta"] * (1 + 1e-9)
+
+
+def test_the_state_of_secure_noise_is_on_disk_before_a_round_is_drawn(tmp_path, monkeypatch):
+    data, settings = made.binary(), settings_of("dpsgd", noise="secure")
+    dying_after(monkeypatch, {1})
+    attempt(tmp_path, data, settings, resume=False)
+    content = (tmp_path / FILE).read_bytes()
+    assert make_keeper(tmp_path, data, settings, resume=True).drawn == [1]
+    (tmp_path / FILE).write_bytes(content[:200])
+    with pytest.raises(InputError, match=r"is damaged.* put back a copy of it, or start again"):
         make_keeper(tmp_path, data, settings, resume=True)
 
 

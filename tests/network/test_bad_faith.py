@@ -18,7 +18,7 @@ from gridpriv.consensus.client import ZoneClient
 from gridpriv.consensus.credentials import NAME, certificate_name
 from gridpriv.consensus.limits import LimitError
 from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.server import UNADMITTED, Journal, Turns
+from gridpriv.consensus.server import Journal, Turns
 from gridpriv.consensus.sessions import DivergedError, LateError, LostStateError, Sessions
 from gridpriv.consensus.wire import (
     Answer,
@@ -226,23 +226,11 @@ def test_streams_of_one_member_lock_nobody_out(folder, in_one_process):
     parties = Consortium(folder, timeout=60.0).coordinator()
     caller = Caller(parties, "3")
     calls = [caller.dial() for _ in range(30)]  # each says nothing after its handshake
-    time.sleep(1.0)
-    # refused by name, or ended as one of too many pending connections of an address
-    assert sum(not call.has_spoken() for call in calls) <= UNADMITTED
-    refusals = [content for call in calls if call.has_spoken() and (content := heard(call))]
-    assert any(decode(content).taken for content in refusals)
     parties.zones("1", "2")
     for call in calls:
         call.close()
     results = parties.zones("3").results()
     same_rounds(results[NAME], in_one_process)
-
-
-def heard(channel):
-    try:
-        return channel.read()
-    except OSError:
-        return None
 
 
 # ---- 4: a coordinator that makes no progress

@@ -61,7 +61,6 @@ def check_undisturbed(serving):
         time.sleep(0.01)
     assert not serving._guests
     assert not serving._pending
-    assert not +serving._unadmitted
     caller = Caller.__new__(Caller)
     caller.address, caller.context = (
         serving.address,
