@@ -108,6 +108,7 @@ class ZoneMember:
     _warm_start: WarmStart = field(init=False, default_factory=WarmStart)
     _planned: Solved | None = field(init=False, default=None)
     _ac: ZoneBlock | None = field(init=False, default=None)
+    _ac_before: ZoneBlock | None = field(init=False, default=None)
     _conic: ConicBlock | None = field(init=False, default=None)
 
     def reset(
@@ -130,7 +131,7 @@ class ZoneMember:
             self._warm_start = WarmStart()
         self.problem = self.problem.disclosing(disclosure)
         self._warm_start.reset()
-        self._planned = self._ac = self._conic = None
+        self._planned = self._ac = self._ac_before = self._conic = None
         zone = self.problem.program.zone
         self._agent = Agent(
             self.problem, zone.demand, self.shared, rules, streams, charge, public_proxy(zone)
@@ -193,6 +194,7 @@ class ZoneMember:
 
         Every answer of AC rounds is a function of released demand.
         """
+        self._ac_before = self._ac
         self._ac = zone_block(
             self.problem.program.zone,
             self._released(),
@@ -212,6 +214,14 @@ class ZoneMember:
     def ac_ask(self, verb: Callable[..., R], *given: Any) -> R | None:
         """Return the answer of the zone's block to a method of it; None without a live part."""
         return None if self._ac is None else verb(self._ac.block, *given)
+
+    def ac_value(self) -> tuple[float, float] | None:
+        """Return the objective of the zone's block and its load shedding, p.u."""
+        return None if self._ac is None else self._ac.value
+
+    def ac_restore(self) -> None:
+        """Return to the block of the rounds before the last ones."""
+        self._ac = self._ac_before
 
     def ac_schedule(self) -> tuple[Complexes, Complexes, float] | None:
         """Return voltages, slopes and the price level of the zone."""

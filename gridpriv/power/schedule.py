@@ -18,7 +18,7 @@ from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import dead_buses
 from gridpriv.power.ac.block import Block, P, R
-from gridpriv.power.ac.interior import Border, Iteration, iterate
+from gridpriv.power.ac.interior import FIRST_MU, MU_FACTOR, Border, Iteration, iterate
 from gridpriv.power.ac.joint import tie_ends
 from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.fleet import ZoneMember
@@ -28,6 +28,12 @@ from gridpriv.power.zone import Network, Zone, coordinates
 AC_TOLERANCE = 1e-6
 """Error of the optimality conditions (p.u., and multiples of c0) at which AC rounds end."""
 MOST_AC_ROUNDS = 200
+SEARCHES = (False, FIRST_MU), (False, FIRST_MU / MU_FACTOR**2), (True, FIRST_MU)
+"""AC rounds that zones try in turn: with a price on reactive slack or not, and the first barrier.
+The second ones follow where the first shed load or do not converge, the last where none do. With a
+small barrier, load shedding at its price can be final before power flows have found their way."""
+SHED_TOLERANCE = 1e-4
+"""p.u. of load shedding from which the second search follows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +69,7 @@ class AcRounds:
     schedule : AcSchedule or None
         None where they did not converge.
     iterations : tuple of Iteration
-        One per round.
+        One per round of the search that is kept.
     """
 
     schedule: AcSchedule | None
@@ -172,22 +178,32 @@ def schedule_in_rounds(
     """
     ends = tie_ends(network.case, zones)
     parts = [ends.of(zone) for zone in zones]
-    for estimated in (False, True):
+    kept: tuple[Iteration, ...] | None = None
+    least = np.inf
+    for estimated, first_mu in SEARCHES:
+        if estimated and kept is not None:
+            break
         opening = [call(ZoneMember.ac_open, part, estimated) for part in parts]
         places = answers(transport, opening)
         live = [z for z, at in enumerate(places) if at is not None]
         if not live:  # nothing generates anywhere: there is no voltage to schedule
             return AcRounds(None, ())
         border = Border(ends.size, [at for at in places if at is not None])
+        asked = _Asked(transport, len(zones), live)
         made: list[Iteration] = []
-        for each in iterate(_Asked(transport, len(zones), live), border, most, AC_TOLERANCE):
+        for each in iterate(asked, border, most, AC_TOLERANCE, first_mu):
             made.append(each)
             watch(each)
-        rounds = tuple(made)
-        if rounds and rounds[-1].converged(AC_TOLERANCE):
+        converged = bool(made) and made[-1].converged(AC_TOLERANCE)
+        objective, shed = asked.value() if converged else (np.inf, np.inf)
+        if objective < least:
+            kept, least = tuple(made), objective
+        elif kept is not None:
+            answers(transport, call(ZoneMember.ac_restore))
+        if shed <= SHED_TOLERANCE:
             break
-    else:
-        return AcRounds(None, rounds)
+    if kept is None:
+        return AcRounds(None, tuple(made))
     voltage = np.zeros(network.case.n_bus, complex)
     slopes = [np.zeros(len(zone.buses), complex) for zone in zones]
     level = 1.0
@@ -197,7 +213,7 @@ def schedule_in_rounds(
             level = max(level, price)
             at_ties = ends.number[0, zones[z].buses] >= 0
             voltage[zones[z].buses[at_ties]] = seen[at_ties]
-    return AcRounds(AcSchedule(voltage, tuple(slopes), level), rounds)
+    return AcRounds(AcSchedule(voltage, tuple(slopes), level), kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +232,11 @@ class _Asked:
     def each(self, verb: Callable[[Block, Floats], R], given: Sequence[Floats]) -> list[R]:
         parts = dict(zip(self.live, given, strict=True))
         return self._all([call(ZoneMember.ac_ask, verb, parts.get(z)) for z in range(self.zones)])
+
+    def value(self) -> tuple[float, float]:
+        """Return the objective, in multiples of c0, and the load shedding, p.u., of all zones."""
+        objective, shed = np.sum(self._all(call(ZoneMember.ac_value)), axis=0)
+        return float(objective), float(shed)
 
     def _all(self, calls: Calls[Any]) -> list[Any]:
         """Return the live zones' answers."""

@@ -64,6 +64,49 @@ def test_zones_find_the_ac_optimum_that_ipopt_finds(grid):
     assert physical["balancing_mw"] == pytest.approx(0.0, abs=0.05)
 
 
+@pytest.mark.large
+def test_load_that_can_be_served_is_served_where_the_first_rounds_end_at_a_local_optimum():
+    """The first rounds end at 152,469 $/h and shed 6 MW; the AC optimum is at 87,521 $/h."""
+    case = load_case("pglib_opf_case162_ieee_dtc").scale_load(0.8)
+    physical = run(case, partition(case, 6), make_settings(mechanism="none")).physical
+    assert physical["status"] == "feasible"
+    assert physical["shed_mw"] == pytest.approx(0.0, abs=1e-4)
+    assert physical["cost"] == pytest.approx(acopf(case).cost, rel=1e-5)
+
+
+@pytest.mark.parametrize("second", ["dearer", "not converged"])
+def test_the_first_of_two_searches_is_kept_where_the_second_is_worse(second, monkeypatch):
+    """Under shortage zones search twice, and here the second time to no avail."""
+    from gridpriv.power import schedule as home
+
+    case, searches = load_case("case14").scale_load(2.2), []
+    iterate, value = home.iterate, home._Asked.value
+
+    def shortened(blocks, border, most, *given):
+        searches.append(most)
+        rounds = 3 if len(searches) == 2 and second == "not converged" else most
+        yield from iterate(blocks, border, rounds, *given)
+
+    def dearer(asked):
+        objective, shed = value(asked)
+        return objective + 100.0 * (len(searches) - 1), shed
+
+    def schedule():
+        prepared, transport = _fleet(case, 3, budget="total:1000")
+        answers(transport, call(ZoneMember.disclose))
+        return home.schedule_in_rounds(prepared.network, prepared.zones, transport)
+
+    with monkeypatch.context() as only:
+        only.setattr(home, "SEARCHES", home.SEARCHES[:1])
+        expected = schedule()
+    monkeypatch.setattr(home, "iterate", shortened)
+    monkeypatch.setattr(home._Asked, "value", dearer)
+    rounds = schedule()
+    assert len(searches) == 2
+    assert len(rounds.iterations) == len(expected.iterations)
+    np.testing.assert_array_equal(rounds.schedule.voltage, expected.schedule.voltage)
+
+
 def _fleet(case, zones, **given):
     settings = make_settings(rounds=1, seed=5, mechanism="laplace", noise_schedule="once", **given)
     prepared = prepare(case, partition(case, zones), settings)

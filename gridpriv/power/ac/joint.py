@@ -235,6 +235,12 @@ class ZoneBlock:
         return whole[self.zone.buses]
 
     @property
+    def value(self) -> tuple[float, float]:
+        """The objective (multiples of c0) and the load shedding (p.u.) at the block's point."""
+        x = self.block.point.x
+        return self.block.form.objective(x), float(self.model.dispatch(x).p_shed.sum())
+
+    @property
     def price_level(self) -> float:
         """Largest active balance multiplier at a tie end, in multiples of c0."""
         rows = self.model.p_balance[self.ends]
