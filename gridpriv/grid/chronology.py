@@ -24,15 +24,8 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.grid import source_equipment
 from gridpriv.grid.case import POLYNOMIAL, Case, GenCost
-from gridpriv.grid.source_equipment import (
-    OPTIONS,
-    StorageEntry,
-    most_storages,
-    net_storages,
-    not_in_range,
-    source_ramps,
-)
 from gridpriv.grid.tables import CsvRows
 
 REQUIRED = "required"
@@ -224,9 +217,9 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
     """
     source = Path(path)
     if source.suffix.lower() == ".json":
-        case, entries = net_storages(case, source)
+        case, entries = source_equipment.net_storages(case, source)
     elif source.suffix.lower() == ".m":
-        entries = most_storages(case, source)
+        entries = source_equipment.most_storages(case, source)
     else:
         entries = list(_storage_rows(case, source))
     if not entries:
@@ -237,24 +230,24 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
     return _with_generators(case, made, buses, reactive), made
 
 
-def _storage_rows(case: Case, path: Path) -> Iterator[StorageEntry]:
+def _storage_rows(case: Case, path: Path) -> Iterator[source_equipment.StorageEntry]:
     """Yield the rows of a storage list."""
     needed = ("name", "bus", "p_mw", "energy_mwh")
-    rows = CsvRows(path, "storage list", (needed, ()), (needed, tuple(OPTIONS)))
+    rows = CsvRows(path, "storage list", (needed, ()), (needed, tuple(source_equipment.OPTIONS)))
     seen: dict[str, int] = {}
     for line, row in rows:
         name = rows.name(row, "name", line)
         rows.once(seen, name, line, "storage")
         bus = rows.bus(row, line, case)[1]
         value = {key: rows.number(row, key, line) for key in ("p_mw", "energy_mwh")}
-        for key, default in OPTIONS.items():
+        for key, default in source_equipment.OPTIONS.items():
             value[key] = rows.number(row, key, line) if row.get(key, "").strip() else default
-        for key, allowed in not_in_range(value):
+        for key, allowed in source_equipment.not_in_range(value):
             raise rows.error(line, key, row.get(key, ""), allowed)
-        yield StorageEntry(name, bus, value)
+        yield source_equipment.StorageEntry(name, bus, value)
 
 
-def _storage(case: Case, number: int, entry: StorageEntry) -> Storage:
+def _storage(case: Case, number: int, entry: source_equipment.StorageEntry) -> Storage:
     """Return a storage of a list, whose generator is one beyond those of the case."""
     value, base = entry.value, case.base_mva
     charge = value["p_mw"] if np.isnan(value["charge_mw"]) else value["charge_mw"]
@@ -332,7 +325,7 @@ def _by_generator(
 def _read_ramps(case: Case, path: Path) -> Floats:
     """Return the ramps of every generator, up and down, p.u. per hour: (2, g)."""
     if path.suffix.lower() in (".m", ".mat"):
-        return np.stack([source_ramps(case, path)] * 2)
+        return np.stack([source_equipment.source_ramps(case, path)] * 2)
     keys = ("up_mw_per_hour", "down_mw_per_hour")
     ramps = np.full((2, case.n_gen), np.inf)
     for g, values in _by_generator(case, CsvRows(path, "ramp list", (("gen", *keys), ())), keys):

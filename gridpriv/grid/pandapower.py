@@ -30,17 +30,10 @@ from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.grid import pandapower_tables as pp_tables
+from gridpriv.grid import readreport
 from gridpriv.grid.case import Case, SourceNames
 from gridpriv.grid.overrides import DemandSeries, series_from_simbench
 from gridpriv.grid.pandapower_json import Net, check_net, frame, in_service, open_json
-from gridpriv.grid.readreport import (
-    FieldNote,
-    ReadReport,
-    dc_note,
-    grid_notes,
-    known_fields,
-    notes_of,
-)
 from gridpriv.grid.tables import MatpowerTables, case_from_tables
 
 VOLTAGE_PARTS = [f"const_{kind}_{part}percent" for kind in "zi" for part in ("", "p_", "q_")]
@@ -53,9 +46,9 @@ def net_notes(
     bus_of: dict[int, int],
     shunt_f: NDArray[np.complex128],
     shunt_t: NDArray[np.complex128],
-) -> tuple[FieldNote, ...]:
+) -> tuple[readreport.FieldNote, ...]:
     """Return the notes on every table of a net."""
-    tables = [key for key, field, _ in known_fields("pandapower") if key == field.field]
+    tables = [key for key, field, _ in readreport.known_fields("pandapower") if key == field.field]
     counts = {table: len(frame(net, table)) for table in tables if table != "profiles"}
     profiles = net.get("profiles")
     counts["profiles"] = len(profiles) if isinstance(profiles, dict) else 0
@@ -63,19 +56,19 @@ def net_notes(
     counts["moved"] = int(((shunt_f != 0) | (shunt_t != 0)).sum())
     dc_lines = int(in_service(net, "dcline").sum())
     return (
-        *notes_of("pandapower", counts | {"base": 1}, base=case.base_mva),
+        *readreport.notes_of("pandapower", counts | {"base": 1}, base=case.base_mva),
         *(_out_of_service(net, table) for table in tables if not in_service(net, table).all()),
-        *grid_notes(case),
+        *readreport.grid_notes(case),
         *_lost_buses(net, case, bus_of),
         *_fixed_voltages(net, bus_of),
-        *([dc_note(dc_lines)] if dc_lines else []),
+        *([readreport.dc_note(dc_lines)] if dc_lines else []),
         *_ignored(net, tables),
     )
 
 
-def _out_of_service(net: Net, table: str) -> FieldNote:
+def _out_of_service(net: Net, table: str) -> readreport.FieldNote:
     count = int((~in_service(net, table)).sum())
-    return FieldNote(f"{table}: out of service", "read", count, "left out")
+    return readreport.FieldNote(f"{table}: out of service", "read", count, "left out")
 
 
 def _bus_counts(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, int]:
@@ -90,7 +83,7 @@ def _bus_counts(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, int]:
     }
 
 
-def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
+def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[readreport.FieldNote]:
     """Yield the note on buses without a path to an external grid."""
     kept = set(case.bus_id.tolist())
     running = net.bus.index[in_service(net, "bus")]
@@ -99,7 +92,7 @@ def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[FieldN
         loads = frame(net, "load")
         on = in_service(net, "load")
         mw = float(loads.loc[on & loads["bus"].isin(lost), "p_mw"].sum()) if len(loads) else 0.0
-        yield FieldNote(
+        yield readreport.FieldNote(
             "bus: not connected to an external grid",
             "unsupported",
             len(lost),
@@ -108,7 +101,7 @@ def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[FieldN
         )
 
 
-def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[FieldNote]:
+def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[readreport.FieldNote]:
     """Yield which buses have a fixed voltage, and which of them lie outside their band."""
     ids = np.unique(np.fromiter(bus_of.values(), dtype=np.int64, count=len(bus_of)))
     low, high = pp_tables.voltage_bands(net, ids, bus_of)
@@ -118,14 +111,14 @@ def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[FieldNote]:
         at = int(np.searchsorted(ids, bus_of[bus]))
         field, fixed = f"{element}: vm_pu", f"bus {bus} is fixed at {set_point:.6g} p.u."
         if low[at] <= set_point <= high[at]:
-            yield FieldNote(
+            yield readreport.FieldNote(
                 field,
                 "read",
                 1,
                 f"{fixed}, as in pandapower's optimal power flow (not controllable)",
             )
         else:
-            yield FieldNote(
+            yield readreport.FieldNote(
                 field,
                 "unsupported",
                 1,
@@ -151,12 +144,12 @@ def _unsupported(net: Net) -> dict[str, int]:
     return counts | {"reactive cost": len(reactive) + curved, "loose cost": loose}
 
 
-def _ignored(net: Net, read: list[str]) -> Iterator[FieldNote]:
+def _ignored(net: Net, read: list[str]) -> Iterator[readreport.FieldNote]:
     for name in net:
         rows = net[name]
         known = name in read or name == "dcline" or name.startswith(PUBLIC_TABLES)
         if isinstance(rows, pd.DataFrame) and len(rows) and not known:
-            yield FieldNote(name, "ignored", len(rows))
+            yield readreport.FieldNote(name, "ignored", len(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +157,7 @@ class Conversion:
     """A case, the report of its source, and the link back to the net."""
 
     case: Case
-    report: ReadReport
+    report: readreport.ReadReport
     link: pp_tables.PandapowerLink
 
 
@@ -186,7 +179,7 @@ def case_from_pandapower(net: Net, name: str | None = None) -> Case:
     return convert_net(net, name).case
 
 
-def load_pandapower(path: Path) -> tuple[Case, ReadReport]:
+def load_pandapower(path: Path) -> tuple[Case, readreport.ReadReport]:
     """Read a net that ``pandapower.to_json`` wrote."""
     net = open_json(path)
     try:
@@ -235,7 +228,7 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
         names=_names(net, bus_of, branch, gen),
     )
     notes = net_notes(net, case, bus_of, shunt_f, shunt_t)
-    report = ReadReport(label, "pandapower net", notes)
+    report = readreport.ReadReport(label, "pandapower net", notes)
     return Conversion(case, report, pp_tables.PandapowerLink(bus_of, branch, gen, shunt_f, shunt_t))
 
 
@@ -303,7 +296,7 @@ def simbench_net(name: str) -> Net:
         return simbench.get_simbench_net(code)
 
 
-def load_simbench(name: str) -> tuple[Case, ReadReport]:
+def load_simbench(name: str) -> tuple[Case, readreport.ReadReport]:
     """Read a simbench grid by name."""
     conversion = convert_net(simbench_net(name), name.removeprefix(PREFIX))
     return conversion.case, replace(conversion.report, source=name, format="simbench net")

@@ -36,14 +36,7 @@ from gridpriv.learning.result import LearnDocument, LearnFigures
 from gridpriv.privacy.statement import Bound, Certificate, TotalEpsilon
 from gridpriv.study.record import STORED
 from gridpriv.study.rows import Ending, Identity, Manifest
-from gridpriv.zonal.documents import (
-    CertificateDocument,
-    ExchangeDocument,
-    RunDocument,
-    SecurityDocument,
-    SeriesDocument,
-    Violation,
-)
+from gridpriv.zonal import documents
 from gridpriv.zonal.rows import BusRow, OfBus, OfZone, RunFigures, ZoneRow
 
 CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
@@ -208,12 +201,12 @@ ROWS = (
 )
 DERIVED = (SUMMARY, *(row.table for row in ROWS))
 DOCUMENTS: dict[str, tuple[str, type[Row]]] = {
-    "run --json": ("a run, as run.json in its folder", RunDocument),
-    "publish --json": ("a published case, as FILE.certificate.json", CertificateDocument),
-    "security --json": ("a contingency analysis", SecurityDocument),
-    "exchange --json": ("exchange between the zones of a run", ExchangeDocument),
+    "run --json": ("a run, as run.json in its folder", documents.RunDocument),
+    "publish --json": ("a published case, as FILE.certificate.json", documents.CertificateDocument),
+    "security --json": ("a contingency analysis", documents.SecurityDocument),
+    "exchange --json": ("exchange between the zones of a run", documents.ExchangeDocument),
     "convert --json": ("a conversion of a case file", ConversionDocument),
-    "run --series --json": ("a series, as horizon.json in its folder", SeriesDocument),
+    "run --series --json": ("a series, as horizon.json in its folder", documents.SeriesDocument),
     "learn run --json": ("a learning run, as run.json in its folder", LearnDocument),
     "manifest.json": ("a study", Manifest),
 }
@@ -252,7 +245,7 @@ class AcOptimumDocument(Row, name="acopf"):
     curtailed_mw: Number = local("Curtailed generation: generation that cannot be used")
     losses_mw: Number = local("Losses: active power losses of branches")
     status: Text = local("Status: of the solver")
-    violations: list[Violation] = part(Violation)
+    violations: list[documents.Violation] = part(documents.Violation)
     iterations: Number = local("Iterations: of the solver")
     seconds: Number = local("Time: wall clock")
 
