@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import LARGEST, read_text
 from gridpriv.core.text import Json
 from gridpriv.grid.tables import shipped_rows
@@ -334,16 +334,12 @@ def _check_format(given: object, newest: str) -> None:
     version = _VERSION.fullmatch(given) if isinstance(given, str) else None
     number = (int(version[1]), int(version[2])) if version else (0, 0)
     if number < OLDEST:
-        raise InputError(
-            f"format_version = {given!r}: must be 3.0 or newer (open the net with a "
-            "pandapower of today and save it again)"
-        )
+        newer = "3.0 or newer (open the net with a pandapower of today and save it again)"
+        raise not_allowed("format_version", given, newer)
     installed = _VERSION.match(newest)
     if installed and number > (int(installed[1]), int(installed[2])):
-        raise InputError(
-            f"format_version = {given!r}: must be at most {newest}, that of the installed "
-            "pandapower"
-        )
+        most = f"at most {newest}, that of the installed pandapower"
+        raise not_allowed("format_version", given, most)
 
 
 def _is_further_table(net: Net, key: str, value: Any) -> bool:

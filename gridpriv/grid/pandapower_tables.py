@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case
 from gridpriv.grid.pandapower_json import Net, Ppc, column_of, frame, in_service, optional
 from gridpriv.grid.tables import DC_COLUMNS, DC_FROM, DC_PF, DC_PT, DC_STATUS, DC_TO
@@ -424,10 +424,8 @@ def _breakpoints(areas: Any, row: object) -> tuple[float, ...]:
                 raise ValueError
             points.append((high, points[-1][1] + (high - low) * slope))
     except (TypeError, ValueError, IndexError):
-        raise InputError(
-            f"net.pwl_cost row {row}: points = {areas}: must be consecutive areas "
-            "[from MW, to MW, slope]"
-        ) from None
+        allowed = "consecutive areas [from MW, to MW, slope]"
+        raise not_allowed(f"net.pwl_cost row {row}: points", areas, allowed) from None
     return (PIECEWISE, 0.0, 0.0, len(points), *(value for point in points for value in point))
 
 

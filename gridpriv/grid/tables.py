@@ -331,9 +331,8 @@ def _known(values: Floats, table: str, column: str, known: set[int]) -> Ints:
     numbers = _integers(values, table, column, min(known, default=1))
     for row, bus in enumerate(numbers):
         if int(bus) not in known:
-            raise InputError(
-                f"mpc.{table} row {row + 1}: {column} = {bus}: must be a bus of mpc.bus"
-            )
+            where = f"mpc.{table} row {row + 1}: {column}"
+            raise not_allowed(where, int(bus), "a bus of mpc.bus")
     return numbers
 
 
@@ -378,17 +377,13 @@ def _cost(row: Sequence[float], number: int) -> GenCost:
     """Return one cost row: model, startup, shutdown, n, then n coefficients or n points."""
     model = row[0] if len(row) > 4 else None
     if model not in (POLYNOMIAL, PIECEWISE):
-        raise InputError(
-            f"mpc.gencost row {number}: model = {model}: must be "
-            "1 (piecewise linear) or 2 (polynomial)"
-        )
+        models = "1 (piecewise linear) or 2 (polynomial)"
+        raise not_allowed(f"mpc.gencost row {number}: model", model, models)
     least = 2 if model == PIECEWISE else 1
     n = row[3]
     if not (np.isfinite(n) and n == int(n) and least <= n <= len(row)):
-        raise InputError(
-            f"mpc.gencost row {number}: n = {n:g}: must be "
-            f"a whole number, {least} or more, with the numbers it counts"
-        )
+        allowed = f"a whole number, {least} or more, with the numbers it counts"
+        raise InputError(f"mpc.gencost row {number}: n = {n:g}: must be {allowed}")
     count = int(n) * (2 if model == PIECEWISE else 1)
     values = tuple(float(value) for value in row[4 : 4 + count])
     if len(values) < count or not np.isfinite(values).all():

@@ -283,10 +283,8 @@ def _remember(store: Store, runs: Runs) -> None:
             f"{store.folder} was begun; name another folder"
         ) from None
     if was["demand_sha256"] != _digest(runs):
-        raise InputError(
-            f"out = {str(store.folder)!r}: must be another folder; it holds a "
-            f"{runs.kind} of other demand; name another folder"
-        )
+        other = f"another folder; it holds a {runs.kind} of other demand"
+        raise not_allowed("out", str(store.folder), other)
 
 
 def _digest(runs: Runs) -> str:
