@@ -644,7 +644,7 @@ def _percent(text: str | None, difference: float, base: float) -> str | None:
     """Return the fault of a difference in percent of its base; None where none is printed."""
     if text is None or abs(difference) < 1e-3 * abs(base):  # the difference's own rounding
         return None
-    return same(text, 100.0 * abs(difference / base), 2, 12)
+    return same(text.lstrip("-"), 100.0 * abs(difference / base), 2, 12)
 
 
 def reference(name: str, digits: int, decimals: int) -> Check:
@@ -761,10 +761,10 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*on de-energized islands\s+{NUMBER}\s+MW\s*$", equals("deenergized_mw")),
     (rf"^\s*in the AC optimum\s+{NUMBER}\s+MW\s+beyond islands\s*$", _unservable),
     (
-        rf"^\s*by coordination in zones\s+{NUMBER}\s+MW\s+noise-free run over the AC optimum\s*$",
+        rf"^\s*by coordination in zones\s+{NUMBER}\s+MW\s+noise-free run minus AC optimum\s*$",
         _coordination_share,
     ),
-    (rf"^\s*by noise\s+{NUMBER}\s+MW\s+over the noise-free run\s*$", _noise_share),
+    (rf"^\s*by noise\s+{NUMBER}\s+MW\s+this run minus noise-free run\s*$", _noise_share),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
         rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?{AMOUNT} "
@@ -781,11 +781,12 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*losses\s+{NUMBER}\s+MW\s*$", equals("losses_mw")),
     (rf"^\s*cost\s+{NUMBER}\s+\$/h\s*$", equals("cost", 6, 2)),
     (
-        rf"^\s*cost of privacy\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?over noise-free\s*$",
+        rf"^\s*cost of privacy\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?(?:over|below) noise-free\s*$",
         _cost_of_privacy,
     ),
     (
-        rf"^\s*optimality gap\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?over the AC optimum\s*$",
+        rf"^\s*optimality gap\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?(?:over|below) the AC "
+        r"optimum\s*$",
         _over_optimum,
     ),
     (
@@ -806,14 +807,14 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (r"^\s*AC-feasible, (?:prior-only|noise-free)\s+(?:marginal|no)\s*$", None),
     (
-        r"^(?:\d+ (?:of \d+ )?rounds?|one central schedule).*; "
+        r"^(?:\d+ (?:of \d+ )?rounds?|one central (?:AC|SOC) schedule).*; "
         rf"(?:consensus residual|largest AC mismatch) {NUMBER} p\.u\.; .* s\.$",
         _residual,
     ),
     (r"^(\d+) rounds? on the AC equations(?=[;,])", _on_ac),
     (r"(?:^|(?<=equations, ))(\d+) rounds? on the relaxation(?=;)", _rounds),
     (r"^(\d+)(?: of \d+)? rounds? of \w+ updates(?=;)", _rounds),
-    (r"^one central schedule[^;]*; (?:[^;]*; )?[^;]* s\.$", None),
+    (r"^one central (?:AC|SOC) schedule[^;]*; (?:[^;]*; )?[^;]* s\.$", None),
     (r"^(?:Privacy|Certificate)[^:]*: total epsilon .*$", None),
     (r"^\s*violated limits\s+(\d+)\s*$", _count),
     (rf"^\s*(?:consensus residual|largest AC mismatch)\s+{NUMBER}\s+p\.u\.\s*$", _residual),
@@ -834,7 +835,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (r"^(Not AC-feasible): (?!the AC)", _status),
     (r"^(Marginal): every violation is within 0\.1 % of its limit: ", _status),
     (
-        rf"(generator P|generator Q|line|voltage|angle) at ([\w.-]+) by {NUMBER} "
+        rf"(generator P|generator Q|line|voltage|angle) at (?:bus |branch )?([\w.-]+) by {NUMBER} "
         r"(MW|MVAr|MVA|p\.u\.|degree)(?: and \d+ more)?",
         _outside,
     ),
@@ -869,13 +870,13 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (r"Zones without an AC plan: ([\w, ]+)\. They act as in the last round", _unplanned),
     (
         rf"^Zones? ([\w, ]+) (?:exports and sheds|export and shed) {AMOUNT} MW of load, while "
-        rf"{AMOUNT} MW of generating capacity is unused: gridpriv relax .* lists the limits that "
-        r"bind",
+        rf"{AMOUNT} MW of the grid's generating capacity is unused: gridpriv relax .* lists the "
+        r"limits that bind",
         _exporters,
     ),
     (
-        rf"^The grid is short of generating capacity: load and losses exceed the {AMOUNT} MW by "
-        rf"{AMOUNT} MW\.$",
+        rf"^The grid is short of generating capacity: load and losses exceed its capacity of "
+        rf"{AMOUNT} MW by {AMOUNT} MW\.$",
         _short,
     ),
     (rf"The run has not converged: consensus residual {AMOUNT} p\.u\.", _not_converged),
@@ -884,7 +885,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         rf"The run ended at --tolerance with a consensus residual of {AMOUNT} p\.u\.",
         _not_converged,
     ),
-    (r"(?<= p\.u\.) after (\d+) rounds?", _rounds),
+    (r"(?<= p\.u\.) after (\d+) rounds?(?:, above 0\.01 p\.u\.)?", _rounds),
     (
         rf"The AC rounds have not converged \((\d+) rounds?, primal residual {AMOUNT} p\.u\.\): "
         r"the schedule is that of the SOC relaxation",

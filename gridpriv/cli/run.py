@@ -219,7 +219,10 @@ def summarise(document: Json) -> None:
     say(summary.title(document))
     if state := summary.verdict(document):
         say(state)
-    print_rows(summary.results(document))
+    if rows := summary.results(document):
+        print_rows(rows)
+    else:
+        say("Figures computed from private demand are left out.")
     messages = summary.notes(document)
     if document["privacy"]["mechanism"] != "none":
         say(summary.privacy_line(document["privacy"]))

@@ -88,6 +88,8 @@ LONG = 1e7
 """Number from which on an exponent is shorter."""
 PRECISION = {"MW": (4, 3), "$/h": (6, 2)}
 """By unit, the most digits and decimals that noise and solvers leave a meaning."""
+SAME = 1e-6
+"""Relative: figures that differ by less are the same."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,10 @@ class Amount:
 
     def __str__(self) -> str:
         digits, decimals = PRECISION[self.unit]
-        if 0.0 < abs(self.value) < 10.0**-decimals:
-            return f"under {10.0**-decimals:g}"
+        if 0.0 < abs(self.value) < 10.0**-decimals:  # zero has no sign
+            return f"{self.value:.{decimals}f}".replace(
+                f"{-0.0:.{decimals}f}", f"{0.0:.{decimals}f}"
+            )
         rounded = float(f"{self.value:.{digits}g}")
         before = math.floor(math.log10(abs(rounded))) + 1 if rounded else digits
         places = min(decimals, max(digits - before, 0))
@@ -110,6 +114,17 @@ class Amount:
 def amount(value: float | None, unit: str) -> Amount | None:
     """Return a figure in its unit, None where there is none."""
     return None if value is None or not math.isfinite(value) else Amount(value, unit)
+
+
+def differs(difference: float, base: float, unit: str = "$/h") -> bool:
+    """Return True where a difference from a base is above what solvers and its print round."""
+    return abs(difference) > max(0.5 * 10.0 ** -PRECISION[unit][1], SAME * abs(base))
+
+
+def percent_of(difference: float, base: float) -> str:
+    """Return a difference of costs in percent of the base, with its sign; '' below rounding."""
+    known = base > 0 and differs(difference, base)
+    return f"{figure(100.0 * difference / base, 2)} %" if known else ""
 
 
 def shown(value: object) -> str:

@@ -235,7 +235,8 @@ class Statistics:
             inside += f", in {entries * numbers} released numbers"
         if self.reactive != 1.0:
             inside += f", reactive demand times {self.reactive:g}"
-        moves = f"{entries} demand entries of one bus move by beta each"
+        each = "changes by at most beta" if entries == 1 else "change by at most beta each"
+        moves = f"{adjacency.protects.replace('+', ' and ')} of one bus {each}"
         if adjacency.power_factors is not None:
             moves = (
                 "active demand of one bus moves by beta, reactive demand with it at power "

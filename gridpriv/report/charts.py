@@ -21,6 +21,7 @@ from gridpriv.report.curves import Chart, Series
 from gridpriv.report.figures import PALETTE, Bar, Bars, Look, Plot, set_labels, set_title, stacked
 from gridpriv.report.network import GridMap
 from gridpriv.report.summary import (
+    AC_MISMATCH,
     BY_ROUND,
     BY_STEP,
     COSTS,
@@ -196,7 +197,15 @@ def _by_round(rounds: pd.DataFrame, *more: Metric) -> list[Metric]:
     if len(rounds) > 1:  # rounds on the AC equations have figures of the plan in the last only
         runs = rounds["run"] if "run" in rounds else pd.Series(0, index=rounds.index)
         metrics = [m for m in metrics if rounds.groupby(runs)[m.key].count().max() > 1]
-    return [m for m in metrics if not (of_grid and m.key == "consensus_residual_max")]
+    metrics = [m for m in metrics if not (of_grid and m.key == "consensus_residual_max")]
+    return [AC_MISMATCH if m is RESIDUAL and _on_ac(rounds) else m for m in metrics]
+
+
+def _on_ac(rounds: pd.DataFrame) -> bool:
+    """Return True where all rounds are on the AC equations: only the last has a penalty."""
+    runs = rounds["run"] if "run" in rounds else pd.Series(0, index=rounds.index)
+    last = ~runs.duplicated(keep="last")
+    return len(rounds) > last.sum() and bool(rounds.loc[~last, "penalty_max"].isna().all())
 
 
 def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:

@@ -106,7 +106,7 @@ def protections(study: Study) -> list[Message]:
     if column not in noisy:
         return []
     noisy = noisy[noisy[column].notna()]
-    steps = " (every step; of the demand that a factor scales)" if "steps" in study.tables else ""
+    steps = ", in every step, before public factors" if "steps" in study.tables else ""
     kinds = {f"{what}{steps}": rows for what, rows in noisy.groupby(column, sort=False)}
     if len(kinds) == 1:
         messages = [message("protected", {"adjacency": what}) for what in kinds]
@@ -164,7 +164,8 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         yield schema.ShedBus.table, "Load shedding by bus", _shed(current)
     elif means_over(study) == "steps":
         yield _outcome("Means of the steps", series_figures(step_rows(study)))
-        plan = ["objective", *PlanBalance.table.names]  # which reads like load shedding
+        # a plan's shortage reads like load shedding; the status says more than the flag
+        plan = ["objective", "ac_feasible", *PlanBalance.table.names]
         steps = current.get("steps", pd.DataFrame()).drop(columns=plan, errors="ignore")
         yield StepRow.table, "Steps", steps
         yield StorageStep.table, "Storage by step", plan_table(study.folder, STORAGE_FILE)
@@ -315,13 +316,19 @@ def _grids(manifest: Json) -> pd.DataFrame:
     return grids.drop(columns=["name", "map"], errors="ignore")
 
 
+UNUSED_ON_AC = ("acceleration", "tolerance", "penalty", "solver", "rounds")
+"""Settings of rounds on the relaxation; converged rounds on the AC equations use none of them."""
+
+
 def _settings(manifest: Json) -> pd.DataFrame:
     study = manifest["study"]
     methods = {f"method: {item['name']}": item for item in study.get("methods") or []}
     axes = {k: v for k, v in study.items() if isinstance(v, list) and v not in ([], [""])}
     scopes = {"all runs": study.get("settings", {}), "axis": axes} | methods
+    on_ac = ((manifest.get("document") or {}).get("final") or {}).get("ac_rounds") or {}
+    unused = UNUSED_ON_AC if on_ac.get("converged") else ()
     rows = [
-        (scope, name, _valued(value))
+        (scope, name, f"{_valued(value)}{' (not used)' if name in unused else ''}")
         for scope, settings in scopes.items()
         for name, value in settings.items()
         if name != ("methods" if scope == "axis" else "name")

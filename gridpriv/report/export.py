@@ -133,7 +133,8 @@ def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
     if caveat := simulation_caveat(study):
         matches.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
     steps = [step for panel in panels for step in next_steps(panel)]
-    steps += _next_secure(*noisy_runs(study).get("mechanism", ())) if caveat else []
+    chosen = {"settings": LEARNING_SETTINGS} if "adjacency" in study.runs else {}
+    steps += _next_secure(*noisy_runs(study).get("mechanism", ()), **chosen) if caveat else []
     return by_severity(matches + list({str(step): step for step in steps}.values()))
 
 
@@ -152,11 +153,20 @@ def _next_of_run(document: Json) -> Iterator[Message]:
         yield from _next_secure(document["privacy"]["mechanism"])
 
 
-def _next_secure(*mechanisms: str) -> list[Message]:
+LEARNING_SETTINGS = "--budget and --adjacency first (docs/learning.md)"
+
+
+def _next_secure(
+    *mechanisms: str, settings: str = "--beta and --budget first (docs/howto/budget.md)"
+) -> list[Message]:
     """Return the step to secure noise, of mechanisms that have a sampler and of those without."""
     noisy = [name for name in dict.fromkeys(mechanisms) if name != "none"]
     lacking = [name for name in noisy if not has_secure_sampler(name)]
-    steps = [] if noisy and len(lacking) == len(noisy) else [message("next-secure", {})]
+    steps = (
+        []
+        if noisy and len(lacking) == len(noisy)
+        else [message("next-secure", {"settings": settings})]
+    )
     return steps + [message("next-sampled", {"mechanism": name}) for name in lacking]
 
 

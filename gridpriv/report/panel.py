@@ -9,7 +9,15 @@ from dataclasses import dataclass
 import pandas as pd
 
 from gridpriv.core.store import Study
-from gridpriv.core.text import Json, Message, amount, counted, figure
+from gridpriv.core.text import (
+    Json,
+    Message,
+    amount,
+    counted,
+    differs,
+    figure,
+    percent_of,
+)
 from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, stated_epsilon
 from gridpriv.report import summary
 from gridpriv.report.contents import epsilon_text, quoted
@@ -132,9 +140,9 @@ def _deviation(physical: Json) -> Iterator[Fact]:
 
 def share_of(difference: float, base: float) -> str:
     """Return a difference of costs in $/h with its sign, and in percent of the base."""
-    percent = f" ({figure(100.0 * difference / base, 2)} %)" if base > 0 else ""
-    sign = "+" if difference > 0 else ""
-    return f"{sign}{amount(difference, '$/h')} $/h{percent}"
+    percent = percent_of(difference, base)
+    sign = "+" if difference > 0 and differs(difference, base) else ""
+    return f"{sign}{amount(difference, '$/h')} $/h{f' ({percent})' if percent else ''}"
 
 
 def _certificate(privacy: Json, settings: Json) -> Iterator[Fact]:
@@ -182,7 +190,10 @@ def _series_certificate(study: Study) -> Iterator[Fact]:
     """Yield the certified total of all steps together, and what is protected."""
     for total in study_totals(study):
         if total.epsilon is not None and math.isfinite(total.epsilon):
-            note = f"of all steps together, at delta = {total.delta:g}"
+            shown = epsilon_text(total.epsilon)
+            pure = total.pure is not None and epsilon_text(total.pure) == shown
+            kind = "pure" if pure else f"at delta = {total.delta:g}"
+            note = f"{kind}, of all steps together"
             yield Fact("Certified total", f"epsilon {epsilon_text(total.epsilon)}", note)
     yield from _protected(study.runs)
 
@@ -304,11 +315,15 @@ class Panel:
         facts = list(self._compared_at())
         if len(ranked):
             ranking, first = self.ranking, ranked.iloc[0]
-            if len(ranking.order) > 1 and ranking.decided:
+            if len(ranking.order) > 1 and self.budget not in QUIET and ranking.seeds < 2:
+                alike = f"lowest {metric.noun} of one seed; methods are not ranked"
+                facts.append(Fact("Figures of", str(first.series), alike))
+            elif len(ranking.order) > 1 and ranking.decided:
                 facts.append(Fact(f"Lowest {metric.noun}", str(first.series)))
             elif len(ranking.order) > 1:
                 alike = (
-                    f"{len(ranking.leaders)} of {counted(len(ranking.order), 'method')}; paired "
+                    f"from {len(ranking.leaders) - 1} of "
+                    f"{counted(len(ranking.order) - 1, 'other method')}; paired "
                     f"over {counted(ranking.seeds, 'seed')}, corrected for the number of methods"
                 )
                 facts.append(Fact(f"Lowest {metric.noun}", "not distinguishable", alike))

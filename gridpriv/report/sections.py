@@ -29,6 +29,7 @@ from gridpriv.report.summary import (
 )
 from gridpriv.report.tables import Table
 from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
+from gridpriv.zonal.summary import STATISTICS
 
 MAP, LARGE_MAP, MANY = 5.2, 7.5, 40
 """Inches of a map on a page, of one with many buses, and how many are many."""
@@ -268,7 +269,7 @@ def privacy(of: Subject) -> Section | None:
         return None
     noisy = of.table[~of.table.budget.isin(QUIET)]
     statements = of.study.tables["statements"]
-    notes = [message("certificates", {})]
+    notes = [message("certificates", {}), message("sensitivity-ratio", {})]
     if means_over(of.study) == "steps":
         notes.append(message("certificates-of-steps", {}))
     if noisy.mechanism.eq("gaussian").any():
@@ -277,6 +278,8 @@ def privacy(of: Subject) -> Section | None:
     if len(statements) and "bound_source" in statements:
         unique = statements.bound_source.astype(str).str.rstrip(". ").unique()
         sources = [text.replace("|||_", "| ||_").replace("|||", "|| |") for text in unique]
+        for name, words in STATISTICS.items():
+            sources = [text.replace(f"({name})", f"({words})") for text in sources]
         notes.append(message("bound-source", {"source": "; ".join(sources[:MOST_SOURCES])}))
         if any("||" in source for source in sources[:MOST_SOURCES]):
             notes.append(message("norms", {}))

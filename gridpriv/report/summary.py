@@ -7,7 +7,7 @@ seeds is significant.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -73,6 +73,7 @@ OF_LEARNING = (
     Metric("local_loss", "Loss of local models", "per sample", SAMPLES),
 )
 RESIDUAL = Metric("consensus_residual", "Consensus residual", "p.u.", RELEASES)
+AC_MISMATCH = replace(RESIDUAL, title="Largest AC mismatch")
 COST = Metric("cost", "Cost", "$/h", DEMAND)
 PLAN_COST = Metric("cost", "Generation cost of the plan", "$/h", DEMAND)
 REDISPATCH_SHED = Metric("redispatch_shed_mw", "Load shedding", "MW", DEMAND, 1e-3)

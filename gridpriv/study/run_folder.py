@@ -317,7 +317,8 @@ def _manifest(runs: Runs, *, public: bool) -> Json:
     case, series = runs.case.name, runs.series
     settings = runs.settings.told_of(runs.case.without(runs.settings.outage))
     title = f"A run of {case}" if series is None else f"{case}: {series.source}"
-    question = f"What does this private {runs.kind} of {case} cost, and what does it protect?"
+    does = f"this {runs.kind} of {case} release" if public else f"this {runs.kind} of {case} cost"
+    question = f"What does {does}, and what does it protect?"
     plan = {
         "settings": {key: value for key, value in settings.items() if key != "seed"},
         "seeds": [] if runs.known_seed is None else [runs.known_seed],

@@ -50,7 +50,7 @@ from gridpriv.privacy.temporal_basis import (
     cosines,
 )
 from gridpriv.zonal.day import DayPlan, plan_day
-from gridpriv.zonal.messages import limits_named
+from gridpriv.zonal.messages import BEFORE_FACTORS, limits_named
 from gridpriv.zonal.prepared import Earlier, Prepared, horizon_multiplier, prepare, zone_statements
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.rows import Baselines
@@ -187,7 +187,7 @@ class Horizon:
         """Adjacency over the horizon, as a sentence."""
         case = self.series.case
         protection = self.settings.adjacency(case).protection(case.base_mva)
-        steps = "of the demand that the steps scale" if self.series.scales else "in every step"
+        steps = BEFORE_FACTORS if self.series.scales else "in every step"
         return f"{protection}, {steps}"
 
     def plan(self, known: Known | None) -> DayPlan | None:

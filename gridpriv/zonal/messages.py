@@ -16,6 +16,7 @@ from gridpriv.core.text import (
     amount,
     by_severity,
     counted,
+    differs,
     figure,
     make_message,
     read_templates,
@@ -30,10 +31,10 @@ from gridpriv.zonal.settings import STILL
 TEMPLATES = read_templates(Path(__file__).with_suffix(".txt"))
 MOST_NAMED = 3
 """Limits named in a message."""
-WORSE = 1e-6
-"""Relative: figures that differ by less are the same."""
 CHANCE = 2.5e-3
 """Relative: costs that differ by less may differ by the number of rounds (docs/limits.md)."""
+BEFORE_FACTORS = "of the demand before the public factors"
+"""Protected demand of a series whose steps are public factors on one demand."""
 FULL = 1e-3
 """Unused capacity as a share of the load below which all capacity is in use."""
 ATTAINABLE = (1e-6, 1e-5, STILL)
@@ -82,7 +83,8 @@ def limits_named(violations: list[Json]) -> str:
     """Return the largest violations in words."""
     largest = sorted(violations, key=lambda row: -row["amount"])
     named = [
-        f"{row['kind']} at {row['at']} by {row['amount']:.3g} {row['unit']}"
+        f"{row['kind']} at {'branch' if row['kind'] in ('line', 'angle') else 'bus'} {row['at']} "
+        f"by {row['amount']:.3g} {row['unit']}"
         for row in largest[:MOST_NAMED]
     ]
     others = len(largest) - MOST_NAMED
@@ -174,13 +176,13 @@ def _baselines(document: Json) -> Iterator[tuple[str, Json]]:
         yield "noise-free-feasible", {}
     yield from _against_prior_only(document)
     cost, price = physical["cost"], costs["cost"]
-    both = None not in (price, cost)
-    if both and price < -WORSE * abs(cost) and not releases_nothing(settings):
+    negative = None not in (price, cost) and price < 0.0 and differs(price, cost)
+    if negative and not releases_nothing(settings):
         over = costs["optimality_gap"]
         beyond = None if over is None else over - price
         gap = (
             f" The noise-free baseline is {amount(beyond, '$/h')} $/h above the AC optimum."
-            if beyond is not None and beyond > WORSE * abs(cost)
+            if beyond is not None and beyond > 0.0 and differs(beyond, cost)
             else ""
         )
         yield "negative-cost-of-privacy", {"gap": gap}
@@ -198,7 +200,7 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
     value, prior = physical[kind], costs[f"prior_only_{kind}"]
     if value is None:
         yield "worse-than-prior-only", {}
-    elif value > prior + WORSE * abs(prior) + WORSE:
+    elif value > prior and differs(value - prior, prior, "$/h" if priced else "MW"):
         digits = 7 if figure(value, 4) == figure(prior, 4) else 4
         near = on_relaxation(document) and value <= prior + CHANCE * abs(prior)
         chance = " Less than 0.25 % apart, either may be the cheaper." if near else ""
@@ -243,7 +245,7 @@ def _capacity(document: Json) -> Iterator[tuple[str, Json]]:
         for row in physical["interchange"] or ()
         if min(row.get("shed_mw") or 0.0, row["actual_mw"] or 0.0) > negligible_mw(load)
     ]
-    if exporters and unused > FULL * load:
+    if exporters and lacking <= 0.0 and unused > FULL * load:
         options = [f"--load-scale {settings['load_scale']:g}"] * (settings["load_scale"] != 1.0)
         options += [f"--outage {row}" for row in settings["outage"]]
         names, several = ", ".join(row["zone"] for row in exporters), len(exporters) > 1

@@ -115,8 +115,8 @@ class Residuals(Row):
     """Residuals of the consensus."""
 
     consensus_residual: Number = released(
-        "Consensus residual: 2-norm of w less what zones sent; on the AC equations their largest "
-        "residual",
+        "Residual: consensus residual (2-norm of w less what zones sent), or the largest AC "
+        "mismatch of rounds on the AC equations",
         "p.u.",
         at="final.consensus_residual",
     )
@@ -345,8 +345,7 @@ class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
     """One step of a series."""
 
     status: Text = private(
-        "AC feasibility: status of the AC state: feasible, marginal (violations within 0.1 % "
-        "of the limit) or infeasible"
+        "AC state: feasible, marginal (violations within 0.1 % of the limit) or infeasible"
     )
     violated: Text = private("Violated limits: the largest by their amounts, or why no AC state is")
     rounds: Number = released("Rounds finished: number of finished rounds of the step")

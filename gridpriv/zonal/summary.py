@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gridpriv.core.text import Json, Message, Table, amount, counted, figure, shown
+from gridpriv.core.text import Json, Message, Table, amount, counted, figure, percent_of, shown
 from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.privacy.statement import NO_SAMPLER
 from gridpriv.zonal.messages import (
-    WORSE,
+    BEFORE_FACTORS,
     ended_at_tolerance,
     fresh_noise,
     message,
@@ -25,8 +25,8 @@ INTERIOR_POINT = "interior-point method"
 CAUSES = {
     "island_mw": ("  on de-energized islands", ""),
     "unavoidable_mw": ("  in the AC optimum", "beyond islands"),
-    "coordination_mw": ("  by coordination in zones", "noise-free run over the AC optimum"),
-    "noise_mw": ("  by noise", "over the noise-free run"),
+    "coordination_mw": ("  by coordination in zones", "noise-free run minus AC optimum"),
+    "noise_mw": ("  by noise", "this run minus noise-free run"),
 }
 BASELINES = {
     "noise_free_cost": "cost, noise-free",
@@ -65,12 +65,13 @@ def figures(document: Json) -> Table:
     """Return :func:`results` as a table, with the costs of the baselines, rounds and time."""
     final, solver = document["final"], document["solver"]
     costs = final["cost_of_privacy"] or {}
+    central = _is_central(document)
     solves = f", {counted(solver['solves'], 'solve')}" if solver["solves"] else ""
     rows: list[list[object]] = [
         ["AC-feasible", FEASIBILITY.get(final["physical"]["status"]), ""],
         *(row[:3] for row in results(document)),
-        [_residual(document), final["consensus_residual"], "p.u."],
-        ["solver", INTERIOR_POINT if _on_ac(document) else f"{solver['name']}{solves}", ""],
+        [_residual(document), None if central else final["consensus_residual"], "p.u."],
+        ["solver", _solver(document) or f"{solver['name']}{solves}", ""],
         ["time", document["timing"]["total"], "s"],
     ]
     rows[-3:-3] = [[name, amount(costs.get(key), "$/h"), "$/h"] for key, name in BASELINES.items()]
@@ -193,9 +194,14 @@ def _extremes(physical: Json) -> Iterator[list[object]]:
 
 
 def _relative(value: float | None, base: float | None, baseline: str) -> str:
-    """Return a difference in percent of the baseline's figure, with the baseline's name."""
-    percent = 100.0 * abs(value / base) if value is not None and base else 0.0
-    return f"{figure(percent, 2)} % {baseline}" if baseline and percent > WORSE else baseline
+    """Return a difference in percent of the baseline's figure, with the baseline's name.
+
+    A sign is said once: a negative difference *over* a baseline is a positive one *below* it.
+    """
+    percent = "" if None in (value, base) else percent_of(value or 0.0, base or 0.0)
+    if percent.startswith("-") and baseline.startswith("over "):
+        percent, baseline = percent[1:], baseline.replace("over", "below", 1)
+    return f"{percent} {baseline}".lstrip()
 
 
 def privacy_line(privacy: Json) -> str:
@@ -230,10 +236,10 @@ def rounds_line(document: Json) -> str:
     """Return the rounds of a run, its residual, solver and time."""
     final, solver, seconds = document["final"], document["solver"], document["timing"]["total"]
     parts = [_rounds(document)]
-    if final["consensus_residual"] is not None:
+    if final["consensus_residual"] is not None and not _is_central(document):
         parts.append(f"{_residual(document)} {shown(final['consensus_residual'])} p.u.")
     solves = f"{counted(solver['solves'], 'solve')} by " if solver["solves"] else ""
-    parts.append(INTERIOR_POINT if _on_ac(document) else f"{solves}{solver['name']}")
+    parts.append(_solver(document) or f"{solves}{solver['name']}")
     if seconds is not None:
         parts.append(f"time without baselines {figure(seconds, 2)} s")
     return f"{'; '.join(parts)}."
@@ -244,6 +250,23 @@ def _on_ac(document: Json) -> bool:
     return bool((document["final"]["ac_rounds"] or {}).get("converged"))
 
 
+def _is_central(document: Json) -> bool:
+    return bool(document["settings"]["coordination"] == "central")
+
+
+def _plans_on_ac(document: Json) -> bool:
+    """Return True where the schedule is planned on the AC equations; no AC state is balanced."""
+    settings = document["settings"]
+    return bool(settings.get("planning") == "ac" and settings["objective"] != "imbalance")
+
+
+def _solver(document: Json) -> str:
+    """Return the solver of a schedule on the AC equations; '' where it is the settings' one."""
+    if _is_central(document):
+        return "Ipopt" if _plans_on_ac(document) else ""
+    return INTERIOR_POINT if _on_ac(document) else ""
+
+
 def _residual(document: Json) -> str:
     """Return the name of the residual of the last round."""
     return "largest AC mismatch" if _on_ac(document) else "consensus residual"
@@ -252,7 +275,7 @@ def _residual(document: Json) -> str:
 def _rounds(document: Json) -> str:
     settings, on_ac = document["settings"], document["final"]["ac_rounds"]
     if settings["coordination"] == "central":
-        return "one central schedule"
+        return f"one central {'AC' if _plans_on_ac(document) else 'SOC'} schedule"
     rounds = counted(_length(document["rounds"]), "round")
     if on_ac is not None:
         on_equations = f"{counted(on_ac['rounds'], 'round')} on the AC equations"
@@ -315,7 +338,7 @@ def notes(document: Json) -> list[Message]:
                 "published": shown(worst["assumed"]),
                 "zone": worst["zone"],
                 "proven": shown(worst["sensitivity"]),
-                "source": worst["bound_source"],
+                "source": _in_words(worst["bound_source"]),
                 "ratio": shown(worst["ratio"]),
             }
             lines.append(message("published-sensitivity", values))
@@ -324,9 +347,16 @@ def notes(document: Json) -> list[Message]:
         values = {"scale": f"{scale:g}", "scaled": scaled_beta(document["settings"])}
         lines.append(message("protected-scaled", values))
     if privacy["mechanism"] != "none":
-        seed = "" if document["seed"] is None else f"; seed {document['seed']}"
+        unseeded = document["seed"] is None or releases_nothing(document["settings"])
+        seed = "" if unseeded else f"; seed {document['seed']}"
         lines.append(message("noise-source", {"caveat": f"{privacy['caveat']}{seed}"}))
     return lines
+
+
+def _in_words(bound: str) -> str:
+    """Return the source of a bound; of a norm of rows, its value and bus."""
+    norm, _, value = bound.rpartition(" = ")
+    return f"{value}, norm of its rows of the balance equations" if "||" in norm else bound
 
 
 def released(document: Json) -> list[Message]:
@@ -345,7 +375,9 @@ def released(document: Json) -> list[Message]:
 def _use(settings: Json) -> str:
     """Return the quantity whose error a zone's release is chosen by."""
     imbalance = settings.get("objective") == "imbalance"
-    return "the demand of its buses" if imbalance else "its scheduled interchange and tie flows"
+    if imbalance:
+        return "the demand of the zone's buses"
+    return "the zone's scheduled interchange and tie flows together"
 
 
 def scaled_beta(settings: Json) -> str:
@@ -526,7 +558,7 @@ def coupling_sentences(document: Json, coupled: Sequence[str]) -> Iterator[str]:
         if costs and len(costs) == document["planned"]:
             hours = document["step_hours"]
             yield f"Cost of all steps: {amount(hours * sum(costs), '$/h')} $ ({hours:g} h each)."
-        priced = " Their price is not in any cost above." if "reserves" in coupled else ""
+        priced = " Reserve prices are in no cost above." if "reserves" in coupled else ""
         yield f"Zones redispatch within the limits of the plan: {', '.join(coupled)}.{priced}"
 
 
@@ -535,13 +567,15 @@ def released_once(document: Json) -> list[Message]:
     rows = document["released_once"]
     if not rows or document["settings"]["release"] == "nothing":
         return []
-    chosen = ", ".join(
+    chosen = "; ".join(
         f"zone {row['zone']}: {in_words(row['statistics'])}"
-        + (f" and {counted(row['cosines'], 'cosine')}" if row["cosines"] else "")
-        + f" ({row['expected_error_mw']:.3g})"
+        + (f" and {counted(row['cosines'], 'cosine coefficient')}" if row["cosines"] else "")
+        + f", error {row['expected_error_mw']:.3g} MW"
         for row in rows
     )
-    return [message("released-once", {"use": _use(document["settings"]), "statistics": chosen})]
+    factor = " of factor 1" if BEFORE_FACTORS in document["privacy"]["adjacency"] else ""
+    values = {"use": _use(document["settings"]), "factor": factor, "statistics": chosen}
+    return [message("released-once", values)]
 
 
 def stream_sentences(stream: Json | None) -> list[str]:

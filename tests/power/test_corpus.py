@@ -182,8 +182,8 @@ def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
         ),
         ("balancing power  0 MW  2.5 % of the load", None),
         (
-            "The grid is short of generating capacity: load and losses exceed the 772.4 MW "
-            "by 3 MW.",
+            "The grid is short of generating capacity: load and losses exceed its "
+            "capacity of 772.4 MW by 3 MW.",
             "printed 3, is -",
         ),
         (

@@ -228,4 +228,4 @@ def test_the_report_of_a_series_says_what_it_protects(tmp_path: Path) -> None:
     assert main(["run", "case14", *words, "--quiet", "--out", str(tmp_path / "run")]) == 0
     (told,) = map(str, protections(read_source(tmp_path / "run")))
     assert told.startswith("Protected: one bus changes its active demand by 3 MW and its reactive")
-    assert told.endswith(" at most (every step; of the demand that a factor scales).")
+    assert told.endswith(" at most, in every step, before public factors.")

@@ -274,7 +274,7 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
     at = runs[runs.budget.str.startswith("total:8")].groupby("method")[key].mean()
     lowest = facts["Lowest cost of privacy" if reference else "Lowest load shedding"]
     assert lowest.value == "not distinguishable"
-    assert lowest.note.startswith("2 of 2 methods; paired over 2 seeds, corrected")
+    assert lowest.note.startswith("from 1 of 1 other method; paired over 2 seeds, corrected")
     assert at[facts["Figures of"].value] == at.min()
     plain = runs[runs.budget == "none"]
     assert len(plain) == (2 if reference else 0)

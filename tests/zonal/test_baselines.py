@@ -167,6 +167,29 @@ def test_a_negative_cost_of_privacy_is_called_chance(private):
         assert "negative-cost-of-privacy" not in codes(silent)  # it has no noise
 
 
+@pytest.mark.parametrize(
+    ("difference", "printed", "words"),
+    [
+        (50.0, "50.00", "5.0 % over noise-free"),
+        (-50.0, "-50.00", "5.0 % below noise-free"),
+        (0.0041, "0.00", "over noise-free"),
+        (-0.0041, "0.00", "over noise-free"),
+        (0.0, "0", "over noise-free"),
+    ],
+)
+def test_a_difference_keeps_its_sign_and_below_rounding_there_is_no_verdict(
+    private, difference, printed, words
+):
+    costs = {"cost": difference, "noise_free_cost": 1000.0, "optimality_gap": None}
+    costs |= {"prior_only_cost": 1000.0, "prior_only_shed_mw": 0.0}
+    document = changed(private, physical={"cost": 1000.0 + difference}, costs=costs)
+    (row,) = [row for row in results(document) if row[0] == "cost of privacy"]
+    assert (str(row[1]), row[3]) == (printed, words)
+    verdicts = {"dearer-than-prior-only", "negative-cost-of-privacy"} & set(codes(document))
+    expected = "dearer-than-prior-only" if difference > 0 else "negative-cost-of-privacy"
+    assert verdicts == ({expected} if abs(difference) > 1.0 else set())
+
+
 VIOLATION = {
     "kind": "line",
     "element": 3,
@@ -185,7 +208,7 @@ def test_infeasible_and_marginal_states_are_named_with_their_limits(private):
             costs={"least_shed_mw": 12.5},
         )
         (message,) = (m for m in messages(document) if m.code == status)
-        assert "line at 1-2 by 4.5 MVA" in str(message) and "and 2 more" in str(message)
+        assert "line at branch 1-2 by 4.5 MVA" in str(message) and "and 2 more" in str(message)
         assert ("sheds at least 12.50 MW" in str(message)) == (status == "infeasible")
         assert message.severity == "warning"
     failed = changed(private, physical={"failure": "no solution near bus 4"})
@@ -266,7 +289,7 @@ def test_exporters_that_shed_in_a_grid_short_of_capacity_are_not_blamed(private)
     rows = copy.deepcopy(private["final"]["physical"]["interchange"])
     rows[0] |= {"shed_mw": 20.0, "actual_mw": 30.0}
     stranded, short = "shed-by-exporters", "short-of-capacity"
-    for unused, expected in ((100.0, {stranded}), (5.0, {stranded, short}), (0.01, {short})):
+    for unused, expected in ((100.0, {stranded}), (5.0, {short}), (0.01, {short})):
         physical = {"interchange": rows, "unused_capacity_mw": unused, "shed_mw": 20.0}
         document = changed(private, physical=physical)
         assert {stranded, short} & set(codes(document)) == expected
@@ -487,6 +510,9 @@ def test_what_a_release_saves_is_in_percent_of_the_prior_only_cost(private) -> N
     document = changed(private, physical={"cost": 300.0}, costs=costs)
     rows = {name: words for name, _, _, words in results(document)}
     assert rows["saved by the release"] == "25 % relative to prior-only (epsilon = 0)"
+    lost = changed(private, physical={"cost": 500.0}, costs=costs)
+    words = {name: words for name, _, _, words in results(lost)}
+    assert words["saved by the release"] == "-25 % relative to prior-only (epsilon = 0)"
     document["settings"]["release"] = "nothing"
     assert "saved by the release" not in {row[0] for row in results(document)}, "nothing released"
 

@@ -171,5 +171,5 @@ def test_a_central_schedule_has_no_rounds(case14, zones14) -> None:
     settings = gridpriv.Settings(coordination="central", rounds=1, solver="clarabel", seed=1)
     result = gridpriv.run(case14, zones14, settings)
     told = repr(result) + result._repr_html_()
-    assert "one central schedule" in told
+    assert "one central AC schedule" in told
     assert "1 round" not in told and "0 solves" not in told

@@ -95,8 +95,8 @@ def test_interchange_says_its_sign_and_keeps_the_maps_order(heavy, capsys):
 @pytest.mark.parametrize(
     ("value", "unit", "told"),
     [
-        (1.35e-12, "MW", "under 0.001"),
-        (-1.35e-12, "MW", "under 0.001"),
+        (1.35e-12, "MW", "0.000"),
+        (-1.35e-12, "MW", "0.000"),
         (0.0, "MW", "0"),
         (0.00123456, "MW", "0.001"),
         (0.99996, "MW", "1.000"),
@@ -105,7 +105,7 @@ def test_interchange_says_its_sign_and_keeps_the_maps_order(heavy, capsys):
         (1536637.889, "$/h", "1536640"),
         (8114.3199, "$/h", "8114.32"),
         (-0.114967, "$/h", "-0.11"),
-        (0.0071, "$/h", "under 0.01"),
+        (0.0071, "$/h", "0.01"),
         (3.593e6, "$/h", "3593000"),
         (float("nan"), "MW", "-"),
         (None, "$/h", "-"),

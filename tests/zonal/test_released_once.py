@@ -160,7 +160,7 @@ def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
     assert document["privacy"]["releases_per_zone"] == 1
     assert (
         "temporal_coefficients" in after
-        or "that the steps scale" in document["privacy"]["adjacency"]
+        or "before the public factors" in document["privacy"]["adjacency"]
     )
 
 
