@@ -3,7 +3,7 @@
 Before an answer leaves, it is on disk with all that its agent needs to go on. A request that comes
 again (its answer was lost, or either side was restarted) gets the same bytes: nothing is drawn,
 solved or charged a second time. Another order for a turn that was answered is refused, and so is
-every order that the agreement does not allow (:mod:`gridpriv.consensus.limits`).
+every order that the agreement does not allow (:class:`gridpriv.consensus.sessions.RequestLimits`).
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ from gridpriv.consensus.credentials import (
     tls,
     unsigned,
 )
-from gridpriv.consensus.limits import RequestLimits
 from gridpriv.consensus.messages import Reply
-from gridpriv.consensus.sessions import LateError, Note, TakenError
+from gridpriv.consensus.sessions import LateError, Note, RequestLimits, TakenError
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,
@@ -77,8 +76,6 @@ class ClientState:
         Its request and its answer.
     first : bytes
         The first request of all.
-    penalty : (size,)
-        Of the last warm start or round; empty before the first.
     before : Iterate
         The agent's iterate before the last turn.
     memory : AgentState
@@ -91,7 +88,6 @@ class ClientState:
     request: bytes
     answer: bytes
     first: bytes
-    penalty: Floats
     before: Iterate
     memory: AgentState
     figures: Mapping[str, Floats] = field(default_factory=dict)
@@ -141,7 +137,7 @@ class ZoneClient:
         self._transcript = transcript
         self._previous: Request | None = None
         now = agent.state()
-        self._state = ClientState(BEFORE, b"", b"", b"", NOTHING, now.at, now)
+        self._state = ClientState(BEFORE, b"", b"", b"", now.at, now)
         self._file = Records(path, private=True)
         if kept := self._file.read():
             self._go_on(_state_of(kept[-1], path))
@@ -193,9 +189,7 @@ class ZoneClient:
             ):
                 raise MessageError(f"another order for {request.turn}, which was answered already")
             return state.answer
-        previous = self._previous.order if self._previous is not None else None
-        penalty = state.penalty if state.penalty.size else None
-        self._limits.check(request, state.last, previous, penalty)
+        self._limits.check(request, state.last)
         before = self._agent.state()
         try:
             reply = self._performed(request)
@@ -210,7 +204,6 @@ class ZoneClient:
                 content,
                 answer,
                 state.first or content,
-                request.order.penalty if request.phase in _ITERATES else state.penalty,
                 before.at,
                 self._agent.state(),
                 self._figures_after(request),
@@ -282,9 +275,6 @@ class ZoneClient:
         self._previous = self._request(state.request) if state.request else None
         if self._previous is not None and self.last.phase == "agreed":
             self.agreed = self._previous.order.w
-
-
-_ITERATES = ("warm_start", "round", "missed")
 
 
 class Transcript:

@@ -58,10 +58,6 @@ class PenaltySchedule(Protocol):
         """
         ...
 
-    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
-        """Return the least and the largest rho^{t+1} that any residuals of round t can give."""
-        ...
-
 
 @dataclass(frozen=True)
 class ConstantPenalty:
@@ -83,11 +79,6 @@ class ConstantPenalty:
         """Return the constant."""
         del t, primal, dual
         return rho
-
-    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
-        """Return the constant, twice."""
-        del t
-        return np.full_like(rho, self.rho), np.full_like(rho, self.rho)
 
 
 @dataclass(frozen=True)
@@ -119,10 +110,6 @@ class GeometricPenalty:
         """Return rho^{t+1}."""
         del primal, dual
         return np.full_like(rho, self.at(t + 1))
-
-    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
-        """Return rho^{t+1}, twice."""
-        return np.full_like(rho, self.at(t + 1)), np.full_like(rho, self.at(t + 1))
 
     def at(self, t: int) -> float:
         """Return rho^t."""
@@ -163,14 +150,6 @@ class ResidualBalancing:
         down = np.where(dual > self.ratio * primal, 1.0 / factor, 1.0)
         return np.clip(rho * up * down, self.least, self.most)
 
-    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
-        """Return rho scaled down and up by the round's factor, within the bounds."""
-        if t < 2:
-            return rho, rho
-        factor = self.factor ** (self.settle / (self.settle + t))
-        least, most = rho / factor, rho * factor
-        return np.clip(least, self.least, self.most), np.clip(most, self.least, self.most)
-
 
 @dataclass(frozen=True)
 class KeptPenalty:
@@ -190,11 +169,6 @@ class KeptPenalty:
         """Return rho as it is."""
         del t, primal, dual
         return rho
-
-    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
-        """Return rho as it is, twice."""
-        del t
-        return rho, rho
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,11 +195,6 @@ class InUnits:
     def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
         """Return rho^{t+1} in the variables' units."""
         return self.units * self.given.following(t, rho / self.units, self.units * primal, dual)
-
-    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
-        """Return the range in the variables' units."""
-        least, most = self.given.range_after(t, rho / self.units)
-        return self.units * least, self.units * most
 
 
 def parse_penalty(text: str) -> PenaltySchedule:

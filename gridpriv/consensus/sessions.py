@@ -1,4 +1,8 @@
-"""The zones' sessions with their coordinator in a run over a network, one a zone.
+"""The agreement of a run over a network, and its zones' sessions with the coordinator.
+
+A coordinator chooses w, step and penalty; turns follow from the agreement and from what was asked
+before, and a zone checks them before it computes anything. So its releases are as many as agreed,
+whatever a coordinator sends, and each is charged what it costs.
 
 :mod:`gridpriv.consensus.server` plays the rounds over them. Nothing here knows a network. Whoever
 carries messages (:mod:`gridpriv.consensus.server`) brings a zone's first message to
@@ -16,7 +20,6 @@ from threading import Condition, RLock
 from typing import Any
 
 from gridpriv.consensus.credentials import Signer, digest, not_signed
-from gridpriv.consensus.limits import AnswerLimits
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.wire import (
     BEFORE,
@@ -70,6 +73,93 @@ class RefusedError(GridprivError):
 
 class TakenError(RefusedError):
     """A caller who may not take part while another does so for the same zone."""
+
+
+class LimitError(MessageError):
+    """An order that the agreement does not have."""
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """The requests of one zone that an agreement allows.
+
+    Attributes
+    ----------
+    warm_starts, rounds : int
+        How many of each there are; rounds may stop early.
+    trial : bool
+        Whether a trial round comes before the first round.
+    size : int
+        Number of variables that the zone shares.
+    """
+
+    warm_starts: int
+    trial: bool
+    rounds: int
+    size: int
+
+    def check(self, request: Request, last: TurnId) -> None:
+        """Refuse a request that is not due after the turn that the zone answered last.
+
+        Raises
+        ------
+        MessageError
+            With the reason.
+        """
+        turn, order = request.turn, request.order
+        if len(order.w) != self.size:
+            raise MessageError(f"an order for {len(order.w)} variables, not {self.size}")
+        if turn.phase in ("round", "missed") and turn.number > self.rounds:
+            raise LimitError(f"an order for {turn} of {self.rounds}")
+        if not self._is_due(turn, last):
+            raise MessageError(f"an order for {turn} after {last}")
+
+    def _is_due(self, turn: TurnId, last: TurnId) -> bool:
+        """Return True for a turn that may follow the last one."""
+        began = last.phase in ("round", "missed")
+        done = last.number if began else 0
+        opened = TurnId("warm_start", self.warm_starts) if self.warm_starts else BEFORE
+        ready = TurnId("ready", 1) if self.trial else opened
+        match turn.phase:
+            case "warm_start":
+                before = BEFORE if turn.number == 1 else TurnId("warm_start", turn.number - 1)
+                return last == before and turn.number <= self.warm_starts
+            case "ready":
+                return self.trial and turn.number == 1 and last == opened
+            case "round" | "missed":
+                late = turn.phase == "missed" and last == TurnId("round", turn.number)
+                return late or (turn.number == done + 1 and (began or last == ready))
+            case "agreed":
+                return began and turn.number == done
+        return False
+
+
+@dataclass(frozen=True)
+class AnswerLimits:
+    """The answers of one zone that an agreement allows.
+
+    Attributes
+    ----------
+    size : int
+        Number of variables that the zone shares.
+    of_round, of_run : int
+        Releases of one round, and of the run, at most.
+    """
+
+    size: int
+    of_round: int = 0
+    of_run: int = 0
+
+    def check(self, answer: Answer) -> None:
+        """Raise :class:`MessageError` for an answer of another size, or of too many releases."""
+        turn, sent = answer.turn, answer.reply.sent
+        due = self.size if turn.phase in ("warm_start", "round") else 0
+        if len(sent) != due:
+            raise MessageError(f"an answer of {len(sent)} numbers, not {due}")
+        most = {"round": self.of_round, "agreed": self.of_run}.get(turn.phase, 0)
+        stated = sum(answer.reply.releases.values())
+        if stated > most:
+            raise MessageError(f"{stated} releases in {turn}; at most {most}")
 
 
 @dataclass(frozen=True, eq=False)

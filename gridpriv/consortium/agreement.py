@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridpriv.consensus.coordinator import make_consensus
-from gridpriv.consensus.limits import AnswerLimits, RequestLimits
-from gridpriv.consensus.sessions import PublicAgreement
+from gridpriv.consensus.sessions import AnswerLimits, PublicAgreement, RequestLimits
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import read_document, write_text
@@ -145,17 +144,19 @@ class Agreement:
     def request_limits(self, zone: str) -> RequestLimits:
         """Return the requests that a coordinator may send to a zone."""
         own, settings = self.zones[zone], self.settings
-        warm_start, schedule = schedules(settings, own.units)
         start = settings.effective_start()
         return RequestLimits(
             warm_starts=WARM_START_ROUNDS if start == "warm" else 0,
             trial=start == "flat" or settings.effective_perturbation().target == "output",
             rounds=settings.rounds,
             size=len(own.coordinates),
-            step=self._step,
-            warm_start=warm_start,
-            schedule=schedule,
         )
+
+    def first_penalty(self, zone: str) -> Floats:
+        """Return rho of a zone's variables in the first round."""
+        units = self.zones[zone].units
+        _, schedule = schedules(self.settings, units)
+        return schedule.first(len(units))
 
     @cached_property
     def public(self) -> PublicAgreement:

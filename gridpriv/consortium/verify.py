@@ -41,7 +41,6 @@ from gridpriv.consortium.agreement import Agreement, read_agreement
 from gridpriv.consortium.coordinate import CERTIFICATE, CERTIFICATES, play
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, read_party
 from gridpriv.consortium.zone import TRANSCRIPT
-from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import MIB, read_bytes
 from gridpriv.core.text import Json
@@ -250,8 +249,6 @@ def _check_limits(evidence: TranscriptEvidence) -> None:
                 evidence.deviates(zone, turn, f"answered {error}")
     for zone in agreement.zones:
         limits, last = agreement.request_limits(zone), BEFORE
-        previous: Order | None = None
-        penalty: Floats | None = None
         for (name, turn), requests in evidence.requests.items():
             if name != zone:
                 continue
@@ -259,12 +256,10 @@ def _check_limits(evidence: TranscriptEvidence) -> None:
                 break
             request = next(iter(requests.values()))
             try:
-                limits.check(request, last, previous, penalty)
+                limits.check(request, last)
             except MessageError as error:
                 evidence.deviates(NAME, turn, f"sent {error} to zone {zone}")
-            last, previous = turn, request.order
-            if turn.phase in ("warm_start", "round", "missed"):
-                penalty = request.order.penalty
+            last = turn
 
 
 def _replay(evidence: TranscriptEvidence) -> tuple[int, bool]:

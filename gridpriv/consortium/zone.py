@@ -355,9 +355,8 @@ def _charging(
     kept = None if state is None else state.memory.drawn
     charge = charged_once(ledger, key, agreement.run, name, kept, most)
     begun = bool(kept) or charge.paid.total() > 0
-    limits = agreement.request_limits(name)
-    # of the largest sensitivity that a round can have
-    release = own.member(0, None).agent.release(limits.least_penalty(), limits.largest_step())
+    agent, step = own.member(0, None).agent, agreement.ground.step
+    release = agent.release(agreement.first_penalty(name), step(1))
     if not begun and release is not None:
         planned = {release: agreement.settings.planned_releases()}
         ledger.plan({name: charge.charge.cost(name, planned)})

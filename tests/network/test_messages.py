@@ -11,9 +11,9 @@ import pytest
 from tanks import Waterworks, rules
 
 from gridpriv.consensus.client import ZoneClient, read_state
-from gridpriv.consensus.limits import RequestLimits
 from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
+from gridpriv.consensus.schedules import nonsmooth_step
+from gridpriv.consensus.sessions import RequestLimits
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,
@@ -161,15 +161,7 @@ def asked(phase, number, w=0.5, rho=1.0):
     )
 
 
-LIMITS = RequestLimits(
-    warm_starts=2,
-    trial=False,
-    rounds=4,
-    size=1,
-    step=nonsmooth_step(),
-    warm_start=ConstantPenalty(1.0),
-    schedule=ConstantPenalty(1.0),
-)
+LIMITS = RequestLimits(warm_starts=2, trial=False, rounds=4, size=1)
 
 
 def client(agent, path, **changes):
@@ -241,8 +233,6 @@ BAD_ORDERS = {
     "of another run": encode(Request("b", "tank 1", "round", ONE)),
     "run or zone": encode(Request(RUN, "tank 2", "round", ONE)),
     "for 2 variables": encode(Request(RUN, "tank 1", "warm_start", TWO)),
-    "penalty 2 of variable 1": asked("warm_start", 2, rho=2.0),
-    "step 2 in": encode(Request(RUN, "tank 1", "warm_start", replace(ONE, number=2, step=2.0))),
     "after warm-start round 1": asked("warm_start", 3),
     "after warm-start": asked("round", 2),
     "round 5 of 4": asked("round", 5),

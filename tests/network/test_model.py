@@ -8,11 +8,10 @@ from bench import ZONES, Coordination, Script, ViolationError
 from model import TURNS, BrokenError, accepts, explore
 from test_byzantine import coordinator_runs, zone_runs
 
-from gridpriv.consensus import limits, sessions
+from gridpriv.consensus import sessions
 from gridpriv.consensus.client import ZoneClient
-from gridpriv.consensus.limits import RequestLimits
 from gridpriv.consensus.server import Journal
-from gridpriv.consensus.sessions import Sessions
+from gridpriv.consensus.sessions import AnswerLimits, RequestLimits, Sessions
 from gridpriv.consensus.wire import Request, TurnId, decode
 from gridpriv.consortium import zone
 from gridpriv.consortium.zone import ChargedOnce
@@ -84,14 +83,6 @@ def test_traces_of_the_implementation_are_runs_of_the_model(number):
 # ---- ten defects, each in another place of the protocol
 
 
-def no_penalties(patch):
-    patch(RequestLimits, "_check_penalty", lambda *_: None)
-
-
-def no_steps(patch):
-    patch(RequestLimits, "_check_step", lambda *_: None)
-
-
 def any_turn(patch):
     patch(RequestLimits, "_is_due", lambda *_: True)
 
@@ -144,7 +135,7 @@ def charges_nothing_after_a_restart(patch):
 
 
 def takes_any_answer(patch):
-    patch(limits.AnswerLimits, "check", lambda *_: None)
+    patch(AnswerLimits, "check", lambda *_: None)
 
 
 def takes_any_turn(patch):
@@ -184,8 +175,6 @@ def ends_early(patch):
 
 
 DEFECTS = [
-    no_penalties,
-    no_steps,
     any_turn,
     answers_again,
     keeps_nothing,

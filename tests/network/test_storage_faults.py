@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench import (
+    EXPECTED,
     LIMITS,
     RUN,
     ZONES,
@@ -40,7 +41,7 @@ DATA = dataset("tank 1", [7])
 
 
 def order(phase, number):
-    step = 1.0 if phase == "agreed" else LIMITS.step(number)
+    step = 1.0 if phase == "agreed" else EXPECTED(number)
     given = Order(number, np.array([0.1 * number]), np.ones(1), step)
     return encode(Request(RUN, ZONES[0], phase, given))
 
