@@ -75,10 +75,6 @@ class TakenError(RefusedError):
     """A caller who may not take part while another does so for the same zone."""
 
 
-class LimitError(MessageError):
-    """An order that the agreement does not have."""
-
-
 @dataclass(frozen=True)
 class RequestLimits:
     """The requests of one zone that an agreement allows.
@@ -110,7 +106,7 @@ class RequestLimits:
         if len(order.w) != self.size:
             raise MessageError(f"an order for {len(order.w)} variables, not {self.size}")
         if turn.phase in ("round", "missed") and turn.number > self.rounds:
-            raise LimitError(f"an order for {turn} of {self.rounds}")
+            raise MessageError(f"an order for {turn} of {self.rounds}")
         if not self._is_due(turn, last):
             raise MessageError(f"an order for {turn} after {last}")
 

@@ -175,7 +175,6 @@ def write_at(handle: int, content: bytes, offset: int) -> None:
 MAC_DIGITS = 2 * MAC_BYTES
 HEAD_BYTES = len(MAGIC) + COUNT_DIGITS + 1 + MAC_DIGITS + 1
 HEAD = re.compile(rb"%s(\d{%d}) ([0-9a-f]{%d})\n" % (MAGIC, COUNT_DIGITS, MAC_DIGITS))
-SQLITE = b"SQLite format 3\0"
 PAUSE = 0.002  # seconds between two tries to lock
 
 
@@ -380,12 +379,6 @@ class LedgerFile(LockedFile):
 
     def _check_kind(self, first_line: bytes) -> None:
         """Refuse what is not a ledger of this format."""
-        if first_line.startswith(SQLITE):
-            raise InputError(
-                f"ledger {self.path} is an SQLite database, as gridpriv once kept its ledgers or "
-                "another program keeps its own; grant what is left of an old ledger in a new "
-                f"file ('gridpriv ledger grant NEWFILE ...'); {UNDONE}"
-            )
         if not HEAD.fullmatch(first_line):
             raise InputError(
                 f"ledger {self.path} is not a gridpriv ledger, or its first line was changed; "

@@ -21,7 +21,6 @@ from gridpriv.consensus.server import Journal, Turns
 from gridpriv.consensus.sessions import (
     DivergedError,
     LateError,
-    LimitError,
     LostStateError,
     Sessions,
 )
@@ -91,7 +90,7 @@ def test_what_a_release_costs_does_not_follow_from_the_order(case14, zones14, tm
     for content in requests:
         client.answer(content)
     w = agreement.zones["1"].start
-    with pytest.raises(LimitError):
+    with pytest.raises(MessageError, match="round 4 of 3"):
         client.answer(request(agreement, TurnId("round", 4), w, penalty))
     assert not client.drawn()
     for number, factor, step in ((1, 1.0, None), (2, 0.5, None), (3, 1.0, 3.0)):

@@ -364,7 +364,7 @@ def loop(path: Path) -> None:
     [
         (write_garbage, "not a gridpriv ledger"),
         (empty, "not a gridpriv ledger"),
-        (database, "SQLite database, as gridpriv once kept.*new file"),
+        (database, "not a gridpriv ledger"),
         (folder, "not a regular file|Is a directory"),
         (pipe, "regular file"),
         (device, "regular file"),
