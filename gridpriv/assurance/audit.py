@@ -77,7 +77,7 @@ CHECKS = {
     "series": "change, or count",
     "stream": "",
     "publish": "",
-    "low bits": "sums on grid",
+    "low bits": "values on the lattice of float sums",
 }
 """Checks of an audit in the order in which they are shown, with the quantity that each measures.
 

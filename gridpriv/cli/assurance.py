@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,7 @@ def execute_audit(args: argparse.Namespace) -> int:
     plan = AuditPlan(runs, args.confidence, args.audit_rounds, levels=levels, bus=args.bus)
     folder = output.output_folder(args.out)
     with output.progress(args, case.name, 100 * len(levels) + zoning.n_zone) as advance:
-        result = audit(prepare(case, zoning, settings), plan, watch=advance)
+        result = audit(prepared := prepare(case, zoning, settings), plan, watch=advance)
     document = result.as_dict()
     if folder is not None:
         from gridpriv.report.charts import audit_bars
@@ -106,8 +107,9 @@ def execute_audit(args: argparse.Namespace) -> int:
 
         output.write_results(folder, "audit", document)
         write_figure(audit_bars(result), folder / "audit.png", private=True)
+    show = partial(_print_audit, document, on_ac=prepared.in_ac_rounds)
     code = 0 if result.passed else FAILED
-    return output.tell(args, document, lambda: _print_audit(document), folder, code)
+    return output.tell(args, document, show, folder, code)
 
 
 def _audit_learning(args: argparse.Namespace) -> int:
@@ -139,7 +141,13 @@ def _audit_learning(args: argparse.Namespace) -> int:
     return output.tell(args, document, show, folder, FAILED if failed else 0)
 
 
-def _print_audit(document: Json) -> None:
+RELAXED = (
+    "Messages are those of ADMM rounds on the relaxation (--planning soc). Rounds on the AC "
+    "equations send other messages."
+)
+
+
+def _print_audit(document: Json, *, on_ac: bool = False) -> None:
     from gridpriv.assurance.audit import CHECKS
     from gridpriv.assurance.statistic import POWER
 
@@ -169,6 +177,8 @@ def _print_audit(document: Json) -> None:
         f"{100 * document['confidence']:g} % confidence"
     )
     output.print_records(title, STATISTICS, measured)
+    if on_ac:
+        output.say(RELAXED)
     output.say(
         "observed: what the adversary sees; secure: the release under secure noise;\n"
         "nominal: epsilon according to the settings; cert.: certified epsilon, as charged;\n"
@@ -251,12 +261,12 @@ def _print_attack(result: AttackResult) -> None:
     document = result.as_dict()
     columns = {
         "configuration": "run",
-        "adversary": "reads",
+        "adversary": "channel",
         "mae_mw": "MW",
-        "interval_mw": "+-95%",
+        "interval_mw": "half width, 95 %",
         "error_percent": "median %",
-        "recovered": "within 5%",
-        "of_prior": "of prior",
+        "recovered": "share within 5 %",
+        "of_prior": "error / prior's",
     }
     shown = result.shown
     title = (
@@ -267,8 +277,10 @@ def _print_attack(result: AttackResult) -> None:
     if len({outcome.adversary for outcome in result.outcomes}) > 1:
         output.say(
             "Rows of different channels do not compare: 'messages' is fitted to what zones send, "
-            "'releases' reads the noisy demand itself, which bounds every adversary."
+            "'releases' reads the noisy demand itself, which carries more than the messages do."
         )
+    if result.prepared.in_ac_rounds:
+        output.say(RELAXED)
     mean = float(result.errors(shown).mean())
     if shown.label == PROTECTED and mean < DISCLOSED * result.beta_mw:
         output.say(
@@ -292,7 +304,10 @@ def _print_identifiability(result: AttackResult, of_zones: list[Json]) -> None:
 
     zones = {name: name for name in ("zone", "unknowns", "rank", *VERDICTS)}
     matches = [row | {"zone": str(row["zone"])} for row in of_zones]
-    title = "Identifiability in noise-free messages (unknowns and rank: p and q; else buses)"
+    title = (
+        "Identifiability in noise-free messages (unknowns and rank count p and q, the other "
+        "columns buses)"
+    )
     output.print_records(title, zones, matches)
     table = result.by_distance()
     near = {
@@ -304,7 +319,7 @@ def _print_identifiability(result: AttackResult, of_zones: list[Json]) -> None:
         "within_1mw": "within 1 MW",
     }
     rows = table[table["adversary"] == "messages"].astype({"lines_to_tie": int, "buses": int})
-    title = "Share recovered by lines to the nearest tie bus"
+    title = "Share of buses recovered, by number of lines to the nearest tie bus"
     output.print_records(title, near, _three(rows.to_dict("records"), near))
 
 

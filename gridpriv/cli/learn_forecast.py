@@ -318,6 +318,8 @@ def _tested(
 
 
 def _print(document: Json) -> None:
+    from gridpriv.zonal.messages import message
+
     rows = [
         [zone["zone"], zone["buses"], fmean(zone["mean_mw"]), fmean(zone["spread_mw"])]
         for zone in document["zones"]
@@ -325,10 +327,18 @@ def _print(document: Json) -> None:
     first, last = document["steps"][0], document["steps"][-1]
     title = f"{document['case']}: forecast of {len(document['steps'])} steps, {first} to {last}"
     print_table(title, ["zone", "buses", "mean MW", "std MW"], rows)
+    if drowned := [str(zone) for zone, _, mean, spread in rows if spread > abs(mean)]:
+        say(message("forecast-drowned", {"zones": ", ".join(drowned)}))
     if document["test"]:
         columns = ["zone", "mape", "pinball_mw", "naive_mape", "naive_pinball_mw"]
         tested = [[row[name] for name in columns] for row in document["test"]]
-        names = ["zone", "MAPE %", "pinball MW", "naive MAPE %", "naive pinball MW"]
+        names = [
+            "zone",
+            "MAPE %",
+            "pinball MW",
+            "seasonal-naive MAPE %",
+            "seasonal-naive pinball MW",
+        ]
         print_table("On the steps left out (private)", names, tested)
     privacy = document["privacy"]
     if privacy["total_pure"] is None:

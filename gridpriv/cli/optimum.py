@@ -48,9 +48,18 @@ class Relaxation(Scenario):
         unset="",
     )
     imbalance_weight: float | None = changed(
-        Grid, "imbalance_weight", None, unset="none: with cost, the balance is hard"
+        Grid,
+        "imbalance_weight",
+        None,
+        help="weight of the squared imbalance in objective cost",
+        unset="none: the balance is hard",
     )
-    solver: str = changed(Grid, "solver", Grid.solver)
+    solver: str = changed(
+        Grid,
+        "solver",
+        Grid.solver,
+        help="conic solver of the relaxation: clarabel, ipopt or pyomo:NAME",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +126,7 @@ def _print_bound(document: Json, prices: Floats, buses: Ints) -> None:
     rows: list[list[object]] = [
         ["demand that cannot be served, at least", amount(document["shed_mw"], "MW"), "MW"],
         ["bound of the objective", f"{document['bound']:.7g}", document["unit"]],
-        ["estimated relative error", document["relative_error"], ""],
+        ["relative error of the bound (estimated)", document["relative_error"], ""],
         ["status", document["status"], ""],
         ["solver", document["solver"], ""],
         ["seconds", document["seconds"], "s"],
@@ -154,6 +163,14 @@ def execute_acopf(args: argparse.Namespace) -> int:
     if bound is not None and optimum.cost is not None:
         document["bound"] = bound.bound
         document["gap"] = None if bound.bound is None else 1.0 - bound.bound / optimum.cost
+        if bound.bound is None:
+            least = amount(bound.as_dict()["shed_mw"], "MW")
+            warnings.warn(
+                f"no bound: by the relaxation at least {least} MW cannot be served, and its bound "
+                "has no load shedding",
+                GridprivWarning,
+                stacklevel=1,
+            )
         _warn_of_prices(optimum, bound)
     if folder is not None:
         binding = limit_table(optimum.state.binding)
@@ -172,8 +189,8 @@ def _warn_of_prices(optimum: AcOptimum, bound: SolvedRelaxation) -> None:
     warnings.warn(
         f"the relaxation's prices differ from the AC optimum's at {int(differs.sum())} buses by "
         f"more than {100 * PRICE_DIFFERENCE:g} % of the highest: most at bus "
-        f"{optimum.state.case.bus_id[worst]}, {bound.p_price[worst]:.4g} for "
-        f"{optimum.p_price[worst]:.4g} $/MWh",
+        f"{optimum.state.case.bus_id[worst]}, {bound.p_price[worst]:.4g} $/MWh in place of "
+        f"{optimum.p_price[worst]:.4g}",
         GridprivWarning,
         stacklevel=2,
     )

@@ -36,7 +36,12 @@ class Scenarios(Part):
         "number of demand scenarios sampled from public data; a further scenario is within the "
         "printed range with probability (N - 1)/(N + 1)",
     )
-    solver: str = changed(Grid, "solver", Grid.solver)
+    solver: str = changed(
+        Grid,
+        "solver",
+        Grid.solver,
+        help="solver of the zones' relaxations: clarabel, ipopt or pyomo:NAME",
+    )
 
 
 AXES = {
@@ -225,13 +230,12 @@ def _summarise(document: Json) -> None:
         shown.append("shed_mw")
     for name in shown:
         columns += [MEASURED[name][0], "min", "max"]
-        inside = 100 * covered(document["draws"])
-        meanings.append(f"{MEASURED[name][1]} (median; min and max: {inside:.0f} % range)")
+        meanings.append(f"{MEASURED[name][1]} (median; min, max over the scenarios)")
     if priced:
         columns.append("saved $/h")
         meanings.append("saved: cost below the prior-only baseline (median)")
     if any(row["rounds"] == "central" for row in rows):
-        meanings.append("rounds -: central, one optimization of the released demand")
+        meanings.append("central: one optimization of the released demand")
     if any(row["rounds"] != "central" for row in rows):
         meanings.append(
             "rounds N: at most N rounds of ADMM; does not limit rounds on the AC equations"
@@ -242,7 +246,7 @@ def _summarise(document: Json) -> None:
         cells = [f"{row['ac_feasible']}/{row['scenarios']}", row["interchange_error_mw"]]
         cells += [row[name][end] if row[name] else None for name in shown for end in ENDS]
         name = f"{row['release']} {row['mechanism']}" if len(noises) > 1 else row["release"]
-        rounds = None if row["rounds"] == "central" else int(row["rounds"])
+        rounds = row["rounds"] if row["rounds"] == "central" else int(row["rounds"])
         table.append([name, rounds, *cells, *(saved if priced else [])])
     output.print_table(title, columns, table)
     output.say(f"{'; '.join(meanings)}.")

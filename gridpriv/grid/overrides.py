@@ -11,6 +11,7 @@ Three CSV shapes, units in the column names, the first line is the header:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 from pandas import DataFrame
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import GridprivWarning, InputError, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.pandapower_json import Net, frame, in_service, numbers, optional
 from gridpriv.grid.pandapower_tables import flexible_sgens
@@ -115,6 +116,13 @@ def override_demand(case: Case, path: str | Path) -> Case:
         With the line, for an unknown or repeated bus, or a demand that is no finite number.
     """
     given = read_bus_demand(path, case)
+    for name, kind, values in zip(DEMANDS, ("active", "reactive"), given, strict=True):
+        if np.isnan(values).all():
+            warnings.warn(
+                f"demand file {path} gives no {name}: {kind} demand is the case's",
+                GridprivWarning,
+                stacklevel=2,
+            )
     pd_new, qd_new = np.where(np.isnan(given), [case.pd, case.qd], given)
     return replace(case, pd=pd_new, qd=qd_new)
 

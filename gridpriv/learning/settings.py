@@ -219,7 +219,7 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         help="perturbed quantity of ryu-kim",
     )
     budget: Budget = changed(Privacy, "budget", Budget("total", 1.0, 1e-5))
-    rounds: int = changed(Rounds, "rounds", 100)
+    rounds: int = changed(Rounds, "rounds", 100, help="number of rounds T")
     local_updates: int = changed(
         Rounds,
         "local_updates",
