@@ -154,8 +154,8 @@ def _print_exchange(document: Json, seed: int | None) -> None:
     zones = {
         "zone": "zone",
         "net_position_mw": "net position",
-        "least_mw": "min",
-        "most_mw": "max",
+        "least_mw": "least",
+        "most_mw": "most",
         "redispatch_cost": "over merit order $/h",
         "tie_revenue": "tie revenue $/h",
     }
@@ -163,24 +163,29 @@ def _print_exchange(document: Json, seed: int | None) -> None:
     model = document["ptdf_model"].upper()
     title = f"{document['case']}: exchange between zones (MW), PTDFs by {model} power flow"
     print_records(title, zones, document["zones"], **mw)
+    say(
+        "Net position, least and most in MW; over merit order: generation cost less that of the "
+        "merit-order dispatch without network; tie revenue: payments received."
+    )
     pairs = {
         "from_zone": "from",
         "to_zone": "to",
         "most_mw": "network limit",
         "limit_at": "limiting branch",
-        "generation_mw": "generation headroom",
+        "generation_mw": "seller's headroom (upwards)",
     }
     shown = [
         row | {"limit_at": row["limit_at"] or "-"} for row in document["exchanges"][:MOST_SHOWN]
     ]
-    title = "Largest exchange (MW), other zones unchanged"
+    title = "Largest exchange (MW), other zones unchanged: the smaller of limit and headroom"
     print_records(title, pairs, shown, most_mw="MW", generation_mw="MW")
     if sentence := _no_room(document["exchanges"]):
         say(sentence)
     for row in document["payments"]:
         say(
             f"Zone {row['from_zone']} pays zone {row['to_zone']} {row['amount']:.6g} $/h for "
-            f"{row['energy_mwh']:.4g} MW at tie prices."
+            f"{row['energy_mwh']:.4g} MW, at the mean of the bus prices at both ends of each "
+            "tie line."
         )
     if document["visibility"] == "public":
         say(_publishable(document["privacy"]), *_certificate(document["privacy"], seed))
@@ -346,7 +351,7 @@ def sentences(document: Json) -> list[str]:
     if any(row["islanded_mw"] for row in _shown(rows)):
         said.append(
             f"Islanded MW is the {_demand(document)} that an outage cuts off"
-            f"{'.' if noise_free else '; an estimate has some at every bus.'}"
+            f"{'.' if noise_free else '; estimated demand is above 0 also at buses without load.'}"
         )
     if document["prevention"]["plans"]:
         said.append(_prevented(document["prevention"], rows))
@@ -390,7 +395,7 @@ def _prevented(prevention: Json, rows: list[Json]) -> str:
         loading = f"; largest loading {worst:.1f} % before, {after:.1f} % after"
     if cost is not None:
         over = f"{cost - before:+,.1f} $/h over the plan without contingencies"
-        priced = f" Cost {cost:,.1f} $/h, {over}."
+        priced = f" Cost on the released demand {cost:,.1f} $/h, {over}."
     return (
         f"Preventive plan: outages that violate a limit or shed load: "
         f"{prevention['outages_before']} before, {len(prevention['not_prevented'])} after"

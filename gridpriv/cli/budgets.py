@@ -299,7 +299,7 @@ def _print_accounts(file: str, owners: list[Json]) -> None:
     keepers = sorted({owner["kept_by"] for owner in owners})
     say(
         *(f"Protected: {adjacency}." for adjacency in protected),
-        *(f"Kept by {keeper}." for keeper in keepers),
+        *(f"Rule: {keeper}." for keeper in keepers),
         "A row groups units with the same owner and the same charges; each unit has the figures "
         "of its row. Spent epsilon is certified for releases fixed in advance. Used and left "
         "count the spending of the grant's privacy filter, which also covers releases chosen "

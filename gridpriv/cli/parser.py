@@ -7,6 +7,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -47,8 +48,11 @@ class Parser(argparse.ArgumentParser):
                 raise not_allowed(word[2:-3].replace("-", "_"), "--", "a value")
         args, left = self.parse_known_args(words)
         flags = [word.lstrip("-").partition("=")[0] for word in left if word.startswith("-")]
-        if flags:
-            check_names(flags, args.parser.flags())
+        for name in flags:
+            known = args.parser.flags()
+            if not get_close_matches(name.replace("-", "_"), known, n=1):
+                raise not_allowed("flag", f"--{name}", f"one that {args.parser.prog} --help lists")
+            check_names([name], known)
         if left:
             args.parser.error(f"{left[0]!r} is one word too many")
         return args

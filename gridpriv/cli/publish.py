@@ -276,7 +276,12 @@ def summarise(document: Json) -> None:
         ["figure", "value", "unit"],
         [
             ["total epsilon (pure)", guard["total_epsilon"], ""],
-            ["largest probability of a right guess, prior 50 %", guard["best_guess"], ""],
+            [
+                "largest probability of a right guess between two demands "
+                f"{guard['beta_mw']:.4g} MW apart, prior 50 %",
+                guard["best_guess"],
+                "",
+            ],
             [
                 f"mean absolute error over two demands {guard['beta_mw']:.4g} MW apart, at least",
                 amount(guard["inversion_error_mw"], "MW"),

@@ -98,7 +98,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--resume", "run only what the folder lacks")
     flags.switch(parser, "--retry-failed", "with --resume, also repeat failed runs")
     flags.add_formats(parser)
-    flags.add_output(parser, "folder of the study (default: study-NAME)")
+    flags.add_output(parser, "folder of the study (default: study-CASE, or study-NAME of --study)")
 
 
 def execute_compare(args: argparse.Namespace) -> int:
@@ -175,7 +175,7 @@ def print_means(study: Study, table: pd.DataFrame) -> None:
         "series": "algorithm",
         "total_epsilon": "total",
         error: "squared error" if error == "test_mse" else "error %",
-        f"{error}_high": "95 % to",
+        f"{error}_high": "upper end, 95 %",
         "mean_objective": "objective",
         "seeds": "seeds",
     }
@@ -422,7 +422,11 @@ def print_claims(
 
 def add_report(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``report``."""
-    parser.add_argument("folder", metavar="DIR", help="folder of gridpriv compare or run --out")
+    parser.add_argument(
+        "folder",
+        metavar="DIR",
+        help="folder of run, compare, reproduce, learn run or learn compare",
+    )
     flags.add_formats(parser, optional=False)
     flags.flag(parser, "--figures", "FORMAT", "also write every figure as a file: png | svg | pdf")
     flags.flag(parser, "--pivot", "ROWS,COLUMNS", PIVOT)

@@ -71,7 +71,8 @@ class Setting:
 
     def described(self, default: Any) -> str:
         """Return the help with choices, unit and default."""
-        choices = f": {' | '.join(self.choices)}" if self.choices else ""
+        several = len(self.choices or ()) > 1  # the help of a single one begins with it
+        choices = f": {' | '.join(self.choices or ())}" if several else ""
         unit = f", {self.unit}" if self.unit else ""
         value = self.unset if default in (None, ()) else written(default)
         value = shortest(value) if isinstance(value, float) else value

@@ -182,7 +182,7 @@ def read_manifest(folder: Path) -> Json:
     except FileNotFoundError:
         raise InputError(
             f"{folder} holds no results: there is no {path}"
-            "; give the folder of gridpriv compare or run --out"
+            "; give the folder of run, compare, reproduce, learn run or learn compare"
         ) from None
     if isinstance(written, int):
         raise InputError(
@@ -190,7 +190,8 @@ def read_manifest(folder: Path) -> Json:
             ": run the study again, or use that version"
         )
     raise InputError(
-        f"{path} is not the manifest of a study: give the folder of gridpriv compare or run --out"
+        f"{path} is not the manifest of a study: give the folder of run, compare, reproduce, "
+        "learn run or learn compare"
     )
 
 

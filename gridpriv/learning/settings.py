@@ -68,8 +68,8 @@ class Samples(Part):
     adjacency: Kind = choice(
         "replace-one",
         KINDS,
-        "neighbouring data sets: one sample replaced by any other, or (zero-out) by a blank one: "
-        "zero-out, sample counts fixed and public",
+        "neighbouring data sets: one sample replaced by any other (replace-one) or by a blank one "
+        "(zero-out); sample counts are public",
     )
     norm: float | None = number(
         None, "clip features to this 2-norm", positive, unset="the data set's public bound"

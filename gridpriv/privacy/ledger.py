@@ -438,13 +438,13 @@ class Ledger:
     def _refused(
         self, owner: str, lacking: list[tuple[Account, int]], asked: Charges, outcome: str
     ) -> BudgetError:
-        """Return the error with granted, spent, requested and remaining budget of the units."""
+        """Return the error with requested and remaining budget of the units."""
         account, _ = max(lacking, key=lambda pair: pair[0].filter.used(pair[0].spent))
         short = _some(sum(count for _, count in lacking), self._datasets[owner])
         kind = self._datasets[owner].kind
         keeper = account.filter
         after = combined(account.spent, asked)
-        before, then = keeper.used(account.spent), keeper.used(after)
+        before = keeper.used(account.spent)
         share = math.gcd(*asked.values())
         room = keeper.room(account.spent, {charge: n // share for charge, n in asked.items()})
         releases = " + ".join(f"{n} ({c.kind} {c.parameter:.6g})" for c, n in asked.items())
@@ -453,11 +453,9 @@ class Ledger:
             more = ""  # a plan of fewer may fit, which no count of what is left tells
         return BudgetError(
             f"{kind} {owner!r} in ledger {self.path}: {short} lack the budget: "
-            f"granted {account.grant}; "
-            f"spent {_percent(before)} ({_epsilon(account, account.spent)}); "
-            f"asked for releases: {releases}, in all {_percent(then)} "
-            f"({_epsilon(account, after)}); "
-            f"left {_percent(max(0.0, 1.0 - before))}{more}; kept by {account.kept_by}; {outcome}. "
+            f"needs {_epsilon(account, asked)} for {releases}, "
+            f"left {_percent(max(0.0, 1.0 - before))} of {account.grant}{more} "
+            f"(rule: {account.kept_by}); {outcome}. "
             f"{_remedy(account, self._datasets[owner], after)}"
         )
 

@@ -318,7 +318,7 @@ class Privacy(Part):
         "epsilon E and delta D",
     )
     delta: float = number(
-        1e-5, "delta of one Gaussian release, if the budget names none", check_delta
+        1e-5, "delta of one Gaussian release of a budget per-release:E", check_delta
     )
     target_delta: float = number(1e-5, "delta at which total epsilon is reported", check_delta)
     noise: Noise = choice(
@@ -361,7 +361,7 @@ class Privacy(Part):
                 "budget",
                 str(self.budget),
                 "total:E,D with the Gaussian mechanism, which has no pure epsilon (did you mean "
-                f"{self.budget},1e-5? In the list --budgets: '{self.budget};1e-5')",
+                f"{self.budget},1e-5? In a list of budgets '{self.budget};1e-5')",
             )
         if self.sensitivity == "published" and self.budget.scope == "per-release":
             classical_gaussian_multiplier(self.budget.epsilon, self.release_delta)

@@ -231,7 +231,7 @@ def _problems(name: str) -> tuple[ZoneProblem, ...]:
 
 COMPUTED: dict[str, tuple[str, Callable[[], Computed]]] = {
     "rk-table1": ("Ryu and Kim, table 1: variance of the noise of the four algorithms", table1),
-    "li-fig6": ("Li et al., figure 6: total epsilon at delta 1e-4 of 0.1 a round", totals),
+    "li-fig6": ("Li et al., figure 6: total at delta 1e-4 of rounds of epsilon 0.1", totals),
     **GRID_TABLES,
 }
 """Tables without a study: title, and what computes them."""

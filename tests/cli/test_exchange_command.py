@@ -102,7 +102,7 @@ def test_the_folder_has_table_document_and_figure(
     ]
     assert main(["exchange", str(rated), *words, "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert "Largest exchange (MW)" in said and "at tie prices" in said
+    assert "Largest exchange" in said and "at both ends of each tie line" in said
     assert "simulated noise" in said and "; seed 1." in said
     assert {path.name for path in out.iterdir()} == {"exchange.json", "branches.csv", "domain.png"}
     document = json.loads((out / "exchange.json").read_text())

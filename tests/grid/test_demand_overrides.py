@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.library import load_case
 from gridpriv.grid.overrides import (
     DemandSeries,
@@ -40,7 +40,8 @@ def test_named_buses_change_and_the_others_do_not(tmp_path: Path) -> None:
     assert (case.pd[0], case.qd[0]) == (0.03, 0.0), "an empty cell keeps the demand"
     rest = [bus for bus in range(14) if bus not in (0, 8)]
     np.testing.assert_array_equal(case.pd[rest], CASE14.pd[rest])
-    only_q = override_demand(CASE14, write(tmp_path, "qd_mvar,bus\n-2,4\n"))
+    with pytest.warns(GridprivWarning, match="gives no pd_mw: active demand is the case's"):
+        only_q = override_demand(CASE14, write(tmp_path, "qd_mvar,bus\n-2,4\n"))
     np.testing.assert_array_equal(only_q.pd, CASE14.pd)
     assert only_q.qd[3] == -0.02
 

@@ -432,7 +432,7 @@ def test_the_compare_command_tells_of_ways_without_a_finished_run(
         (["compare", "case14", "--study", "x.toml"], "--study reads a whole study"),
         (["compare", "case14", "--zonings", "spectrl:3"], "did you mean 'spectral'"),
         (["compare", "nocase"], "nocase"),
-        (["compare", "case14", "--budgets", "total:1"], "In the list --budgets: 'total:1;1e-5'"),
+        (["compare", "case14", "--budgets", "total:1"], "In a list of budgets 'total:1;1e-5'"),
         (["compare", "case14", "--format", "odt"], "format = 'odt': must be"),
     ],
 )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+from gridpriv.core.text import counted
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import islands
 
@@ -212,8 +213,9 @@ def limit_sentence(current: tuple[Limit, ...], most: int = 3) -> str:
             if not places or (kind.startswith("generator") and limit == "lower"):
                 continue
             named = ", ".join(list(places)[:most]) + (" and others" if len(places) > most else "")
+            number = counted(len(places), "branch" if kind in ("line", "angle") else "bus")
             where = "at its limit" if kind == "line" else f"at its {limit} limit"
-            parts.append(f"{words} {where}: {len(places)} ({named})")
+            parts.append(f"{words} {where} at {number} ({named})")
     return "; ".join(parts) if parts else "no limit binds"
 
 
