@@ -108,14 +108,32 @@ def execute_coordinator(args: argparse.Namespace) -> int:
     return tell(args, document, lambda: _print_rounds(document), folder / party.report)
 
 
+PLANNED = {
+    "interchange_mw": "scheduled interchange",
+    "generation_mw": "generation",
+    "shed_mw": "load shedding",
+    "curtailed_mw": "curtailed generation",
+}
+SPENT = {
+    "releases": "releases",
+    "total_pure": "total epsilon (pure DP)",
+    "total": "total epsilon at the target delta",
+}
+"""Heads of figures by key."""
+
+
 def _print_rounds(document: Json) -> None:
     """Print the rounds and what they cost each zone."""
     if document["rounds"]:
-        columns = {name: name for name in document["rounds"][0]}
+        columns = {
+            "round": "round",
+            "consensus_residual": "consensus residual, p.u.",
+            "consensus_residual_max": "largest, p.u.",
+            "penalty_max": "largest penalty",
+        }
         print_records(f"Run {document['run']}: {document['case']}", columns, document["rounds"])
     if document["privacy"]:
-        shown = ("zone", "releases", "certified", "total_pure", "total")
-        print_records("Privacy", dict(zip(shown, shown, strict=True)), document["privacy"])
+        print_records("Privacy", {"zone": "zone"} | SPENT, document["privacy"])
     say(document["noise"])
 
 
@@ -139,13 +157,10 @@ def execute_zone(args: argparse.Namespace) -> int:
 def _print_zone(document: Json) -> None:
     """Print the zone's plan and what the run cost it; for its owner's eyes."""
     plan = document["plan"]
-    rows = [[key, value] for key, value in plan.items() if key not in ("solved", "generators")]
-    rows += [
-        [f"privacy: {key}", row[key]]
-        for row in document["privacy"]
-        for key in ("releases", "total_pure", "total")
-    ]
-    print_table(f"Zone {document['zone']}, run {document['run']}", ["figure", "value"], rows)
+    rows = [[head, plan[key], "MW"] for key, head in PLANNED.items()]
+    rows += [[SPENT[key], row[key], ""] for row in document["privacy"] for key in SPENT]
+    title = f"Zone {document['zone']}, run {document['run']}"
+    print_table(title, ["figure", "value", "unit"], rows)
 
 
 def add_keys(parser: argparse.ArgumentParser) -> None:

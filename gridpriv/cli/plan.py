@@ -161,8 +161,8 @@ def sentences(
         f"Ranges cover the AC-feasible ones of {chosen.draws} demand scenarios sampled from public "
         f"data. A further scenario lies in the range with probability {covered(chosen.draws):.0%}"
         f"{more}. Scenarios of a zone's demand have a standard deviation of {spread:.0%} of its "
-        f"mean. Scenarios without an AC optimum at {RESERVE:g} times their demand are left out. The "
-        "true demand was not read."
+        f"mean. Scenarios without an AC optimum at {RESERVE:g} times their demand are left out. "
+        "The true demand was not read."
     )
     return said
 
