@@ -155,7 +155,7 @@ class CostOfPrivacy(rows.Baselines, name="cost_of_privacy"):
 class AcRoundsFigures(Row, name="ac_rounds"):
     """Rounds in which zones solve the AC optimal power flow of released demand."""
 
-    rounds: Number = released("AC rounds: number of rounds")
+    rounds: Number = released("AC rounds: number of rounds in the search that is kept")
     converged: Flag = released("Converged: fulfilment of the optimality conditions to 1e-6")
     primal_residual: Number = released(
         "Primal residual: largest residual of the AC equations in the last round", "p.u."

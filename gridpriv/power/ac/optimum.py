@@ -288,7 +288,8 @@ def _solve(model: AcModel, live: SubCase, start: Dispatch | None, *, shedding: b
     """Solve with all demand served, or where that has no solution, with some of it shed.
 
     The last search begins with all demand shed. What the last try ended at is returned whether or
-    not it is a solution.
+    not it is a solution. A solution that sheds demand is sought a second time from a larger
+    barrier, and the better one returned: both are local optima (0031-ac-rounds).
     """
     starts = [model.program.start]
     if start is not None:
@@ -301,8 +302,14 @@ def _solve(model: AcModel, live: SubCase, start: Dispatch | None, *, shedding: b
     for zero in (everything, None) if shedding else (everything,):
         for begin in (*starts, unloaded) if zero is None else starts:
             solution = model.program.solve(begin, zero)
-            if solution.solved:
+            if solution.solved and zero is not None:
                 return solution
+            if solution.solved:
+                again, value = (
+                    model.program.solve(begin, kind="far"),
+                    model.program.form().objective,
+                )
+                return min(solution, again, key=lambda x: value(x.x) if x.solved else np.inf)
     return solution
 
 

@@ -57,7 +57,9 @@ POINT: dict[str, Any] = {
     "ipopt.slack_bound_frac": CLOSE,
 }
 """Beside ``OPTIONS``, where a point near the solution is known, without multipliers."""
-STARTS: dict[str, dict[str, Any]] = {"anew": {}, "near": POINT, "warm": WARM}
+FAR: dict[str, Any] = {"ipopt.mu_init": 2.5}
+"""Beside ``OPTIONS``, for a second search where prices are far above the costs of generation."""
+STARTS: dict[str, dict[str, Any]] = {"anew": {}, "far": FAR, "near": POINT, "warm": WARM}
 SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
 
@@ -262,7 +264,9 @@ class QuadraticProgram:
             )
         return solved if solved.solved else self._solve("anew", self.start, known)
 
-    def solve(self, start: Floats | None = None, zero: Ints | None = None) -> Solved:
+    def solve(
+        self, start: Floats | None = None, zero: Ints | None = None, kind: str = "anew"
+    ) -> Solved:
         """Solve with Ipopt.
 
         Parameters
@@ -271,8 +275,10 @@ class QuadraticProgram:
             By default the variables' own starting points.
         zero : int array, optional
             Variables that are held at 0.
+        kind : {'anew', 'far'}
+            As of ``STARTS``.
         """
-        return self._solve("anew", self.start if start is None else start, None, zero)
+        return self._solve(kind, self.start if start is None else start, None, zero)
 
     @interruptible()
     def _solve(
