@@ -44,7 +44,10 @@ ACTIONS = {
     "export": "export charges as CSV, or charges and grants as JSON",
     "verify": "verify the whole ledger and print its head digest",
 }
-COLUMNS = ("row", "owner", "run", "charged_at", "units", "kind", "parameter", "second", "count")
+COLUMNS = (
+    *("row", "owner", "run", "charged_at", "units", "kind", "parameter"),
+    *("delta_or_sampling_rate", "count"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Parser = argparse.ArgumentParser
 CASE = (
     "case name, or file: MATPOWER .m or .mat, pandapower .json; with the extra powsybl .xiidm, "
-    ".zip (CGMES), .uct (UCTE), .raw (PSS/E)"
+    ".iidm, .zip (CGMES), .uct (UCTE), .raw (PSS/E), .cdf and .txt (IEEE CDF)"
 )
 DEMAND = "demand that replaces the case's, by bus: bus,pd_mw,qd_mvar"
 PUBLIC = "write public values only (releases and public data)"

@@ -216,7 +216,7 @@ def _summarise(document: Json) -> None:
     rows = document["methods"]
     priced = any(row["over_optimum"] is not None for row in rows)
     noises = sorted({row["mechanism"] for row in rows})
-    columns = ["release", "rounds", "feasible", "error MW"]
+    columns = ["release", "coordination", "feasible", "error MW"]
     title = (
         f"{document['case']}: {counted(document['zones'], 'zone')} at total {document['total']:g} "
         f"({', '.join(noises)}), {document['protected_mw']:.6g} MW protected"
@@ -236,18 +236,18 @@ def _summarise(document: Json) -> None:
         meanings.append("saved: cost below the prior-only baseline (median)")
     if any(row["rounds"] == "central" for row in rows):
         meanings.append("central: one optimization of the released demand")
-    if any(row["rounds"] != "central" for row in rows):
-        meanings.append(
-            "rounds N: at most N rounds of ADMM; does not limit rounds on the AC equations"
-        )
+    numbers = {row["rounds"] for row in rows} - {"central"}
+    if len(numbers) > 1:
+        meanings.append("N rounds: limits ADMM, not rounds on the AC equations")
     table = []
     for row in rows:
         saved = [-row["over_prior_only"]["median"] if row["over_prior_only"] else None]
         cells = [f"{row['ac_feasible']}/{row['scenarios']}", row["interchange_error_mw"]]
         cells += [row[name][end] if row[name] else None for name in shown for end in ENDS]
         name = f"{row['release']} {row['mechanism']}" if len(noises) > 1 else row["release"]
-        rounds = row["rounds"] if row["rounds"] == "central" else int(row["rounds"])
-        table.append([name, rounds, *cells, *(saved if priced else [])])
+        several = f"{row['rounds']} rounds" if len(numbers) > 1 else "rounds"
+        coordination = "central" if row["rounds"] == "central" else several
+        table.append([name, coordination, *cells, *(saved if priced else [])])
     output.print_table(title, columns, table)
     output.say(f"{'; '.join(meanings)}.")
     failed = sum(row["without_dispatch"] for row in rows)

@@ -249,7 +249,10 @@ def figures(document: Json) -> Table:
         ["objective at the global model", final["objective"]],
         ["training loss", final["train_loss"]],
         ["test accuracy", final["test_accuracy"]],
-        ["test error", final["test_error"]],
+        [
+            "mean squared test error" if final["test_accuracy"] is None else "test error",
+            final["test_error"],
+        ],
         ["consensus residual", final["consensus_residual"]],
         ["rows clipped to public bounds", dataset["clipped"]],
         ["norm bound", dataset["norm"]],

@@ -169,9 +169,11 @@ class PlannedMethod(Row, name="plan"):
     interchange_error_mw: Number = known(
         "Expected interchange error: expected interchange error of the worst zone"
     )
-    least: Number = known("Least: smallest optimality gap over all scenarios", "$/h")
-    median: Number = known("Median: median optimality gap over the scenarios", "$/h")
-    most: Number = known("Most: largest optimality gap over all scenarios", "$/h")
+    least: Number = known("Least over the AC optimum: smallest optimality gap of a scenario", "$/h")
+    median: Number = known(
+        "Median over the AC optimum: median optimality gap of the scenarios", "$/h"
+    )
+    most: Number = known("Most over the AC optimum: largest optimality gap of a scenario", "$/h")
 
 
 class Provenance(Row, name="provenance"):

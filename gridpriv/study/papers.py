@@ -230,7 +230,11 @@ def _problems(name: str) -> tuple[ZoneProblem, ...]:
 
 
 COMPUTED: dict[str, tuple[str, Callable[[], Computed]]] = {
-    "rk-table1": ("Ryu and Kim, table 1: variance of the noise of the four algorithms", table1),
+    "rk-table1": (
+        "Ryu and Kim, table 1: noise variance of objective (Obj) and output (Out) perturbation, "
+        "Gaussian (G) and Laplace (L)",
+        table1,
+    ),
     "li-fig6": ("Li et al., figure 6: total at delta 1e-4 of rounds of epsilon 0.1", totals),
     **GRID_TABLES,
 }

@@ -211,10 +211,18 @@ OTHER = {
 }
 
 
+WEIGHTED = (
+    "Reactive values are multiplied by {weight:.4g} before the noise; the estimate of reactive "
+    "demand follows active demand at the public power factor."
+)
+
+
 def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
     """Return the one-page data sheet of a certificate, in Markdown."""
     guard = document["protected"]
     releases = [line for release in document["releases"] for line in _lines(release)]
+    weights = sorted({release["reactive_weight"] for release in document["releases"]} - {1.0})
+    releases += [line for weight in weights for line in ("", WEIGHTED.format(weight=weight))]
     simulated = f"{TEXTS['simulated'].format(hold=_hold(document))}\n\n"
     sheet = TEXTS["sheet"].format(
         **(document | guard | document["demand"] | {"releases": "\n".join(releases)}),
@@ -237,8 +245,7 @@ def _lines(release: Json) -> list[str]:
         )
         lines.append(
             f"| {release['quantity']}, reactive | {release['mechanism']} | in the line above | "
-            f"multiplied by {weight:.4g} before the noise; the estimate of reactive demand follows "
-            f"active demand at the public power factor | {deviation:.4g} | MVAr |"
+            f"in the line above | {deviation:.4g} | MVAr |"
         )
     return lines
 

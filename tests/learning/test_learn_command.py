@@ -240,7 +240,7 @@ def test_comparison_refuses_before_the_first_run(tmp_path, given, message):
     ("words", "message"),
     [
         (["--graph", "regular:2"], "graph = 'regular:2': must be left out: none of these"),
-        (["--target-delta", "1e-3"], "setting = 'target_delta': must be"),
+        (["--target-delta", "1e-3"], "flag = '--target-delta': must be"),
         (["--method", "x: sensitivity=published"], "sensitivity: must be left out"),
         (["--method", "x: algorythm=pvp"], "did you mean 'algorithm'"),
         (["--tune", "radius"], "SETTING=VALUE,VALUE"),
