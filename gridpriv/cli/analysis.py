@@ -354,7 +354,7 @@ def sentences(document: Json) -> list[str]:
             f"{'.' if noise_free else '; estimated demand is above 0 also at buses without load.'}"
         )
     if document["prevention"]["plans"]:
-        said.append(_prevented(document["prevention"], rows))
+        said.append(_prevented(document["prevention"], rows, _demand(document)))
     if document["corrected"] is not None:
         said.append(_corrected(rows))
     if screened:
@@ -385,7 +385,7 @@ def _ratings(rating: str, states: list[Json]) -> str:
     return f"Branch limits: rating A before an outage, rating {rating} after it{fallback}."
 
 
-def _prevented(prevention: Json, rows: list[Json]) -> str:
+def _prevented(prevention: Json, rows: list[Json], demand: str) -> str:
     """Return the cost of the preventive plan and the contingencies left, as a sentence."""
     before, cost = prevention["cost_before"], prevention["cost"]
     worst, loadings = prevention["loading_before"], [row["worst_loading_percent"] for row in rows]
@@ -395,7 +395,7 @@ def _prevented(prevention: Json, rows: list[Json]) -> str:
         loading = f"; largest loading {worst:.1f} % before, {after:.1f} % after"
     if cost is not None:
         over = f"{cost - before:+,.1f} $/h over the plan without contingencies"
-        priced = f" Cost on the released demand {cost:,.1f} $/h, {over}."
+        priced = f" Cost on the {demand} {cost:,.1f} $/h, {over}."
     return (
         f"Preventive plan: outages that violate a limit or shed load: "
         f"{prevention['outages_before']} before, {len(prevention['not_prevented'])} after"

@@ -205,7 +205,7 @@ def test_the_preventive_plan_counts_outages_that_shed_load_before_and_after():
         "cuts": 3,
         "plans": 2,
     }
-    assert _prevented(prevention, []).startswith(
+    assert _prevented(prevention, [], "released demand").startswith(
         "Preventive plan: outages that violate a limit or shed load: 62 before, 2 after;"
     )
 

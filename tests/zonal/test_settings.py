@@ -22,6 +22,10 @@ from gridpriv.privacy.perturbation import NoiseRule
         ({"budget": "total:nan"}, "epsilon = nan"),
         ({"budget": "total:1,2"}, "delta = 2.0"),
         ({"budget": "weekly:1"}, "per-release:E"),
+        (
+            {"perturbation": "output", "mechanism": "laplace", "release": "total"},
+            "release = 'total': must be left out",
+        ),
         ({"delta": 0.0}, "delta = 0.0"),
         ({"delta": 1.0}, "delta = 1.0"),
         ({"target_delta": -0.1}, "target_delta"),
