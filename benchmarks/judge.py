@@ -925,6 +925,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"Add rounds \(--rounds\)(?: or a larger --penalty)?|A smaller tolerance lowers it|"
         r"Noise drawn in every round keeps it up: .* draws it once|"
         r"--acceleration anderson runs ADMM|Use --objective cost|No cost includes balancing power|"
+        r"^The noise drowns the forecast: .*$|^Raise --total, .*$|"
         r"^Released statistics, .*$|^Protected: .*$|^Where a bus's \S+ demand follows .*$|"
         r"^The certificate covers changes at power factors .*$|"
         r"^The noise follows the published sensitivity.*$|^nothing of demand is released.*$|"
