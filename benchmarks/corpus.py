@@ -21,16 +21,16 @@ import argparse
 import csv
 import datetime
 import io
+import multiprocessing
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -437,26 +437,6 @@ def _second(
     return 100.0 * (second - cost) / abs(cost), ""
 
 
-class OutOfTimeError(Exception):
-    """A row has taken as long as it may."""
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise once a block has taken this long; a solver inside ends its solve first."""
-
-    def stop(*_: object) -> None:
-        raise OutOfTimeError(f"stopped after {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def settings_of(instance: Instance, scale: float, given: dict[str, str]) -> Settings:
     """Return the settings of an instance; ``given`` ones override its mode's."""
     chosen = MODES[instance.mode] | given
@@ -560,17 +540,20 @@ def _printed_status(physical: dict[str, Any]) -> str:
     return "feasible" if physical["ac_feasible"] else "infeasible"
 
 
-def safely(instance: Instance, given: dict[str, str], timeout: float) -> Row:
+def safely(instance: Instance, given: dict[str, str]) -> Row:
     """Return an instance's row, of its error where it has one."""
     try:
-        with time_limit(timeout):
-            return judged(instance, given)
+        return judged(instance, given)
     except Exception as error:
-        if not isinstance(error, GridprivError | OutOfTimeError):
+        if not isinstance(error, GridprivError):
             traceback.print_exc(limit=-3)
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        blank = Row(**{one.name: getattr(instance, one.name) for one in fields(Instance)})
-        return replace(blank, status="error", error=words[:400])
+        return failed(instance, f"{type(error).__name__}: {error}")
+
+
+def failed(instance: Instance, error: str) -> Row:
+    """Return the row of an instance that ended with an error."""
+    blank = Row(**{one.name: getattr(instance, one.name) for one in fields(Instance)})
+    return replace(blank, status="error", error=" ".join(error.split())[:400])
 
 
 # --- the table ---------------------------------------------------------------------------------
@@ -627,10 +610,16 @@ def effort(instance: Instance) -> float:
 
 
 def run_all(left: Sequence[Instance], path: Path, given: dict[str, str], timeout: float) -> None:
-    """Run instances one after the other, and append their rows."""
+    """Run instances one after the other in another process, and append their rows."""
     began, done, total = time.perf_counter(), 0.0, sum(map(effort, left))
+    pool = multiprocessing.Pool(1)
     for number, instance in enumerate(left, 1):
-        row = safely(instance, given, timeout)
+        try:
+            row = pool.apply_async(safely, (instance, given)).get(timeout)
+        except multiprocessing.TimeoutError:  # a solver that runs hears no signal: it is killed
+            pool.terminate()
+            pool = multiprocessing.Pool(1)
+            row = failed(instance, f"stopped after {timeout:g} s")
         append(path, row)
         done += effort(instance)
         spent = time.perf_counter() - began
@@ -641,6 +630,7 @@ def run_all(left: Sequence[Instance], path: Path, given: dict[str, str], timeout
             f"{' WRONG ' + row.wrong[:160] if row.wrong else ''}",
             flush=True,
         )
+    pool.terminate()
 
 
 def remarkable(row: Row) -> bool:

@@ -277,7 +277,7 @@ def test_a_table_that_was_cut_off_goes_on_where_it_ended(modules, tmp_path):
 
 def test_a_run_that_fails_is_a_row_with_its_error(modules):
     _, corpus = modules
-    row = corpus.safely(corpus.Instance("no such grid", 1, 2, "spectral", "1", "rounds"), {}, 60)
+    row = corpus.safely(corpus.Instance("no such grid", 1, 2, "spectral", "1", "rounds"), {})
     assert (row.status, row.grid) == ("error", "no such grid")
     assert "no such grid" in row.error
 
