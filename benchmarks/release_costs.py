@@ -37,7 +37,7 @@ from gridpriv.zonal.settings import PRIOR_ONLY, Settings, make_settings
 
 GRIDS = {
     "case14": ("case14", None, 1.0),
-    "24_rts": ("case24_ieee_rts", 3, 1.0),
+    "case24_ieee_rts": ("case24_ieee_rts", 3, 1.0),
     "case39": ("case39", None, 1.0),
     "case57": ("case57", None, 1.0),
     "case118": ("case118", None, 1.0),
@@ -148,7 +148,7 @@ def cost_table(path: Path) -> pd.DataFrame:
     """Return costs over the noise-free run in %, a row a grid, prior, method and noise.
 
     Columns: ``over`` the mean over seeds with an AC-feasible outcome, ``error`` its standard error,
-    ``runs`` and ``infeasible``, ``shed_mw`` the mean.
+    ``runs`` and ``infeasible``, ``shed_mw`` and ``balancing_mw`` means.
     """
     rows = pd.read_csv(path)
     base = rows[rows["method"] == "noise-free"].set_index("grid")["cost"]
@@ -167,6 +167,7 @@ def cost_table(path: Path) -> pd.DataFrame:
         runs=("over", "size"),
         infeasible=("infeasible", "sum"),
         shed_mw=("shed_mw", "mean"),
+        balancing_mw=("balancing_mw", "mean"),
     ).reset_index()
 
 
@@ -179,15 +180,17 @@ def cell(row: pd.Series | None) -> str:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """Return one table a grid: a row a prior and noise, a column a method."""
+    """Return one table a grid: a row a prior and noise, a column a method; balancing power last."""
     lines = []
     for grid in GRIDS:
         here = table[table["grid"] == grid]
         lines += [
             f"### {grid}",
             "",
-            "| prior | noise, MW | prior-only | " + " | ".join(RELEASES) + " |",
-            "|---|---|---|" + "---|" * len(RELEASES),
+            "| prior | noise, MW | prior-only | "
+            + " | ".join(RELEASES)
+            + " | prior-only, MW | auto, MW |",
+            "|---|---|---|---|---|" + "---|" * len(RELEASES),
         ]
         for prior in PRIORS:
             at = here[here["prior"] == prior]
@@ -196,6 +199,7 @@ def markdown(table: pd.DataFrame) -> str:
             for noise in noises:
                 cells = [at[(at["method"] == m) & (at["noise"] == noise)] for m in RELEASES]
                 words = [cell(silent.iloc[0]), *(cell(c.iloc[0]) if len(c) else "" for c in cells)]
+                words += [f"{c.iloc[0].balancing_mw:.3g}" for c in (silent, cells[-1])]
                 lines.append(f"| {prior} | {noise:g} | " + " | ".join(words) + " |")
         lines.append("")
     return "\n".join(lines)
