@@ -39,7 +39,7 @@ def test_a_renamed_or_redrawn_map_refills_nothing(tmp_path: Path) -> None:
             ledger.charge("west", "r", {TENTH: 1})
         assert "'west'" in str(refused.value)
         assert "2 of the 4 buses lack the budget" in str(refused.value)
-        assert "spent 100 %" in str(refused.value)
+        assert "left 0 % of epsilon 1" in str(refused.value)
     with Ledger(path, [dataset("rest", (4, 5))]) as ledger:
         ledger.charge("rest", "r", {TENTH: 10})
 

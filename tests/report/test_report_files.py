@@ -308,7 +308,11 @@ def test_a_folder_without_results_and_a_bad_format_are_refused(
 @pytest.mark.parametrize(
     ("name", "document", "message"),
     [
-        ("run.json", '{"settings": {}}', "give the folder of gridpriv compare or run --out"),
+        (
+            "run.json",
+            '{"settings": {}}',
+            "give the folder of run, compare, reproduce, learn run or learn compare",
+        ),
         ("manifest.json", '{"format": 2}', "was written in format 2"),
         ("manifest.json", "[1, 2]", "not one JSON object"),
         ("manifest.json", "{", "is no JSON"),
