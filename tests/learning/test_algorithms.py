@@ -513,9 +513,13 @@ def test_disconnected_graph_is_refused(tmp_path):
     with pytest.raises(InputError, match="not connected: 2 parts"):
         make_graph(str(links), 4, 0)
     links.write_text("1 2\n2 5\n")
-    with pytest.raises(InputError, match="must be clients 1 to 4"):
+    with pytest.raises(InputError, match="two client numbers, 1 to 4"):
         make_graph(str(links), 4, 0)
-    for wrong, message in (("1 two\n", "two client numbers"), ("1 2\n2 2\n", "with itself")):
+    for wrong, message in (
+        ("1 two\n", "two client numbers"),
+        ("1 2\n3\n", "line 2"),
+        ("1 2\n2 2\n", "with itself"),
+    ):
         links.write_text(wrong)
         with pytest.raises(InputError, match=message):
             make_graph(str(links), 4, 0)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gridpriv.core.errors import InputError
-from gridpriv.learning.datasets import base, dataset_name, load_dataset
+from gridpriv.learning.datasets import base, dataset_name, load_dataset, public
 from gridpriv.learning.datasets.base import make_lasso, split
 from gridpriv.learning.datasets.public import load_adult, load_femnist, load_mnist, read_idx
 
@@ -637,3 +637,11 @@ def test_a_linked_folder_is_called_as_its_link(tmp_path):
 def test_an_unknown_name_lists_files_of_ones_own() -> None:
     with pytest.raises(InputError, match=r"FILE\.csv.*did you mean 'adult'"):
         load_dataset("adullt")
+
+
+def test_a_writer_named_twice_in_a_file_is_refused(tmp_path):
+    (tmp_path / "train").mkdir()
+    user = '{"x": [[0.5]], "y": [1]}'
+    (tmp_path / "train" / "a.json").write_text(f'{{"user_data": {{"w": {user}, "w": {user}}}}}')
+    with pytest.raises(InputError, match="twice"):
+        public._read(tmp_path / "train", np.float64)

@@ -11,6 +11,7 @@ import gridpriv
 from gridpriv import acopf, load_case, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
+from gridpriv.grid.case import GenCost
 from gridpriv.power.ac.part import lossless
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.redispatch import operating_unit, plan_zone, tie_branches
@@ -391,3 +392,11 @@ def test_demand_far_below_a_forecast_is_served_near_its_optimum(tmp_path):
     physical = run(light, shipped_zoning(case), settings).physical
     assert physical["status"] == "feasible"
     assert physical["cost"] <= 1.01 * acopf(light).cost
+
+
+def test_replans_end_where_generation_is_paid_to_run():
+    case = load_case("case14")
+    paid = replace(case, cost=tuple(GenCost(2, (c.values[0], -20.0, 0.0)) for c in case.cost))
+    physical = run(paid, partition(paid, 2), make_settings(mechanism="none")).physical
+    assert physical["status"] == "feasible"
+    assert physical["cost"] == pytest.approx(acopf(paid).cost, rel=2e-3)

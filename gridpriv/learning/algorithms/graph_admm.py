@@ -16,7 +16,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.files import MIB, read_text
+from gridpriv.core.files import MIB, read_text, shown
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, spread
 from gridpriv.learning.clients import Array, like
 from gridpriv.learning.releases import ROUNDING
@@ -143,11 +143,15 @@ def _regular(degree: int, clients: int, seed: int) -> Any:
 def _read(path: Path, clients: int) -> Any:
     """Return the graph of a file of edges, two client numbers a line."""
     lines = read_text(path, "graph", MIB).replace(",", " ").splitlines()
-    try:
-        graph = nx.relabel_nodes(nx.parse_edgelist(lines, nodetype=int), lambda client: client - 1)
-    except TypeError as error:
-        raise InputError(f"{path}: {error}; give two client numbers a line") from None
-    graph.add_nodes_from(range(clients))
+    graph = nx.empty_graph(clients)
+    for number, line in enumerate(lines, 1):
+        ends = line.split("#")[0].split()
+        inside = all(word.isdecimal() and 1 <= int(word) <= clients for word in ends)
+        if len(ends) not in (0, 2) or not inside:
+            allowed = f"two client numbers, 1 to {clients}"
+            raise InputError(f"{path}, line {number}: {shown(line)}: must be {allowed}")
+        if ends:
+            graph.add_edge(*(int(word) - 1 for word in ends))
     if nx.number_of_selfloops(graph):
         raise InputError(f"{path}: an edge of a client with itself; leave it out")
     return graph

@@ -202,7 +202,8 @@ def _read(folder: Path, dtype: type[np.floating]) -> list[Writer]:
 
 def _user_data(path: Path) -> dict[str, Any]:
     try:
-        users = json.loads(read_packed(path, "data set", LARGEST))["user_data"]
+        content = read_packed(path, "data set", LARGEST)
+        users = json.loads(content, object_pairs_hook=_without_repeats)["user_data"]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise InputError(
             f"cannot read {path} as a LEAF file: {error}; give the .json files of LEAF"
@@ -210,6 +211,13 @@ def _user_data(path: Path) -> dict[str, Any]:
     if not isinstance(users, dict):
         raise InputError(f"{path} is not a LEAF file: an object 'user_data' expected")
     return users
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, of which Python would keep the last of equal names without a word."""
+    if len(entries := dict(pairs)) < len(pairs):
+        raise ValueError("a name comes twice in an object")
+    return entries
 
 
 def _writer(place: str, user: Any, dtype: type[np.floating]) -> Writer:

@@ -330,7 +330,7 @@ def _cheaper(
         start = _settled(case, zones, best.scheduled, best.scheduled, plans, best)
         again = _replanned(case, zones, agreed, start, plan, beyond)
         before, after = (_order(item, balancing_price) for item in (best, again))
-        if after >= (*before[:2], (1.0 - DEAR) * before[2]):
+        if after >= (*before[:2], before[2] - DEAR * abs(before[2])):
             break
         best = again
     return best
@@ -373,8 +373,8 @@ def _is_fine(zones: Sequence[Zone], settlement: Settlement) -> bool:
 
 def _is_dear(zones: Sequence[Zone], best: Settlement, first: Settlement) -> bool:
     """Test for a feasible outcome that sheds nothing, clearly dearer than the first plans."""
-    least = (1.0 + DEAR) * _generation_cost(first)
-    return _is_fine(zones, best) and _generation_cost(best) > least
+    cost = _generation_cost(first)
+    return _is_fine(zones, best) and _generation_cost(best) > cost + DEAR * abs(cost)
 
 
 def _generation_cost(settlement: Settlement) -> float:
