@@ -172,7 +172,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
         "to_zone": "to",
         "most_mw": "network limit",
         "limit_at": "limiting branch",
-        "generation_mw": "seller's headroom (upwards)",
+        "generation_mw": "generation headroom of both zones",
     }
     shown = [
         row | {"limit_at": row["limit_at"] or "-"} for row in document["exchanges"][:MOST_SHOWN]

@@ -263,9 +263,9 @@ def _print_attack(result: AttackResult) -> None:
         "configuration": "run",
         "adversary": "channel",
         "mae_mw": "MW",
-        "interval_mw": "half width, 95 %",
+        "interval_mw": "+-MW (95 %)",
         "error_percent": "median %",
-        "recovered": "share within 5 %",
+        "recovered": "within 5 %",
         "of_prior": "error / prior's",
     }
     shown = result.shown

@@ -171,7 +171,8 @@ def execute_acopf(args: argparse.Namespace) -> int:
                 GridprivWarning,
                 stacklevel=1,
             )
-        _warn_of_prices(optimum, bound)
+        else:
+            _warn_of_prices(optimum, bound)
     if folder is not None:
         binding = limit_table(optimum.state.binding)
         tables = {"buses": optimum.buses, "generators": optimum.generators, "binding": binding}

@@ -101,14 +101,13 @@ class Amount:
 
     def __str__(self) -> str:
         digits, decimals = PRECISION[self.unit]
-        if 0.0 < abs(self.value) < 10.0**-decimals:  # zero has no sign
-            return f"{self.value:.{decimals}f}".replace(
-                f"{-0.0:.{decimals}f}", f"{0.0:.{decimals}f}"
-            )
-        rounded = float(f"{self.value:.{digits}g}")
+        value = self.value + 0.0  # zero has no sign
+        if 0.0 < abs(value) < 10.0**-decimals:
+            return f"{round(value, decimals) + 0.0:.{decimals}f}"
+        rounded = float(f"{value:.{digits}g}")
         before = math.floor(math.log10(abs(rounded))) + 1 if rounded else digits
         places = min(decimals, max(digits - before, 0))
-        return f"{self.value if places else rounded:.{places}f}"
+        return f"{value if places else rounded:.{places}f}"
 
 
 def amount(value: float | None, unit: str) -> Amount | None:

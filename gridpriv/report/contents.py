@@ -317,7 +317,8 @@ def _grids(manifest: Json) -> pd.DataFrame:
 
 
 UNUSED_ON_AC = ("acceleration", "tolerance", "penalty", "solver", "rounds")
-"""Settings of rounds on the relaxation; converged rounds on the AC equations use none of them."""
+"""Settings of rounds on the relaxation; rounds on the AC equations that converge and central AC
+schedules use none of them."""
 
 
 def _settings(manifest: Json) -> pd.DataFrame:
@@ -326,7 +327,9 @@ def _settings(manifest: Json) -> pd.DataFrame:
     axes = {k: v for k, v in study.items() if isinstance(v, list) and v not in ([], [""])}
     scopes = {"all runs": study.get("settings", {}), "axis": axes} | methods
     on_ac = ((manifest.get("document") or {}).get("final") or {}).get("ac_rounds") or {}
-    unused = UNUSED_ON_AC if on_ac.get("converged") else ()
+    settings = (manifest.get("document") or {}).get("settings") or {}
+    central = settings.get("coordination") == "central" and settings.get("planning") == "ac"
+    unused = UNUSED_ON_AC if on_ac.get("converged") or central else ()
     rows = [
         (scope, name, f"{_valued(value)}{' (not used)' if name in unused else ''}")
         for scope, settings in scopes.items()

@@ -14,7 +14,6 @@ from gridpriv.core.text import (
     Message,
     amount,
     counted,
-    differs,
     figure,
     percent_of,
 )
@@ -141,8 +140,9 @@ def _deviation(physical: Json) -> Iterator[Fact]:
 def share_of(difference: float, base: float) -> str:
     """Return a difference of costs in $/h with its sign, and in percent of the base."""
     percent = percent_of(difference, base)
-    sign = "+" if difference > 0 and differs(difference, base) else ""
-    return f"{sign}{amount(difference, '$/h')} $/h{f' ({percent})' if percent else ''}"
+    printed = str(amount(difference, "$/h"))
+    sign = "+" if float(printed) > 0 else ""
+    return f"{sign}{printed} $/h{f' ({percent})' if percent else ''}"
 
 
 def _certificate(privacy: Json, settings: Json) -> Iterator[Fact]:

@@ -54,7 +54,7 @@ def marked(column: Column) -> Column:
 
 def with_interval(mean: Column) -> tuple[Column, ...]:
     """Return a mean and the ends of its 95 % interval."""
-    ends = (("low", "lower", "95 % from"), ("high", "upper", "95 % to"))
+    ends = (("low", "lower", "lower end, 95 %"), ("high", "upper", "upper end, 95 %"))
     of = f"end of the 95 % interval (Student's t) of the mean {mean.title.lower()}"
     return mean, *(
         replace(mean, name=f"{mean.name}_{end}", title=title, meaning=f"{which} {of}")
