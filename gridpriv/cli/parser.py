@@ -47,11 +47,10 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("--") and word.endswith("=--"):  # argparse would fail on it
                 raise not_allowed(word[2:-3].replace("-", "_"), "--", "a value")
         args, left = self.parse_known_args(words)
-        flags = [word.lstrip("-").partition("=")[0] for word in left if word.startswith("-")]
-        for name in flags:
-            known = args.parser.flags()
-            if not get_close_matches(name.replace("-", "_"), known, n=1):
-                raise not_allowed("flag", f"--{name}", f"one that {args.parser.prog} --help lists")
+        for flag in (word.partition("=")[0] for word in left if word.startswith("-")):
+            name, known = flag.lstrip("-").replace("-", "_"), args.parser.flags()
+            if not get_close_matches(name, known, n=1):
+                raise not_allowed("flag", flag, f"one that {args.parser.prog} --help lists")
             check_names([name], known)
         if left:
             args.parser.error(f"{left[0]!r} is one word too many")

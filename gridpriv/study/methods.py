@@ -20,7 +20,7 @@ from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, Draws, Settings, make
 # settings that have their own axis, so that [settings] and methods may not hold them
 OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}
 # axes that say how demand is protected: given one of them, they replace the default methods
-WAYS = ("mechanism", "perturbation", "noise_schedule", "update")
+WAYS = ("mechanism", "perturbation", "release", "noise_schedule", "update")
 SCHEME_AXES = tuple(
     name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
 )
@@ -140,7 +140,7 @@ def word_of(name: str, value: object) -> str:
     """Return a setting's value in the name of a method."""
     if name in WAYS:
         word = "no noise" if value == NO_NOISE else str(value)
-        return {"noise_schedule": f"per {value}"}.get(name, word)
+        return {"noise_schedule": f"per {value}", "release": f"release {value}"}.get(name, word)
     return f"{shown(name)} {value}"
 
 

@@ -153,6 +153,11 @@ def test_what_is_one_word_too_many_is_named(capsys) -> None:
     assert "'case118' is one word too many" in capsys.readouterr().err
 
 
+def test_an_unknown_flag_is_quoted_as_it_was_written(capsys):
+    assert main(["run", "case14", "-5"]) == 2
+    assert "flag = '-5': must be one that" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
