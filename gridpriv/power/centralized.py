@@ -49,8 +49,8 @@ from gridpriv.power.objective import (
     cost_objective,
     fixed_cost,
 )
-from gridpriv.power.program import compile_zone
-from gridpriv.power.zone import Network, Zone, make_network, whole_grid
+from gridpriv.power.program import ZoneProgram, compile_zone
+from gridpriv.power.zone import Network, make_network, whole_grid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -319,7 +319,7 @@ def relax(
     case : Case
     objective : {'imbalance', 'cost'}
     solver : str
-        ``clarabel``, ``ipopt`` or ``pyomo:NAME``; the last two solve the Pyomo model itself.
+        ``clarabel``, ``ipopt`` or ``pyomo:NAME``; the last two by way of Pyomo.
     imbalance_weight : float, optional
         With ``cost``: M of the squared imbalance. Without it the balance is hard.
 
@@ -337,33 +337,33 @@ def relax(
     References
     ----------
     Ryu and Kim (2022), appendix D, with the sign of its (D.2f)-(D.2i) corrected; with ``cost`` the
-    relaxation of PowerModels' SOCWRPowerModel (:mod:`gridpriv.power.solvers.pyomo`).
+    relaxation of PowerModels' SOCWRPowerModel (:mod:`gridpriv.power.program`).
     """
     one_of("objective", objective, RELAXED_OBJECTIVES)
     chosen = _objective(case, objective, imbalance_weight)
     hard = objective == "cost" and imbalance_weight is None
     network = make_network(case, chosen)
     began = time.perf_counter()
+    zone = whole_grid(network)
+    program = compile_zone(zone)
     if solver == "clarabel":
-        zone = whole_grid(network)
-        program = compile_zone(zone)
         missing = hard_balance(program) if hard else squared_imbalance(program)
-        solve_pyomo = solve_conic(program, zone.demand, missing)
+        result = solve_conic(program, zone.demand, missing)
     else:
-        solve_pyomo = _solve_pyomo(whole_grid(network), solver, hard_balance=hard)
-    solved = solve_pyomo.status != "Infeasible"
+        result = _solve_pyomo(program, zone.demand, solver, hard_balance=hard)
+    solved = result.status != "Infeasible"
     unit = chosen.cost_unit / case.base_mva if objective == "cost" else 1.0
-    p, q = np.split(solve_pyomo.imbalance, 2)
-    p_price, q_price = np.split(unit * solve_pyomo.price, 2)
+    p, q = np.split(result.imbalance, 2)
+    p_price, q_price = np.split(unit * result.price, 2)
     return SolvedRelaxation(
         network=network,
         objective=objective,
-        bound=chosen.cost_unit * solve_pyomo.value + _fixed_cost(network) if solved else None,
-        error=solve_pyomo.error,
-        status=solve_pyomo.status,
+        bound=chosen.cost_unit * result.value + _fixed_cost(network) if solved else None,
+        error=result.error,
+        status=result.status,
         solver=solver,
         seconds=time.perf_counter() - began,
-        z=solve_pyomo.z,
+        z=result.z,
         p_imbalance=np.zeros_like(p) if hard else p,
         q_imbalance=np.zeros_like(q) if hard else q,
         p_price=p_price,
@@ -386,16 +386,15 @@ def _fixed_cost(network: Network) -> float:
     return fixed_cost(network.case, np.arange(network.case.n_gen))
 
 
-def _solve_pyomo(zone: Zone, solver: str, *, hard_balance: bool) -> ConicSolution:
-    """Solve the Pyomo model itself: the cross-check of the conic form; without duals."""
+def _solve_pyomo(
+    program: ZoneProgram, demand: Floats, solver: str, *, hard_balance: bool
+) -> ConicSolution:
+    """Solve the grid with one of Pyomo's solvers: the cross-check of the conic form; no duals."""
     from gridpriv.power.solvers.pyomo import solve_whole_model
 
-    name = solver.removeprefix("pyomo:")
-    z, imbalance, value = solve_whole_model(zone, name, hard_balance=hard_balance)
-    variable = value - _fixed_cost(zone.network) / zone.network.objective.cost_unit
-    return ConicSolution(
-        z, imbalance, np.full(len(imbalance), np.nan), variable, np.nan, np.nan, "Solved"
-    )
+    name, none = solver.removeprefix("pyomo:"), np.full(len(demand), np.nan)
+    z, imbalance, value = solve_whole_model(program, demand, name, hard_balance=hard_balance)
+    return ConicSolution(z, imbalance, none, value, np.nan, np.nan, "Solved")
 
 
 def least_shed_mw(case: Case) -> float | None:

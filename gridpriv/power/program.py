@@ -4,9 +4,14 @@
     s = B z + d
     f(z; d) = 1/2 z'Hz + c'z + M ||s||^2, H diagonal
 
-:func:`compile_zone` writes the constraints of :mod:`gridpriv.power.solvers.pyomo` family by family,
-all rows of a family at once: the symbols and the numbers of the equations are explained there. A
-test holds every matrix against what Pyomo makes of that model.
+:func:`compile_zone` writes the constraints family by family, all rows of a family at once. Numbers
+are those of Ryu and Kim (2022), appendix D; their (D.2f)-(D.2i) print w^RI_ji + w^RI_ij where the
+power-flow equations have the difference, which is used here. A test holds every matrix against what
+Pyomo makes of a model of the same equations.
+
+Symbols, per unit: ``w`` = |V_i|^2; ``wr`` and ``wi`` = real and imaginary part of V_i V_j* for each
+connected pair i < j; ``p_from, q_from, p_to, q_to`` flows into each branch at its ends; ``pg, qg``
+generation; ``pc`` a piecewise linear cost over c0.
 """
 
 from __future__ import annotations
@@ -72,7 +77,7 @@ class ZoneProgram(Inequalities):
     start : (n,)
         The flat start.
     zone : Zone
-        What was compiled; the Pyomo model can be built from it again.
+        What was compiled.
     """
 
     name: str
@@ -280,7 +285,11 @@ def _angles(zone: Zone, at: Columns) -> Iterator[Rows]:
 
 
 def _envelope(zone: Zone, at: Columns) -> Iterator[Rows]:
-    """Cut what voltage and angle bounds leave of V_i V_j*: the lifted nonlinear cuts."""
+    """Cut what voltage and angle bounds leave of V_i V_j*: the lifted nonlinear cuts.
+
+    Coffrin, Hijazi and Van Hentenryck (arXiv:1512.04644), for pairs with both angle limits;
+    PowerModels' SOC relaxation, which published bounds come from, has them.
+    """
     case, network = zone.network.case, zone.network
     low, high = (limits[zone.pairs] for limits in network.angle_limits)
     limited = np.isfinite(low) & np.isfinite(high)

@@ -8,9 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pyomo.core as pyo
 from pyomo.repn import generate_standard_repn
+from pyomo_model import variables, zone_model
 from scipy import sparse
-
-from gridpriv.power.solvers.pyomo import variables, zone_model
 
 CONES = ("thermal_from", "thermal_to", "soc")
 

@@ -1,29 +1,16 @@
-"""The SOC-relaxed model of a zone in Pyomo, and any Pyomo solver on it: the program's cross-check.
+"""Any solver that Pyomo knows, on the matrices of a zone.
 
-The model is written and the result read back by Pyomo at every solve, so this is slow. It
-shares nothing with the compiled program but the variables' order. ``pyomo:ipopt`` needs an
-``ipopt`` executable; where none is on the PATH, the Ipopt that came with CasADi is started
-through the same AMPL interface (:mod:`gridpriv.power.ampl_ipopt`).
-
-:mod:`gridpriv.power.program` writes the same constraints as matrices; a test holds them against
-what Pyomo makes of this model.
-
-One small function per family, in the order of the equations of Ryu and Kim (2022), appendix
-D. Their (D.2f)-(D.2i) print w^RI_ji + w^RI_ij where the power-flow equations have the
-difference; the difference is used here, and a test holds it against AC power flows.
-
-Symbols: ``w`` = |V_i|^2, ``wr`` and ``wi`` = real and imaginary part of V_i V_j* for each
-connected pair i < j; ``p_from, q_from, p_to, q_to`` flows into each branch at its ends;
-``pg, qg`` generation, ``pc`` a piecewise linear cost over c0. Per unit. Demand (``pd, qd``) is a
-mutable parameter and appears in the objective only: the feasible set is public.
+The model is written and the result read back by Pyomo at every solve, so this is slow.
+``pyomo:ipopt`` needs an ``ipopt`` executable; where none is on the PATH, the Ipopt that came with
+CasADi is started through the same AMPL interface (:mod:`gridpriv.power.ampl_ipopt`).
 """
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,282 +18,53 @@ import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.errors import ApplicationError
 from pyomo.common.log import LoggingIntercept
+from scipy import sparse
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, SolverError
-from gridpriv.grid.admittance import branch_admittance
-from gridpriv.power.objective import per_unit_polynomial, piecewise_lines
-from gridpriv.power.program import ZoneProgram
+from gridpriv.power.program import Matrix, ZoneProgram
 from gridpriv.power.solvers.base import Solution
-from gridpriv.power.zone import FLOWS, Zone
 
 
-def zone_model(zone: Zone) -> pyo.ConcreteModel:
-    """Return the Pyomo model of a zone: feasible set W_z and objective, at no demand."""
-    m = pyo.ConcreteModel(name=f"zone {zone.name}")
-    declare_voltage_products(m, zone)
-    declare_flows(m, zone)
-    declare_generation(m, zone)
-    declare_piecewise_cost(m, zone)
-    constrain_flows(m, zone)
-    constrain_angles(m, zone)
-    constrain_angle_envelope(m, zone)
-    constrain_thermal(m, zone)
-    constrain_soc(m, zone)
-    declare_demand(m, zone)
-    express_imbalance(m, zone)
-    express_cost(m, zone)
-    minimise(m, zone)
+def zone_model(program: ZoneProgram) -> pyo.ConcreteModel:
+    """Return the Pyomo model of a zone's feasible set, its variables ``z``, without objective."""
+    m = pyo.ConcreteModel(name=f"zone {program.name}")
+    bounds = [
+        tuple(float(end) if np.isfinite(end) else None for end in ends)
+        for ends in zip(program.lower, program.upper, strict=True)
+    ]
+    start = dict(enumerate(program.start.tolist()))
+    m.z = pyo.Var(range(program.size), bounds=dict(enumerate(bounds)), initialize=start)
+    m.rows = pyo.ConstraintList()
+    for value, limit in zip(_products(program.a_eq, m), program.b_eq.tolist(), strict=True):
+        m.rows.add(value == limit)
+    for value, limit in zip(_products(program.a_in, m), program.b_in.tolist(), strict=True):
+        m.rows.add(value <= limit)
+    cone = _products(program.cone, m, program.cone_offset)
+    ends = np.concatenate([[0], np.cumsum(program.cone_sizes)]).tolist()
+    for head, end in pairwise(ends):
+        m.rows.add(sum(part**2 for part in cone[head + 1 : end]) <= cone[head] ** 2)
     return m
 
 
-def variables(m: pyo.ConcreteModel) -> list[Any]:
-    """Return the variables of a model in the order of :attr:`Zone.coordinates`."""
-    families = ("w", "wr", "wi", *FLOWS, "pg", "qg", "pc")
-    return [var for family in families for var in getattr(m, family).values()]
+def _products(rows: Matrix, m: pyo.ConcreteModel, offset: Floats | None = None) -> list[Any]:
+    """Return each row's product with the variables, and its offset if there is one."""
+    added = np.zeros(rows.shape[0]) if offset is None else offset
+    columns, values, ends = rows.indices.tolist(), rows.data.tolist(), rows.indptr.tolist()
+    return [
+        pyo.quicksum(values[k] * m.z[columns[k]] for k in range(first, last)) + constant
+        for (first, last), constant in zip(pairwise(ends), added.tolist(), strict=True)
+    ]
 
 
-def declare_voltage_products(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Declare w within (D.2d), and wr and wi within what voltage and angle bounds imply."""
-    case, network = zone.network.case, zone.network
-    lower, upper = (case.vmin**2).tolist(), (case.vmax**2).tolist()
-    m.buses = pyo.Set(initialize=zone.buses.tolist(), ordered=True)
-    m.pairs = pyo.Set(initialize=zone.pairs.tolist(), ordered=True)
-    m.w = pyo.Var(
-        m.buses,
-        bounds=lambda _, i: (lower[i], upper[i]),
-        initialize=lambda _, i: min(max(1.0, lower[i]), upper[i]),
+def _quadratic(m: pyo.ConcreteModel, linear: Floats, hessian: Matrix) -> Any:
+    """Return linear'z + z'Hz / 2."""
+    curved = sparse.coo_array(sparse.tril(hessian))
+    entries = zip(curved.row.tolist(), curved.col.tolist(), curved.data.tolist(), strict=True)
+    sloped = pyo.quicksum(c * m.z[k] for k, c in enumerate(linear.tolist()))
+    return sloped + pyo.quicksum(
+        (0.5 if i == j else 1.0) * h * m.z[i] * m.z[j] for i, j, h in entries
     )
-    bounds = {k: _product_bounds(network, k) for k in zone.pairs.tolist()}
-    m.wr = pyo.Var(
-        m.pairs,
-        bounds=lambda _, k: bounds[k][:2],
-        initialize=lambda _, k: min(max(1.0, bounds[k][0]), bounds[k][1]),
-    )
-    m.wi = pyo.Var(
-        m.pairs,
-        bounds=lambda _, k: bounds[k][2:],
-        initialize=lambda _, k: min(max(0.0, bounds[k][2]), bounds[k][3]),
-    )
-
-
-def _product_bounds(network: Any, k: int) -> tuple[float, float, float, float]:
-    """Return bounds of wr and wi of a pair: |V_i||V_j| times the range of cosine and sine."""
-    case = network.case
-    i, j = int(network.pair_i[k]), int(network.pair_j[k])
-    low, high = (float(limits[k]) for limits in network.angle_limits)
-    least = float(case.vmin[i] * case.vmin[j])
-    most = float(case.vmax[i] * case.vmax[j])
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return -most, most, -most, most
-    cos_low = math.cos(max(abs(low), abs(high)))
-    cos_high = 1.0 if low <= 0.0 <= high else math.cos(min(abs(low), abs(high)))
-    sin_low, sin_high = math.sin(low), math.sin(high)
-    return (
-        least * cos_low,
-        most * cos_high,
-        sin_low * (most if sin_low < 0 else least),
-        sin_high * (most if sin_high > 0 else least),
-    )
-
-
-def declare_flows(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Declare the four flows of each branch, free: (D.2f)-(D.2j) bound them."""
-    m.branches = pyo.Set(initialize=zone.branches.tolist(), ordered=True)
-    for family in FLOWS:
-        setattr(m, family, pyo.Var(m.branches, initialize=0.0))
-
-
-def declare_generation(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Declare pg and qg within (D.2e)."""
-    case = zone.network.case
-    m.gens = pyo.Set(initialize=zone.gens.tolist(), ordered=True)
-    m.pg = pyo.Var(m.gens, bounds=lambda _, g: _box(case.pmin[g], case.pmax[g]))
-    m.qg = pyo.Var(m.gens, bounds=lambda _, g: _box(case.qmin[g], case.qmax[g]))
-
-
-def declare_piecewise_cost(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Declare pc above every line of a generator's piecewise linear cost over c0."""
-    case, unit = zone.network.case, zone.network.objective.cost_unit
-    m.priced = pyo.Set(initialize=zone.priced.tolist(), ordered=True)
-    m.pc = pyo.Var(m.priced)
-    m.piecewise_cost = pyo.ConstraintList()
-    for g in m.priced:
-        for slope, fixed in zip(*piecewise_lines(case.cost[g], case.base_mva), strict=True):
-            m.piecewise_cost.add(m.pc[g] >= (float(slope) * m.pg[g] + float(fixed)) / unit)
-
-
-def _box(low: Any, high: Any) -> tuple[float | None, float | None]:
-    return (
-        float(low) if np.isfinite(low) else None,
-        float(high) if np.isfinite(high) else None,
-    )
-
-
-def constrain_flows(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Ohm's law of each branch in voltage products, (D.2f)-(D.2i) with their sign corrected."""
-    case, network = zone.network.case, zone.network
-    y = branch_admittance(case)
-    ff, ft, tf, tt = (a.tolist() for a in (y.ff, y.ft, y.tf, y.tt))
-    f_bus, t_bus, pair = case.f_bus.tolist(), case.t_bus.tolist(), network.pair_of.tolist()
-    # V_f V_t* = wr + j wi where the branch runs from i to j, its conjugate where it does not
-    sign = np.where(network.forward, 1.0, -1.0).tolist()
-
-    def p_from(m: Any, k: int) -> Any:
-        wf, wr, wi = m.w[f_bus[k]], m.wr[pair[k]], sign[k] * m.wi[pair[k]]
-        return m.p_from[k] == ff[k].real * wf + ft[k].real * wr + ft[k].imag * wi
-
-    def q_from(m: Any, k: int) -> Any:
-        wf, wr, wi = m.w[f_bus[k]], m.wr[pair[k]], sign[k] * m.wi[pair[k]]
-        return m.q_from[k] == -ff[k].imag * wf - ft[k].imag * wr + ft[k].real * wi
-
-    def p_to(m: Any, k: int) -> Any:
-        wt, wr, wi = m.w[t_bus[k]], m.wr[pair[k]], sign[k] * m.wi[pair[k]]
-        return m.p_to[k] == tt[k].real * wt + tf[k].real * wr - tf[k].imag * wi
-
-    def q_to(m: Any, k: int) -> Any:
-        wt, wr, wi = m.w[t_bus[k]], m.wr[pair[k]], sign[k] * m.wi[pair[k]]
-        return m.q_to[k] == -tt[k].imag * wt - tf[k].imag * wr - tf[k].real * wi
-
-    m.ohm_p_from = pyo.Constraint(m.branches, rule=p_from)
-    m.ohm_q_from = pyo.Constraint(m.branches, rule=q_from)
-    m.ohm_p_to = pyo.Constraint(m.branches, rule=p_to)
-    m.ohm_q_to = pyo.Constraint(m.branches, rule=q_to)
-
-
-def constrain_angles(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Angle differences where limits are given, (D.2k): tan(min) wr <= wi <= tan(max) wr."""
-    low, high = zone.network.angle_limits
-    pairs = zone.pairs
-    at_least = pairs[np.isfinite(low[pairs])].tolist()
-    at_most = pairs[np.isfinite(high[pairs])].tolist()
-    m.angle_min = pyo.Constraint(at_least, rule=lambda m, k: m.wi[k] >= math.tan(low[k]) * m.wr[k])
-    m.angle_max = pyo.Constraint(at_most, rule=lambda m, k: m.wi[k] <= math.tan(high[k]) * m.wr[k])
-
-
-def constrain_angle_envelope(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Cut what voltage and angle bounds leave of V_i V_j*: the lifted nonlinear cuts.
-
-    Coffrin, Hijazi and Van Hentenryck (arXiv:1512.04644), for pairs with both angle limits. They
-    hold for every AC point within the bounds and tighten the cone where limits are narrow;
-    PowerModels' SOC relaxation, which published bounds come from, has them.
-    """
-    case, network = zone.network.case, zone.network
-    low, high = network.angle_limits
-    limited = np.isfinite(low[zone.pairs]) & np.isfinite(high[zone.pairs])
-    m.limited = pyo.Set(initialize=zone.pairs[limited].tolist(), ordered=True)
-
-    def cut(m: Any, k: int, vi: float, vj: float, sign: float) -> Any:
-        i, j = int(network.pair_i[k]), int(network.pair_j[k])
-        middle, cosine = float(high[k] + low[k]) / 2, math.cos(float(high[k] - low[k]) / 2)
-        sum_i, sum_j = float(case.vmin[i] + case.vmax[i]), float(case.vmin[j] + case.vmax[j])
-        gap = float(case.vmin[i] * case.vmin[j] - case.vmax[i] * case.vmax[j])
-        along = math.cos(middle) * m.wr[k] + math.sin(middle) * m.wi[k]
-        value = vj * cosine * sum_j * m.w[i] + vi * cosine * sum_i * m.w[j]
-        return sum_i * sum_j * along - value >= sign * vi * vj * cosine * gap
-
-    def at_most(m: Any, k: int) -> Any:
-        i, j = int(network.pair_i[k]), int(network.pair_j[k])
-        return cut(m, k, float(case.vmax[i]), float(case.vmax[j]), 1.0)
-
-    def at_least(m: Any, k: int) -> Any:
-        i, j = int(network.pair_i[k]), int(network.pair_j[k])
-        return cut(m, k, float(case.vmin[i]), float(case.vmin[j]), -1.0)
-
-    m.envelope_above = pyo.Constraint(m.limited, rule=at_most)
-    m.envelope_below = pyo.Constraint(m.limited, rule=at_least)
-
-
-def constrain_thermal(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Apparent power limits at both ends of rated branches, (D.2j)."""
-    rate = zone.network.case.rate
-    rated = [k for k in zone.branches.tolist() if 0 < rate[k] < np.inf]
-    square = {k: float(rate[k]) ** 2 for k in rated}
-    m.thermal_from = pyo.Constraint(
-        rated, rule=lambda m, k: m.p_from[k] ** 2 + m.q_from[k] ** 2 <= square[k]
-    )
-    m.thermal_to = pyo.Constraint(
-        rated, rule=lambda m, k: m.p_to[k] ** 2 + m.q_to[k] ** 2 <= square[k]
-    )
-
-
-def constrain_soc(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Relax V_i V_j* of each pair to |V_i V_j*|^2 <= |V_i|^2 |V_j|^2 of each pair, (D.2l)."""
-    i, j = zone.network.pair_i.tolist(), zone.network.pair_j.tolist()
-    m.soc = pyo.Constraint(
-        m.pairs, rule=lambda m, k: m.wr[k] ** 2 + m.wi[k] ** 2 <= m.w[i[k]] * m.w[j[k]]
-    )
-
-
-def declare_demand(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Declare the zone's demand: mutable, zero until a solve sets it."""
-    m.own = pyo.Set(initialize=zone.own.tolist(), ordered=True)
-    m.pd = pyo.Param(m.own, initialize=0.0, mutable=True)
-    m.qd = pyo.Param(m.own, initialize=0.0, mutable=True)
-
-
-def express_imbalance(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Imbalance of each own bus, (D.2b)-(D.2c): positive is demand that is not served."""
-    case = zone.network.case
-    leaving: dict[int, list[tuple[str, int]]] = {i: [] for i in zone.own.tolist()}
-    for k in zone.branches.tolist():
-        for end, bus in (("from", int(case.f_bus[k])), ("to", int(case.t_bus[k]))):
-            if bus in leaving:
-                leaving[bus].append((end, k))
-    at: dict[int, list[int]] = {i: [] for i in zone.own.tolist()}
-    for g in zone.gens.tolist():
-        at[int(case.gen_bus[g])].append(g)
-    gs, bs = case.gs.tolist(), case.bs.tolist()
-
-    def p(m: Any, i: int) -> Any:
-        flows = sum(getattr(m, f"p_{end}")[k] for end, k in leaving[i])
-        return flows - sum(m.pg[g] for g in at[i]) + gs[i] * m.w[i] + m.pd[i]
-
-    def q(m: Any, i: int) -> Any:
-        flows = sum(getattr(m, f"q_{end}")[k] for end, k in leaving[i])
-        return flows - sum(m.qg[g] for g in at[i]) - bs[i] * m.w[i] + m.qd[i]
-
-    m.p_imbalance = pyo.Expression(m.own, rule=p)
-    m.q_imbalance = pyo.Expression(m.own, rule=q)
-
-
-def express_cost(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Cost of generation over c0: polynomials of pg, and pc; for losses, all that is generated."""
-    case, objective = zone.network.case, zone.network.objective
-    total: Any = 0.0
-    if objective.kind == "cost":
-        for g in set(zone.gens.tolist()).difference(zone.priced.tolist()):
-            square, slope, fixed = per_unit_polynomial(case.cost[g], case.base_mva)
-            total += (square * m.pg[g] ** 2 + slope * m.pg[g] + fixed) / objective.cost_unit
-        total += sum(m.pc.values())
-    if objective.kind == "losses":
-        total += sum(m.pg.values())
-    m.cost = pyo.Expression(expr=total)
-
-
-def minimise(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Minimise cost and the weighted sum of squared imbalances, (D.2a)."""
-    m.squared_imbalance = pyo.Expression(
-        expr=sum(m.p_imbalance[i] ** 2 + m.q_imbalance[i] ** 2 for i in m.own)
-    )
-    weight = zone.network.objective.weight
-    m.objective = pyo.Objective(expr=m.cost + weight * m.squared_imbalance)
-
-
-def set_demand(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Set the model's demand to the zone's own."""
-    active, reactive = np.split(zone.demand, 2)
-    m.pd.store_values(dict(zip(zone.own.tolist(), active.tolist(), strict=True)))
-    m.qd.store_values(dict(zip(zone.own.tolist(), reactive.tolist(), strict=True)))
-
-
-def require_balance(m: pyo.ConcreteModel) -> None:
-    """Serve every own bus exactly, (D.2b)-(D.2c) with s = 0: for centralized solves only.
-
-    A zone's feasible set may hold no demand, so no zone has these rows.
-    """
-    m.p_balance = pyo.Constraint(m.own, rule=lambda m, i: m.p_imbalance[i] == 0.0)
-    m.q_balance = pyo.Constraint(m.own, rule=lambda m, i: m.q_imbalance[i] == 0.0)
 
 
 class PyomoSolver:
@@ -314,38 +72,30 @@ class PyomoSolver:
 
     def __init__(self, program: ZoneProgram, solver: str, *, exact: bool) -> None:
         self.name = f"pyomo:{solver}"
-        self._program = program
-        self._solver = pyomo_solver(solver)
-        self._model = zone_model(program.zone)
-        self._variables = variables(self._model)
-        # the objective at no demand; its linear part comes with ``linear``
-        self._quadratic = self._model.objective.expr if exact else 0.0
-        self._counted = program.cost_linear if exact else np.zeros(program.size)
-        self._model.objective.deactivate()
+        self._solver, self._model = pyomo_solver(solver), zone_model(program)
+        self._hessian = program.hessian if exact else Matrix((program.size, program.size))
 
     def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Solution:
-        """Return the minimiser; the model's demand stays 0, ``linear`` holds its effect."""
+        """Return the minimiser; ``linear`` holds the cost's linear part and the demand's effect."""
         del near
-        if hasattr(self._model, "local"):
-            self._model.del_component("local")
-        terms = zip(linear - self._counted, metric, self._variables, strict=True)
-        self._model.local = pyo.Objective(
-            expr=self._quadratic + sum(float(c) * v + 0.5 * float(m) * v**2 for c, m, v in terms)
-        )
-        _solve(self._model, self._solver, self.name)
-        return Solution(np.array([pyo.value(v) for v in self._variables]), 0, 0)
+        m = self._model
+        m.del_component("objective")
+        hessian = self._hessian + sparse.diags_array(metric)
+        m.objective = pyo.Objective(expr=_quadratic(m, linear, hessian))
+        return Solution(_solve(m, self._solver, self.name), 0, 0)
 
 
-def _solve(model: pyo.ConcreteModel, solver: Any, name: str) -> None:
-    """Solve a model and load its solution; raise :class:`SolverError` where there is none."""
+def _solve(m: pyo.ConcreteModel, solver: Any, name: str) -> Floats:
+    """Return the minimiser of a model; raise :class:`SolverError` where there is none."""
     try:
-        result = solver.solve(model, load_solutions=False)
+        result = solver.solve(m, load_solutions=False)
     except (ApplicationError, RuntimeError, ValueError) as error:
         raise SolverError(f"{name} failed: {error}") from error
     status = str(result.solver.termination_condition)
     if status != "optimal":
         raise SolverError(f"{name} ended {status}: {result.solver.message}")
-    model.solutions.load_from(result)
+    m.solutions.load_from(result)
+    return np.array([pyo.value(variable) for variable in m.z.values()])
 
 
 @lru_cache
@@ -380,13 +130,15 @@ def check_available(name: str) -> None:
 
 
 def solve_whole_model(
-    zone: Zone, solver: str, *, hard_balance: bool
+    program: ZoneProgram, demand: Floats, solver: str, *, hard_balance: bool
 ) -> tuple[Floats, Floats, float]:
-    """Solve a zone's Pyomo model at its own demand.
+    """Solve a zone's problem for a demand.
 
     Parameters
     ----------
-    zone : Zone
+    program : ZoneProgram
+    demand : (2 b,)
+        (pd, qd) of own buses.
     solver : str
         A name that Pyomo knows.
     hard_balance : bool
@@ -395,17 +147,16 @@ def solve_whole_model(
     Returns
     -------
     (z, imbalance, value) : (n,), (2 b,), float
+        The value without the cost's constant.
     """
-    model = zone_model(zone)
-    set_demand(model, zone)
-    model.objective.deactivate()
+    m = zone_model(program)
+    missing = _products(program.imbalance, m, demand)
+    cost = _quadratic(m, program.cost_linear, sparse.diags_array(program.cost_square))
     if hard_balance:
-        require_balance(model)
-    model.whole = pyo.Objective(expr=model.cost.expr if hard_balance else model.objective.expr)
-    _solve(model, pyomo_solver(solver), f"pyomo:{solver}")
-    left = [*model.p_imbalance.values(), *model.q_imbalance.values()]
-    return (
-        np.array([pyo.value(v) for v in variables(model)]),
-        np.array([pyo.value(e) for e in left]),
-        float(pyo.value(model.whole)),
-    )
+        for value in missing:
+            m.rows.add(value == 0.0)
+    else:
+        cost += program.weight * pyo.quicksum(value**2 for value in missing)
+    m.objective = pyo.Objective(expr=cost)
+    z = _solve(m, pyomo_solver(solver), f"pyomo:{solver}")
+    return z, np.asarray(program.imbalance @ z + demand), float(pyo.value(m.objective))
