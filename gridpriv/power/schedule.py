@@ -28,12 +28,12 @@ from gridpriv.power.zone import Network, Zone, coordinates
 AC_TOLERANCE = 1e-6
 """Error of the optimality conditions (p.u., and multiples of c0) at which AC rounds end."""
 MOST_AC_ROUNDS = 200
-SEARCHES = (False, FIRST_MU), (False, FIRST_MU / MU_FACTOR**2), (True, FIRST_MU)
+SEARCHES = *((False, FIRST_MU / MU_FACTOR**k) for k in range(3)), (True, FIRST_MU)
 """AC rounds that zones try in turn: with a price on reactive slack or not, and the first barrier.
-The second ones follow where the first shed load or do not converge, the last where none do. With a
+Further ones follow where those before shed load or do not converge, the last where none do. With a
 small barrier, load shedding at its price can be final before power flows have found their way."""
 SHED_TOLERANCE = 1e-4
-"""p.u. of load shedding from which the second search follows."""
+"""p.u. of load shedding from which further searches follow."""
 
 
 @dataclass(frozen=True, eq=False)

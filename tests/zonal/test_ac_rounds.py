@@ -74,9 +74,18 @@ def test_load_that_can_be_served_is_served_where_the_first_rounds_end_at_a_local
     assert physical["cost"] == pytest.approx(acopf(case).cost, rel=1e-5)
 
 
-@pytest.mark.parametrize("second", ["dearer", "not converged"])
-def test_the_first_of_two_searches_is_kept_where_the_second_is_worse(second, monkeypatch):
-    """Under shortage zones search twice, and here the second time to no avail."""
+@pytest.mark.large
+def test_less_load_is_shed_where_two_searches_end_at_worse_local_optima():
+    """Searches from barriers of 0.1, 0.5 and 2.5 end with 46.8, 39.0 and 57.7 MW shed."""
+    case = load_case("pglib_opf_case179_goc__sad").scale_load(1.3)
+    physical = run(case, partition(case, 6), make_settings(mechanism="none")).physical
+    assert physical["status"] == "feasible"
+    assert physical["shed_mw"] <= 39.1
+
+
+@pytest.mark.parametrize("later", ["dearer", "not converged"])
+def test_the_first_search_is_kept_where_later_ones_are_worse(later, monkeypatch):
+    """Under shortage zones search three times, and here the later times to no avail."""
     from gridpriv.power import schedule as home
 
     case, searches = load_case("case14").scale_load(2.2), []
@@ -84,7 +93,7 @@ def test_the_first_of_two_searches_is_kept_where_the_second_is_worse(second, mon
 
     def shortened(blocks, border, most, *given):
         searches.append(most)
-        rounds = 3 if len(searches) == 2 and second == "not converged" else most
+        rounds = 3 if len(searches) > 1 and later == "not converged" else most
         yield from iterate(blocks, border, rounds, *given)
 
     def dearer(asked):
@@ -102,7 +111,7 @@ def test_the_first_of_two_searches_is_kept_where_the_second_is_worse(second, mon
     monkeypatch.setattr(home, "iterate", shortened)
     monkeypatch.setattr(home._Asked, "value", dearer)
     rounds = schedule()
-    assert len(searches) == 2
+    assert len(searches) == 3
     assert len(rounds.iterations) == len(expected.iterations)
     np.testing.assert_array_equal(rounds.schedule.voltage, expected.schedule.voltage)
 
