@@ -28,7 +28,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, zoning_of
-from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.run import run_prepared
 from gridpriv.zonal.settings import PRIOR_ONLY, make_settings

@@ -19,8 +19,8 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 import gridpriv
+from gridpriv.cli.flags import Parser
 from gridpriv.cli.main import COMMANDS, command_of
-from gridpriv.cli.parser import Parser
 from gridpriv.cli.study import markdown
 from gridpriv.core.settings import Part, defaults, parts_of, settings_of
 from gridpriv.learning.settings import LearnSettings

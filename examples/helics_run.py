@@ -29,19 +29,22 @@ import helics
 from gridpriv import load_case, make_settings, shipped_zoning
 from gridpriv.consensus.client import ZoneClient
 from gridpriv.consensus.credentials import digest
-from gridpriv.consensus.messages import Exchange, Order, Phase, Reply
-from gridpriv.consensus.sessions import PublicAgreement, RefusedError, ZoneError
-from gridpriv.consensus.wire import (
+from gridpriv.consensus.messages import (
     Answer,
+    Exchange,
     Failure,
     Hello,
     MessageError,
+    Order,
+    Phase,
+    Reply,
     Request,
     Shutdown,
     TurnId,
     decode,
     encode,
 )
+from gridpriv.consensus.sessions import PublicAgreement, RefusedError, ZoneError
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.coordinate import CoordinatedRun, play
 from gridpriv.consortium.parties import ZoneParty, lay_out, notes, read_party

@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from gridpriv.core.errors import InputError as InputError
     from gridpriv.core.errors import SolverError as SolverError
     from gridpriv.grid.case import Case as Case
-    from gridpriv.grid.contingencies import Contingency as Contingency
-    from gridpriv.grid.contingencies import contingencies as contingencies
     from gridpriv.grid.convert import convert as convert
     from gridpriv.grid.library import case_files as case_files
     from gridpriv.grid.library import load_case as load_case
     from gridpriv.grid.library import read_report as read_report
     from gridpriv.grid.library import shipped_zoning as shipped_zoning
-    from gridpriv.grid.overrides import override_demand as override_demand
-    from gridpriv.grid.overrides import read_demand_series as read_demand_series
     from gridpriv.grid.pandapower import case_from_pandapower as case_from_pandapower
     from gridpriv.grid.partition import partition as partition
     from gridpriv.grid.powsybl import case_from_powsybl as case_from_powsybl
     from gridpriv.grid.pypower import case_from_pypower as case_from_pypower
+    from gridpriv.grid.scenarios import Contingency as Contingency
+    from gridpriv.grid.scenarios import contingencies as contingencies
+    from gridpriv.grid.scenarios import override_demand as override_demand
+    from gridpriv.grid.scenarios import read_demand_series as read_demand_series
     from gridpriv.grid.zoning import Zoning as Zoning
     from gridpriv.grid.zoning import read_zoning as read_zoning
     from gridpriv.grid.zoning import write_zoning as write_zoning

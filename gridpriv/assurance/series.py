@@ -46,7 +46,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.convert import matpower_text
-from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.accounting import total_pure
 from gridpriv.privacy.adjacency import DemandAdjacency
@@ -54,7 +54,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.privacy.settings import BUILT_IN, Budget
-from gridpriv.privacy.temporal_basis import TemporalBasis, TemporalDisclosure
+from gridpriv.privacy.temporal import TemporalBasis, TemporalDisclosure
 from gridpriv.zonal.certificate import certificate
 from gridpriv.zonal.horizon import Horizon, Known, make_horizon
 from gridpriv.zonal.prepared import Prepared

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gridpriv.cli import flags
+from gridpriv.cli.flags import Command
 from gridpriv.cli.output import output_folder, print_records, progress, say, tell, write_results
-from gridpriv.cli.parser import Command
 from gridpriv.core.errors import InputError
 from gridpriv.core.text import Json, counted
 from gridpriv.privacy.mechanism import has_secure_sampler
@@ -211,7 +211,7 @@ def add_security(parser: argparse.ArgumentParser) -> None:
 
 def execute_security(args: argparse.Namespace) -> int:
     """Run, analyse every contingency, print the ranking."""
-    from gridpriv.grid.contingencies import contingencies
+    from gridpriv.grid.scenarios import contingencies
     from gridpriv.zonal.security import check_screen, check_secure, security
 
     chosen = Security(**flags.given_settings(args, Security))

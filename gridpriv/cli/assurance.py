@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags, output
-from gridpriv.cli.parser import Command
+from gridpriv.cli.flags import Command
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings

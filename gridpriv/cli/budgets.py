@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from gridpriv.cli import flags
+from gridpriv.cli.flags import Command
 from gridpriv.cli.output import json_text, print_rows, print_table, say, tell
-from gridpriv.cli.parser import Command
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed, choice

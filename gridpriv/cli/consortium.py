@@ -10,8 +10,8 @@ import argparse
 from pathlib import Path
 
 from gridpriv.cli import flags
+from gridpriv.cli.flags import Command
 from gridpriv.cli.output import print_records, print_table, say, tell
-from gridpriv.cli.parser import Command
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, refuse_used
 from gridpriv.core.text import Json, counted

@@ -1,16 +1,23 @@
-"""Flags that several commands share, and what is made of them."""
+"""The parser of a command line, and the flags that several commands share.
+
+Help shows every default, and an error is one sentence that names the nearest flag.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
+import sys
+import textwrap
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from gridpriv.core.errors import MOST_WHOLE, GridprivWarning, InputError, not_allowed
+from gridpriv.core.errors import MOST_WHOLE, GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.core.settings import (
     Part,
     as_flags,
@@ -21,16 +28,16 @@ from gridpriv.core.settings import (
     reading,
     settings_of,
 )
-from gridpriv.core.text import Json
+from gridpriv.core.text import Json, sections
 from gridpriv.report import FORMATS, check_formats
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
-    from gridpriv.grid.overrides import DemandSeries
+    from gridpriv.grid.scenarios import DemandSeries
     from gridpriv.grid.zoning import Zoning
     from gridpriv.zonal.settings import Settings
 
-Parser = argparse.ArgumentParser
+
 CASE = (
     "case name, or file: MATPOWER .m or .mat, pandapower .json; with the extra powsybl .xiidm, "
     ".iidm, .zip (CGMES), .uct (UCTE), .raw (PSS/E), .cdf and .txt (IEEE CDF)"
@@ -103,7 +110,7 @@ def switch(parser: Any, name: str, text: str) -> None:
 
 
 def add_settings(
-    parser: Parser,
+    parser: argparse.ArgumentParser,
     kind: type[Part],
     presets: Iterable[str],
     without: Collection[str] = (),
@@ -120,7 +127,11 @@ def add_settings(
 
 
 def add_flags(
-    parser: Parser, kind: type[Part], without: Collection[str] = (), *, axis: bool = False
+    parser: argparse.ArgumentParser,
+    kind: type[Part],
+    without: Collection[str] = (),
+    *,
+    axis: bool = False,
 ) -> None:
     """Add a flag for every setting, in a group a part; what is not given is None.
 
@@ -235,7 +246,7 @@ def _full(text: str) -> str:
     return str(path.resolve()) if path.is_file() else text
 
 
-def add_case_arguments(parser: Parser) -> None:
+def add_case_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the case, and the demand that is given for it."""
     parser.add_argument("case", metavar="CASE", help=CASE)
     flag(parser, "--demand", "FILE.csv", DEMAND)
@@ -255,15 +266,15 @@ def given_case(args: argparse.Namespace) -> Case:
         )
     if getattr(args, "demand", None) is None:
         return case
-    from gridpriv.grid.overrides import override_demand  # imports pandas: slow
+    from gridpriv.grid.scenarios import override_demand  # imports pandas: slow
 
     return override_demand(case, args.demand)
 
 
 def read_series(args: argparse.Namespace, case: Case) -> DemandSeries:
     """Return the series that ``--series`` names."""
-    from gridpriv.grid.overrides import read_demand_series
     from gridpriv.grid.pandapower import is_profiles, profile_series
+    from gridpriv.grid.scenarios import read_demand_series
 
     if is_profiles(args.series):
         return profile_series(args.series, args.case, case)
@@ -297,7 +308,7 @@ def question_demand(
         warnings.warn(question, GridprivWarning, stacklevel=2)
 
 
-def add_zone_arguments(parser: Parser) -> None:
+def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that choose zones."""
     zones = parser.add_argument_group(
         "zones", "Zone map; default: the map that ships with the case, if there is one."
@@ -351,13 +362,13 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     return zoning
 
 
-def add_ledger_arguments(parser: Parser) -> None:
+def add_ledger_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--ledger`` and ``--ledger-key``."""
     flag(parser, "--ledger", "FILE", "charge every release to this ledger")
     flag(parser, "--ledger-key", "FILE", "key of the ledger (default: FILE.key)")
 
 
-def add_formats(parser: Parser, *, optional: bool = True) -> None:
+def add_formats(parser: argparse.ArgumentParser, *, optional: bool = True) -> None:
     """Add ``--format``, the reports to write; ``optional`` where there may be none."""
     formats = f"report formats, comma-separated: {' | '.join(FORMATS)}{' | none' * optional}"
     flag(parser, "--format", "A,B,...", formats, default="html")
@@ -371,10 +382,124 @@ def wanted_formats(args: argparse.Namespace) -> list[str]:
 
 
 def add_output(
-    parser: Parser, out: str = "", place: str = "DIR", default: str | None = None
+    parser: argparse.ArgumentParser, out: str = "", place: str = "DIR", default: str | None = None
 ) -> None:
     """Add ``--out`` where there is something to write, ``--json`` and ``--quiet``."""
     if out:
         flag(parser, "--out", place, out, default=default)
     switch(parser, "--json", "print one JSON document on standard output")
     switch(parser, "--quiet", "print errors only")
+
+
+EXAMPLES = Path(__file__).with_name("examples.txt")
+
+
+def examples() -> dict[str, str]:
+    """Return the examples of each command, by the words after ``gridpriv``."""
+    return sections(EXAMPLES)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line and name the nearest flag; ``parser`` is the leaf's."""
+
+    def __init__(self, **given: Any) -> None:
+        given.setdefault("formatter_class", Help)
+        given.setdefault("allow_abbrev", False)
+        super().__init__(**given)
+        self.set_defaults(parser=self)
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # -1MW is a value, not a flag
+
+    def read(self, words: Sequence[str]) -> argparse.Namespace:
+        """Return the arguments of a command line.
+
+        Raises
+        ------
+        InputError
+            For a flag that the command does not have, or text that no file system can hold.
+        """
+        for word in words:
+            if "\0" in word:
+                raise not_allowed("argument", word, "a text without null characters")
+            if word.startswith("--") and word.endswith("=--"):  # argparse would fail on it
+                raise not_allowed(word[2:-3].replace("-", "_"), "--", "a value")
+        args, left = self.parse_known_args(words)
+        for flag in (word.partition("=")[0] for word in left if word.startswith("-")):
+            name, known = flag.lstrip("-").replace("-", "_"), args.parser.flags()
+            if not get_close_matches(name, known, n=1):
+                raise not_allowed("flag", flag, f"one that {args.parser.prog} --help lists")
+            check_names([name], known)
+        if left:
+            args.parser.error(f"{left[0]!r} is one word too many")
+        return args
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a command that there is none of, in the words of any other bad value."""
+        if action.choices is not None:
+            one_of(action.dest, value, action.choices)
+
+    def actions(self) -> list[argparse.Action]:
+        """Return the arguments, in the order of the help."""
+        return self._actions
+
+    def flags(self) -> list[str]:
+        """Return the names of the flags, as settings are named."""
+        matches = [flag for flag in self._option_string_actions if flag.startswith("--")]
+        return [flag[2:].replace("-", "_") for flag in matches]
+
+    def examples(self) -> str:
+        """Return the command lines that show what the command is for; empty for a group."""
+        return examples().get(self.prog.partition(" ")[2], "")
+
+    def format_help(self) -> str:
+        """Return the help, examples last."""
+        shown = textwrap.indent(self.examples(), "  ")
+        return super().format_help() + (f"\nexamples:\n{shown}\n" if shown else "")
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; argparse's own says nothing of a full disk."""
+        (file or sys.stdout).write(self.format_help())
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error and end with exit code 2."""
+        self.exit(2, f"{self.prog}: {message} ({self.prog} --help says what it takes)\n")
+
+
+class Help(argparse.HelpFormatter):
+    """Help with every default and a short usage, that does not break names such as dp-admm."""
+
+    def add_usage(
+        self, usage: str | None, actions: Iterable[argparse.Action], groups: Any, prefix: Any = None
+    ) -> None:
+        """Add what must be given; the options stand below."""
+        every = list(actions)
+        needed = [item for item in every if not item.option_strings or item.required]
+        if usage is None and len(needed) < len(every):
+            usage = " ".join(["%(prog)s", *map(_needed, needed), "[options]"])
+        super().add_usage(usage, every, groups, prefix)
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        text = action.help
+        if not text or not action.option_strings or action.nargs == 0 or "default" in text:
+            return text
+        if action.required:
+            return f"{text} (required)"
+        default = "none" if action.default in (None, "", ()) else action.default
+        return f"{text} (default: {str(default).replace('%', '%%')})"
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
+def _needed(action: argparse.Action) -> str:
+    """Return a positional, or a flag that must be given, as usage shows it."""
+    name = str(action.metavar or action.dest)
+    if action.option_strings:
+        return f"{action.option_strings[0]} {name}"
+    return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name)
+
+
+class Command(NamedTuple):
+    """A command: what adds its arguments, and what executes it and returns the exit status."""
+
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    execute: Callable[[argparse.Namespace], int]

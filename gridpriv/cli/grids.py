@@ -6,9 +6,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridpriv.cli.flags import CASE, add_output, add_zone_arguments, chosen_zoning, flag, switch
+from gridpriv.cli.flags import (
+    CASE,
+    Command,
+    add_output,
+    add_zone_arguments,
+    chosen_zoning,
+    flag,
+    switch,
+)
 from gridpriv.cli.output import print_records, print_table, say, tell
-from gridpriv.cli.parser import Command
 from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.text import Json, counted
 

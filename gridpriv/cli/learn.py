@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags
 from gridpriv.cli.budgets import add_grant_arguments, grant_units
+from gridpriv.cli.flags import Command
 from gridpriv.cli.learn_forecast import forecast, forecast_arguments
 from gridpriv.cli.output import output_folder, print_table, progress, say, tell
-from gridpriv.cli.parser import Command
 from gridpriv.cli.study import add_reproduce, execute_reproduce, finish, print_means
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
@@ -35,9 +35,8 @@ from gridpriv.privacy.statement import refuse_unprotected
 if TYPE_CHECKING:
     from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets.base import Dataset
-    from gridpriv.learning.interrupted import Keeper
     from gridpriv.learning.result import LearnResult
-    from gridpriv.learning.trained import TrainedModel
+    from gridpriv.learning.stored import Keeper, TrainedModel
     from gridpriv.learning.tuning import Tuning
     from gridpriv.privacy.ledger import ReleaseCharge
     from gridpriv.privacy.ledger_rows import LedgerDataset
@@ -362,7 +361,7 @@ def predict(args: argparse.Namespace) -> int:
     """Predict every row, and state the error where the data have labels."""
     import pandas as pd
 
-    from gridpriv.learning.trained import load_model
+    from gridpriv.learning.stored import load_model
 
     model = load_model(args.model)
     x, y = _prediction_rows(args, model)

@@ -27,7 +27,7 @@ from gridpriv.zonal.settings import Adjacency
 if TYPE_CHECKING:
     from gridpriv.core.arrays import Floats, Ints
     from gridpriv.grid.case import Case
-    from gridpriv.grid.overrides import DemandSeries
+    from gridpriv.grid.scenarios import DemandSeries
     from gridpriv.grid.zoning import Zoning
     from gridpriv.learning.forecast import Forecast
     from gridpriv.privacy.ledger import ReleaseCharge
@@ -95,7 +95,7 @@ def forecast_arguments(parser: argparse.ArgumentParser) -> None:
 def forecast(args: argparse.Namespace) -> int:
     """Forecast, charge, write and print."""
     from gridpriv.grid.library import load_case
-    from gridpriv.grid.overrides import read_demand_series
+    from gridpriv.grid.scenarios import read_demand_series
     from gridpriv.learning.forecast import check_quantiles
     from gridpriv.study.context import open_charge
     from gridpriv.zonal.prepared import zone_datasets

@@ -20,10 +20,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from gridpriv.cli.parser import Command, Parser
+from gridpriv.cli.flags import Command, Parser
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, SolverError, notes
+from gridpriv.core.processes import one_thread
 from gridpriv.core.text import clean
-from gridpriv.core.threads import one_thread
 
 COMMANDS = {
     "run": "run one private dispatch of a case",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridpriv.cli import flags
+from gridpriv.cli.flags import Command
 from gridpriv.cli.output import output_folder, print_table, say, tell, write_results
-from gridpriv.cli.parser import Command
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.core.settings import changed, choice

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from gridpriv.cli import flags, output
-from gridpriv.cli.parser import Command
+from gridpriv.cli.flags import Command
 from gridpriv.core.errors import not_allowed, one_of, positive
 from gridpriv.core.settings import Part, changed, count, number, shortest
 from gridpriv.core.text import Json, counted
@@ -69,7 +69,7 @@ def execute(args: argparse.Namespace) -> int:
     """Run every method on demand scenarios; print ranges of cost and a recommendation."""
     from gridpriv.grid.library import load_case
     from gridpriv.grid.zoning import map_digest, zone_map
-    from gridpriv.privacy.streams import costs_over_time
+    from gridpriv.privacy.temporal import costs_over_time
     from gridpriv.zonal.forecast import forecast, methods, recommended
 
     folder = output.output_folder(args.out)

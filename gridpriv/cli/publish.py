@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from gridpriv.cli import flags
+from gridpriv.cli.flags import Command
 from gridpriv.cli.output import print_table, say, tell
-from gridpriv.cli.parser import Command
 from gridpriv.core.errors import InputError, not_allowed, positive
 from gridpriv.core.files import StorageError, sealed, write_texts
 from gridpriv.core.settings import Part, changed, choice, count, names, number

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gridpriv.cli import flags
+from gridpriv.cli.flags import Command
 from gridpriv.cli.output import output_folder, print_rows, print_table, progress, say, tell
-from gridpriv.cli.parser import Command
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, one_of
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gridpriv.cli import flags, output
-from gridpriv.cli.parser import Command
+from gridpriv.cli.flags import Command
 from gridpriv.core.errors import InputError, SolverError, not_allowed, one_of
 from gridpriv.core.settings import Setting, reading, settings_of
 from gridpriv.core.text import Json, amount, counted

@@ -36,15 +36,14 @@ from gridpriv.consensus.credentials import (
     tls,
     unsigned,
 )
-from gridpriv.consensus.messages import Reply
-from gridpriv.consensus.sessions import LateError, Note, RequestLimits, TakenError
-from gridpriv.consensus.wire import (
+from gridpriv.consensus.messages import (
     BEFORE,
     Answer,
     Failure,
     MessageError,
     Reason,
     Refusal,
+    Reply,
     Request,
     Shutdown,
     TurnId,
@@ -54,6 +53,7 @@ from gridpriv.consensus.wire import (
     packed,
     unpacked_record,
 )
+from gridpriv.consensus.sessions import LateError, Note, RequestLimits, TakenError
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import BudgetError, GridprivError, InputError, SolverError
 from gridpriv.core.files import DamagedError, Records, StorageError

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from gridpriv.consensus.wire import COUNT, LONGEST_SIGNATURE, MessageError
+from gridpriv.consensus.messages import COUNT, LONGEST_SIGNATURE, MessageError
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
 
 if TYPE_CHECKING:

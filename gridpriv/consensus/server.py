@@ -39,26 +39,30 @@ from gridpriv.consensus.credentials import (
     split_address,
     tls,
 )
-from gridpriv.consensus.messages import Exchange, Order, Phase, Reply, Stale
-from gridpriv.consensus.sessions import (
-    DivergedError,
-    LateError,
-    RefusedError,
-    Sessions,
-    TakenError,
-)
-from gridpriv.consensus.wire import (
+from gridpriv.consensus.messages import (
     LARGEST,
     Answer,
+    Exchange,
     MessageError,
+    Order,
+    Phase,
     Refusal,
+    Reply,
     Request,
+    Stale,
     TurnId,
     Welcome,
     decode,
     encode,
     packed,
     unpacked_record,
+)
+from gridpriv.consensus.sessions import (
+    DivergedError,
+    LateError,
+    RefusedError,
+    Sessions,
+    TakenError,
 )
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, InputError, not_allowed

@@ -20,13 +20,14 @@ from threading import Condition, RLock
 from typing import Any
 
 from gridpriv.consensus.credentials import Signer, digest, not_signed
-from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.wire import (
+from gridpriv.consensus.messages import (
     BEFORE,
     Answer,
     Failure,
     Hello,
     MessageError,
+    Order,
+    Reply,
     Request,
     Shutdown,
     TurnId,

@@ -26,17 +26,21 @@ from gridpriv.consensus.credentials import (
     digest,
     unsigned,
 )
-from gridpriv.consensus.messages import Exchange, Order, Phase, Reply, Stale
-from gridpriv.consensus.server import answer_of, read_journal
-from gridpriv.consensus.wire import (
+from gridpriv.consensus.messages import (
     BEFORE,
     Answer,
+    Exchange,
     MessageError,
+    Order,
+    Phase,
+    Reply,
     Request,
+    Stale,
     TurnId,
     decode,
     encode,
 )
+from gridpriv.consensus.server import answer_of, read_journal
 from gridpriv.consortium.agreement import Agreement, read_agreement
 from gridpriv.consortium.coordinate import CERTIFICATE, CERTIFICATES, play
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, read_party

@@ -23,15 +23,15 @@ import numpy as np
 
 from gridpriv.consensus.client import Transcript, ZoneClient, read_state, take_part
 from gridpriv.consensus.credentials import Credentials, signer
+from gridpriv.consensus.messages import Hello, Shutdown, encode
 from gridpriv.consensus.sessions import LateError, Note
-from gridpriv.consensus.wire import Hello, Shutdown, encode
 from gridpriv.consortium.agreement import Agreement, SharedVariables, zone_member
 from gridpriv.consortium.parties import ZoneParty
 from gridpriv.core.errors import GridprivError, InputError, not_allowed, one_of
 from gridpriv.core.files import held, make_folder, read_text, write_text
 from gridpriv.core.text import Json, json_ready
 from gridpriv.grid.case import Case, network_digest, read_network
-from gridpriv.grid.overrides import read_bus_demand
+from gridpriv.grid.scenarios import read_bus_demand
 from gridpriv.grid.zoning import Zoning, read_zoning
 from gridpriv.power.ac.settle import agreed_boundaries
 from gridpriv.power.fleet import ZoneMember

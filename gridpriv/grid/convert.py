@@ -1,9 +1,9 @@
-"""Convert a case file into another format, and state what the new file has lost.
+"""Convert a case file into another format, list what the new file has lost; write MATPOWER files.
 
 The account is measured: the new file is read again, and every figure of the two cases is compared
 at buses of the same number, or in the same order where a format numbers its buses anew.
 
-Write a case as a MATPOWER file: ``.m`` text (format version 2), or ``.mat``.
+MATPOWER files are written as ``.m`` text (format version 2), or ``.mat``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.files import write_bytes
+from gridpriv.core.tables import Flag, Number, Row, Text, key, known, part, private
 from gridpriv.core.text import Json
 from gridpriv.grid import tables as mpc
-from gridpriv.grid.admittance import bus_admittance
 from gridpriv.grid.case import PIECEWISE, Case, GenCost
-from gridpriv.grid.conversion_schema import CaseFile, ConversionDocument, Difference, Unsupported
 from gridpriv.grid.library import read_case
+from gridpriv.grid.network import bus_admittance
 from gridpriv.grid.powsybl import WRITTEN, need_powsybl, write_powsybl
 from gridpriv.grid.readreport import POWSYBL_FORMATS, ReadReport
 
@@ -425,3 +425,44 @@ def _texts(before: Case, after: Case) -> Iterator[Difference]:
         else:
             alike = isinstance(old, np.bool_ | bool) or old == new
             yield _row(label, "kept" if alike else "changed", 0 if alike else count)
+
+
+class CaseFile(Row):
+    """A case file."""
+
+    file: Text = known("File: name of the file")
+    format: Text = known("Format: format of the file, and its reader")
+
+
+class Difference(Row, name="differences"):
+    """One figure of the source in the new file."""
+
+    field: Text = key("Figure: name of the figure")
+    status: Text = private("Status: kept, changed or lost")
+    count: Number = private("Elements: number of elements that differ")
+    largest: Number = private("Difference: largest relative difference")
+    example: Text = private("Example: element of that difference, its value before and after")
+
+
+class Unsupported(Row, name="unsupported"):
+    """One field of the source that is not modelled."""
+
+    field: Text = key("Field: table and column in the source")
+    status: Text = known("Status: status of the field, always unsupported")
+    count: Number = known("Rows: number of rows")
+    note: Text = known("Note: treatment of the field")
+    left_out: Flag = known("Left out: power that the conversion leaves out of the balance")
+
+
+class ConversionDocument(Row, name="conversion"):
+    """A conversion of a case file."""
+
+    case: Text = known("Case: name of the grid")
+    source: CaseFile = part(CaseFile)
+    target: CaseFile = part(CaseFile)
+    buses: Number = known("Buses: number of buses in service")
+    branches: Number = known("Branches: number of branches in service")
+    generators: Number = known("Generators: number of generators in service")
+    load_mw: Number = private("Load: sum of active demand")
+    differences: list[Difference] = part(Difference)
+    unsupported: list[Unsupported] = part(Unsupported)

@@ -19,8 +19,8 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.grid.admittance import laplacian
 from gridpriv.grid.case import Case
+from gridpriv.grid.network import laplacian
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
 
 if TYPE_CHECKING:

@@ -28,12 +28,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.grid import pandapower_tables as pp_tables
 from gridpriv.grid import readreport
 from gridpriv.grid.case import Case, SourceNames
-from gridpriv.grid.overrides import DemandSeries, series_from_simbench
-from gridpriv.grid.pandapower_json import Net, check_net, frame, in_service, open_json
+from gridpriv.grid.pandapower_json import (
+    Net,
+    check_net,
+    frame,
+    in_service,
+    numbers,
+    open_json,
+    optional,
+)
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.tables import MatpowerTables, case_from_tables
 
 VOLTAGE_PARTS = [f"const_{kind}_{part}percent" for kind in "zi" for part in ("", "p_", "q_")]
@@ -331,6 +340,81 @@ def profile_series(text: str, name: str, case: Case) -> DemandSeries:
         pd=series.pd - conversion.case.pd + case.pd,
         qd=series.qd - conversion.case.qd + case.qd,
     )
+
+
+def series_from_simbench(
+    net: Net, case: Case, bus_of: dict[int, int], first: int = 0, steps: int | None = None
+) -> DemandSeries:
+    """Return the demand of a simbench net's profiles.
+
+    A load's P and Q are its nominal values times the profile's ``_pload`` and ``_qload``; a
+    static generator's P is its nominal value times its profile (as simbench's own
+    ``get_absolute_values``). Everything else keeps its demand.
+
+    Parameters
+    ----------
+    net : pandapowerNet
+        With ``net.profiles``.
+    case : Case
+        Converted from this net.
+    bus_of : dict of int to int
+        :attr:`gridpriv.grid.pandapower_tables.PandapowerLink.bus`.
+    first, steps : int
+        Part of the year: 96 steps are a day.
+    """
+    profiles = net.get("profiles")
+    if not isinstance(profiles, dict) or not isinstance(profiles.get("load"), pd.DataFrame):
+        raise InputError("the net has no profiles: take a simbench net with time series")
+    length = len(profiles["load"])
+    count = length - first if steps is None else steps
+    if not (first >= 0 and count >= 1 and first + count <= length):
+        raise not_allowed("steps", f"{first} to {first + count}", f"within 0 to {length}")
+    window = slice(first, first + count)
+    pd_new, qd_new = (np.tile(values, (count, 1)) for values in (case.pd, case.qd))
+    index = {
+        bus: case.index_of[number] for bus, number in bus_of.items() if number in case.index_of
+    }
+    load, sgen = profiles["load"][window], profiles.get("renewables")
+    base = case.base_mva
+    _add_profiles(net, "load", "p_mw", load, "_pload", index, pd_new, 1.0 / base)
+    _add_profiles(net, "load", "q_mvar", load, "_qload", index, qd_new, 1.0 / base)
+    if isinstance(sgen, pd.DataFrame):
+        _add_profiles(net, "sgen", "p_mw", sgen[window], "", index, pd_new, -1.0 / base)
+    names = load.get("time", load.index)
+    return DemandSeries(case, tuple(map(str, names)), pd_new, qd_new, "simbench profiles")
+
+
+def _add_profiles(
+    net: Net,
+    table: str,
+    column: str,
+    profiles: pd.DataFrame,
+    suffix: str,
+    index: dict[int, int],
+    demand: Floats,
+    factor: float,
+) -> None:
+    """Add (profile - 1) times the nominal value of every row in service to its bus."""
+    mask = in_service(net, table)
+    if table == "sgen":
+        mask = mask & ~pp_tables.flexible_sgens(net)
+    rows = frame(net, table)[mask]
+    if len(rows) == 0:
+        return
+    if not {"profile", "scaling"} <= set(rows):
+        raise InputError(f"net.{table} has no columns profile and scaling: take a simbench net")
+    nominal = factor * optional(rows, column, np.nan) * optional(rows, "scaling", np.nan)
+    for at, bus, profile, value in zip(
+        rows.index, optional(rows, "bus", -1.0), rows["profile"], nominal, strict=True
+    ):
+        name = f"{profile}{suffix}"
+        if name not in profiles:
+            raise InputError(
+                f"net.{table} row {at}: profile {name!r} is not in the net"
+                "; correct the profile's name"
+            )
+        if int(bus) in index:
+            demand[:, index[int(bus)]] += value * (numbers(profiles[name], "profiles") - 1.0)
 
 
 def _net(name: str) -> Net:

@@ -24,7 +24,7 @@ from gridpriv.core.errors import GridprivWarning
 from gridpriv.core.text import Json
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import POLYNOMIAL, Case
-from gridpriv.grid.islands import islands
+from gridpriv.grid.network import islands
 from gridpriv.grid.tables import MatpowerTables, shipped_rows
 
 if TYPE_CHECKING:

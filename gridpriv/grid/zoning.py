@@ -19,7 +19,7 @@ from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_o
 from gridpriv.core.files import shown, write_text
 from gridpriv.core.text import Json, counted, html_table
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import islands_by
+from gridpriv.grid.network import islands_by
 from gridpriv.grid.tables import LONGEST_NAME, CsvRows, is_name
 
 if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end

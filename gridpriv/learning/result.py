@@ -38,7 +38,7 @@ from gridpriv.privacy.statement import Bound, NoiseBlock, PerRelease, TotalEpsil
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gridpriv.learning.trained import TrainedModel
+    from gridpriv.learning.stored import TrainedModel
 
 
 class Evaluated(Row):

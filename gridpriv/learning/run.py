@@ -15,8 +15,8 @@ import pandas as pd
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed
+from gridpriv.core.processes import one_blas_thread
 from gridpriv.core.text import Json
-from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.accounting import noise_rule, privacy_statement, ryu_kim_total
 from gridpriv.learning.algorithms import LINEAR, load_module
 from gridpriv.learning.algorithms.base import (
@@ -30,13 +30,12 @@ from gridpriv.learning.algorithms.base import (
 from gridpriv.learning.algorithms.dpsgd import participants
 from gridpriv.learning.clients import Clients, check_device, make_clients, to_numpy
 from gridpriv.learning.datasets.base import Dataset, Indices, split
-from gridpriv.learning.interrupted import Keeper
 from gridpriv.learning.modules import check_module, module_clients
 from gridpriv.learning.releases import Tally, protected
 from gridpriv.learning.result import LearnResult, LearnTiming
 from gridpriv.learning.schedules import parse_regularizer
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.learning.trained import prepare_dataset, trained_model
+from gridpriv.learning.stored import Keeper, prepare_dataset, trained_model
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging
 
@@ -72,7 +71,7 @@ def learn(
     shared : Shared
         The runs that this one shares its budget with.
     keeper : Keeper, optional
-        Keeps the run as it goes on (:mod:`gridpriv.learning.interrupted`).
+        Keeps the run as it goes on (:mod:`gridpriv.learning.stored`).
 
     Returns
     -------

@@ -40,9 +40,8 @@ from scipy.sparse.linalg import SuperLU, splu
 
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.errors import InputError, SolverError
-from gridpriv.grid.admittance import branch_admittance, bus_admittance
-from gridpriv.grid.contingencies import Contingency
-from gridpriv.grid.islands import dead_buses, islands
+from gridpriv.grid.network import branch_admittance, bus_admittance, dead_buses, islands
+from gridpriv.grid.scenarios import Contingency
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.model import NOTIONAL_COST, SPILL_WEIGHT, AcModel, ac_model, add_service_cost
 from gridpriv.power.ac.newton import PowerFlowError

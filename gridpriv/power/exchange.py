@@ -21,8 +21,8 @@ from scipy.optimize import linprog
 
 from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.core.errors import InputError
-from gridpriv.grid.admittance import DcPowerFlow
 from gridpriv.grid.case import Case
+from gridpriv.grid.network import DcPowerFlow
 from gridpriv.power.ac.areas import interchange_of
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch, Schedule

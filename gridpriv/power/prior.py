@@ -32,9 +32,8 @@ from scipy import sparse
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed
-from gridpriv.grid.admittance import Factors, laplacian
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import islands, islands_by
+from gridpriv.grid.network import Factors, islands, islands_by, laplacian
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.linear import (
@@ -50,7 +49,7 @@ from gridpriv.privacy.linear import (
     tree,
 )
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.privacy.temporal_basis import Cosines, TemporalDisclosure, coefficient_left
+from gridpriv.privacy.temporal import Cosines, TemporalDisclosure, coefficient_left
 
 LOAD_SHARE, RATED_SHARE, REACTIVE_SHARE = 0.6, 0.45, 0.3
 CAPACITY_SPREAD = 0.6  # of the sum, relative, where it is guessed from capacity
@@ -105,7 +104,7 @@ def public_demand(case: Case, path: str | Path | None) -> PublicDemand:
     """
     if path is None:
         return _from_capacity(case)
-    from gridpriv.grid.overrides import is_forecast, read_bus_demand, read_forecast  # slow
+    from gridpriv.grid.scenarios import is_forecast, read_bus_demand, read_forecast  # slow
 
     name, _, step = str(path).rpartition("@")
     file, step = (Path(name), step) if name and not Path(path).exists() else (Path(path), "")

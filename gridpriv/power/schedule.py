@@ -16,7 +16,7 @@ from gridpriv.consensus.transport import Calls, Transport, answers, call
 from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import dead_buses
+from gridpriv.grid.network import dead_buses
 from gridpriv.power.ac.block import Block, P, R
 from gridpriv.power.ac.interior import FIRST_MU, MU_FACTOR, Border, Iteration, iterate
 from gridpriv.power.ac.joint import tie_ends

@@ -23,8 +23,8 @@ import numpy as np
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
-from gridpriv.grid.contingencies import Contingency, Rating
-from gridpriv.grid.islands import dead_buses
+from gridpriv.grid.network import dead_buses
+from gridpriv.grid.scenarios import Contingency, Rating
 from gridpriv.power.ac.block import Block, LocalBlocks
 from gridpriv.power.ac.flow import LARGEST_MOVE
 from gridpriv.power.ac.interior import Border, iterate

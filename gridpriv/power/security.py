@@ -38,10 +38,16 @@ import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Bools, Floats, Ints
-from gridpriv.grid.admittance import BranchAdmittance, DcPowerFlow, branch_admittance, branch_flows
 from gridpriv.grid.case import Case
-from gridpriv.grid.contingencies import Contingency, Rating, branch_rating
-from gridpriv.grid.islands import islands, islands_by
+from gridpriv.grid.network import (
+    BranchAdmittance,
+    DcPowerFlow,
+    branch_admittance,
+    branch_flows,
+    islands,
+    islands_by,
+)
+from gridpriv.grid.scenarios import Contingency, Rating, branch_rating
 from gridpriv.power.ac.areas import AreaGrid, injection, reactive_limits, share_reactive
 from gridpriv.power.ac.flow import LARGEST_MOVE, SUNK, SWITCH_TOLERANCE, ac_flow
 from gridpriv.power.ac.newton import PowerFlowError, solve_power_flow

@@ -34,8 +34,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Complexes, Floats, Ints
-from gridpriv.grid.admittance import BranchAdmittance, branch_admittance
 from gridpriv.grid.case import Case
+from gridpriv.grid.network import BranchAdmittance, branch_admittance
 from gridpriv.grid.zoning import Zoning, grouped
 from gridpriv.power.objective import IMBALANCE, Objective, cost_at, piecewise_generators
 

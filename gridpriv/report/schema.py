@@ -31,7 +31,7 @@ from gridpriv.core.tables import (
 )
 from gridpriv.core.tables import private as local
 from gridpriv.core.text import Json
-from gridpriv.grid.conversion_schema import ConversionDocument
+from gridpriv.grid.convert import ConversionDocument
 from gridpriv.learning.result import LearnDocument, LearnFigures
 from gridpriv.privacy.statement import Bound, Certificate, TotalEpsilon
 from gridpriv.study.record import STORED

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from gridpriv.consensus.transport import Connect, ReusedAgents
 from gridpriv.core.errors import GridprivError, InputError
+from gridpriv.core.processes import uninterrupted
 from gridpriv.core.text import Json
-from gridpriv.core.threads import uninterrupted
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.release import Charging, Release
@@ -31,7 +31,7 @@ from gridpriv.zonal.run import Admit, Planned, default_transport, reference, run
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
-    from gridpriv.grid.overrides import DemandSeries
+    from gridpriv.grid.scenarios import DemandSeries
     from gridpriv.privacy.ledger import ReleaseCharge
     from gridpriv.privacy.ledger_rows import LedgerDataset
     from gridpriv.study.run_folder import RunFolder

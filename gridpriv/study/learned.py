@@ -26,12 +26,11 @@ from gridpriv.core.text import Json, frame_csv, json_ready
 from gridpriv.learning.algorithms.base import ALONE, MEASURES, Measure
 from gridpriv.learning.datasets import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.interrupted import Keeper, make_keeper
 from gridpriv.learning.releases import protected
 from gridpriv.learning.result import LearnResult, LearnRound
 from gridpriv.learning.run import learn, split_for
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.learning.trained import FILE
+from gridpriv.learning.stored import MODEL_FILE, Keeper, make_keeper
 from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.privacy.settings import QUIET
 from gridpriv.privacy.statement import Certificate
@@ -282,7 +281,7 @@ def keep_learning_run(
             rounds = publish_table(result.rounds, LearnRound.table) if public else result.rounds
             store.text(RUN_FILE, sealed(result.as_dict(public=public), indent=2))
             store.text("rounds.csv", frame_csv(rounds))
-            (result.public_model if public else result.model).save(out / FILE)
+            (result.public_model if public else result.model).save(out / MODEL_FILE)
             store.add(publish_rows(rows) if public else rows)
             keeper.done()
         store.finish(engine.told_totals)

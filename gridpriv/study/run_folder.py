@@ -28,13 +28,13 @@ from gridpriv.core.store import MANIFEST as MANIFEST_FILE
 from gridpriv.core.store import Rows, Store, open_store, read_manifest, read_study
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
-from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.statement import refuse_unprotected
-from gridpriv.privacy.temporal_basis import TemporalBasis
+from gridpriv.privacy.temporal import TemporalBasis
 from gridpriv.study import record
 from gridpriv.study.engine import charge_rows, header, told_totals
 from gridpriv.study.grids import ZonedCase, describe, network_rows

@@ -5,7 +5,7 @@ step, or, where the steps are one demand times public factors, in that demand.
 
 Where demand is perturbed once, one release serves the horizon and the steps' runs draw nothing
 (:attr:`Horizon.released_once`): of the demand that the steps scale, or of the basis of a demand
-that has its own in every step (:mod:`gridpriv.privacy.temporal_basis`). So the horizon
+that has its own in every step (:mod:`gridpriv.privacy.temporal`). So the horizon
 costs what that release does.
 
 Else a zone's loss is that of all its releases in all steps together: ``total`` budgets are spread
@@ -35,7 +35,7 @@ from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, not
 from gridpriv.core.lazy import Above
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.chronology import Chronology
-from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.prior import disclose_over_time, zone_prior
 from gridpriv.power.zone import Zone
@@ -43,7 +43,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
-from gridpriv.privacy.temporal_basis import (
+from gridpriv.privacy.temporal import (
     Cosines,
     TemporalBasis,
     TemporalDisclosure,

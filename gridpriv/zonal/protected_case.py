@@ -52,7 +52,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
 from gridpriv.grid.case import Case, public_network
-from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.zoning import Zoning, zoning_from_groups
 from gridpriv.power.ac.optimum import AcOptimum, Served, nearest_served
 from gridpriv.power.objective import has_convex_costs, marginal_cost

@@ -18,7 +18,7 @@ import numpy as np
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case, public_network
-from gridpriv.grid.contingencies import Contingency, Rating, branch_rating, contingencies
+from gridpriv.grid.scenarios import Contingency, Rating, branch_rating, contingencies
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.optimum import AcOptimum
 from gridpriv.power.ac.redispatch import operating_unit

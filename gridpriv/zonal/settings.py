@@ -41,7 +41,7 @@ from gridpriv.core.settings import (
 )
 from gridpriv.core.text import Json, html_table
 from gridpriv.grid.case import Case
-from gridpriv.grid.contingencies import RATINGS, Rating
+from gridpriv.grid.scenarios import RATINGS, Rating
 from gridpriv.power.objective import (
     IMBALANCE,
     OBJECTIVES,
@@ -63,7 +63,7 @@ from gridpriv.privacy.adjacency import (
 )
 from gridpriv.privacy.perturbation import NoiseSchedule, Perturbation, Target
 from gridpriv.privacy.settings import NOTHING, QUIET, Budget, Mechanism, Privacy
-from gridpriv.privacy.streams import MOST_COSINES, parse_window
+from gridpriv.privacy.temporal import MOST_COSINES, parse_window
 
 Consensus = Literal["boundary", "all"]
 FEW_ZONES = 100

@@ -1,7 +1,7 @@
 """A stream of demand: every zone's total is released in blocks of hours, under one window's budget.
 
 The mechanism, what it protects and the estimate of every hour are in
-:mod:`gridpriv.privacy.streams`. The estimates of all hours are made before the first one is run;
+:mod:`gridpriv.privacy.temporal`. The estimates of all hours are made before the first one is run;
 each rests on the releases until its hour. A missing hour's demand is replaced by its public
 prediction, and its block is released, and charged, like the others.
 """
@@ -20,7 +20,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.text import Json
 from gridpriv.grid.chronology import Chronology
-from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.prior import zone_prior
 from gridpriv.power.zone import Zone
@@ -29,15 +29,15 @@ from gridpriv.privacy.linear import Disclosure, on_grid, total, with_rounding
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
-from gridpriv.privacy.streams import (
+from gridpriv.privacy.temporal import (
     HOURS,
+    TemporalBasis,
     TotalFilter,
     blocks_of,
     expected_error,
     parse_window,
     releases_in,
 )
-from gridpriv.privacy.temporal_basis import TemporalBasis
 from gridpriv.zonal.day import DayPlan, look_ahead, plan_receding
 from gridpriv.zonal.horizon import (
     ONCE,

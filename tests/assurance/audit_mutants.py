@@ -16,7 +16,7 @@ from gridpriv.consensus import agent, coordinator, schedules
 from gridpriv.consensus.agent import AgentReleases
 from gridpriv.power import fleet, problem
 from gridpriv.power import prior as power_disclosure
-from gridpriv.privacy import linear, mechanism, noise, staircase, temporal_basis
+from gridpriv.privacy import linear, mechanism, noise, staircase, temporal
 from gridpriv.zonal import prepared, protected_case, settings, stream
 from gridpriv.zonal import run as zonal_run
 
@@ -164,8 +164,8 @@ def noise_scale_by_value() -> None:
 
 
 def course_sensitivity_of_the_mean() -> None:
-    temporal_basis.TemporalDisclosure.sensitivity = lambda self, adjacency, norm: (
-        self.level.sensitivity(adjacency, norm)
+    temporal.TemporalDisclosure.sensitivity = lambda self, adjacency, norm: self.level.sensitivity(
+        adjacency, norm
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from gridpriv.assurance import learned
 from gridpriv.cli.main import main
 from gridpriv.learning import clients, modules, secure_sum, tuning
-from gridpriv.learning.algorithms import base, dpsgd, fedspd_dp, star_admm
+from gridpriv.learning.algorithms import admm, base, dpsgd, fedspd_dp
 from gridpriv.learning.releases import Amplification, Tally
 from gridpriv.privacy import noise
 
@@ -49,8 +49,8 @@ def step_sensitivity_halved(patch):
 
 
 def minimizer_sensitivity_halved(patch):
-    honest = star_admm.minimizer_sensitivity
-    patch.setattr(star_admm, "minimizer_sensitivity", lambda *given: 0.5 * honest(*given))
+    honest = admm.minimizer_sensitivity
+    patch.setattr(admm, "minimizer_sensitivity", lambda *given: 0.5 * honest(*given))
 
 
 def recursion_halved(patch):

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from gridpriv.cli.flags import Parser
 from gridpriv.cli.main import COMMANDS, command_of, main
-from gridpriv.cli.parser import Parser
 
 CASE = """function mpc = tiny
 mpc.version = '2';

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 import gridpriv
-from gridpriv.cli.flags import given_settings
+from gridpriv.cli.flags import Parser, examples, given_settings
 from gridpriv.cli.main import COMMANDS, _parser, command_of, main
-from gridpriv.cli.parser import Parser, examples
 from gridpriv.learning import LearnSettings, make_learn_settings
 from gridpriv.study import make_plan, read_plan
 
@@ -176,7 +175,7 @@ def test_help_of_a_command_imports_nothing_slow() -> None:
     code = (
         "import sys\n"
         "from gridpriv.cli.main import COMMANDS, command_of\n"
-        "from gridpriv.cli.parser import Parser\n"
+        "from gridpriv.cli.flags import Parser\n"
         "for name in COMMANDS:\n"
         "    command_of(name).add_arguments(Parser(prog=name))\n"
         "slow = {'pandas', 'scipy', 'pyomo', 'casadi', 'matplotlib', 'torch', 'pandapower'}\n"

@@ -17,7 +17,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.errors import SolverError
 from gridpriv.core.store import read_study
 from gridpriv.grid.library import load_case, shipped_zoning
-from gridpriv.grid.overrides import read_demand_series
+from gridpriv.grid.scenarios import read_demand_series
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal import run as run_module
 from gridpriv.zonal.horizon import Horizon, run_series

@@ -16,8 +16,8 @@ from typing import Any
 
 from gridpriv.core.errors import GridprivError
 from gridpriv.grid.library import load_case
-from gridpriv.grid.overrides import override_demand, read_demand_series
 from gridpriv.grid.pandapower import profile_series
+from gridpriv.grid.scenarios import override_demand, read_demand_series
 from gridpriv.grid.zoning import read_zoning
 
 CASE14 = load_case("case14")

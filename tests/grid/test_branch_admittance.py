@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from gridpriv.grid.admittance import Factors, branch_admittance, laplacian
 from gridpriv.grid.case import BRANCH_FIELDS, Case
 from gridpriv.grid.library import load_case
+from gridpriv.grid.network import Factors, branch_admittance, laplacian
 
 
 def one_branch(**values: float) -> Case:

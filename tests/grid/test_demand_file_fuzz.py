@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
-from gridpriv.grid.overrides import override_demand, read_demand_series
+from gridpriv.grid.scenarios import override_demand, read_demand_series
 
 CELLS = st.one_of(
     st.sampled_from(

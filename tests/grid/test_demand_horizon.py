@@ -10,7 +10,7 @@ import pytest
 
 import gridpriv
 from gridpriv.grid.library import load_case, shipped_zoning
-from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.zonal.horizon import run_series, step_seed
 from gridpriv.zonal.prepared import horizon_multiplier
 from gridpriv.zonal.run import run

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.library import load_case
-from gridpriv.grid.overrides import (
+from gridpriv.grid.pandapower import convert_net, series_from_simbench
+from gridpriv.grid.scenarios import (
     DemandSeries,
     override_demand,
     read_demand_series,
-    series_from_simbench,
 )
-from gridpriv.grid.pandapower import convert_net
 
 CASE14 = load_case("case14")
 

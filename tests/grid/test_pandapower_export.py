@@ -11,9 +11,9 @@ import pytest
 
 import gridpriv
 from gridpriv.core.errors import InputError
-from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.grid.network import branch_flows
 from gridpriv.grid.pandapower import case_from_pandapower, convert_net
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.power.centralized import relax

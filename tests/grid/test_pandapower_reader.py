@@ -13,9 +13,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gridpriv.core.errors import GridprivWarning, InputError
-from gridpriv.grid.admittance import branch_admittance
 from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.library import load_case, read_report
+from gridpriv.grid.network import branch_admittance
 from gridpriv.grid.pandapower import Conversion, case_from_pandapower, convert_net
 from gridpriv.grid.pandapower_tables import Element
 from gridpriv.power.ac.optimum import acopf

@@ -14,9 +14,9 @@ from powsybl_files import answer_here, samples
 
 from gridpriv.core.errors import InputError
 from gridpriv.grid import powsybl
-from gridpriv.grid.admittance import bus_admittance
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, read_case
+from gridpriv.grid.network import bus_admittance
 from gridpriv.grid.powsybl import case_from_powsybl
 from gridpriv.grid.zoning import zoning_from_source
 from gridpriv.power.ac.flow import ac_flow

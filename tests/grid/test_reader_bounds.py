@@ -23,8 +23,8 @@ from scipy.io import savemat
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import read_bytes, read_text
 from gridpriv.grid.library import load_case, shipped_folder
-from gridpriv.grid.overrides import override_demand
 from gridpriv.grid.pandapower_json import LARGEST_INDEX
+from gridpriv.grid.scenarios import override_demand
 from gridpriv.grid.zoning import read_zoning
 
 pp = pytest.importorskip("pandapower")

@@ -26,8 +26,8 @@ from scipy.io import savemat
 from gridpriv.core.errors import GridprivError
 from gridpriv.grid.library import load_case, read_report, shipped_folder
 from gridpriv.grid.matpower import parse_matpower
-from gridpriv.grid.overrides import override_demand, read_demand_series
 from gridpriv.grid.pandapower import profile_series
+from gridpriv.grid.scenarios import override_demand, read_demand_series
 from gridpriv.grid.zoning import read_zoning, zone_report
 
 pp = pytest.importorskip("pandapower")

@@ -15,8 +15,8 @@ from gridpriv.learning.accounting import (
     sampled_multiplier,
     zcdp_total,
 )
+from gridpriv.learning.algorithms.admm import certificate
 from gridpriv.learning.algorithms.fedspd_dp import published_total, sound_sensitivity
-from gridpriv.learning.algorithms.star_admm import certificate
 from gridpriv.learning.releases import Tally, rounded
 from gridpriv.learning.result import privacy_figures
 from gridpriv.privacy.accounting import total_epsilon

@@ -18,9 +18,14 @@ from gridpriv.core.errors import InputError, SolverError
 from gridpriv.learning import clients as learning_clients
 from gridpriv.learning import learn, load_dataset
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
+from gridpriv.learning.algorithms.admm import (
+    TOLERANCE,
+    check_graph,
+    make_graph,
+    minimise_locally,
+    multipliers,
+)
 from gridpriv.learning.algorithms.base import solve
-from gridpriv.learning.algorithms.graph_admm import check_graph, make_graph, multipliers
-from gridpriv.learning.algorithms.star_admm import TOLERANCE, minimise_locally
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.base import split
 from gridpriv.learning.run import make_task

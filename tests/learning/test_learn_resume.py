@@ -15,19 +15,19 @@ from scipy.stats import norm
 
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
-from gridpriv.learning import LearnSettings, interrupted, learn
+from gridpriv.learning import LearnSettings, learn, stored
 from gridpriv.learning.accounting import planned
 from gridpriv.learning.algorithms import NON_PRIVATE, READS
 from gridpriv.learning.algorithms.base import Task
-from gridpriv.learning.interrupted import FILE, make_keeper
 from gridpriv.learning.run import make_task
+from gridpriv.learning.stored import INTERRUPTED_FILE, make_keeper
 
 PRIVATE = sorted(set(READS) - set(NON_PRIVATE))
 
 
 @pytest.fixture(autouse=True)
 def every_round(monkeypatch):
-    monkeypatch.setattr(interrupted, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(stored, "EVERY_SECONDS", 0.0)
 
 
 def settings_of(algorithm, **more):
@@ -119,9 +119,9 @@ def test_the_state_of_secure_noise_is_on_disk_before_a_round_is_drawn(tmp_path, 
     data, settings = made.binary(), settings_of("dpsgd", noise="secure")
     dying_after(monkeypatch, {1})
     attempt(tmp_path, data, settings, resume=False)
-    content = (tmp_path / FILE).read_bytes()
+    content = (tmp_path / INTERRUPTED_FILE).read_bytes()
     assert make_keeper(tmp_path, data, settings, resume=True).drawn == [1]
-    (tmp_path / FILE).write_bytes(content[:200])
+    (tmp_path / INTERRUPTED_FILE).write_bytes(content[:200])
     with pytest.raises(InputError, match=r"is damaged.* put back a copy of it, or start again"):
         make_keeper(tmp_path, data, settings, resume=True)
 
@@ -132,16 +132,16 @@ def test_what_is_kept_is_private_and_another_run_is_refused(tmp_path):
     assert keeper.begun.rounds == 0
     with pytest.raises(KeyboardInterrupt):
         learn(data, settings, stop_after(2), keeper=keeper)
-    assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
+    assert (tmp_path / INTERRUPTED_FILE).stat().st_mode & 0o077 == 0
     with pytest.raises(InputError, match="add --resume to continue"):
         make_keeper(tmp_path, data, settings, resume=False)
     with pytest.raises(InputError, match="other settings"):
         make_keeper(tmp_path, data, replace(settings, seed=9), resume=True)
     with pytest.raises(InputError, match="other fingerprint"):
         make_keeper(tmp_path, made.binary(seed=8), settings, resume=True)
-    content = (tmp_path / FILE).read_bytes()
+    content = (tmp_path / INTERRUPTED_FILE).read_bytes()
     for damaged in (content[:200], b"", b"nothing", content[:-30] + bytes(30)):
-        (tmp_path / FILE).write_bytes(damaged)
+        (tmp_path / INTERRUPTED_FILE).write_bytes(damaged)
         with pytest.raises(InputError, match="is damaged"):
             make_keeper(tmp_path, data, settings, resume=True)
 
@@ -180,7 +180,7 @@ def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     assert "with --resume goes on from there" in " ".join(capsys.readouterr().err.split())
     assert main(words) == 2
     assert main([*words, "--resume"]) == 0
-    assert not (out / FILE).exists()
+    assert not (out / INTERRUPTED_FILE).exists()
     assert main([*words[:-2], str(tmp_path / "other"), "--quiet"]) == 0
     one, other = (json.loads((d / "run.json").read_text()) for d in (out, tmp_path / "other"))
     assert one["final"] == other["final"] and one["privacy"] == other["privacy"]

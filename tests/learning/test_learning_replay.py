@@ -21,7 +21,8 @@ from dp_accounting import pld
 from gridpriv.core.errors import InputError
 from gridpriv.learning import learn
 from gridpriv.learning.accounting import privacy_statement, zcdp_total
-from gridpriv.learning.algorithms import dpsgd, fedspd_dp, star_admm
+from gridpriv.learning.algorithms import admm, dpsgd, fedspd_dp
+from gridpriv.learning.algorithms.admm import certificate
 from gridpriv.learning.algorithms.base import Task, make_algorithm
 from gridpriv.learning.algorithms.dpsgd import (
     amplification,
@@ -35,7 +36,6 @@ from gridpriv.learning.algorithms.fedspd_dp import (
     sound_sensitivity,
 )
 from gridpriv.learning.algorithms.ryu_kim import ClientProblem
-from gridpriv.learning.algorithms.star_admm import certificate
 from gridpriv.learning.clients import SOFTMAX, targets_of, to_numpy
 from gridpriv.learning.datasets.base import Dataset, clip_rows
 from gridpriv.learning.releases import MARGIN, SampleAdjacency, Tally, rounded
@@ -436,13 +436,13 @@ def test_dual_perturbation_has_the_noise_of_its_certificate():
 
 def test_dual_perturbation_covers_what_the_solver_errs(monkeypatch):
     """Two iterates within 1e-6/rho of one minimiser cannot be told apart past the cover's share."""
-    found, minimise = [], star_admm.minimise_locally
+    found, minimise = [], admm.minimise_locally
 
     def watched(*given):
         found.append(minimise(*given))
         return found[-1]
 
-    monkeypatch.setattr(star_admm, "minimise_locally", watched)
+    monkeypatch.setattr(admm, "minimise_locally", watched)
     rho = 0.5
     settings = made.plain(
         algorithm="dvp",

@@ -14,7 +14,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.learning import LearnSettings, features, learn, load_dataset
 from gridpriv.learning.features import transform
-from gridpriv.learning.trained import load_model
+from gridpriv.learning.stored import load_model
 
 FREE = {"algorithm": "centralized", "mechanism": "none", "clients": 5}
 

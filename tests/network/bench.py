@@ -21,7 +21,20 @@ from tanks import Waterworks, rules
 from gridpriv.consensus import client, server
 from gridpriv.consensus.client import ZoneClient
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
-from gridpriv.consensus.messages import Order, Reply
+from gridpriv.consensus.messages import (
+    BEFORE,
+    Answer,
+    Failure,
+    Hello,
+    MessageError,
+    Order,
+    Reply,
+    Request,
+    Shutdown,
+    TurnId,
+    decode,
+    encode,
+)
 from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
 from gridpriv.consensus.server import Journal, Turns
 from gridpriv.consensus.sessions import (
@@ -31,18 +44,6 @@ from gridpriv.consensus.sessions import (
     RefusedError,
     RequestLimits,
     Sessions,
-)
-from gridpriv.consensus.wire import (
-    BEFORE,
-    Answer,
-    Failure,
-    Hello,
-    MessageError,
-    Request,
-    Shutdown,
-    TurnId,
-    decode,
-    encode,
 )
 from gridpriv.consortium import zone
 from gridpriv.core.errors import GridprivError

@@ -16,23 +16,24 @@ from test_faults import Caller, hello
 from gridpriv.consensus import server
 from gridpriv.consensus.client import ZoneClient
 from gridpriv.consensus.credentials import NAME, certificate_name
-from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.server import Journal, Turns
-from gridpriv.consensus.sessions import (
-    DivergedError,
-    LateError,
-    LostStateError,
-    Sessions,
-)
-from gridpriv.consensus.wire import (
+from gridpriv.consensus.messages import (
     Answer,
     MessageError,
+    Order,
+    Reply,
     Request,
     Shutdown,
     TurnId,
     Welcome,
     decode,
     encode,
+)
+from gridpriv.consensus.server import Journal, Turns
+from gridpriv.consensus.sessions import (
+    DivergedError,
+    LateError,
+    LostStateError,
+    Sessions,
 )
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.parties import ZoneParty, credentials, lay_out, read_party

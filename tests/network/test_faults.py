@@ -16,15 +16,14 @@ from parties import Consortium, laid_out, same_rounds, settings, total
 
 from gridpriv.consensus import client
 from gridpriv.consensus.credentials import NAME, Channel, Credentials, KeySigner, tls, unsigned
-from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.server import Server
-from gridpriv.consensus.sessions import LateError
-from gridpriv.consensus.wire import (
+from gridpriv.consensus.messages import (
     BEFORE,
     Answer,
     Failure,
     Hello,
+    Order,
     Refusal,
+    Reply,
     Request,
     Shutdown,
     TurnId,
@@ -32,6 +31,8 @@ from gridpriv.consensus.wire import (
     decode,
     encode,
 )
+from gridpriv.consensus.server import Server
+from gridpriv.consensus.sessions import LateError
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.parties import make_keys, write_keys
 from gridpriv.core.errors import BudgetError, InputError

@@ -16,9 +16,9 @@ from test_faults import Caller, charged, hello, read_pair, with_ledgers
 
 from gridpriv.consensus import server as servers
 from gridpriv.consensus.credentials import LENGTH, NAME, Channel, Credentials, tls
+from gridpriv.consensus.messages import Refusal, Welcome, decode
 from gridpriv.consensus.server import Server
 from gridpriv.consensus.sessions import LateError, Sessions
-from gridpriv.consensus.wire import Refusal, Welcome, decode
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.parties import make_keys
 

@@ -30,7 +30,7 @@ ROUNDS = 6
 RECORDING = """
 import sys
 from gridpriv.consensus import client
-from gridpriv.consensus.wire import decode
+from gridpriv.consensus.messages import decode
 from gridpriv.cli.main import main
 
 honest, place = client._Connection.send, sys.argv.pop(1)
@@ -120,7 +120,7 @@ class Parties:
 
     def sent(self, name):
         """Every message that left a zone, by turn."""
-        from gridpriv.consensus.wire import Answer, decode
+        from gridpriv.consensus.messages import Answer, decode
 
         content, found, at = (self.folder / f"sent-{name}").read_bytes(), {}, 0
         while at + 4 <= len(content):

@@ -11,16 +11,15 @@ import pytest
 from tanks import Waterworks, rules
 
 from gridpriv.consensus.client import ZoneClient, read_state
-from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.schedules import nonsmooth_step
-from gridpriv.consensus.sessions import RequestLimits
-from gridpriv.consensus.wire import (
+from gridpriv.consensus.messages import (
     BEFORE,
     Answer,
     Failure,
     Hello,
     MessageError,
+    Order,
     Refusal,
+    Reply,
     Request,
     Shutdown,
     TurnId,
@@ -28,6 +27,8 @@ from gridpriv.consensus.wire import (
     decode,
     encode,
 )
+from gridpriv.consensus.schedules import nonsmooth_step
+from gridpriv.consensus.sessions import RequestLimits
 from gridpriv.core.errors import BudgetError, SolverError
 from gridpriv.core.files import DamagedError
 from gridpriv.privacy.mechanism import KNorm, Laplace, SecureGaussian, Staircase

@@ -10,9 +10,9 @@ from test_byzantine import coordinator_runs, zone_runs
 
 from gridpriv.consensus import sessions
 from gridpriv.consensus.client import ZoneClient
+from gridpriv.consensus.messages import Request, TurnId, decode
 from gridpriv.consensus.server import Journal
 from gridpriv.consensus.sessions import AnswerLimits, RequestLimits, Sessions
-from gridpriv.consensus.wire import Request, TurnId, decode
 from gridpriv.consortium import zone
 from gridpriv.consortium.zone import ChargedOnce
 
@@ -147,7 +147,7 @@ def takes_any_turn(patch):
         if due is not None and hasattr(answer, "reply"):
             from dataclasses import replace
 
-            from gridpriv.consensus.wire import encode
+            from gridpriv.consensus.messages import encode
 
             content = encode(replace(answer, turn=due.turn, request=due.digest))
         honest(self, zone, content)

@@ -18,8 +18,8 @@ from bench import (
 )
 
 from gridpriv.consensus.client import Transcript, ZoneClient, read_state, read_transcript
+from gridpriv.consensus.messages import Answer, Hello, MessageError, Order, Request, decode, encode
 from gridpriv.consensus.sessions import RefusedError
-from gridpriv.consensus.wire import Answer, Hello, MessageError, Order, Request, decode, encode
 from gridpriv.consortium.zone import charged_once
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.files import make_folder

@@ -11,9 +11,8 @@ from parties import Consortium
 from gridpriv.cli.main import main
 from gridpriv.consensus.client import EXCHANGED, PAIR, read_transcript
 from gridpriv.consensus.credentials import NAME, KeySigner
-from gridpriv.consensus.messages import Reply
+from gridpriv.consensus.messages import Answer, Reply, Request, TurnId, decode, encode, packed
 from gridpriv.consensus.server import Turns
-from gridpriv.consensus.wire import Answer, Request, TurnId, decode, encode, packed
 from gridpriv.consortium.verify import verify
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import Records

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gridpriv.grid.contingencies import branch_rating
+from gridpriv.grid.scenarios import branch_rating
 
 ENDLESS = 1e6
 """MVAr or MW that stand for no limit."""

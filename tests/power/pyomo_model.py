@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 
-from gridpriv.grid.admittance import branch_admittance
+from gridpriv.grid.network import branch_admittance
 from gridpriv.power.objective import per_unit_polynomial, piecewise_lines
 from gridpriv.power.zone import FLOWS, Zone
 

@@ -12,10 +12,9 @@ from scipy.sparse.linalg import splu
 import gridpriv
 from gridpriv import load_case, partition
 from gridpriv.core.errors import GridprivError
-from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.grid.library import case_files
+from gridpriv.grid.network import branch_flows, dead_buses, islands
 from gridpriv.power.ac import newton
 from gridpriv.power.ac.areas import AreaGrid
 from gridpriv.power.ac.flow import _starts, ac_flow

@@ -14,7 +14,7 @@ from polar_optimum import polar_optimum
 from test_ac_flow import meshed
 
 from gridpriv import load_case, partition
-from gridpriv.grid.contingencies import Contingency, contingencies
+from gridpriv.grid.scenarios import Contingency, contingencies
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.ac.requests import requests

@@ -7,7 +7,7 @@ import pytest
 
 from gridpriv import load_case, shipped_zoning
 from gridpriv.core.errors import SolverError
-from gridpriv.grid.admittance import branch_admittance
+from gridpriv.grid.network import branch_admittance
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.power.centralized import SolvedRelaxation, relax
 from gridpriv.power.program import compile_zone

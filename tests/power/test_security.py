@@ -16,9 +16,8 @@ from test_ac_flow import meshed
 
 from gridpriv import load_case, partition
 from gridpriv.core.errors import InputError
-from gridpriv.grid.admittance import branch_flows
-from gridpriv.grid.contingencies import Contingency, branch_rating, contingencies
-from gridpriv.grid.islands import islands, islands_by
+from gridpriv.grid.network import branch_flows, islands, islands_by
+from gridpriv.grid.scenarios import Contingency, branch_rating, contingencies
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of

@@ -7,7 +7,7 @@ import pytest
 from powsybl_judge import judged
 
 from gridpriv import load_case, partition, shipped_zoning
-from gridpriv.grid.contingencies import Contingency, contingencies
+from gridpriv.grid.scenarios import Contingency, contingencies
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.ac.redispatch import operating_unit
 from gridpriv.power.ac.state import Dispatch, Limit, dispatch_of

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from gridpriv import load_case, partition
-from gridpriv.grid.admittance import laplacian
-from gridpriv.grid.islands import islands
+from gridpriv.grid.network import islands, laplacian
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.part import lossless, surroundings
 from gridpriv.power.ac.state import dispatch_of

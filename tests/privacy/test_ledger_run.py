@@ -13,7 +13,7 @@ import pytest
 
 from gridpriv.core.errors import BudgetError, InputError, SolverError
 from gridpriv.grid.library import load_case, shipped_zoning
-from gridpriv.grid.overrides import read_demand_series
+from gridpriv.grid.scenarios import read_demand_series
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.privacy.accounting import gaussian_multiplier

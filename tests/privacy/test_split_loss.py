@@ -18,7 +18,7 @@ from gridpriv.privacy.mechanism import Charge, Gaussian, KNorm
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
-from gridpriv.privacy.temporal_basis import Cosines, TemporalDisclosure
+from gridpriv.privacy.temporal import Cosines, TemporalDisclosure
 
 LEVELS = (np.zeros(5, dtype=int), np.arange(5))
 

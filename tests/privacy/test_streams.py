@@ -10,9 +10,9 @@ import pytest
 
 import gridpriv
 from gridpriv.core.errors import InputError
-from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.privacy.sensitivity import length
-from gridpriv.privacy.streams import TotalFilter, blocks_of, expected_error, parse_window
+from gridpriv.privacy.temporal import TotalFilter, blocks_of, expected_error, parse_window
 from gridpriv.zonal.stream import estimates, make_stream
 
 CASE = gridpriv.load_case("case14")

@@ -14,7 +14,7 @@ from gridpriv.privacy.linear import Disclosure, Prior, bus, nothing, total, tree
 from gridpriv.privacy.mechanism import Gaussian
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity, length
-from gridpriv.privacy.temporal_basis import (
+from gridpriv.privacy.temporal import (
     Cosines,
     TemporalDisclosure,
     coefficient_left,

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gridpriv.cli.flags import COUPLING, command_again, run_settings
+from gridpriv.cli.flags import COUPLING, Parser, command_again, run_settings
 from gridpriv.cli.main import main
-from gridpriv.cli.parser import Parser
 from gridpriv.cli.run import add_arguments
 from gridpriv.grid.library import case_files
 from gridpriv.report.export import make_report

@@ -17,7 +17,7 @@ from gridpriv import load_case, make_settings, partition, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.chronology import Chronology, with_storage
-from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.zonal.horizon import make_horizon, run_series
 from gridpriv.zonal.stream import make_stream
 from gridpriv.zonal.summary import series_sentences

@@ -15,10 +15,10 @@ from gridpriv import load_case, make_settings, run_series, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.core.errors import BudgetError, InputError, SolverError
 from gridpriv.core.store import read_study
-from gridpriv.grid.overrides import read_demand_series
+from gridpriv.grid.scenarios import read_demand_series
 from gridpriv.privacy.ledger import ReleaseCharge
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.temporal_basis import TemporalDisclosure
+from gridpriv.privacy.temporal import TemporalDisclosure
 from gridpriv.report.contents import contents
 from gridpriv.report.summary import summary
 from gridpriv.study.run_folder import RunFolder

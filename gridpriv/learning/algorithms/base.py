@@ -20,7 +20,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, SolverError, not_allowed
-from gridpriv.core.threads import one_blas_thread
+from gridpriv.core.processes import one_blas_thread
 from gridpriv.learning.clients import (
     Array,
     Clients,
@@ -430,14 +430,14 @@ def spread(values: Floats, x: Array) -> Any:
 
 # file and class; others have those of their name
 _HOME = {
-    "admm": ("star_admm", "Admm"),
-    "dp-admm": ("star_admm", "DpAdmm"),
-    "pvp": ("star_admm", "Pvp"),
-    "dvp": ("star_admm", "Dvp"),
+    "admm": ("admm", "Admm"),
+    "dp-admm": ("admm", "DpAdmm"),
+    "pvp": ("admm", "Pvp"),
+    "dvp": ("admm", "Dvp"),
     "dp-fedavg": ("dpsgd", "DpFedavg"),
     "centralized": ("base", "Centralized"),
-    "cdp-admm": ("graph_admm", "GraphAdmm"),
-    "ddp-admm": ("graph_admm", "GraphAdmm"),
+    "cdp-admm": ("admm", "GraphAdmm"),
+    "ddp-admm": ("admm", "GraphAdmm"),
 }
 
 

@@ -14,9 +14,8 @@ import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
-from gridpriv.grid.admittance import branch_admittance, bus_admittance
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import islands
+from gridpriv.grid.network import branch_admittance, bus_admittance, islands
 from gridpriv.power.ac.newton import FlowEquations, FlowSolution, Jacobian, solve_power_flow
 from gridpriv.power.ac.state import Dispatch, Schedule
 

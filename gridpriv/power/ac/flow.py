@@ -38,9 +38,8 @@ import numpy as np
 from scipy.sparse.linalg import SuperLU, splu
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
-from gridpriv.grid.admittance import DcPowerFlow, branch_admittance, branch_flows
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import dead_buses, islands
+from gridpriv.grid.network import DcPowerFlow, branch_admittance, branch_flows, dead_buses, islands
 from gridpriv.power.ac.areas import (
     AreaGrid,
     Settled,

@@ -28,9 +28,8 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
-from gridpriv.grid.admittance import no_load_angles
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import dead_buses, islands
+from gridpriv.grid.network import dead_buses, islands, no_load_angles
 from gridpriv.power.ac.block import Block
 from gridpriv.power.ac.model import (
     REACTIVE_SLACK_WEIGHT,

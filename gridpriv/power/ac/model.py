@@ -20,9 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
-from gridpriv.grid.admittance import branch_admittance, branch_flows, no_load_angles
 from gridpriv.grid.case import PIECEWISE, Case
-from gridpriv.grid.islands import islands
+from gridpriv.grid.network import branch_admittance, branch_flows, islands, no_load_angles
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.objective import cost_at, per_unit_polynomial, piecewise_lines

@@ -28,9 +28,8 @@ from scipy import sparse
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.core.errors import GridprivError, SolverError, not_allowed, one_of
-from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import dead_buses, islands
+from gridpriv.grid.network import branch_flows, dead_buses, islands
 from gridpriv.power.ac.model import (
     REACTIVE_SLACK_WEIGHT,
     SPILL_WEIGHT,

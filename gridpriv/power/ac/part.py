@@ -30,9 +30,8 @@ import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Bools, Floats, Ints
-from gridpriv.grid.admittance import Factors, laplacian
 from gridpriv.grid.case import Case, case_of
-from gridpriv.grid.islands import dead_buses, islands
+from gridpriv.grid.network import Factors, dead_buses, islands, laplacian
 from gridpriv.power.ac.state import BY_BUS, Dispatch
 from gridpriv.power.zone import Zone
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import dead_buses, islands
+from gridpriv.grid.network import dead_buses, islands
 from gridpriv.power.ac.model import (
     SPILL_WEIGHT,
     AcModel,

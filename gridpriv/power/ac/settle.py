@@ -20,8 +20,8 @@ from functools import cache
 import numpy as np
 
 from gridpriv.core.arrays import Complexes, Floats, sums_at
-from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
+from gridpriv.grid.network import branch_flows
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import Lossless, Surroundings, lossless, surroundings

@@ -21,7 +21,7 @@ import numpy as np
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.core.text import counted
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import islands
+from gridpriv.grid.network import islands
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,6 @@
-"""Demand that replaces a case's own: per bus from CSV, over time from CSV or simbench profiles.
+"""Scenarios of a case: demand that replaces its own, demand over time, and contingencies.
+
+Demand is read from CSV, per bus or over time.
 
 Three CSV shapes, units in the column names, the first line is the header:
 
@@ -7,6 +9,8 @@ Three CSV shapes, units in the column names, the first line is the header:
 - ``step,bus,pd_mw,qd_mvar``: rows of a step stand together; buses not named keep their demand.
 
 ``pd_mw`` or ``qd_mvar`` may be left out, as a column or as an empty cell: that demand is kept.
+
+Contingencies are the outages that a grid is to withstand, by kind or from a file.
 """
 
 from __future__ import annotations
@@ -15,16 +19,17 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pandas import DataFrame
 
-from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import GridprivWarning, InputError, not_allowed
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.grid.case import Case
-from gridpriv.grid.pandapower_json import Net, frame, in_service, numbers, optional
-from gridpriv.grid.pandapower_tables import flexible_sgens
 from gridpriv.grid.tables import CsvRows
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 DEMANDS = ("pd_mw", "qd_mvar")
 MOST_VALUES = 15_000_000
@@ -91,6 +96,8 @@ class DemandSeries:
 
     def table(self) -> DataFrame:
         """Return one row per step: its name and the total demand in MW and MVAr."""
+        from pandas import DataFrame
+
         base = self.case.base_mva
         return DataFrame(
             {
@@ -252,81 +259,6 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     return DemandSeries(case, tuple(names), pd_new, qd_new, Path(path).name, tuple(factors))
 
 
-def series_from_simbench(
-    net: Net, case: Case, bus_of: dict[int, int], first: int = 0, steps: int | None = None
-) -> DemandSeries:
-    """Return the demand of a simbench net's profiles.
-
-    A load's P and Q are its nominal values times the profile's ``_pload`` and ``_qload``; a
-    static generator's P is its nominal value times its profile (as simbench's own
-    ``get_absolute_values``). Everything else keeps its demand.
-
-    Parameters
-    ----------
-    net : pandapowerNet
-        With ``net.profiles``.
-    case : Case
-        Converted from this net.
-    bus_of : dict of int to int
-        :attr:`gridpriv.grid.pandapower_tables.PandapowerLink.bus`.
-    first, steps : int
-        Part of the year: 96 steps are a day.
-    """
-    profiles = net.get("profiles")
-    if not isinstance(profiles, dict) or not isinstance(profiles.get("load"), DataFrame):
-        raise InputError("the net has no profiles: take a simbench net with time series")
-    length = len(profiles["load"])
-    count = length - first if steps is None else steps
-    if not (first >= 0 and count >= 1 and first + count <= length):
-        raise not_allowed("steps", f"{first} to {first + count}", f"within 0 to {length}")
-    window = slice(first, first + count)
-    pd_new, qd_new = (np.tile(values, (count, 1)) for values in (case.pd, case.qd))
-    index = {
-        bus: case.index_of[number] for bus, number in bus_of.items() if number in case.index_of
-    }
-    load, sgen = profiles["load"][window], profiles.get("renewables")
-    base = case.base_mva
-    _add_profiles(net, "load", "p_mw", load, "_pload", index, pd_new, 1.0 / base)
-    _add_profiles(net, "load", "q_mvar", load, "_qload", index, qd_new, 1.0 / base)
-    if isinstance(sgen, DataFrame):
-        _add_profiles(net, "sgen", "p_mw", sgen[window], "", index, pd_new, -1.0 / base)
-    names = load.get("time", load.index)
-    return DemandSeries(case, tuple(map(str, names)), pd_new, qd_new, "simbench profiles")
-
-
-def _add_profiles(
-    net: Net,
-    table: str,
-    column: str,
-    profiles: DataFrame,
-    suffix: str,
-    index: dict[int, int],
-    demand: Floats,
-    factor: float,
-) -> None:
-    """Add (profile - 1) times the nominal value of every row in service to its bus."""
-    mask = in_service(net, table)
-    if table == "sgen":
-        mask = mask & ~flexible_sgens(net)
-    rows = frame(net, table)[mask]
-    if len(rows) == 0:
-        return
-    if not {"profile", "scaling"} <= set(rows):
-        raise InputError(f"net.{table} has no columns profile and scaling: take a simbench net")
-    nominal = factor * optional(rows, column, np.nan) * optional(rows, "scaling", np.nan)
-    for at, bus, profile, value in zip(
-        rows.index, optional(rows, "bus", -1.0), rows["profile"], nominal, strict=True
-    ):
-        name = f"{profile}{suffix}"
-        if name not in profiles:
-            raise InputError(
-                f"net.{table} row {at}: profile {name!r} is not in the net"
-                "; correct the profile's name"
-            )
-        if int(bus) in index:
-            demand[:, index[int(bus)]] += value * (numbers(profiles[name], "profiles") - 1.0)
-
-
 def _apply(
     rows: CsvRows, row: dict[str, str], line: int, case: Case, pd_new: Floats, qd_new: Floats
 ) -> None:
@@ -334,3 +266,126 @@ def _apply(
     for column, values in zip(DEMANDS, (pd_new, qd_new), strict=True):
         if row.get(column):
             values[index] = rows.number(row, column, line) / case.base_mva
+
+
+Kind = Literal["branch", "generator", "multiple"]
+Rating = Literal["A", "B", "C"]
+RATINGS: tuple[Rating, ...] = ("A", "B", "C")
+LIST_OF = {"branch": "branches", "generator": "generators"}
+LISTS = (*LIST_OF.values(), "all")
+NOTATION = "branch:N or gen:N with N a row in service of the case"
+
+
+@dataclass(frozen=True)
+class Contingency:
+    """Elements that fail together.
+
+    Attributes
+    ----------
+    name : str
+        As listed, or that of the element.
+    kind : {'branch', 'generator', 'multiple'}
+        Kind of the one element, or ``multiple``.
+    outages : tuple of str
+        The elements in the notation of :meth:`gridpriv.grid.case.Case.without`.
+    """
+
+    name: str
+    kind: Kind
+    outages: tuple[str, ...]
+
+    def elements(self, case: Case) -> tuple[Ints, Ints]:
+        """Return the indices of the branches and of the generators that fail."""
+        rows = [outage.partition(":") for outage in self.outages]
+        branches = [int(row) for kind, _, row in rows if kind == "branch"]
+        gens = [int(row) for kind, _, row in rows if kind == "gen"]
+        return (
+            np.flatnonzero(np.isin(case.branch_row, branches)),
+            np.flatnonzero(np.isin(case.gen_row, gens)),
+        )
+
+    def places(self, case: Case) -> tuple[str, ...]:
+        """Return the bus numbers of the elements: both ends of a branch, a generator's bus."""
+        branches, gens = self.elements(case)
+        ends = case.bus_id[case.f_bus[branches]], case.bus_id[case.t_bus[branches]]
+        return (
+            *(f"{f}-{t}" for f, t in zip(*ends, strict=True)),
+            *map(str, case.bus_id[case.gen_bus[gens]]),
+        )
+
+
+def contingencies(case: Case, which: str | Path) -> tuple[Contingency, ...]:
+    """Return the single outages of a kind, or the contingencies that a file lists.
+
+    Parameters
+    ----------
+    case : Case
+    which : str or path
+        ``branches``, ``generators``, ``all``, or a CSV file with columns ``name,outage``. Rows of
+        one name are one contingency.
+
+    Raises
+    ------
+    InputError
+        With the line, for an element that is not in service or is named twice.
+    """
+    if which not in LISTS:
+        if str(which).endswith(".csv"):
+            return _read(case, Path(which))
+        raise not_allowed("contingencies", str(which), f"{', '.join(LISTS)} or a file FILE.csv")
+    every = map(_single, _outages(case))
+    return tuple(single for single in every if which in ("all", LIST_OF[single.kind]))
+
+
+def branch_rating(case: Case, rating: Rating) -> Floats:
+    """Return the apparent power limit of every branch, p.u. (0: none).
+
+    Parameters
+    ----------
+    rating : {'A', 'B', 'C'}
+        Normal, short-term, emergency. Where a branch has none, the one before holds.
+
+    Returns
+    -------
+    (m,) float
+    """
+    one_of("rating", rating, RATINGS)
+    limit = case.rate
+    for given in (case.rate_b, case.rate_c)[: RATINGS.index(rating)]:
+        if given is not None:
+            limit = np.where(given > 0, given, limit)
+    return limit
+
+
+def _single(outage: str, name: str = "") -> Contingency:
+    kind: Kind = "branch" if outage.startswith("branch:") else "generator"
+    return Contingency(name or outage, kind, (outage,))
+
+
+def _read(case: Case, path: Path) -> tuple[Contingency, ...]:
+    rows = CsvRows(path, "contingency list", (("name", "outage"), ()))
+    in_service = set(_outages(case))
+    listed: dict[str, dict[str, int]] = {}
+    for line, row in rows:
+        elements = listed.setdefault(rows.name(row, "name", line), {})
+        if row["outage"] not in in_service:
+            raise rows.error(line, "outage", row["outage"], _notation(case))
+        rows.once(elements, row["outage"], line, f"{row['name']}: outage")
+    if not listed:
+        raise InputError(f"{rows.label} lists no contingency: give one row per contingency")
+    return tuple(
+        _single(outages[0], name) if len(outages) == 1 else Contingency(name, "multiple", outages)
+        for name, outages in ((name, tuple(elements)) for name, elements in listed.items())
+    )
+
+
+def _notation(case: Case) -> str:
+    """Return the notation of outages with the numbers that the case has."""
+    rows = {"branch": case.branch_row, "gen": case.gen_row}
+    spans = (f"{kind}:{each.min()} to {each.max()}" for kind, each in rows.items() if each.size)
+    return f"{NOTATION} ({', '.join(spans)})"
+
+
+def _outages(case: Case) -> Iterator[str]:
+    yield from (f"branch:{row}" for row in case.branch_row.tolist())
+    yield from (f"gen:{row}" for row in case.gen_row.tolist())

@@ -1,6 +1,9 @@
-"""Admittances: the pi model with an ideal transformer at the from end; flows by Ohm's law.
+"""Admittances, islands, and parts of the inverse of a grid's matrix.
 
-Factors of a grid's matrix, of which a few buses' part of the inverse is found without the rest.
+Branches are pi models with an ideal transformer at the from end. Islands are buses that branches
+join; on some of them nothing can generate.
+
+A factored matrix gives a few buses' part of the inverse without the rest.
 
 In A = L D L' a column of L^-1 is 0 but where its bus leads up the elimination tree: from a bus to
 the first of those, eliminated after it, that it is joined to. These are few hundred even in a grid
@@ -10,15 +13,16 @@ of 70,000 buses, so what a zone needs of A^-1 = L'^-1 D^-1 L^-1 comes from a sma
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import solve_triangular
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import SuperLU, splu
 
-from gridpriv.core.arrays import Complexes, Floats, Ints, sums_at
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, sums_at
 from gridpriv.grid.case import Case
-from gridpriv.grid.islands import islands
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,3 +247,29 @@ class Factors:
         triangle = np.zeros((len(up), len(up)))
         triangle[row[self.lower.indices[entry]], column] = self.lower.data[entry]
         return triangle
+
+
+@lru_cache(maxsize=16)
+def islands(case: Case) -> Ints:
+    """Return the number of the island of every bus; read-only."""
+    island = islands_by(case, np.ones(case.n_branch, bool))
+    island.setflags(write=False)
+    return island
+
+
+def islands_by(case: Case, lines: Bools) -> Ints:
+    """Return the number of the island of every bus, by some of the branches only."""
+    ends = (case.f_bus[lines], case.t_bus[lines])
+    links = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(case.n_bus, case.n_bus))
+    return np.asarray(connected_components(links, directed=False)[1], dtype=np.int64)
+
+
+@lru_cache(maxsize=16)
+def dead_buses(case: Case) -> Bools:
+    """Return the buses of islands in which no generator can give active power; read-only."""
+    island = islands(case)
+    alive = np.zeros(island.max() + 1, bool)
+    alive[island[case.gen_bus[case.pmax > 0]]] = True
+    dead: Bools = ~alive[island]
+    dead.setflags(write=False)
+    return dead
