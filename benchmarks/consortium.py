@@ -23,7 +23,6 @@ import clarabel  # noqa: F401
 
 from gridpriv import load_case, make_settings, partition, run, shipped_zoning
 from gridpriv.consortium.agreement import read_agreement
-from gridpriv.consortium.coordinate import coordinate
 from gridpriv.consortium.parties import (
     CoordinatorParty,
     ZoneParty,
@@ -31,7 +30,7 @@ from gridpriv.consortium.parties import (
     lay_out,
     read_party,
 )
-from gridpriv.consortium.zone import over_network, take_part_as_zone
+from gridpriv.consortium.take_part import coordinate, over_network, take_part_as_zone
 
 ADDRESS = "127.0.0.1:50933"
 

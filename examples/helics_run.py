@@ -46,9 +46,8 @@ from gridpriv.consensus.messages import (
 )
 from gridpriv.consensus.sessions import PublicAgreement, RefusedError, ZoneError
 from gridpriv.consortium.agreement import read_agreement
-from gridpriv.consortium.coordinate import CoordinatedRun, play
 from gridpriv.consortium.parties import ZoneParty, lay_out, notes, read_party
-from gridpriv.consortium.zone import take_part_as_zone
+from gridpriv.consortium.take_part import CoordinatedRun, play, take_part_as_zone
 from gridpriv.core.errors import GridprivError
 
 COORDINATOR = "coordinator"

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from gridpriv.core.lazy import lazily
 
 if TYPE_CHECKING:
+    from gridpriv.assurance.attack import AttackPlan as AttackPlan
     from gridpriv.assurance.attack import attack as attack
     from gridpriv.assurance.audit import AuditPlan as AuditPlan
     from gridpriv.assurance.audit import audit as audit
-    from gridpriv.assurance.findings import AttackPlan as AttackPlan
     from gridpriv.consensus.agent import LocalProblem as LocalProblem
     from gridpriv.consensus.transport import Transport as Transport
     from gridpriv.core.errors import BudgetError as BudgetError

@@ -29,9 +29,8 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.text import Json
 from gridpriv.learning.algorithms.base import ALONE, Shared, Task
 from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.run import learn
+from gridpriv.learning.run import Tuning, learn, tune
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
-from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.privacy.accounting import total_epsilon
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release

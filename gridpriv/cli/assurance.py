@@ -17,7 +17,7 @@ from gridpriv.zonal.settings import PRESETS, Settings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gridpriv.assurance.findings import AttackResult
+    from gridpriv.assurance.attack import AttackResult
     from gridpriv.grid.zoning import Zoning
 
 FAILED = 1
@@ -210,8 +210,7 @@ def add_attack(parser: argparse.ArgumentParser) -> None:
 
 def execute_attack(args: argparse.Namespace) -> int:
     """Attack; print or write what was learned."""
-    from gridpriv.assurance.attack import attack, averaging
-    from gridpriv.assurance.findings import AttackPlan
+    from gridpriv.assurance.attack import AttackPlan, attack, averaging
     from gridpriv.zonal.prepared import prepare
 
     case, zoning, settings = _studied(args)
@@ -256,7 +255,7 @@ def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path)
 
 
 def _print_attack(result: AttackResult) -> None:
-    from gridpriv.assurance.findings import PROTECTED
+    from gridpriv.assurance.attack import PROTECTED
 
     document = result.as_dict()
     columns = {

@@ -96,8 +96,8 @@ def execute_coordinator(args: argparse.Namespace) -> int:
     """Coordinate, and print the public report."""
     from gridpriv.consensus.credentials import NAME
     from gridpriv.consortium.agreement import read_agreement
-    from gridpriv.consortium.coordinate import coordinate, report
     from gridpriv.consortium.parties import CoordinatorParty, credentials, notes, read_party
+    from gridpriv.consortium.take_part import coordinate, report
 
     path = Path(args.config)
     party, folder = read_party(path, CoordinatorParty), path.parent
@@ -141,7 +141,7 @@ def execute_zone(args: argparse.Namespace) -> int:
     """Take part, and print the outcome for the zone's owner."""
     from gridpriv.consortium.agreement import read_agreement
     from gridpriv.consortium.parties import ZoneParty, credentials, notes, read_party
-    from gridpriv.consortium.zone import over_network, take_part_as_zone
+    from gridpriv.consortium.take_part import over_network, take_part_as_zone
 
     path = Path(args.config)
     party, folder = read_party(path, ZoneParty), path.parent

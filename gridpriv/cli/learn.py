@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets.base import Dataset
     from gridpriv.learning.result import LearnResult
+    from gridpriv.learning.run import Tuning
     from gridpriv.learning.stored import Keeper, TrainedModel
-    from gridpriv.learning.tuning import Tuning
     from gridpriv.privacy.ledger import ReleaseCharge
     from gridpriv.privacy.ledger_rows import LedgerDataset
     from gridpriv.study.learn_plan import LearnPlan
@@ -260,7 +260,7 @@ def _read_by(method: Json, preset: str | None) -> frozenset[str]:
 
 
 def _tuning(args: argparse.Namespace) -> Tuning | None:
-    from gridpriv.learning.tuning import Tuning
+    from gridpriv.learning.run import Tuning
 
     if not args.tune:
         if args.tune_on is not None:

@@ -42,9 +42,8 @@ from gridpriv.consensus.messages import (
 )
 from gridpriv.consensus.server import answer_of, read_journal
 from gridpriv.consortium.agreement import Agreement, read_agreement
-from gridpriv.consortium.coordinate import CERTIFICATE, CERTIFICATES, play
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, read_party
-from gridpriv.consortium.zone import TRANSCRIPT
+from gridpriv.consortium.take_part import CERTIFICATE, CERTIFICATES, TRANSCRIPT, play
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import MIB, read_bytes
 from gridpriv.core.text import Json

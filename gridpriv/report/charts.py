@@ -33,8 +33,8 @@ from gridpriv.report.summary import (
 )
 
 if TYPE_CHECKING:
+    from gridpriv.assurance.attack import AttackResult
     from gridpriv.assurance.audit import AuditResult
-    from gridpriv.assurance.findings import AttackResult
 
 MOST_POINTS = 120
 """Points of a curve at most."""

@@ -15,8 +15,8 @@ from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.algorithms.base import MEASURES
 from gridpriv.learning.datasets import dataset_name
 from gridpriv.learning.releases import protected
+from gridpriv.learning.run import Tuning
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
-from gridpriv.learning.tuning import Tuning
 from gridpriv.privacy.settings import NO_NOISE, parse_budget
 from gridpriv.study.methods import Method, as_written, empty_axis
 from gridpriv.study.plan import SETTINGS, Kind, at_scale, check_kinds, each, method_of, plain

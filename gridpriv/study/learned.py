@@ -2,7 +2,7 @@
 
 A *way* is an algorithm with its settings. Every way is run at every budget with every seed; where
 a grid is declared, each way first chooses among the values of the settings that it reads
-(:mod:`gridpriv.learning.tuning`). Ways are comparable only if they protect the same unit and
+(:mod:`gridpriv.learning.run`). Ways are comparable only if they protect the same unit and
 train with equally many client-rounds; what differs is refused unless it is allowed by name. The
 tables have the columns of a study of grids where they mean the same; ``method`` is the way.
 """
@@ -28,10 +28,9 @@ from gridpriv.learning.datasets import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.releases import protected
 from gridpriv.learning.result import LearnResult, LearnRound
-from gridpriv.learning.run import learn, split_for
+from gridpriv.learning.run import Tuning, learn, split_for, tune
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.stored import MODEL_FILE, Keeper, make_keeper
-from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.privacy.settings import QUIET
 from gridpriv.privacy.statement import Certificate
 from gridpriv.study import engine

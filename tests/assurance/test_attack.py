@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 from assurance_broken import prepared
 
-from gridpriv.assurance.attack import attack, averaging
-from gridpriv.assurance.eavesdrop import Heard, listen
-from gridpriv.assurance.findings import (
+from gridpriv.assurance.attack import (
     AttackOutcome,
     AttackPlan,
     AttackResult,
+    attack,
+    averaging,
     forward_model,
     heard_noise,
     tie_distance,
     zone_prior,
 )
+from gridpriv.assurance.eavesdrop import Heard, listen
 from gridpriv.assurance.forward import StationarityModel
 from gridpriv.assurance.inversion import Identified, identify
 from gridpriv.cli.assurance import _print_attack

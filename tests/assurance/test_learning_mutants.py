@@ -10,7 +10,7 @@ import pytest
 
 from gridpriv.assurance import learned
 from gridpriv.cli.main import main
-from gridpriv.learning import clients, modules, secure_sum, tuning
+from gridpriv.learning import clients, modules, run, secure_sum
 from gridpriv.learning.algorithms import admm, base, dpsgd, fedspd_dp
 from gridpriv.learning.releases import Amplification, Tally
 from gridpriv.privacy import noise
@@ -96,13 +96,13 @@ def last_chunk_not_clipped(patch):
 
 
 def tuning_not_charged(patch):
-    honest = tuning._charged
+    honest = run._charged
 
     def free(*given):
         found = honest(*given)
         return replace(found, shared=replace(found.shared, runs=1, charges={}))
 
-    patch.setattr(tuning, "_charged", free)
+    patch.setattr(run, "_charged", free)
 
 
 def every_second_release_not_charged(patch):

@@ -13,9 +13,9 @@ from scipy.stats import norm
 
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.learning import learn, load_dataset
-from gridpriv.learning import tuning as tuning_module
+from gridpriv.learning import run as tuning_module
 from gridpriv.learning.algorithms.base import Shared
-from gridpriv.learning.tuning import Tuning, divided, tune
+from gridpriv.learning.run import Tuning, divided, tune
 
 SETTINGS = made.plain(
     algorithm="dpsgd", rounds=8, clients=4, budget="total:1,1e-5", sensitivity="proven"

@@ -45,7 +45,7 @@ from gridpriv.consensus.sessions import (
     RequestLimits,
     Sessions,
 )
-from gridpriv.consortium import zone
+from gridpriv.consortium import take_part
 from gridpriv.core.errors import GridprivError
 from gridpriv.privacy.release import Release
 
@@ -145,7 +145,7 @@ class Zone:
         with self.patched():
             kept = client.read_state(Path("zone"))
             drawn = None if kept is None else kept.memory.drawn
-            pay = zone.charged_once(self.book, None, RUN, "z", drawn, 1)
+            pay = take_part.charged_once(self.book, None, RUN, "z", drawn, 1)
             # secure noise has no seed: a draw that is made again is another one
             self.seed += 1
             charge = lambda _, releases: pay("z", releases)  # noqa: E731
@@ -156,7 +156,7 @@ class Zone:
     @contextmanager
     def patched(self):
         """The client's disk, ledger and draws are this zone's."""
-        kept = client.Records, zone.read_book, Release.apply
+        kept = client.Records, take_part.read_book, Release.apply
         honest = Release.apply
 
         def apply(release, value, stream):
@@ -165,12 +165,12 @@ class Zone:
             return noisy
 
         client.Records = records(self.disk)
-        zone.read_book = lambda *_: self.book
+        take_part.read_book = lambda *_: self.book
         Release.apply = apply
         try:
             yield
         finally:
-            client.Records, zone.read_book, Release.apply = kept
+            client.Records, take_part.read_book, Release.apply = kept
 
     def answer(self, content):
         """Return the answer that leaves, or None; check what may not happen."""
@@ -584,7 +584,7 @@ class LyingCoordinator:
                 self.sent.append(content)
             self.zone.audit()
         try:
-            zone._check_end(Shutdown(RUN, True, ""), self.zone.client)
+            take_part._check_end(Shutdown(RUN, True, ""), self.zone.client)
             if self.zone.client.agreed is None:
                 raise ViolationError("a run counts as finished before values were agreed")
         except GridprivError:

@@ -155,7 +155,6 @@ class Run:
 def play(folder, party, shift):
     """Take part as a party; in a child."""
     from gridpriv.consortium.agreement import read_agreement
-    from gridpriv.consortium.coordinate import coordinate
     from gridpriv.consortium.parties import (
         CoordinatorParty,
         ZoneParty,
@@ -163,7 +162,7 @@ def play(folder, party, shift):
         notes,
         read_party,
     )
-    from gridpriv.consortium.zone import over_network, take_part_as_zone
+    from gridpriv.consortium.take_part import coordinate, over_network, take_part_as_zone
 
     if shift:
         honest = time.time

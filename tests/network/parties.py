@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Event
 
 from gridpriv.consortium.agreement import read_agreement
-from gridpriv.consortium.coordinate import coordinate
 from gridpriv.consortium.parties import (
     CoordinatorParty,
     ZoneParty,
@@ -16,7 +15,7 @@ from gridpriv.consortium.parties import (
     lay_out,
     read_party,
 )
-from gridpriv.consortium.zone import over_network, take_part_as_zone
+from gridpriv.consortium.take_part import coordinate, over_network, take_part_as_zone
 from gridpriv.zonal.settings import make_settings
 
 LOOPBACK = "127.0.0.1:0"

@@ -37,7 +37,7 @@ from gridpriv.consensus.sessions import (
 )
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.parties import ZoneParty, credentials, lay_out, read_party
-from gridpriv.consortium.zone import read_own, take_part_as_zone
+from gridpriv.consortium.take_part import read_own, take_part_as_zone
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.ledger import grant

@@ -10,7 +10,7 @@ from parties import LOOPBACK, Consortium, laid_out, same_rounds
 from gridpriv import make_settings
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.parties import ZoneParty, lay_out, read_party
-from gridpriv.consortium.zone import read_own
+from gridpriv.consortium.take_part import read_own
 from gridpriv.core.errors import InputError
 
 ZONES = ("1", "2", "3")

@@ -13,8 +13,8 @@ from gridpriv.consensus.client import ZoneClient
 from gridpriv.consensus.messages import Request, TurnId, decode
 from gridpriv.consensus.server import Journal
 from gridpriv.consensus.sessions import AnswerLimits, RequestLimits, Sessions
-from gridpriv.consortium import zone
-from gridpriv.consortium.zone import ChargedOnce
+from gridpriv.consortium import take_part
+from gridpriv.consortium.take_part import ChargedOnce
 
 NAMES = [
     "warm-start round 1",
@@ -171,7 +171,7 @@ def seats_anybody(patch):
 
 
 def ends_early(patch):
-    patch(zone, "_check_end", lambda *_: None)
+    patch(take_part, "_check_end", lambda *_: None)
 
 
 DEFECTS = [

@@ -20,7 +20,7 @@ from bench import (
 from gridpriv.consensus.client import Transcript, ZoneClient, read_state, read_transcript
 from gridpriv.consensus.messages import Answer, Hello, MessageError, Order, Request, decode, encode
 from gridpriv.consensus.sessions import RefusedError
-from gridpriv.consortium.zone import charged_once
+from gridpriv.consortium.take_part import charged_once
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.files import make_folder
 from gridpriv.privacy.ledger import Ledger, grant, read_book
