@@ -165,7 +165,7 @@ def to_pandapower(solution: GridSolution, net: Any = None) -> Any:
     pandapowerNet
         With the dispatch as set points (``gen.p_mw``, ``vm_pu``, dispatchable ``sgen``), one
         static generator per bus whose served demand differs from the net's loads (``name``
-        "gridpriv: not served"; shed demand and a load scale alike), outages out of service,
+        "gridpriv: load shedding"; shed demand and a load scale alike), outages out of service,
         and the result tables ``res_bus``, ``res_line``, ``res_trafo``, ``res_trafo3w``,
         ``res_gen``, ``res_ext_grid`` and ``res_shed``. ``pandapower.runpp`` then gives the AC
         power flow of the dispatch.
@@ -323,7 +323,7 @@ def _not_served(net: Any, link: PandapowerLink, solution: GridSolution, given: C
             bus_at[int(case.bus_id[bus])],
             p_mw=float(difference[bus].real),
             q_mvar=float(difference[bus].imag),
-            name="gridpriv: not served",
+            name="gridpriv: load shedding",
             controllable=False,
         )
 

@@ -142,7 +142,7 @@ def test_shed_load_becomes_a_static_generator_and_a_table() -> None:
     assert solution.p_shed.sum() * 100 == pytest.approx(0.2 * loads)
     filled = to_pandapower(solution, net)
     assert filled.res_shed.p_mw.sum() == pytest.approx(0.2 * loads)
-    added = filled.sgen[filled.sgen.name == "gridpriv: not served"]
+    added = filled.sgen[filled.sgen.name == "gridpriv: load shedding"]
     assert len(added) == 0, "the net asks for what is served: load scale and shed cancel"
     assert_power_flow_agrees(filled)
     without = to_pandapower(solution, None)
