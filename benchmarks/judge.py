@@ -912,7 +912,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _load_scale,
     ),
     (
-        r"The objective is (\w+), not cost: the cost of privacy is no price of the noise",
+        r"The dispatch minimizes (\w+), not cost, so the cost of privacy does not measure the "
+        r"effect of the noise",
         _objective,
     ),
     (
@@ -923,7 +924,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     # --- advice and privacy: no claim about the state
     (
         r"Add rounds \(--rounds\)(?: or a larger --penalty)?|A smaller tolerance lowers it|"
-        r"Noise drawn in every round keeps it up: .* draws it once|"
+        r"Noise drawn in every round prevents convergence: draw it once .*|"
         r"--acceleration anderson runs ADMM|Use --objective cost|No cost includes balancing power|"
         r"^The noise drowns the forecast: .*$|^Raise --total, .*$|"
         r"^Released statistics, .*$|^Protected: .*$|^Where a bus's \S+ demand follows .*$|"

@@ -197,7 +197,7 @@ def add_attack(parser: argparse.ArgumentParser) -> None:
     rounds = "largest number of rounds that the adversary observes"
     flags.flag(parser, "--attack-rounds", "R", rounds, flags.WHOLE, 10)
     prior = "public prior: equal shares of the total demand of the grid or of the zone: grid | zone"
-    flags.flag(parser, "--prior", "WHOSE", prior, default="grid")
+    flags.flag(parser, "--prior", "NAME", prior, default="grid")
     spread = "standard deviation of the public prior divided by its mean"
     flags.flag(parser, "--prior-spread", "S", spread, flags.REAL, 1.0)
     flags.flag(

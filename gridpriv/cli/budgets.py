@@ -252,8 +252,9 @@ def grant_units(
 
 def add_grant_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the total that is granted."""
-    flags.flag(parser, "--epsilon", "E", "total of all releases", flags.REAL, required=True)
-    flags.flag(parser, "--delta", "D", "of all releases (default: 0, pure)", flags.REAL, 0.0)
+    flags.flag(parser, "--epsilon", "E", "total epsilon of all releases", flags.REAL, required=True)
+    total = "delta of the total epsilon (default: 0, pure)"
+    flags.flag(parser, "--delta", "D", total, flags.REAL, 0.0)
 
 
 def _chosen(datasets: Sequence[LedgerDataset], owners: list[str] | None) -> list[LedgerDataset]:

@@ -174,7 +174,7 @@ def add_keys(parser: argparse.ArgumentParser) -> None:
 def execute_keys(args: argparse.Namespace) -> int:
     """Make an authority and what it signs."""
     if args.out is None:
-        raise InputError("keys need a place: give --out DIR")
+        raise InputError("--out is missing: the new folder that the keys are written to")
     from gridpriv.consortium.parties import AUTHORITY, make_keys, write_keys
 
     folder = Path(args.out)

@@ -92,7 +92,7 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--allow",
         "NAME",
-        "accepted differences between methods: client-rounds | units",
+        "accepted differences between methods: client-rounds | units (of privacy: sample, client)",
         action="append",
     )
     flags.flag(parser, "--jobs", "N", "processes (default: %(default)s)", flags.WHOLE, 1)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 PRICE_DIFFERENCE = 0.01
 """Share of the highest price by which the relaxation's prices may differ in silence."""
 HEAD = ["result", "value", "unit"]
+BOUNDED = {"cost": "the cost", "imbalance": "the squared imbalance"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,15 +126,19 @@ def _print_bound(document: Json, prices: Floats, buses: Ints) -> None:
         return
     rows: list[list[object]] = [
         ["demand that cannot be served, at least", amount(document["shed_mw"], "MW"), "MW"],
-        ["bound of the objective", f"{document['bound']:.7g}", document["unit"]],
-        ["relative error of the bound (estimated)", document["relative_error"], ""],
+        [
+            f"lower bound of {BOUNDED[document['objective']]}",
+            f"{document['bound']:.7g}",
+            document["unit"],
+        ],
+        ["relative error of the lower bound (estimated)", document["relative_error"], ""],
         ["status", document["status"], ""],
         ["solver", document["solver"], ""],
         ["seconds", document["seconds"], "s"],
     ]
     if document["objective"] == "cost" and np.isfinite(prices).all():
         rows[2:2] = price_rows(prices, buses)
-    print_table(f"{document['case']}: SOC relaxation, {document['objective']}", HEAD, rows)
+    print_table(f"{document['case']}: SOC relaxation of the whole grid", HEAD, rows)
     sentence = str(document["explanation"])
     say(f"{sentence[0].upper()}{sentence[1:]}.")
 

@@ -283,7 +283,8 @@ def summarise(document: Json) -> None:
                 "",
             ],
             [
-                f"mean absolute error over two demands {guard['beta_mw']:.4g} MW apart, at least",
+                f"least mean absolute error of any estimate of a demand that is one of two "
+                f"{guard['beta_mw']:.4g} MW apart",
                 amount(guard["inversion_error_mw"], "MW"),
                 "MW",
             ],
@@ -298,7 +299,11 @@ def summarise(document: Json) -> None:
                 amount(demand["expected_bus_error_mw"], "MW"),
                 "MW",
             ],
-            ["moved to the nearest AC-feasible demand", amount(demand["projected_mw"], "MW"), "MW"],
+            [
+                "change to the nearest AC-feasible demand",
+                amount(demand["projected_mw"], "MW"),
+                "MW",
+            ],
             ["optimal cost", amount(optimum["cost"], "$/h"), "$/h"],
             *(
                 [f"true optimal cost, 95 % range {end}", amount(cost, "$/h"), "$/h"]

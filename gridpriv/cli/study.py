@@ -339,9 +339,9 @@ def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) 
 
     known = {n: title for n, title in reproductions().items() if not only_learning or learns(n)}
     if args.name is None:
-        rows = [{"name": name, "what": title} for name, title in known.items()]
+        rows = [{"name": name, "content": title} for name, title in known.items()]
         listed_ = list(known.items())
-        show = partial(output.print_table, "Reproductions", ["name", "what"], listed_)
+        show = partial(output.print_table, "Reproductions", ["name", "content"], listed_)
         return output.tell(args, {"reproductions": rows}, show)
     one_of("name", args.name, known)
     if args.name in COMPUTED:

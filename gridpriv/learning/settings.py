@@ -184,7 +184,9 @@ class Model(Part):
         "communication graph of cdp-admm and ddp-admm: regular:D or a file of edges",
         "GRAPH",
     )
-    device: str = choice("cpu", DEVICES, "device of the arrays")
+    device: str = choice(
+        "cpu", DEVICES, "NumPy (cpu), or PyTorch on a GPU (cuda) or the CPU (torch)"
+    )
     evaluate_every: int = count(10, "rounds between evaluations; the last is always evaluated")
 
 

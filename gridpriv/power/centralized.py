@@ -30,6 +30,7 @@ from gridpriv.power.ac.state import (
     KINDS,
     Limit,
     LimitedQuantities,
+    at_elements,
     binding,
     limit_sentence,
     limit_table,
@@ -99,7 +100,7 @@ class Shortage:
     curtailed_mw: float
     causes: tuple[Cause, ...]
 
-    def sentence(self, most: int = 3) -> str:
+    def sentence(self, most: int = 12) -> str:
         """Return the least load shedding and its causes as a sentence."""
         if self.enough_mw <= SHED_TOLERANCE_MW:
             parts = ["an AC plan serves all demand"]
@@ -112,11 +113,9 @@ class Shortage:
                 f"{self.deenergized_mw:.4g} MW of it lie on islands in which nothing generates"
             )
         for cause in self.causes:
-            others = " and others" if len(cause.places) > most else ""
-            at = ", ".join(cause.places[:most]) + others
             parts.append(
                 f"{cause.without_mw:.4g} MW would still be shed if the limit on "
-                f"{KINDS[cause.kind]} at {at} were removed"
+                f"{KINDS[cause.kind]} {at_elements(cause.kind, cause.places, most)} were removed"
             )
         return "; ".join(parts)
 

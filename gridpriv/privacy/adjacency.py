@@ -153,8 +153,8 @@ class PowerFactors:
 LEAST_FACTOR = 0.01
 LEAST_HALF = 1e-3  # of reactive demand per active one
 POWER_FACTOR = (
-    "two different power factors such as 0.9..1, of 0.01 to 1 in size, negative if leading, "
-    "whose tangents are at least 0.002 apart"
+    "A..B, such as 0.9..1: two power factors that differ, each from 0.01 to 1, negative if "
+    "leading, with tangents at least 0.002 apart"
 )
 
 

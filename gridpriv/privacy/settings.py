@@ -329,8 +329,8 @@ class Privacy(Part):
         Budget("total", 5.0),
         parse_budget,
         "BUDGET",
-        "privacy budget, of all releases or of each: total:E[,D] or per-release:E[,D], with "
-        "epsilon E and delta D",
+        "total:E[,D], the privacy budget of all releases, or per-release:E[,D], that of each; E is "
+        "epsilon, D delta",
     )
     delta: float = number(
         1e-5, "delta of one Gaussian release of a budget per-release:E", check_delta

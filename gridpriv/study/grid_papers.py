@@ -355,7 +355,7 @@ def _claim(text: str, holds: bool, detail: str) -> dict[str, object]:
 GRID_TABLES: dict[str, tuple[str, Callable[[], Computed]]] = {
     "fioretto-restoration": ("Fioretto et al.: restored loads, stated and certified", restoration),
     "fioretto-lines": ("Fioretto et al.: line parameters, stated and certified", admittances),
-    "dvorkin-tco": ("Dvorkin and Botterud: what a line's capacity moves", capacities),
-    "dvorkin-elo": ("Dvorkin and Botterud: what a load moves, and what steps cost", loads),
+    "dvorkin-tco": ("Dvorkin and Botterud: effect of one line's capacity", capacities),
+    "dvorkin-elo": ("Dvorkin and Botterud: effect of one load; epsilon of all steps", loads),
     "dvorkin-ccopf": ("Dvorkin et al.: noise on a feeder, stated and certified", feeder),
 }

@@ -50,8 +50,8 @@ WORTH = 1e-3
 
 RULE = (
     "fewest scenarios that are not AC-feasible, then least median cost over the AC optimum of the "
-    "same scenario (without costs: load shedding, then balancing power), where differences under "
-    f"{WORTH:.1%} of the cost do not count, then least expected interchange error"
+    "same scenario (for a case without costs: load shedding, then balancing power), where "
+    f"differences under {WORTH:.1%} of the cost do not count, then least expected interchange error"
 )
 """Order in which methods are recommended."""
 

@@ -303,7 +303,7 @@ def check_single(settings: Settings, zoning: Zoning) -> None:
         alone = f"{AUTO!r} without a series: one step has none"
         raise not_allowed("temporal_basis", settings.temporal_basis, alone)
     if settings.stream is not None:
-        raise not_allowed("stream", settings.stream, "left out without a series (--series)")
+        raise not_allowed("stream", settings.stream, "given with a series (--series FILE)")
     if settings.workers > zoning.n_zone:
         most = f"at most {zoning.n_zone}, the number of zones"
         raise not_allowed("workers", settings.workers, most)

@@ -181,7 +181,10 @@ class Scenario(Part):
 
     load_scale: float = number(1.0, "factor on the demand of every bus", not_negative)
     outage: tuple[str, ...] = several(
-        "generator or branch out of service, gen:N or branch:N (repeatable)", "ROW", unset="none"
+        "generator or branch out of service, gen:N or branch:N, rows of the case file counted from "
+        "1 (repeatable)",
+        "ROW",
+        unset="none",
     )
 
 
@@ -448,7 +451,7 @@ def _coordination_refusals(settings: Settings) -> Iterator[Refusal]:
         yield (
             "acceleration",
             "'none', or with a stationary iteration: update exact, penalty auto, "
-            "start warm, coordination rounds, and noise that is not fresh",
+            "start warm, coordination rounds, and noise drawn at most once",
         )
     if settings.acceleration == "newton":
         yield from _solver_refusals(settings)

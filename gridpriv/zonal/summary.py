@@ -454,8 +454,8 @@ STATUSES = (
     ("prior_only_status", " of the prior-only baseline"),
 )
 ADVICE = {
-    True: "Noise drawn in every round keeps it up: --perturbation demand --noise-schedule once "
-    "draws it once.",
+    True: "Noise drawn in every round prevents convergence: draw it once (--perturbation demand "
+    "--noise-schedule once).",
     False: "Add rounds (--rounds) or a larger --penalty.",
 }
 """By whether noise is drawn in every round."""

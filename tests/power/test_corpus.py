@@ -187,7 +187,8 @@ def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
             "printed 3, is -",
         ),
         (
-            "The objective is losses, not cost: the cost of privacy is no price of the noise.",
+            "The dispatch minimizes losses, not cost, so the cost of privacy does not measure the "
+            "effect of the noise.",
             "cost",
         ),
         (

@@ -212,11 +212,15 @@ def limit_sentence(current: tuple[Limit, ...], most: int = 3) -> str:
             )
             if not places or (kind.startswith("generator") and limit == "lower"):
                 continue
-            named = ", ".join(list(places)[:most]) + (" and others" if len(places) > most else "")
-            number = counted(len(places), "branch" if kind in ("line", "angle") else "bus")
             where = "at its limit" if kind == "line" else f"at its {limit} limit"
-            parts.append(f"{words} {where} at {number} ({named})")
+            parts.append(f"{words} {where} {at_elements(kind, tuple(places), most)}")
     return "; ".join(parts) if parts else "no limit binds"
+
+
+def at_elements(kind: str, places: tuple[str, ...], most: int = 3) -> str:
+    """Return the number of elements that have a limit of a kind, and the first of them by name."""
+    named = ", ".join(places[:most]) + (" and others" if len(places) > most else "")
+    return f"at {counted(len(places), 'branch' if kind in ('line', 'angle') else 'bus')} ({named})"
 
 
 @dataclass(frozen=True, eq=False)
