@@ -135,7 +135,7 @@ class AuditPlan:
 
     def __post_init__(self) -> None:
         for level in self.levels:
-            one_of("level", level, LEVELS)
+            one_of("levels", level, LEVELS)
         for lane in self.lanes:
             one_of("lane", lane, LANES)
         if self.rounds < 1:

@@ -17,7 +17,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from gridpriv.core.errors import MOST_WHOLE, GridprivWarning, InputError, not_allowed, one_of
+from gridpriv.core.errors import (
+    LONGEST,
+    MOST_WHOLE,
+    GridprivWarning,
+    InputError,
+    not_allowed,
+    one_of,
+)
 from gridpriv.core.settings import (
     Part,
     as_flags,
@@ -424,10 +431,10 @@ class Parser(argparse.ArgumentParser):
                 raise not_allowed(word[2:-3].replace("-", "_"), "--", "a value")
         args, left = self.parse_known_args(words)
         for flag in (word.partition("=")[0] for word in left if word.startswith("-")):
-            name, known = flag.lstrip("-").replace("-", "_"), args.parser.flags()
-            if not get_close_matches(name, known, n=1):
-                raise not_allowed("flag", flag, f"one that {args.parser.prog} --help lists")
-            check_names([name], known)
+            name, known = flag.lstrip("-").replace("_", "-"), args.parser.flags()
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean --{near[0]}?" if near else f"use {args.parser.prog} --help"
+            raise InputError(f"unknown flag {flag}: {hint}")
         if left:
             args.parser.error(f"{left[0]!r} is one word too many")
         return args
@@ -442,9 +449,18 @@ class Parser(argparse.ArgumentParser):
         return self._actions
 
     def flags(self) -> list[str]:
-        """Return the names of the flags, as settings are named."""
-        matches = [flag for flag in self._option_string_actions if flag.startswith("--")]
-        return [flag[2:].replace("-", "_") for flag in matches]
+        """Return the names of the flags, without their hyphens in front."""
+        return [flag[2:] for flag in self._option_string_actions if flag.startswith("--")]
+
+    def name_flag(self, error: InputError) -> None:
+        """Name the flag in the error of a parameter that a flag sets, as a user types it."""
+        if error.setting is None or error.setting[0].replace("_", "-") not in self.flags():
+            return
+        name, value, allowed = error.setting
+        text = str(value).removesuffix(".0") or "''"
+        text = f"{text[:LONGEST]}..." if len(text) > LONGEST else text
+        shown = "" if value is None or value is True else f" {text}"
+        error.args = (f"--{name.replace('_', '-')}{shown}: must be {allowed}",)
 
     def examples(self) -> str:
         """Return the command lines that show what the command is for; empty for a group."""

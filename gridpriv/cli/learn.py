@@ -142,8 +142,8 @@ def _run(args: argparse.Namespace) -> int:
         refuse_unprotected(settings.mechanism)
         if settings.sensitivity == "published":
             raise InputError(
-                "public = True: must be left out with sensitivity 'published': messages may depend "
-                "on more than certified releases; choose sensitivity proven"
+                "--public exports certified releases only, but --sensitivity is published. Choose "
+                "proven, or drop --public."
             )
     began = time.perf_counter()
     dataset = _dataset(args, settings)

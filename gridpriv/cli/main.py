@@ -119,7 +119,12 @@ def _run(words: list[str], command: str, *, own: bool) -> int:
         parser.print_help()
         return 2
     show_warnings(quiet=args.quiet)
-    return command_of(args.command).execute(args)
+    try:
+        return command_of(args.command).execute(args)
+    except InputError as error:
+        if not getattr(args, "study", None):  # a file's settings are keys
+            args.parser.name_flag(error)
+        raise
 
 
 def _told(error: BaseException) -> tuple[str, int] | None:

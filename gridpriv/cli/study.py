@@ -312,8 +312,6 @@ def _own_axes(args: argparse.Namespace) -> Json:
         entries[axis] = [KINDS.get(name, str)(part) for part in flags.listed(text)]
         if not entries[axis]:
             raise not_allowed(name, text, "one value or more")
-    if "budgets" in entries:
-        entries["budgets"] = [part.replace(";", ",") for part in entries["budgets"]]
     if len(entries.get("seeds", ())) == 1 and "," not in args.seeds:
         entries["seeds"] = entries["seeds"][0]
     return entries
@@ -445,15 +443,20 @@ def execute_report(args: argparse.Namespace) -> int:
     formats = flags.wanted_formats(args)
     if not formats:
         raise not_allowed("format", args.format, "one or more of html, pdf, xlsx, csv, tex")
-    files = export(
-        args.folder,
-        formats,
-        public=args.public,
-        out=args.out,
-        figures=args.figures,
-        pivot=_pivot(args.pivot),
-        values=(args.values or "").split(",") if args.values else (),
-    )
+    try:
+        files = export(
+            args.folder,
+            formats,
+            public=args.public,
+            out=args.out,
+            figures=args.figures,
+            pivot=_pivot(args.pivot),
+            values=(args.values or "").split(",") if args.values else (),
+        )
+    except InputError as error:
+        if error.setting and error.setting[0] in ("rows", "columns"):
+            error.setting = ("pivot", *error.setting[1:])
+        raise
     names = [str(file) for file in files]
     document = {"folder": args.folder, "files": names}
     return output.tell(args, document, lambda: print("\n".join(names)))

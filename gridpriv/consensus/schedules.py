@@ -206,11 +206,12 @@ def parse_penalty(text: str) -> PenaltySchedule:
         numbers = [float(part) for part in (rest if kind == "geometric" else text).split(",")]
         if kind == "geometric" and len(numbers) == 4 and numbers[2] == int(numbers[2]):
             return GeometricPenalty(numbers[0], numbers[1], int(numbers[2]), numbers[3])
-        if kind != "geometric" and len(numbers) == 1:
+        if kind != "geometric" and len(numbers) == 1 and numbers[0] > 0.0:
             return ConstantPenalty(numbers[0])
     except (ValueError, OverflowError):
         pass
-    raise not_allowed("penalty", text, "a number, 'auto', or geometric:INITIAL,FACTOR,INTERVAL,MAX")
+    allowed = "a positive number, auto, or geometric:INITIAL,FACTOR,INTERVAL,MAX"
+    raise not_allowed("penalty", text, allowed)
 
 
 Update = Literal["exact", "linearized"]
@@ -225,7 +226,7 @@ class Rounds(Part):
     rounds: int = count(
         20, "number of rounds T of ADMM, at most; rounds on the AC equations end by themselves"
     )
-    local_updates: int = count(1, "local updates per round, E")
+    local_updates: int = count(1, "local updates per round")
     step: Step = choice("nonsmooth", get_args(Step), "step-size rule of the linearized update")
     penalty: PenaltySchedule = notation(
         ResidualBalancing(),

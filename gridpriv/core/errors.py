@@ -15,7 +15,15 @@ class GridprivError(Exception):
 
 
 class InputError(GridprivError):
-    """A wrong setting, file or argument (exit code 2)."""
+    """A wrong setting, file or argument (exit code 2).
+
+    Attributes
+    ----------
+    setting : tuple of str, object and str, or None
+        Name of the parameter, given value, and allowed values: of :func:`not_allowed`.
+    """
+
+    setting: tuple[str, object, str] | None = None
 
 
 class WorkerError(GridprivError):
@@ -53,7 +61,9 @@ def not_allowed(field: str, value: object, allowed: str) -> InputError:
     """Return the error for a bad value: field, value and allowed values (after "must be")."""
     shown = repr(value)
     shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
-    return InputError(f"{field} = {shown}: must be {allowed}")
+    error = InputError(f"{field} = {shown}: must be {allowed}")
+    error.setting = (field, value, allowed)
+    return error
 
 
 def one_of(field: str, value: object, choices: Iterable[str]) -> None:

@@ -20,8 +20,9 @@ Reader = Callable[[Path], tuple[Case, ReadReport]]
 SHIPPED_ZONES = {"case14": 3, "case30": 3, "case39": 3, "case57": 4, "case118": 3, "case300": 4}
 MOST_NEAR = 3
 """Names that a refusal offers."""
-NEAR = 0.8
-"""How alike a name that is not known must be to one that is: all names begin with "case"."""
+NEAR, NEAR_TEXT = 0.8, 0.85
+"""How alike a name that is not known must be to one that is: all names begin with "case". Above the
+second, names are alike as texts (case1414 and case14), whatever their numbers."""
 
 
 def shipped_folder(kind: str) -> Path:
@@ -132,13 +133,15 @@ def case_file(name: str | Path) -> Path:
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names like one: those with the nearest numbers, else the nearest text."""
+    """Return the known names like one: the nearest as texts, or those with the nearest numbers."""
     parts, names = re.fullmatch(r"(\D*)(\d+)(\D*)", name), list(known)
     if parts is not None:
         form = re.compile(rf"{re.escape(parts[1])}(\d+){re.escape(parts[3])}")
-        numbers = {other: int(alike[1]) for other in names if (alike := form.fullmatch(other))}
+        numbers = {other: int(match[1]) for other in names if (match := form.fullmatch(other))}
         if numbers:
             number = int(parts[2])
+            if alike := get_close_matches(name, numbers, n=MOST_NEAR, cutoff=NEAR_TEXT):
+                return sorted(alike, key=names.index)  # shipped cases first
             return sorted(numbers, key=lambda o: (abs(numbers[o] - number), o))[:MOST_NEAR]
     return get_close_matches(name, names, n=1, cutoff=NEAR)
 

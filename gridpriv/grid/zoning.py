@@ -138,11 +138,12 @@ def zoning_from_source(case: Case, groups: str) -> Zoning:
     one_of("zones_from", groups, GROUPS)
     names = case.groups.get(groups, ())
     if len(set(names)) < 2:
-        stated = ", ".join(case.groups) or "no groups of its buses"
+        several = [name for name, values in case.groups.items() if len(set(values)) > 1]
+        allowed = " or ".join(several) or "left out"
         raise not_allowed(
             "zones_from",
             groups,
-            f"a group of which case {case.name} has several; it states {stated}",
+            f"{allowed}: {case.name} has one {groups} at most. Use --zones K or --zoning FILE.csv",
         )
     if "" in names:
         raise InputError(

@@ -128,7 +128,7 @@ class ZoneProblem:
         return Minimiser(solution.z, solution.iterations, solution.retries)
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:
-        """Return squared imbalance (p.u.), shed and surplus in MW and MVAr, cost; private.
+        """Return squared imbalance (p.u.), shortage and surplus in MW and MVAr, cost; private.
 
         The cost of generation in $/h is there only where the objective has it.
         """
@@ -137,10 +137,10 @@ class ZoneProblem:
         cost = {} if self._cost_unit is None else {"cost": self._cost(z)}
         return cost | {
             "objective": float(active @ active + reactive @ reactive),
-            "shed_mw": base * float(np.maximum(active, 0.0).sum()),
-            "surplus_mw": base * float(np.maximum(-active, 0.0).sum()),
-            "shed_mvar": base * float(np.maximum(reactive, 0.0).sum()),
-            "surplus_mvar": base * float(np.maximum(-reactive, 0.0).sum()),
+            "plan_shortage_mw": base * float(np.maximum(active, 0.0).sum()),
+            "plan_surplus_mw": base * float(np.maximum(-active, 0.0).sum()),
+            "plan_shortage_mvar": base * float(np.maximum(reactive, 0.0).sum()),
+            "plan_surplus_mvar": base * float(np.maximum(-reactive, 0.0).sum()),
         }
 
     @cached_property

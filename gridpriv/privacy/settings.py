@@ -115,11 +115,16 @@ def parse_budget(text: str) -> Budget:
         values = [float(part) for part in parts]
     except ValueError:
         raise not_allowed("budget", text, "per-release:E[,D] or total:E[,D] in numbers") from None
-    return Budget(
-        "total" if scope == "total" else "per-release",
-        values[0],
-        values[1] if len(values) == 2 else None,
-    )
+    try:
+        return Budget(
+            "total" if scope == "total" else "per-release",
+            values[0],
+            values[1] if len(values) == 2 else None,
+        )
+    except InputError as error:
+        name, _, allowed = error.setting or ("epsilon", None, "a positive number")
+        form = f"{scope}:E[,D], such as {scope}:5, whose {name} must be {allowed}"
+        raise not_allowed("budget", text, form) from None
 
 
 def noise_multiplier(

@@ -140,8 +140,8 @@ def refuse_unprotected(mechanism: str) -> None:
     """Raise :class:`InputError` for a run whose messages would be published without noise."""
     if mechanism == "none":
         raise InputError(
-            "public = True: must be left out with mechanism 'none': without noise every message is "
-            "as private as the data; choose mechanism knorm, laplace or gaussian"
+            "--public exports noisy releases only, but --mechanism is none. Choose knorm, "
+            "laplace or gaussian, or drop --public."
         )
 
 

@@ -117,7 +117,7 @@ class RunPlots:
 
         Parameters
         ----------
-        quantity : {'consensus_residual', 'dual_residual', 'cost', 'objective', 'shed_mw'}
+        quantity : {'consensus_residual', 'dual_residual', 'cost', 'objective', 'plan_shortage_mw'}
 
         Raises
         ------

@@ -106,7 +106,7 @@ class ConvexMeans(OfMethod, name="convex"):
     total_epsilon: Number = like(Certificate, "total_epsilon")
     consensus_residual: Number = like(RunFigures, "consensus_residual")
     imbalance_mw: Number = like(RunFigures, "imbalance_mw")
-    shed_mw: Number = like(RunFigures, "shed_mw")
+    plan_shortage_mw: Number = like(RunFigures, "plan_shortage_mw")
     objective: Number = like(RunFigures, "objective")
 
 

@@ -93,7 +93,7 @@ BY_ROUND = (
     RESIDUAL,
     Metric("dual_residual", "Dual residual", "relative to the mean marginal cost", RELEASES),
 )
-ROUND_SHED = Metric("shed_mw", "Shortage in the convex model", "MW", DEMAND)
+ROUND_SHED = Metric("plan_shortage_mw", "Shortage in the convex model", "MW", DEMAND)
 BY_STEP = (Metric("demand_mw", "Demand", "MW", DEMAND), COST, REDISPATCH_SHED, RESIDUAL)
 """Figures of a series, the residual last: where there are others, its table is enough."""
 
@@ -188,7 +188,7 @@ def _significant(difference: Floats, metric: Metric, level: float) -> bool:
 
 METRICS = (
     *dict.fromkeys(metric.key for metric in (*COSTS, *BY_ROUND)),
-    *("balancing_mw", "interchange_deviation_mw", "shed_mw", "noise_magnitude"),
+    *("balancing_mw", "interchange_deviation_mw", "plan_shortage_mw", "noise_magnitude"),
 )
 CONSTANT = tuple(c.name for c in Certificate.table.figures if c.dtype == "number")
 AVERAGED = ("ac_feasible", "baseline_cost", "method_cost", "noise_cost")

@@ -311,12 +311,14 @@ def _budget(value: float | str | Budget, per_release: bool, delta: float) -> Bud
     if isinstance(value, Budget):
         return value
     if isinstance(value, str) and ":" in value:
-        return parse_budget(value)
+        return parse_budget(value.replace(";", ","))  # commas separate budgets
     try:
         epsilon = float(value)
     except (ValueError, TypeError, OverflowError):
         raise not_allowed(
-            "budgets", value, "numbers, or total:E[,D] or per-release:E[,D]"
+            "budgets",
+            value,
+            "a number, total:E[;D] or per-release:E[;D], such as 1 or total:5;1e-5",
         ) from None
     return Budget("per-release", epsilon) if per_release else Budget("total", epsilon, delta)
 

@@ -215,7 +215,7 @@ def settings_shown(settings: Settings) -> Json:
 def finals(document: Json) -> Json:
     """Return a run's figures, from its document."""
     final, privacy = document["final"], document["privacy"]
-    plan = (final["shed_mw"], final["surplus_mw"])
+    plan = (final["plan_shortage_mw"], final["plan_surplus_mw"])
     return {
         **RunFigures.read(document),
         "imbalance_mw": None if None in plan else math.fsum(plan),

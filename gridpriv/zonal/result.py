@@ -44,7 +44,7 @@ from gridpriv.zonal.physical import (
     verdict,
 )
 from gridpriv.zonal.prepared import Instance
-from gridpriv.zonal.rows import PLAN_BALANCE, Plans, RoundRow, Timing, ZoneSize
+from gridpriv.zonal.rows import Plans, RoundRow, Timing, ZoneSize
 from gridpriv.zonal.settings import SHARED, Settings
 from gridpriv.zonal.summary import notes
 
@@ -203,9 +203,7 @@ class FinishedRun(Instance):
         }
         last = self.trace.rounds[-1].by_agent if self.trace.rounds else {}
         return [
-            row
-            | size[row["zone"]]
-            | {PLAN_BALANCE.get(k, k): v for k, v in last.get(row["zone"], {}).items()}
+            row | size[row["zone"]] | last.get(row["zone"], {})
             for row in zone_rows(self.case, self.zoning)
         ]
 
@@ -320,9 +318,8 @@ class RunAnalysis:
         """
         if public and not self.public:
             raise InputError(
-                f"public = True: must be left out with view {self.view!r} of this run: it is "
-                f"computed from true demand. Take view {SHARED!r} of a run whose releases carry "
-                "noise."
+                f"--public exports figures of releases with noise only, but --view {self.view} of "
+                f"this run follows from true demand. Take --view {SHARED} of a run with noise."
             )
         told: Json = {
             "case": case.name,

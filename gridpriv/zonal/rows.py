@@ -56,6 +56,28 @@ class InUnit(Row):
     unit: Text = key("Unit: unit of the value in the same row")
 
 
+class PlanBalance(Row):
+    """Balance of the convex model after the last round: not load shedding of the AC state."""
+
+    plan_shortage_mw: Number = private(
+        "Shortage of the plan: active demand that the convex plan of the last round does not "
+        "serve, before redispatch; of a bus negative where generation has no demand",
+        at="final.plan_shortage_mw",
+    )
+    plan_surplus_mw: Number = private(
+        "Surplus of the plan: active generation without demand in the convex plan of the last "
+        "round, before redispatch",
+        at="final.plan_surplus_mw",
+    )
+    plan_shortage_mvar: Number = private(
+        "Reactive shortage of the plan: reactive demand that the convex plan does not serve",
+        at="final.plan_shortage_mvar",
+    )
+    plan_surplus_mvar: Number = private(
+        "Reactive surplus of the plan: reactive power without demand in the convex plan"
+    )
+
+
 class Plans(Row):
     """Sum of the plans of all zones in a round."""
 
@@ -66,49 +88,10 @@ class Plans(Row):
         at="final.objective",
     )
     cost: Number = private("Cost of the plan: generation cost of the last round's plan", "$/h")
-    shed_mw: Number = private(
-        "Shortage in the convex model: active demand that the last round's plan does not serve",
-        at="final.shed_mw",
-    )
-    surplus_mw: Number = private(
-        "Surplus in the convex model: active generation that the last round's plan curtails",
-        at="final.surplus_mw",
-    )
-    shed_mvar: Number = private(
-        "Reactive shed: reactive load shedding by the last round's plan",
-        at="final.shed_mvar",
-    )
-    surplus_mvar: Number = private(
-        "Reactive surplus: surplus of reactive power in the last round's plan"
-    )
-
-
-class PlanBalance(Row):
-    """Balance of the convex model after the last round: not load shedding of the AC state."""
-
-    plan_shortage_mw: Number = private(
-        "Shortage of the plan: active demand that the convex plan of the last round does not "
-        "serve, before redispatch; of a bus negative where generation has no demand"
-    )
-    plan_surplus_mw: Number = private(
-        "Surplus of the plan: active generation without demand in the convex plan of the last "
-        "round, before redispatch"
-    )
-    plan_shortage_mvar: Number = private(
-        "Reactive shortage of the plan: reactive demand that the convex plan does not serve"
-    )
-    plan_surplus_mvar: Number = private(
-        "Reactive surplus of the plan: reactive power without demand in the convex plan"
-    )
-
-
-PLAN_BALANCE = {
-    "shed_mw": "plan_shortage_mw",
-    "surplus_mw": "plan_surplus_mw",
-    "shed_mvar": "plan_shortage_mvar",
-    "surplus_mvar": "plan_surplus_mvar",
-}
-"""Names of a round's figures in tables that also hold, or could hold, the AC state."""
+    plan_shortage_mw: Number = like(PlanBalance, "plan_shortage_mw")
+    plan_surplus_mw: Number = like(PlanBalance, "plan_surplus_mw")
+    plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
+    plan_surplus_mvar: Number = like(PlanBalance, "plan_surplus_mvar")
 
 
 class Residuals(Row):
@@ -420,12 +403,12 @@ class RunFigures(SettledFigures):
 
     objective: Number = like(Plans, "objective")
     consensus_residual: Number = like(Residuals, "consensus_residual")
-    shed_mw: Number = like(Plans, "shed_mw")
-    surplus_mw: Number = like(Plans, "surplus_mw")
+    plan_shortage_mw: Number = like(PlanBalance, "plan_shortage_mw")
+    plan_surplus_mw: Number = like(PlanBalance, "plan_surplus_mw")
     imbalance_mw: Number = private(
         "Imbalance of the convex model: sum of shortage and surplus in the last round's plan"
     )
-    shed_mvar: Number = like(Plans, "shed_mvar")
+    plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
     redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
     noise_magnitude: Number = like(RoundRow, "noise_magnitude")
     interchange_deviation_mw: Number = private(

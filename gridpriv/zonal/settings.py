@@ -561,7 +561,7 @@ def check_view_of(view: str, zones: Collection[str], perturbed: str) -> None:
     check_view(view)
     zone = viewing_zone(view)
     if zone is not None:
-        one_of("zone", zone, zones)
+        one_of("view", view, [f"{ZONE}{name}" for name in zones])
     if view != LOCAL and perturbed not in ("none", "demand"):
         raise InputError(
             f"view = {view!r} needs released demand, but this run perturbs {perturbed!r}. Give "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from gridpriv.cli.main import main
@@ -16,7 +14,7 @@ from gridpriv.cli.main import main
 )
 def test_what_cannot_be_honoured_is_refused(command, flags, capsys):
     assert main([command, "case14", *flags]) == 2
-    assert re.search(f"(setting|flag) = '(--)?{flags[0][2:]}'", capsys.readouterr().err)
+    assert f"unknown flag {flags[0]}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [("audit", "--levels", "release"), ("audit",), ("attack",)])

@@ -138,10 +138,10 @@ def test_a_series_is_asked_about_by_its_step(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--load-scale", "-1"], "load_scale = -1"),
+        (["--load-scale", "-1"], "--load-scale -1"),
         (["--demand", "{tmp}/other.csv"], "bus = '99': must be"),
         (["--zoning", "{tmp}/partial.csv"], "misses 12 of the 14 buses"),
-        (["--outage", "branch:99"], "outage = 'branch:99'"),
+        (["--outage", "branch:99"], "--outage branch:99"),
         (["--public-demand", "{tmp}/other.csv"], "bus = '99': must be"),
     ],
 )

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import gridpriv
 from gridpriv.cli.main import COMMANDS, command_of, main
-from gridpriv.core.errors import InputError
-from gridpriv.study import read_plan
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -67,29 +64,6 @@ def test_quiet_prints_nothing_and_json_one_document(
     assert capsys.readouterr().out == ""
     assert main([*QUICK[name], "--json"]) == 0
     assert isinstance(json.loads(capsys.readouterr().out), dict)
-
-
-def test_a_misspelt_setting_is_refused_in_the_same_words_in_every_notation(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sentence = "setting = 'roundz' is unknown: did you mean 'rounds'?"
-    with pytest.raises(InputError) as python:
-        gridpriv.make_settings(roundz=3)
-    assert sentence in str(python.value)
-    toml, document = tmp_path / "study.toml", tmp_path / "study.json"
-    toml.write_text("cases = ['case14']\n[settings]\nroundz = 3\n")
-    document.write_text(json.dumps({"cases": ["case14"], "settings": {"roundz": 3}}))
-    for path in (toml, document):
-        with pytest.raises(InputError) as told:
-            read_plan(path).tasks()
-        assert sentence in str(told.value), path
-    for words in (
-        ["run", "case14", "--roundz", "3"],
-        ["learn", "run", "lasso", "--roundz", "3"],
-        ["compare", "case14", "--method", "a: roundz=3"],
-    ):
-        assert main(words) == 2
-        assert sentence in " ".join(capsys.readouterr().err.split()), words
 
 
 OUT = {

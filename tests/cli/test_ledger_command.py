@@ -133,7 +133,7 @@ def test_a_delta_of_one_over_the_entries_is_warned_of(
         (["show", "{}"], 2, "not a regular file"),
         (["show", "{}/text"], 2, "not a gridpriv ledger"),
         (["grant", "{}/text", "--case", "case14", "--epsilon", "1"], 2, "not a gridpriv ledger"),
-        (["grant", "{}/new", "--case", "case14", "--epsilon", "0"], 2, "epsilon = 0.0"),
+        (["grant", "{}/new", "--case", "case14", "--epsilon", "0"], 2, "--epsilon 0"),
         (["grant", "{}/new", "--case", "case14", "--epsilon", "1", "--delta", "1"], 2, "delta"),
         (["grant", "{}/new", "--case", "case14", "--epsilon", "1", "--beta", "x"], 2, "beta"),
         (["grant", "{}/new", "--case", "case14", "--epsilon", "1", "--protects", "x"], 2, "p+q"),

@@ -291,18 +291,18 @@ def test_a_run_is_charged_to_the_ledger_once_and_the_analysis_not_at_all(tmp_pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--contingencies", "lines"], "contingencies = 'lines': must be branches"),
+        (["--contingencies", "lines"], "--contingencies lines: must be branches"),
         (["--contingencies", "missing.csv"], "missing.csv"),
-        (["--view", "mine"], "view = 'mine': must be shared, local or zone:NAME"),
-        (["--view", "zone:9"], "zone = '9': must be one of 1, 2, 3"),
-        (["--rating", "D"], "rating = 'D': must be"),
-        (["--screen", "-1"], "screen = -1.0: must be"),
+        (["--view", "mine"], "--view mine: must be shared, local or zone:NAME"),
+        (["--view", "zone:9"], "--view zone:9: must be one of zone:1, zone:2"),
+        (["--rating", "D"], "--rating D: must be"),
+        (["--screen", "-1"], "--screen -1: must be"),
         (
             ["--screen", "80"],
             "--screen 80 compares DC loadings with ratings, but no branch of case14",
         ),
         (["--public", "--view", "local"], "--public exports figures of released demand only"),
-        (["--public", *PLAIN], "public = True: must be left out with mechanism 'none'"),
+        (["--public", *PLAIN], "--public exports noisy releases only"),
         (["--perturbation", "output"], "needs released demand, but this run perturbs 'output'"),
     ],
 )

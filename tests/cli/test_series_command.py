@@ -108,7 +108,7 @@ def test_another_horizon_is_not_mixed_in(
     assert run(day, "--seed", "3", *out) == 0
     for other in (("--budget", "total:3"), ("--zones", "2"), ("--seed", "9")):
         assert run(day, *other, *out, "--resume") == 2
-        refused = "seed = 9: must be" if other[0] == "--seed" else "holds another series"
+        refused = "--seed 9: must be" if other[0] == "--seed" else "holds another series"
         assert refused in capsys.readouterr().err
     Path(day).write_text(DAY.replace("0.6", "0.7"))
     assert run(day, *out, "--resume") == 2
@@ -213,7 +213,7 @@ def test_an_unfinished_public_series_is_known_by_what_stands_beside_it(
     files = [p for p in out.rglob("*") if p.is_file()]
     assert not [p for p in files if re.search(rb"(?<![\d.])77,", p.read_bytes())]
     assert run(day, "--seed", "5", *words, "--resume") == 2
-    assert "seed = 5: must be 77, with which" in capsys.readouterr().err
+    assert "--seed 5: must be 77, with which" in capsys.readouterr().err
     whole = Path(day).read_text()
     Path(day).write_text(whole.replace("1.2", "1.19"))
     assert run(day, *words, "--resume") == 2

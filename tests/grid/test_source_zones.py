@@ -51,8 +51,8 @@ def test_the_flag_takes_the_sources_groups(tmp_path: Path, capsys: Any) -> None:
     run = ["run", case, "--mechanism", "none", "--rounds", "1", "--quiet"]
     assert main([*run, "--zones-from", "area"]) == 0
     for wrong, message in (
-        (["--zones-from", "zone"], "zones_from = 'zone': must be"),
-        (["--zones-from", "areas"], "zones_from = 'areas': must be"),
+        (["--zones-from", "zone"], "--zones-from zone: must be area"),
+        (["--zones-from", "areas"], "--zones-from areas: must be"),
         (["--zones-from", "area", "--zones", "2"], "--zones-from names a map; leave out"),
         (["--zones-from", "area", "--zoning", "x.csv"], "leave out"),
         ([], "give --zones K, --zones-from area or --zoning"),
@@ -62,7 +62,9 @@ def test_the_flag_takes_the_sources_groups(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_a_source_without_groups_says_so(case14: Case) -> None:
-    with pytest.raises(InputError, match="zones_from = 'area': must be a group of which case"):
+    with pytest.raises(
+        InputError, match="zones_from = 'area': must be left out: case14 has one area"
+    ):
         zoning_from_source(case14, "area")
     with pytest.raises(InputError, match="zones_from = 'areas'"):
         zoning_from_source(case14, "areas")

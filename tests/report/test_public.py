@@ -95,7 +95,7 @@ def test_a_public_workbook_holds_no_cost_demand_or_time(
     book = openpyxl.load_workbook(published / "report-public.xlsx")
     cells = [c for sheet in book for row in sheet.values for c in row if isinstance(c, float)]
     private = {
-        "rounds": ["cost", "objective", "shed_mw", "noise_magnitude"],
+        "rounds": ["cost", "objective", "plan_shortage_mw", "noise_magnitude"],
         "zones": ["cost", "load_mw", "plan_shortage_mw"],
         "runs": ["cost"],
         "buses": ["pd_mw"],

@@ -72,7 +72,7 @@ def check(seed, tmp_path, capsys):
         if imbalance and exact and whole is not None:
             assert last["objective"] >= whole.bound - 1e-4 * max(1.0, whole.bound), about
         if imbalance:
-            assert last["shed_mw"] >= unreached - 1e-3, f"{about}: served without a line"
+            assert last["plan_shortage_mw"] >= unreached - 1e-3, f"{about}: served without a line"
 
 
 @pytest.mark.parametrize("planning", ["ac", "soc"])

@@ -91,21 +91,23 @@ def test_rounds_on_the_ac_equations_are_rounds_with_residuals(result) -> None:
     assert list(rounds["dual_residual"]) == [item.dual for item in iterations]
     assert rounds["consensus_residual"].iloc[-1] == result.consensus_residual
     final = result.as_dict()["final"]
-    last = [final[name] for name in ("objective", "cost", "shed_mw")]
-    assert list(rounds[["objective", "cost", "shed_mw"]].iloc[-1]) == last
+    last = [final[name] for name in ("objective", "cost", "plan_shortage_mw")]
+    assert list(rounds[["objective", "cost", "plan_shortage_mw"]].iloc[-1]) == last
     assert rounds["cost"].iloc[:-1].isna().all()
     result.plot.convergence(quantity="dual_residual")
     with pytest.raises(gridpriv.InputError, match="quantity = 'cost'"):
         result.plot.convergence(quantity="cost")
 
 
-@pytest.mark.parametrize("quantity", ["consensus_residual", "cost", "objective", "shed_mw"])
+@pytest.mark.parametrize(
+    "quantity", ["consensus_residual", "cost", "objective", "plan_shortage_mw"]
+)
 def test_convergence_draws_a_column_of_the_rounds(relaxed, quantity) -> None:
     result = relaxed
     ax = result.plot.convergence(quantity=quantity)
     assert curve(ax) == (list(result.rounds["round"]), list(result.rounds[quantity]))
     assert ax.get_title(loc="left").startswith("case14: ")
-    unit = {"consensus_residual": "(p.u.)", "cost": "($/h)", "shed_mw": "(MW)"}
+    unit = {"consensus_residual": "(p.u.)", "cost": "($/h)", "plan_shortage_mw": "(MW)"}
     assert unit.get(quantity, "(p.u. squared)") in " ".join(ax.get_ylabel().split())
     assert ax._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(gridpriv.InputError, match="did you mean 'consensus_residual'"):

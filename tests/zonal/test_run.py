@@ -102,7 +102,7 @@ def test_the_order_and_names_of_zones_change_nothing(case14, zones14):
     shuffled = zoning_from_groups(case14, groups[::-1], "shuffled", ["a", "c", "b"])
     settings = make_settings(rounds=4, seed=11, solver="clarabel")
     one, other = run(case14, zones14, settings), run(case14, shuffled, settings)
-    columns = ["objective", "consensus_residual", "noise_magnitude", "shed_mw"]
+    columns = ["objective", "consensus_residual", "noise_magnitude", "plan_shortage_mw"]
     assert one.rounds[columns].equals(other.rounds[columns])
     assert one.buses.plan_shortage_mw.equals(other.buses.plan_shortage_mw)
 
@@ -111,7 +111,7 @@ def test_workers_change_nothing(case14, zones14):
     settings = {"rounds": 3, "seed": 5, "solver": "clarabel", "local_updates": 2}
     one = run(case14, zones14, make_settings(**settings))
     two = run(case14, zones14, make_settings(**settings, workers=2))
-    columns = ["objective", "consensus_residual", "noise_magnitude", "shed_mw"]
+    columns = ["objective", "consensus_residual", "noise_magnitude", "plan_shortage_mw"]
     assert one.rounds[columns].equals(two.rounds[columns])
     assert one.buses.equals(two.buses)
     assert one.as_dict()["privacy"] == two.as_dict()["privacy"]
@@ -166,7 +166,7 @@ def test_demand_scales_and_outages_change_the_case(case14, zones14):
     )
     more = run(case14, zones14, settings)
     assert more.case.pd.sum() == pytest.approx(4 * case14.pd.sum())
-    assert more.rounds.shed_mw.iloc[-1] > 200.0  # 1,036 MW of load on 772 MW of capacity
+    assert more.rounds.plan_shortage_mw.iloc[-1] > 200.0  # 1,036 MW of load on 772 MW of capacity
     out = make_settings(mechanism="none", rounds=2, outage=("gen:1", "branch:3"), solver="clarabel")
     assert run(case14, zones14, out).case.n_gen == 4
     with pytest.raises(InputError, match="gen:99"):

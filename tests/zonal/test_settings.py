@@ -17,10 +17,10 @@ from gridpriv.privacy.perturbation import NoiseRule
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"budget": "per-release:0"}, "epsilon = 0.0"),
-        ({"budget": "per-release:-1"}, "epsilon = -1.0"),
-        ({"budget": "total:nan"}, "epsilon = nan"),
-        ({"budget": "total:1,2"}, "delta = 2.0"),
+        ({"budget": "per-release:0"}, "whose epsilon must be"),
+        ({"budget": "per-release:-1"}, "whose epsilon must be"),
+        ({"budget": "total:nan"}, "whose epsilon must be"),
+        ({"budget": "total:1,2"}, "whose delta must be"),
         ({"budget": "weekly:1"}, "per-release:E"),
         (
             {"perturbation": "output", "mechanism": "laplace", "release": "total"},
