@@ -327,6 +327,11 @@ class TemporalDisclosure:
     level: Disclosure
     over: Cosines
 
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Weights of the released cosine coefficients."""
+        return self.over.weights
+
     def measure(self, days: Floats) -> Floats:
         """Return the private statistics (2(m + K),) of demand over time (T, 2n)."""
         owned = days.reshape(self.over.steps, 2, -1)

@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, one_of
+from gridpriv.core.settings import shortest
 from gridpriv.core.store import NETWORK_TABLES, Study, read_study
 from gridpriv.core.tables import publish
 from gridpriv.core.text import Json, amount, counted, figure, frame_csv, json_ready
@@ -265,8 +266,7 @@ class StudyPlots:
                 ink = "white" if float(drawn.norm(value)) < 0.5 else "black"  # type: ignore[arg-type]
                 text = figure(value) if np.isfinite(value) else "–"
                 axes.text(column, row, text, ha="center", va="center", color=ink, fontsize=9)
-            budgets = [budget_words(b).rpartition(" ")[2] for b in wide]
-            axes.set_xticks(range(wide.shape[1]), budgets)
+            axes.set_xticks(range(wide.shape[1]), [shortest(stated_epsilon(b)) for b in wide])
             axes.set_yticks(range(len(wide)), list(wide.index), parse_math=False)
             axes.spines[:].set_visible(False)
             axes.tick_params(length=0)

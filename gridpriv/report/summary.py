@@ -14,9 +14,10 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from gridpriv.core.arrays import Floats
+from gridpriv.core.settings import shortest
 from gridpriv.core.store import Study
 from gridpriv.core.text import figure
-from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, stated_epsilon
+from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, parse_budget, stated_epsilon
 from gridpriv.privacy.statement import Certificate
 
 UNITS = ("%", "$/h", "MW", "p.u.", "p.u. squared")
@@ -302,8 +303,8 @@ def budget_words(budget: str) -> str:
     """Return a budget's label in words."""
     if budget in QUIET:
         return {NO_NOISE: "noise-free", NOTHING: "epsilon 0"}[budget]
-    scope, _, numbers = budget.partition(":")
-    return f"{'total' if scope == 'total' else 'per release'} epsilon {numbers.partition(',')[0]}"
+    stated = parse_budget(budget)
+    return f"{stated.scope.replace('-', ' ')} epsilon {shortest(stated.epsilon)}"
 
 
 def cost_metric(table: pd.DataFrame) -> Metric | None:

@@ -39,6 +39,7 @@ from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.prior import disclose_over_time, zone_prior
 from gridpriv.power.zone import Zone
+from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.release import Charging, Release
@@ -131,15 +132,20 @@ class Horizon:
 
     @property
     def planned(self) -> Releases:
-        """Release of every zone (public)."""
+        """Releases of every zone over the whole series (public)."""
         rules = self.owned.rules
         assert rules.noise is not None
         entries: Releases = {}
         for zone, item in zip(self.owned.zones, self.disclosures, strict=True):
             sensitivity = item.sensitivity(rules.adjacency, rules.noise.norm)
-            if sensitivity.value:
-                entries[zone.name] = Counter([rules.noise.release(sensitivity)])
+            if sensitivity.value and self.draws:
+                entries[zone.name] = Counter({rules.noise.release(sensitivity): self.draws})
         return entries
+
+    @property
+    def draws(self) -> int:
+        """Number of releases of a zone over the whole series."""
+        return 1
 
     def released_rows(self) -> list[Json]:
         """Return zones' single release (:class:`gridpriv.zonal.documents.ReleasedOnce`)."""
@@ -149,13 +155,17 @@ class Horizon:
         return [
             {
                 "zone": zone.name,
-                "statistics": item.level.strategy.name,
-                "cosines": len(item.over.weights),
-                "weight": max(item.over.weights, default=None),
+                "statistics": self.statistics(item.level),
+                "cosines": len(item.weights),
+                "weight": max(item.weights, default=None),
                 "expected_error_mw": base * item.level.expected,
             }
             for zone, item in zip(self.owned.zones, self.disclosures, strict=True)
         ]
+
+    def statistics(self, level: Disclosure) -> str:
+        """Return the name of the statistics that a zone releases."""
+        return level.strategy.name
 
     def draw(self, charge: Charging = lambda *_: None) -> Known:
         """Charge and draw what serves all steps; return what it leaves likely."""
@@ -172,7 +182,7 @@ class Horizon:
     def expected(self) -> Known:
         """Return the public prior of demand, used where nothing has been drawn."""
         return tuple(
-            TemporalBasis(disclosure.level.prior.mean, np.zeros((2, len(disclosure.over.weights))))
+            TemporalBasis(disclosure.level.prior.mean, np.zeros((2, len(disclosure.weights))))
             for disclosure in self.disclosures
         )
 
@@ -192,10 +202,15 @@ class Horizon:
 
     def plan(self, known: Known | None) -> DayPlan | None:
         """Return the joint plan of all steps; None where nothing couples them."""
-        if self.chronology is None or self.chronology.empty:
+        if self.coupling is None:
             return None
         steps = [self.prepared(number, known) for number in range(len(self.series))]
-        return plan_day(steps, self.chronology)
+        return plan_day(steps, self.coupling)
+
+    @property
+    def coupling(self) -> Chronology | None:
+        """The chronology, where it couples the steps."""
+        return None if self.chronology is None or self.chronology.empty else self.chronology
 
     def prepared(
         self, number: int, known: Known | None = None, plan: DayPlan | None = None
@@ -292,7 +307,7 @@ def make_horizon(
         _check_temporal_basis(series, settings)
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
     horizon = Horizon(series, zoning, settings, seed, None, chronology)
-    if chronology is not None and not chronology.empty:
+    if horizon.coupling is not None:
         _check_coupled(horizon)
     times = 1 if horizon.released_once else len(series)
     return replace(horizon, multiplier=horizon_multiplier(settings, times))

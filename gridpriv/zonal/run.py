@@ -78,7 +78,7 @@ from gridpriv.zonal.prepared import (
     zoning_for,
 )
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.rows import Timing
+from gridpriv.zonal.rows import Baselines, Timing
 from gridpriv.zonal.settings import PRIOR_ONLY, Settings
 
 if TYPE_CHECKING:
@@ -554,39 +554,22 @@ def reference(result: RunResult, scale: float, zones: Connect | None = None) -> 
     """
     noisy, own = result.settings.mechanism != "none", result.physical
     settled = partial(_settled, result, scale, zones)
-    plain = settled(NO_NOISE) if noisy else _Beside(own["cost"], own["shed_mw"])
-    silent = settled(SILENT) if noisy else _Beside()
-    # an infeasible run is no baseline of a feasible one
-    usable = silent.status != "infeasible" or own["status"] == "infeasible"
-    yardstick = silent if usable else _Beside()
+    plain = settled(NO_NOISE) if noisy else {name: own[name] for name in ("cost", "shed_mw")}
+    silent = settled(SILENT) if noisy else {}
+    if silent.get("status") == "infeasible" and own["status"] != "infeasible":
+        silent = {"status": "infeasible"}  # it is no baseline of a feasible one
+    kinds = {"noise_free": plain, "prior_only": silent}
+    figures = {f"{kind}_{k}": v for kind, current in kinds.items() for k, v in current.items()}
     sheds = (own["shed_mw"] or 0.0) > negligible_mw(own["load_mw"] or 0.0)
     return Reference(
-        noise_free_cost=plain.cost,
-        noise_free_shed_mw=plain.shed_mw,
         optimum_cost=_optimum_cost(result),
         least_shed_mw=_least_shed_mw(result) if sheds or own["status"] == "infeasible" else 0.0,
-        prior_only_cost=yardstick.cost,
-        prior_only_shed_mw=yardstick.shed_mw,
-        prior_only_balancing_mw=yardstick.balancing_mw,
-        noise_free_status=plain.status,
-        prior_only_status=silent.status,
-        noise_free_residual=plain.residual,
+        **{name: figures.get(name) for name in Baselines.table.names},
     )
 
 
-@dataclass(frozen=True)
-class _Beside:
-    """Figures of another run of the same zones; None for those that it has not."""
-
-    cost: float | None = None
-    shed_mw: float | None = None
-    status: str | None = None
-    residual: float | None = None
-    balancing_mw: float | None = None
-
-
-def _settled(result: RunResult, scale: float, zones: Connect | None, given: Json) -> _Beside:
-    """Return the figures of the same zones' run with other noise settings."""
+def _settled(result: RunResult, scale: float, zones: Connect | None, given: Json) -> Json:
+    """Return the figures of the same zones' run with other noise settings; empty if it fails."""
     # the result's case has its load scale and outages already
     kind = result.network.objective.kind  # a default may depend on the noise
     settings = replace(result.settings, objective=kind, load_scale=1.0, outage=(), **given)
@@ -596,17 +579,13 @@ def _settled(result: RunResult, scale: float, zones: Connect | None, given: Json
             prepared = prepare(result.case, result.zoning, settings, scale)
             matches = run_prepared(prepared, transport=zones)
         except GridprivError:
-            return _Beside()
+            return {}
     physical = matches.physical
+    figures = {name: physical[name] for name in ("cost", "status")}
+    figures["residual"] = matches.consensus_residual
     # zones' plans without a power flow say nothing of what is served
-    shed_mw = None if physical["failure"] else physical["shed_mw"]
-    return _Beside(
-        physical["cost"],
-        shed_mw,
-        physical["status"],
-        matches.consensus_residual,
-        None if physical["failure"] else physical["balancing_mw"],
-    )
+    kept = ("shed_mw", "balancing_mw") if not physical["failure"] else ()
+    return figures | {name: physical[name] for name in kept}
 
 
 def _optimum_cost(result: RunResult) -> float | None:

@@ -8,7 +8,6 @@ prediction, and its block is released, and charged, like the others.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -43,7 +42,6 @@ from gridpriv.zonal.horizon import (
     ONCE,
     Horizon,
     Known,
-    Releases,
     make_horizon,
     step_seed,
 )
@@ -65,12 +63,15 @@ class StreamDisclosure:
         Of every step of the series, counted from its first one.
     ahead : int
         Steps that are predicted in every step, itself included.
+    weights : tuple of float
+        None: no cosines are released.
     """
 
     level: Disclosure
     block: int
     hours: tuple[int, ...]
     ahead: int = 1
+    weights: tuple[float, ...] = ()
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return by how much the mean of one block moves."""
@@ -137,13 +138,12 @@ class Stream(Horizon):
     @property
     def ahead(self) -> int:
         """Steps that are predicted in every step: one where nothing couples them."""
-        coupled = self.chronology is not None and not self.chronology.empty
-        reach = look_ahead(self.chronology.hours) if coupled and self.chronology else 1
+        reach = 1 if self.coupling is None else look_ahead(self.coupling.hours)
         return min(reach, len(self.series))
 
     def plan(self, known: Known | None) -> DayPlan | None:
         """Return the plan that recedes with the releases; None where nothing couples the steps."""
-        if self.chronology is None or self.chronology.empty:
+        if self.coupling is None:
             return None
         count = len(self.series)
         steps = [self.prepared(number, known) for number in range(count)]
@@ -159,7 +159,7 @@ class Stream(Horizon):
                 for later in range(reach)
             ]
 
-        return plan_receding(steps, predicted, self.chronology)
+        return plan_receding(steps, predicted, self.coupling)
 
     @cached_property
     def hours(self) -> tuple[int, ...]:
@@ -203,32 +203,13 @@ class Stream(Horizon):
         return expected_error(active.level, active.spread, item.block, variance)
 
     @property
-    def planned(self) -> Releases:
-        """Releases of every zone over the whole series (public)."""
-        rules = self.owned.rules
-        assert rules.noise is not None
-        count = (self.hours[-1] + 1) // self.block
-        return {
-            zone.name: Counter(
-                {rules.noise.release(item.sensitivity(rules.adjacency, rules.noise.norm)): count}
-            )
-            for zone, item in zip(self.owned.zones, self.disclosures, strict=True)
-            if count
-        }
+    def draws(self) -> int:
+        """Number of releases of a zone over the whole series."""
+        return (self.hours[-1] + 1) // self.block
 
-    def released_rows(self) -> list[Json]:
-        """Return the releases of zones (:class:`gridpriv.zonal.documents.ReleasedOnce`)."""
-        base = self.settings.load_scale * self.series.case.base_mva
-        return [
-            {
-                "zone": zone.name,
-                "statistics": f"total of every {self.block} h",
-                "cosines": 0,
-                "weight": None,
-                "expected_error_mw": base * item.level.expected,
-            }
-            for zone, item in zip(self.owned.zones, self.disclosures, strict=True)
-        ]
+    def statistics(self, level: Disclosure) -> str:  # noqa: ARG002
+        """Return the name of the statistics that a zone releases."""
+        return f"total of every {self.block} h"
 
     def draw(self, charge: Charging = lambda *_: None) -> Known:
         """Charge and draw every block of the series; return the estimate of every step."""

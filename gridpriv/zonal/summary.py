@@ -495,11 +495,6 @@ def _mean_of(known: list[float], steps: list[Json]) -> str:
     return "mean" if all_known else f"mean of {len(known)} of {len(steps)} steps"
 
 
-def series_sentences(steps: list[Json], planned: int, settings: Json) -> list[str]:
-    """Return :func:`series_messages` as text."""
-    return [str(series_message) for series_message in series_messages(steps, planned, settings)]
-
-
 def series_messages(steps: list[Json], planned: int, settings: Json) -> list[Message]:
     """Return the messages of a series; of a public one, without private figures."""
     return [message(*each) for each in _of_series(steps, planned, settings)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dispatch import dispatch_of
 
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import PIECEWISE, Case
@@ -16,7 +17,6 @@ from gridpriv.grid.matlab import constant
 from gridpriv.grid.matpower import parse_matpower
 from gridpriv.grid.tables import case_from_tables
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.state import dispatch_of
 
 SMALL = """function mpc = small
 mpc.version = '2';

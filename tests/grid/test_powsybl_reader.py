@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dispatch import dispatch_of
 from powsybl_files import answer_here, samples
 
 from gridpriv.core.errors import InputError
@@ -20,7 +21,6 @@ from gridpriv.grid.network import bus_admittance
 from gridpriv.grid.powsybl import case_from_powsybl
 from gridpriv.grid.zoning import zoning_from_source
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.state import dispatch_of
 
 pypowsybl = pytest.importorskip("pypowsybl")
 networks = pypowsybl.network

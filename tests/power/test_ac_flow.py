@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from ac_reference import chain_admittance, classic, rectangular_newton
+from dispatch import dispatch_of
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
@@ -20,7 +21,7 @@ from gridpriv.power.ac.areas import AreaGrid
 from gridpriv.power.ac.flow import _starts, ac_flow
 from gridpriv.power.ac.newton import KAPPA, FlowEquations, Jacobian, Point, PowerFlowError, residual
 from gridpriv.power.ac.part import part_of
-from gridpriv.power.ac.state import Schedule, dispatch_of
+from gridpriv.power.ac.state import Schedule
 
 PGLIB = "tests/data/pglib/"
 SHIPPED = (

@@ -10,6 +10,7 @@ from dataclasses import replace
 import casadi as ca
 import numpy as np
 import pytest
+from dispatch import dispatch_of
 from polar_optimum import polar_optimum
 from test_ac_flow import meshed
 
@@ -18,7 +19,7 @@ from gridpriv.grid.scenarios import Contingency, contingencies
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.ac.requests import requests
-from gridpriv.power.ac.state import Dispatch, dispatch_of
+from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.corrective import correct
 from gridpriv.power.objective import IMBALANCE
 from gridpriv.power.security import Outage, post_contingency, pre_contingency, security_analysis

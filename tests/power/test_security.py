@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from ac_reference import chain_admittance, classic, rectangular_newton
+from dispatch import dispatch_of
 from scopf_reference import scopf_cost
 from test_ac_flow import meshed
 
@@ -22,7 +23,7 @@ from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
 from gridpriv.power.ac.redispatch import operating_unit
-from gridpriv.power.ac.state import Limit, dispatch_of
+from gridpriv.power.ac.state import Limit
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.secure import SecureProblem, secure_plan
 from gridpriv.power.security import (

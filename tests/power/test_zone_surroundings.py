@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dispatch import dispatch_of
 
 from gridpriv import load_case, partition
 from gridpriv.grid.network import islands, laplacian
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.part import lossless, surroundings
-from gridpriv.power.ac.state import dispatch_of
 
 
 @pytest.mark.parametrize("zone", range(3))

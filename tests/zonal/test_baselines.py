@@ -23,7 +23,7 @@ from gridpriv.zonal.summary import (
     released,
     results,
     sentences,
-    series_sentences,
+    series_messages,
 )
 
 pytestmark = pytest.mark.usefixtures("few_replans")
@@ -563,3 +563,8 @@ def test_the_expected_error_is_that_of_the_objective(objective):
     zones = [{"zone": "1", "buses": 2}]
     text = str(released({"released": [row], "zones": zones, "settings": settings})[0])
     assert ("interchange" in text) == (objective == "cost")
+
+
+def series_sentences(*given):
+    """Return the messages of a series as text."""
+    return [str(message) for message in series_messages(*given)]

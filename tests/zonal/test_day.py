@@ -20,7 +20,7 @@ from gridpriv.grid.chronology import Chronology, with_storage
 from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.zonal.horizon import make_horizon, run_series
 from gridpriv.zonal.stream import make_stream
-from gridpriv.zonal.summary import series_sentences
+from gridpriv.zonal.summary import series_messages
 
 STORAGE = (
     "name,bus,p_mw,energy_mwh,efficiency_charge,efficiency_discharge\n"
@@ -336,3 +336,8 @@ def test_a_commitment_of_a_stream_is_refused(tmp_path):
     settings = make_settings(mechanism="knorm", budget="total:5", stream="4h", seed=3)
     with pytest.raises(InputError, match="--commitment: must be left out"):
         make_stream(series, shipped_zoning(series.case), settings, switched)
+
+
+def series_sentences(*given):
+    """Return the messages of a series as text."""
+    return [str(message) for message in series_messages(*given)]

@@ -15,7 +15,7 @@ from gridpriv.core.text import amount, shown
 from gridpriv.power import conic_rounds
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.physical import extremes
-from gridpriv.zonal.summary import series_figures, series_sentences
+from gridpriv.zonal.summary import series_figures, series_messages
 
 pytestmark = pytest.mark.usefixtures("few_replans")
 
@@ -238,3 +238,8 @@ def test_places_without_a_rating_or_a_voltage_have_no_figure(case14):
     assert figures["lowest_vm_bus"] == case14.bus_id[1] and figures["highest_vm_pu"] == 1.04
     dark = extremes(case14, 0.0 * vm, flow)
     assert dark["lowest_vm_pu"] is None and dark["highest_vm_bus"] is None
+
+
+def series_sentences(*given):
+    """Return the messages of a series as text."""
+    return [str(message) for message in series_messages(*given)]

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dispatch import dispatch_of
 
 import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.grid.case import Case
 from gridpriv.grid.convert import write_case
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.state import dispatch_of
 from gridpriv.zonal.tables import settled_case, write_set_points
 
 RUN = {"rounds": 15, "mechanism": "none", "solver": "clarabel", "seed": 1}

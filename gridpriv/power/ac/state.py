@@ -262,14 +262,6 @@ BY_BUS = ("vm", "va", "p_shed", "q_shed", "curtailment")
 """Set points of a dispatch that are of buses."""
 
 
-def dispatch_of(case: Case) -> Dispatch:
-    """Return the dispatch that the source of a case states, with all demand served."""
-    vm = case.vm.copy()
-    vm[case.gen_bus[::-1]] = case.vg[::-1]  # generators of one bus hold the first one's
-    none = np.zeros(case.n_bus)
-    return Dispatch(case.pg, np.where(vm > 0, vm, 1.0), case.va, none, none, none)
-
-
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """Scheduled interchange of control areas.
