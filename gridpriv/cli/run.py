@@ -137,7 +137,7 @@ def _question(case: Case, zoning: Zoning, *, dry: bool) -> None:
 
 def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) -> int:
     """Print the time that the runs would take."""
-    from gridpriv.study.grids import estimate
+    from gridpriv.study.comparison import estimate
 
     work = estimate(runs, jobs=1)
     return tell(args, vars(work), lambda: print(f"{work} on idle cores"))

@@ -104,7 +104,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 def execute_compare(args: argparse.Namespace) -> int:
     """Run the study, write its folder and report, print the answer."""
     from gridpriv.study import compare, read_plan
-    from gridpriv.study.grids import estimate_plan
+    from gridpriv.study.comparison import estimate_plan
 
     formats = flags.wanted_formats(args)
     if args.study:

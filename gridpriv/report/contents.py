@@ -19,8 +19,14 @@ from gridpriv.report import schema, source
 from gridpriv.report.source import means_over, message, step_rows
 from gridpriv.report.summary import COMBINATION, budget_words, named_runs, short
 from gridpriv.report.tables import Table, make_table
-from gridpriv.study.engine import LEARNING_RUN, differing, study_totals
-from gridpriv.study.rows import ClaimRow, GridRow, StudyTotal
+from gridpriv.study.engine import (
+    LEARNING_RUN,
+    ClaimRow,
+    GridRow,
+    StudyTotal,
+    differing,
+    study_totals,
+)
 from gridpriv.zonal.documents import (
     RESERVE_FILE,
     STORAGE_FILE,

@@ -51,8 +51,8 @@ from gridpriv.report.tables import (
     to_tex,
     widths_of,
 )
+from gridpriv.study.engine import Identity
 from gridpriv.study.record import STORED
-from gridpriv.study.rows import Identity
 from gridpriv.zonal.summary import notes, series_messages
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ from gridpriv.core.text import Json
 from gridpriv.grid.convert import ConversionDocument
 from gridpriv.learning.result import LearnDocument, LearnFigures
 from gridpriv.privacy.statement import Bound, Certificate, TotalEpsilon
+from gridpriv.study.engine import Ending, Identity, Manifest
 from gridpriv.study.record import STORED
-from gridpriv.study.rows import Ending, Identity, Manifest
 from gridpriv.zonal import documents
 from gridpriv.zonal.rows import BusRow, OfBus, OfZone, RunFigures, ZoneRow
 

@@ -29,10 +29,9 @@ from gridpriv.learning.result import LearnFigures
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import Certificate, charges_of
-from gridpriv.study.engine import charge_rows
+from gridpriv.study.engine import ChargeRow, ClaimRow, Ending, Identity, Manifest, charge_rows
 from gridpriv.study.methods import BESIDE_GROUND
 from gridpriv.study.plan import StudyTask
-from gridpriv.study.rows import ChargeRow, ClaimRow, Ending, Identity, Manifest
 from gridpriv.zonal import rows as zonal
 from gridpriv.zonal.rows import RunFigures
 from gridpriv.zonal.settings import Settings

@@ -36,8 +36,8 @@ from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.statement import refuse_unprotected
 from gridpriv.privacy.temporal import TemporalBasis
 from gridpriv.study import record
+from gridpriv.study.comparison import ZonedCase, describe, network_rows
 from gridpriv.study.engine import charge_rows, header, told_totals
-from gridpriv.study.grids import ZonedCase, describe, network_rows
 from gridpriv.zonal.horizon import Horizon, Known, step_row
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings

@@ -9,7 +9,7 @@ from scipy.linalg import block_diag
 
 from gridpriv import InputError, load_case, make_settings, partition, relax, run
 from gridpriv.consensus.transport import answers, call, each, in_process
-from gridpriv.power.cones import Cones, ConeScaling
+from gridpriv.power.conic_block import Cones, ConeScaling
 from gridpriv.power.conic_rounds import conic_rounds
 from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.objective import generation_cost

@@ -18,8 +18,8 @@ from gridpriv.cli.main import main
 from gridpriv.core.tables import Column, TableSchema, publish, publish_table
 from gridpriv.learning.result import Client, LearnDocument, LearnRound
 from gridpriv.report.schema import told
+from gridpriv.study.engine import Manifest
 from gridpriv.study.record import STORED
-from gridpriv.study.rows import Manifest
 from gridpriv.zonal.documents import RunDocument, SeriesDocument
 
 ADDED = {"run", "step", "index"}

@@ -12,7 +12,7 @@ import pytest
 
 from gridpriv.core.errors import InputError
 from gridpriv.study import Method, StudyPlan, make_plan, read_plan
-from gridpriv.study.grids import WorkEstimate
+from gridpriv.study.comparison import WorkEstimate
 from gridpriv.study.papers import FOLDER
 from gridpriv.study.plan import plan_from, to_toml
 
