@@ -173,6 +173,20 @@ def test_an_angle_beyond_its_limit_tightens_it_by_as_much_for_the_next_plan(
         np.testing.assert_array_equal(-sign * kept, other[zone.branches])
 
 
+def test_a_zone_sheds_for_a_limit_no_more_than_its_violation_is_worth(agreed14):
+    zones, averages, boundaries, _ = agreed14
+    zone, last = zones[2], averages[2]
+    tight = replace(boundaries[2], rate=np.full(len(zone.branches), 0.1))
+    unit = operating_unit(zone.network.case)
+    hard, cheap, dear = (
+        plan_zone(zone, zone.demand, replace(tight, outside=price), Service(), unit, last)[0]
+        for price in (0.0, 1.0, 1000.0)
+    )
+    assert hard.p_shed.sum() > 0.1
+    assert cheap.p_shed.sum() < 0.1 * hard.p_shed.sum()
+    assert dear.p_shed.sum() == pytest.approx(hard.p_shed.sum(), rel=1e-3)
+
+
 def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
     case14, agreed14, zones14
 ):
@@ -186,10 +200,9 @@ def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
     bounds = agreed_boundaries(impossible[0].network, impossible, averages)
 
     def planning(asked):
-        triples = zip(impossible, asked, averages, strict=True)
         return [
-            None if b is None else plan_zone(zone, zone.demand, b, Service(), None, z)[0]
-            for zone, b, z in triples
+            b and plan_zone(zone, zone.demand, replace(b, outside=0.0), Service(), None, z)[0]
+            for zone, b, z in zip(impossible, asked, averages, strict=True)
         ]
 
     found = settle(tight, impossible, bounds, planning, 1000.0)

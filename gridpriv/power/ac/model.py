@@ -24,7 +24,7 @@ from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.network import branch_admittance, branch_flows, islands, no_load_angles
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.state import Dispatch
-from gridpriv.power.objective import cost_at, per_unit_polynomial, piecewise_lines
+from gridpriv.power.objective import BASE_MVA, cost_at, per_unit_polynomial, piecewise_lines
 
 REACH = 1.1
 """Bound of e and f over the upper voltage limit."""
@@ -62,6 +62,10 @@ class AcModel:
         Rows; -1 at buses that are not balanced here.
     owner : (rows,) int
         Bus that each row with voltages belongs to; branches' flows belong to their own ends.
+    band : (k,) int
+        Rows of the squared voltages.
+    rating : (r,) int
+        Rows of the squared flows of rated branches.
     """
 
     case: Case
@@ -80,6 +84,8 @@ class AcModel:
     p_balance: Ints
     q_balance: Ints
     owner: Ints
+    band: Ints
+    rating: Ints
 
     def voltage(self, x: Floats) -> Complexes:
         """Return the complex voltages of a solution."""
@@ -119,6 +125,7 @@ def ac_model(
     reference: Ints | None = None,
     own_ends: bool = False,
     angle: Floats | None = None,
+    reach: float = 1.0,
 ) -> AcModel:
     """Return the AC equations and limits of a grid, without an objective.
 
@@ -137,6 +144,8 @@ def ac_model(
         their ends of branches, and the angle limits of branches from them.
     angle : (n,), optional
         Voltage angles to start from: by default those of the grid without load.
+    reach : float
+        Bound of active and reactive flows over the rating.
     """
     balanced = np.ones(case.n_bus, bool) if balanced is None else balanced
     rated = (case.rate > 0) & np.isfinite(case.rate)
@@ -146,7 +155,7 @@ def ac_model(
     reference = roots if reference is None else reference
     here = balanced if own_ends else np.ones(case.n_bus, bool)
     angle = no_load_angles(case, roots) if angle is None else angle
-    e, f = _voltages(program, case, reference, here, angle)
+    e, f, band = _voltages(program, case, reference, here, angle)
     pg = program.add_variables(case.pmin, case.pmax, _middle(case.pmin, case.pmax))
     qg = program.add_variables(case.qmin, case.qmax, _middle(case.qmin, case.qmax))
     own = np.flatnonzero(balanced)
@@ -160,7 +169,7 @@ def ac_model(
         program.add_product(q_balance[own], part[own], part[own], -case.bs[own])
     unserved = _unserved(program, case, balanced, (p_balance, q_balance))
     rows = (p_balance, q_balance)
-    flow = _flows(program, case, (e, f), positions, rows, here)
+    flow, rating = _flows(program, case, (e, f), positions, rows, here, reach)
     _angle_limits(program, case, (e, f), here)
     owner = np.concatenate(program.owners)
     return AcModel(
@@ -176,6 +185,8 @@ def ac_model(
         reference,
         *rows,
         owner,
+        band,
+        rating,
     )
 
 
@@ -196,7 +207,7 @@ def _references(case: Case, balanced: Bools) -> Ints:
 
 def _voltages(
     program: QuadraticProgram, case: Case, reference: Ints, here: Bools, angle: Floats
-) -> tuple[Ints, Ints]:
+) -> tuple[Ints, Ints, Ints]:
     """Add e and f with the band, from 1 p.u. at these angles; those of references are fixed.
 
     Their own bounds are wider than the band, so that the two never bind together.
@@ -208,7 +219,7 @@ def _voltages(
     band = program.add_rows(case.vmin[here] ** 2, case.vmax[here] ** 2, np.flatnonzero(here))
     for part in (e[here], f[here]):
         program.add_product(band, part, part, 1.0)
-    return e, f
+    return e, f, band
 
 
 def _unserved(
@@ -243,20 +254,22 @@ def _flows(
     metered: Ints,
     balance: tuple[Ints, Ints],
     here: Bools,
-) -> Ints:
+    reach: float,
+) -> tuple[Ints, Ints]:
     """Add every branch to the balance of its ends; ``metered`` ones through variables."""
     y = branch_admittance(case)
     ends = ((case.f_bus, case.t_bus, y.ff, y.ft), (case.t_bus, case.f_bus, y.tt, y.tf))
     free = np.setdiff1d(np.arange(case.n_branch), metered)
     p_balance, q_balance = balance
     flow = np.full((4, len(metered)), -1)
+    limits = []
     for side, (near, far, own, mutual) in enumerate(ends):
         inside = here[near[metered]]
         current = metered[inside]
         rate = np.where(case.rate > 0, case.rate, np.inf)[current]
         rated = np.isfinite(rate)
         zero = np.zeros(len(current))
-        p, q = (program.add_variables(-rate, rate, zero) for _ in "pq")
+        p, q = (program.add_variables(-reach * rate, reach * rate, zero) for _ in "pq")
         p_row, q_row = (
             program.add_sums(zero, zero, (part, -1.0), owner=near[current]) for part in (p, q)
         )
@@ -277,11 +290,12 @@ def _flows(
         )
         program.add_product(limit, p[rated], p[rated], 1.0)
         program.add_product(limit, q[rated], q[rated], 1.0)
+        limits.append(limit)
         k = free[p_balance[near[free]] >= 0]
         rows = (p_balance[near[k]], q_balance[near[k]])
         _add_flow(program, voltage, rows, near[k], far[k], own[k], mutual[k])
         flow[2 * side : 2 * side + 2, inside] = p, q
-    return flow
+    return flow, np.concatenate(limits)
 
 
 def _add_flow(
@@ -367,6 +381,24 @@ def add_reactive_slack(model: AcModel, price: float) -> None:
         slack = model.program.add_variables(none, none + np.inf, none)
         model.program.add_linear(rows, slack, sign)
         model.program.add_cost(slack, price)
+
+
+def add_violations(model: AcModel, price: float) -> None:
+    """Let voltages and flows pass their limits, at a price per p.u. of flow.
+
+    A voltage that is 0.01 p.u. outside its band counts as much as 1 MVA.
+    """
+    program, base = model.program, model.case.base_mva
+    rate = np.sqrt(program.form().upper[model.rating])
+    for rows, sign, size in (
+        (model.band, 1.0, base / BASE_MVA),
+        (model.band, -1.0, base / BASE_MVA),
+        (model.rating, -1.0, rate),
+    ):
+        none = np.zeros(len(rows))
+        outside = program.add_variables(none, none + np.inf, none)
+        program.add_linear(rows, outside, sign)
+        program.add_cost(outside, price / (2.0 * size))
 
 
 def add_service_cost(model: AcModel, shed: float, curtailment: float) -> None:

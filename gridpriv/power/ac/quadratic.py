@@ -32,13 +32,15 @@ OPTIONS: dict[str, Any] = {
     "ipopt.max_iter": 500,
     "ipopt.bound_relax_factor": 0.0,
     "ipopt.nlp_scaling_method": "none",  # scaled by a price of shed demand, Ipopt ends too early
-    "ipopt.barrier_tol_factor": 100.0,
     "ipopt.min_refinement_steps": 0,
     "ipopt.mumps_permuting_scaling": 0,
+    "ipopt.mumps_pivot_order": 0,
     "ipopt.mumps_scaling": 0,
 }
 NEAR = 1e-4
-WARM: dict[str, Any] = {
+EARLY = {"ipopt.barrier_tol_factor": 100.0}
+"""Lowers the barrier early; from a far start Ipopt is then held up at many limits."""
+WARM: dict[str, Any] = EARLY | {
     "ipopt.warm_start_init_point": "yes",
     "ipopt.mu_init": NEAR,
     "ipopt.warm_start_bound_push": NEAR,
@@ -49,7 +51,7 @@ WARM: dict[str, Any] = {
 }
 """Beside ``OPTIONS``, where a solution of nearly the same program is known."""
 CLOSE = 1e-6
-POINT: dict[str, Any] = {
+POINT: dict[str, Any] = EARLY | {
     "ipopt.mu_init": NEAR,
     "ipopt.bound_push": CLOSE,
     "ipopt.bound_frac": CLOSE,

@@ -36,6 +36,7 @@ from gridpriv.power.ac.model import (
     ac_model,
     add_operating_cost,
     add_service_cost,
+    add_violations,
 )
 from gridpriv.power.ac.part import SubCase, Surroundings, live_part
 from gridpriv.power.ac.quadratic import Compiled, Solved
@@ -105,6 +106,9 @@ class Boundary:
         With it, only ``reaction`` holds tie flows and voltages: for a zone that replans alone.
     correcting : bool
         With it, neighbours outside their voltage limits are expected to correct that themselves.
+    outside : float
+        Voltages and flows may be outside their limits at this multiple of a price between those of
+        deviations from the interchange and of load shedding; 0 where they may not.
     output_price : (gens,), optional
         What output is worth in other steps, in multiples of c0 per p.u.
     reserve : (gens,), optional
@@ -129,6 +133,7 @@ class Boundary:
     firm: bool = False
     free: bool = False
     correcting: bool = False
+    outside: float = 0.0
     output_price: Floats | None = None
     reserve: Floats | None = None
 
@@ -291,6 +296,7 @@ def plan_zone(
         area.own,
         np.isin(np.arange(area.part.case.n_branch), area.ties),
         reference=None if worth is None else _references_without_ties(area),
+        reach=np.inf if boundary.outside else 1.0,
     )
     physical = model.program.columns
     price = add_operating_cost(model, unit)
@@ -300,6 +306,8 @@ def plan_zone(
     lost = service.voll / price
     add_service_cost(model, lost, SPILL_WEIGHT * lost)
     deviation = service.voll if boundary.firm else service.balancing_price
+    if boundary.outside:
+        add_violations(model, boundary.outside * np.sqrt(deviation * service.voll) / price)
     if boundary.free:
         deviation *= ALONE
     _hold_interchange(model, area, boundary.interchange, deviation / price)

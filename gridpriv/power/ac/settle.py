@@ -4,7 +4,8 @@ The grid decides. It takes all plans at once (:func:`gridpriv.power.ac.flow.ac_f
 zone's interchange while its generators can, and spreads the rest over all zones' headroom: that is
 balancing energy. A zone that then finds something outside a limit plans again with the
 boundary that it measures at its own ends, its actual interchange included, and with what the
-grid beyond would do with its changes; from then on it holds the interchange that it planned. From
+grid beyond would do with its changes; from then on it holds the interchange that it planned.
+Limits then have a price, so that no zone sheds load for a violation that neighbours can end. From
 the second replan on, neighbours of zones whose voltages stay outside their band plan again too, as
 they are asked to (:mod:`gridpriv.power.ac.requests`). Where load is still shed or a limit is
 passed, zones replan one at a time, held by the grid's reaction alone. What a zone gives to others
@@ -52,6 +53,8 @@ GAIN = 1.0
 """From the replan after ``AS_MEASURED`` on, a limit is tightened by this share of its violation."""
 MOST_IDLE, WORTH_IT = 4, 0.02
 """Replans in a row that better nothing by this share, after which zones stop."""
+DEARER = 10.0
+"""Factor on the price of violated limits after each replan that betters nothing."""
 MOST_TURNS = 20
 """Times that each zone replans alone."""
 WILD = 20.0
@@ -194,6 +197,7 @@ def measured_boundary(
         firmness=planned.firmness,
         firm=planned.firm,
         correcting=planned.correcting,
+        outside=planned.outside,
         reaction=_reaction(zone, state, beyond),
         worth=_worth_at(zone, planned.worth, state),
         output_price=planned.output_price,
@@ -266,10 +270,10 @@ def settle(
     """Let every zone plan, settle the grid, and let zones that see a violation plan again.
 
     Where the outcome sheds load, is infeasible, or costs clearly more than the first plans, zones
-    plan once more from the agreed boundary: with deviations from the interchange as dear as load
-    shedding, then held to it ``SOFTER``; where it is only dear, also with neighbours expected to
-    correct their voltages. The best outcome is kept: by what is shed or outside a limit, then by
-    its cost with balancing power.
+    plan once more from the agreed boundary: with limits that have no price, with deviations from
+    the interchange as dear as load shedding, then held to it ``SOFTER``; where it is only dear,
+    also with neighbours expected to correct their voltages. The best outcome is kept: by what is
+    shed or outside a limit, then by its cost with balancing power.
 
     Parameters
     ----------
@@ -286,15 +290,17 @@ def settle(
     grid = cache(lambda: lossless(case))  # asked for where a zone replans
     beyond = cache(lambda z: surroundings_of(zones[z], grid()))
     first = _first(case, zones, agreed, plan)
-    best = _replanned(case, zones, agreed, first, plan, beyond)
+    priced = [replace(item, outside=1.0) for item in agreed]
+    best = _replanned(case, zones, priced, first, plan, beyond)
     for start in (
+        agreed,
         [replace(item, firm=True) for item in agreed],
         *([replace(item, firmness=share * item.firmness) for item in agreed] for share in SOFTER),
         [replace(item, firmness=SOFTER[-1] * item.firmness, correcting=True) for item in agreed],
     ):
         if not _is_dear(zones, best, first) and (_is_fine(zones, best) or start[0].correcting):
             break
-        again = _restarted(case, zones, start, best, plan)
+        again = first if start is agreed else _restarted(case, zones, start, best, plan)
         again = _replanned(case, zones, start, again, plan, beyond)
         best = min(best, again, key=lambda item: _order(item, balancing_price))
     return _cheaper(case, zones, agreed, best, first, plan, beyond, balancing_price)
@@ -429,6 +435,8 @@ def _replanned(
                 copy[z] = plans[z].interchange
         last = _settled(case, zones, scheduled, copy, plans, last)
         idle = 0 if _harm(last) < (1.0 - WORTH_IT) * _harm(best) else idle + 1
+        if idle:
+            boundaries = [replace(item, outside=DEARER * item.outside) for item in boundaries]
         if _rank(last) < _rank(best):
             best = last
         if idle == MOST_IDLE:
@@ -455,7 +463,8 @@ def _in_turn(
     if settlement.status != "infeasible" and not _shedding(zones, settlement):
         return settlement
     best = last = settlement
-    boundaries, step, idle = list(agreed), 1.0, 0
+    begun = [replace(item, outside=DEARER**2 * item.outside) for item in agreed]
+    boundaries, step, idle = list(begun), 1.0, 0
     for _ in range(MOST_TURNS):
         if last.state is None or not (last.violations or _shedding(zones, last)):
             break
@@ -482,7 +491,7 @@ def _in_turn(
         if step == DAMPED and idle == MOST_IDLE_DAMPED:
             break
         if idle == MOST_IDLE:
-            last, boundaries, step, idle = best, list(agreed), DAMPED, 0
+            last, boundaries, step, idle = best, list(begun), DAMPED, 0
     return best
 
 
