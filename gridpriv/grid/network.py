@@ -249,18 +249,26 @@ class Factors:
         return triangle
 
 
-@lru_cache(maxsize=16)
 def islands(case: Case) -> Ints:
     """Return the number of the island of every bus; read-only."""
-    island = islands_by(case, np.ones(case.n_branch, bool))
+    return _joined(case.n_bus, np.stack([case.f_bus, case.t_bus]).astype(np.int64).tobytes())
+
+
+@lru_cache(maxsize=64)
+def _joined(n_bus: int, ends: bytes) -> Ints:
+    """Return the islands of all cases whose branches have these ends, whatever their limits."""
+    island = _components(n_bus, *np.frombuffer(ends, np.int64).reshape(2, -1))
     island.setflags(write=False)
     return island
 
 
 def islands_by(case: Case, lines: Bools) -> Ints:
     """Return the number of the island of every bus, by some of the branches only."""
-    ends = (case.f_bus[lines], case.t_bus[lines])
-    links = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(case.n_bus, case.n_bus))
+    return _components(case.n_bus, case.f_bus[lines], case.t_bus[lines])
+
+
+def _components(n_bus: int, f_bus: Ints, t_bus: Ints) -> Ints:
+    links = sparse.coo_array((np.ones(len(f_bus)), (f_bus, t_bus)), shape=(n_bus, n_bus))
     return np.asarray(connected_components(links, directed=False)[1], dtype=np.int64)
 
 

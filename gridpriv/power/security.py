@@ -356,9 +356,7 @@ def _near(before: PreContingency, outage: Outage) -> AcState | None:
     equations = replace(grid.equations, injected=admittance, q_low=low, q_high=high)
     still = np.zeros(len(grid.interchange)), np.zeros(len(grid.reference))
     try:
-        result = solve_power_flow(
-            equations, before.grid.jacobian.refilled(equations), start.voltage, *still
-        )
+        result = solve_power_flow(equations, before.grid.jacobian, start.voltage, *still)
     except PowerFlowError:
         return None
     voltage, alpha = np.where(dead, 0.0, result.voltage), result.alpha

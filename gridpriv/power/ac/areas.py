@@ -106,7 +106,7 @@ class AreaGrid:
             area_of,
             areas[:, 0],
             _area_interchange(schedule, areas, area_of, case),
-            bus_admittance(case),
+            _admittance(case),
             up,
             down,
             most,
@@ -118,14 +118,13 @@ class AreaGrid:
     def equations(self) -> FlowEquations:
         """The power flow without limits."""
         case, n, count = self.case, self.case.n_bus, len(self.interchange)
-        near, far = self.area_of[case.f_bus], self.area_of[case.t_bus]
-        rows, at, metered = _tie_ends(self, near != far)
+        rows, at, metered = _metered(case, self.area_of.tobytes())
         injected, islands = injection(self), np.arange(len(self.reference))
         endless, areas = np.full(n, np.inf), np.arange(count)
         shape = (count, len(islands))
         return FlowEquations(
-            injected=sparse.vstack([self.admittance, rows], format="csr"),
-            at=np.concatenate([np.arange(n), at]),
+            injected=rows,
+            at=at,
             tie_area=metered,
             p=injected.real,
             q=injected.imag,
@@ -148,7 +147,7 @@ class AreaGrid:
     @cached_property
     def jacobian(self) -> Jacobian:
         """The pattern of all of its power flows."""
-        return _pattern(self.case, self.area_of.tobytes()).refilled(self.equations)
+        return _pattern(self.case, self.area_of.tobytes())
 
     @property
     def gen_area(self) -> Ints:
@@ -294,24 +293,32 @@ def _unlimited(grid: AreaGrid, bound: Ints) -> tuple[Bools, Bools]:
     return unlimited, exhausted
 
 
-def _tie_ends(grid: AreaGrid, ties: Bools) -> tuple[sparse.csr_array, Ints, sparse.csr_array]:
-    """Return admittance rows and buses of the ends of tie lines, and what areas meter of them.
+@lru_cache(maxsize=4)
+def _admittance(case: Case) -> sparse.csr_array:
+    """Return Y of the buses, which is the same for all dispatches."""
+    return bus_admittance(case)
+
+
+@lru_cache(maxsize=4)
+def _metered(case: Case, areas_of: bytes) -> tuple[sparse.csr_array, Ints, sparse.csr_array]:
+    """Return admittance rows of buses and tie ends, the rows' buses, and what areas meter of ends.
 
     A tie line is metered in its middle: an area counts half the flow at its own end less half
     that at the other.
     """
-    case, y = grid.case, branch_admittance(grid.case)
-    k = np.flatnonzero(ties)
+    area_of, y = np.frombuffer(areas_of, dtype=np.int64), branch_admittance(case)
+    k = np.flatnonzero(area_of[case.f_bus] != area_of[case.t_bus])
     number, size = np.arange(2 * len(k)), (2 * len(k), case.n_bus)
     near = np.concatenate([case.f_bus[k], case.t_bus[k]])
     far = np.concatenate([case.t_bus[k], case.f_bus[k]])
     values = np.concatenate([y.ff[k], y.tt[k], y.ft[k], y.tf[k]])
     places = (np.tile(number, 2), np.concatenate([near, far]))
-    areas = np.concatenate([grid.area_of[near], grid.area_of[far]])
-    rows = sparse.coo_array((values, places), shape=size).tocsr()
+    areas = np.concatenate([area_of[near], area_of[far]])
+    ends = sparse.coo_array((values, places), shape=size).tocsr()
     halves = (np.repeat([0.5, -0.5], len(number)), (areas, np.tile(number, 2)))
-    shape = (len(grid.interchange), len(number))
-    return rows, near, sparse.coo_array(halves, shape=shape).tocsr()
+    metered = sparse.coo_array(halves, shape=(area_of.max() + 1, len(number))).tocsr()
+    rows = sparse.vstack([_admittance(case), ends], format="csr")
+    return rows, np.concatenate([np.arange(case.n_bus), near]), metered
 
 
 def _columns(grid: AreaGrid, shares: Floats) -> sparse.csr_array:

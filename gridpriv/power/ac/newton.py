@@ -34,7 +34,7 @@ degree, which leaves half as many nonzeros as an order that knows nothing of bus
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -117,12 +117,13 @@ class Point:
 
     def moved(self, change: Floats, reference: Bools) -> Point:
         """Return the point after a change of (va but at references, vm, alpha, delta)."""
-        turning = ~reference
-        cuts = np.cumsum([turning.sum(), len(self.vm), len(self.alpha)])
-        angle, magnitude, alpha, delta = np.split(change, cuts)
+        delta = len(change) - len(self.delta)
+        alpha = delta - len(self.alpha)
+        vm = alpha - len(self.vm)
         va = self.va.copy()
-        va[turning] += angle
-        return Point(va, self.vm + magnitude, self.alpha + alpha, self.delta + delta)
+        va[~reference] += change[:vm]
+        changed = self.vm + change[vm:alpha], self.alpha + change[alpha:delta]
+        return Point(va, *changed, self.delta + change[delta:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +187,6 @@ class Jacobian:
 
     row: Ints
     column: Ints
-    admittance: Complexes
     own: Bools
     area: Ints
     metered: Ints
@@ -212,7 +212,6 @@ class Jacobian:
         rows = np.arange(len(equations.at))
         row = np.concatenate([y.row, rows])
         column = np.concatenate([y.col, equations.at])
-        admittance = np.concatenate([y.data, np.zeros(len(rows))])
         own = np.concatenate([np.zeros(len(y.data), bool), np.ones(len(rows), bool)])
         area, metered, weight = _metered(equations.tie_area, row, n)
         at_bus = row < n
@@ -233,17 +232,8 @@ class Jacobian:
             (2 * n + np.arange(areas), alpha + np.arange(areas)),
         ]
         ordered = _ordered(terms, turns, areas, islands)
-        voltages = row, column, admittance, own, area, metered, weight, turning
+        voltages = row, column, own, area, metered, weight, turning
         return Jacobian(*voltages, up, down, bias, slack, *ordered)
-
-    def refilled(self, equations: FlowEquations) -> Jacobian:
-        """Return the pattern with the coefficients of other equations that have the same one."""
-        y = equations.injected.tocoo().data
-        up, down, bias, slack = (
-            getattr(equations, name).tocoo() for name in ("up", "down", "bias", "slack")
-        )
-        admittance = np.concatenate([y, self.admittance[len(y) :]])
-        return replace(self, admittance=admittance, up=up, down=down, bias=bias, slack=slack)
 
     def at(self, given: FlowEquations, point: Point, stored: Bools) -> sparse.csc_array:
         """Return the derivative of equations of this pattern at a point.
@@ -255,8 +245,9 @@ class Jacobian:
         """
         n, voltage = len(given.p), point.voltage()
         current = np.conj(given.injected @ voltage)
-        here = voltage[self.column]
-        far = voltage[given.at[self.row]] * np.conj(self.admittance * here)
+        here, y = voltage[self.column], given.injected.data
+        admittance = np.concatenate([y, np.zeros(len(here) - len(y))])
+        far = voltage[given.at[self.row]] * np.conj(admittance * here)
         own = np.where(self.own, current[self.row] * here, 0.0)
         by_angle, by_magnitude = 1j * (own - far), (own + far) / point.vm[self.column]
         rising = (point.alpha >= 0).astype(float)
@@ -265,10 +256,10 @@ class Jacobian:
                 self._rows(by_angle, stored, n)[self.turning],
                 self._rows(by_magnitude, stored, n),
                 KAPPA * stored[:n],
-                -self.up.data * rising[self.up.col],
-                -self.down.data * (1.0 - rising[self.down.col]),
-                -self.bias.data * (stored[n + self.bias.row] & ~given.exhausted[self.bias.col]),
-                -self.slack.data * given.exhausted[self.slack.col],
+                -given.up.data * rising[self.up.col],
+                -given.down.data * (1.0 - rising[self.down.col]),
+                -given.bias.data * (stored[n + self.bias.row] & ~given.exhausted[self.bias.col]),
+                -given.slack.data * given.exhausted[self.slack.col],
                 ~stored[n:],
             ]
         )

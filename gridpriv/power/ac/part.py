@@ -25,6 +25,7 @@ and the tie lines themselves. A stake holds every island to the ground meanwhile
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import sparse
@@ -87,6 +88,12 @@ def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
     It has the zone's demand, (pd, qd) of its own buses, and no other. None where nothing of the
     zone is energized.
     """
+    return _live_part(zone, demand.astype(float).tobytes())
+
+
+@lru_cache(maxsize=64)
+def _live_part(zone: Zone, demand: bytes) -> tuple[SubCase, Bools] | None:
+    """Return the same part for every plan of a zone."""
     whole = zone.network.case
     dead = dead_buses(whole)
     if dead[zone.own].all():
@@ -95,8 +102,11 @@ def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
     branches = zone.branches[~dead[whole.f_bus[zone.branches]]]
     gens = zone.gens[~dead[whole.gen_bus[zone.gens]]]
     own = np.isin(buses, zone.own)
+    own.setflags(write=False)
     pd, qd = np.zeros((2, len(own)))
-    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, buses[own])]
+    pd[own], qd[own] = np.frombuffer(demand).reshape(2, -1)[
+        :, np.searchsorted(zone.own, buses[own])
+    ]
     return part_of(whole, buses, branches, gens, pd=pd, qd=qd), own
 
 

@@ -205,7 +205,7 @@ class QuadraticProgram:
 
     def add_linear(self, row: Ints, column: Ints, factor: Floats | float) -> None:
         """Add ``factor`` x_column to each row."""
-        self._linear.append((row, column, np.full(row.shape, factor)))
+        self._linear.append((row, column, _each(factor, row)))
 
     def add_sums(
         self,
@@ -222,12 +222,11 @@ class QuadraticProgram:
 
     def add_product(self, row: Ints, i: Ints, j: Ints, factor: Floats | float) -> None:
         """Add ``factor`` x_i x_j to each row."""
-        self._terms.append((row, i, j, np.full(row.shape, factor)))
+        self._terms.append((row, i, j, _each(factor, row)))
 
     def add_cost(self, column: Ints, linear: Floats | float, square: Floats | float = 0.0) -> None:
         """Add ``linear`` x + ``square`` x^2 to the objective."""
-        shape = column.shape
-        self._cost.append((column, np.full(shape, linear), np.full(shape, square)))
+        self._cost.append((column, _each(linear, column), _each(square, column)))
 
     @property
     def start(self) -> Floats:
@@ -315,7 +314,14 @@ class QuadraticProgram:
 def _joined(parts: list[Any], *kinds: type) -> list[Any]:
     """Return the columns of parts, each joined from part to part."""
     columns = zip(*parts, strict=True) if parts else ([np.zeros(0)] for _ in kinds)
-    return [np.concatenate(c).astype(k) for c, k in zip(columns, kinds, strict=False)]
+    return [np.concatenate(c).astype(k, copy=False) for c, k in zip(columns, kinds, strict=False)]
+
+
+def _each(value: Floats | float, place: Ints) -> Floats:
+    """Return a value for each place."""
+    if isinstance(value, np.ndarray) and value.shape == place.shape:
+        return value
+    return np.full(place.shape, value)
 
 
 PATTERN = ("row", "i", "j", "line", "column")

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -237,6 +238,7 @@ class _Area:
     near_is_from: Bools
 
 
+@lru_cache(maxsize=64)
 def tie_branches(zone: Zone) -> Ints:
     """Return a zone's tie lines, as indices of the network's branches, in the zone's order.
 
@@ -246,6 +248,7 @@ def tie_branches(zone: Zone) -> Ints:
     f, t = case.f_bus[zone.branches], case.t_bus[zone.branches]
     crossing = np.isin(f, zone.own) != np.isin(t, zone.own)
     ties: Ints = zone.branches[crossing & ~dead_buses(case)[f]]
+    ties.setflags(write=False)
     return ties
 
 
