@@ -141,13 +141,12 @@ def finish(
     """Write the reports and print the answer, its table by ``show``; exit code 3 if all failed."""
     from gridpriv.report.export import make_report, report_files, write_files
     from gridpriv.report.source import fitting, read_source
-    from gridpriv.report.summary import summary
 
     with fitting(study.folder):
         source = read_source(study.folder)
-        report, table = make_report(source), summary(study)
+        report = make_report(source)
         contents = report_files(report, source, formats)
-    files = write_files(contents, study.folder)
+    files, table = write_files(contents, study.folder), report.summary
     document = {
         "folder": str(args.out),
         "verdict": [{"title": c.title, "facts": [vars(f) for f in c.facts]} for c in report.cards],

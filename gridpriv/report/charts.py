@@ -227,11 +227,14 @@ def _panel_rounds(
 ) -> list[Chart]:
     budgets = [b for b in dict.fromkeys(runs.budget) if b not in QUIET] or [NO_NOISE]
     charts = []
+    wide = rounds.pivot(index="round", columns="run", values=metric.key)
+    last = rounds.groupby("run")["round"].max()
     for budget in sorted(budgets, key=stated_epsilon):
         shown = runs[runs.budget.isin([budget, *QUIET])]
         series = [
-            _round_series(str(name), rounds[rounds.run.isin(group.run)], metric)
+            _round_series(str(name), wide.loc[wide.index <= last[own].max(), own])
             for name, group in shown.groupby("series", sort=False)
+            for own in [wide.columns.isin(group.run)]
         ]
         if sum(any(map(math.isfinite, s.y)) for s in series) <= len(series) / 2:
             continue  # most methods have no such figure
@@ -253,8 +256,7 @@ def _panel_rounds(
     return charts
 
 
-def _round_series(name: str, rounds: pd.DataFrame, metric: Metric) -> Series:
-    wide = rounds.pivot(index="round", columns="run", values=metric.key)
+def _round_series(name: str, wide: pd.DataFrame) -> Series:
     if len(wide) > 1 and wide.notna().sum().max() < 2:  # rounds on the AC equations
         return Series(name, (), ())
     wide = wide.ffill()  # a run whose zones agree has stopped where it stays

@@ -66,7 +66,7 @@ class Report:
 
     ``caveat`` is what must stand on every page: that certificates are of simulated noise.
     ``draw`` makes the sections: only for a format that shows figures, since these alone import
-    Matplotlib.
+    Matplotlib. ``summary`` has a row per combination over its seeds.
     """
 
     title: str
@@ -75,6 +75,7 @@ class Report:
     messages: tuple[Message, ...]
     tables: tuple[Table, ...]
     draw: Callable[[], Iterable[Section]]
+    summary: pd.DataFrame
     caveat: str = ""
 
     @cached_property
@@ -110,6 +111,7 @@ def make_report(study: Study) -> Report:
         messages=tuple(study_messages(study, table)),
         tables=tables,
         draw=draw,
+        summary=table,
         caveat=simulation_caveat(study),
     )
 

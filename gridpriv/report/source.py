@@ -157,7 +157,7 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
     else:
         findings = read_findings(Path(folder))
         study = Study(study.folder, study.manifest, study.tables | findings)
-    tables = {name: table.map(_clean) for name, table in study.tables.items()}
+    tables = {name: _clean_table(table) for name, table in study.tables.items()}
     manifest = _clean(study.manifest | {"document": document})
     return Study(study.folder, manifest, tables)
 
@@ -172,6 +172,11 @@ def step_rows(study: Study) -> list[Json]:
     steps = study.tables.get("steps", pd.DataFrame())
     rows: list[Json] = steps.replace({np.nan: None}).to_dict("records")
     return rows
+
+
+def _clean_table(table: pd.DataFrame) -> pd.DataFrame:
+    texts = [name for name in table if table[name].dtype.kind not in "biuf"]
+    return table.assign(**{name: table[name].map(_clean) for name in texts})
 
 
 def _clean(value: Any) -> Any:

@@ -207,6 +207,8 @@ def summary(study: Study) -> pd.DataFrame:
     runs = with_cost_of_privacy(study.runs)
     if runs.empty:
         return pd.DataFrame()
+    names = [*CONSTANT, *METRICS, *AVERAGED]
+    figures = runs.reindex(columns=names).apply(pd.to_numeric, errors="coerce").astype(float)
     rows = []
     for key, group in runs.groupby(COMBINATION, sort=False, dropna=False):
         done = group[group["status"] == "done"]
@@ -216,10 +218,12 @@ def summary(study: Study) -> pd.DataFrame:
         }
         row["seeds"] = len(done)
         row["failed"] = int((group["status"] == "failed").sum())
-        row |= {name: float(_known(done, name).max()) for name in CONSTANT}
+        columns = figures.loc[done.index].to_numpy().T
+        known = {n: c[~np.isnan(c)] for n, c in zip(names, columns, strict=True)}
+        row |= {n: float(known[n].max()) if len(known[n]) else math.nan for n in CONSTANT}
         for name in METRICS:
-            row |= _interval(_known(done, name), name)
-        row |= {name: float(_known(done, name).mean()) for name in AVERAGED}
+            row |= _interval(known[name], name)
+        row |= {name: _mean(known[name]) for name in AVERAGED}
         rows.append(row)
     table = pd.DataFrame(rows)
     table["series"] = series_names(table)
@@ -321,20 +325,19 @@ def best_series(table: pd.DataFrame, budget: str) -> str | None:
     return str(rows.sort_values(metric.key).series.iloc[0])
 
 
-def _interval(values: pd.Series, name: str) -> dict[str, float]:
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _interval(values: Floats, name: str) -> dict[str, float]:
     """Return a mean and, of two values or more, the ends of its interval."""
-    mean, half = float(values.mean()), half_width(values)
+    mean, half = _mean(values), half_width(values)
     low, high = mean - half, mean + half
     if name not in SIGNED:
         low = max(low, 0.0)
     if name.endswith("_pct"):
         high = min(high, 100.0)
     return {name: mean, f"{name}_low": low, f"{name}_high": high}
-
-
-def _known(done: pd.DataFrame, name: str) -> pd.Series:
-    current = done[name] if name in done else pd.Series(dtype=float)
-    return pd.to_numeric(current, errors="coerce").dropna()
 
 
 def short(label: str) -> str:
