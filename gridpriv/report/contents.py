@@ -36,7 +36,7 @@ from gridpriv.zonal.documents import (
 )
 from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
 from gridpriv.zonal.rows import PlanBalance, StepRow
-from gridpriv.zonal.summary import figures, protection, series_figures
+from gridpriv.zonal.summary import figures, interchange_rows, protection, series_figures
 
 
 def noisy_runs(study: Study) -> pd.DataFrame:
@@ -231,9 +231,7 @@ def _outcome(caption: str, rows: Rows) -> Content:
 
 def _interchange(document: Json) -> Content:
     """Return scheduled and actual interchange in the order of the document's zones."""
-    entries = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
-    rows = [entries[zone["zone"]] for zone in document["zones"] if zone["zone"] in entries]
-    rows = [row for row in rows if row.get("scheduled_mw") is not None]
+    rows = [row for row in interchange_rows(document) if row.get("scheduled_mw") is not None]
     caption = "Interchange, exports positive, metered in the middle of tie lines"
     return Interchange.table, caption, pd.DataFrame(rows if len(rows) > 1 else [])
 

@@ -52,6 +52,7 @@ class ExchangeResult(RunAnalysis):
         Outputs of the market without a network, p.u.; None without convex costs.
     """
 
+    schema = ExchangeDocument.table
     settings: FlowBased
     zones: tuple[str, ...]
     optimum: AcOptimum
@@ -205,15 +206,9 @@ class ExchangeResult(RunAnalysis):
         ]
         return pd.DataFrame(rows)
 
-    def as_dict(self, *, public: bool = False) -> Json:
-        """Return the analysis as JSON can hold it; ``public`` leaves null whatever is local.
-
-        Raises
-        ------
-        InputError
-            If ``public`` is asked of a local view.
-        """
-        figures: Json = {
+    def figures(self) -> tuple[Case, Json]:
+        """Return the case that is analysed, and what is said of it."""
+        return self.domain.case, {
             "ptdf_model": self.settings.ptdf,
             "zones": self.zone_rows,
             "branches": self.branches,
@@ -221,7 +216,6 @@ class ExchangeResult(RunAnalysis):
             "domain": self.slice,
             "payments": self.payments,
         }
-        return self.document(self.domain.case, figures, ExchangeDocument.table, public=public)
 
 
 def exchange(

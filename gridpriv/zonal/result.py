@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -283,7 +284,7 @@ class FinishedRun(Instance):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RunAnalysis:
+class RunAnalysis(ABC):
     """An analysis of a run, on the demand that a view holds.
 
     Attributes
@@ -298,17 +299,22 @@ class RunAnalysis:
         Wall clock of the analysis.
     """
 
+    schema: ClassVar[TableSchema]
     view: str
     privacy: Json
     protected: bool
     seconds: float
+
+    @abstractmethod
+    def figures(self) -> tuple[Case, Json]:
+        """Return the case that is analysed, and what is said of it."""
 
     @property
     def public(self) -> bool:
         """Every figure is a function of noisy releases and public data."""
         return self.view == SHARED and self.protected
 
-    def document(self, case: Case, figures: Json, schema: TableSchema, *, public: bool) -> Json:
+    def as_dict(self, *, public: bool = False) -> Json:
         """Return the analysis as JSON can hold it; ``public`` leaves null whatever is local.
 
         Raises
@@ -321,6 +327,7 @@ class RunAnalysis:
                 f"--public exports figures of releases with noise only, but --view {self.view} of "
                 f"this run follows from true demand. Take --view {SHARED} of a run with noise."
             )
+        case, figures = self.figures()
         told: Json = {
             "case": case.name,
             "buses": case.n_bus,
@@ -331,7 +338,7 @@ class RunAnalysis:
             "seconds": self.seconds,
             "version": version("gridpriv"),
         }
-        published = publish(told, schema, protected=True) if public else told
+        published = publish(told, self.schema, protected=True) if public else told
         cleaned: Json = json_ready(published)
         return cleaned
 
@@ -400,7 +407,7 @@ class RunResult(FinishedRun):
         document = self.as_dict()
         return html_page(
             [summary.figures(document), summary.privacy_figures(document["privacy"])],
-            summary.sentences(document),
+            [str(note) for note in notes(document)],
         )
 
     @cached_property

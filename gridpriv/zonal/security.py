@@ -59,6 +59,7 @@ class SecurityResult(RunAnalysis):
         Corrective redispatch by name of the contingency, of those that are not secure.
     """
 
+    schema = SecurityDocument.table
     settings: Security
     before: PreContingency
     contingencies: tuple[PostContingency, ...]
@@ -101,15 +102,9 @@ class SecurityResult(RunAnalysis):
         ]
         return pd.DataFrame(rows)
 
-    def as_dict(self, *, public: bool = False) -> Json:
-        """Return the analysis as JSON can hold it; ``public`` leaves null whatever is local.
-
-        Raises
-        ------
-        InputError
-            If ``public`` is asked of a local view.
-        """
-        figures: Json = {
+    def figures(self) -> tuple[Case, Json]:
+        """Return the case that is analysed, and what is said of it."""
+        return self.before.case, {
             "rating": self.settings.rating,
             "secure": self.secure,
             "corrected": self.corrected,
@@ -117,7 +112,6 @@ class SecurityResult(RunAnalysis):
             "prevention": (self.prevention or NOT_PREVENTIVE).as_dict(),
             "contingencies": self._rows(),
         }
-        return self.document(self.before.case, figures, SecurityDocument.table, public=public)
 
     def _rows(self) -> list[Json]:
         corrections, case = self.corrections or {}, self.before.case

@@ -47,18 +47,22 @@ def _length(rows: list[Any] | None) -> int | None:
 
 def interchange(document: Json) -> Table:
     """Return every zone's interchange, scheduled and actual, their difference, load shedding."""
-    rows = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
     columns = ("scheduled", "actual", "deviation")
     keys = [*(f"{column}_mw" for column in columns), "shed_mw"]
     return (
         "Interchange (MW, exports positive, metered in the middle of tie lines)",
         ["zone", *columns, "load shedding"],
         [
-            [zone["zone"], *(amount(rows[zone["zone"]].get(key), "MW") for key in keys)]
-            for zone in document["zones"]
-            if zone["zone"] in rows
+            [row["zone"], *(amount(row.get(key), "MW") for key in keys)]
+            for row in interchange_rows(document)
         ],
     )
+
+
+def interchange_rows(document: Json) -> list[Json]:
+    """Return the interchange of every zone that has one, in the order of the document's zones."""
+    rows = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
+    return [rows[zone["zone"]] for zone in document["zones"] if zone["zone"] in rows]
 
 
 def figures(document: Json) -> Table:
@@ -316,11 +320,6 @@ def privacy_figures(privacy: Json) -> Table:
             [f"total at delta = {total['delta']:g}", privacy["published_total"], total["epsilon"]],
         ],
     )
-
-
-def sentences(document: Json) -> list[str]:
-    """Return :func:`notes` as text."""
-    return [str(note) for note in notes(document)]
 
 
 def notes(document: Json) -> list[Message]:

@@ -22,7 +22,6 @@ from gridpriv.zonal.summary import (
     notes,
     released,
     results,
-    sentences,
     series_messages,
 )
 
@@ -118,7 +117,7 @@ def test_a_budget_that_buys_less_than_nothing_is_said_first(capsys):
     worse = physical["cost"] is None or physical["cost"] > costs["prior_only_cost"]
     assert worse
     assert {"dearer-than-prior-only", "worse-than-prior-only"} & set(codes(document))
-    text = sentences(document)
+    text = texts(document)
     assert any("buys nothing here" in line for line in text)
 
 
@@ -568,3 +567,8 @@ def test_the_expected_error_is_that_of_the_objective(objective):
 def series_sentences(*given):
     """Return the messages of a series as text."""
     return [str(message) for message in series_messages(*given)]
+
+
+def texts(document):
+    """Return the messages of a run as text."""
+    return [str(note) for note in notes(document)]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.zonal.messages import messages
-from gridpriv.zonal.summary import sentences
+from gridpriv.zonal.summary import notes
 from gridpriv.zonal.tables import result_tables
 
 pytestmark = pytest.mark.usefixtures("few_replans")
@@ -53,10 +53,10 @@ def test_what_moves_with_what_is_protected_is_said(
     """A bus of constant power factor moves both; demand that is protected whole needs no word."""
     settings = gridpriv.Settings(rounds=1, solver="clarabel", seed=1, protects=protects)
     document = gridpriv.run(case14, zones14, settings).as_dict()
-    told = " ".join(sentences(document))
+    told = " ".join(texts(document))
     assert f"one bus changes its {own} demand by 1 MW at most. " in told.replace("MVAr", "MW")
     assert f"its {other} demand follows its {own} demand" in told.replace("a bus's", "its")
-    assert "follows" not in " ".join(sentences(result.as_dict()))
+    assert "follows" not in " ".join(texts(result.as_dict()))
 
 
 def test_html_is_well_formed_and_holds_the_figures(result) -> None:
@@ -175,3 +175,8 @@ def test_a_central_schedule_has_no_rounds(case14, zones14) -> None:
     told = repr(result) + result._repr_html_()
     assert "one central AC schedule" in told
     assert "1 round" not in told and "0 solves" not in told
+
+
+def texts(document):
+    """Return the messages of a run as text."""
+    return [str(note) for note in notes(document)]
