@@ -156,7 +156,7 @@ def run_rows(identity_row: Json, result: RunResult, reason: str = "") -> Rows:
     return {
         "runs": [
             identity_row
-            | finals(result.as_dict())
+            | finals(result.outcome())
             | {
                 "noise_magnitude": float(sum(noise) / len(noise)) if noise else None,
                 "status": "failed" if reason else "done",
@@ -212,7 +212,7 @@ def settings_shown(settings: Settings) -> Json:
 
 
 def finals(document: Json) -> Json:
-    """Return a run's figures, from its document."""
+    """Return a run's figures, from its outcome."""
     final, privacy = document["final"], document["privacy"]
     plan = (final["plan_shortage_mw"], final["plan_surplus_mw"])
     return {

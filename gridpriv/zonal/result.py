@@ -226,6 +226,8 @@ class FinishedRun(Instance):
         effort and times included, and the seed, which would undo the noise.
         """
         case, settings = self.case, self.settings
+        outcome = self._outcome()
+        outcome["final"]["meter"] = meter_rows(self)
         document: Json = {
             "case": case.name,
             "buses": case.n_bus,
@@ -244,9 +246,7 @@ class FinishedRun(Instance):
             "ended": "early" if self.early else "finished",
             "reason": self.early,
             "messages": [],
-            "final": self._final(),
-            "privacy": privacy_document(settings, case, self.rules, self.statements),
-            "solver": solver_document(settings.solver, self.trace),
+            **outcome,
             "timing": self.timing.as_dict(),
             "seed": None if settings.noise == "secure" else self.seed,
             "version": version("gridpriv"),
@@ -257,6 +257,19 @@ class FinishedRun(Instance):
             document = publish(document, RunDocument.table, protected=protected)
         cleaned: Json = json_ready(document)
         return cleaned
+
+    def outcome(self) -> Json:
+        """Return the part of :meth:`as_dict` that is not by round, setting or meter."""
+        cleaned: Json = json_ready(self._outcome())
+        return cleaned
+
+    def _outcome(self) -> Json:
+        settings = self.settings
+        return {
+            "final": self._final(),
+            "privacy": privacy_document(settings, self.case, self.rules, self.statements),
+            "solver": solver_document(settings.solver, self.trace),
+        }
 
     def _final(self) -> Json:
         """Return the figures of a run after its last round and after redispatch."""
@@ -277,7 +290,7 @@ class FinishedRun(Instance):
             "dual_residual": dual,
             "ac_rounds": on_ac,
             "physical": physical | {"optimality_gap": gap},
-            "meter": meter_rows(self),
+            "meter": None,
             "hold": None if self.hold is None else self.hold.rows(self.case.base_mva),
             "cost_of_privacy": None if reference is None else cost_of_privacy(physical, reference),
         }
