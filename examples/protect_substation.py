@@ -23,7 +23,7 @@ settings = {
 }
 
 options = list(methods(["nothing", "bus", "total"], ["knorm"], ["central"]))
-tried = forecast(case, zones, gridpriv.make_settings(**settings), options, draws=3)
+tried = forecast(case, zones, gridpriv.make_settings(**settings), options, scenarios=3)
 for way in tried:
     print(
         f"{way.release:8} of {way.rounds}: {way.over_optimum.median:8.2f} $/h over the optimum "

@@ -87,7 +87,7 @@ def attack(
     settings = replace(prepared.settings, solver_tolerance="tight")
     prepared = replace(prepared, settings=settings)
     if settings.noise == "secure":
-        raise InputError("noise = 'secure': must be 'simulated', attacks study simulated runs")
+        raise not_allowed("noise", "secure", "'simulated': attacks study simulated runs")
     check_draws(prepared)
     if plan.epsilons and prepared.rules.noise is None:
         raise InputError("epsilons needs a mechanism: mechanism is 'none'")

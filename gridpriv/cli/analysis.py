@@ -156,7 +156,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
         "net_position_mw": "net position",
         "least_mw": "least",
         "most_mw": "most",
-        "redispatch_cost": "over merit order $/h",
+        "congestion_cost": "congestion $/h",
         "tie_revenue": "tie revenue $/h",
     }
     mw = dict.fromkeys(("net_position_mw", "least_mw", "most_mw"), "MW")
@@ -164,7 +164,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
     title = f"{document['case']}: exchange between zones (MW), PTDFs by {model} power flow"
     print_records(title, zones, document["zones"], **mw)
     say(
-        "Net position, least and most in MW; over merit order: generation cost less that of the "
+        "Net position, least and most in MW; congestion: generation cost less that of the "
         "merit-order dispatch without network; tie revenue: payments received."
     )
     pairs = {

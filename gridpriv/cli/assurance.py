@@ -283,8 +283,8 @@ def _print_attack(result: AttackResult) -> None:
     mean = float(result.errors(shown).mean())
     if shown.label == PROTECTED and mean < DISCLOSED * result.beta_mw:
         output.say(
-            f"Warning: this setting reveals demand to {mean:.3g} MW on average. Only changes of "
-            f"about beta ({result.beta_mw:g} MW) are hidden; --beta 20MW hides 20 MW."
+            f"Warning: this setting reveals demand to {mean:.3g} MW on average. Changes "
+            f"above beta ({result.beta_mw:g} MW) are not protected; --beta 20MW protects 20 MW."
         )
     _print_identifiability(result, document["zones"])
     errors = result.errors(shown).mean(axis=0)

@@ -149,7 +149,8 @@ def add_flags(
     """
     standard, current = defaults(kind), settings_of(kind)
     for part, declared in parts_of(kind).items():
-        group = parser.add_argument_group(part.__name__.lower(), part.__doc__)
+        title = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", part.__name__).lower()
+        group = parser.add_argument_group(title, part.__doc__)
         for name in declared:
             if name in without:
                 continue

@@ -125,7 +125,7 @@ def _print_bound(document: Json, prices: Floats, buses: Ints) -> None:
     if document["bound"] is None:
         return
     rows: list[list[object]] = [
-        ["demand that cannot be served, at least", amount(document["shed_mw"], "MW"), "MW"],
+        ["load shedding, lower bound", amount(document["shed_mw"], "MW"), "MW"],
         [
             f"lower bound of {BOUNDED[document['objective']]}",
             f"{document['bound']:.7g}",

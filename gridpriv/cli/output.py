@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import make_folder, sealed, write_text
 from gridpriv.core.text import Amount, Json, amount, frame_csv, shown
 
@@ -165,7 +165,7 @@ def output_folder(text: str | None) -> Path | None:
         return None
     folder = Path(text)
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"out = {text!r}: must be a folder, not a file")
+        raise not_allowed("out", text, "a folder, not a file")
     missing = [part for part in (folder, *folder.parents) if not part.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

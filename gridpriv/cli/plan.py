@@ -14,7 +14,14 @@ from gridpriv.core.settings import Part, changed, count, number, shortest
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.privacy.adjacency import Beta
-from gridpriv.zonal.settings import Adjacency, Draws, Grid, Release, Settings, make_settings
+from gridpriv.zonal.settings import (
+    Adjacency,
+    Grid,
+    Release,
+    ReleaseSchedule,
+    Settings,
+    make_settings,
+)
 
 if TYPE_CHECKING:
     from gridpriv.zonal.forecast import Expected
@@ -30,8 +37,8 @@ class Scenarios(Part):
 
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
     total: float = number(1.0, "total epsilon (pure DP)", positive)
-    public_demand: str | None = changed(Draws, "public_demand", None)
-    draws: int = count(
+    public_demand: str | None = changed(ReleaseSchedule, "public_demand", None)
+    scenarios: int = count(
         10,
         "number of demand scenarios sampled from public data; a further scenario is within the "
         "printed range with probability (N - 1)/(N + 1)",
@@ -88,10 +95,10 @@ def execute(args: argparse.Namespace) -> int:
     )
     protected = settings.adjacency(case)  # warns of a distance that is none of this grid's
     options = list(methods(*_axes(args)))
-    if chosen.draws > MOST_DRAWS:
-        raise not_allowed("draws", chosen.draws, f"1 to {MOST_DRAWS}")
-    with output.progress(args, case.name, len(options) * chosen.draws) as advance:
-        result = forecast(case, zoning, settings, options, chosen.draws, advance)
+    if chosen.scenarios > MOST_DRAWS:
+        raise not_allowed("scenarios", chosen.scenarios, f"1 to {MOST_DRAWS}")
+    with output.progress(args, case.name, len(options) * chosen.scenarios) as advance:
+        result = forecast(case, zoning, settings, options, chosen.scenarios, advance)
     best = recommended(result)
     varied = ("release", "mechanism", "rounds", "coordination", "seed")
     common = {name: value for name, value in settings.told_of(case).items() if name not in varied}
@@ -103,7 +110,7 @@ def execute(args: argparse.Namespace) -> int:
         "total": chosen.total,
         "map_sha256": map_digest(zone_map(case, zoning)),
         "settings": common,
-        "draws": chosen.draws,
+        "scenarios": chosen.scenarios,
         "methods": [item.as_dict() for item in result],
         "over_time": costs_over_time(chosen.total),
         "recommended": best.as_dict(),
@@ -156,13 +163,13 @@ def sentences(
             f"than {WORTH:.1%} on {best.worse}."
         )
     spread = public_demand(case, chosen.public_demand).spread
-    more = "" if chosen.draws >= WIDE else f" (95% with --draws {WIDE})"
+    more = "" if chosen.scenarios >= WIDE else f" (95% with --scenarios {WIDE})"
     said.append(
-        f"Ranges cover the AC-feasible ones of {chosen.draws} demand scenarios sampled from public "
-        f"data. A further scenario lies in the range with probability {covered(chosen.draws):.0%}"
-        f"{more}. Scenarios of a zone's demand have a standard deviation of {spread:.0%} of its "
-        f"mean. Scenarios without an AC optimum at {RESERVE:g} times their demand are left out. "
-        "The true demand was not read."
+        f"Ranges cover the AC-feasible ones of {chosen.scenarios} demand scenarios sampled from "
+        f"public data. A further scenario lies in the range with probability "
+        f"{covered(chosen.scenarios):.0%}{more}. Scenarios of a zone's demand have a standard "
+        f"deviation of {spread:.0%} of its mean. Scenarios without an AC optimum at {RESERVE:g} "
+        "times their demand are left out. The true demand was not read."
     )
     return said
 

@@ -19,7 +19,7 @@ from gridpriv.core.settings import Part, changed, choice, count, names, number
 from gridpriv.core.text import Json, amount, counted, csv_text
 from gridpriv.privacy.adjacency import Beta, Protects
 from gridpriv.privacy.settings import Budget, Mechanism, Noise, Privacy
-from gridpriv.zonal.settings import Adjacency, Draws, Release, Settings, make_settings
+from gridpriv.zonal.settings import Adjacency, Release, ReleaseSchedule, Settings, make_settings
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
@@ -61,7 +61,7 @@ class Publishing(Part):
     total: float = number(1.0, "total epsilon (pure DP)", _pure)
     protects: Protects = changed(Adjacency, "protects", "p+q")
     release: Release = changed(
-        Draws, "release", "auto", choices=RELEASES, help="released statistics of demand"
+        ReleaseSchedule, "release", "auto", choices=RELEASES, help="released statistics of demand"
     )
     mechanism: Mechanism | None = choice(
         None,
@@ -70,8 +70,8 @@ class Publishing(Part):
         unset="knorm or laplace, whichever has the smaller expected error; knorm for --series",
     )
     noise: Noise = changed(Privacy, "noise", "simulated")
-    seed: int | None = changed(Draws, "seed", None)
-    public_demand: str | None = changed(Draws, "public_demand", None)
+    seed: int | None = changed(ReleaseSchedule, "seed", None)
+    public_demand: str | None = changed(ReleaseSchedule, "public_demand", None)
     fidelity: str | None = choice(
         None,
         ("cost",),

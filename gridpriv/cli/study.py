@@ -391,7 +391,7 @@ def _computed(args: argparse.Namespace) -> int:
     def summarise() -> None:
         columns = [name.replace("_", " ") for name in computed.table]
         output.print_table(title, columns, computed.table.values.tolist())
-        print_claims(computed.claims, "Statements, and whether they hold here")
+        print_claims(computed.claims, "Claims of the paper, checked here")
 
     return output.tell(args, document, summarise, folder)
 
@@ -399,7 +399,7 @@ def _computed(args: argparse.Namespace) -> int:
 def print_claims(
     claims: pd.DataFrame, header: str = "What the paper states, and whether it holds here"
 ) -> None:
-    """Print statements and whether they hold: a paragraph each."""
+    """Print claims and their outcomes: a paragraph each."""
     out = output.console()
     out.print(f"{header}\n")
     for row in claims.to_dict("records"):

@@ -45,7 +45,7 @@ from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import noise_caveat, zone_statement
 from gridpriv.zonal.opening import Carrying, initial_rounds
-from gridpriv.zonal.prepared import Prepared, prepare, zone_datasets, zone_statements
+from gridpriv.zonal.prepared import Prepared, prepare, zone_certificates, zone_datasets
 
 COLUMNS = ("round", "consensus_residual", "consensus_residual_max", "penalty_min", "penalty_max")
 CERTIFICATE, CERTIFICATES = "certificate.pem", "certificates"
@@ -163,7 +163,7 @@ def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
     """Return the public report of a run: without noise, its settings only."""
     settings = agreement.settings
     protected = settings.mechanism != "none"
-    statements = [
+    certificates = [
         asdict(
             zone_statement(
                 zone,
@@ -187,7 +187,7 @@ def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
         "rounds": [dict(zip(COLUMNS, row, strict=True)) for row in _rows(outcome)]
         if protected
         else None,
-        "privacy": json_ready(statements) if protected else None,
+        "privacy": json_ready(certificates) if protected else None,
     }
 
 
@@ -458,12 +458,14 @@ def outcome(own: OwnZone, member: ZoneMember, client: ZoneClient) -> Json:
 
 def _statement(own: OwnZone, client: ZoneClient) -> Json:
     prepared = own.prepared
-    statements = zone_statements({own.zone.name: client.drawn()}, prepared.settings, prepared.rules)
+    certificates = zone_certificates(
+        {own.zone.name: client.drawn()}, prepared.settings, prepared.rules
+    )
     return {
         "zone": own.zone.name,
         "run": client.run,
         "rounds": list(client.figures),
-        "privacy": json_ready([asdict(statement) for statement in statements]),
+        "privacy": json_ready([asdict(statement) for statement in certificates]),
     }
 
 

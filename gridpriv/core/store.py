@@ -36,10 +36,10 @@ from gridpriv.core.text import Json, html_table
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT = 5
+FORMAT = 6
 MANIFEST = "manifest.json"
 PARTS, COMMON = "parts", "common"
-TABLES = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
+TABLES = ("runs", "rounds", "zones", "buses", "certificates", "charges", "timing")
 NETWORK_TABLES = ("network_buses", "network_branches")
 SHOWN = (
     "case",
@@ -67,7 +67,7 @@ class Study:
     folder : Path
     manifest : dict
     tables : dict of str to DataFrame
-        ``runs``, ``rounds``, ``zones``, ``buses``, ``statements``, ``timing`` and, for drawing,
+        ``runs``, ``rounds``, ``zones``, ``buses``, ``certificates``, ``timing`` and, for drawing,
         ``network_buses`` and ``network_branches``; ``claims`` in a reproduction.
     """
 

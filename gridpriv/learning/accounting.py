@@ -181,14 +181,14 @@ def privacy_statement(
         "adjacency": adjacency,
         "releases_per_client": releases,
         "per_release": {
-            "nominal": _claimed(settings, "per-release"),
+            "nominal": _nominal(settings, "per-release"),
             "certified": max((epsilon_of(c, delta) for c in charges), default=None),
             "delta": delta if settings.mechanism == "gaussian" else 0.0,
         },
         "noise_multiplier": drawn or multiplier or None,
         "total_pure": max(map(total_pure, tallies)) if pure else None,
         "total": {
-            "nominal": _claimed(settings, "total"),
+            "nominal": _nominal(settings, "total"),
             "epsilon": max((total_epsilon(t, target) for t in tallies), default=None),
             "delta": target,
         },
@@ -221,7 +221,7 @@ def _worst_rho(tallies: list[Mapping[Charge, int]]) -> float | None:
     return max(rhos) if rhos and len(rhos) == len(matches) else None
 
 
-def _claimed(settings: LearnSettings, scope: str) -> float | None:
+def _nominal(settings: LearnSettings, scope: str) -> float | None:
     """Return the epsilon that the budget states for one release, or for all."""
     budget = settings.budget
     return budget.epsilon if settings.mechanism != "none" and budget.scope == scope else None

@@ -132,7 +132,7 @@ class LearnFigures(Compared):
     noise_magnitude: Number = like(OfRound, "noise_magnitude")
 
 
-class Calibration(Bound, OfClient, name="statements"):
+class Calibration(Bound, OfClient, name="certificates"):
     """The privacy of one client in one run."""
 
     sensitivity: float = released("Sensitivity: proven sensitivity of the last release")

@@ -69,7 +69,7 @@ class Certificate(Row):
         "Releases per client: largest number of releases of one client",
         at="privacy.releases_per_client",
     )
-    epsilon_claimed: Number = known(
+    epsilon_nominal: Number = known(
         "Nominal epsilon per release: epsilon of one release according to the settings",
         at="privacy.per_release.nominal",
     )
@@ -96,7 +96,7 @@ class Certificate(Row):
     protection: Text = known("Protected: change of the data that the noise hides")
 
 
-class ZoneStatement(Bound, name="statements"):
+class ZoneCertificate(Bound, name="certificates"):
     """The privacy of one zone in one run."""
 
     zone: str = key("Zone: name of the zone in the zone map")
@@ -159,11 +159,11 @@ def zone_statement(
     nominal: float,
     release_delta: float,
     target_delta: float,
-) -> ZoneStatement:
+) -> ZoneCertificate:
     """Return the statement of a zone's releases."""
     charges = charges_of(releases)
     worst = max(releases, key=lambda r: r.sensitivity.value / r.mechanism.scale)
-    return ZoneStatement(
+    return ZoneCertificate(
         zone=zone,
         releases=sum(releases.values()),
         nominal=nominal,

@@ -181,7 +181,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         rows = text.drop(columns="failed") if all_ran else text
         yield schema.SUMMARY, "Means over seeds", rows
         yield schema.ConvexMeans.table, "Convex model, means over seeds", _relaxed(study, text)
-    yield ClaimRow.table, "Stated orderings", current.get("claims", pd.DataFrame())
+    yield ClaimRow.table, "Claims of the paper", current.get("claims", pd.DataFrame())
     yield schema.ZoneMeans.table, _zones_caption(study), _zones(study)
     if len(text):
         yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, text)
@@ -211,7 +211,7 @@ def _private(study: Study, means: pd.DataFrame) -> pd.DataFrame:
         noisy = noisy.assign(releases_per_zone=drawn.max(), total_pure=pure, total_epsilon=total)
     # of steps that draw nothing, and of Gaussian noise whose delta alone covers a release
     none = noisy.epsilon_certified == 0.0
-    of_one = ("epsilon_claimed", "epsilon_certified")
+    of_one = ("epsilon_nominal", "epsilon_certified")
     return noisy.assign(**{name: noisy[name].mask(none) for name in of_one})
 
 
@@ -250,9 +250,9 @@ def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:
         return table
     percent = table.ac_feasible * 100.0
     table = table.assign(budget_shown=table.budget.map(budget_words), ac_feasible_pct=percent)
-    statements = study.tables["statements"]
-    if len(statements) and "ratio" in statements:
-        worst = statements.assign(multiplier=statements.scale / statements.sensitivity)
+    certificates = study.tables["certificates"]
+    if len(certificates) and "ratio" in certificates:
+        worst = certificates.assign(multiplier=certificates.scale / certificates.sensitivity)
         runs = study.done[["run", *COMBINATION]].merge(worst, on="run")
         of = runs.groupby(COMBINATION, dropna=False, as_index=False)
         of = of.agg(sensitivity_ratio=("ratio", "max"), noise_multiplier=("multiplier", "min"))

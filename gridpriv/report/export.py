@@ -199,7 +199,7 @@ def _claims(study: Study) -> Iterator[Message]:
         if len(own):
             holding = int((own.outcome == "holds").sum())
             yield message("claims", {"holding": holding, "stated": len(own), "noise": noise})
-    ratios = study.tables["statements"]
+    ratios = study.tables["certificates"]
     published = set(study.done.loc[study.done.sensitivity == "published", "run"])
     if len(ratios) and published:
         here = ratios[ratios.run.isin(published)].ratio
@@ -294,7 +294,7 @@ def quoted(words: str) -> str:
 MOST_ROWS = 1_048_575
 MEASURED = 1000
 """Rows whose texts a column's width is made for."""
-RAW = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
+RAW = ("runs", "rounds", "zones", "buses", "certificates", "charges", "timing")
 
 
 def to_xlsx(report: Report, study: Study) -> bytes:

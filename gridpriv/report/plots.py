@@ -45,7 +45,7 @@ from gridpriv.study.record import STORED
 from gridpriv.study.run_folder import RunFolder, run_document
 from gridpriv.zonal.documents import RESERVE_FILE, STORAGE_FILE, SeriesDocument
 from gridpriv.zonal.horizon import Horizon
-from gridpriv.zonal.prepared import zone_statements
+from gridpriv.zonal.prepared import zone_certificates
 from gridpriv.zonal.result import totals
 from gridpriv.zonal.stream import Stream
 from gridpriv.zonal.tables import frames_json, result_tables
@@ -411,7 +411,7 @@ def _planned(kept: RunFolder, name: str) -> list[Json]:
 
 def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:
     prepared, settings = horizon.prepared(0), horizon.settings
-    statements = zone_statements(kept.releases(), settings, prepared.rules)
+    certificates = zone_certificates(kept.releases(), settings, prepared.rules)
     case, seed = horizon.series.case, kept.runs.known_seed
     document = {
         "case": case.name,
@@ -433,8 +433,8 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
             "adjacency": horizon.adjacency,
             "noise_multiplier": horizon.multiplier,
             "stream": horizon.costs if isinstance(horizon, Stream) else None,
-            **json_ready(totals(settings, statements)),
-            "zones": json_ready([s.as_dict() for s in statements]),
+            **json_ready(totals(settings, certificates)),
+            "zones": json_ready([s.as_dict() for s in certificates]),
         },
         "seed": seed,
         "version": version("gridpriv"),

@@ -172,9 +172,9 @@ def cost(of: Subject) -> Section | None:
 
 
 def claims(of: Subject) -> Section | None:
-    """Return the statements of a paper and their outcomes."""
+    """Return the claims of a paper and their outcomes."""
     tables, notes = of.held("claims"), (message("claims-table", {}),)
-    return Section("Statements of the paper", notes, tables=tables) if tables else None
+    return Section("Claims of the paper", notes, tables=tables) if tables else None
 
 
 def convergence(of: Subject) -> Section | None:
@@ -268,15 +268,15 @@ def privacy(of: Subject) -> Section | None:
     if "privacy" not in of.tables:
         return None
     noisy = of.table[~of.table.budget.isin(QUIET)]
-    statements = of.study.tables["statements"]
+    certificates = of.study.tables["certificates"]
     notes = [message("certificates", {}), message("sensitivity-ratio", {})]
     if means_over(of.study) == "steps":
         notes.append(message("certificates-of-steps", {}))
     if noisy.mechanism.eq("gaussian").any():
         deltas = noisy[noisy.mechanism == "gaussian"].release_delta.dropna().unique()
         notes.append(message("gaussian-delta", {"deltas": ", ".join(f"{d:g}" for d in deltas)}))
-    if len(statements) and "bound_source" in statements:
-        unique = statements.bound_source.astype(str).str.rstrip(". ").unique()
+    if len(certificates) and "bound_source" in certificates:
+        unique = certificates.bound_source.astype(str).str.rstrip(". ").unique()
         sources = [text.replace("|||_", "| ||_").replace("|||", "|| |") for text in unique]
         for name, words in STATISTICS.items():
             sources = [text.replace(f"({name})", f"({words})") for text in sources]

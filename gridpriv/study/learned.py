@@ -218,7 +218,7 @@ def _result_rows(row: Json, result: LearnResult, measure: Measure | None) -> Row
             "rounds": [{"run": run} | one for one in rounds],
             "zones": [],
             "buses": [],
-            "statements": [{"run": run} | one for one in result.privacy["sensitivity"]],
+            "certificates": [{"run": run} | one for one in result.privacy["sensitivity"]],
             "charges": engine.charge_rows(run, charges),
             "timing": [{"run": run, "process": os.getpid(), **result.timing.as_dict(), **seconds}],
         }

@@ -15,7 +15,7 @@ from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import names, written
 from gridpriv.core.text import Json
 from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, Privacy
-from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, Draws, Settings, make_settings
+from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, ReleaseSchedule, Settings, make_settings
 
 # settings that have their own axis, so that [settings] and methods may not hold them
 OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}
@@ -24,7 +24,7 @@ WAYS = ("mechanism", "perturbation", "release", "noise_schedule", "update")
 SCHEME_AXES = tuple(
     name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
 )
-OF_NOISE = (*names(Privacy), *names(Adjacency), *names(Draws))
+OF_NOISE = (*names(Privacy), *names(Adjacency), *names(ReleaseSchedule))
 BESIDE_GROUND = (*OF_NOISE, "workers")  # change nothing of a run that draws no noise
 
 

@@ -167,9 +167,9 @@ def run_rows(identity_row: Json, result: RunResult, reason: str = "") -> Rows:
         "rounds": with_run(run, rounds),
         "zones": with_run(run, result.zones),
         "buses": with_run(run, result.buses),
-        "statements": [
+        "certificates": [
             {"run": run} | statement.as_dict() | {"norm": str(statement.norm)}
-            for statement in result.statements
+            for statement in result.certificates
         ],
         "charges": charge_rows(run, certified(result.trace.releases)),
         "timing": [{"run": run, "process": os.getpid(), **result.timing.as_dict()}],

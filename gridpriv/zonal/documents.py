@@ -16,7 +16,7 @@ from gridpriv.core.tables import (
     private,
     released,
 )
-from gridpriv.privacy.statement import Bound, NoiseBlock, PerRelease, TotalEpsilon, ZoneStatement
+from gridpriv.privacy.statement import Bound, NoiseBlock, PerRelease, TotalEpsilon, ZoneCertificate
 from gridpriv.zonal import rows
 from gridpriv.zonal.rows import ELEMENT, LIMIT, SETTINGS, OfZone
 
@@ -196,7 +196,7 @@ class PrivacyBlock(NoiseBlock):
 class RunPrivacy(PrivacyBlock):
     """Protection and certified totals of a run, and of every zone."""
 
-    sensitivity: list[ZoneStatement] = part(ZoneStatement)
+    sensitivity: list[ZoneCertificate] = part(ZoneCertificate)
 
 
 class ReleasedStatistics(OfZone, name="released"):
@@ -371,8 +371,8 @@ class ZoneExchange(OfZone, name="zones"):
     most_mw: Number = released("Most: largest net position in the domain")
     market_cost: Number = released("Market cost: generation without a network", "$/h")
     generation_cost: Number = released("Generation cost: generation cost at the AC optimum", "$/h")
-    redispatch_mw: Number = released("Redispatch: upward changes of generators")
-    redispatch_cost: Number = released("Redispatch cost: generation cost minus market cost", "$/h")
+    congestion_mw: Number = released("Congestion: generation above merit-order dispatch")
+    congestion_cost: Number = released("Congestion cost: generation cost minus market cost", "$/h")
     tie_revenue: Number = released("Tie revenue: revenue minus payments at tie-line prices", "$/h")
 
 
@@ -498,7 +498,7 @@ class ReleasedOnce(OfZone, name="released_once"):
 class SeriesPrivacy(PrivacyBlock):
     """Protection and certified totals of a series, and of every zone."""
 
-    zones: list[ZoneStatement] = part(ZoneStatement)
+    zones: list[ZoneCertificate] = part(ZoneCertificate)
     stream: StreamBudget | None = part(StreamBudget)
 
 

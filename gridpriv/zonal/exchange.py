@@ -127,15 +127,15 @@ class ExchangeResult(RunAnalysis):
                 {"zone": name, "net_position_mw": base * domain.net_position[z]}
                 | {"least_mw": base * least if np.isfinite(least) else None}
                 | {"most_mw": base * most if np.isfinite(most) else None}
-                | self._redispatch(z)
+                | self._congestion(z)
                 | {"tie_revenue": self._revenue(name)}
             )
         return rows
 
-    def _redispatch(self, zone: int) -> Json:
+    def _congestion(self, zone: int) -> Json:
         case, pg = self.optimum.state.case, self.optimum.state.pg
         mine = np.flatnonzero(self.domain.zone_of[case.gen_bus] == zone)
-        names = ("market_cost", "generation_cost", "redispatch_mw", "redispatch_cost")
+        names = ("market_cost", "generation_cost", "congestion_mw", "congestion_cost")
         if self.market is None:
             return dict.fromkeys(names)
         before, after = (

@@ -170,7 +170,7 @@ def forecast(
     zoning: Zoning,
     settings: Settings,
     options: Sequence[Json],
-    draws: int,
+    scenarios: int,
     watch: Watch = lambda _: None,
 ) -> list[Expected]:
     """Return the expected cost of every strategy.
@@ -184,8 +184,8 @@ def forecast(
         Of the ways, but for what ``options`` change; ``seed`` is that of the scenarios.
     options : sequence of dict
         As :func:`ways` yields them.
-    draws : int
-        Scenarios.
+    scenarios : int
+        Number of demand scenarios.
     watch : callable
         Called with a note after every run.
     """
@@ -193,7 +193,7 @@ def forecast(
     tried: list[list[Outcome | None]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridprivWarning)
-        for draw in range(draws):
+        for draw in range(scenarios):
             generator = np.random.default_rng([settings.seed or 0, draw])
             grid, optimum = scenario(case, zoning, expected, generator, settings.voll)
             ways = [replace(settings, seed=draw, **method) for method in options]

@@ -43,7 +43,7 @@ from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.statement import ZoneStatement
+from gridpriv.privacy.statement import ZoneCertificate
 from gridpriv.privacy.temporal import (
     Cosines,
     TemporalBasis,
@@ -52,7 +52,13 @@ from gridpriv.privacy.temporal import (
 )
 from gridpriv.zonal.day import DayPlan, plan_day
 from gridpriv.zonal.messages import BEFORE_FACTORS, limits_named
-from gridpriv.zonal.prepared import Earlier, Prepared, horizon_multiplier, prepare, zone_statements
+from gridpriv.zonal.prepared import (
+    Earlier,
+    Prepared,
+    horizon_multiplier,
+    prepare,
+    zone_certificates,
+)
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.rows import Baselines
 from gridpriv.zonal.run import (
@@ -387,9 +393,9 @@ class HorizonResult:
         return total_releases([self.released, *steps])
 
     @property
-    def statements(self) -> tuple[ZoneStatement, ...]:
+    def certificates(self) -> tuple[ZoneCertificate, ...]:
         """Each zone's privacy loss over the horizon; empty without noise."""
-        return zone_statements(self.releases, self.settings, self.results[0].rules)
+        return zone_certificates(self.releases, self.settings, self.results[0].rules)
 
 
 def run_series(

@@ -53,7 +53,7 @@ from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.settings import noise_multiplier
-from gridpriv.privacy.statement import ZoneStatement, zone_statement
+from gridpriv.privacy.statement import ZoneCertificate, zone_statement
 from gridpriv.zonal.meter import Hold, make_hold, unreserved
 from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings, make_settings
 
@@ -462,9 +462,9 @@ def settings_from(settings: Settings | None, given: dict[str, Any]) -> Settings:
 Releases: TypeAlias = Mapping[str, Mapping[Release, int]]
 
 
-def zone_statements(
+def zone_certificates(
     releases: Releases, settings: Settings, rules: AgentRules
-) -> tuple[ZoneStatement, ...]:
+) -> tuple[ZoneCertificate, ...]:
     """Return the privacy loss of every zone that released anything; empty without noise."""
     if rules.noise is None:
         return ()

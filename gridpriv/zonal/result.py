@@ -32,7 +32,7 @@ from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Network, Zone, tie_prices
 from gridpriv.privacy.accounting import published_total
 from gridpriv.privacy.linear import Disclosure
-from gridpriv.privacy.statement import ZoneStatement, noise_caveat
+from gridpriv.privacy.statement import ZoneCertificate, noise_caveat
 from gridpriv.zonal import summary
 from gridpriv.zonal.documents import Physical, RunDocument
 from gridpriv.zonal.meter import meter_rows
@@ -69,19 +69,19 @@ def ac_rounds_document(rounds: AcRounds | None) -> Json | None:
     }
 
 
-def totals(settings: Settings, statements: Sequence[ZoneStatement]) -> Json:
+def totals(settings: Settings, certificates: Sequence[ZoneCertificate]) -> Json:
     """Return the certified total of the worst zone: 0 of no release, None without noise."""
     least = None if settings.mechanism == "none" else 0.0
-    total = max((s.total for s in statements), default=least)
+    total = max((s.total for s in certificates), default=least)
     return {
-        "releases_per_zone": max((s.releases for s in statements), default=0),
-        "total_pure": max((s.total_pure for s in statements), default=least),
+        "releases_per_zone": max((s.releases for s in certificates), default=0),
+        "total_pure": max((s.total_pure for s in certificates), default=least),
         "total": {"epsilon": total, "delta": settings.target_delta},
     }
 
 
 def privacy_document(
-    settings: Settings, case: Case, rules: AgentRules, statements: Sequence[ZoneStatement]
+    settings: Settings, case: Case, rules: AgentRules, certificates: Sequence[ZoneCertificate]
 ) -> Json:
     """Return the privacy block of a run: certified totals of the worst zone and of every zone."""
     protected, paper = settings.protected(case), None
@@ -90,7 +90,7 @@ def privacy_document(
         paper = published_total(
             settings.budget.epsilon, settings.release_delta, planned, settings.target_delta
         )
-    release = max(statements, key=lambda s: s.certified, default=None)
+    release = max(certificates, key=lambda s: s.certified, default=None)
     return {
         "mechanism": settings.effective_mechanism(),
         "perturbation": rules.perturbation.target,
@@ -100,7 +100,7 @@ def privacy_document(
         "adjacency": str(protected.protection(case.base_mva)),
         "beta": protected.beta,
         "protects": settings.protects,
-        **totals(settings, statements),
+        **totals(settings, certificates),
         "per_release": {
             "nominal": release.nominal if release else None,
             "certified": release.certified if release else None,
@@ -108,7 +108,7 @@ def privacy_document(
         },
         "noise_multiplier": rules.noise.multiplier if rules.noise else None,
         "published_total": paper,
-        "sensitivity": [s.as_dict() for s in statements],
+        "sensitivity": [s.as_dict() for s in certificates],
     }
 
 
@@ -139,7 +139,7 @@ class FinishedRun(Instance):
     disclosures: tuple[Disclosure | None, ...]
     settlement: Settlement | None
     ac_rounds: AcRounds | None
-    statements: tuple[ZoneStatement, ...]
+    certificates: tuple[ZoneCertificate, ...]
     timing: Timing
     early: str | None = None
     reference: Reference | None = None
@@ -267,7 +267,7 @@ class FinishedRun(Instance):
         settings = self.settings
         return {
             "final": self._final(),
-            "privacy": privacy_document(settings, self.case, self.rules, self.statements),
+            "privacy": privacy_document(settings, self.case, self.rules, self.certificates),
             "solver": solver_document(settings.solver, self.trace),
         }
 
@@ -360,7 +360,9 @@ def analysis_of(result: FinishedRun, view: str, began: float) -> Json:
     """Return the fields of a :class:`RunAnalysis` of a result that began at a clock time."""
     return {
         "view": view,
-        "privacy": privacy_document(result.settings, result.case, result.rules, result.statements),
+        "privacy": privacy_document(
+            result.settings, result.case, result.rules, result.certificates
+        ),
         "protected": result.settings.mechanism != "none",
         "seconds": time.perf_counter() - began,
     }
@@ -401,7 +403,7 @@ class RunResult(FinishedRun):
         The grid after all zones have acted; None for a run that ended early.
     ac_rounds : AcRounds or None
         In which zones solved the AC optimal power flow; None where they did not.
-    statements : tuple of ZoneStatement
+    certificates : tuple of ZoneCertificate
         The zones' privacy losses in the order of the zone map; empty without noise.
     timing : Timing
         Seconds.

@@ -18,7 +18,7 @@ from gridpriv.core.tables import (
     released,
     setting_columns,
 )
-from gridpriv.privacy.statement import ZoneStatement
+from gridpriv.privacy.statement import ZoneCertificate
 from gridpriv.zonal.settings import Settings
 
 LIMIT = "Kind: generator P, generator Q, line, voltage or angle"
@@ -328,7 +328,7 @@ class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
     """One step of a series."""
 
     status: Text = private(
-        "AC state: feasible, marginal (violations within 0.1 % of the limit) or infeasible"
+        "AC state: ac_feasible, marginal (violations within 0.1 % of the limit) or infeasible"
     )
     violated: Text = private("Violated limits: the largest by their amounts, or why no AC state is")
     rounds: Number = released("Rounds finished: number of finished rounds of the step")
@@ -444,7 +444,7 @@ TABLES = tuple(
         ResLine,
         ResGen,
         ResShed,
-        ZoneStatement,
+        ZoneCertificate,
         StoredTiming,
         StepRow,
         DrawRow,

@@ -55,7 +55,7 @@ from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.zone import flat_start
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.statement import ZoneStatement
+from gridpriv.privacy.statement import ZoneCertificate
 from gridpriv.zonal.opening import (
     PublicInputs,
     RoundRecord,
@@ -74,7 +74,7 @@ from gridpriv.zonal.prepared import (
     nominal_epsilon,
     prepare,
     settings_from,
-    zone_statements,
+    zone_certificates,
     zoning_for,
 )
 from gridpriv.zonal.result import RunResult
@@ -260,7 +260,7 @@ class _Unfinished:
             disclosures=prepared.disclosures,
             settlement=settled,
             ac_rounds=self.ac_rounds,
-            statements=_statements(prepared, trace),
+            certificates=_certificates(prepared, trace),
             timing=Timing(
                 load=0.0,
                 build=self.built - self.began,
@@ -482,11 +482,11 @@ def _boundaries(
     return agreed_boundaries(network, zones, averages)
 
 
-def _statements(prepared: Prepared, trace: Trace) -> tuple[ZoneStatement, ...]:
+def _certificates(prepared: Prepared, trace: Trace) -> tuple[ZoneCertificate, ...]:
     """Return every zone's privacy loss, in the order of the zone map."""
     drawn = trace.releases
     releases = {name: drawn[name] for name in prepared.zoning.names if name in drawn}
-    return zone_statements(releases, prepared.settings, prepared.rules)
+    return zone_certificates(releases, prepared.settings, prepared.rules)
 
 
 def planned_releases(

@@ -137,7 +137,7 @@ class Adjacency(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draws(Part):
+class ReleaseSchedule(Part):
     """Released statistics of demand, and the schedule of their noise."""
 
     release: Release = choice(
@@ -265,7 +265,7 @@ class Grid(Scenario):
 
 @documented
 @dataclass(frozen=True, kw_only=True)
-class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
+class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
     """Settings of a run; the defaults are the recommended ones (docs/decisions/0003-defaults.md).
 
     ``budget``, ``beta`` and ``penalty`` take their values or the notation of the command line.

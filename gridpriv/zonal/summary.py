@@ -38,7 +38,7 @@ STATISTICS = {
     "tree": "bus values and zone total",
 }
 MECHANISM_NAMES = {"knorm": "K-norm", "laplace": "Laplace", "gaussian": "Gaussian"}
-FEASIBILITY = {"feasible": "yes", "marginal": "marginal", "infeasible": "no"}
+FEASIBILITY = {"ac_feasible": "yes", "marginal": "marginal", "infeasible": "no"}
 
 
 def _length(rows: list[Any] | None) -> int | None:
@@ -172,7 +172,7 @@ def _power(physical: Json, costs: Json) -> list[list[object]]:
         if shed and shed > 0.0:
             rows.append([f"load shedding, {name}", amount(shed, "MW"), "MW", ""])
         status = costs.get(f"{baseline}_status")
-        if status not in (None, "feasible"):
+        if status not in (None, "ac_feasible"):
             rows.append([f"AC-feasible, {name}", FEASIBILITY[status], "", ""])
     if physical["violations"]:
         rows.append(["violated limits", len(physical["violations"]), "", ""])
@@ -503,7 +503,7 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
     yield "steps-run", {"finished": len(steps), "planned": counted(planned, "step")}
     for key, of in STATUSES:
         if known := [step[key] for step in steps if step.get(key) is not None]:
-            feasible = sum(status == "feasible" for status in known)
+            feasible = sum(status == "ac_feasible" for status in known)
             yield "steps-feasible", {"of": of, "feasible": feasible, "known": len(known)}
     for step in steps:
         if step.get("status") == "infeasible" and step.get("violated"):

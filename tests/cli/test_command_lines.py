@@ -85,7 +85,7 @@ VALID = {
     "ledger export": ["old.ledger"],
     "ledger verify": ["old.ledger"],
     "account": ["--releases", "3", "--epsilon", "1"],
-    "plan": ["tiny.m", "--zones", "2", "--draws", "1", "--rounds", "1", "--releases", "total"],
+    "plan": ["tiny.m", "--zones", "2", "--scenarios", "1", "--rounds", "1", "--releases", "total"],
 }
 TEXTS = (
     "",

@@ -108,7 +108,7 @@ def test_every_command_that_writes_a_folder_refuses_a_file_in_the_same_words(
     for name, words in OUT.items():
         assert main([*name.split(), *words, "--out", str(taken)]) == 2, name
         told = capsys.readouterr()
-        assert told.err.endswith(f"out = {str(taken)!r}: must be a folder, not a file\n"), (
+        assert told.err.endswith(f"--out {taken}: must be a folder, not a file\n"), (
             name,
             told.err,
         )

@@ -47,7 +47,7 @@ def test_the_document_balances(noisy: Any) -> None:
     zones, base = document["zones"], 1e-6
     assert abs(sum(row["net_position_mw"] for row in zones)) < base
     assert abs(sum(row["tie_revenue"] for row in zones)) < base, "payments add up to zero"
-    assert sum(row["redispatch_cost"] for row in zones) >= -1e-6, "the market is the cheapest"
+    assert sum(row["congestion_cost"] for row in zones) >= -1e-6, "the market is the cheapest"
     generated = sum(row["generation_cost"] for row in zones)
     optimum = gridpriv.acopf(
         replace(
@@ -80,7 +80,7 @@ def test_private_demand_moves_no_byte_of_the_shared_view(noisy: Any) -> None:
     assert texts[0] == texts[1]
     local = [gridpriv.exchange(one, view="local").as_dict() for one in (noisy, scrambled)]
     assert local[0]["zones"] != local[1]["zones"], "the test would see a difference"
-    with pytest.raises(InputError, match="of a run whose releases carry noise"):
+    with pytest.raises(InputError, match="Take --view shared of a run with noise"):
         gridpriv.exchange(noisy, view="local").as_dict(public=True)
 
 

@@ -20,7 +20,7 @@ COMMANDS = {
         "10MW",
         "--total",
         "1",
-        "--draws",
+        "--scenarios",
         "1",
         "--releases",
         "nothing",

@@ -228,7 +228,7 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
         "releases",
         "rounds",
         "runs",
-        "statements",
+        "certificates",
         "zones",
     )
     copies = {"rounds.csv", "zones.png", "zones.csv", "convergence.png"}

@@ -62,7 +62,7 @@ def test_the_command_runs_what_the_library_does(day: str, tmp_path: Path) -> Non
     document = json.loads((tmp_path / "out" / "horizon.json").read_text())
     assert document["privacy"]["releases_per_zone"] == 4 * 2
     assert document["privacy"]["total_pure"] == pytest.approx(2.0)
-    worst = max(s.total for s in ours.statements)
+    worst = max(s.total for s in ours.certificates)
     assert document["privacy"]["total"]["epsilon"] == pytest.approx(worst)
     shed = pd.read_csv(tmp_path / "out" / "res_shed.csv").groupby("step").p_mw
     found = shed.apply(lambda mw: mw.clip(lower=0).sum())[steps.step]
@@ -124,7 +124,7 @@ def test_a_public_folder_holds_nothing_computed_from_demand(day: str, tmp_path: 
         "steps",
         "rounds",
         "zones",
-        "statements",
+        "certificates",
         "tie_prices",
         "releases",
         "charges",

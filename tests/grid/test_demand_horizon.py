@@ -42,12 +42,12 @@ def zoning() -> gridpriv.Zoning:
 def test_the_total_of_the_horizon_is_the_budget(given: dict[str, Any], releases: int) -> None:
     """Steps with demand of their own are released at once, or draw as often as they are told to."""
     result = run_series(flat(4), zoning(), replace(SETTINGS, **given))
-    assert len(result.statements) == 2
-    for statement in result.statements:
+    assert len(result.certificates) == 2
+    for statement in result.certificates:
         assert statement.releases == releases
         assert statement.total_pure == pytest.approx(2.0, rel=1e-9), "basic composition"
     for step in result.results:
-        assert all(s.total_pure == pytest.approx(0.5, rel=1e-9) for s in step.statements)
+        assert all(s.total_pure == pytest.approx(0.5, rel=1e-9) for s in step.certificates)
 
 
 def test_figures_of_a_horizon_draw_its_table() -> None:
@@ -69,7 +69,7 @@ def test_a_gaussian_horizon_meets_its_epsilon_and_delta() -> None:
         SETTINGS, mechanism="gaussian", budget="total:2,1e-5", target_delta=1e-5, rounds=2
     )
     result = run_series(flat(3), zoning(), settings)
-    worst = max(s.total for s in result.statements)
+    worst = max(s.total for s in result.certificates)
     assert 1.9 < worst <= 2.0 * (1 + 1e-6)
 
 
@@ -119,4 +119,4 @@ def test_a_day_of_case14_under_one_budget() -> None:
     result = run_series(series, zoning(), replace(SETTINGS, rounds=10, budget="total:5"))
     assert len(result.results) == 96
     assert result.table().seconds.sum() < 120
-    assert max(s.total_pure for s in result.statements) == pytest.approx(5.0)
+    assert max(s.total_pure for s in result.certificates) == pytest.approx(5.0)

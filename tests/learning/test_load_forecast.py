@@ -406,10 +406,10 @@ def test_totals_at_the_ends_of_the_range_are_finite_forecasts(tmp_path, capsys, 
 def test_too_many_steps_and_too_short_histories_are_refused(tmp_path, capsys):
     history, case = tmp_path / "history.csv", load_case("case14")
     words = refusal(capsys, history, "--steps", "99999999")
-    assert "steps = 99999999: must be a whole number from 1 to 100000" in words
+    assert "--steps 99999999: must be a whole number from 1 to 100000" in words
     days = pd.date_range("2026-03-01", periods=2, freq="D").strftime("%Y-%m-%d")
     write_history(history, case, 1, days)
     assert "has 1 step: a forecast needs at least two" in refusal(capsys, history)
     write_history(history, case, 2, days)
     words = refusal(capsys, history, "--steps", "100000")
-    assert "steps = 100000: must be so few that the forecast ends before 2262" in words
+    assert "--steps 100000: must be so few that the forecast ends before 2262" in words

@@ -194,7 +194,7 @@ def test_a_table_whose_columns_are_not_its_header_is_refused(tmp_path, text, wor
 def test_the_bound_of_rows_is_never_read_off_the_data(tmp_path, samples, capsys):
     path = archive(tmp_path, x=samples[0], y=samples[1])
     assert main(["learn", "run", str(path), "--algorithm", "dp-admm"]) == 2
-    assert "norm = None: must be a public bound" in capsys.readouterr().err
+    assert "--norm: must be a public bound" in capsys.readouterr().err
     given = ["--norm", "1", "--clients", "2", "--rounds", "2", "--quiet"]
     assert main(["learn", "run", str(path), "--algorithm", "dp-admm", *given]) == 0
 

@@ -255,7 +255,7 @@ def test_files_and_the_warning_of_prices(tmp_path, capsys):
     ("words", "message"),
     [
         (["--objective", "money"], "one of cost, shed, losses"),
-        (["--voll", "1"], "voll = 1.0: must be"),
+        (["--voll", "1"], "--voll 1: must be"),
         (["--outage", "gen:99"], "gen:99"),
     ],
 )

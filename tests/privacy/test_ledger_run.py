@@ -61,7 +61,7 @@ def test_a_run_is_charged_what_it_states(
     settings = Settings(perturbation=perturbation, budget="total:3", rounds=3, seed=1, start="flat")
     with Ledger(path, datasets) as ledger:
         result = run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "run-1"))
-        for account, stated in zip(read_accounts(path), result.statements, strict=True):
+        for account, stated in zip(read_accounts(path), result.certificates, strict=True):
             assert account.owner == stated.zone
             assert sum(account.spent.values()) == stated.releases == releases
             assert account.total_pure == pytest.approx(stated.total_pure)
@@ -149,7 +149,7 @@ def test_a_solver_that_fails_leaves_every_draw_charged_and_stated(
             charge=ReleaseCharge(ledger, "run-1"),
             leave=early.append,
         )
-    stated = {s.zone: s.releases for s in early[0].statements}
+    stated = {s.zone: s.releases for s in early[0].certificates}
     assert stated == {"1": 4, "2": 4, "3": 3 if perturbation == "output" else 4}
     assert [sum(a.spent.values()) for a in read_accounts(path)] == list(stated.values())
 
@@ -250,6 +250,6 @@ def test_every_step_of_scaled_demand_costs_what_a_step_is_to_cost(
         found = run_series(read_demand_series(file, CASE), zoning, settings, charge=charge)
     charges = [entry.charges[0] for _, entry in read_book(path).charged if entry.owner == "1"]
     assert [count / charge.parameter for charge, count in charges] == pytest.approx([0.5] * 6)
-    assert [s.total_pure for s in found.statements] == pytest.approx([3.0] * 3)
-    sizes = [max(s.sensitivity for s in one.statements) for one in found.results]
+    assert [s.total_pure for s in found.certificates] == pytest.approx([3.0] * 3)
+    sizes = [max(s.sensitivity for s in one.certificates) for one in found.results]
     assert np.array(sizes) / sizes[2] == pytest.approx([0.8, 1.5, 1.0])

@@ -106,7 +106,7 @@ def test_published_demand_outside_the_band_is_refused_and_private_demand_is_not_
     private = case.qd > lags(0.99) * case.pd
     assert private.any()
     settings = {"power_factor": "0.99..1", "mechanism": "knorm", "seed": 1, "rounds": 2}
-    assert run(case, zoning, make_settings(**settings)).statements[0].certified <= 5.0
+    assert run(case, zoning, make_settings(**settings)).certificates[0].certified <= 5.0
     path = tmp_path / "public.csv"
     rows = [f"{number},10,{4 if number == 6 else 0.5}" for number in case.bus_id]
     path.write_text("bus,pd_mw,qd_mvar\n" + "\n".join(rows) + "\n")

@@ -45,7 +45,7 @@ def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
     words = [
         "plan",
         "case14",
-        "--draws",
+        "--scenarios",
         "1",
         "--rounds",
         "2",
@@ -78,7 +78,7 @@ def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def planned(folder: Path) -> Study:
     """Return a run beside a plan that tried its method, as a report reads them."""
-    plan = ["plan", "case14", "--draws", "1", "--rounds", "2", "--mechanisms", "laplace"]
+    plan = ["plan", "case14", "--scenarios", "1", "--rounds", "2", "--mechanisms", "laplace"]
     plan += ["--beta", "1MW", "--total", "5", "--releases", "bus", "--quiet"]
     assert main([*plan, "--out", str(folder / "plan")]) == 0
     study = read_source(folder)
@@ -113,7 +113,7 @@ def test_a_plan_is_compared_with_a_run_of_its_settings_only(
 def test_the_default_ways_hold_that_of_a_run_of_default_release_and_rounds(tmp_path: Path) -> None:
     run = ["run", "case14", "--mechanism", "knorm", "--seed", "1", "--quiet"]
     assert main([*run, "--out", str(tmp_path / "run")]) == 0
-    plan = ["plan", "case14", "--draws", "1", "--beta", "1MW", "--total", "5", "--quiet"]
+    plan = ["plan", "case14", "--scenarios", "1", "--beta", "1MW", "--total", "5", "--quiet"]
     assert main([*plan, "--out", str(tmp_path / "run" / "plan")]) == 0
     (told,) = [
         str(s.notes[-1])

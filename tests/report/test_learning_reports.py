@@ -60,7 +60,7 @@ def made_up(**columns):
     )
     runs["run"] = [str(k) for k in range(len(runs))]
     nothing = pd.DataFrame({"run": pd.Series(dtype=str)})
-    tables = dict.fromkeys(("rounds", "zones", "buses", "statements", "timing"), nothing)
+    tables = dict.fromkeys(("rounds", "zones", "buses", "certificates", "timing"), nothing)
     manifest = {"title": "", "question": "", "study": {}, "planned": len(runs)}
     return Study(None, manifest, {"runs": runs} | tables)
 

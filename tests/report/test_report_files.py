@@ -302,7 +302,7 @@ def test_a_folder_without_results_and_a_bad_format_are_refused(
     with pytest.raises(InputError, match=r"holds no results: there is no .*manifest\.json"):
         read_source(tmp_path)
     assert main(["report", str(study_folder), "--format", "docx"]) == 2
-    assert "format = 'docx': must be" in capsys.readouterr().err
+    assert "--format docx: must be" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -431,13 +431,13 @@ def test_the_compare_command_tells_of_ways_without_a_finished_run(
     [
         (["compare"], "name at least one case"),
         (["compare", "case14", "--budgets", ","], "one value or more"),
-        (["compare", "case14", "--seeds", "two"], "seeds = 'two': must be"),
+        (["compare", "case14", "--seeds", "two"], "--seeds two: must be"),
         (["compare", "case14", "--mechanism", "gausian"], "did you mean 'gaussian'"),
         (["compare", "case14", "--study", "x.toml"], "--study reads a whole study"),
         (["compare", "case14", "--zonings", "spectrl:3"], "did you mean 'spectral'"),
         (["compare", "nocase"], "nocase"),
         (["compare", "case14", "--budgets", "total:1"], "In a list of budgets 'total:1;1e-5'"),
-        (["compare", "case14", "--format", "odt"], "format = 'odt': must be"),
+        (["compare", "case14", "--format", "odt"], "--format odt: must be"),
     ],
 )
 def test_wrong_use_of_compare_is_refused_in_words(
@@ -462,7 +462,7 @@ def test_a_file_for_the_folder_of_a_report_is_refused_in_words(
     place.write_bytes(b"")
     before = sorted(copied.iterdir())
     assert main(["report", str(copied), *public, "--out", str(place)]) == 2
-    assert f"out = '{place}': must be a folder, not a file" in capsys.readouterr().err
+    assert f"--out {place}: must be a folder, not a file" in capsys.readouterr().err
     assert sorted(copied.iterdir()) == before
     assert place.read_bytes() == b""
 

@@ -62,7 +62,7 @@ def made(*groups: list[dict[str, Any]], **manifest: Any) -> Study:
     runs = pd.DataFrame([row for group in groups for row in group])
     runs["run"] = [str(k) for k in range(len(runs))]
     bare = pd.DataFrame({"run": pd.Series(dtype=str)})
-    tables = dict.fromkeys(("rounds", "zones", "buses", "statements", "timing"), bare)
+    tables = dict.fromkeys(("rounds", "zones", "buses", "certificates", "timing"), bare)
     told = {"title": "", "question": "", "study": {}, "planned": len(runs)} | manifest
     return Study(Path("none"), told, {"runs": runs} | tables)
 

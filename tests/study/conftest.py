@@ -34,7 +34,7 @@ def make_small_plan() -> Any:
 
 def same_tables(a: Any, b: Any) -> None:
     """Assert that two studies have the same tables; only ``timing`` may differ."""
-    for name in ("runs", "rounds", "zones", "buses", "statements"):
+    for name in ("runs", "rounds", "zones", "buses", "certificates"):
         pd.testing.assert_frame_equal(a.tables[name], b.tables[name], check_exact=True)
     assert list(a.tables["timing"].run) == list(b.tables["timing"].run)
 

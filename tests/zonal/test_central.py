@@ -35,7 +35,7 @@ def test_without_noise_it_costs_what_the_ac_optimum_does():
 def test_each_zone_draws_once_and_pays_the_total():
     result = ran(load_case("case14"))
     assert [sum(counts.values()) for counts in result.trace.releases.values()] == [1, 1, 1]
-    assert [s.total_pure for s in result.statements] == pytest.approx([1.0] * 3)
+    assert [s.total_pure for s in result.certificates] == pytest.approx([1.0] * 3)
     assert result.physical["ac_feasible"]
 
 

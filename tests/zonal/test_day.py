@@ -230,7 +230,9 @@ def test_the_summary_of_a_day_names_the_limit_of_an_infeasible_step():
     assert not any(
         "not AC-feasible" in text
         for text in series_sentences(
-            [row | {"status": "feasible", "violated": None}], 1, {"voll": 1e4, "objective": "cost"}
+            [row | {"status": "ac_feasible", "violated": None}],
+            1,
+            {"voll": 1e4, "objective": "cost"},
         )
     )
 
@@ -245,7 +247,7 @@ def test_storages_of_the_command_keep_to_the_plan_under_noise(tmp_path, capsys):
     words += ["--storage", str(tmp_path / "storage.csv"), "--step-hours", "8", "--no-reference"]
     assert main([*words, "--json", "--out", str(tmp_path / "out")]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [row["status"] for row in document["steps"]] == ["feasible"] * 3
+    assert [row["status"] for row in document["steps"]] == ["ac_feasible"] * 3
     given = pd.read_csv(tmp_path / "out" / "res_gen.csv").query("bus == 9")
     planned = pd.read_csv(tmp_path / "out" / "storage.csv")
     assert given.p_mw.to_numpy() == pytest.approx(planned.p_mw.to_numpy(), abs=1e-6)

@@ -139,7 +139,7 @@ def test_an_interrupt_leaves_what_was_drawn(case14, zones14):
             prepare(case14, zones14, settings), watch=watch, charge=charged, leave=early.append
         )
     (done,) = early
-    assert {s.zone: s.releases for s in done.statements} == {"1": 2, "2": 2, "3": 2}
+    assert {s.zone: s.releases for s in done.certificates} == {"1": 2, "2": 2, "3": 2}
     assert done.trace.releases == charged.totals()
     assert done.as_dict()["reason"] == "interrupted"
     assert len(done.rounds) == 2
@@ -202,7 +202,7 @@ def test_two_zones_that_share_nothing_run_and_draw_nothing_they_would_send():
     charged = Charged()
     result = run_prepared(prepare(case, zoning, settings), charge=charged)
     assert charged == []
-    assert result.statements == ()
+    assert result.certificates == ()
 
 
 @pytest.mark.parametrize(

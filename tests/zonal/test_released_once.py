@@ -86,7 +86,7 @@ def test_a_day_costs_one_release_at_the_noise_of_one_step(day):
     charge = Counting()
     found = run_series(read_demand_series(day, case), zoning, settings, charge=charge)
     assert sorted(charge.told) == sorted((name, 1) for name in zoning.names)
-    assert [s.total_pure for s in found.statements] == pytest.approx([1.0] * 3)
+    assert [s.total_pure for s in found.certificates] == pytest.approx([1.0] * 3)
     alone = noise_rule(settings, settings.adjacency(case))
     assert found.results[1].rules.noise == alone
     horizon = make_horizon(read_demand_series(day, case), zoning, settings)
@@ -116,7 +116,7 @@ def test_steps_of_their_own_demand_share_a_release_unless_drawn_anew(
         read_demand_series(path, case), shipped_zoning(case), settings, charge=charge
     )
     assert len(charge.told) == len(applied) == draws * 3
-    assert [s.total_pure for s in found.statements] == pytest.approx([1.0] * 3)
+    assert [s.total_pure for s in found.certificates] == pytest.approx([1.0] * 3)
 
 
 def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
@@ -292,7 +292,7 @@ def test_a_course_is_refused_where_it_means_nothing(why, words, tmp_path, capsys
             main(["run", "case14", *given, "--temporal-basis", basis, "--out", str(tmp_path / "o")])
             == 2
         )
-        assert f"temporal_basis = '{basis}': must be {why}" in capsys.readouterr().err
+        assert f"--temporal-basis {basis}: must be {why}" in capsys.readouterr().err
         assert not (tmp_path / "o").exists()
 
 

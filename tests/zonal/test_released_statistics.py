@@ -48,7 +48,7 @@ def test_each_zone_draws_once_and_certifies_the_total(release, mechanism):
     case = load_case("case14")
     result = run(case, shipped_zoning(case), settings(release=release, mechanism=mechanism))
     assert [sum(counts.values()) for counts in result.trace.releases.values()] == [1, 1, 1]
-    for statement in result.statements:
+    for statement in result.certificates:
         assert statement.total_pure == pytest.approx(1.0)
         assert statement.norm == (1 if mechanism == "laplace" else "box")
 
@@ -62,8 +62,8 @@ def test_all_refreshes_spend_the_same_total_of_a_total(noise_schedule):
         settings(release="total", noise_schedule=noise_schedule, local_updates=2, step="nonsmooth"),
     )
     drawn = {"update": 6, "round": 3, "once": 1}[noise_schedule]
-    assert [s.releases for s in result.statements] == [drawn] * 3
-    assert result.statements[0].total_pure == pytest.approx(1.0)
+    assert [s.releases for s in result.certificates] == [drawn] * 3
+    assert result.certificates[0].total_pure == pytest.approx(1.0)
 
 
 def test_what_is_released_is_chosen_without_the_demand():
