@@ -27,7 +27,7 @@ day = gridpriv.run_series(series, gridpriv.shipped_zoning(case), settings)
 table = day.table()
 table["cost"] = [result.physical["cost"] for result in day.results]
 print(table[["step", "demand_mw", "redispatch_shed_mw", "cost"]].round(3).to_string(index=False))
-for zone in day.statements:
+for zone in day.certificates:
     print(
         f"zone {zone.zone}: {zone.releases} release in {len(series)} steps, "
         f"total epsilon {zone.total_pure:g}"

@@ -35,5 +35,5 @@ print(f"recommended: release {best.release}, coordination {best.rounds}")
 chosen = options[tried.index(best)]
 result = gridpriv.run(case, zones, gridpriv.make_settings(**settings | chosen))
 print(f"{result.physical['cost']:.2f} $/h, {result.physical['shed_mw']:.2f} MW shed")
-for zone in result.statements:
+for zone in result.certificates:
     print(f"zone {zone.zone}: {zone.releases} release, total epsilon {zone.total_pure:g}")
