@@ -303,14 +303,11 @@ def executed(batch: Batch) -> Iterator[Rows]:
 def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Rows:
     """Return a run's rows; a failure becomes a row that says why, beside what was done."""
     early: list[RunResult] = []
-    try:
-        return run_rows(identity(task), run(leave=early.append))
-    except GridprivError as error:
-        reason = engine.reason_of(error)
+
+    def failed(reason: str) -> Rows:
         return run_rows(identity(task), early[0], reason) if early else _failed(task, reason)
-    except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
-        # a defect in one combination must not cost the others; the reason names it as such
-        return _failed(task, f"internal error, {type(error).__name__}: {error}")
+
+    return engine.attempted(lambda: run_rows(identity(task), run(leave=early.append)), failed)
 
 
 def _failed(task: StudyTask, reason: str) -> Rows:

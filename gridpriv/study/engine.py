@@ -378,6 +378,19 @@ def note(rows: Rows) -> str:
     return words if row["status"] == "done" else f"{words}: failed"
 
 
+def attempted(run: Callable[[], Rows], failed: Callable[[str], Rows]) -> Rows:
+    """Return a run's rows, or those of its failure, which takes the reason.
+
+    A defect in one combination must not cost the others; the reason names it as such.
+    """
+    try:
+        return run()
+    except GridprivError as error:
+        return failed(reason_of(error))
+    except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
+        return failed(f"internal error, {type(error).__name__}: {error}")
+
+
 def reason_of(error: GridprivError) -> str:
     """Return the reason of a failed run: the error with its notes."""
     return f"{error}{notes(error)}"

@@ -1,4 +1,4 @@
-"""The plan of a study of learning: its ways, budgets and seeds, and the file that says them."""
+"""The plan of a study of learning: its methods, budgets and seeds, and the file that says them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gridpriv.study.plan import SETTINGS, Kind, at_scale, check_kinds, each, met
 DELTA = 1e-5
 TITLE = "{}: algorithms at equal certified totals"
 QUESTION = "Which algorithm errs least at equal certified privacy?"
-# what ways may differ in, if it is allowed by name
+# what methods may differ in, if it is allowed by name
 DIFFERENCES = ("client-rounds", "units")
 
 WHOLE: Kind = (lambda value: isinstance(value, int), "a whole number")
@@ -51,19 +51,19 @@ class LearnPlan:
     Attributes
     ----------
     dataset : str
-        Of ways that name none.
-    ways : tuple of Method
+        Of methods that name none.
+    methods : tuple of Method
         Named settings over the common ones; ``preset``, ``dataset`` and ``budgets`` among them.
     budgets : tuple of str
-        Of ways that name none: ``total:E,D`` or ``per-release:E[,D]``.
+        Of methods that name none: ``total:E,D`` or ``per-release:E[,D]``.
     settings : mapping
-        Common to all ways, of which each gets what its algorithm reads.
+        Common to all methods, of which each gets what its algorithm reads.
     tuning : Tuning or None
-        The grid that every way chooses from as far as it reads it.
+        The grid that every method chooses from as far as it reads it.
     client_rounds : int or None
-        Rounds of every way are this over its clients of a round.
+        Rounds of every method are this over its clients of a round.
     allowed : tuple of str
-        What ways may differ in: ``client-rounds``, ``units``.
+        What methods may differ in: ``client-rounds``, ``units``.
     measure : str
         A further figure of every evaluated round (:mod:`gridpriv.learning.algorithms.base`).
     data_seed : int or None
@@ -71,7 +71,7 @@ class LearnPlan:
     """
 
     dataset: str
-    ways: tuple[Method, ...]
+    methods: tuple[Method, ...]
     budgets: tuple[str, ...]
     seeds: tuple[int, ...]
     settings: Json = field(default_factory=dict)
@@ -84,10 +84,10 @@ class LearnPlan:
     question: str = QUESTION
 
     def __post_init__(self) -> None:
-        for axis in ("ways", "seeds"):
+        for axis in ("methods", "seeds"):
             if not getattr(self, axis):
                 raise empty_axis(axis)
-        names = [method.name for method in self.ways]
+        names = [method.name for method in self.methods]
         if len(set(names)) < len(names):
             raise not_allowed("methods", names, "each name once")
         for name in self.allowed:
@@ -100,7 +100,7 @@ class LearnPlan:
     def trials(self) -> list[Trial]:
         """Return every run once; raises on the first setting that no run can have."""
         listed: list[Trial] = []
-        for method in self.ways:
+        for method in self.methods:
             given = dict(self.settings) | dict(method.settings)
             own = {name: given.pop(name, None) for name in ("dataset", "preset", "budgets")}
             budgets = tuple(own["budgets"] or self.budgets)
@@ -135,7 +135,7 @@ class LearnPlan:
         return replace(settings, rounds=max(1, self.client_rounds // _participants(settings)))
 
     def _refuse_unlike(self, trials: Sequence[Trial]) -> None:
-        """Refuse ways that cannot be compared: other units of privacy, or other effort."""
+        """Refuse methods that cannot be compared: other units of privacy, or other effort."""
         noisy = [t for t in trials if t.budget != NO_NOISE]
         trained = [t for t in trials if t.settings.algorithm != "centralized"]
         for what, of, why, some in (
@@ -148,11 +148,9 @@ class LearnPlan:
             ("client-rounds", client_rounds, "train with unequal client-rounds", trained),
         ):
             for dataset in dict.fromkeys(t.dataset for t in some):
-                way_of_unit = {
-                    of(t.settings): t.way for t in reversed(some) if t.dataset == dataset
-                }
-                if len(way_of_unit) > 1 and what not in self.allowed:
-                    units = "; ".join(f"{method}: {unit}" for unit, method in way_of_unit.items())
+                by_unit = {of(t.settings): t.method for t in reversed(some) if t.dataset == dataset}
+                if len(by_unit) > 1 and what not in self.allowed:
+                    units = "; ".join(f"{method}: {unit}" for unit, method in by_unit.items())
                     more = " give --client-rounds N, or" if what == "client-rounds" else ""
                     raise InputError(
                         f"these methods {why} ({units}):{more} leave one out, or allow it by name "
@@ -166,7 +164,7 @@ class LearnPlan:
             "budgets": list(self.budgets),
             "seeds": list(self.seeds),
             "settings": as_written(self.settings),
-            "methods": [method.as_dict() for method in self.ways],
+            "methods": [method.as_dict() for method in self.methods],
             "tuning": None if self.tuning is None else self.tuning.as_dict(),
             "client-rounds": self.client_rounds,
             "allow": list(self.allowed),
@@ -192,7 +190,7 @@ class Trial:
 
     number: int
     dataset: str
-    way: str
+    method: str
     settings: LearnSettings
     candidates: tuple[LearnSettings, ...] = ()
     measure: str = ""
@@ -206,7 +204,7 @@ class Trial:
     def id(self) -> str:
         """Identity: the same settings have the same name in every session."""
         given = [s.as_given() for s in (self.settings, *self.candidates)]
-        identity = json.dumps([self.dataset, self.way, self.budget, given], sort_keys=True)
+        identity = json.dumps([self.dataset, self.method, self.budget, given], sort_keys=True)
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
@@ -218,7 +216,7 @@ def read_learn_plan(path: Path, scale: str = "quick") -> LearnPlan:
     tuning = document.pop("tuning", None)
     return LearnPlan(
         dataset=document.pop("dataset", ""),
-        ways=tuple(map(method_of, document.pop("methods", []))),
+        methods=tuple(map(method_of, document.pop("methods", []))),
         budgets=tuple(document.pop("budgets", ())),
         seeds=tuple(document.pop("seeds", (0,))),
         settings=plain(document.pop("settings", {})),
@@ -244,7 +242,7 @@ def _unit(settings: LearnSettings) -> str:
 def _repeated(
     given: Json, preset: str | None, dataset: str, budgets: tuple[str, ...], seeds: tuple[int, ...]
 ) -> list[tuple[str, int]]:
-    """Return the budgets and seeds of a way; without noise no budget."""
+    """Return the budgets and seeds of a method; without noise no budget."""
     base = make_learn_settings(dataset_name(dataset), preset)
     quiet = given.get("mechanism") == NO_NOISE
     if quiet or given.get("algorithm", base.algorithm) in NON_PRIVATE:

@@ -1,10 +1,10 @@
 """Algorithms side by side: a study of learning in the shared store.
 
-A *way* is an algorithm with its settings. Every way is run at every budget with every seed; where
-a grid is declared, each way first chooses among the values of the settings that it reads
+A *method* is an algorithm with its settings. Each is run at every budget with every seed; where
+a grid is declared, each method first chooses among the values of the settings that it reads
 (:mod:`gridpriv.learning.run`). Ways are comparable only if they protect the same unit and
 train with equally many client-rounds; what differs is refused unless it is allowed by name. The
-tables have the columns of a study of grids where they mean the same; ``method`` is the way.
+tables have the columns of a study of grids where they mean the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from gridpriv.core.errors import GridprivError, InputError, whole
+from gridpriv.core.errors import InputError, whole
 from gridpriv.core.files import read_sealed, sealed
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import MANIFEST, Rows, Store, Study, open_store
@@ -120,7 +120,7 @@ def compare_learning(
     whole("jobs", jobs)
     shelf = datasets or Shelf(data_seed=plan.data_seed)
     trials = plan.trials()
-    for trial in {(t.dataset, t.way): t for t in reversed(trials)}.values():
+    for trial in {(t.dataset, t.method): t for t in reversed(trials)}.values():
         split_for(shelf(trial.dataset, trial.settings), trial.settings)
     first = shelf(trials[0].dataset, trials[0].settings)
     title = plan.title or TITLE.format(first.name)
@@ -170,19 +170,20 @@ def _refuse_drawn_again(out: Path, left: Sequence[Trial]) -> None:
 
 def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) -> Rows:
     """Return a run's rows; a failure becomes a row that says why."""
-    settings, row = trial.settings, _identity(trial)
-    try:
+    row = _identity(trial)
+
+    def run() -> Rows:
+        settings, shared = trial.settings, ALONE
         dataset = datasets(trial.dataset, settings)
-        shared = ALONE
         if trial.candidates and tuning is not None:
             chosen = tune(dataset, trial.candidates, tuning)
             dataset, settings, shared = chosen.dataset, chosen.settings, chosen.shared
             row["tuned"] = chosen.choice
         measure = MEASURES[trial.measure](dataset, settings) if trial.measure else None
         result = learn(dataset, settings, measure or (lambda _: None), shared=shared)
-    except GridprivError as error:
-        return engine.failed_rows(row, engine.reason_of(error))
-    return _result_rows(row, result, measure)
+        return _result_rows(row, result, measure)
+
+    return engine.attempted(run, partial(engine.failed_rows, row))
 
 
 def _identity(trial: Trial) -> Json:
@@ -194,7 +195,7 @@ def _identity(trial: Trial) -> Json:
         "case": dataset_name(trial.dataset),
         "zoning": "",
         "load_scale": 1.0,
-        "method": trial.way,
+        "method": trial.method,
         "budget": trial.budget,
         "seed": settings.seed,
         "mechanism": settings.mechanism,

@@ -270,7 +270,7 @@ def test_other_units_of_privacy_are_refused_unless_allowed_by_name():
     assert len(replace(plan, allowed=("units",)).trials()) == 2
     other = method_of({"name": "zero-out", "algorithm": "dpsgd", "adjacency": "zero-out"})
     with pytest.raises(InputError, match="one sample of one client counts or is blank"):
-        replace(plan, ways=(plan.ways[0], other)).trials()
+        replace(plan, methods=(plan.methods[0], other)).trials()
 
 
 def test_unequal_client_rounds_are_refused_or_made_equal():
@@ -380,7 +380,7 @@ def test_a_presets_batch_is_undone_by_none(tmp_path):
     [
         ("dataset = [", "study file"),
         ("datset = 'lasso'", "did you mean 'dataset'"),
-        ("dataset = 'lasso'", "ways = []"),
+        ("dataset = 'lasso'", "methods = []"),
         ("dataset = 'lasso'\nseeds = 3", "seeds = 3: must be a list of whole numbers"),
         ("dataset = 'lasso'\nseeds = [true]", "seeds = "),
         ("dataset = 'lasso'\nbudgets = [0.5, 'total:1']", "a list of texts"),

@@ -17,7 +17,7 @@ from gridpriv.report.summary import summary
 from gridpriv.study import Method, compare, learned, make_plan
 from gridpriv.study.engine import differing, study_totals
 from gridpriv.study.learn_plan import LearnPlan
-from gridpriv.study.learned import compare_learning
+from gridpriv.study.learned import attempted, compare_learning
 from gridpriv.study.plan import method_of
 from gridpriv.study.record import publish_study
 
@@ -219,3 +219,16 @@ def test_a_comparison_that_was_killed_draws_no_secure_noise_again(
             compare_learning(plan, tmp_path / "study", resume=True)
     else:
         assert len(compare_learning(plan, tmp_path / "study", resume=True).runs) == 1
+
+
+def test_a_defect_in_one_run_of_learning_costs_no_other():
+    """It becomes a row that names it, as in a study of grids."""
+
+    def broken(*_):
+        raise ValueError("no such column")
+
+    method = method_of({"name": "ours", "algorithm": "dpsgd"})
+    (trial,) = LearnPlan("lasso", (method,), ("total:1,1e-5",), (0,), {"clip": 1.0}).trials()
+    (row,) = attempted(broken, trial)["runs"]
+    assert row["status"] == "failed"
+    assert row["reason"] == "internal error, ValueError: no such column"
