@@ -38,6 +38,7 @@ from gridpriv.learning.releases import MULTIPLIERS, ROUNDING, Tally, covering
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy import ledger_rows
 from gridpriv.privacy.accounting import (
+    PURE,
     SAMPLED,
     epsilon_of,
     gaussian_multiplier,
@@ -50,7 +51,7 @@ from gridpriv.privacy.ledger_rows import Unit
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.settings import noise_multiplier
+from gridpriv.privacy.settings import noise_multiplier, sized_for
 
 GAUSSIAN = ("gaussian", *SAMPLED)
 
@@ -65,7 +66,7 @@ def noise_rule(settings: LearnSettings, releases: int) -> NoiseRule | None:
         settings.sensitivity,
         releases,
         settings.delta,
-        settings.noise,
+        sized_for(settings.mechanism, settings.noise),
     )
     if settings.sensitivity == "proven":
         multiplier *= ROUNDING
@@ -172,7 +173,7 @@ def privacy_statement(
     charges = {c for item in tallies for c in item}
     delta, target = settings.release_delta, settings.target_delta
     drawn = min((c.parameter for c in charges if c.kind in MULTIPLIERS), default=None)
-    pure = charges and all(c.kind == "laplace" for c in charges)
+    pure = charges and all(c.kind in PURE for c in charges)
     return {
         "mechanism": settings.mechanism,
         "perturbation": settings.as_dict()["perturbation"],

@@ -19,6 +19,7 @@ from gridpriv.core.errors import one_of
 from gridpriv.privacy.accounting import SAMPLED
 from gridpriv.privacy.mechanism import Charge, Wrapped
 from gridpriv.privacy.release import Release
+from gridpriv.privacy.statement import deployed
 
 Kind = Literal["replace-one", "zero-out"]
 KINDS: tuple[Kind, ...] = ("replace-one", "zero-out")
@@ -52,16 +53,16 @@ class SampleAdjacency:
 
     def __str__(self) -> str:
         change = {
-            "replace-one": "is replaced by any other",
-            "zero-out": "counts or is blank (sample counts are public)",
+            "replace-one": "any other",
+            "zero-out": "a blank one, or back (sample counts are public)",
         }
-        return f"one sample of one client {change[self.kind]}"
+        return f"any change of one sample of one client to {change[self.kind]}"
 
 
 def protected(algorithm: str, kind: Kind, trust: str = "local") -> str:
     """Return a sentence on the protection by an algorithm's releases, also against a server."""
     if algorithm == "dp-fedavg":
-        return "one client's update is in the sum or not; the server is trusted"
+        return "presence or absence of one client's update in the sum; the server is trusted"
     return f"{SampleAdjacency(kind)}; {TRUSTED[trust]}"
 
 
@@ -148,7 +149,7 @@ class Tally:
 
     def add(self, client: int, release: Release, count: int = 1) -> None:
         """Charge a client's releases."""
-        self.charge(client, release.certified, count)
+        self.charge(client, deployed(release.mechanism, release.certified), count)
         self.last[client] = release
 
     def charge(self, client: int, what: Charge, count: int = 1) -> None:

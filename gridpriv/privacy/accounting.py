@@ -262,9 +262,10 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         bound = max(0.0, pure_epsilon(charges[0][0]) + 2.0 * math.log1p(-delta))
     elif kinds == {"laplace"} and sum(count for _, count in charges) == 2:
         bound = _two_laplace_epsilon([pure_epsilon(c) for c, n in charges for _ in range(n)], delta)
-    elif kinds == {"staircase"} and sum(count for _, count in charges) == 1:
-        (item, _), *_ = charges
-        bound = max(0.0, item.parameter + math.log1p(-min(delta / item.second, 1.0 - 1e-16)))
+    elif kinds in ({"staircase"}, {"pure"}) and sum(count for _, count in charges) == 1:
+        (item, _), *_ = charges  # a pure release is dominated by randomised response
+        chance = item.second or 1.0 / (1.0 + math.exp(-item.parameter))
+        bound = max(0.0, item.parameter + math.log1p(-min(delta / chance, 1.0 - 1e-16)))
     elif "zcdp" in kinds:
         bound = _rdp_epsilon(charges, delta)
     else:

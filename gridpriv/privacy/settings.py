@@ -171,6 +171,14 @@ def noise_multiplier(
     return gaussian_multiplier(budget.epsilon, budget.delta or delta, 1)
 
 
+def sized_for(mechanism: str, noise: str) -> str:
+    """Return the source that noise of a run is sized for: a simulation draws a deployment's scale.
+
+    Gaussian noise has nearly one scale from both sources, and other mechanisms have one source.
+    """
+    return "secure" if mechanism in ("laplace", "knorm") else noise
+
+
 BUILT_IN = ("laplace", "gaussian", "knorm", "staircase", "staircase-number")
 
 

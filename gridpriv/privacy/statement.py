@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.tables import Number, Row, Text, key, known, released
-from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
-from gridpriv.privacy.mechanism import Charge, has_secure_sampler
+from gridpriv.privacy.accounting import epsilon_of, pure_epsilon, total_epsilon, total_pure
+from gridpriv.privacy.mechanism import Charge, KNorm, Laplace, has_secure_sampler
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm
 from gridpriv.privacy.settings import NO_NOISE, NOTHING
@@ -85,12 +85,12 @@ class Certificate(Row):
         "Pure total epsilon: total epsilon (pure DP) by basic composition", at="privacy.total_pure"
     )
     total_epsilon: Number = released(
-        "Total epsilon: total epsilon of all releases at the target delta",
+        "Total epsilon at delta: total epsilon of all releases at the target delta",
         at="privacy.total.epsilon",
     )
     target_delta: Number = known("at delta: delta of the totals", at="privacy.total.delta")
     published_total: Number = known(
-        "Paper's theorem 4.6 (no certificate): total epsilon stated by the paper's theorem",
+        "Ryu and Kim's theorem 4.6 (no certificate): total epsilon by this theorem",
         at="privacy.published_total",
     )
     protection: Text = known("Protected: change of the data that the noise hides")
@@ -149,8 +149,18 @@ def charges_of(releases: Mapping[Release, int], factor: float = 1.0) -> Counter[
     """Return the charges of releases, of data that lie ``factor`` times as far apart."""
     charges: Counter[Charge] = Counter()
     for release, count in releases.items():
-        charges[release.certified_within(factor)] += count
+        charges[deployed(release.mechanism, release.certified_within(factor))] += count
     return charges
+
+
+def deployed(mechanism: object, charge: Charge) -> Charge:
+    """Return the charge of secure noise of the scale of a mechanism, simulated or not.
+
+    Secure Laplace and K-norm noise is charged the pure epsilon that its map states, D/b but for
+    rounding below 1e-11, which costs more at a delta than the loss of the ideal mechanism.
+    """
+    pure = type(mechanism) in (Laplace, KNorm)
+    return Charge("pure", pure_epsilon(charge)) if pure else charge
 
 
 def zone_statement(
