@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +72,11 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         flags.REAL,
         0.999,
     )
-    flags.flag(parser, "--audit-rounds", "R", "number of rounds that are replayed", flags.WHOLE, 5)
+    rounds = (
+        "rounds of level messages, and of the replay of further neighbours; the neighbours that "
+        "move the gradient most are replayed over all rounds"
+    )
+    flags.flag(parser, "--audit-rounds", "R", rounds, flags.WHOLE, 5)
     levels = (
         "what the adversary observes, comma-separated: release (also under secure noise, in a row "
         "'secure') | solution | messages"
@@ -107,7 +110,11 @@ def execute_audit(args: argparse.Namespace) -> int:
 
         output.write_results(folder, "audit", document)
         write_figure(audit_bars(result), folder / "audit.png", private=True)
-    show = partial(_print_audit, document, on_ac=prepared.in_ac_rounds)
+
+    def show() -> None:
+        _print_audit(document, on_ac=prepared.in_ac_rounds)
+        output.say(f"Protected: {prepared.rules.adjacency.protection(case.base_mva)}.")
+
     code = 0 if result.passed else FAILED
     return output.tell(args, document, show, folder, code)
 

@@ -167,7 +167,7 @@ def _print_account(document: Json) -> None:
     ]
     paper = document["published_total"]
     if paper is not None:
-        rows.append(["the paper's Theorem 4.6 (not a certificate)", paper])
+        rows.append(["Ryu and Kim (2022), theorem 4.6 (not a certificate)", paper])
     known = [[name, f"{value:.5g}", "", ""] for name, value in rows if value is not None]
     mechanism = {"knorm": "K-norm"}.get(document["mechanism"], document["mechanism"].capitalize())
     say(f"{counted(document['releases'], 'release')}, {mechanism} noise")

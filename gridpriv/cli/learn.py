@@ -295,7 +295,9 @@ def grant_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``learn grant``."""
     _source_arguments(parser)
     add_grant_arguments(parser)
-    flags.add_ledger_arguments(parser)
+    written = "ledger to which the grant is written"
+    flags.flag(parser, "--ledger", "FILE", written, required=True)
+    flags.flag(parser, "--ledger-key", "FILE", "key of the ledger (default: FILE.key)")
     flags.add_flags(parser, LearnSettings, without=set(names(LearnSettings)) - OF_SAMPLES)
     flags.add_output(parser)
 
@@ -309,8 +311,6 @@ def grant(args: argparse.Namespace) -> int:
     given = {k: v for k, v in flags.given_settings(args, LearnSettings).items() if k in OF_SAMPLES}
     settings = make_learn_settings(dataset_name(args.dataset), **given)
     dataset = _dataset(args, settings)
-    if args.ledger is None:
-        raise InputError("--ledger is missing: the file that the grant is written to")
     owners = client_datasets(dataset, split_for(dataset, settings), settings)
     key = None if args.ledger_key is None else Path(args.ledger_key)
     return grant_units(args, args.ledger, key, owners, f"of {dataset.name}")

@@ -276,7 +276,8 @@ def _document(
                 for z, (zone, members) in enumerate(zip(zoning.names, zoning.members, strict=True))
             ],
             "privacy": {
-                "adjacency": f"one bus changes its demand by at most {chosen.beta} in every step",
+                "adjacency": "any change of one bus's demand by at most "
+                f"{chosen.beta} in every step",
                 "releases_per_zone": max((len(r) for r in result.releases.values()), default=0),
                 "total_pure": result.epsilon if noisy else None,
                 "noise": chosen.noise if noisy else "none",

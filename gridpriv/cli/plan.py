@@ -158,9 +158,8 @@ def sentences(
     said.append(f"Rule: {RULE}. Prior-only where no release is better on most scenarios.")
     if best.better is not None:
         said.append(
-            f"The recommended release costs less than the prior-only baseline by more than "
-            f"{WORTH:.1%} on {best.better} of {best.scenarios} scenarios, and more than it by more "
-            f"than {WORTH:.1%} on {best.worse}."
+            f"The recommended release against the prior-only baseline, by more than {WORTH:.1%}: "
+            f"cheaper on {best.better} of {best.scenarios} scenarios, dearer on {best.worse}."
         )
     spread = public_demand(case, chosen.public_demand).spread
     more = "" if chosen.scenarios >= WIDE else f" (95% with --scenarios {WIDE})"

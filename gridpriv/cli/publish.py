@@ -214,7 +214,9 @@ def _write(
 
     made, published = done.made, done.case(function_name(place.stem))
     header = [
-        f"{COPIES[chosen.noise].capitalize()} of {made.ready.case.name}: {made.adjacency}",
+        f"{COPIES[chosen.noise].capitalize()} of {made.ready.case.name}: noise of "
+        f"total epsilon {made.epsilon:.6g} (pure DP)",
+        f"Protected: {made.adjacency}",
         *([SIMULATED] if chosen.noise == "simulated" else []),
         f"Made by gridpriv publish; see {place.stem}.certificate.json",
     ]
@@ -268,23 +270,24 @@ def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str
 
 def summarise(document: Json) -> None:
     """Print what is published, what it guarantees and what it is good for."""
-    from gridpriv.zonal.certificate import COPIES
+    from gridpriv.zonal.certificate import COPIES, held_by
 
     guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
+    hold = held_by(document)
     print_table(
         f"{document['case']}: {COPIES[guard['noise']]} of {document['source']}",
         ["figure", "value", "unit"],
         [
-            ["total epsilon (pure)", guard["total_epsilon"], ""],
+            [f"total epsilon (pure){hold}", guard["total_epsilon"], ""],
             [
                 "largest probability of a right guess between two demands "
-                f"{guard['beta_mw']:.4g} MW apart, prior 50 %",
+                f"{guard['beta_mw']:.4g} MW apart, prior 50 %{hold}",
                 guard["best_guess"],
                 "",
             ],
             [
                 f"least mean absolute error of any estimate of a demand that is one of two "
-                f"{guard['beta_mw']:.4g} MW apart",
+                f"{guard['beta_mw']:.4g} MW apart{hold}",
                 amount(guard["inversion_error_mw"], "MW"),
                 "MW",
             ],

@@ -31,9 +31,9 @@ LONG = 20.0
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = {
-    "budgets": "certified total epsilons at --target-delta, or budgets as total:E[;D] or "
-    "per-release:E[;D]; a total of Gaussian noise, also in the default methods, needs D "
-    "(default: 0.5,1,5,10)",
+    "budgets": "numbers, which are certified total epsilons at --target-delta; or budgets as "
+    "total:E (pure; refused with Gaussian noise, which the default methods include), total:E;D or "
+    "per-release:E[;D] (default: 0.5,1,5,10)",
     "local-updates": "numbers of local updates per round, E (default: that of each method)",
     "load-scales": "factors on the demand of every bus (default: 1)",
     "zonings": "zone maps: K, PARTITION:K or FILE.csv (default: the shipped map of each case)",
@@ -75,7 +75,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     axes = parser.add_argument_group("axes", "Values at which every method runs, comma-separated.")
     for name, text in AXES.items():
         flags.flag(axes, f"--{name}", "A,B,...", text)
-    per_release = "read budgets as epsilons per release, as in the paper, not as totals"
+    per_release = "read budgets as epsilons per release, as Ryu and Kim (2022) do, not as totals"
     flags.switch(axes, "--per-release", per_release)
     parser.epilog = EPILOG
     without = (*OWN_FLAGS, "temporal_basis", "stream")
@@ -233,7 +233,7 @@ def print_summary(table: pd.DataFrame) -> None:
         text = {
             "method": list(rows.series.mask(rows.series == rows.series.shift(), "")),
             "eps": [_number(x) for x in rows.total_epsilon],
-            "privacy $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
+            "cost of priv. $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
             "+- $/h": [amount(x, "$/h") for x in beyond],
             "shed MW": power["redispatch_shed_mw"],
             "dev. MW": power["interchange_deviation_mw"],
@@ -249,11 +249,14 @@ def print_summary(table: pd.DataFrame) -> None:
             f"{title}; {feasible}", list(entries), list(zip(*entries.values(), strict=True))
         )
     explained = ["dev.: largest deviation of a zone from its scheduled interchange"]
+    if len(deltas := table.target_delta.dropna().unique()):
+        at = " or ".join(f"{delta:g}" for delta in deltas)
+        explained.insert(0, f"eps: total epsilon at delta = {at}")
     if table.cost_of_privacy.notna().any():
         explained.insert(
-            0,
-            "privacy: cost of privacy, over the cheapest noise-free method (generation and load "
-            "shedding, without balancing power), with the half width of its 95 % interval",
+            -1,
+            "cost of priv.: cost of privacy, over the cheapest noise-free method (generation and "
+            "load shedding, without balancing power), with the half width of its 95 % interval",
         )
     output.say(f"{'; '.join(explained)}.")
 

@@ -282,7 +282,7 @@ def privacy_figures(privacy: Json) -> Table:
     rows.append([whole, stated, "none" if total["epsilon"] is None else total["epsilon"]])
     if rho is not None:
         rows.append(["total rho (zCDP)", _stated(None), rho])
-    return "Privacy (worst client)", ["figure", "nominal", "certified"], rows
+    return "Privacy", ["figure", "nominal", "certified"], rows
 
 
 def _stated(nominal: float | None) -> object:

@@ -31,8 +31,8 @@ class Move:
 
     def __str__(self) -> str:
         if math.isinf(self.most):
-            return f"its {self.figure} in any way {self.measure}"
-        return f"its {self.figure} by {self.most:.6g} {self.measure}"
+            return f"{self.figure} {self.measure}"
+        return f"{self.figure} by at most {self.most:.6g} {self.measure}"
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,7 @@ class Protection:
     moves: tuple[Move, ...]
 
     def __str__(self) -> str:
-        bounded = any(math.isfinite(move.most) for move in self.moves)
-        moves = " and ".join(map(str, self.moves))
-        return f"one {self.unit} changes {moves}" + (" at most" if bounded else "")
+        return f"any change of one {self.unit}'s {' and '.join(map(str, self.moves))}"
 
     def factor(self, stated: Protection) -> float:
         """Return the ratio of this adjacency distance to that of a release.
@@ -200,7 +198,7 @@ class DemandAdjacency:
         if self.power_factors is not None:
             return str(self.protection(1.0)).replace("MW", "p.u.").replace("MVAr", "p.u.")
         kind = {"p+q": "active and reactive", "p": "active", "q": "reactive"}[self.protects]
-        return f"one bus of one zone changes its {kind} demand by at most {self.beta:g} p.u."
+        return f"any change of one bus's {kind} demand by at most {self.beta:g} p.u."
 
     def scaled(self, scale: float) -> DemandAdjacency:
         """Return the adjacency of demand that is a multiple of its owner's (never less than)."""

@@ -29,8 +29,9 @@ import numpy as np
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import BudgetError, InputError, positive
+from gridpriv.core.text import counted
 from gridpriv.privacy.accounting import Charges, check_delta, total_of, total_pure
-from gridpriv.privacy.filters import Rule, check_charges, choose_rule, combined
+from gridpriv.privacy.filters import SLACK, Rule, check_charges, choose_rule, combined
 from gridpriv.privacy.ledger_file import UNDONE, ChainedRow, Head, LedgerFile, Register, key_path
 from gridpriv.privacy.ledger_rows import (
     Account,
@@ -46,6 +47,7 @@ from gridpriv.privacy.ledger_rows import (
     encode,
     now,
 )
+from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import charges_of
 
@@ -447,7 +449,7 @@ class Ledger:
         before = keeper.used(account.spent)
         share = math.gcd(*asked.values())
         room = keeper.room(account.spent, {charge: n // share for charge, n in asked.items()})
-        releases = " + ".join(f"{n} ({c.kind} {c.parameter:.6g})" for c, n in asked.items())
+        releases = " + ".join(f"{counted(n, 'release')} of {_noise(c)}" for c, n in asked.items())
         more = f", room for {room} more such release{'s' * (room != 1)}"
         if any(charge.kind == "approximate" for charge in asked):
             more = ""  # a plan of fewer may fit, which no count of what is left tells
@@ -493,6 +495,7 @@ def _whose(number: int, dataset: LedgerDataset) -> str:
 def _remedy(account: Account, dataset: LedgerDataset, after: Charges) -> str:
     """Return the request that still fits a grant, or another step, after a refusal."""
     left = account.grant.epsilon - account.total_pure
+    used = account.filter.used(account.spent) > 1.0 - SLACK
     if account.grant.delta == 0.0 and math.isinf(total_pure(after)):
         request = "Releases without a pure epsilon need a grant with a delta: request pure noise"
     elif not account.spent:
@@ -500,13 +503,21 @@ def _remedy(account: Account, dataset: LedgerDataset, after: Charges) -> str:
     elif math.isfinite(left) and left > 1e-9 * account.grant.epsilon:
         request = f"Request pure noise (such as laplace) of epsilon {left:.4g} or less in all"
     else:
-        request = "Request less (a smaller --budget), if there is room"
+        request = "Nothing more fits this grant" if used else "Request less (a smaller --budget)"
     if any(unit.account for unit in dataset.units):
         return (
             f"{request}. This machine accepts one grant for these {dataset.protection.units}, so "
             "it cannot be enlarged."
         )
-    return f"{request}, or grant a larger total in a new ledger (gridpriv ledger grant)."
+    other = ". Grant" if used else ", or grant"
+    return f"{request}{other} a larger total in a new ledger (gridpriv ledger grant)."
+
+
+def _noise(charge: Charge) -> str:
+    """Return a charge in words."""
+    words = {"pure": "pure epsilon", "laplace": "Laplace noise, multiplier"}
+    words["gaussian"] = "Gaussian noise, multiplier"
+    return f"{words.get(charge.kind, charge.kind)} {charge.parameter:.6g}"
 
 
 def _percent(share: float) -> str:

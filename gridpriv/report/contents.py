@@ -209,8 +209,8 @@ def _private(study: Study, means: pd.DataFrame) -> pd.DataFrame:
         drawn = study.tables["releases"].groupby("zone")["count"].sum()
         pure, total = totals[0].pure, totals[0].epsilon
         noisy = noisy.assign(releases_per_zone=drawn.max(), total_pure=pure, total_epsilon=total)
-    # of steps that draw nothing, and of Gaussian noise whose delta alone covers a release
-    none = noisy.epsilon_certified == 0.0
+    # of steps that draw nothing; Gaussian noise whose delta alone covers a release has epsilon 0
+    none = (noisy.epsilon_certified == 0.0) & (noisy.mechanism != "gaussian")
     of_one = ("epsilon_nominal", "epsilon_certified")
     return noisy.assign(**{name: noisy[name].mask(none) for name in of_one})
 

@@ -321,10 +321,12 @@ class Panel:
             elif len(ranking.order) > 1 and ranking.decided:
                 facts.append(Fact(f"Lowest {metric.noun}", str(first.series)))
             elif len(ranking.order) > 1:
+                pairs = math.comb(len(ranking.order), 2)
                 alike = (
                     f"from {len(ranking.leaders) - 1} of "
                     f"{counted(len(ranking.order) - 1, 'other method')}; paired "
-                    f"over {counted(ranking.seeds, 'seed')}, corrected for the number of methods"
+                    f"over {counted(ranking.seeds, 'seed')}, corrected for "
+                    f"{counted(pairs, 'pair')} of methods (Bonferroni)"
                 )
                 facts.append(Fact(f"Lowest {metric.noun}", "not distinguishable", alike))
                 facts.append(Fact("Figures of", str(first.series), f"lowest mean {metric.noun}"))
@@ -339,9 +341,8 @@ class Panel:
         budgets = summary.budgets_of(self.rows)
         if len(budgets) > 1:
             every = ", ".join(f"{stated_epsilon(budget):g}" for budget in budgets)
-            yield Fact(
-                "Compared at", summary.budget_words(self.budget), f"figures below; budgets: {every}"
-            )
+            at = f"{_kind(self.compared)}; figures below; budgets: {every}".removeprefix("; ")
+            yield Fact("Compared at", summary.budget_words(self.budget), at)
 
     def _figures(self, row: pd.Series, metric: summary.Metric) -> Iterator[Fact]:
         base, priced = row.baseline_cost, metric.key == "cost_of_privacy"
@@ -379,10 +380,18 @@ class Panel:
             return
         low, high = totals.min(), totals.max()
         ends = epsilon_text(high) if high <= 1.01 * low else f"{low:.3g} to {epsilon_text(high)}"
-        pure = list(rows.total_pure.map(epsilon_text)) == list(rows.total_epsilon.map(epsilon_text))
-        kind = "pure" if pure else f"at delta = {rows.target_delta.dropna().iloc[0]:g}"
-        yield Fact("Certified total", f"epsilon {ends}", f"of one run, {kind}")
+        yield Fact("Certified total", f"epsilon {ends}", f"of one run, {_kind(rows)}")
         yield from _protected(self.runs)
+
+
+def _kind(rows: pd.DataFrame) -> str:
+    """Return the delta of the totals of methods, and which of them are pure; empty without any."""
+    noisy = rows[rows.total_epsilon.notna()]
+    pure = noisy.total_pure.map(epsilon_text) == noisy.total_epsilon.map(epsilon_text)
+    if noisy.empty or pure.all():
+        return "" if noisy.empty else "pure"
+    some = f" ({named(noisy.series[pure])}: pure)" if pure.any() else ""
+    return f"at delta = {noisy.target_delta.iloc[0]:g}{some}"
 
 
 def panel_messages(of: Panel) -> Iterator[Message]:
@@ -487,8 +496,9 @@ def next_steps(of: Panel) -> Iterator[Message]:
         yield message("next-seeds", {"seeds": max(2 * int(of.compared.seeds.max()), 5)})
     late = of.late
     fresh = ~late.budget.isin(QUIET) & (late.get("noise_schedule") != "once")
+    once = ~of.rows.budget.isin(QUIET) & (of.rows.get("noise_schedule") == "once")
     conditions = {
-        "next-once": fresh.any(),
+        "next-once": fresh.any() and not once.any(),
         "next-rounds": not fresh.all() or "noise-free-not-converged" in codes,
         "next-budget": "prior-only-cheaper" in codes,
         "next-infeasible": codes & {"infeasible-methods", "partly-infeasible"},

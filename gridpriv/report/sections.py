@@ -29,7 +29,7 @@ from gridpriv.report.summary import (
 )
 from gridpriv.report.tables import Table
 from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
-from gridpriv.zonal.summary import STATISTICS
+from gridpriv.zonal.summary import bound_in_words
 
 MAP, LARGE_MAP, MANY = 5.2, 7.5, 40
 """Inches of a map on a page, of one with many buses, and how many are many."""
@@ -276,14 +276,20 @@ def privacy(of: Subject) -> Section | None:
         deltas = noisy[noisy.mechanism == "gaussian"].release_delta.dropna().unique()
         notes.append(message("gaussian-delta", {"deltas": ", ".join(f"{d:g}" for d in deltas)}))
     if len(certificates) and "bound_source" in certificates:
-        unique = certificates.bound_source.astype(str).str.rstrip(". ").unique()
-        sources = [text.replace("|||_", "| ||_").replace("|||", "|| |") for text in unique]
-        for name, words in STATISTICS.items():
-            sources = [text.replace(f"({name})", f"({words})") for text in sources]
-        notes.append(message("bound-source", {"source": "; ".join(sources[:MOST_SOURCES])}))
-        if any("||" in source for source in sources[:MOST_SOURCES]):
-            notes.append(message("norms", {}))
+        notes += _bounds(of.study, certificates)
     return Section("Privacy", tuple(notes), tables=of.held("privacy"))
+
+
+def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
+    """Yield the sources of the sensitivities, by methods that have the same ones."""
+    runs = study.runs[["run", "method"]].merge(certificates[["run", "bound_source"]], on="run")
+    methods: dict[str, list[str]] = {}
+    for method, rows in runs.groupby("method", sort=False):
+        sources = map(bound_in_words, rows.bound_source.astype(str).str.rstrip(". ").unique())
+        methods.setdefault("; ".join(list(sources)[:MOST_SOURCES]), []).append(str(method))
+    for source, names in methods.items():
+        of = f" of {' and '.join(names)}" if len(methods) > 1 else ""
+        yield message("bound-source", {"of": of, "source": source})
 
 
 def planned(of: Subject) -> Section | None:

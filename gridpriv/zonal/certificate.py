@@ -118,6 +118,11 @@ class Made:
     covariance: Floats | None = None
     cost_range: tuple[float, float] | None = None
 
+    @property
+    def epsilon(self) -> float:
+        """Pure epsilon of all releases."""
+        return total_pure(Counter(item.release.certified for item in self.drawn))
+
 
 def certificate(made: Made, published: Case, files: Mapping[str, str], run: str | None) -> Json:
     """Return the certificate of a published case as JSON can hold it.
@@ -130,8 +135,7 @@ def certificate(made: Made, published: Case, files: Mapping[str, str], run: str 
         Identifier of the ledger's entries.
     """
     settings, base = made.ready.settings, published.base_mva
-    charges = Counter(item.release.certified for item in made.drawn)
-    epsilon, beta = total_pure(charges), base * made.ready.rules.adjacency.beta
+    epsilon, beta = made.epsilon, base * made.ready.rules.adjacency.beta
     optimum = made.served.optimum
     document: Json = {
         "case": published.name,
@@ -251,14 +255,26 @@ def _lines(release: Json) -> list[str]:
 
 
 def _hold(document: Json) -> str:
-    """Return under which noise the figures of a certificate hold."""
-    names = {kind.__name__: name for (name, _), kind in MECHANISMS.items()}
-    drawn = dict.fromkeys(names[release["mechanism"]] for release in document["releases"])
-    lacking = [name for name in drawn if not has_secure_sampler(name)]
+    """Return under which noise the figures of a certificate hold, as a sentence."""
+    lacking = _lacking(document)
     if not lacking:
         return "The figures below hold for the same settings with `--noise secure`."
-    missing = NO_SAMPLER.format(lacking[0].removesuffix("-number"))
-    return f"The figures below are of the ideal mechanism: {missing}."
+    return f"The figures below are of the ideal mechanism: {NO_SAMPLER.format(lacking)}."
+
+
+def held_by(document: Json) -> str:
+    """Return under which noise the figures of a certificate hold; empty for secure noise."""
+    if document["protected"]["noise"] == "secure":
+        return ""
+    return " (of the ideal mechanism)" if _lacking(document) else " (with --noise secure)"
+
+
+def _lacking(document: Json) -> str:
+    """Return the first mechanism of a certificate that has no secure sampler; empty without one."""
+    names = {kind.__name__: name for (name, _), kind in MECHANISMS.items()}
+    drawn = dict.fromkeys(names[release["mechanism"]] for release in document["releases"])
+    lacking = (name for name in drawn if not has_secure_sampler(name))
+    return next(lacking, "").removesuffix("-number")
 
 
 def _uses(demand: Json, optimum: Json) -> list[str]:

@@ -214,7 +214,7 @@ class Trace:
     def drawn(self) -> str:
         """Return the number of releases as a sentence."""
         most = max((sum(counts.values()) for counts in self.releases.values()), default=0)
-        return f"releases drawn in this run, at most of a zone: {most}"
+        return f"most releases drawn by a zone: {most}"
 
 
 def round_record(

@@ -337,7 +337,7 @@ def notes(document: Json) -> list[Message]:
                 "published": shown(worst["assumed"]),
                 "zone": worst["zone"],
                 "proven": shown(worst["sensitivity"]),
-                "source": _in_words(worst["bound_source"]),
+                "source": bound_in_words(worst["bound_source"]),
                 "ratio": shown(worst["ratio"]),
             }
             lines.append(message("published-sensitivity", values))
@@ -352,10 +352,15 @@ def notes(document: Json) -> list[Message]:
     return lines
 
 
-def _in_words(bound: str) -> str:
+def bound_in_words(bound: str) -> str:
     """Return the source of a bound; of a norm of rows, its value and bus."""
     norm, _, value = bound.rpartition(" = ")
-    return f"{value}, norm of its rows of the balance equations" if "||" in norm else bound
+    if "||" in norm:
+        size, _, bus = value.replace("beta ", "beta x ").rpartition(" at bus ")
+        return f"{size}, {norm[-1]}-norm of the rows of bus {bus} in the balance equations"
+    for name, words in STATISTICS.items():
+        bound = bound.replace(f"({name})", f"({words})")
+    return bound
 
 
 def released(document: Json) -> list[Message]:

@@ -438,7 +438,9 @@ def test_a_distance_that_is_allowed_is_so_at_every_load(perturbation, tmp_path, 
     one = ["--rounds", "1", "--solver", "clarabel", "--no-reference", "--json"]
     assert main(["run", *grid(tmp_path, (1, 3), JOINED), *one, *words]) == 0
     told = json.loads(capsys.readouterr().out)["privacy"]
-    assert told["adjacency"].startswith("one bus changes its active demand by 9e+07 MW and")
+    assert told["adjacency"].startswith(
+        "any change of one bus's active demand by at most 9e+07 MW and"
+    )
 
 
 def test_a_map_given_as_a_number_of_zones_names_the_flag_that_takes_it(capsys) -> None:
@@ -469,7 +471,7 @@ def test_an_interrupt_of_what_a_run_is_held_against_is_one_and_keeps_the_run(
 ):
     def interrupted(*_: object) -> None:
         error = KeyboardInterrupt()
-        error.add_note("releases drawn in this run, at most of a zone: 0")
+        error.add_note("most releases drawn by a zone: 0")
         raise error
 
     monkeypatch.setattr("gridpriv.study.context.reference", interrupted)

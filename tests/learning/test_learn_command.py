@@ -269,7 +269,7 @@ def test_other_units_of_privacy_are_refused_unless_allowed_by_name():
         plan.trials()
     assert len(replace(plan, allowed=("units",)).trials()) == 2
     other = method_of({"name": "zero-out", "algorithm": "dpsgd", "adjacency": "zero-out"})
-    with pytest.raises(InputError, match="one sample of one client counts or is blank"):
+    with pytest.raises(InputError, match="any change of one sample of one client to a blank one"):
         replace(plan, methods=(plan.methods[0], other)).trials()
 
 

@@ -51,7 +51,7 @@ def test_charges_up_to_the_grant_and_not_one_more(file: Path) -> None:
         for part in (
             "'north'",
             "all 3 buses lack the budget",
-            "needs epsilon 0.3 for 3 (laplace 10)",
+            "needs epsilon 0.3 for 3 releases of Laplace noise, multiplier 10",
             "left 20 % of epsilon 1",
             "room for 2 more",
             "nothing was charged",
@@ -490,9 +490,8 @@ def test_a_refused_gaussian_release_names_the_reason_and_a_step_that_works(tmp_p
         ledger.charge("north", "run-1", {Charge("pure", 1.0): 1})
         with pytest.raises(BudgetError) as refused:
             ledger.charge("north", "run-2", {Charge("gaussian", 2.23048): 1})
-        assert "if fixed in advance for 1 (gaussian 2.23048), left 80 % of epsilon 5" in str(
-            refused.value
-        )
+        asked = "for 1 release of Gaussian noise, multiplier 2.23048, left 80 % of epsilon 5"
+        assert f"if fixed in advance {asked}" in str(refused.value)
         assert "the sum of pure epsilons or a Renyi filter" in str(refused.value)
         assert "Request pure noise (such as laplace) of epsilon 4 or less" in str(refused.value)
         ledger.charge("north", "run-3", {Charge("pure", 4.0): 1})

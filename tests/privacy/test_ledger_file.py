@@ -730,4 +730,4 @@ def test_the_grant_stands_after_all_that(file: Path) -> None:
         charge_once(file)
     with pytest.raises(BudgetError):
         charge_once(file)
-    assert str(ONE_MW) == "one bus changes its active demand by 1 MW at most"
+    assert str(ONE_MW) == "any change of one bus's active demand by at most 1 MW"

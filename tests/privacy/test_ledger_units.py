@@ -212,7 +212,7 @@ def test_distances_are_compared_as_numbers() -> None:
 )
 def test_a_run_that_protects_other_figures_is_refused(tmp_path: Path, other: Protection) -> None:
     path = granted(tmp_path)
-    with pytest.raises(InputError, match="granted for: one bus changes its active demand"):
+    with pytest.raises(InputError, match="granted for: any change of one bus's active demand"):
         Ledger(path, [replace(NORTH, protection=other)])
     grant(path, [dataset("both", (8,), demand(1.0, 1.0))], 1.0)
     with pytest.raises(InputError, match="the run is for"):

@@ -216,8 +216,8 @@ def test_the_prior_only_row_of_a_study_is_that_of_a_run_that_asks_for_it(
     (total,) = study_totals(study)
     assert (total.runs, total.unknown) == (2, 0), "a run that draws nothing is not noisy"
     (told,) = protections(study)
-    change = "its active demand by 30 MW and its reactive demand by 30 MVAr at most"
-    assert str(told) == f"Protected: one bus changes {change}."
+    change = "active demand by at most 30 MW and reactive demand by at most 30 MVAr"
+    assert str(told) == f"Protected: any change of one bus's {change}."
     assert protections(publish_study(study)) == [told]
 
 
@@ -227,5 +227,5 @@ def test_the_report_of_a_series_says_what_it_protects(tmp_path: Path) -> None:
     words = ["--series", str(series), "--rounds", "2", "--beta", "3MW", "--no-reference"]
     assert main(["run", "case14", *words, "--quiet", "--out", str(tmp_path / "run")]) == 0
     (told,) = map(str, protections(read_source(tmp_path / "run")))
-    assert told.startswith("Protected: one bus changes its active demand by 3 MW and its reactive")
-    assert told.endswith(" at most, in every step, before public factors.")
+    assert told.startswith("Protected: any change of one bus's active demand by at most 3 MW and ")
+    assert told.endswith(" at most 3 MVAr, in every step, before public factors.")

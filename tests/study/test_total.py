@@ -164,8 +164,14 @@ def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "told"),
     [
-        ({"algorithm": "dp-fedavg"}, "one client's update is in the sum or not; the server is"),
-        ({"algorithm": "dpsgd", "adjacency": "zero-out"}, "one sample of one client counts or is"),
+        (
+            {"algorithm": "dp-fedavg"},
+            "presence or absence of one client's update in the sum; the server is",
+        ),
+        (
+            {"algorithm": "dpsgd", "adjacency": "zero-out"},
+            "any change of one sample of one client to a blank",
+        ),
     ],
 )
 def test_other_units_have_no_one_total_and_the_report_says_which(
@@ -183,7 +189,9 @@ def test_other_units_have_no_one_total_and_the_report_says_which(
     for seen in (study, publish_study(study)):
         answer = " ".join(map(str, study_messages(seen, summary(seen))))
         assert "no common total" in answer and "cost at most" not in answer
-        assert 'Protected by "ours": one sample of one client is replaced by any other; ' in answer
+        assert (
+            'Protected by "ours": any change of one sample of one client to any other; ' in answer
+        )
         assert f'Protected by "theirs": {told}' in answer
 
 

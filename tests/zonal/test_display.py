@@ -54,7 +54,7 @@ def test_what_moves_with_what_is_protected_is_said(
     settings = gridpriv.Settings(rounds=1, solver="clarabel", seed=1, protects=protects)
     document = gridpriv.run(case14, zones14, settings).as_dict()
     told = " ".join(texts(document))
-    assert f"one bus changes its {own} demand by 1 MW at most. " in told.replace("MVAr", "MW")
+    assert f"any change of one bus's {own} demand by at most 1 MW. " in told.replace("MVAr", "MW")
     assert f"its {other} demand follows its {own} demand" in told.replace("a bus's", "its")
     assert "follows" not in " ".join(texts(result.as_dict()))
 
