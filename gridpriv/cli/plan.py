@@ -114,7 +114,10 @@ def execute(args: argparse.Namespace) -> int:
         "methods": [item.as_dict() for item in result],
         "over_time": costs_over_time(chosen.total),
         "recommended": best.as_dict(),
-        "sentences": sentences(case, result, best, chosen, _command(best, chosen, args)),
+        "sentences": [
+            f"Protected: {protected.protection(case.base_mva)}.",
+            *sentences(case, result, best, chosen, _command(best, chosen, args)),
+        ],
     }
     if folder is not None:
         output.write_results(folder, "plan", document)
@@ -224,8 +227,8 @@ def _summarise(document: Json) -> None:
     noises = sorted({row["mechanism"] for row in rows})
     columns = ["release", "coordination", "feasible", "error MW"]
     title = (
-        f"{document['case']}: {counted(document['zones'], 'zone')} at total {document['total']:g} "
-        f"({', '.join(noises)}), {document['protected_mw']:.6g} MW protected"
+        f"{document['case']}: {counted(document['zones'], 'zone')}, total epsilon "
+        f"{document['total']:g} (pure, {' and '.join(noises)} noise)"
     )
     meanings = [
         "feasible: AC-feasible scenarios",
@@ -242,6 +245,10 @@ def _summarise(document: Json) -> None:
         meanings.append("saved: cost below the prior-only baseline (median)")
     if any(row["rounds"] == "central" for row in rows):
         meanings.append("central: one optimization of the released demand")
+    figures = {row["release"]: {name: row[name] for name in FIGURES} for row in rows}
+    auto = figures.pop("auto", None)
+    if chosen := [release for release, own in figures.items() if own == auto]:
+        meanings.append(f"auto: {chosen[0]} on this grid")
     numbers = {row["rounds"] for row in rows} - {"central"}
     if len(numbers) > 1:
         meanings.append("N rounds: limits ADMM, not rounds on the AC equations")
@@ -267,6 +274,7 @@ def _summarise(document: Json) -> None:
             output.say(sentence)
 
 
+FIGURES = ("interchange_error_mw", "over_optimum", "shed_mw", "balancing_mw")
 ENDS = ("median", "least", "most")
 
 

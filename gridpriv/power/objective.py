@@ -226,9 +226,9 @@ class Service(Part):
     hold: str | None = choice(
         None,
         HOLDS,
-        "interchange: each zone sets generation aside and keeps its scheduled interchange with "
-        "it; the run states with which probability that does not suffice",
-        unset="nothing is set aside; zones whose generation is at a limit leave their schedule",
+        "quantity that zones keep at its schedule, with generation set aside: interchange; the run "
+        "states with which probability that does not suffice",
+        unset="none; zones whose generation is at a limit leave their schedule",
     )
 
     def agree(self) -> None:

@@ -133,7 +133,7 @@ def test_secure_noise_is_charged_and_refused_like_any(tmp_path: Path) -> None:
     path = granted(tmp_path, 1.0, 1e-5)
     with Ledger(path, [NORTH]) as ledger:
         ledger.charge("north", "r", {Charge("zcdp", 0.005): 2, Charge("pure", 0.02): 3})
-        with pytest.raises(BudgetError, match=r"needs epsilon .* for 40 \(pure 0\.1\)"):
+        with pytest.raises(BudgetError, match=r"needs epsilon .* for 40 releases of pure epsilon 0\.1"):
             ledger.charge("north", "r", {Charge("pure", 0.1): 40})
     assert spent(path) == 5
 
@@ -298,7 +298,7 @@ def test_an_agent_charges_its_certified_releases_before_its_message(file: Path) 
         with pytest.raises(BudgetError):
             charge("north", {release: 2})
     ((_, entry),) = read_book(file).charged
-    assert (entry.run, entry.charges) == ("run-3", ((Charge("laplace", 5.0), 4),))
+    assert (entry.run, entry.charges) == ("run-3", ((Charge("pure", 0.2), 4),))
 
 
 def test_releases_of_one_cost_are_charged_as_one(file: Path) -> None:
@@ -307,7 +307,7 @@ def test_releases_of_one_cost_are_charged_as_one(file: Path) -> None:
     with Ledger(file, [NORTH]) as ledger:
         ReleaseCharge(ledger, "r")("north", {first: 1, second: 2})
     ((_, entry),) = read_book(file).charged
-    assert entry.charges == ((TENTH, 3),)
+    assert entry.charges == ((Charge("pure", 0.1), 3),)
 
 
 def test_a_planned_run_that_does_not_fit_does_not_start(file: Path) -> None:
