@@ -340,7 +340,10 @@ def test_a_result_is_one_line_and_a_page(capsys: pytest.CaptureFixture[str]) -> 
         main(["learn", "run", "lasso", "--preset", "gauthier", "--rounds", "3", "--seed", "4"]) == 0
     )
     told = capsys.readouterr().out
-    for sentence in ("Protected: one sample of one client", "simulated noise, no privacy"):
+    for sentence in (
+        "Protected: any change of one sample of one client",
+        "simulated noise, no privacy",
+    ):
         assert sentence in page and sentence in told
 
 

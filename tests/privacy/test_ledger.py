@@ -133,7 +133,9 @@ def test_secure_noise_is_charged_and_refused_like_any(tmp_path: Path) -> None:
     path = granted(tmp_path, 1.0, 1e-5)
     with Ledger(path, [NORTH]) as ledger:
         ledger.charge("north", "r", {Charge("zcdp", 0.005): 2, Charge("pure", 0.02): 3})
-        with pytest.raises(BudgetError, match=r"needs epsilon .* for 40 releases of pure epsilon 0\.1"):
+        with pytest.raises(
+            BudgetError, match=r"needs epsilon .* for 40 releases of pure epsilon 0\.1"
+        ):
             ledger.charge("north", "r", {Charge("pure", 0.1): 40})
     assert spent(path) == 5
 
