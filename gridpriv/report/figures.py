@@ -410,7 +410,7 @@ def split_bars(title: str, rows: pd.DataFrame, budget: str) -> Bars:
             note = f"{amount(value, '$/h')}{interval} $/h"
         bars.append(Bar(str(row.series), parts, half, note))
     prior = rows[(rows.budget == NOTHING) & (rows.ac_feasible != 0.0)].cost_of_privacy
-    words = "method without noise", "noise (hatched: lowers the cost)"
+    words = "due to the method", "due to the noise (hatched: lowers the cost)"
     line = float(prior.min()) if len(prior) else math.nan
     return Bars(
         title, "cost of privacy ($/h)", bars, words, line=line, line_name="prior-only (epsilon = 0)"

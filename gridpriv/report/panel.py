@@ -317,7 +317,7 @@ class Panel:
             ranking, first = self.ranking, ranked.iloc[0]
             if len(ranking.order) > 1 and self.budget not in QUIET and ranking.seeds < 2:
                 alike = f"lowest {metric.noun} of one seed; methods are not ranked"
-                facts.append(Fact("Figures of", str(first.series), alike))
+                facts.append(Fact("Method shown", str(first.series), alike))
             elif len(ranking.order) > 1 and ranking.decided:
                 facts.append(Fact(f"Lowest {metric.noun}", str(first.series)))
             elif len(ranking.order) > 1:
@@ -329,7 +329,7 @@ class Panel:
                     f"{counted(pairs, 'pair')} of methods (Bonferroni)"
                 )
                 facts.append(Fact(f"Lowest {metric.noun}", "not distinguishable", alike))
-                facts.append(Fact("Figures of", str(first.series), f"lowest mean {metric.noun}"))
+                facts.append(Fact("Method shown", str(first.series), f"lowest mean {metric.noun}"))
             facts += self._figures(first, metric)
         else:
             facts.append(Fact("AC-feasible", "no method", "", "bad"))
@@ -358,7 +358,7 @@ class Panel:
         value = share_of(row.cost_of_privacy, base) if priced else metric.text(row[metric.key])
         yield Fact(metric.title, value, interval_of(row, metric))
         if priced and math.isfinite(row.noise_cost):
-            parts = {"Method without noise": row.method_cost, "Noise": row.noise_cost}
+            parts = {"Due to the method": row.method_cost, "Due to the noise": row.noise_cost}
             for label, part in parts.items():
                 yield Fact(label, share_of(part, base), "part of the cost of privacy")
         for key, title in EXCHANGED.items():

@@ -204,8 +204,8 @@ AXES = ("case", "zoning", "load_scale", "method", "local_updates", "budget")
 MOST_DECIMALS = 6
 ADDED = {
     "cost_of_privacy": ("Cost of privacy", "$/h"),
-    "method_cost": ("Method without noise", "$/h"),
-    "noise_cost": ("Noise", "$/h"),
+    "method_cost": ("Cost due to the method", "$/h"),
+    "noise_cost": ("Cost due to the noise", "$/h"),
 }
 """Title and unit of what a report computes from the runs."""
 

@@ -275,7 +275,7 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
     lowest = facts["Lowest cost of privacy" if reference else "Lowest load shedding"]
     assert lowest.value == "not distinguishable"
     assert lowest.note.startswith("from 1 of 1 other method; paired over 2 seeds, corrected")
-    assert at[facts["Figures of"].value] == at.min()
+    assert at[facts["Method shown"].value] == at.min()
     plain = runs[runs.budget == "none"]
     assert len(plain) == (2 if reference else 0)
     if reference:
