@@ -2,7 +2,7 @@
 
 import pytest
 
-from gridpriv.zonal.prepared import prepare, zone_statements
+from gridpriv.zonal.prepared import prepare, zone_certificates
 from gridpriv.zonal.settings import make_settings
 
 pytest.importorskip("opendp")
@@ -21,7 +21,7 @@ def certificate(case, zoning, given, noise):
         }
         for zone, disclosure in zip(zoning.names, prepared.disclosures, strict=True)
     }
-    return zone_statements(releases, settings, prepared.rules)
+    return zone_certificates(releases, settings, prepared.rules)
 
 
 @pytest.mark.parametrize("protects", ["p", "p+q"])
