@@ -686,6 +686,17 @@ def _buys_nothing(match: re.Match[str], facts: Facts) -> str | None:
     return same(match[2], own, 4, 12) or same(match[3], other, 4, 12)
 
 
+def _more_balancing(match: re.Match[str], facts: Facts) -> str | None:
+    own, other = facts["balancing_mw"], facts.result.reference
+    cost, prior = facts["cost"], getattr(other, "prior_only_cost", None)
+    if None in (cost, prior) or cost > prior * (1 + 1e-6):
+        return f"{cost} is not less than {prior} of the prior-only run"
+    drawn = other.prior_only_balancing_mw
+    if own is None or drawn is None or own <= drawn:
+        return f"{own} is not more than {drawn} of the prior-only run"
+    return same(match[1], own, 4, 3) or same(match[2], drawn, 4, 3)
+
+
 def _within(_: re.Match[str], facts: Facts) -> str | None:
     """Return the fault of a claim that two costs are within 0.25 %."""
     own, other = facts["cost"], getattr(facts.result.reference, "prior_only_cost", None)
@@ -790,8 +801,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _over_optimum,
     ),
     (
-        rf"^\s*saved by the release\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?relative to prior-only "
-        r"\(epsilon = 0\)\s*$",
+        rf"^\s*cost saved by the release\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?relative to "
+        r"prior-only \(epsilon = 0\)\s*$",
         _saved,
     ),
     (rf"^\s*cost, noise-free\s+{NUMBER}\s+\$/h\s*$", reference("noise_free_cost", 6, 2)),
@@ -821,11 +832,11 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (r"^\s*(?:solver|time)\s+\S.*$", None),
     (r"^\s*(?:result|epsilon|zone)\s+(?:value|nominal|scheduled)\s.*$", None),
     (r"^[\s─]+$", None),
-    (r"^Interchange \(MW, exports positive, metered in the middle of tie lines\)$", None),
+    (r"^Interchange \(MW, exports positive; each zone bears half of a tie line's losses\)$", None),
     (rf"^\s+(\S+)\s+{NUMBER}\s+{NUMBER}\s+{NUMBER}\s+{NUMBER}\s*$", _zone_row),
     (r"^Privacy \(worst zone\)$|^\s*(?:of one release|total \(pure DP\)|total at delta).*$", None),
     # --- the verdict
-    (r"^(AC-feasible|Marginal|Not AC-feasible)(?=, |\.)", _status),
+    (r"^(AC-feasible|Marginal|Not AC-feasible)(?: \(no branch has a rating\))?(?=, |\.)", _status),
     (r"no load shedding", _served),
     (rf"{AMOUNT} MW of load shedding", equals("shed_mw")),
     (rf"{AMOUNT} MW of it on de-energized islands", equals("deenergized_mw")),
@@ -855,6 +866,11 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         rf"prior-only baseline \(epsilon = 0\) {AMOUNT} (?:\$/h|MW)",
         _buys_nothing,
     ),
+    (
+        rf"The release costs less than the prior-only baseline \(epsilon = 0\), but draws more "
+        rf"balancing power \({AMOUNT} against {AMOUNT} MW\): it does not pay",
+        _more_balancing,
+    ),
     (r"Less than 0\.25 % apart, either may be the cheaper", _within),
     (
         r"This budget buys nothing here: the run is (not AC-feasible), the prior-only baseline "
@@ -870,8 +886,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (r"Zones without an AC plan: ([\w, ]+)\. They act as in the last round", _unplanned),
     (
         rf"^Zones? ([\w, ]+) (?:exports and sheds|export and shed) {AMOUNT} MW of load, while "
-        rf"{AMOUNT} MW of the grid's generating capacity is unused: gridpriv relax .* lists the "
-        r"limits that bind",
+        rf"{AMOUNT} MW of the grid's generating capacity is unused: gridpriv relax .* says which "
+        r"limits cause the shedding",
         _exporters,
     ),
     (
@@ -950,6 +966,14 @@ NOT_JUDGED = {
     "hold-empty": METERS,
     "released-statistics": CERTIFICATE,
     "released-once": SERIES,
+    "released-in-blocks": SERIES,
+    "coupled-plan": SERIES,
+    "coupled-plan-ahead": SERIES,
+    "storage-after": SERIES,
+    "steps-total": SERIES,
+    "reserves-unpriced": SERIES,
+    "stream": SERIES,
+    "stream-longer": SERIES,
     "protected": CERTIFICATE,
     "protected-one-kind": CERTIFICATE,
     "protected-power-factors": CERTIFICATE,
@@ -984,6 +1008,7 @@ JUDGED = frozenset(
         "dearer-than-prior-only",
         "sheds-more-than-prior-only",
         "worse-than-prior-only",
+        "more-balancing-than-prior-only",
         "negative-cost-of-privacy",
         "cost-not-minimized",
         "fallback-zones",

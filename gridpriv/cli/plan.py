@@ -33,7 +33,7 @@ WIDE = 39
 
 @dataclass(frozen=True, kw_only=True)
 class Scenarios(Part):
-    """Planned protection and demand scenarios."""
+    """Planned protection and demand scenarios; gridpriv run protects 1 MW at total:5 by default."""
 
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
     total: float = number(1.0, "total epsilon (pure DP)", positive)
@@ -158,6 +158,7 @@ def sentences(
             f"({grid_mw:.4g} MW) with {', '.join(drowned)}."
         )
     said.append(f"Recommended: {command}")
+    said += _worst_case(methods, best)
     said.append(f"Rule: {RULE}. Prior-only where no release is better on most scenarios.")
     if best.better is not None:
         said.append(
@@ -170,10 +171,29 @@ def sentences(
         f"Ranges cover the AC-feasible ones of {chosen.scenarios} demand scenarios sampled from "
         f"public data. A further scenario lies in the range with probability "
         f"{covered(chosen.scenarios):.0%}{more}. Scenarios of a zone's demand have a standard "
-        f"deviation of {spread:.0%} of its mean. Scenarios without an AC optimum at {RESERVE:g} "
-        "times their demand are left out. The true demand was not read."
+        f"deviation of {spread:.0%} of its mean. {best.left_out} of "
+        f"{best.left_out + chosen.scenarios} were left out, because they have no AC optimum at "
+        f"{RESERVE:g} times their demand. The true demand was not read: compare rows with each "
+        "other; their dollars are no forecast."
     )
     return said
+
+
+def _worst_case(methods: list[Expected], best: Expected) -> list[str]:
+    """Return the largest extra cost of the recommended release, and the least such one."""
+    from gridpriv.zonal.forecast import WORTH
+
+    gap, cost = best.over_optimum, best.cost
+    if best.release == "nothing" or gap is None or cost is None:
+        return []
+    text, small = f"Largest extra cost in a scenario: {gap.most:.4g} $/h", WORTH * cost.median
+    known = [(m.over_optimum, m) for m in methods if m.over_optimum and m.release != "nothing"]
+    other, method = min(known, key=lambda pair: pair[0].most)
+    if method.release == best.release or gap.most - other.most <= small:
+        return [f"{text}."]
+    alike = abs(gap.median - other.median) <= small
+    medians = f"; the medians differ by less than {WORTH:.1%} of the cost" if alike else ""
+    return [f"{text}, with --release {method.release} {other.most:.4g} $/h{medians}."]
 
 
 def _command(best: Expected, chosen: Scenarios, args: argparse.Namespace) -> str:
@@ -214,34 +234,39 @@ def over_time(rows: list[Json]) -> str:
 
 
 MEASURED = {
-    "over_optimum": ("extra $/h", "extra: cost over the AC optimum of the same scenario"),
-    "shed_mw": ("shed MW", "shed: load shedding"),
-    "balancing_mw": ("balancing MW", "balancing: balancing power"),
+    "over_optimum": ("extra", "$/h", "cost over the AC optimum of the same scenario"),
+    "shed_mw": ("shed", "MW", "load shedding"),
+    "balancing_mw": ("balancing", "MW", "balancing power"),
 }
-"""Ranges over scenarios: column and its meaning."""
+"""Ranges over scenarios: column, unit and meaning."""
 
 
 def _summarise(document: Json) -> None:
+    from gridpriv.zonal.summary import used_of  # imports the AC model
+
     rows = document["methods"]
     priced = any(row["over_optimum"] is not None for row in rows)
     noises = sorted({row["mechanism"] for row in rows})
-    columns = ["release", "coordination", "feasible", "error MW"]
+    columns = ["release", "schedule", "ok", "error MW"]
     title = (
         f"{document['case']}: {counted(document['zones'], 'zone')}, total epsilon "
         f"{document['total']:g} (pure, {' and '.join(noises)} noise)"
     )
     meanings = [
-        "feasible: AC-feasible scenarios",
-        "error: expected interchange error of the worst zone",
+        "ok: AC-feasible scenarios",
+        "error: expected error of the release in the worst zone, that of "
+        f"{used_of(document['settings'])}",
     ]
     shown = ["over_optimum"] if priced else ["shed_mw", "balancing_mw"]
     if priced and any(row["shed_mw"] and row["shed_mw"]["most"] for row in rows):
         shown.append("shed_mw")
     for name in shown:
-        columns += [MEASURED[name][0], "min", "max"]
-        meanings.append(f"{MEASURED[name][1]} (median; min, max over the scenarios)")
+        head_, unit, meaning = MEASURED[name]
+        columns += [f"{head} {unit}" for head in (head_, "least", "most")]
+        meanings.append(f"{head_}: {meaning} (median, then least and most over the scenarios)")
     if priced:
-        columns.append("saved $/h")
+        columns += ["bal. MW", "saved $/h"]
+        meanings.append("bal.: balancing power (median), which no cost includes")
         meanings.append("saved: cost below the prior-only baseline (median)")
     if any(row["rounds"] == "central" for row in rows):
         meanings.append("central: one optimization of the released demand")
@@ -254,13 +279,16 @@ def _summarise(document: Json) -> None:
         meanings.append("N rounds: limits ADMM, not rounds on the AC equations")
     table = []
     for row in rows:
-        saved = [-row["over_prior_only"]["median"] if row["over_prior_only"] else None]
-        cells = [f"{row['ac_feasible']}/{row['scenarios']}", row["interchange_error_mw"]]
+        drawn, saved = (
+            row[key]["median"] if row[key] else None for key in ("balancing_mw", "over_prior_only")
+        )
+        cells = [f"{row['ac_feasible']}/{row['scenarios']}", row["expected_error_mw"]]
         cells += [row[name][end] if row[name] else None for name in shown for end in ENDS]
         name = f"{row['release']} {row['mechanism']}" if len(noises) > 1 else row["release"]
         several = f"{row['rounds']} rounds" if len(numbers) > 1 else "rounds"
         coordination = "central" if row["rounds"] == "central" else several
-        table.append([name, coordination, *cells, *(saved if priced else [])])
+        cells += [drawn, None if saved is None else -saved] if priced else []
+        table.append([name, coordination, *cells])
     output.print_table(title, columns, table)
     output.say(f"{'; '.join(meanings)}.")
     failed = sum(row["without_dispatch"] for row in rows)

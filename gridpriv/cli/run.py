@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,7 @@ from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
 from gridpriv.cli.output import output_folder, print_rows, print_table, progress, say, tell
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, one_of
-from gridpriv.core.text import Json, counted
+from gridpriv.core.text import Json, counted, shown
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
 
@@ -67,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run, print the summary or the JSON document, write the folder."""
+    from gridpriv.grid.scenarios import out_of_service
     from gridpriv.privacy.statement import refuse_unprotected
 
     if args.tables != "csv":
@@ -107,8 +107,10 @@ def execute(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _tell_estimate(args, [(case, settings)])
 
+    outages = out_of_service(case, settings.outage)
+
     def show(document: Json, early: bool = False) -> None:
-        tell(args, document, lambda: None if early else summarise(document), folder)
+        tell(args, document, lambda: None if early else summarise(document, outages), folder)
 
     def write(result: RunResult) -> None:
         if args.write is not None:
@@ -211,12 +213,12 @@ def _transport(args: argparse.Namespace, settings: Settings) -> Connect | None:
     return partial(Cluster, address=args.cluster)
 
 
-def summarise(document: Json) -> None:
+def summarise(document: Json, outages: str = "") -> None:
     """Print the first page of a run: verdict, figures with their baselines, privacy, messages."""
     from gridpriv.zonal import summary
     from gridpriv.zonal.meter import MOST_ZONES_NAMED
 
-    say(summary.title(document))
+    say(summary.title(document), *filter(None, [outages]))
     if state := summary.verdict(document):
         say(state)
     if rows := summary.results(document):
@@ -279,36 +281,41 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
             write_series_copies(kept, horizon, args.tables)
             raise
         document = write_series_copies(kept, horizon, args.tables)
-    coupled = [name for name in flags.COUPLING if getattr(args, name)]
-    return tell(args, document, lambda: _summarise_series(document, coupled), context.out)
+    return tell(args, document, lambda: _summarise_series(document), context.out)
 
 
-def _summarise_series(document: Json, coupled: Sequence[str] = ()) -> None:
-    """Print the figures of a series and its messages; ``coupled``: files that couple its steps."""
-    from gridpriv.zonal import summary as series
+def _summarise_series(document: Json) -> None:
+    """Print the figures of a series and its messages."""
+    from gridpriv.zonal.messages import message
+    from gridpriv.zonal.steps import series_figures, series_notes
     from gridpriv.zonal.summary import protected
 
     steps, privacy = document["steps"], document["privacy"]
     noisy, total = privacy["mechanism"] != "none", privacy["total"]
     rows: list[list[object]] = [["steps", document["finished"], ""]]
-    rows += series.series_figures(steps)
+    rows += series_figures(steps)
     if steps and "seconds" in steps[0]:
         rows.append(["seconds", sum(step["seconds"] for step in steps), "s"])
     if noisy:
         rows += [
             ["releases per zone", privacy["releases_per_zone"], ""],
-            ["total pure epsilon (worst zone)", privacy["total_pure"], ""],
-            [f"total epsilon at delta {total['delta']:g}", total["epsilon"], ""],
+            [f"total epsilon{_of_hours(privacy)} (pure DP, worst zone)", privacy["total_pure"], ""],
         ]
+        if shown(total["epsilon"]) != shown(privacy["total_pure"]):
+            rows.append([f"total epsilon at delta {total['delta']:g}", total["epsilon"], ""])
     planned = counted(document["planned"], "step")
     title = f"{document['case']}: {document['series']}, one budget for {planned}"
     print_table(title, ["result", "value", "unit"], rows)
-    say(*series.coupling_sentences(document, coupled))
-    series_messages = series.series_messages(steps, document["planned"], document["settings"])
-    series_messages += series.released_once(document)
-    if noisy:
-        series_messages += protected(document)
-    say(*series_messages, *series.stream_sentences(privacy.get("stream")), privacy["caveat"])
+    say(*series_notes(document), *(protected(document) if noisy else ()))
+    say(message("noise-source", {"caveat": privacy["caveat"]}))
+
+
+def _of_hours(privacy: Json) -> str:
+    """Return the hours whose releases a stream's total counts; of another series nothing."""
+    stream = privacy.get("stream")
+    if stream is None:
+        return ""
+    return f" of {counted(stream['block_hours'] * privacy['releases_per_zone'], 'hour')}"
 
 
 COMMANDS = {"run": Command(add_arguments, execute)}

@@ -171,10 +171,21 @@ class Chronology:
         )
 
     @property
+    def coupled(self) -> tuple[str, ...]:
+        """Names of the inputs that couple the steps."""
+        bounded = np.isfinite(self.ramp_up).any() or np.isfinite(self.ramp_down).any()
+        present = {
+            "storage": bool(self.storages),
+            "ramps": bool(bounded),
+            "reserves": bool(self.reserve_required.any()),
+            "commitment": bool(self.switches),
+        }
+        return tuple(name for name, here in present.items() if here)
+
+    @property
     def empty(self) -> bool:
         """True if nothing couples the steps."""
-        bounded = np.isfinite(self.ramp_up).any() or np.isfinite(self.ramp_down).any()
-        return not (self.storages or self.switches or bounded or self.reserve_required.any())
+        return not self.coupled
 
     def later(self, energy: Floats, before: Floats | None, ramps: float, steps: int) -> Chronology:
         """Return the chronology of some steps from a state on.

@@ -16,7 +16,7 @@ Contingencies are the outages that a grid is to withstand, by kind or from a fil
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -335,6 +335,12 @@ def contingencies(case: Case, which: str | Path) -> tuple[Contingency, ...]:
         raise not_allowed("contingencies", str(which), f"{', '.join(LISTS)} or a file FILE.csv")
     every = map(_single, _outages(case))
     return tuple(single for single in every if which in ("all", LIST_OF[single.kind]))
+
+
+def out_of_service(case: Case, outages: Sequence[str]) -> str:
+    """Return the outages of a case with both ends of a branch or the bus of a generator."""
+    named = (f"{outage} ({_single(outage).places(case)[0]})" for outage in outages)
+    return f"Out of service: {', '.join(named)}." if outages else ""
 
 
 def branch_rating(case: Case, rating: Rating) -> Floats:

@@ -90,9 +90,16 @@ class Chart(Plot):
             (x0, y0), (x1, y1) = values[0], values[-1]
             text = f"{s.name}: {figure(y0)} {self.unit}"
             if len(values) > 1:
-                text += f" at {figure(x0)} to {figure(y1)} {self.unit} at {figure(x1)}"
+                ends = self._place(x0), self._place(x1)
+                text += f" at {ends[0]} to {figure(y1)} {self.unit} at {ends[1]}"
             lines.append(text)
         return f"{self.subject or self.title}. {'; '.join(lines)}."
+
+    def _place(self, x: float) -> str:
+        """Return a place across the chart in words: its quantity, and its name or number."""
+        quantity, _, unit = self.x_label.partition(" (")
+        named = self.x_names[round(x) - 1] if self.x_names else f"{x:.4g}"
+        return f"{quantity} {named} {unit.rstrip(')')}".rstrip()
 
     @property
     def log(self) -> bool:

@@ -38,7 +38,13 @@ from gridpriv.report.contents import (
 )
 from gridpriv.report.panel import Card, Panel, cards, next_steps, panel_messages
 from gridpriv.report.schema import marked
-from gridpriv.report.source import fitting, message, read_source, step_rows
+from gridpriv.report.source import (
+    fitting,
+    message,
+    read_source,
+    series_document,
+    step_rows,
+)
 from gridpriv.report.summary import summary
 from gridpriv.report.tables import (
     GAP,
@@ -53,7 +59,8 @@ from gridpriv.report.tables import (
 )
 from gridpriv.study.engine import Identity
 from gridpriv.study.record import STORED
-from gridpriv.zonal.summary import notes, series_messages
+from gridpriv.zonal.steps import series_messages, series_notes
+from gridpriv.zonal.summary import notes
 
 if TYPE_CHECKING:
     from gridpriv.report.figures import Look, Plot
@@ -125,8 +132,7 @@ def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
         matches = [*notes(document), *_left_out(study), *_next_of_run(document)]
         return by_severity(matches)
     if "steps" in study.tables and study.withheld.empty:
-        settings = study.manifest["study"]["settings"]
-        matches = series_messages(step_rows(study), int(study.manifest["planned"]), settings)
+        matches = _of_series(study)
         panels = []
     else:
         panels = list(Panel.all(study, table))
@@ -138,6 +144,15 @@ def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
     chosen = {"settings": LEARNING_SETTINGS} if "adjacency" in study.runs else {}
     steps += _next_secure(*noisy_runs(study).get("mechanism", ()), **chosen) if caveat else []
     return by_severity(matches + list({str(step): step for step in steps}.values()))
+
+
+def _of_series(study: Study) -> list[Message]:
+    """Return the messages of a series; without its document those of its steps."""
+    steps, document = step_rows(study), series_document(study)
+    if document is not None:
+        return series_notes(document | {"steps": steps})
+    settings = study.manifest["study"]["settings"]
+    return series_messages(steps, int(study.manifest["planned"]), settings)
 
 
 NEXT_OF_RUN = {

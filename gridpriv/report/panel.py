@@ -23,7 +23,8 @@ from gridpriv.report.contents import epsilon_text, quoted
 from gridpriv.report.source import message, step_rows
 from gridpriv.study.engine import study_totals
 from gridpriv.zonal.opening import AGREED
-from gridpriv.zonal.summary import EXTREME, FEASIBILITY, noise, results, scaled_beta, series_figures
+from gridpriv.zonal.steps import series_figures
+from gridpriv.zonal.summary import EXTREME, FEASIBILITY, noise, results, scaled_beta
 
 STATES = {"ac_feasible": "good", "marginal": "warn", "infeasible": "bad"}
 
@@ -72,7 +73,7 @@ def run_card(document: Json, study: Study | None = None) -> Card:
     facts += [
         Fact(_label(str(name)), f"{value} {unit}".rstrip(), f"{note}{guess}")
         for name, value, unit, note in results(document)
-        for guess in (_prior(document["settings"]) if name == "saved by the release" else "",)
+        for guess in (_prior(document["settings"]) if name == "cost saved by the release" else "",)
         if name != "load shedding" and not str(name).startswith(EXTREME)
     ]
     if study is not None:
@@ -137,12 +138,15 @@ def _deviation(physical: Json) -> Iterator[Fact]:
         yield Fact("Interchange deviation", f"{amount(abs(worst['deviation_mw']), 'MW')} MW", note)
 
 
-def share_of(difference: float, base: float) -> str:
+OVER = " of the noise-free cost"
+
+
+def share_of(difference: float, base: float, baseline: str = "") -> str:
     """Return a difference of costs in $/h with its sign, and in percent of the base."""
     percent = percent_of(difference, base)
     printed = str(amount(difference, "$/h"))
     sign = "+" if float(printed) > 0 else ""
-    return f"{sign}{printed} $/h{f' ({percent})' if percent else ''}"
+    return f"{sign}{printed} $/h{f' ({percent}{baseline})' if percent else ''}"
 
 
 def _certificate(privacy: Json, settings: Json) -> Iterator[Fact]:
@@ -341,7 +345,8 @@ class Panel:
         budgets = summary.budgets_of(self.rows)
         if len(budgets) > 1:
             every = ", ".join(f"{stated_epsilon(budget):g}" for budget in budgets)
-            at = f"{_kind(self.compared)}; figures below; budgets: {every}".removeprefix("; ")
+            middle = f"{_kind(self.compared)}; figures below; the middle (upper) one of {every}"
+            at = middle.removeprefix("; ")
             yield Fact("Compared at", summary.budget_words(self.budget), at)
 
     def _figures(self, row: pd.Series, metric: summary.Metric) -> Iterator[Fact]:
@@ -355,7 +360,9 @@ class Panel:
         if math.isfinite(row.redispatch_shed_mw) and metric.key != "redispatch_shed_mw":
             shed = amount(row.redispatch_shed_mw, "MW")
             yield Fact("Load shedding", f"{shed} MW", f"mean of {counted(row.seeds, 'run')}")
-        value = share_of(row.cost_of_privacy, base) if priced else metric.text(row[metric.key])
+        value = (
+            share_of(row.cost_of_privacy, base, OVER) if priced else metric.text(row[metric.key])
+        )
         yield Fact(metric.title, value, interval_of(row, metric))
         if priced and math.isfinite(row.noise_cost):
             parts = {"Due to the method": row.method_cost, "Due to the noise": row.noise_cost}
@@ -367,7 +374,7 @@ class Panel:
                 yield Fact(title, f"{amount(row[key], 'MW')} MW", mean)
         prior = self.row_of(NOTHING)
         if prior is not None and row.budget not in QUIET:
-            cost = share_of(prior.cost_of_privacy, base) if priced else ""
+            cost = share_of(prior.cost_of_privacy, base, OVER) if priced else ""
             text = cost or metric.text(prior[metric.key])
             yield Fact("Prior-only baseline", text, f"{metric.noun} at epsilon = 0")
 
@@ -419,10 +426,12 @@ def _ranking_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
     elif ranking.decided:
         first = ranked.iloc[0]
         given = {"method": quoted(first.series), "value": metric.text(first[metric.key])}
+        given["at"] = "" if of.budget in QUIET else f" at {summary.budget_words(of.budget)}"
         yield message("lowest-noise-free" if of.budget in QUIET else "lowest", values | given)
     else:
         first, *others = ranking.leaders
         leaders = {"method": quoted(first), "others": named(others)}
+        leaders["at"] = "" if of.budget in QUIET else f" at {summary.budget_words(of.budget)}"
         yield message("not-distinguishable", values | leaders)
 
 

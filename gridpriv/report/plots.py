@@ -43,7 +43,7 @@ from gridpriv.report.network import GridMap
 from gridpriv.report.summary import REDISPATCH_SHED, Metric, budget_words, cost_metric, summary
 from gridpriv.study.record import STORED
 from gridpriv.study.run_folder import RunFolder, run_document
-from gridpriv.zonal.documents import RESERVE_FILE, STORAGE_FILE, SeriesDocument
+from gridpriv.zonal.documents import RESERVE_FILE, SERIES_FILE, STORAGE_FILE, SeriesDocument
 from gridpriv.zonal.horizon import Horizon
 from gridpriv.zonal.prepared import zone_certificates
 from gridpriv.zonal.result import totals
@@ -378,7 +378,7 @@ def write_series_copies(kept: RunFolder, horizon: Horizon, tables: str = "csv") 
     kept.store.text("steps.csv", frame_csv(_copied(steps)))
     _write_tables(kept, study, tables)
     document = _series_document(kept, horizon, _copied(steps).to_dict("records"))
-    kept.store.text("horizon.json", json.dumps(document, allow_nan=False) + "\n")
+    kept.store.text(SERIES_FILE, json.dumps(document, allow_nan=False) + "\n")
     if len(steps) > 1:
         picture = horizon_figure(steps, horizon.series.case.name)
         write_figure(picture, study.folder / "horizon.png", private=not study.public)
@@ -424,6 +424,7 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
         "released_once": horizon.released_rows(),
         "steps": json_ready(rows),
         "step_hours": horizon.chronology.hours if horizon.chronology is not None else None,
+        "coupled": list(horizon.chronology.coupled) if horizon.chronology is not None else [],
         "storage": _planned(kept, STORAGE_FILE),
         "reserves": _planned(kept, RESERVE_FILE),
         "privacy": {

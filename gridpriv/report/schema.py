@@ -83,6 +83,7 @@ class MethodMeans(OfMethod, name="summary"):
     )
     redispatch_shed_mw: Number = like(RunFigures, "redispatch_shed_mw")
     ac_feasible_pct: Number = private("AC-feasible: share of AC-feasible runs", "% of runs")
+    balancing_mw: Number = like(RunFigures, "balancing_mw")
     interchange_deviation_mw: Number = like(RunFigures, "interchange_deviation_mw")
     cost: Number = like(RunFigures, "cost")
     seeds: Number = released("Seeds: number of finished runs")
@@ -166,8 +167,8 @@ class PlannedMethod(Row, name="plan"):
     rounds: Text = key("Rounds: number of rounds, or central")
     beta: Text = key("Beta: protected change of one bus's demand")
     budget: Text = key("Budget: budget of all releases")
-    interchange_error_mw: Number = known(
-        "Expected interchange error: expected interchange error of the worst zone"
+    expected_error_mw: Number = known(
+        "Expected error: expected error of the release in the worst zone, as gridpriv run states it"
     )
     least: Number = known("Least over the AC optimum: smallest optimality gap of a scenario", "$/h")
     median: Number = known(

@@ -107,7 +107,9 @@ def result(of: Subject) -> Section | None:
         )
     if of.study.manifest.get("document") is not None:
         maps, tables = _run_maps(of), of.held("interchange", "shed")
-        return Section("AC state", figures=maps, tables=tables) if maps or tables else None
+        shortfall = of.held("interchange") and not of.study.public
+        caption = (message("shortfall", {}),) if shortfall else ()
+        return Section("AC state", caption, maps, tables=tables) if maps or tables else None
     split = tuple(_splits(of))
     if not split:
         return None

@@ -12,6 +12,7 @@ Messages of a study have codes; those of a run are in :mod:`gridpriv.zonal.messa
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from gridpriv.privacy.settings import NOTHING, Privacy
 from gridpriv.report.schema import PlannedMethod
 from gridpriv.study.record import publish_study
 from gridpriv.study.run_folder import RUN, SERIES, run_document
-from gridpriv.zonal.documents import RunDocument
+from gridpriv.zonal.documents import SERIES_FILE, RunDocument, SeriesDocument
 from gridpriv.zonal.settings import Adjacency
 
 SCHEMAS = {"plan": PlannedMethod.table, "audit": Audit.table, "attack": Attack.table}
@@ -112,7 +113,7 @@ def _plan_rows(document: Json) -> pd.DataFrame:
         [
             grid
             | {name: str(method[name]) for name in ("release", "mechanism", "rounds")}
-            | {"interchange_error_mw": float(method["interchange_error_mw"])}
+            | {"expected_error_mw": float(method["expected_error_mw"])}
             | {end: float((method["over_optimum"] or NOWHERE)[end]) for end in ENDS}
             for method in document["methods"]
         ]
@@ -172,6 +173,17 @@ def step_rows(study: Study) -> list[Json]:
     steps = study.tables.get("steps", pd.DataFrame())
     rows: list[Json] = steps.replace({np.nan: None}).to_dict("records")
     return rows
+
+
+def series_document(study: Study) -> Json | None:
+    """Return the document of a series from its folder; None where there is none."""
+    path = study.folder / SERIES_FILE
+    if not path.is_file():
+        return None
+    document: Json = _clean(json.loads(path.read_text(encoding="utf-8")))
+    if study.public:
+        document = publish(document, SeriesDocument.table, protected=study.withheld.empty)
+    return document
 
 
 def _clean_table(table: pd.DataFrame) -> pd.DataFrame:

@@ -284,7 +284,7 @@ class RunContext:
                             matches = reference(result, scale, zones)
                             result = replace(result, reference=matches)
                     finally:  # what has been drawn is stored, whatever happens beside it
-                        kept.add(number, result)
+                        kept.add(number, result, plan)
                 advance(f"step {horizon.series.steps[number]}")
 
 

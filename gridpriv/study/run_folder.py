@@ -38,6 +38,7 @@ from gridpriv.privacy.temporal import TemporalBasis
 from gridpriv.study import record
 from gridpriv.study.comparison import ZonedCase, describe, network_rows
 from gridpriv.study.engine import charge_rows, header, told_totals
+from gridpriv.zonal.day import DayPlan
 from gridpriv.zonal.horizon import Horizon, Known, step_row
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings
@@ -113,10 +114,10 @@ class RunFolder:
             self.store.set_aside(_drawn(number))
         self._note(number, planned, early=True)
 
-    def add(self, number: int, result: RunResult) -> None:
+    def add(self, number: int, result: RunResult, plan: DayPlan | None = None) -> None:
         """Store what a run released, and its figures; one that ended early is still to do."""
         self._note(number, result.trace.releases, early=result.early is not None)
-        rows = self._rows(number, result)
+        rows = self._rows(number, result, plan)
         if self.runs.series is None:
             document = result.as_dict(public=self.store.public)
             document |= {} if self.store.public else {"repeat": self.runs.repeat}
@@ -175,7 +176,7 @@ class RunFolder:
         table = read_study(self.store.folder).tables.get("releases", pd.DataFrame())
         return _releases(table.to_dict("records"))
 
-    def _rows(self, number: int, result: RunResult) -> Rows:
+    def _rows(self, number: int, result: RunResult, plan: DayPlan | None) -> Rows:
         run, settings = _run(number), self.runs.settings
         identity = {
             "run": run,
@@ -198,7 +199,7 @@ class RunFolder:
             more |= {k: t.rename_axis("index").reset_index() for k, t in state.items()}
         rows |= {name: record.with_run(run, table) for name, table in more.items()}
         if self.runs.series is not None and not result.early:
-            step = step_row(self.runs.steps[number], result)
+            step = step_row(self.runs.steps[number], result, number, plan)
             del step["seconds"]  # beside what differs between two machines
             rows["steps"] = [{"run": run} | step]
         return self._named(number, rows)

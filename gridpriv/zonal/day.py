@@ -61,7 +61,8 @@ class DayPlan:
         After every step, p.u. hours.
     running : (T, g) bool or None
         Generators that a commitment lets run.
-    rounds : int
+    efforts : tuple of (int, float)
+        Rounds of the plan that each step is of, and its largest AC mismatch in p.u.
     """
 
     chronology: Chronology
@@ -72,7 +73,7 @@ class DayPlan:
     reserve: Floats
     energy: Floats
     running: Bools | None
-    rounds: int
+    efforts: tuple[tuple[int, float], ...]
 
     def step(self, case: Case, number: int) -> Case:
         """Return a step's case within the limits that the plan leaves it."""
@@ -163,7 +164,7 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
         reserve,
         _energies(optimum, chronology, count),
         running,
-        optimum.rounds,
+        ((optimum.rounds, optimum.mismatch),) * count,
     )
 
 
@@ -193,19 +194,20 @@ def plan_receding(
     SolverError
         If the rounds of a plan do not converge.
     """
-    case, count, rounds = prepared[0].case, len(prepared), 0
+    case, count = prepared[0].case, len(prepared)
     output, low, high = np.zeros((3, count, case.n_gen))
     reserve = np.zeros((2, count, case.n_gen))
     energy = np.zeros((count, len(chronology.storages)))
     level, last = np.array([storage.start for storage in chronology.storages]), None
-    schedules = []
+    schedules, efforts = [], []
     for t, step in enumerate(prepared):
         demands = predicted(t)
         ahead = chronology.later(level, last, PLANNED, len(demands))
         given = (step.zones, demands, ahead, step.settings.voll, operating_unit(case))
         optimum = day_optimum(*given)
         outputs, prices, current = _coupled(optimum, case)
-        output[t], reserve[:, t], rounds = outputs[0], current[:, 0], rounds + optimum.rounds
+        output[t], reserve[:, t] = outputs[0], current[:, 0]
+        efforts.append((optimum.rounds, optimum.mismatch))
         energy[t] = _energies(optimum, ahead, len(demands))[0]
         _follow_energy(output[t], level, energy[t], ahead)
         schedules.append(_schedule(step, demands[0], optimum.steps[0], prices[0]))
@@ -214,7 +216,8 @@ def plan_receding(
     low = np.maximum(case.pmin + reserve[1], output - departure * chronology.ramp_down)
     high = np.minimum(case.pmax - reserve[0], output + departure * chronology.ramp_up)
     low, high = _kept(low, high, output, chronology)
-    return DayPlan(chronology, tuple(schedules), output, low, high, reserve, energy, None, rounds)
+    planned = (output, low, high, reserve, energy, None)
+    return DayPlan(chronology, tuple(schedules), *planned, tuple(efforts))
 
 
 def _coupled(optimum: DayOptimum, case: Case) -> tuple[Floats, Floats, Floats]:

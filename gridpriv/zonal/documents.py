@@ -42,15 +42,17 @@ class Violation(rows.Limited, name="violations"):
 
 
 class Interchange(OfZone, name="interchange"):
-    """One zone: what its tie lines take from it, metered in their middle."""
+    """One zone: net active power over its tie lines, each with half of its losses."""
 
     scheduled_mw: Number = released("Scheduled: interchange according to the last round")
     actual_mw: Number = private("Actual: interchange after AC redispatch")
     deviation_mw: Number = private("Deviation: actual less scheduled interchange")
-    balancing_mw: Number = like(rows.SettledFigures, "balancing_mw")
+    balancing_mw: Number = private(
+        "Shortfall: exports below, or imports above, the scheduled interchange; 0 for zones that "
+        "deviate the other way"
+    )
     balancing_cost: Number = private(
-        "Value of balancing power: balancing power at the balancing price; no payment, since it "
-        "is not settled between zones",
+        "Shortfall at the balancing price: no payment, since it is not settled between zones",
         "$/h",
     )
     shed_mw: Number = private("Load shedding: active load shedding")
@@ -204,8 +206,9 @@ class ReleasedStatistics(OfZone, name="released"):
 
     statistics: Text = known("Statistics: statistics of demand that carry the noise")
     expected_error_mw: Number = known(
-        "Expected error: expected error of the demand total that the objective counts, from "
-        "public data"
+        "Expected error: expected error, from public data, of zone demand, tie-line flows and bus "
+        "demand together (weights 1, 0.3, 0.15; root of the sum of squares); with objective "
+        "imbalance of bus demand"
     )
 
 
@@ -441,7 +444,7 @@ class ExchangeDocument(Analysis, name="exchange"):
     payments: list[Payment] = part(Payment)
 
 
-STORAGE_FILE, RESERVE_FILE = "storage.csv", "reserves.csv"
+SERIES_FILE, STORAGE_FILE, RESERVE_FILE = "horizon.json", "storage.csv", "reserves.csv"
 
 
 class StorageStep(Row, name="storage"):
@@ -490,8 +493,8 @@ class ReleasedOnce(OfZone, name="released_once"):
     )
     weight: Number = known("Weight: weight of a cosine coefficient relative to the mean")
     expected_error_mw: Number = known(
-        "Expected error: expected error of the demand total of a step at load scale 1, from "
-        "public data"
+        "Expected error: expected error, from public data, in a step at load scale 1, as of a "
+        "single run; of a stream that of a zone's total"
     )
 
 
@@ -512,6 +515,9 @@ class SeriesDocument(CaseDocument, Seeded, name="series"):
     released_once: list[ReleasedOnce] = part(ReleasedOnce)
     steps: list[rows.StepRow] = part(rows.StepRow)
     step_hours: Number = known("Step length: hours of a step, where files couple the steps")
+    coupled: Any = known(
+        "Coupling: inputs that couple the steps, of storage, ramps, reserves and commitment"
+    )
     storage: list[StorageStep] = part(StorageStep)
     reserves: list[ReserveStep] = part(ReserveStep)
     privacy: SeriesPrivacy = part(SeriesPrivacy)

@@ -51,7 +51,8 @@ WORTH = 1e-3
 RULE = (
     "fewest scenarios that are not AC-feasible, then least median cost over the AC optimum of the "
     "same scenario (for a case without costs: load shedding, then balancing power), where "
-    f"differences under {WORTH:.1%} of the cost do not count, then least expected interchange error"
+    f"differences under {WORTH:.1%} of the cost do not count, then least expected error of the "
+    "release"
 )
 """Order in which methods are recommended."""
 
@@ -105,11 +106,13 @@ class Expected:
     better, worse : int or None
         Scenarios on which the way does better or worse than releasing nothing, by more than
         :data:`WORTH`; None where nothing was compared with it.
+    left_out : int
+        Sampled demands without an AC optimum at :data:`RESERVE` times their load.
     scenarios, ac_feasible, without_dispatch : int
         How many it was tried on, on how many of them the grid ended within all limits, and on how
         many the run ended without a dispatch. Costs are those of AC-feasible ones.
-    interchange_error_mw : float
-        Expected interchange error of the zone where it is largest, as ``run`` states it.
+    expected_error_mw : float
+        Expected error of the release in the zone where it is largest, as ``run`` states it.
     """
 
     release: str
@@ -123,10 +126,11 @@ class Expected:
     balancing_mw: Range | None
     better: int | None
     worse: int | None
+    left_out: int
     scenarios: int
     ac_feasible: int
     without_dispatch: int
-    interchange_error_mw: float
+    expected_error_mw: float
 
     def as_dict(self) -> Json:
         """Return the figures as JSON can hold them."""
@@ -191,11 +195,13 @@ def forecast(
     """
     expected = public_demand(case, settings.public_demand)
     tried: list[list[Outcome | None]] = []
+    left_out = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridprivWarning)
         for draw in range(scenarios):
             generator = np.random.default_rng([settings.seed or 0, draw])
-            grid, optimum = scenario(case, zoning, expected, generator, settings.voll)
+            grid, optimum, failed = scenario(case, zoning, expected, generator, settings.voll)
+            left_out += failed
             ways = [replace(settings, seed=draw, **method) for method in options]
             with closing(ReusedAgents(in_process)) as zones:
                 outcomes = [
@@ -205,7 +211,9 @@ def forecast(
         of_ways = [list(of_one) for of_one in zip(*tried, strict=True)]
         silent = [k for k, method in enumerate(options) if method["release"] == "nothing"]
         matches = [
-            _expected(prepare(grid, zoning, replace(settings, **method)), method, outcomes)
+            _expected(
+                prepare(grid, zoning, replace(settings, **method)), method, outcomes, left_out
+            )
             for method, outcomes in zip(options, of_ways, strict=True)
         ]
     if not silent:
@@ -223,8 +231,10 @@ def scenario(
     expected: PublicDemand,
     generator: np.random.Generator,
     voll: float,
-) -> tuple[Case, float | None]:
+) -> tuple[Case, float | None, int]:
     """Return the case with demand that the public could expect, and its AC optimum in $/h.
+
+    Last is the number of draws that were left out before.
 
     What is expected may be more than the grid can serve at all: after :data:`FRESH` draws each
     further one is of less.
@@ -241,7 +251,7 @@ def scenario(
         if _served(grid.scale_load(RESERVE), voll) is not None:
             best = _served(grid, voll)
             if best is not None:
-                return grid, best.cost
+                return grid, best.cost, tried
     raise SolverError(
         f"case {case.name} serves none of {MOST_TRIES} demands drawn from what is public (the last "
         f"of {level:.0%} of what is expected) with {RESERVE:g} times as much to spare"
@@ -279,7 +289,7 @@ def recommended(result: Sequence[Expected]) -> Expected:
 
     It must do better than prior-only on more than half of the scenarios and in the median,
     or nothing is what is recommended. Of ways that come as near as scenarios can tell it is the
-    one with the least expected interchange error, and of those the one that is nearest to the
+    one with the least expected error of the release, and of those the one that is nearest to the
     optimum. :data:`RULE` states it to the user.
     """
     nothing = [item for item in result if item.release == "nothing"]
@@ -298,7 +308,7 @@ def recommended(result: Sequence[Expected]) -> Expected:
     silent = [item for item in left if item.release == "nothing"]
     if silent:
         return min(silent, key=lambda item: item.harm)
-    return min(left, key=lambda item: (item.interchange_error_mw, item.harm))
+    return min(left, key=lambda item: (item.expected_error_mw, item.harm))
 
 
 def _outcome(
@@ -318,7 +328,9 @@ def _outcome(
     return Outcome(cost, optimum, shed, balancing, bool(figures["ac_feasible"]))
 
 
-def _expected(prepared: Prepared, method: Json, outcomes: Sequence[Outcome | None]) -> Expected:
+def _expected(
+    prepared: Prepared, method: Json, outcomes: Sequence[Outcome | None], left_out: int
+) -> Expected:
     """Return the public figures of a method and its ranges over scenarios."""
     known = [outcome for outcome in outcomes if outcome is not None]
     beyond = [o.cost - o.optimum for o in known if o.cost is not None and o.optimum is not None]
@@ -334,10 +346,11 @@ def _expected(prepared: Prepared, method: Json, outcomes: Sequence[Outcome | Non
         _range([outcome.balancing_mw for outcome in known]),
         None,
         None,
+        left_out,
         len(outcomes),
         sum(outcome.ac_feasible for outcome in known),
         len(outcomes) - len(known),
-        interchange_error_mw(prepared),
+        expected_error_mw(prepared),
     )
 
 
@@ -399,8 +412,8 @@ def noise_mw(prepared: Prepared) -> float:
     return prepared.case.base_mva * max(roots)
 
 
-def interchange_error_mw(prepared: Prepared) -> float:
-    """Return the expected interchange error of the zone where it is largest."""
+def expected_error_mw(prepared: Prepared) -> float:
+    """Return the expected error of the release in the zone where it is largest."""
     result = (zone for zone in prepared.disclosures if zone is not None)
     return prepared.case.base_mva * max(
         (zone.scale * zone.expected for zone in result), default=0.0

@@ -383,8 +383,8 @@ class HorizonResult:
 
     def table(self) -> DataFrame:
         """Return one row per step: residual (public), objective and shed in MW (local)."""
-        pairs = zip(self.series.steps, self.results, strict=True)
-        return DataFrame([step_row(name, result) for name, result in pairs])
+        rows = enumerate(zip(self.series.steps, self.results, strict=True))
+        return DataFrame([step_row(name, of, number, self.plan) for number, (name, of) in rows])
 
     @property
     def releases(self) -> Mapping[str, Mapping[Release, int]]:
@@ -445,13 +445,18 @@ def run_series(
     return HorizonResult(series, settings, tuple(results), released, seed, plan)
 
 
-def step_row(name: str, result: RunResult) -> Json:
-    """Return a step's figures (:class:`gridpriv.zonal.rows.Step`)."""
+def step_row(name: str, result: RunResult, number: int = 0, plan: DayPlan | None = None) -> Json:
+    """Return a step's figures (:class:`gridpriv.zonal.rows.StepRow`).
+
+    Rounds and residual are those of the ``plan`` where the step, counted from 0, is of one.
+    """
     last, base, physical = result.rounds.iloc[-1], result.case.base_mva, result.physical
+    own = len(result.rounds), float(result.consensus_residual or 0.0)
+    rounds, residual = own if plan is None else plan.efforts[number]
     return {
         "step": name,
-        "rounds": len(result.rounds),
-        "consensus_residual": float(result.consensus_residual or 0.0),
+        "rounds": rounds,
+        "consensus_residual": residual,
         "demand_mw": base * float(result.case.pd.sum()),
         "objective": float(last["objective"]),
         "plan_shortage_mw": float(last["plan_shortage_mw"]),

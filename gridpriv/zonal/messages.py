@@ -208,6 +208,11 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
             "dearer-than-prior-only" if priced else "sheds-more-than-prior-only",
             {"cost": figure(value, digits), "prior": figure(prior, digits), "chance": chance},
         )
+    elif priced:
+        drawn, silent = physical["balancing_mw"] or 0.0, costs["prior_only_balancing_mw"] or 0.0
+        if drawn - silent > negligible_mw(physical["load_mw"] or 0.0):
+            values = {"balancing": amount(drawn, "MW"), "prior": amount(silent, "MW")}
+            yield "more-balancing-than-prior-only", values
 
 
 def _service(document: Json) -> Iterator[tuple[str, Json]]:

@@ -186,6 +186,8 @@ def verdict(figures: Json) -> str:
     words = {"ac_feasible": "AC-feasible", "marginal": "marginal", "infeasible": "not AC-feasible"}
     parts, rounding = [words[figures["status"]]], negligible_mw(figures["load_mw"])
     shed, difference = figures["shed_mw"], figures["deenergized_mw"] or 0.0
+    if figures["lowest_vm_pu"] is not None and figures["worst_loading_percent"] is None:
+        parts[0] += " (no branch has a rating)"
     if figures["failure"]:
         parts[0] += ": the AC power flow fails"
     elif shed <= rounding:

@@ -57,24 +57,25 @@ class InUnit(Row):
 
 
 class PlanBalance(Row):
-    """Balance of the convex model after the last round: not load shedding of the AC state."""
+    """Balance of the plan of the last round with true demand: not load shedding."""
 
     plan_shortage_mw: Number = private(
-        "Shortage of the plan: active demand that the convex plan of the last round does not "
-        "serve, before redispatch; of a bus negative where generation has no demand",
+        "Shortage of the plan: active demand above what the plan of the last round supplies at "
+        "each bus, before redispatch; with noise above 0 also where no load is shed; of a bus "
+        "negative where it supplies more than the demand",
         at="final.plan_shortage_mw",
     )
     plan_surplus_mw: Number = private(
-        "Surplus of the plan: active generation without demand in the convex plan of the last "
-        "round, before redispatch",
+        "Surplus of the plan: active power that the plan of the last round supplies above the "
+        "demand of each bus, before redispatch",
         at="final.plan_surplus_mw",
     )
     plan_shortage_mvar: Number = private(
-        "Reactive shortage of the plan: reactive demand that the convex plan does not serve",
+        "Reactive shortage of the plan: reactive demand above what the plan supplies",
         at="final.plan_shortage_mvar",
     )
     plan_surplus_mvar: Number = private(
-        "Reactive surplus of the plan: reactive power without demand in the convex plan"
+        "Reactive surplus of the plan: reactive power of the plan above the demand"
     )
 
 
@@ -162,8 +163,8 @@ class SettledFigures(Row):
         at="final.physical.cost",
     )
     balancing_mw: Number = private(
-        "Balancing power: shortfall of zones against their scheduled interchange, which other "
-        "zones deliver beyond theirs",
+        "Balancing power: sum over zones of exports below, or imports above, the scheduled "
+        "interchange; the deviations of the other zones have the same sum",
         at="final.physical.balancing_mw",
     )
 
@@ -331,7 +332,10 @@ class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
         "AC state: ac_feasible, marginal (violations within 0.1 % of the limit) or infeasible"
     )
     violated: Text = private("Violated limits: the largest by their amounts, or why no AC state is")
-    rounds: Number = released("Rounds finished: number of finished rounds of the step")
+    rounds: Number = released(
+        "Rounds finished: number of finished rounds of the step, or of the plan that couples it "
+        "with others"
+    )
     consensus_residual: Number = like(Residuals, "consensus_residual")
     demand_mw: Number = private("Demand: active demand of the grid")
     objective: Number = like(Plans, "objective")

@@ -8,7 +8,8 @@ prediction, and its block is released, and charged, like the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -16,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import GridprivWarning, InputError, not_allowed
 from gridpriv.core.text import Json
 from gridpriv.grid.chronology import Chronology
 from gridpriv.grid.scenarios import DemandSeries
@@ -164,9 +165,8 @@ class Stream(Horizon):
     @cached_property
     def hours(self) -> tuple[int, ...]:
         """Hour of every step, counted from the first; consecutive where steps have no numbers."""
-        try:
-            named = [int(step) for step in self.series.steps]
-        except ValueError:
+        named = _numbers(self.series.steps)
+        if named is None:
             return tuple(range(len(self.series)))
         if any(b <= a for a, b in pairwise(named)):
             raise InputError(
@@ -342,6 +342,13 @@ def make_stream(
             f"--stream {settings.stream} with --commitment: must be left out. A commitment is "
             "made for all steps before the first; a stream releases them one by one."
         )
+    if _numbers(series.steps) is None:
+        warnings.warn(
+            f"The steps of {series.source} count as consecutive hours, because their names are not "
+            "whole numbers. Number them by hour (0, 1, 2, ...), so that a missing hour is noticed",
+            GridprivWarning,
+            stacklevel=2,
+        )
     series = replace(series, scales=())  # beta is of the demand of each hour
     plain = make_horizon(series, zoning, replace(settings, stream=None), chronology)
     window = parse_window(settings.stream)
@@ -352,6 +359,14 @@ def make_stream(
         error = sum(disclosure.level.expected**2 for disclosure in stream.disclosures)
         options.append((error, block, stream))
     return min(options, key=lambda option: option[:2])[2]
+
+
+def _numbers(steps: Sequence[str]) -> list[int] | None:
+    """Return the steps as whole numbers; None where their names are others."""
+    try:
+        return [int(step) for step in steps]
+    except ValueError:
+        return None
 
 
 def _refusals(settings: Settings) -> Iterator[tuple[str, str]]:

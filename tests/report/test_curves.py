@@ -290,7 +290,7 @@ def test_a_page_holds_several_charts_without_a_repeated_id() -> None:
 def test_what_an_image_says_to_those_who_cannot_see_it() -> None:
     alt = chart(*ERRORS, Series("quiet", (), (3.0,), flat=True)).alt
     assert alt == (
-        "t. a: 26.0 % at 0.500 to 18.0 % at 1.00; b: 24.6 % at 0.500 to 24.5 % at 1.00; "
+        "t. a: 26.0 % at x 0.5 to 18.0 % at x 1; b: 24.6 % at x 0.5 to 24.5 % at x 1; "
         "quiet: 3.00 %."
     )
     bars = Bars("t", "epsilon", [Bar("a", (0.5,)), Bar("b", (2.0,), note="violation")])

@@ -137,7 +137,7 @@ def test_the_cost_of_privacy_is_that_of_the_method_and_that_of_the_noise() -> No
     assert rows.noise_cost[["exact", "linearized"]].tolist() == [20.0, -20.0]
     assert rows.cost_of_privacy[["noise-free", "noise-free, linearized"]].isna().all()
     facts = {f.label: f.value for f in cards(study, summary(study))[0].facts}
-    assert facts["Cost of privacy"] == "+20.00 $/h (0.25 %)"
+    assert facts["Cost of privacy"] == "+20.00 $/h (0.25 % of the noise-free cost)"
     bars = split_bars("t", summary(study)[summary(study).panel == "case14"], TOTAL)
     assert [(b.name, b.parts) for b in bars.bars] == [
         ("exact", (0.0, 20.0)),
@@ -268,7 +268,7 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
     assert card.title == "case14 (259.0 MW of load), total epsilon 8"
     assert (facts["Compared at"].value, facts["Compared at"].note) == (
         "total epsilon 8",
-        "pure; figures below; budgets: 1, 8",
+        "pure; figures below; the middle (upper) one of 1, 8",
     )
     key = "cost_of_privacy" if reference else "redispatch_shed_mw"
     at = runs[runs.budget.str.startswith("total:8")].groupby("method")[key].mean()

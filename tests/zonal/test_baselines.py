@@ -17,12 +17,12 @@ from gridpriv.zonal.messages import TEMPLATES, messages
 from gridpriv.zonal.meter import MOST_ZONES_NAMED
 from gridpriv.zonal.run import reference
 from gridpriv.zonal.settings import make_settings
+from gridpriv.zonal.steps import series_messages
 from gridpriv.zonal.summary import (
     figures,
     notes,
     released,
     results,
-    series_messages,
 )
 
 pytestmark = pytest.mark.usefixtures("few_replans")
@@ -296,7 +296,9 @@ def test_exporters_that_shed_in_a_grid_short_of_capacity_are_not_blamed(private)
         if short in expected:  # load and losses - capacity = load shedding - unused capacity
             assert f"by {20.0 - unused:.2f} MW" in texts[short]
         if stranded in expected:
-            assert texts[stranded].endswith("gridpriv relax case14 lists the limits that bind.")
+            assert texts[stranded].endswith(
+                "gridpriv relax case14 says which limits cause the shedding."
+            )
 
 
 @pytest.mark.parametrize(
@@ -326,7 +328,7 @@ def test_advice_on_unused_capacity_is_a_whole_command(private):
     settings = {"load_scale": 1.3, "outage": ["branch:2"]}
     document = changed(private, physical=physical, settings=settings)
     texts = {note.code: str(note) for note in messages(document)}
-    command = "gridpriv relax case14 --load-scale 1.3 --outage branch:2 lists"
+    command = "gridpriv relax case14 --load-scale 1.3 --outage branch:2 says"
     assert command in texts["shed-by-exporters"]
 
 
@@ -508,12 +510,14 @@ def test_what_a_release_saves_is_in_percent_of_the_prior_only_cost(private) -> N
     costs = {"prior_only_cost": 400.0, "noise_free_cost": 200.0}
     document = changed(private, physical={"cost": 300.0}, costs=costs)
     rows = {name: words for name, _, _, words in results(document)}
-    assert rows["saved by the release"] == "25 % relative to prior-only (epsilon = 0)"
+    assert rows["cost saved by the release"] == "25 % relative to prior-only (epsilon = 0)"
     lost = changed(private, physical={"cost": 500.0}, costs=costs)
     words = {name: words for name, _, _, words in results(lost)}
-    assert words["saved by the release"] == "-25 % relative to prior-only (epsilon = 0)"
+    assert words["cost saved by the release"] == "-25 % relative to prior-only (epsilon = 0)"
     document["settings"]["release"] = "nothing"
-    assert "saved by the release" not in {row[0] for row in results(document)}, "nothing released"
+    assert "cost saved by the release" not in {row[0] for row in results(document)}, (
+        "nothing released"
+    )
 
 
 def test_the_prior_only_balancing_power_follows_the_saving_that_leaves_it_out(private) -> None:
@@ -521,7 +525,7 @@ def test_the_prior_only_balancing_power_follows_the_saving_that_leaves_it_out(pr
     document = changed(private, physical={"cost": 300.0}, costs=costs)
     rows = {row[0]: row for row in results(document)}
     names = list(rows)
-    assert names[names.index("saved by the release") + 1] == "balancing power, prior-only"
+    assert names[names.index("cost saved by the release") + 1] == "balancing power, prior-only"
     assert [str(cell) for cell in rows["balancing power, prior-only"][1:3]] == ["8.770", "MW"]
     document["settings"]["release"] = "nothing"
     assert "balancing power, prior-only" not in {row[0] for row in results(document)}
@@ -561,7 +565,7 @@ def test_the_expected_error_is_that_of_the_objective(objective):
     settings = {"release": "auto", "objective": objective}
     zones = [{"zone": "1", "buses": 2}]
     text = str(released({"released": [row], "zones": zones, "settings": settings})[0])
-    assert ("interchange" in text) == (objective == "cost")
+    assert ("tie-line flows" in text) == (objective == "cost")
 
 
 def series_sentences(*given):
@@ -572,3 +576,16 @@ def series_sentences(*given):
 def texts(document):
     """Return the messages of a run as text."""
     return [str(note) for note in notes(document)]
+
+
+@pytest.mark.parametrize(
+    ("balancing", "prior", "cost", "said"),
+    [(77.8, 8.8, 300.0, True), (8.8, 8.8, 300.0, False), (77.8, 8.8, 500.0, False)],
+)
+def test_a_release_that_saves_cost_and_draws_more_balancing_power_does_not_pay(
+    private, balancing, prior, cost, said
+) -> None:
+    costs = {"prior_only_cost": 400.0, "prior_only_balancing_mw": prior}
+    physical = {"cost": cost, "balancing_mw": balancing}
+    document = changed(private, physical=physical, costs=costs)
+    assert ("more-balancing-than-prior-only" in codes(document)) == said

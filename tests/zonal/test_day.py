@@ -15,12 +15,14 @@ from day_reference import day_cost
 
 from gridpriv import load_case, make_settings, partition, shipped_zoning
 from gridpriv.cli.main import main
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.chronology import Chronology, with_storage
-from gridpriv.grid.scenarios import DemandSeries
+from gridpriv.grid.scenarios import DemandSeries, read_demand_series
+from gridpriv.report.export import make_report
+from gridpriv.report.source import read_source
 from gridpriv.zonal.horizon import make_horizon, run_series
+from gridpriv.zonal.steps import series_messages
 from gridpriv.zonal.stream import make_stream
-from gridpriv.zonal.summary import series_messages
 
 STORAGE = (
     "name,bus,p_mw,energy_mwh,efficiency_charge,efficiency_discharge\n"
@@ -220,6 +222,21 @@ def test_the_command_writes_what_storages_do(tmp_path, capsys):
     ]
     assert rows[0]["p_mw"] < -1 and rows[2]["p_mw"] > 1
     assert (tmp_path / "out" / "storage.csv").is_file()
+    # rounds and mismatch of the joint plan, not of the exchange that hands it on
+    assert document["coupled"] == ["storage", "reserves"]
+    assert all(row["rounds"] > 1 and row["consensus_residual"] > 0 for row in document["steps"])
+    told = {note.code for note in make_report(read_source(tmp_path / "out")).messages}
+    assert {"coupled-plan", "steps-total", "reserves-unpriced", "storage-after"} <= told
+
+
+def test_steps_of_a_stream_without_numbers_count_as_consecutive_hours(tmp_path):
+    (tmp_path / "day.csv").write_text("step,load_scale\nnight,0.6\nmorning,1\n")
+    case = load_case("case14")
+    series = read_demand_series(tmp_path / "day.csv", case)
+    settings = make_settings(budget="total:5", stream="2h", seed=3)
+    with pytest.warns(GridprivWarning, match="consecutive hours"):
+        stream = make_stream(series, shipped_zoning(case), settings)
+    assert stream.hours == (0, 1)
 
 
 def test_the_summary_of_a_day_names_the_limit_of_an_infeasible_step():

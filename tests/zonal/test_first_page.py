@@ -15,7 +15,7 @@ from gridpriv.core.text import amount, shown
 from gridpriv.power import conic_rounds
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.physical import extremes
-from gridpriv.zonal.summary import series_figures, series_messages
+from gridpriv.zonal.steps import series_figures, series_messages
 
 pytestmark = pytest.mark.usefixtures("few_replans")
 
@@ -88,7 +88,7 @@ def test_interchange_says_its_sign_and_keeps_the_maps_order(heavy, capsys):
     summarise(turned)
     told = capsys.readouterr().out
     table = told[told.index("Interchange") :]
-    assert table.startswith("Interchange (MW, exports positive, metered in the middle of tie")
+    assert table.startswith("Interchange (MW, exports positive; each zone bears half")
     assert re.findall(r"^  (\d)  ", table, re.M) == ["1", "2", "3"]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.cli.plan import _worst_case
 from gridpriv.grid.library import load_case
 from gridpriv.grid.partition import partition
 from gridpriv.power.ac.optimum import acopf
@@ -225,6 +226,7 @@ def way(release, cost, error=1.0, failed=0, better=None):
         at,
         None if release == "nothing" else better,
         0,
+        0,
         10,
         10 - failed,
         failed,
@@ -281,3 +283,17 @@ def test_an_outcome_is_not_better_than_itself(cost):
     assert not _better(one, one)
     assert _better(replace(one, cost=cost - 2.0), one)
     assert not _better(replace(one, cost=cost + 2.0), one)
+
+
+def test_the_recommendation_states_the_largest_extra_cost_and_that_of_the_safest_release():
+    def priced(release, median, most):
+        gap = Range(1.0, median, most)
+        return replace(way(release, 8000.0), over_optimum=gap)
+
+    best, safe = priced("auto", 28.3, 1168.0), priced("bus", 33.8, 110.0)
+    (sentence,) = _worst_case([way("nothing", 9000.0), best, safe], best)
+    assert "1168 $/h" in sentence and "--release bus 110 $/h" in sentence
+    assert "differ by less than 0.1% of the cost" in sentence
+    (alone,) = _worst_case([best], best)
+    assert "--release" not in alone
+    assert _worst_case([best], way("nothing", 9000.0)) == []

@@ -24,6 +24,7 @@ from gridpriv.report.summary import summary
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
+from gridpriv.zonal.steps import series_notes
 
 pytestmark = pytest.mark.usefixtures("few_replans")
 
@@ -506,3 +507,11 @@ def test_a_series_report_states_the_total_of_all_steps(temporal_basis, releases,
     assert row["releases_per_zone"] == releases
     assert row["total_pure"] == pytest.approx(1.0)
     assert study.manifest["totals"][0]["unknown"] == 0
+
+
+def test_a_stream_releases_in_blocks_and_not_once(tmp_path, capsys):
+    (tmp_path / "day.csv").write_text("step,load_scale\n0,0.6\n1,1\n2,0.9\n")
+    words = ["run", "case14", "--series", str(tmp_path / "day.csv"), "--stream", "24h"]
+    assert main([*words, "--seed", "1", "--no-reference", "--json"]) == 0
+    told = {note.code for note in series_notes(json.loads(capsys.readouterr().out))}
+    assert {"released-in-blocks", "stream"} <= told and "released-once" not in told

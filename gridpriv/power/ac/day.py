@@ -98,14 +98,14 @@ class DayOptimum:
         The live zones' blocks, step by step.
     units : list of UnitBlock
     rounds : int
-    error : float
-        Of the optimality conditions.
+    mismatch : float
+        Largest AC mismatch, p.u.
     """
 
     steps: list[list[ZoneBlock]]
     units: list[UnitBlock]
     rounds: int
-    error: float
+    mismatch: float
 
 
 def coupled_units(chronology: Chronology) -> Ints:
@@ -149,7 +149,7 @@ def day_optimum(
         for last in iterations:  # noqa: B007
             pass
         if last is not None and last.converged(ACCEPTED):
-            return DayOptimum(built.steps, built.units, last.number, last.error)
+            return DayOptimum(built.steps, built.units, last.number, last.primal)
     error = "none" if last is None else f"{last.error:.3g}"
     raise SolverError(
         f"the plan of {len(demands)} steps did not converge in {MOST_ROUNDS} rounds (error {error})"
