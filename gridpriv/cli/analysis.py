@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gridpriv.cli import flags
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 MOST_SHOWN, MOST_NAMED = 10, 3
 RANKING = (
     "Outages are ranked by: no AC state; loading above the rating; voltage outside its band; "
-    "number of violated limits; shed load."
+    "number of violated limits; shed load; violations within 0.1 % of a limit; islanded load; "
+    "loading."
 )
 NOT_WITHIN_Q = (
     "Where Q of a generator is the worst violation, no state within reactive limits was found; the "
@@ -235,17 +237,20 @@ def execute_security(args: argparse.Namespace) -> int:
     if folder is not None:
         write_results(folder, "security", document, contingencies=analysis.table)
     seed = _shown_seed(args, result)
-    return tell(args, document, lambda: _print_security(document, seed), folder)
+    return tell(args, document, lambda: _print_security(document, seed, folder), folder)
 
 
-def _print_security(document: Json, seed: int | None) -> None:
+def _print_security(document: Json, seed: int | None, folder: Path | None) -> None:
     """Print the most severe contingencies, and the verdict."""
+    from gridpriv.zonal.security import corrective_figures
+
     rows = document["contingencies"]
     shown = [
         row
         | {"outage": f"{row['name']} ({' '.join(row['at'])})"}
         | {"count": None if row["status"] in STATES else len(row["violations"])}
         | {"worst": STATES.get(row["status"]) or _worst(row["violations"])}
+        | corrective_figures(row["corrective"])
         for row in _shown(rows)
     ]
     # a column without a figure takes room from those that have one
@@ -253,17 +258,20 @@ def _print_security(document: Json, seed: int | None) -> None:
         "worst_loading_percent": "loading %",
         "islanded_mw": "islanded MW",
         "shed_mw": "shed MW",
+        "up_mw": "raise MW",
+        "down_mw": "lower MW",
     }
     columns = {"outage": "outage", "count": "limits violated", "worst": "worst violation"}
     columns |= {key: name for key, name in optional.items() if any(row[key] for row in shown)}
     number = f"{len(shown)} worst of " if len(shown) < len(rows) else ""
     outages = f"{number}{counted(len(rows), 'outage')}"
     title = f"{document['case']}: {outages}, worst first, {_demand(document)}"
-    units = {key: "MW" for key in ("islanded_mw", "shed_mw") if key in columns}
+    units = {key: "MW" for key in columns if key.endswith("_mw")}
     print_records(title, columns, shown, **units)
     say(*sentences(document), *_certificate(document["privacy"], seed))
     if number:
-        say("All outages: --out DIR or --json.")
+        all_rows = "--out DIR or --json" if folder is None else folder / "contingencies.csv"
+        say(f"All outages: {all_rows}.")
 
 
 def _shown(rows: list[Json]) -> list[Json]:
@@ -400,7 +408,8 @@ def _prevented(prevention: Json, rows: list[Json], demand: str) -> str:
         f"Preventive plan: outages that violate a limit or shed load: "
         f"{prevention['outages_before']} before, {len(prevention['not_prevented'])} after"
         f"{loading}; "
-        f"{counted(prevention['cuts'], 'cut')}, {counted(prevention['plans'], 'plan')}.{priced}"
+        f"{counted(prevention['cuts'], 'linear constraint')} added over "
+        f"{counted(prevention['plans'], 'plan')}.{priced}"
     )
 
 
@@ -411,10 +420,14 @@ def _corrected(rows: list[Json]) -> str:
         return "Corrective redispatch: none is needed."
     done = [outcome for outcome in tried if outcome["status"] == "corrected"]
     shed = [outcome["shed_mw"] for outcome in done if outcome["shed_mw"] > SHED_TOLERANCE_MW]
-    shedding = f", {len(shed)} by load shedding of up to {max(shed):.4g} MW" if shed else ""
+    shedding = f" {len(shed)} of them shed load, up to {max(shed):.4g} MW." if shed else ""
     failed = len(tried) - len(done)
     left = f" No set points keep the limits after {counted(failed, 'outage')}." if failed else ""
-    return f"Corrective redispatch secures {len(done)} of {len(tried)}{shedding}.{left}"
+    return (
+        f"After corrective redispatch no limit is violated after {len(done)} of "
+        f"{counted(len(tried), 'outage')}.{shedding}{left} The MW of each zone: key corrective of "
+        "security.json (--out) or --json."
+    )
 
 
 def _ranked(violations: list[Json]) -> list[Json]:

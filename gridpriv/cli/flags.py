@@ -399,6 +399,8 @@ def add_output(
     switch(parser, "--quiet", "print errors only")
 
 
+INSTEAD = {"total": ("budget", "budget total:E"), "budget": ("total", "total E")}
+"""By a flag that a command does not have: the one that it has, and how to write it."""
 EXAMPLES = Path(__file__).with_name("examples.txt")
 
 
@@ -433,7 +435,8 @@ class Parser(argparse.ArgumentParser):
         args, left = self.parse_known_args(words)
         for flag in (word.partition("=")[0] for word in left if word.startswith("-")):
             name, known = flag.lstrip("-").replace("_", "-"), args.parser.flags()
-            near = get_close_matches(name, known, n=1)
+            other, instead = INSTEAD.get(name, ("", ""))
+            near = [instead] if other in known else get_close_matches(name, known, n=1)
             hint = f"did you mean --{near[0]}?" if near else f"use {args.parser.prog} --help"
             raise InputError(f"unknown flag {flag}: {hint}")
         if left:

@@ -17,6 +17,7 @@ from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.core.settings import changed, choice
 from gridpriv.core.text import PRECISION, Json, amount
 from gridpriv.grid.case import Case
+from gridpriv.grid.scenarios import out_of_service
 from gridpriv.power.objective import (
     AC_OBJECTIVES,
     RELAXED_OBJECTIVES,
@@ -80,7 +81,10 @@ def changed_case(args: argparse.Namespace) -> Case:
     scenario = Scenario(**flags.given_settings(args, Scenario))
     case = flags.given_case(args).scale_load(scenario.load_scale)
     flags.question_demand(args, case, scenario.load_scale)
-    return case.without(scenario.outage)
+    left = case.without(scenario.outage)
+    if scenario.outage and not (args.json or args.quiet):
+        say(out_of_service(case, scenario.outage))
+    return left
 
 
 def price_rows(prices: Floats, buses: Ints) -> list[list[object]]:
@@ -229,7 +233,7 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
     if document["shed_mw"] - document["deenergized_mw"] > SHED_TOLERANCE_MW:
         say(
             f"Binding limits where load is shed: {limit_sentence(optimum.state.binding)}. "
-            "gridpriv relax lists the limits that cause load shedding."
+            "gridpriv relax says which limits cause the shedding."
         )
 
 

@@ -97,7 +97,7 @@ class SecurityResult(RunAnalysis):
             | {name: " ".join(row[name]) for name in ("outages", "at")}
             | _worst_limit(row["violations"])
             | {"violations": len(row["violations"])}
-            | {"corrective": (row["corrective"] or {}).get("status", "")}
+            | corrective_figures(row["corrective"])
             for row in self._rows()
         ]
         return pd.DataFrame(rows)
@@ -139,6 +139,15 @@ def _worst_limit(violations: list[Json]) -> Json:
     worst = min(violations, key=lambda v: (v["kind"] not in first, -v["amount"]), default={})
     names = {"kind": "kind", "at": "at", "value": "value", "bound": "limit", "unit": "unit"}
     return {f"worst_{name}": worst.get(key) for key, name in names.items()}
+
+
+def corrective_figures(corrective: Json | None) -> Json:
+    """Return the status of a corrective redispatch, and the MW that all zones move and shed."""
+    if corrective is None:
+        return {"corrective": ""} | dict.fromkeys(("up_mw", "down_mw", "corrective_shed_mw"))
+    moved = {key: sum(zone[key] for zone in corrective["zones"]) for key in ("up_mw", "down_mw")}
+    shed = {"corrective_shed_mw": corrective["shed_mw"]}
+    return {"corrective": corrective["status"]} | moved | shed
 
 
 NOT_PREVENTIVE = Prevention(

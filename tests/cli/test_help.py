@@ -194,3 +194,15 @@ def test_every_command_solves_with_the_same_and_its_help_says_with_what() -> Non
         told = " ".join(parsers[name].format_help().split()).partition("--solver NAME")[2][:90]
         assert f"(default: {used})" in told, name
     assert {task.settings.solver for task in make_plan(["case14"]).tasks()} == {used}
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["run", "case14", "--total", "1"], "--budget total:E"),
+        (["plan", "case14", "--budget", "1"], "--total E"),
+    ],
+)
+def test_a_total_that_the_command_names_otherwise_is_offered(words, hint, capsys):
+    assert main(words) == 2
+    assert hint in capsys.readouterr().err

@@ -52,7 +52,7 @@ def test_an_infeasible_balance_is_exit_code_3_and_says_why(capsys):
     document = json.loads(captured.out)
     assert document["status"] == "Infeasible"
     assert document["bound"] is None
-    assert "MW would still be shed if the limit on" in captured.err
+    assert "MW would still be shed if" in captured.err
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,9 @@ def test_an_infeasible_balance_is_exit_code_3_and_says_why(capsys):
 def test_bad_input_is_exit_code_2_and_named(words, message, capsys):
     assert main(["relax", "case14", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_an_outage_is_named_with_its_ends(capsys):
+    words = ["case14", "--outage", "branch:2", "--outage", "gen:3"]
+    assert main(["relax", *words]) == 0
+    assert capsys.readouterr().out.startswith("Out of service: branch:2 (1-5), gen:3 (3).")
