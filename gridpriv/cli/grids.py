@@ -33,7 +33,16 @@ LISTED = {
     "capacity_mw": "capacity MW",
     "source": "source",
 }
-OF_ZONES = ["zone", "buses", "size / mean", "ties", "gens", "load MW", "capacity MW", "connected"]
+OF_ZONES = [
+    "zone",
+    "buses",
+    "buses / mean",
+    "tie lines",
+    "generators",
+    "load MW",
+    "capacity MW",
+    "connected",
+]
 TARGET = (
     "file to write: .m, .mat, .json (pandapower); with the extra powsybl .xiidm, .zip (CGMES), "
     ".uct (UCTE), .raw (PSS/E)"

@@ -224,11 +224,14 @@ def print_summary(table: pd.DataFrame) -> None:
     """Print the means over seeds, one table a case; what no run has is no column."""
     for panel, rows in table.groupby("panel", sort=False):
         seeds = sorted({int(n) for n in rows.seeds})
-        many = "" if len(seeds) == 1 else f"{seeds[0]} to "
+        alike = len(seeds) == 1
+        number = (
+            counted(seeds[0], "seed") if alike else f"{seeds[0]} to {seeds[-1]} seeds by method"
+        )
         beyond = rows.cost_of_privacy_high - rows.cost_of_privacy
         power = {
             name: [amount(0.0 if abs(x) < DUST else x, "MW") for x in rows[name]]
-            for name in ("redispatch_shed_mw", "interchange_deviation_mw")
+            for name in ("redispatch_shed_mw", "balancing_mw")
         }
         text = {
             "method": list(rows.series.mask(rows.series == rows.series.shift(), "")),
@@ -236,19 +239,19 @@ def print_summary(table: pd.DataFrame) -> None:
             "cost of priv. $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
             "+- $/h": [amount(x, "$/h") for x in beyond],
             "shed MW": power["redispatch_shed_mw"],
-            "dev. MW": power["interchange_deviation_mw"],
+            "balancing MW": power["balancing_mw"],
         }
         every = bool((rows.ac_feasible == 1.0).all())
         if not every:
             shares = [_number(100.0 * share) for share in rows.ac_feasible]
             text["ok %"] = [None if share is None else round(share) for share in shares]
         entries = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
-        title = f"{panel}: means over {many}{counted(seeds[-1], 'seed')} after AC redispatch"
+        title = f"{panel}: means over {number} after AC redispatch"
         feasible = "all AC-feasible" if every else "ok: AC-feasible"
         output.print_table(
             f"{title}; {feasible}", list(entries), list(zip(*entries.values(), strict=True))
         )
-    explained = ["dev.: largest deviation of a zone from its scheduled interchange"]
+    explained = ["balancing: balancing power, in no cost"]
     if len(deltas := table.target_delta.dropna().unique()):
         at = " or ".join(f"{delta:g}" for delta in deltas)
         explained.insert(0, f"eps: total epsilon at delta = {at}")

@@ -328,10 +328,15 @@ class Privacy(Part):
     mechanism: Mechanism | None = choice(
         None,
         NAMES,
-        "noise mechanism; knorm has the shape of the box in which p and q of a bus change",
+        "noise mechanism; knorm has less noise than laplace where p and q are both protected",
         unset="knorm for demand with p and q protected, else laplace",
     )
-    perturbation: Target = choice("demand", PERTURBED, "perturbed quantity")
+    perturbation: Target = choice(
+        "demand",
+        PERTURBED,
+        "noisy quantity: the demand that zones release, or, as in published methods, the objective "
+        "or the result of each local update",
+    )
     sensitivity: SensitivityBound = choice(
         "proven",
         get_args(SensitivityBound),
@@ -343,7 +348,7 @@ class Privacy(Part):
         parse_budget,
         "BUDGET",
         "total:E[,D], the privacy budget of all releases, or per-release:E[,D], that of each; E is "
-        "epsilon, D delta",
+        "epsilon (smaller: more protection, more noise), D delta",
     )
     delta: float = number(
         1e-5, "delta of one Gaussian release of a budget per-release:E", check_delta

@@ -81,13 +81,13 @@ Refusal = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Adjacency(Part):
-    """The protected demand: adjacency of two demand vectors."""
+    """Protected change: two demands that differ so at one bus must be hard to tell apart."""
 
     beta: Beta = notation(
         Beta(1.0, "MW"),
         parse_beta,
         "BETA",
-        "adjacency distance: protected change of one bus's demand, such as 10MW; without a unit "
+        "protected change of one bus's demand (adjacency distance), such as 10MW; without a unit "
         "it is per unit of the case's base",
     )
     protects: Protects = choice(
@@ -169,7 +169,7 @@ class ReleaseSchedule(Part):
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
-        "when demand noise is drawn",
+        "draws of the noise on demand: once a run, every round, or every local update",
         unset="once for noise on demand",
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and recorded")
@@ -203,7 +203,8 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "weight of the squared imbalance in objectives cost and losses",
+        "weight M of the squared imbalance (p.u.^2) in objectives cost (in units of the mean "
+        "marginal cost of a p.u.) and losses (p.u.)",
         positive,
         unset="1e4 on a base of 100 MVA",
     )
