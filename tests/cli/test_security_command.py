@@ -157,7 +157,7 @@ def test_the_verdict_names_its_demand_its_ratings_and_its_privacy(capsys, monkey
     assert "Not secure. On the released demand (an estimate), limits are violated after" in printed
     assert "10 worst of 56 outages" in printed and "--view local" in printed
     assert "Before any outage, " in printed and "rating C after it" in printed
-    assert "Certificate (holds with --noise secure): total epsilon 1 (pure DP, delta = 0)" in printed
+    assert "total epsilon 1 (pure DP, delta = 0)" in printed
     assert "This run: simulated noise, no privacy" in printed and "; seed 1." in printed
     assert "Protected: any change of one bus's active demand by at most 10 MW" in printed
     assert "Next: --secure dispatches so that as few outages as possible violate a limit" in printed
