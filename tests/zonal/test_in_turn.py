@@ -29,7 +29,7 @@ def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatc
 
     def watched(*arguments):
         after = honest(*arguments)
-        seen.append((arguments[3], after))
+        seen.append((arguments[2], after))
         return after
 
     monkeypatch.setattr(settle, "_in_turn", watched)
@@ -72,7 +72,7 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
     for name in ("first", "reversed", "none"):
         turns.clear()
         if name == "none":
-            monkeypatch.setattr(settle, "_in_turn", lambda *arguments: arguments[3])
+            monkeypatch.setattr(settle, "_in_turn", lambda *arguments: arguments[2])
         else:
             monkeypatch.setattr(settle, "_in_turn", honest)
             monkeypatch.setattr(settle, "sorted", ordered(name == "reversed"), raising=False)

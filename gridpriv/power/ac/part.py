@@ -130,8 +130,6 @@ class Surroundings:
         B in p.u. per rad.
     stiffness : (k, k)
         K in p.u. per p.u.
-    held : (k,)
-        The part of K's diagonal by which generators at the ends hold their voltages.
     share : (k,)
         s of the far ends; they add up to 1 where something generates beyond them, else to 0.
     """
@@ -139,7 +137,6 @@ class Surroundings:
     ends: Ints
     susceptance: Floats
     stiffness: Floats
-    held: Floats
     share: Floats
 
 
@@ -237,5 +234,4 @@ def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
     left = range_ - mine
     share = share / left if left > NOTHING * range_ else np.zeros(k)
     susceptance = network[:k, :k] - through @ network[k:, :k]
-    held = np.where(np.isin(ends, grid.case.gen_bus), HELD * grid.worth, 0.0)
-    return Surroundings(ends, susceptance, np.asarray(stiffness, dtype=np.float64), held, share)
+    return Surroundings(ends, susceptance, np.asarray(stiffness, dtype=np.float64), share)

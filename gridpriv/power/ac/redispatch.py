@@ -105,8 +105,6 @@ class Boundary:
         others have no reserves.
     free : bool
         With it, only ``reaction`` holds tie flows and voltages: for a zone that replans alone.
-    correcting : bool
-        With it, neighbours outside their voltage limits are expected to correct that themselves.
     outside : float
         Voltages and flows may be outside their limits at this multiple of a price between those of
         deviations from the interchange and of load shedding; 0 where they may not.
@@ -133,7 +131,6 @@ class Boundary:
     worth: TieWorth | None = None
     firm: bool = False
     free: bool = False
-    correcting: bool = False
     outside: float = 0.0
     output_price: Floats | None = None
     reserve: Floats | None = None
@@ -321,7 +318,7 @@ def plan_zone(
         _value_tie_voltages(model, area, worth.voltage[seen], worth.slope[seen], boundary.firmness)
     if boundary.reaction is not None:
         measured = boundary.reaction.voltage[np.searchsorted(zone.buses, area.part.buses)]
-        _expect_reaction(model, area, boundary, boundary.reaction, measured)
+        _expect_reaction(model, area, boundary.reaction, measured, boundary.firmness)
     start = _start(zone, area, model, physical, before, scheduled)
     solve_again = model.program.solve_again(before, start, known)
     if not solve_again.solved:
@@ -455,12 +452,11 @@ def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
 
 
 def _expect_reaction(
-    model: AcModel, area: _Area, boundary: Boundary, reaction: Reaction, voltage: Complexes
+    model: AcModel, area: _Area, reaction: Reaction, voltage: Complexes, firmness: float
 ) -> None:
     """Add k ||p - p0 + B (theta - theta0) - s a||^2 + k ||q - q0 + K (v - v0)||^2 at far ends.
 
-    Angles and magnitudes to first order. Where neighbours are expected to correct their voltages, a
-    v0 outside its limits is taken at the limit, and no generator holds it.
+    Angles and magnitudes to first order.
     """
     case, program, beyond = model.case, model.program, reaction.beyond
     ends = np.searchsorted(area.part.buses, beyond.ends)
@@ -471,21 +467,17 @@ def _expect_reaction(
         voltage = voltage * np.conj(frame) / np.abs(frame)
     e, f = voltage[ends].real, voltage[ends].imag
     size = np.abs(voltage[ends])
-    v0, stiffness = size, beyond.stiffness
-    if boundary.correcting:
-        v0 = np.clip(size, case.vmin[ends], case.vmax[ends])
-        stiffness = stiffness - np.diag(np.where(v0 == size, 0.0, beyond.held))
     far = np.where(area.near_is_from, case.t_bus[area.ties], case.f_bus[area.ties])
     at = np.searchsorted(ends, far)
     _, _, p, q = _tie_flows(model, area)
     endless, none = np.full(len(ends), np.inf), np.zeros(len(ends))
-    weight = boundary.firmness * REACTION_WEIGHT * case.base_mva / BASE_MVA
+    weight = firmness * REACTION_WEIGHT * case.base_mva / BASE_MVA
     given = program.add_variables(-endless[:1], endless[:1], none[:1])
     columns = np.tile(np.arange(len(ends)), len(ends))
     # theta - theta0 = (e0 f - f0 e) / v0^2 and v = (e0 e + f0 f) / v0
     for flow, measured, slope, by_e, by_f in (
         (p, reaction.p, beyond.susceptance, -f / size**2, e / size**2),
-        (q, reaction.q + stiffness @ v0, stiffness, e / size, f / size),
+        (q, reaction.q + beyond.stiffness @ size, beyond.stiffness, e / size, f / size),
     ):
         row = program.add_rows(measured, measured)
         program.add_linear(row[at], flow, 1.0)

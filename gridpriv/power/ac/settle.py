@@ -14,13 +14,13 @@ beyond what was agreed, or takes from them, is balancing energy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
-from gridpriv.core.arrays import Complexes, Floats, sums_at
+from gridpriv.core.arrays import Complexes, Floats, Ints, sums_at
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import branch_flows
 from gridpriv.power.ac.flow import ac_flow
@@ -68,6 +68,8 @@ SOFTER = 0.1, 1e-3, 1e-4
 """Factors on the firmness of a schedule that zones may hold to less (0038-hedging)."""
 DEAR = 0.005
 """Share by which replans may raise the cost of generation before softer starts are tried."""
+MOST_DAMPED = 10
+"""Damped steps of all zones together."""
 MOST_CUTS = 8
 """Steps of emergency load shedding."""
 OUTSIDE_HARM = 10.0
@@ -75,8 +77,6 @@ SHED_TOLERANCE_MW = 0.01
 UNIT_HARM = {"p.u.": 100.0}
 
 Planning = Callable[[Sequence[Boundary | None]], Sequence[ZonePlan | None]]
-Reacting = Callable[[int], Surroundings | None]
-"""Returns the grid beyond the tie lines of the zone at a position."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +111,58 @@ class Settlement:
     def status(self) -> Status:
         """AC feasibility of the state; infeasible without an AC power flow."""
         return "infeasible" if self.state is None else status(self.violations)
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """A grid, its zones and how they plan.
+
+    Attributes
+    ----------
+    plan : callable
+        As of :func:`settle`.
+    beyond : callable
+        Returns the grid beyond the tie lines of the zone at a position.
+    owners : (n,) int
+        As of :func:`gridpriv.power.zone.owner_of`.
+    """
+
+    case: Case
+    zones: Sequence[Zone]
+    plan: Planning
+    beyond: Callable[[int], Surroundings | None]
+    owners: Ints
+
+    def measured(self, z: int, state: AcState, planned: Boundary, gain: float) -> Boundary:
+        """Return the boundary that the zone at a position measures."""
+        return measured_boundary(self.zones[z], state, planned, self.beyond(z), gain)
+
+    def plans(
+        self, plans: Sequence[ZonePlan], asked: Sequence[Boundary | None], step: float = 1.0
+    ) -> list[ZonePlan]:
+        """Return plans, those of asked zones moved by a share of the way to their new ones."""
+        return [
+            old if new is None or not new.solved else old.toward(new, step)
+            for old, new in zip(plans, self.plan(asked), strict=True)
+        ]
+
+    def settled(
+        self,
+        scheduled: Floats,
+        current: Floats,
+        plans: Sequence[ZonePlan],
+        before: Settlement | None,
+    ) -> Settlement:
+        """Settle the grid on plans; ``before`` is the settlement that the zones have seen."""
+        schedule = Schedule(self.owners, current)
+        replans, stood = (0, None) if before is None else (before.replans + 1, before.state)
+        try:
+            dispatch = joint_dispatch(self.case, self.zones, plans)
+            state = ac_flow(self.case, dispatch, schedule, stood)
+        except PowerFlowError as error:
+            return Settlement(None, str(error), tuple(plans), scheduled, replans)
+        state = replace(state, deviation=state.interchange - scheduled)
+        return Settlement(state, "", tuple(plans), scheduled, replans)
 
 
 def agreed_boundaries(
@@ -196,7 +248,6 @@ def measured_boundary(
         result,
         firmness=planned.firmness,
         firm=planned.firm,
-        correcting=planned.correcting,
         outside=planned.outside,
         reaction=_reaction(zone, state, beyond),
         worth=_worth_at(zone, planned.worth, state),
@@ -271,9 +322,9 @@ def settle(
 
     Where the outcome sheds load, is infeasible, or costs clearly more than the first plans, zones
     plan once more from the agreed boundary: with limits that have no price, with deviations from
-    the interchange as dear as load shedding, then held to it ``SOFTER``; where it is only dear,
-    also with neighbours expected to correct their voltages. The best outcome is kept: by what is
-    shed or outside a limit, then by its cost with balancing power.
+    the interchange as dear as load shedding, then held to it ``SOFTER``; where it is only dear, all
+    also move together in damped steps, from their first plans and from the best outcome. The best
+    one is kept: by what is shed or outside a limit, then by its cost with balancing power.
 
     Parameters
     ----------
@@ -287,90 +338,76 @@ def settle(
     balancing_price : float
         Of balancing power, $/MWh.
     """
-    grid = cache(lambda: lossless(case))  # asked for where a zone replans
-    beyond = cache(lambda z: surroundings_of(zones[z], grid()))
-    first = _first(case, zones, agreed, plan)
+    whole = cache(lambda: lossless(case))  # asked for where a zone replans
+    beyond = cache(lambda z: surroundings_of(zones[z], whole()))
+    grid = _Grid(case, zones, plan, beyond, owner_of(case, zones))
+    order = partial(_order, balancing_price=balancing_price)
+    first = _first(grid, agreed)
     priced = [replace(item, outside=1.0) for item in agreed]
-    best = _replanned(case, zones, priced, first, plan, beyond)
+    best = _replanned(grid, priced, first)
     for start in (
         agreed,
         [replace(item, firm=True) for item in agreed],
         *([replace(item, firmness=share * item.firmness) for item in agreed] for share in SOFTER),
-        [replace(item, firmness=SOFTER[-1] * item.firmness, correcting=True) for item in agreed],
     ):
-        if not _is_dear(zones, best, first) and (_is_fine(zones, best) or start[0].correcting):
-            break
-        again = first if start is agreed else _restarted(case, zones, start, best, plan)
-        again = _replanned(case, zones, start, again, plan, beyond)
-        best = min(best, again, key=lambda item: _order(item, balancing_price))
-    return _cheaper(case, zones, agreed, best, first, plan, beyond, balancing_price)
-
-
-def _cheaper(
-    case: Case,
-    zones: Sequence[Zone],
-    agreed: Sequence[Boundary],
-    best: Settlement,
-    first: Settlement,
-    plan: Planning,
-    beyond: Reacting,
-    balancing_price: float,
-) -> Settlement:
-    """Let zones plan again from a state that is clearly dearer than the first plans.
-
-    Replans that ended a violation may have left a zone far from its cheapest dispatch. From a state
-    within limits it plans for the agreed interchange and what it measures of its neighbours.
-    """
-    while (state := best.state) is not None and _is_dear(zones, best, first):
-        measured = [
-            replace(
-                measured_boundary(zone, state, boundary, beyond(z), 0.0),
-                interchange=boundary.interchange,
-            )
-            for z, (zone, boundary) in enumerate(zip(zones, agreed, strict=True))
-        ]
-        plans = [
-            old if new is None or not new.solved else new
-            for old, new in zip(best.plans, plan(measured), strict=True)
-        ]
-        start = _settled(case, zones, best.scheduled, best.scheduled, plans, best)
-        again = _replanned(case, zones, agreed, start, plan, beyond)
-        before, after = (_order(item, balancing_price) for item in (best, again))
-        if after >= (*before[:2], before[2] - DEAR * abs(before[2])):
-            break
-        best = again
+        if _is_fine(zones, best) and not _is_dear(zones, best, first):
+            return best
+        again = first if start is agreed else _restarted(grid, start, best)
+        best = min(best, _replanned(grid, start, again), key=order)
+    for free in (True, False):
+        if _is_dear(zones, best, first):
+            begin = first if free else best
+            best = min(best, *_damped(grid, agreed, begin, free=free), key=order)
     return best
 
 
-def _first(
-    case: Case, zones: Sequence[Zone], agreed: Sequence[Boundary], plan: Planning
-) -> Settlement:
+def _damped(
+    grid: _Grid, agreed: Sequence[Boundary], last: Settlement, *, free: bool
+) -> Iterator[Settlement]:
+    """Let all zones go to the agreed interchange by damped steps; yield the grid after each.
+
+    Zones that all correct what each of them measures overshoot, and may end a violation far from
+    their cheapest dispatch.
+
+    Parameters
+    ----------
+    free : bool
+        As of :class:`gridpriv.power.ac.redispatch.Boundary`.
+    """
+    boundaries = list(agreed)
+    for _ in range(MOST_DAMPED):
+        if last.state is None:
+            break
+        for z, item in enumerate(agreed):
+            measured = grid.measured(z, last.state, boundaries[z], DAMPED * GAIN)
+            boundaries[z] = replace(measured, interchange=item.interchange, free=free)
+        plans = grid.plans(last.plans, boundaries, DAMPED)
+        current = last.state.interchange + DAMPED * (last.scheduled - last.state.interchange)
+        last = grid.settled(last.scheduled, current, plans, last)
+        yield last
+
+
+def _first(grid: _Grid, agreed: Sequence[Boundary]) -> Settlement:
     """Return the grid settled on every zone's first plan."""
     scheduled = np.array([item.interchange for item in agreed])
-    plans = [item for item in plan(agreed) if item is not None]
-    return _settled(case, zones, scheduled, scheduled, plans, None)
+    plans = [item for item in grid.plan(agreed) if item is not None]
+    return grid.settled(scheduled, scheduled, plans, None)
 
 
-def _restarted(
-    case: Case,
-    zones: Sequence[Zone],
-    start: Sequence[Boundary],
-    best: Settlement,
-    plan: Planning,
-) -> Settlement:
+def _restarted(grid: _Grid, start: Sequence[Boundary], best: Settlement) -> Settlement:
     """Return the grid settled on plans from another start: of all zones, or of the few concerned.
 
     Where few of many zones shed load or see a violation, the others keep their plans.
     """
-    few = set() if best.state is None else _affected(zones, best)
-    if best.state is None or not 0 < len(few) <= FEW * len(zones):
-        return _first(case, zones, start, plan)
+    few = set() if best.state is None else _affected(grid.zones, best)
+    if best.state is None or not 0 < len(few) <= FEW * len(grid.zones):
+        return _first(grid, start)
     asked = [item if z in few else None for z, item in enumerate(start)]
     plans, current = list(best.plans), best.state.interchange.copy()
-    for z, new in enumerate(plan(asked)):
+    for z, new in enumerate(grid.plan(asked)):
         if new is not None and new.solved:
             plans[z], current[z] = new, start[z].interchange
-    return _settled(case, zones, best.scheduled, current, plans, best)
+    return grid.settled(best.scheduled, current, plans, best)
 
 
 def _is_fine(zones: Sequence[Zone], settlement: Settlement) -> bool:
@@ -399,60 +436,37 @@ def _order(settlement: Settlement, balancing_price: float) -> tuple[bool, int, f
     return infeasible, round(_harm(settlement) / SHED_TOLERANCE_MW), expense
 
 
-def _replanned(
-    case: Case,
-    zones: Sequence[Zone],
-    agreed: Sequence[Boundary],
-    first: Settlement,
-    plan: Planning,
-    beyond: Reacting,
-) -> Settlement:
+def _replanned(grid: _Grid, agreed: Sequence[Boundary], first: Settlement) -> Settlement:
     """Let zones plan again while they see a violation or shed load."""
-    scheduled, boundaries, plans = first.scheduled, list(agreed), list(first.plans)
-    copy = scheduled.copy()
+    zones, scheduled, boundaries = grid.zones, first.scheduled, list(agreed)
+    copy, plans = scheduled.copy(), list(first.plans)
     best = last = first
     idle = 0
-    owners = owner_of(case, zones)
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not (last.violations or _shedding(zones, last)):
             break
         gain = GAIN if replans > AS_MEASURED else 0.0
         asked: list[Boundary | None] = [None] * len(zones)
         for z in _affected(zones, last):
-            boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], beyond(z), gain)
-            asked[z] = boundaries[z]
-        for z, (low, high) in requests(zones, owners, last.state).items() if gain else ():
-            measured = asked[z] or measured_boundary(
-                zones[z], last.state, boundaries[z], beyond(z), gain
-            )
-            boundaries[z] = asked[z] = within_request(measured, low, high)
-        plans = [
-            old if new is None or not new.solved else new
-            for old, new in zip(plans, plan(asked), strict=True)
-        ]
+            asked[z] = boundaries[z] = grid.measured(z, last.state, boundaries[z], gain)
+        for z, (low, high) in requests(zones, grid.owners, last.state).items() if gain else ():
+            measured = asked[z] or grid.measured(z, last.state, boundaries[z], gain)
+            asked[z] = boundaries[z] = within_request(measured, low, high)
+        plans = grid.plans(plans, asked)
         for z, item in enumerate(asked):
             if item is not None and item.reserve is None and plans[z].solved:
                 copy[z] = plans[z].interchange
-        last = _settled(case, zones, scheduled, copy, plans, last)
+        last = grid.settled(scheduled, copy, plans, last)
         idle = 0 if _harm(last) < (1.0 - WORTH_IT) * _harm(best) else idle + 1
         if idle:
             boundaries = [replace(item, outside=DEARER * item.outside) for item in boundaries]
-        if _rank(last) < _rank(best):
-            best = last
+        best = min(best, last, key=_rank)
         if idle == MOST_IDLE:
             break
-    best = _in_turn(case, zones, agreed, best, plan, beyond)
-    return _after_emergency_shedding(case, zones, copy, best)
+    return _after_emergency_shedding(grid, copy, _in_turn(grid, agreed, best))
 
 
-def _in_turn(
-    case: Case,
-    zones: Sequence[Zone],
-    agreed: Sequence[Boundary],
-    settlement: Settlement,
-    plan: Planning,
-    beyond: Reacting,
-) -> Settlement:
+def _in_turn(grid: _Grid, agreed: Sequence[Boundary], settlement: Settlement) -> Settlement:
     """Let zones replan one at a time where load is shed or the state is not AC-feasible.
 
     Where all replan at once, each reckons with others that stand still, so terms that hold tie
@@ -460,7 +474,8 @@ def _in_turn(
     beyond its ties only, and deviates from its interchange more cheaply. Once whole steps better
     nothing, zones go on from the best state in damped ones.
     """
-    if settlement.status != "infeasible" and not _shedding(zones, settlement):
+    zones = grid.zones
+    if _is_fine(zones, settlement):
         return settlement
     best = last = settlement
     begun = [replace(item, outside=DEARER**2 * item.outside) for item in agreed]
@@ -470,23 +485,22 @@ def _in_turn(
             break
         before = _harm(best)
         for z in sorted(_affected(zones, last)):
-            if beyond(z) is None or last.state is None:
+            if grid.beyond(z) is None or last.state is None:
                 continue
-            result = measured_boundary(zones[z], last.state, boundaries[z], beyond(z), GAIN)
+            result = grid.measured(z, last.state, boundaries[z], GAIN)
             boundaries[z] = replace(result, free=True, worth=None)
-            new = plan([boundaries[z] if k == z else None for k in range(len(zones))])[z]
+            new = grid.plan([boundaries[z] if k == z else None for k in range(len(zones))])[z]
             if new is None or not new.solved:
                 continue
             plans, current = list(last.plans), last.state.interchange.copy()
             plans[z] = plans[z].toward(new, step)
             if boundaries[z].reserve is None:
                 current[z] += step * (new.interchange - current[z])
-            after = _settled(case, zones, best.scheduled, current, plans, last)
+            after = grid.settled(best.scheduled, current, plans, last)
             if _harm(after) > WILD * max(1.0, _harm(best), _harm(last)):
                 continue
             last = after
-            if _rank(last) < _rank(best):
-                best = last
+            best = min(best, last, key=_rank)
         idle = 0 if _harm(best) < (1.0 - WORTH_IT) * before else idle + 1
         if step == DAMPED and idle == MOST_IDLE_DAMPED:
             break
@@ -495,13 +509,13 @@ def _in_turn(
     return best
 
 
-def _after_emergency_shedding(
-    case: Case, zones: Sequence[Zone], current: Floats, settlement: Settlement
-) -> Settlement:
+def _after_emergency_shedding(grid: _Grid, current: Floats, settlement: Settlement) -> Settlement:
     """Shed load until no generator is above a limit; keep the better outcome."""
-    best, owners = settlement, owner_of(case, zones)
+    best, case = settlement, grid.case
     for _ in range(MOST_CUTS):
-        share = None if settlement.state is None else emergency_shedding(settlement.state, owners)
+        share = (
+            None if settlement.state is None else emergency_shedding(settlement.state, grid.owners)
+        )
         if share is None:
             break
         plans = [
@@ -513,14 +527,13 @@ def _after_emergency_shedding(
                 + np.where(case.pd[zone.own] > 0, share[zone.own], 0.0)
                 * (case.qd[zone.own] - plan.q_shed),
             )
-            for zone, plan in zip(zones, settlement.plans, strict=True)
+            for zone, plan in zip(grid.zones, settlement.plans, strict=True)
         ]
         settlement = replace(
-            _settled(case, zones, settlement.scheduled, current, plans, settlement),
+            grid.settled(settlement.scheduled, current, plans, settlement),
             replans=settlement.replans,
         )
-        if _rank(settlement) < _rank(best):
-            best = settlement
+        best = min(best, settlement, key=_rank)
     return best
 
 
@@ -558,25 +571,6 @@ def _concerned(zones: Sequence[Zone], outside: tuple[Limit, ...]) -> set[int]:
     case = zones[0].network.case
     buses = {case.index_of[int(bus)] for limit in outside for bus in limit.at.split("-")}
     return {z for z, zone in enumerate(zones) if not buses.isdisjoint(zone.buses.tolist())}
-
-
-def _settled(
-    case: Case,
-    zones: Sequence[Zone],
-    scheduled: Floats,
-    current: Floats,
-    plans: Sequence[ZonePlan],
-    before: Settlement | None,
-) -> Settlement:
-    """Settle the grid on plans; ``before`` is the settlement that the zones have seen."""
-    schedule = Schedule(owner_of(case, zones), current)
-    replans, stood = (0, None) if before is None else (before.replans + 1, before.state)
-    try:
-        state = ac_flow(case, joint_dispatch(case, zones, plans), schedule, stood)
-    except PowerFlowError as error:
-        return Settlement(None, str(error), tuple(plans), scheduled, replans)
-    state = replace(state, deviation=state.interchange - scheduled)
-    return Settlement(state, "", tuple(plans), scheduled, replans)
 
 
 def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Dispatch:
