@@ -33,7 +33,7 @@ from gridpriv.zonal.summary import bound_in_words
 
 MAP, LARGE_MAP, MANY = 5.2, 7.5, 40
 """Inches of a map on a page, of one with many buses, and how many are many."""
-MOST_SOURCES = 6
+MOST_SOURCES = 3
 """Sources of sensitivities that the accounting lists."""
 VOLTAGES = (0.94, 1.06)
 """Ends of the colours of voltage magnitudes, p.u."""
