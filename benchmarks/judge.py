@@ -678,8 +678,8 @@ def _lucky(_: re.Match[str], facts: Facts) -> str | None:
     return None if cheaper else "the run is not cheaper than its noise-free run"
 
 
-def _buys_nothing(match: re.Match[str], facts: Facts) -> str | None:
-    kind = {"costs": "cost", "sheds": "shed_mw"}[match[1]]
+def _above_prior_only(match: re.Match[str], facts: Facts) -> str | None:
+    kind = {"costs more": "cost", "sheds more load": "shed_mw"}[match[1]]
     own, other = facts[kind], getattr(facts.result.reference, f"prior_only_{kind}", None)
     if own is None or other is None or own < other * (1 - 1e-6):
         return f"{own} is less than {other} of the prior-only run"
@@ -862,9 +862,9 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _noise_free("infeasible"),
     ),
     (
-        rf"This budget buys nothing here: the run (costs|sheds) {AMOUNT} (?:\$/h|MW), the "
-        rf"prior-only baseline \(epsilon = 0\) {AMOUNT} (?:\$/h|MW)",
-        _buys_nothing,
+        r"The release (costs more|sheds more load) than the prior-only baseline "
+        rf"\(epsilon = 0\): {AMOUNT} against {AMOUNT} (?:\$/h|MW)",
+        _above_prior_only,
     ),
     (
         rf"The release costs less than the prior-only baseline \(epsilon = 0\), but draws more "
@@ -873,8 +873,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (r"Less than 0\.25 % apart, either may be the cheaper", _within),
     (
-        r"This budget buys nothing here: the run is (not AC-feasible), the prior-only baseline "
-        r"\(epsilon = 0\) is",
+        r"The run is (not AC-feasible), but the prior-only baseline \(epsilon = 0\) is",
         _status,
     ),
     (

@@ -24,6 +24,12 @@ FOLDERS = (
 )
 
 
+NOT_AGREED = (
+    *("workers", "temporal_basis", "stream"),  # of one process, and of a series
+    *("coordination", "planning", "public_demand"),  # ADMM on the relaxation, without files
+)
+
+
 def add_consortium(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``consortium``."""
     flags.add_case_arguments(parser)
@@ -32,8 +38,9 @@ def add_consortium(parser: argparse.ArgumentParser) -> None:
     where = "address of the coordinator for zones"
     flags.flag(parser, "--address", "HOST:PORT", where, default="127.0.0.1:50051")
     flags.add_zone_arguments(parser)
-    flags.add_settings(parser, Settings, PRESETS, without=("workers", "temporal_basis", "stream"))
-    flags.add_output(parser, "new folder with one folder per party", "DIR")
+    flags.add_settings(parser, Settings, PRESETS, without=NOT_AGREED)
+    folder = "new folder with one folder per party (required; with verify default: none)"
+    flags.add_output(parser, folder, "DIR")
 
 
 def execute_consortium(args: argparse.Namespace) -> int:
@@ -46,7 +53,7 @@ def execute_consortium(args: argparse.Namespace) -> int:
             "verify FOLDER...', without a case"
         )
     if args.out is None:
-        raise InputError("a consortium's folders need a place: give --out DIR")
+        raise InputError("--out is required: the new folder with one folder per party")
     from gridpriv.consortium.parties import lay_out
 
     settings = flags.run_settings(args)
@@ -168,7 +175,7 @@ def add_keys(parser: argparse.ArgumentParser) -> None:
     zone = "zone name from the agreement (repeatable)"
     flags.flag(parser, "--zone", "NAME", zone, action="append", required=True)
     flags.flag(parser, "--days", "N", "validity of the certificates, days", flags.WHOLE, 30)
-    flags.add_output(parser, "new folder with one folder per party", "DIR")
+    flags.add_output(parser, "new folder with one folder per party (required)", "DIR")
 
 
 def execute_keys(args: argparse.Namespace) -> int:

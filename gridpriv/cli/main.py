@@ -41,7 +41,7 @@ COMMANDS = {
     "zones": "partition a case into zones; check and draw them",
     "cases": "list available cases, or report how a file is read",
     "convert": "write a case file in another format, and list what is lost",
-    "learn": "federated learning with differential privacy: run, compare, reproduce",
+    "learn": "federated learning and load forecasts with differential privacy",
     "ledger": "manage privacy grants and charges: grant, show, export, verify",
     "schema": "describe tables and columns: unit, meaning, public or local",
     "consortium": "write one configuration folder per party for a run on separate machines",

@@ -91,14 +91,16 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--dry-run", "check the study, print the number of runs and their time")
 
 
-def add_running(parser: argparse.ArgumentParser) -> None:
-    """Add how a study is run and where it goes."""
+def add_running(
+    parser: argparse.ArgumentParser, default: str = "study-CASE, or study-NAME of --study"
+) -> None:
+    """Add how a study is run and where it goes; ``default`` is the folder without ``--out``."""
     flags.flag(parser, "--jobs", "N", "processes (default: all cores)", flags.WHOLE)
     flags.flag(parser, "--cluster", "ADDRESS", "address of a Dask cluster that runs the study")
     flags.switch(parser, "--resume", "run only what the folder lacks")
     flags.switch(parser, "--retry-failed", "with --resume, also repeat failed runs")
     flags.add_formats(parser)
-    flags.add_output(parser, "folder of the study (default: study-CASE, or study-NAME of --study)")
+    flags.add_output(parser, f"folder of the study (default: {default})")
 
 
 def execute_compare(args: argparse.Namespace) -> int:
@@ -162,8 +164,8 @@ def finish(
         print_summary(table) if show is None else show(study, table)
         print_messages(report)
 
-    tops = [str(f) for f in files if f.parent == study.folder]
-    output.tell(args, document, summarise, "\n  ".join([str(args.out), *tops]))
+    made = dict.fromkeys(str(f if f.parent == study.folder else f.parent) for f in files)
+    output.tell(args, document, summarise, "\n  ".join([str(args.out), *made]))
     return tell_failures(study)
 
 
@@ -333,7 +335,7 @@ def add_reproduce(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
     scale = "size of the study: quick, or full as in the paper (default: %(default)s)"
     flags.flag(parser, "--scale", "NAME", scale, default="quick")
-    add_running(parser)
+    add_running(parser, "study-NAME")
 
 
 def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) -> int:

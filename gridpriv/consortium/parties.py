@@ -391,6 +391,8 @@ def make_agreement(network: Case, prepared: Prepared, run: str) -> Agreement:
         )
     if settings.coordination != "rounds":
         raise not_allowed("coordination", settings.coordination, "'rounds' over a network")
+    if settings.planning == "ac":
+        raise not_allowed("planning", "ac", "'soc' over a network, where rounds are ADMM")
     perturbation = settings.effective_perturbation()
     if perturbation.target == "demand":  # stated, as what is left out may come to mean another
         settings = replace(settings, noise_schedule=perturbation.noise_schedule)

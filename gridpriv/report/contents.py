@@ -188,7 +188,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, text)
     for name in source.SCHEMAS:
         yield source.SCHEMAS[name], source.CAPTIONS[name], current.get(name, pd.DataFrame())
-    yield schema.Failures.table, "Reasons", _alike(noted(study))
+    yield schema.Failures.table, "Runs that did not converge or failed", _alike(noted(study))
     yield schema.Provenance.table, "This study", _provenance(study)
     yield GridRow.table, "Cases", _grids(study.manifest)
     yield schema.SettingValue.table, "Settings", _settings(study.manifest)

@@ -411,7 +411,9 @@ def panel_messages(of: Panel) -> Iterator[Message]:
     yield from _baseline_messages(of, of.metric)
     if len(late := of.late):
         worst = late.loc[late.consensus_residual.idxmax()]
-        values = {"panel": of.name, "methods": named(late.series.unique())}
+        alike = of.runs[of.runs.budget.isin(QUIET) == (of.budget in QUIET)]
+        values = {"late": late.series.nunique(), "methods": alike.series.nunique()}
+        values |= {"panel": of.name, "kind": "noise-free" if of.budget in QUIET else "noisy"}
         values |= {"residual": figure(worst.consensus_residual), "tolerance": f"{AGREED:g}"}
         yield message("not-converged", values | {"worst": quoted(worst.series), "at": at(worst)})
 

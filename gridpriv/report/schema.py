@@ -138,8 +138,8 @@ class ZoneMeans(Row, name="zones"):
     load_mw: Number = like(ZoneRow, "load_mw")
 
 
-class Failures(Row, name="failed"):
-    """Runs that failed or did not settle, alike ones together."""
+class Failures(Row, name="not_converged"):
+    """Runs that did not converge or failed, alike ones together."""
 
     case: Text = like(Identity, "case")
     method: Text = like(Identity, "method")

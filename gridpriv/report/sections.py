@@ -323,7 +323,7 @@ def failed(of: Subject) -> Section | None:
     if missing > 0:
         notes.append(message("interrupted", {"missing": missing}))
     title = "Failed runs and notes" if notes else "Notes on finished runs"
-    return Section(title, tuple(notes), tables=of.held("failed"))
+    return Section(title, tuple(notes), tables=of.held("not_converged"))
 
 
 def provenance(of: Subject) -> Section:

@@ -59,18 +59,18 @@ def make_method(name: str, **settings: Any) -> Method:
 
 
 REFERENCES = {
-    NO_NOISE: make_method("no noise", mechanism=NO_NOISE),
+    NO_NOISE: make_method("noise-free", mechanism=NO_NOISE),
     NOTHING: make_method("prior-only", **PRIOR_ONLY),
 }
 """Baselines of private methods, by their noise."""
 
 DEFAULT_METHODS = (
     REFERENCES[NO_NOISE],
-    make_method("no noise, paper's update", preset="ryu-kim", mechanism=NO_NOISE),
+    make_method("noise-free, Ryu-Kim update", preset="ryu-kim", mechanism=NO_NOISE),
     REFERENCES[NOTHING],
     *(
         make_method(
-            f"paper: {target}, {noise.capitalize()}",
+            f"Ryu-Kim {target}, {noise.capitalize()}",
             preset="ryu-kim",
             sensitivity="proven",
             perturbation=target,
@@ -79,8 +79,8 @@ DEFAULT_METHODS = (
         for target in ("objective", "output")
         for noise in ("laplace", "gaussian")
     ),
-    make_method("demand, per round", perturbation="demand", noise_schedule="round"),
-    make_method("demand, once", perturbation="demand", noise_schedule="once"),
+    make_method("demand, every round", perturbation="demand", noise_schedule="round"),
+    make_method("demand, one-shot", perturbation="demand", noise_schedule="once"),
 )
 
 
@@ -139,7 +139,7 @@ def _applies(name: str, given: Json) -> bool:
 def word_of(name: str, value: object) -> str:
     """Return a setting's value in the name of a method."""
     if name in WAYS:
-        word = "no noise" if value == NO_NOISE else str(value)
+        word = "noise-free" if value == NO_NOISE else str(value)
         return {"noise_schedule": f"per {value}", "release": f"release {value}"}.get(name, word)
     return f"{shown(name)} {value}"
 

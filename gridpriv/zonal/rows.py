@@ -416,7 +416,7 @@ class RunFigures(SettledFigures):
     redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
     noise_magnitude: Number = like(RoundRow, "noise_magnitude")
     interchange_deviation_mw: Number = private(
-        "Interchange deviation: largest deviation of a zone from its scheduled interchange",
+        "Largest interchange deviation: largest deviation of a zone from its scheduled interchange",
         at="final.physical.interchange_deviation_mw",
     )
     explanation: Text = private(

@@ -2,7 +2,7 @@
 
 Its baselines are other runs of the same zones, and the AC optimum of the whole grid. Every private
 run has two baselines: *noise-free*, and *prior-only*, which releases nothing and plans on the
-public prior (epsilon = 0). A budget whose run costs more than the latter buys nothing.
+public prior (epsilon = 0). A release pays where its run costs less than the latter.
 
 A comparison looks at all demand at once, so it is for whoever holds all of it: a study, a
 simulation. Every figure is local. The run has drawn by then, so whatever has no answer costs a

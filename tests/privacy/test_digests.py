@@ -112,7 +112,9 @@ def test_a_public_report_holds_no_digest(tmp_path: Path, noted: set[str]) -> Non
         seeds=(3,),
         settings={"rounds": 2},
         reference=False,
-        methods=[Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once")))],
+        methods=[
+            Method("demand, one-shot", (("perturbation", "demand"), ("noise_schedule", "once")))
+        ],
     )
     compare(plan, out=tmp_path / "study", jobs=1)
     words = ["report", str(tmp_path / "study"), "--public", "--out", str(tmp_path / "public")]

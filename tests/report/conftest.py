@@ -10,9 +10,9 @@ from gridpriv.report.source import read_source
 from gridpriv.study import Method, Study, compare, make_plan
 
 SCHEMES = [
-    Method("no noise", (("mechanism", "none"),)),
+    Method("noise-free", (("mechanism", "none"),)),
     Method(
-        "demand, once",
+        "demand, one-shot",
         (("perturbation", "demand"), ("noise_schedule", "once")),
     ),
     Method(

@@ -365,7 +365,7 @@ def test_a_series_stands_at_its_steps_names_where_they_are_rising_numbers(
 def test_a_run_that_stopped_early_stays_in_its_curve_where_it_is(study: Study) -> None:
     """Without it the mean of the last rounds would be that of those that agree last."""
     runs = named_runs(study)
-    seeds = runs.run[(runs.method == "demand, once") & (runs.budget == runs.budget.iloc[-1])]
+    seeds = runs.run[(runs.method == "demand, one-shot") & (runs.budget == runs.budget.iloc[-1])]
     early, rounds = seeds.iloc[0], study.rounds
     kept = rounds[(rounds.run != early) | (rounds["round"] <= 2)]
     short = replace(study, tables=dict(study.tables) | {"rounds": kept})
@@ -379,9 +379,9 @@ def test_a_run_that_stopped_early_stays_in_its_curve_where_it_is(study: Study) -
 
 def test_figures_of_a_study_draw_its_summary(study: Study) -> None:
     table = summary(study)
-    noisy = table[table.series == "demand, once"].sort_values("total_epsilon")
+    noisy = table[table.series == "demand, one-shot"].sort_values("total_epsilon")
     ax = study.plot.shedding()
-    bars = {c.get_label(): c for c in ax.containers}["demand, once"]
+    bars = {c.get_label(): c for c in ax.containers}["demand, one-shot"]
     assert list(bars.lines[0].get_xdata()) == list(noisy.total_epsilon)
     ends = [s[:, 1] for s in bars.lines[2][0].get_segments()]
     np.testing.assert_allclose(ends, noisy[["redispatch_shed_mw_low", "redispatch_shed_mw_high"]])

@@ -51,7 +51,7 @@ def test_charts_are_drawn_where_they_should_be(page) -> None:
 
 
 def test_a_legend_button_hides_its_series_in_every_chart(page) -> None:
-    button = next(b for b in find(page, "button[data-series]") if b.text == "demand, once")
+    button = next(b for b in find(page, "button[data-series]") if b.text == "demand, one-shot")
     count = (
         "return [...document.querySelectorAll('svg.chart .series')]"
         ".filter(g => g.style.display !== 'none').length"

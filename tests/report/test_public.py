@@ -32,8 +32,8 @@ def private_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         settings={"rounds": 3, "objective": "cost", "planning": "soc"},
         reference=False,
         methods=[
-            Method("no noise", (("mechanism", "none"),)),
-            Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once"))),
+            Method("noise-free", (("mechanism", "none"),)),
+            Method("demand, one-shot", (("perturbation", "demand"), ("noise_schedule", "once"))),
         ],
     )
     compare(plan, out=folder, jobs=1)

@@ -38,8 +38,8 @@ def test_the_interval_is_students() -> None:
 
 def test_the_summary_is_the_mean_over_seeds(study: Study) -> None:
     table = summary(study)
-    row = table[(table.method == "demand, once") & (table.budget == "total:5,1e-05")].iloc[0]
-    runs = study.runs[(study.runs.method == "demand, once") & (study.runs.budget == row.budget)]
+    row = table[(table.method == "demand, one-shot") & (table.budget == "total:5,1e-05")].iloc[0]
+    runs = study.runs[(study.runs.method == "demand, one-shot") & (study.runs.budget == row.budget)]
     assert row.seeds == 3
     assert row.imbalance_mw == pytest.approx(sum(runs.imbalance_mw) / 3, rel=1e-12)
     assert row.imbalance_mw_low <= row.imbalance_mw <= row.imbalance_mw_high
@@ -149,7 +149,7 @@ def test_every_figure_is_written_as_a_file(copied: Path) -> None:
         for e in ("0-5", "5")
     } <= names
     chart = next(file for file in files if "consensus-residual" in file.name)
-    assert "demand, once" in chart.read_text(encoding="utf-8"), "its legend"
+    assert "demand, one-shot" in chart.read_text(encoding="utf-8"), "its legend"
     with pytest.raises(InputError, match="one of png, svg, pdf"):
         export(copied, [], figures="gif")
 
@@ -249,7 +249,7 @@ def test_what_draws_nothing_and_what_draws_no_noise_are_told_apart(tmp_path: Pat
         assert main(["report", str(tmp_path), "--format", "csv", "--quiet", *flags]) == 0
         told = pd.read_csv(tmp_path / place / "summary.csv", keep_default_na=False)
         shown = dict(zip(told["Method"], told["Budget"], strict=True))
-        assert (shown["no noise"], shown["prior-only"]) == ("noise-free", "epsilon 0")
+        assert (shown["noise-free"], shown["prior-only"]) == ("noise-free", "epsilon 0")
 
 
 def test_a_single_runs_folder_has_a_report(tmp_path: Path) -> None:

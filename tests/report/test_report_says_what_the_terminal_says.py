@@ -199,7 +199,7 @@ NOISY = Method("2 rounds", (("perturbation", "demand"), ("noise_schedule", "once
 def test_the_prior_only_row_of_a_study_is_that_of_a_run_that_asks_for_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    methods = [m for m in DEFAULT_METHODS if m.name in ("no noise", "prior-only")]
+    methods = [m for m in DEFAULT_METHODS if m.name in ("noise-free", "prior-only")]
     plan = make_plan(
         ["case14"],
         budgets=[0.2],

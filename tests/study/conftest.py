@@ -7,8 +7,8 @@ import pytest
 
 from gridpriv.study import Method, StudyPlan, make_plan
 
-ONCE = Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once")))
-QUIET = Method("no noise", (("mechanism", "none"),))
+ONCE = Method("demand, one-shot", (("perturbation", "demand"), ("noise_schedule", "once")))
+QUIET = Method("noise-free", (("mechanism", "none"),))
 
 
 @pytest.fixture

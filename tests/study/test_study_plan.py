@@ -78,12 +78,12 @@ def test_every_study_has_the_same_zones_without_noise_and_with_nothing_released(
     assert beside(plan_from(text)) == {
         (f"{name}, rounds {n}", drawn, n)
         for n in (3, 9)
-        for name, drawn in (("no noise", "none"), ("prior-only", "nothing"))
+        for name, drawn in (("noise-free", "none"), ("prior-only", "nothing"))
     }
     axes = make_plan(["case14"], mechanism=["laplace"], update=["exact", "linearized"], seeds=2)
     assert {name for name, _, _ in beside(axes)} == {
-        "no noise, exact",
-        "no noise, linearized",
+        "noise-free, exact",
+        "noise-free, linearized",
         "prior-only, exact",
         "prior-only, linearized",
     }
@@ -92,7 +92,7 @@ def test_every_study_has_the_same_zones_without_noise_and_with_nothing_released(
 
 def test_a_release_is_compared_without_methods_that_release_no_demand():
     names = {task.method for task in make_plan(["case14"], release=["total"], seeds=1).tasks()}
-    assert names == {"no noise", "prior-only", "demand, release total"}
+    assert names == {"noise-free", "prior-only", "demand, release total"}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_study_that_has_a_quiet_way_of_its_own_gets_no_second_one() -> None:
     assert beside(plan_from(text)) == {("mine", "none", 4), ("silent", "nothing", 4)}
     text["methods"] = [quiet]
     assert beside(plan_from(text)) == {("mine", "none", 4)}, "beside nothing private"
-    named = {"name": "no noise"}  # and has some
+    named = {"name": "noise-free"}  # and has some
     with pytest.raises(InputError, match=r"'no noise': must be .* a reference .*--no-reference"):
         plan_from({"cases": ["case14"], "methods": [named]})
     assert beside(plan_from({"cases": ["case14"], "methods": [named], "reference": False})) == set()
@@ -191,7 +191,7 @@ def test_axes_combine_and_refresh_applies_to_demand_only() -> None:
         seeds=[1],
     )
     names = [s.name for s in plan.methods]
-    assert names.count("no noise, exact") == 1
+    assert names.count("noise-free, exact") == 1
     assert "laplace, objective, exact" in names
     assert {"laplace, demand, per round, exact", "laplace, demand, per run, exact"} <= set(names)
     assert len(names) == 2 + 2 + 4
@@ -207,7 +207,7 @@ def test_any_setting_is_an_axis_and_multiplies_the_schemes() -> None:
     # beta has no meaning without noise, the objective has
     assert len(plan.methods) == 4 * (len(usual.methods) - quiet) + 2 * quiet
     kept = {(t.method, t.settings.objective, str(t.settings.beta)) for t in plan.tasks()}
-    assert ("demand, once, objective cost, beta 2MW", "cost", "2MW") in kept
+    assert ("demand, one-shot, objective cost, beta 2MW", "cost", "2MW") in kept
 
 
 def test_an_axis_multiplies_schemes_except_those_that_set_it() -> None:

@@ -137,7 +137,7 @@ def test_what_has_no_one_total_says_so() -> None:
 def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
     methods = [
         Method("output", (("perturbation", "output"), ("mechanism", "gaussian"))),
-        Method("no noise", (("mechanism", "none"),)),
+        Method("noise-free", (("mechanism", "none"),)),
     ]
     study = compare(
         make_plan(

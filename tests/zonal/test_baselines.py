@@ -117,8 +117,6 @@ def test_a_budget_that_buys_less_than_nothing_is_said_first(capsys):
     worse = physical["cost"] is None or physical["cost"] > costs["prior_only_cost"]
     assert worse
     assert {"dearer-than-prior-only", "worse-than-prior-only"} & set(codes(document))
-    text = texts(document)
-    assert any("buys nothing here" in line for line in text)
 
 
 @pytest.mark.parametrize(
@@ -470,7 +468,7 @@ def test_a_run_that_releases_nothing_speaks_of_no_noise(capsys, scale):
     text = " ".join(capsys.readouterr().out.split())
     assert "no demand released" in text
     assert "simulated noise" not in text and "noise on" not in text and "drawn" not in text
-    assert "buys nothing" not in text
+    assert "than the prior-only baseline" not in text
 
 
 def test_the_price_of_a_run_is_its_cost_and_certificate(private):
