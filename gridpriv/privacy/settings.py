@@ -400,9 +400,6 @@ class Privacy(Part):
             classical_gaussian_multiplier(self.budget.epsilon, self.release_delta)
 
 
-load_plugins()
-
-
 PARTS = ("scale", "norm", "variance", "perturb", "charge")
 KINDS = (
     "laplace",
@@ -553,3 +550,6 @@ def _result(name: str, part: str, call: Callable[..., Any], *values: Any) -> Any
             f"{part} of mechanism {name!r} raises {type(error).__name__}. Correct the class that "
             "is registered under this name"
         ) from error
+
+
+load_plugins()
