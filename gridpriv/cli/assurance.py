@@ -271,8 +271,8 @@ def _print_attack(result: AttackResult) -> None:
         "mae_mw": "MW",
         "interval_mw": "+-MW (95 %)",
         "error_percent": "median %",
-        "recovered": "within 5 %",
-        "of_prior": "error / prior's",
+        "recovered": "share within 5 %",
+        "of_prior": "error / prior error",
     }
     shown = result.shown
     title = (

@@ -37,7 +37,7 @@ COMMANDS = {
     "relax": "solve the centralized SOC relaxation: bound, prices, binding limits",
     "acopf": "solve the AC optimal power flow: cost, prices, losses, load shedding",
     "security": "analyse contingencies by AC power flow: overloads, voltages, load shedding",
-    "exchange": "zonal PTDFs, margins and flow-based domain on released demand",
+    "exchange": "zonal PTDFs, remaining margins (RAM) and flow-based domain on released demand",
     "zones": "partition a case into zones; check and draw them",
     "cases": "list available cases, or report how a file is read",
     "convert": "write a case file in another format, and list what is lost",

@@ -278,7 +278,7 @@ def summarise(document: Json) -> None:
         f"{document['case']}: {COPIES[guard['noise']]} of {document['source']}",
         ["figure", "value", "unit"],
         [
-            [f"total epsilon (pure){hold}", guard["total_epsilon"], ""],
+            [f"total epsilon (pure DP){hold}", guard["total_epsilon"], ""],
             [
                 "largest probability of a right guess between two demands "
                 f"{guard['beta_mw']:.4g} MW apart, prior 50 %{hold}",
