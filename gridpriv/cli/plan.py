@@ -302,7 +302,7 @@ def _summarise(document: Json) -> None:
             output.say(sentence)
 
 
-FIGURES = ("interchange_error_mw", "over_optimum", "shed_mw", "balancing_mw")
+FIGURES = ("expected_error_mw", "over_optimum", "shed_mw", "balancing_mw")
 ENDS = ("median", "least", "most")
 
 
