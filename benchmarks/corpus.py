@@ -537,7 +537,7 @@ def _printed_status(physical: dict[str, Any]) -> str:
     """Return gridpriv's own verdict."""
     if "status" in physical:
         return str(physical["status"])
-    return "ac_feasible" if physical["ac_feasible"] else "infeasible"
+    return "feasible" if physical["ac_feasible"] else "infeasible"
 
 
 def safely(instance: Instance, given: dict[str, str]) -> Row:
@@ -635,7 +635,7 @@ def run_all(left: Sequence[Instance], path: Path, given: dict[str, str], timeout
 
 def remarkable(row: Row) -> bool:
     """Return whether a row is listed: not feasible, no AC optimum, or a gap above the aim."""
-    listed = row.status != "ac_feasible" or bool(row.error)
+    listed = row.status != "feasible" or bool(row.error)
     return listed or abs(row.gap_percent or 0.0) > GAP_PERCENT
 
 
@@ -692,7 +692,7 @@ def page(rows: Sequence[Row], command: str) -> str:
         "",
         "Runs on grids of MATPOWER, PGLib-OPF, pandapower and simbench, judged by independent",
         "arithmetic (`benchmarks/judge.py`): power balance, limits at both branch ends, costs,",
-        "interchange. A row is AC-feasible (`ac_feasible`) where no limit is exceeded by more than",
+        "interchange. A row is AC-feasible (`feasible`) where no limit is exceeded by more than",
         "rounding (0.0001 p.u. of voltage, 0.01 degree, 0.01 MVA or 0.01 % of a rating),",
         "*marginal* up to 0.1 % of the element's rating or voltage limit, else *infeasible*. The",
         "gap is to the",
@@ -753,7 +753,7 @@ def _today() -> str:
 
 
 def _summary(mode: str, rows: Sequence[Row]) -> str:
-    verdicts = ("ac_feasible", "marginal", "infeasible", "error")
+    verdicts = ("feasible", "marginal", "infeasible", "error")
     counts = " | ".join(str(sum(row.status == verdict for row in rows)) for verdict in verdicts)
     gaps = [r.gap_percent for r in rows if r.gap_percent is not None]
     small = sum(abs(gap) <= GAP_PERCENT for gap in gaps)

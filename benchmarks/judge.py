@@ -240,7 +240,7 @@ class Judgement:
         if self.balance_mva > 10 * ROUNDING_PU * self.case.base_mva:
             return "infeasible"
         if self.worst is None:
-            return "ac_feasible"
+            return "feasible"
         return "marginal" if self.worst.share <= MARGINAL else "infeasible"
 
     @property
@@ -392,8 +392,8 @@ def equals(name: str, digits: int = 4, decimals: int = 3) -> Check:
 
 
 STATUS = {
-    "yes": "ac_feasible",
-    "AC-feasible": "ac_feasible",
+    "yes": "feasible",
+    "AC-feasible": "feasible",
     "marginal": "marginal",
     "Marginal": "marginal",
     "no": "infeasible",
@@ -707,8 +707,8 @@ def _within(_: re.Match[str], facts: Facts) -> str | None:
 def _noise_free(status: str) -> Check:
     def check(_: re.Match[str], facts: Facts) -> str | None:
         own = getattr(facts.result.reference, "noise_free_status", None)
-        feasible = own in {"ac_feasible", "marginal"}
-        return None if feasible == (status == "ac_feasible") else f"the noise-free run is {own}"
+        feasible = own in {"feasible", "marginal"}
+        return None if feasible == (status == "feasible") else f"the noise-free run is {own}"
 
     return check
 
@@ -856,7 +856,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         rf"{AMOUNT} MW of balancing power, ([\d.e+-]+) % of the load",
         _share_of_load,
     ),
-    (r"The noise-free baseline is AC-feasible", _noise_free("ac_feasible")),
+    (r"The noise-free baseline is AC-feasible", _noise_free("feasible")),
     (
         r"The noise-free baseline is not AC-feasible: there is no cost of privacy",
         _noise_free("infeasible"),

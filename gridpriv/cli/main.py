@@ -22,8 +22,8 @@ from typing import NoReturn
 
 from gridpriv.cli.flags import Command, Parser
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, SolverError, notes
-from gridpriv.core.processes import one_thread
 from gridpriv.core.text import clean
+from gridpriv.core.threads import one_thread
 
 COMMANDS = {
     "run": "run one private dispatch of a case",

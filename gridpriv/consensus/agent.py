@@ -20,7 +20,7 @@ from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
-from gridpriv.core.processes import uninterrupted
+from gridpriv.core.threads import uninterrupted
 from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation, Target
 from gridpriv.privacy.release import Charging, Release

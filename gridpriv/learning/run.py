@@ -27,9 +27,9 @@ import pandas as pd
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError, not_allowed
-from gridpriv.core.processes import one_blas_thread
 from gridpriv.core.settings import check_names
 from gridpriv.core.text import Json
+from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.accounting import noise_rule, planned, privacy_statement, ryu_kim_total
 from gridpriv.learning.algorithms import LINEAR, READS, load_module
 from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task, Watch, make_algorithm

@@ -26,7 +26,7 @@ from gridpriv.zonal.opening import AGREED
 from gridpriv.zonal.steps import series_figures
 from gridpriv.zonal.summary import EXTREME, FEASIBILITY, noise, results, scaled_beta
 
-STATES = {"ac_feasible": "good", "marginal": "warn", "infeasible": "bad"}
+STATES = {"feasible": "good", "marginal": "warn", "infeasible": "bad"}
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def series_card(study: Study) -> Card:
     facts = [Fact("Steps", f"{len(steps)} of {planned}", "finished")]
     known = [step["status"] for step in steps if step.get("status") is not None]
     if known:
-        feasible = sum(status == "ac_feasible" for status in known)
+        feasible = sum(status == "feasible" for status in known)
         state = "good" if feasible == len(known) else "bad"
         facts.append(Fact("AC-feasible", f"{feasible} of {len(known)} steps", "", state))
     facts += [

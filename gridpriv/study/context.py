@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from gridpriv.consensus.transport import Connect, ReusedAgents
 from gridpriv.core.errors import GridprivError, InputError
-from gridpriv.core.processes import uninterrupted
 from gridpriv.core.text import Json
+from gridpriv.core.threads import uninterrupted
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.release import Charging, Release

@@ -102,7 +102,7 @@ def physical_figures(
     figures: Json = Physical().as_dict()
     figures |= {
         "status": settled.status,
-        "ac_feasible": settled.status == "ac_feasible",
+        "ac_feasible": settled.status == "feasible",
         "load_mw": base * float(np.maximum(case.pd, 0.0).sum()),
         "failure": settled.failure,
         "shed_mw": base * float(sum(plan.p_shed.sum() for plan in settled.plans)),
@@ -183,7 +183,7 @@ def negligible_mw(load_mw: float) -> float:
 
 def verdict(figures: Json) -> str:
     """Return the feasibility of a state and its load shedding, in a sentence without a stop."""
-    words = {"ac_feasible": "AC-feasible", "marginal": "marginal", "infeasible": "not AC-feasible"}
+    words = {"feasible": "AC-feasible", "marginal": "marginal", "infeasible": "not AC-feasible"}
     parts, rounding = [words[figures["status"]]], negligible_mw(figures["load_mw"])
     shed, difference = figures["shed_mw"], figures["deenergized_mw"] or 0.0
     if figures["lowest_vm_pu"] is not None and figures["worst_loading_percent"] is None:

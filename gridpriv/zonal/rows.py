@@ -329,7 +329,7 @@ class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
     """One step of a series."""
 
     status: Text = private(
-        "AC state: ac_feasible, marginal (violations within 0.1 % of the limit) or infeasible"
+        "AC state: feasible, marginal (violations within 0.1 % of the limit) or infeasible"
     )
     violated: Text = private("Violated limits: the largest by their amounts, or why no AC state is")
     rounds: Number = released(

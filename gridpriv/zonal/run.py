@@ -44,8 +44,8 @@ from gridpriv.consensus.transport import (
 )
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError
-from gridpriv.core.processes import one_blas_thread
 from gridpriv.core.text import Json
+from gridpriv.core.threads import one_blas_thread
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.ac.redispatch import Boundary

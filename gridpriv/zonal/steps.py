@@ -67,7 +67,7 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
     yield "steps-run", {"finished": len(steps), "planned": counted(planned, "step")}
     for key, of in STATUSES:
         if known := [step[key] for step in steps if step.get(key) is not None]:
-            feasible = sum(status == "ac_feasible" for status in known)
+            feasible = sum(status == "feasible" for status in known)
             yield "steps-feasible", {"of": of, "feasible": feasible, "known": len(known)}
     for step in steps:
         if step.get("status") == "infeasible" and step.get("violated"):

@@ -36,7 +36,7 @@ STATISTICS = {
     "tree": "bus values and zone total",
 }
 MECHANISM_NAMES = {"knorm": "K-norm", "laplace": "Laplace", "gaussian": "Gaussian"}
-FEASIBILITY = {"ac_feasible": "yes", "marginal": "marginal", "infeasible": "no"}
+FEASIBILITY = {"feasible": "yes", "marginal": "marginal", "infeasible": "no"}
 
 
 def _length(rows: list[Any] | None) -> int | None:
@@ -170,7 +170,7 @@ def _power(physical: Json, costs: Json) -> list[list[object]]:
         if shed and shed > 0.0:
             rows.append([f"load shedding, {name}", amount(shed, "MW"), "MW", ""])
         status = costs.get(f"{baseline}_status")
-        if status not in (None, "ac_feasible"):
+        if status not in (None, "feasible"):
             rows.append([f"AC-feasible, {name}", FEASIBILITY[status], "", ""])
     if physical["violations"]:
         rows.append(["violated limits", len(physical["violations"]), "", ""])

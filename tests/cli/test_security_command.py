@@ -121,7 +121,7 @@ def test_a_zone_s_own_view_differs_from_the_released_one_and_stays_at_home(noisy
     others = np.setdiff1d(np.arange(noisy.case.n_bus), zone.own)
     assert own.before.case.pd[others] == pytest.approx(shared.before.case.pd[others])
     for view in ("zone:1", "local"):
-        with pytest.raises(InputError, match="computed from true demand"):
+        with pytest.raises(InputError, match="follows from true demand"):
             gridpriv.security(noisy, view=view).as_dict(public=True)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli import main as entry
-from gridpriv.core.processes import VARIABLE
+from gridpriv.core.threads import VARIABLE
 from gridpriv.core.store import read_study
 
 PROGRAM = [sys.executable, "-m", "gridpriv.cli.main"]

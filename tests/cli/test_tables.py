@@ -50,14 +50,15 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
         "panel": "case118",
         "total_epsilon": 0.5,
         "redispatch_shed_mw": 1e-12,
-        "interchange_deviation_mw": 2.4e-9,
+        "balancing_mw": 2.4e-9,
         "ac_feasible": 0.8765,
         "seeds": 5,
+        "target_delta": 1e-5,
     }
     print_summary(pd.DataFrame([row | figures | {"series": way} for way in ways]))
     told = capsys.readouterr().out
     *table, prose = told.splitlines()
-    assert max(map(len, table)) <= 80 and prose.startswith(("privacy: ", "dev.: "))
+    assert max(map(len, table)) <= 80 and prose.startswith("eps: ")
     words = set(told.split())
     assert {word for way in ways for word in way.split()} <= words
     assert {"0.5", "0", "88"} <= words, told

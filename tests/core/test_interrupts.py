@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from gridpriv.core.processes import interruptible, uninterrupted
+from gridpriv.core.threads import interruptible, uninterrupted
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block():
@@ -51,7 +51,7 @@ def test_a_call_that_swallows_what_an_interrupt_raises_is_ended_and_interrupts_a
 
 def test_what_ends_a_process_at_once_still_does():
     code = (
-        "import signal; from gridpriv.core.processes import interruptible\n"
+        "import signal; from gridpriv.core.threads import interruptible\n"
         "with interruptible():\n    signal.raise_signal(signal.SIGTERM)\n    print('went on')"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)

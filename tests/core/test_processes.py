@@ -15,7 +15,8 @@ import pytest
 
 from gridpriv.consensus.transport import _serve
 from gridpriv.core.errors import GridprivError, WorkerError
-from gridpriv.core.processes import VARIABLE, Worker, _serve_one, unordered
+from gridpriv.core.processes import Worker, _serve_one, unordered
+from gridpriv.core.threads import VARIABLE
 
 
 @contextmanager

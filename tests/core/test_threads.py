@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import numpy as np  # noqa: F401  # has BLAS loaded
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from gridpriv.core.processes import one_blas_thread
+from gridpriv.core.threads import one_blas_thread
 
 
 def threads() -> set[int]:

@@ -105,8 +105,8 @@ def test_another_test_label_changes_no_byte(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--mechanism", "none"], "without noise every message"),
-        (["--sensitivity", "published"], "choose sensitivity proven"),
+        (["--mechanism", "none"], "but --mechanism is none"),
+        (["--sensitivity", "published"], "Choose proven"),
     ],
 )
 def test_what_is_not_certified_is_not_published(tmp_path, capsys, more, message):

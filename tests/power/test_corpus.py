@@ -56,7 +56,7 @@ def test_admittances_are_those_of_pypower(modules, name):
 def test_an_optimal_state_is_feasible_and_its_printed_figures_are_right(modules, finished):
     judge, _ = modules
     verdict = judge.Judgement(finished.case, judge.reported_state(finished), 1e4)
-    assert verdict.status == "ac_feasible"
+    assert verdict.status == "feasible"
     assert verdict.balance_mva < 1e-6
     assert verdict.figures["cost"] == pytest.approx(8081.5, abs=0.1)  # MATPOWER's AC optimum
     assert judge.figure_difference(verdict, finished.physical)[0] < 1e-8
@@ -286,7 +286,7 @@ def test_a_run_that_fails_is_a_row_with_its_error(modules):
 def test_the_page_explains_its_modes_and_a_second_optimum_that_sheds_load(modules):
     _, corpus = modules
     row = corpus.Row("case14", 14, 3, "spectral", "1", "rounds", 0, load_scale=1.0)
-    row = replace(row, status="ac_feasible", second_optimum_percent=1e-5)
+    row = replace(row, status="feasible", second_optimum_percent=1e-5)
     near = corpus.page([row], "command")
     dear = corpus.page([replace(row, second_optimum_percent=3640.0)], "command")
     assert "*rounds*: runs have no noise" in near and "*central*:" not in near

@@ -94,7 +94,7 @@ def test_rounds_do_not_depend_on_the_base(case14, zones14, objective):
         solver="clarabel",
     )
     runs = [run(case, zones14, settings) for case in (case14, on_base(case14, 1.0))]
-    shed = [r.rounds["shed_mw"].dropna().to_numpy() for r in runs]  # of rounds on the relaxation
+    shed = [r.rounds["plan_shortage_mw"].dropna().to_numpy() for r in runs]  # of rounds on the relaxation
     # the flat start has no generation to speak of and flows of 0 on both bases
     np.testing.assert_allclose(shed[1], shed[0], rtol=2e-3, atol=0.02)
     dispatched = [r.physical["shed_mw"] for r in runs]
@@ -236,7 +236,7 @@ def test_zonal_shed_of_a_stressed_case_is_the_centralized_shed(case14, zones14):
     central = relax(case14.scale_load(3.0))
     short = central.buses["imbalance_mw"].clip(lower=0).sum()
     assert short == pytest.approx(86.7, abs=0.1)
-    assert result.trace.rounds[-1].figures["shed_mw"] == pytest.approx(short, rel=0.01)
+    assert result.trace.rounds[-1].figures["plan_shortage_mw"] == pytest.approx(short, rel=0.01)
 
 
 def test_what_binds_is_named(case14):

@@ -172,7 +172,7 @@ def test_a_learning_run_has_a_report_with_its_figures_and_its_total(tmp_path):
     document = json.loads((tmp_path / "run.json").read_text())
     assert main(["report", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()
-    assert document["privacy"]["adjacency"].endswith("by any other; no server is trusted")
+    assert document["privacy"]["adjacency"].endswith("to any other; no server is trusted")
     assert f"Protected: {document['privacy']['adjacency']}." in page
     assert figure(document["final"]["test_error"]) in page and "gridpriv learn run lasso" in page
     (total,) = json.loads((tmp_path / "manifest.json").read_text())["totals"]

@@ -53,7 +53,7 @@ def test_the_card_names_the_method_with_the_lowest_mean(study: Study) -> None:
     at = table[table.budget == "total:5,1e-05"].sort_values("cost_of_privacy")
     assert facts["Lowest cost of privacy"] == at.iloc[0].series
     assert facts["Cost of privacy"].startswith(
-        share_of(at.iloc[0].cost_of_privacy, at.iloc[0].baseline_cost)
+        share_of(at.iloc[0].cost_of_privacy, at.iloc[0].baseline_cost).removesuffix(")")
     )
     assert facts["Certified total"] == "epsilon 5"
     assert card.title == "case14 (259.0 MW of load), total epsilon 5"
@@ -107,7 +107,7 @@ def test_the_workbook_has_numbers_as_numbers_and_units_in_headers(
     rows = list(book["runs"].values)
     header = list(rows[0])
     assert (
-        "Shortage in the convex model (MW)" in header
+        "Shortage of the plan (MW)" in header
         and "Squared imbalance (p.u. squared)" in header
     )
     column = header.index("Imbalance of the convex model (MW)")

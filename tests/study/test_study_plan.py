@@ -130,7 +130,7 @@ def test_a_study_that_has_a_quiet_way_of_its_own_gets_no_second_one() -> None:
     text["methods"] = [quiet]
     assert beside(plan_from(text)) == {("mine", "none", 4)}, "beside nothing private"
     named = {"name": "noise-free"}  # and has some
-    with pytest.raises(InputError, match=r"'no noise': must be .* a reference .*--no-reference"):
+    with pytest.raises(InputError, match=r"'noise-free': must be .* a reference .*--no-reference"):
         plan_from({"cases": ["case14"], "methods": [named]})
     assert beside(plan_from({"cases": ["case14"], "methods": [named], "reference": False})) == set()
     with pytest.raises(InputError, match="each name once"):

@@ -215,10 +215,10 @@ def test_infeasible_and_marginal_states_are_named_with_their_limits(private):
 @pytest.mark.parametrize(
     ("run_status", "baseline", "code"),
     [
-        ("infeasible", "ac_feasible", "noise-free-feasible"),
+        ("infeasible", "feasible", "noise-free-feasible"),
         ("infeasible", "infeasible", "noise-free-infeasible"),
-        ("ac_feasible", "infeasible", "noise-free-infeasible"),
-        ("ac_feasible", "ac_feasible", None),
+        ("feasible", "infeasible", "noise-free-infeasible"),
+        ("feasible", "feasible", None),
         ("infeasible", None, None),
     ],
 )
@@ -302,10 +302,10 @@ def test_exporters_that_shed_in_a_grid_short_of_capacity_are_not_blamed(private)
 @pytest.mark.parametrize(
     ("curtailed", "status", "short"),
     [
-        (0.0, "ac_feasible", "15.00"),
-        (4.0, "ac_feasible", "11.00"),
+        (0.0, "feasible", "15.00"),
+        (4.0, "feasible", "11.00"),
         (4.0, "marginal", "11.00"),
-        (15.0, "ac_feasible", None),
+        (15.0, "feasible", None),
         (0.0, "infeasible", None),
     ],
 )
@@ -387,11 +387,11 @@ def test_a_series_says_how_many_steps_and_baselines_are_feasible():
             "step": str(k),
             "consensus_residual": 0.0,
             "cost": None,
-            "status": "ac_feasible" if k else "infeasible",
-            "noise_free_status": "ac_feasible",
+            "status": "feasible" if k else "infeasible",
+            "noise_free_status": "feasible",
             "prior_only_status": silent,
         }
-        for k, silent in enumerate(("ac_feasible", "infeasible", None))
+        for k, silent in enumerate(("feasible", "infeasible", None))
     ]
     text = series_sentences(steps, 3, {"voll": 1.0, "objective": "cost"})
     assert text[1:4] == [

@@ -47,7 +47,7 @@ def day(folder, steps, storage=STORAGE, ramps=RAMPS, reserves=RESERVES):
     factors = scales(steps)
     pd, qd = (factors[:, None] * demand for demand in (case.pd, case.qd))
     series = DemandSeries(
-        case, tuple(f"h{k}" for k in range(steps)), pd, qd, "day", tuple(factors.tolist())
+        case, tuple(map(str, range(steps))), pd, qd, "day", tuple(factors.tolist())
     )
     chronology = Chronology.of(
         case,
@@ -247,7 +247,7 @@ def test_the_summary_of_a_day_names_the_limit_of_an_infeasible_step():
     assert not any(
         "not AC-feasible" in text
         for text in series_sentences(
-            [row | {"status": "ac_feasible", "violated": None}],
+            [row | {"status": "feasible", "violated": None}],
             1,
             {"voll": 1e4, "objective": "cost"},
         )
@@ -275,7 +275,7 @@ def test_storages_of_the_command_keep_to_the_plan_under_noise(tmp_path, capsys):
     [
         (["--ramps", "ramps.csv"], "--ramps needs steps"),
         (["--series", "day.csv", "--storage", "none.csv"], "none.csv"),
-        (["--series", "day.csv", "--step-hours", "-1"], "step_hours"),
+        (["--series", "day.csv", "--step-hours", "-1"], "--step-hours"),
     ],
 )
 def test_flags_that_are_refused(words, said, tmp_path, monkeypatch, capsys):

@@ -19,7 +19,7 @@ def test_a_zone_alone_redispatches_before_it_sheds() -> None:
     settings = make_settings(budget="total:1", beta="10 MW", coordination="central", seed=11)
     case = load_case("case30")
     result = run(case, partition(case, 5), settings)
-    assert result.settlement.status == "ac_feasible"
+    assert result.settlement.status == "feasible"
     assert result.physical["shed_mw"] == pytest.approx(0.0, abs=1e-3)
     assert result.physical["balancing_mw"] > 1.0
 

@@ -42,7 +42,7 @@ def test_zones_may_be_islands(coordination):
     ties = np.flatnonzero(zoning.zone_of[case.f_bus] != zoning.zone_of[case.t_bus])
     apart = case.without(tuple(f"branch:{row}" for row in case.branch_row[ties].tolist()))
     result = _settled(apart, coordination, zoning)
-    assert result.settlement.status == "ac_feasible"
+    assert result.settlement.status == "feasible"
     assert np.abs(result.settlement.state.interchange).max() < 1e-9
 
 
@@ -58,7 +58,7 @@ def test_negative_loads_everywhere_end_with_a_status():
     """Their reactive part cannot be curtailed; no AC state is known to hold all limits."""
     case = load_case("case14")
     settlement = _settled(replace(case, pd=-case.pd, qd=-case.qd), "rounds").settlement
-    assert settlement.status == "ac_feasible" or settlement.violations
+    assert settlement.status == "feasible" or settlement.violations
     assert settlement.state.shed_mw == 0.0
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, SolverError, not_allowed
-from gridpriv.core.processes import one_blas_thread
+from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.clients import (
     Array,
     Clients,

@@ -33,7 +33,7 @@ from gridpriv.consensus.schedules import StepSize, Update
 from gridpriv.consensus.transport import Calls, R, each, exchange
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError
-from gridpriv.core.processes import one_blas_thread
+from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.accounting import classical_epsilon
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Round, Task, Watch
 from gridpriv.learning.clients import Array, Loss, clip_factors, like, to_numpy

@@ -20,7 +20,7 @@ import casadi
 import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints, sums_at
-from gridpriv.core.processes import interruptible
+from gridpriv.core.threads import interruptible
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,

@@ -26,7 +26,7 @@ from gridpriv.grid.network import islands
 if TYPE_CHECKING:
     import pandas as pd
 
-Status = Literal["ac_feasible", "marginal", "infeasible"]
+Status = Literal["feasible", "marginal", "infeasible"]
 
 TOLERANCE = {"MW": 0.01, "MVAr": 0.01, "MVA": 0.01, "p.u.": 1e-4, "degree": 1e-2}
 """An amount beyond a limit below this is rounding."""
@@ -149,7 +149,7 @@ MARGIN = 1e-3
 def status(limits: tuple[Limit, ...]) -> Status:
     """Return the feasibility status of a state from its violated limits."""
     if not limits:
-        return "ac_feasible"
+        return "feasible"
     return "marginal" if all(limit.marginal for limit in limits) else "infeasible"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.processes import interruptible
+from gridpriv.core.threads import interruptible
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.solvers.base import Solution, Unsolved
 
