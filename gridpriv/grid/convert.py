@@ -26,7 +26,6 @@ from gridpriv.core.text import Json
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import PIECEWISE, Case, GenCost
 from gridpriv.grid.library import read_case
-from gridpriv.grid.network import bus_admittance
 from gridpriv.grid.powsybl import WRITTEN, need_powsybl, write_powsybl
 from gridpriv.grid.readreport import POWSYBL_FORMATS, ReadReport
 
@@ -320,6 +319,8 @@ def _places(before: Case, after: Case) -> tuple[Ints, Ints]:
     matches = [EXPORTED.fullmatch(after.names.bus.get(i, "")) for i in after.bus_id.tolist()]
     if all(matches):
         choices.append((by_number, np.argsort([int(match[1]) for match in matches if match])))
+    from gridpriv.grid.network import bus_admittance  # imports scipy
+
     old, new = bus_admittance(before), bus_admittance(after)
     distance = [float(np.abs(old[a][:, a] - new[b][:, b]).max()) for a, b in choices]
     return choices[int(np.argmin(distance))]
@@ -328,6 +329,8 @@ def _places(before: Case, after: Case) -> tuple[Ints, Ints]:
 def _figures(before: Case, after: Case, here: Ints, there: Ints) -> Iterator[Difference]:
     """Yield the differences of numbers, the buses of both cases in the same order."""
     yield from _compared("bus", before, after, here, there, before.bus_id)
+    from gridpriv.grid.network import bus_admittance  # imports scipy
+
     old, new = bus_admittance(before)[here][:, here], bus_admittance(after)[there][:, there]
     change = np.abs(old - new)
     scale = float(np.abs(old).max()) or 1.0

@@ -24,7 +24,6 @@ from gridpriv.core.errors import GridprivWarning
 from gridpriv.core.text import Json
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import POLYNOMIAL, Case
-from gridpriv.grid.network import islands
 from gridpriv.grid.tables import MatpowerTables, shipped_rows
 
 if TYPE_CHECKING:
@@ -162,6 +161,8 @@ def report_tables(tables: MatpowerTables, case: Case, source: str, kind: str) ->
 
 def grid_notes(case: Case) -> Iterator[FieldNote]:
     """Yield what is said of a case whatever its format: references, islands, generators."""
+    from gridpriv.grid.network import islands  # imports scipy
+
     at = case.bus_id[case.reference].tolist()
     numbers = ", ".join(map(str, at[:5]))
     reference = f"bus {numbers}; used by the AC check, the relaxation needs none"

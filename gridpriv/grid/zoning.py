@@ -19,7 +19,6 @@ from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_o
 from gridpriv.core.files import shown, write_text
 from gridpriv.core.text import Json, counted, html_table
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import islands_by
 from gridpriv.grid.tables import LONGEST_NAME, CsvRows, is_name
 
 if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end
@@ -316,15 +315,22 @@ def zone_rows(case: Case, zoning: Zoning) -> list[Json]:
     ]
 
 
+def _parts(case: Case, zoning: Zoning) -> Ints:
+    """Return the number of the connected part of every bus, tie lines left out."""
+    from gridpriv.grid.network import islands_by  # imports scipy
+
+    return islands_by(case, ~tie_lines(case, zoning))
+
+
 def _pieces(case: Case, zoning: Zoning) -> list[int]:
-    """Return into how many parts the branches within every zone leave it."""
-    island = islands_by(case, ~tie_lines(case, zoning))
+    """Return the number of connected parts of every zone."""
+    island = _parts(case, zoning)
     return [len(np.unique(island[buses])) for buses in zoning.members]
 
 
 def warn_disconnected(case: Case, zoning: Zoning) -> None:
     """Warn (:class:`GridprivWarning`) of every zone whose buses are not connected."""
-    island = islands_by(case, ~tie_lines(case, zoning))
+    island = _parts(case, zoning)
     for name, buses in zip(zoning.names, zoning.members, strict=True):
         parts = [case.bus_id[buses[island[buses] == part]] for part in np.unique(island[buses])]
         if len(parts) > 1:
