@@ -11,7 +11,7 @@ from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import not_allowed, one_of, positive
 from gridpriv.core.settings import Part, changed, count, number, shortest
-from gridpriv.core.text import Json, counted
+from gridpriv.core.text import Json, amount, counted
 from gridpriv.grid.case import Case
 from gridpriv.privacy.adjacency import Beta
 from gridpriv.zonal.settings import (
@@ -287,7 +287,7 @@ def _summarise(document: Json) -> None:
         name = f"{row['release']} {row['mechanism']}" if len(noises) > 1 else row["release"]
         several = f"{row['rounds']} rounds" if len(numbers) > 1 else "rounds"
         coordination = "central" if row["rounds"] == "central" else several
-        cells += [drawn, None if saved is None else -saved] if priced else []
+        cells += [amount(drawn, "MW"), None if saved is None else -saved] if priced else []
         table.append([name, coordination, *cells])
     output.print_table(title, columns, table)
     output.say(f"{'; '.join(meanings)}.")
