@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli import main as entry
-from gridpriv.core.threads import VARIABLE
 from gridpriv.core.store import read_study
+from gridpriv.core.threads import VARIABLE
 
 PROGRAM = [sys.executable, "-m", "gridpriv.cli.main"]
 RUN = ["run", "case14", "--rounds", "2", "--solver", "clarabel", "--mechanism", "none"]

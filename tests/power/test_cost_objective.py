@@ -94,7 +94,7 @@ def test_rounds_do_not_depend_on_the_base(case14, zones14, objective):
         solver="clarabel",
     )
     runs = [run(case, zones14, settings) for case in (case14, on_base(case14, 1.0))]
-    shed = [r.rounds["plan_shortage_mw"].dropna().to_numpy() for r in runs]  # of rounds on the relaxation
+    shed = [r.rounds["plan_shortage_mw"].dropna().to_numpy() for r in runs]  # on the relaxation
     # the flat start has no generation to speak of and flows of 0 on both bases
     np.testing.assert_allclose(shed[1], shed[0], rtol=2e-3, atol=0.02)
     dispatched = [r.physical["shed_mw"] for r in runs]

@@ -264,7 +264,7 @@ def test_storages_of_the_command_keep_to_the_plan_under_noise(tmp_path, capsys):
     words += ["--storage", str(tmp_path / "storage.csv"), "--step-hours", "8", "--no-reference"]
     assert main([*words, "--json", "--out", str(tmp_path / "out")]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [row["status"] for row in document["steps"]] == ["ac_feasible"] * 3
+    assert [row["status"] for row in document["steps"]] == ["feasible"] * 3
     given = pd.read_csv(tmp_path / "out" / "res_gen.csv").query("bus == 9")
     planned = pd.read_csv(tmp_path / "out" / "storage.csv")
     assert given.p_mw.to_numpy() == pytest.approx(planned.p_mw.to_numpy(), abs=1e-6)

@@ -156,7 +156,7 @@ def test_a_study_shows_its_runs(tmp_path) -> None:
     )
     assert repr(study).endswith("1 runs)") and str(tmp_path / "s") in repr(study)
     cells = [c.text for c in ET.fromstring(study._repr_html_()).iter("td")]
-    assert "no noise" in cells and "done" in cells
+    assert "noise-free" in cells and "done" in cells
 
 
 @pytest.mark.parametrize("coordination", ["rounds", "central"])
