@@ -45,6 +45,7 @@ from gridpriv.learning.stored import Keeper, prepare_dataset, trained_model
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging
+from gridpriv.privacy.statement import charges_of
 
 DEFAULT_CLIENTS = 10
 EVALUATED = ("train_loss", "test_accuracy", "test_error", "local_loss", "local_error")
@@ -457,8 +458,7 @@ def _tried(
     except SolverError:
         task, _ = make_task(dataset, whole, shared=shared)
         return math.inf, {
-            int(client) - 1: Counter({release.certified: n for release, n in drawn.items()})
-            for client, drawn in planned(task).items()
+            int(client) - 1: charges_of(drawn) for client, drawn in planned(task).items()
         }
     error = result.final["test_error"]
     return (error if math.isfinite(error) else math.inf), result.charges

@@ -165,3 +165,21 @@ def test_wrong_questions_are_refused(
     captured = capsys.readouterr()
     assert told in captured.err
     assert captured.out == ""
+
+
+def test_an_account_states_what_secure_noise_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Twenty pure releases of 1/4 compose by randomised response (Kairouz et al. 2015)."""
+    found = account(capsys, "--noise-multiplier", "4", "--releases", "20", "--mechanism", "laplace")
+    epsilon, n = found["secure_total"], 20
+    chance = 1.0 / (1.0 + math.exp(-0.25))
+    delta = sum(
+        math.comb(n, k)
+        * max(
+            0.0,
+            chance ** (n - k) * (1 - chance) ** k
+            - math.exp(epsilon) * chance**k * (1 - chance) ** (n - k),
+        )
+        for k in range(n + 1)
+    )
+    assert delta == pytest.approx(1e-5, rel=1e-2)
+    assert epsilon > found["total"]["epsilon"]
