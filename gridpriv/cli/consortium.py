@@ -54,8 +54,10 @@ def execute_consortium(args: argparse.Namespace) -> int:
         )
     if args.out is None:
         raise InputError("--out is required: the new folder with one folder per party")
+    from gridpriv.consensus.credentials import split_address
     from gridpriv.consortium.parties import lay_out
 
+    split_address("address", args.address)
     settings = flags.run_settings(args)
     case = flags.given_case(args)
     zoning, folder = flags.chosen_zoning(case, args), Path(args.out)
