@@ -29,6 +29,7 @@ from gridpriv.privacy.linear import Disclosure, on_grid, total, with_rounding
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.privacy.settings import NO_NOISE
 from gridpriv.privacy.temporal import (
     HOURS,
     TemporalBasis,
@@ -65,7 +66,7 @@ class StreamDisclosure:
     ahead : int
         Steps that are predicted in every step, itself included.
     weights : tuple of float
-        None: no cosines are released.
+        Empty: no cosines are released.
     """
 
     level: Disclosure
@@ -342,6 +343,8 @@ def make_stream(
             f"--stream {settings.stream} with --commitment: must be left out. A commitment is "
             "made for all steps before the first; a stream releases them one by one."
         )
+    if chronology is not None and chronology.hours != 1.0:
+        raise not_allowed("step_hours", chronology.hours, "1 with --stream: a step is an hour")
     if _numbers(series.steps) is None:
         warnings.warn(
             f"The steps of {series.source} count as consecutive hours, because their names are not "
@@ -371,8 +374,10 @@ def _numbers(steps: Sequence[str]) -> list[int] | None:
 
 def _refusals(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield settings that a stream cannot have, with what is allowed."""
+    if settings.mechanism == NO_NOISE:
+        yield "mechanism", "knorm, laplace or gaussian with --stream"
     if settings.effective_perturbation() != ONCE:
-        yield "perturbation", "demand, with noise drawn once a block and a mechanism, with --stream"
+        yield "perturbation", "demand, with noise drawn once a block, with --stream"
     if settings.effective_mechanism() == "staircase":
         yield (
             "mechanism",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -139,7 +140,6 @@ def test_the_plan_is_a_function_of_the_release(tmp_path):
     known = horizon.draw()
     rng = np.random.default_rng(7)
     other = series.case.pd * rng.uniform(0.2, 1.8, series.case.n_bus)
-    from dataclasses import replace
 
     case = replace(series.case, pd=other)
     factors = np.array(series.scales)[:, None]
@@ -290,7 +290,6 @@ def test_a_generator_that_stands_still_gives_nothing(tmp_path):
     (tmp_path / "commitment.csv").write_text(
         "gen,start_cost,min_up_hours,min_down_hours\n2,1e6,0,0\n"
     )
-    from dataclasses import replace
 
     switches = Chronology.of(
         series.case, steps=3, hours=8, switches=tmp_path / "commitment.csv"
@@ -315,6 +314,7 @@ def test_a_generator_that_stands_still_gives_nothing(tmp_path):
 def streamed(folder, changed=None):
     """Return a day whose hours are released as they come, its plan, and what it knows."""
     series, chronology = day(folder, 4)
+    chronology = replace(chronology, hours=1.0)
     if changed is not None:
         for demand in (series.pd, series.qd):
             demand[changed:] *= 1.1
@@ -346,6 +346,15 @@ def test_a_receding_day_passes_no_limit_over_time(receding):
     never_passed(found, horizon.chronology)
     best = day_cost(horizon.series.case, horizon.series.pd, horizon.series.qd, horizon.chronology)
     assert best < cost(found, horizon.chronology) < 1.1 * best  # it does not know the day ahead
+
+
+def test_a_step_of_a_stream_is_an_hour(tmp_path):
+    """Four hours of half-hourly releases would cost twice the total that is stated of a window."""
+    series, chronology = day(tmp_path, 4)
+    settings = make_settings(mechanism="knorm", budget="total:5", stream="2h")
+    halves = replace(chronology, hours=0.5)
+    with pytest.raises(InputError, match="must be 1 with --stream"):
+        make_stream(series, shipped_zoning(series.case), settings, halves)
 
 
 def test_a_commitment_of_a_stream_is_refused(tmp_path):
