@@ -26,7 +26,6 @@ from gridpriv.zonal.settings import (
 if TYPE_CHECKING:
     from gridpriv.zonal.forecast import Expected
 
-MOST_DRAWS = 1000
 WIDE = 39
 """Demand scenarios whose range contains a further one with probability 95 %."""
 
@@ -42,6 +41,7 @@ class Scenarios(Part):
         10,
         "number of demand scenarios sampled from public data; a further scenario is within the "
         "printed range with probability (N - 1)/(N + 1)",
+        most=1000,
     )
     solver: str = changed(
         Grid,
@@ -95,8 +95,7 @@ def execute(args: argparse.Namespace) -> int:
     )
     protected = settings.adjacency(case)  # warns of a distance that is none of this grid's
     options = list(methods(*_axes(args)))
-    if chosen.scenarios > MOST_DRAWS:
-        raise not_allowed("scenarios", chosen.scenarios, f"1 to {MOST_DRAWS}")
+
     with output.progress(args, case.name, len(options) * chosen.scenarios) as advance:
         result = forecast(case, zoning, settings, options, chosen.scenarios, advance)
     best = recommended(result)

@@ -345,8 +345,7 @@ class Panel:
         budgets = summary.budgets_of(self.rows)
         if len(budgets) > 1:
             every = ", ".join(f"{stated_epsilon(budget):g}" for budget in budgets)
-            middle = f"{_kind(self.compared)}; figures below; the middle (upper) one of {every}"
-            at = middle.removeprefix("; ")
+            at = f"{_kind(self.compared)}; figures below; budgets: {every}".removeprefix("; ")
             yield Fact("Compared at", summary.budget_words(self.budget), at)
 
     def _figures(self, row: pd.Series, metric: summary.Metric) -> Iterator[Fact]:
@@ -422,18 +421,17 @@ def _ranking_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
     ranked = of.ranked
     if len(ranked) < 2:
         return
-    ranking, values = of.ranking, {"panel": of.name, "figure": metric.noun}
+    at = "" if of.budget in QUIET else f" at {summary.budget_words(of.budget)}"
+    ranking, values = of.ranking, {"panel": of.name, "figure": metric.noun, "at": at}
     if of.budget not in QUIET and ranking.seeds < 2:
         yield message("one-seed", values)
     elif ranking.decided:
         first = ranked.iloc[0]
         given = {"method": quoted(first.series), "value": metric.text(first[metric.key])}
-        given["at"] = "" if of.budget in QUIET else f" at {summary.budget_words(of.budget)}"
         yield message("lowest-noise-free" if of.budget in QUIET else "lowest", values | given)
     else:
         first, *others = ranking.leaders
         leaders = {"method": quoted(first), "others": named(others)}
-        leaders["at"] = "" if of.budget in QUIET else f" at {summary.budget_words(of.budget)}"
         yield message("not-distinguishable", values | leaders)
 
 
