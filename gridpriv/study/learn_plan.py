@@ -67,7 +67,7 @@ class LearnPlan:
     measure : str
         A further figure of every evaluated round (:mod:`gridpriv.learning.algorithms.base`).
     data_seed : int or None
-        See :class:`Shelf`.
+        See :class:`gridpriv.study.learned.Shelf`.
     """
 
     dataset: str

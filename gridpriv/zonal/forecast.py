@@ -100,14 +100,14 @@ class Expected:
         Standard deviation of the noise on a zone's sum, of the zone where it is largest.
     cost, over_optimum, over_prior_only : Range or None
         In $/h: of generation and of demand that is not served; beyond the AC optimum; and beyond
-        the cheapest way that releases nothing, on the same scenario. None for a case without
-        costs, the last also for ways that release nothing.
+        the cheapest method that releases nothing, on the same scenario. None for a case without
+        costs, the last also for methods that release nothing.
     shed_mw, balancing_mw : Range or None
     better, worse : int or None
-        Scenarios on which the way does better or worse than releasing nothing, by more than
+        Scenarios on which the method does better or worse than releasing nothing, by more than
         :data:`WORTH`; None where nothing was compared with it.
     left_out : int
-        Sampled demands without an AC optimum at :data:`RESERVE` times their load.
+        Sampled demands without an AC optimum, at their load or at :data:`RESERVE` times of it.
     scenarios, ac_feasible, without_dispatch : int
         How many it was tried on, on how many of them the grid ended within all limits, and on how
         many the run ended without a dispatch. Costs are those of AC-feasible ones.
@@ -185,9 +185,9 @@ def forecast(
         Its demand is not read.
     zoning : Zoning
     settings : Settings
-        Of the ways, but for what ``options`` change; ``seed`` is that of the scenarios.
+        Of the methods, but for what ``options`` change; ``seed`` is that of the scenarios.
     options : sequence of dict
-        As :func:`ways` yields them.
+        As :func:`methods` yields them.
     scenarios : int
         Number of demand scenarios.
     watch : callable
