@@ -727,7 +727,7 @@ def _noise_share(match: re.Match[str], facts: Facts) -> str | None:
     shed, other = facts["shed_mw"], getattr(facts.result.reference, "noise_free_shed_mw", None)
     if shed is None or other is None:
         return "no load shedding to compare with"
-    return same(match[1], max(shed - other, 0.0))
+    return same(match[1], max(shed - max(other, facts.optimum.get("least_shed_mw") or 0.0), 0.0))
 
 
 def _coordination_share(match: re.Match[str], facts: Facts) -> str | None:
@@ -772,10 +772,10 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*on de-energized islands\s+{NUMBER}\s+MW\s*$", equals("deenergized_mw")),
     (rf"^\s*in the AC optimum\s+{NUMBER}\s+MW\s+beyond islands\s*$", _unservable),
     (
-        rf"^\s*by coordination in zones\s+{NUMBER}\s+MW\s+noise-free run minus AC optimum\s*$",
+        rf"^\s*by coordination in zones\s+{NUMBER}\s+MW\s+noise-free run above AC optimum\s*$",
         _coordination_share,
     ),
-    (rf"^\s*by noise\s+{NUMBER}\s+MW\s+this run minus noise-free run\s*$", _noise_share),
+    (rf"^\s*by noise\s+{NUMBER}\s+MW\s+this run above both\s*$", _noise_share),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
         rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?{AMOUNT} "

@@ -23,8 +23,8 @@ INTERIOR_POINT = "interior-point method"
 CAUSES = {
     "island_mw": ("  on de-energized islands", ""),
     "unavoidable_mw": ("  in the AC optimum", "beyond islands"),
-    "coordination_mw": ("  by coordination in zones", "noise-free run minus AC optimum"),
-    "noise_mw": ("  by noise", "this run minus noise-free run"),
+    "coordination_mw": ("  by coordination in zones", "noise-free run above AC optimum"),
+    "noise_mw": ("  by noise", "this run above both"),
 }
 BASELINES = {
     "noise_free_cost": "cost, noise-free",
