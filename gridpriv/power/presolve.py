@@ -17,30 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse import _sparsetools
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.power.program import Inequalities, Matrix, ZoneProgram
 
 CONSTANT_TOLERANCE = 1e-6
-
-
-class Product:
-    """The product of a sparse matrix with vectors; SciPy's own checks take ten times as long."""
-
-    def __init__(self, matrix: Matrix) -> None:
-        self._multiply = getattr(_sparsetools, f"{matrix.format}_matvec")
-        self._rows, self._columns = matrix.shape
-        self._entries = matrix.indptr, matrix.indices, matrix.data
-
-    def __call__(self, vector: Floats) -> Floats:
-        """Return the product with a vector, shape (rows,)."""
-        if vector.shape != (self._columns,):
-            raise ValueError(f"a vector of {self._columns} entries, not of shape {vector.shape}")
-        result = np.zeros(self._rows)
-        self._multiply(self._rows, self._columns, *self._entries, vector, result)
-        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +55,8 @@ class ReducedProgram(Inequalities):
     def quadratic(self, metric: Floats, *, exact: bool) -> Floats:
         """Return the values of P for the diagonal ``metric`` on z (exact: and f's Hessian on z)."""
         if not exact:
-            return self._by_metric(metric)
-        return self._by_metric(metric + self.program.cost_square) + self.curvature
+            return np.asarray(self.metric_map @ metric)
+        return np.asarray(self.metric_map @ (metric + self.program.cost_square) + self.curvature)
 
     def upper_triangle(self, values: Floats) -> Any:
         """Return P of its values."""
@@ -98,29 +80,17 @@ class ReducedProgram(Inequalities):
         """Return q for the linear term ``linear`` on z and the quadratic of :meth:`quadratic`."""
         on_z = linear + metric * self.shift
         if exact:
-            on_z = on_z + self._bent
-        return self._collect(on_z)
+            on_z = on_z + self.program.hessian @ self.shift
+        return np.asarray(self._collect @ on_z)
+
+    @cached_property
+    def _collect(self) -> Matrix:
+        """The transpose of ``expand``, kept."""
+        return Matrix(self.expand.T)
 
     def restore(self, x: Floats) -> Floats:
         """Return z of x."""
-        return self._expand(x) + self.shift
-
-    @cached_property
-    def _by_metric(self) -> Product:
-        return Product(self.metric_map)
-
-    @cached_property
-    def _bent(self) -> Floats:
-        """The gradient of f's quadratic at ``shift``, shape (n,)."""
-        return np.asarray(self.program.hessian @ self.shift)
-
-    @cached_property
-    def _collect(self) -> Product:
-        return Product(Matrix(self.expand.T))
-
-    @cached_property
-    def _expand(self) -> Product:
-        return Product(self.expand)
+        return np.asarray(self.expand @ x + self.shift)
 
 
 def presolve(program: ZoneProgram) -> ReducedProgram:

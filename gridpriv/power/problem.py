@@ -13,8 +13,8 @@ from gridpriv.consensus.agent import Minimiser
 from gridpriv.consensus.schedules import SolverTolerance, Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.power.objective import fixed_cost
-from gridpriv.power.presolve import Product, ReducedProgram, presolve
-from gridpriv.power.program import Matrix, ZoneProgram
+from gridpriv.power.presolve import ReducedProgram, presolve
+from gridpriv.power.program import ZoneProgram
 from gridpriv.power.sensitivity import (
     SOLVER_SHARE,
     gradient_sensitivity,
@@ -59,8 +59,6 @@ class ZoneProblem:
         self.solver = solver
         self.solver_tolerance: SolverTolerance = solver_tolerance
         self._last_output: tuple[Any, Sensitivity] | None = None
-        self._lack = Product(program.imbalance)
-        self._pull = Product(Matrix(program.imbalance.T))
         self._solvers: dict[bool, ZoneSolver] = {}
         self._certified: dict[bool, Certified] = {}
         self._sensitivities: dict[tuple[DemandAdjacency, Norm], Sensitivity] = {}
@@ -89,13 +87,12 @@ class ZoneProblem:
 
     def imbalance(self, z: Floats, data: Floats) -> Floats:
         """Return s = Bz + d: active, then reactive, of the own buses; positive is a shortage."""
-        return self._lack(z) + data
+        return np.asarray(self.program.imbalance @ z + data)
 
     def gradient(self, z: Floats, data: Floats) -> Floats:
         """Return 2 M B'(Bz + d) + Hz + c."""
         program = self.program
-        pull = 2.0 * program.weight * self._pull(self.imbalance(z, data))
-        return pull + program.cost_square * z + program.cost_linear
+        return program.pull(self.imbalance(z, data)) + program.cost_square * z + program.cost_linear
 
     def minimise(
         self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf

@@ -32,7 +32,7 @@ from scipy import sparse
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
-from gridpriv.power.presolve import LiftedProgram, Product, ReducedProgram, lifted
+from gridpriv.power.presolve import LiftedProgram, ReducedProgram, lifted
 from gridpriv.power.program import Matrix, ZoneProgram
 from gridpriv.power.solvers.base import Solution, Unsolved
 
@@ -207,8 +207,7 @@ class Certified:
         self._program = program
         self._exact = exact
         rows, self._offset, self._cones = conic_rows(program)
-        self._rows = sparse.csc_matrix(rows)
-        self._lhs, self._pull = Product(self._rows), Product(Matrix(rows.T))
+        self._rows, self._columns = sparse.csc_matrix(rows), Matrix(rows.T)
         self._solvers: dict[int, Any] = {}  # of every attempt that was made, updated in place
         self._linear = len(self._offset) - int(program.cone_sizes.sum())
         starts = np.concatenate([[0], np.cumsum(program.cone_sizes)])[:-1]
@@ -238,7 +237,7 @@ class Certified:
                 attempt = self._attempt(number, scale * p, scale * q, margin)
                 iterations, solves = iterations + int(attempt.iterations), solves + 1
                 x = np.asarray(attempt.x)
-                slack = self._offset - self._lhs(x)
+                slack = self._offset - self._rows @ x
                 outside = ROUNDING - self._depth(slack)
                 if not np.isfinite(x).all() or (outside <= 0.0).all():
                     break
@@ -280,7 +279,7 @@ class Certified:
             return math.inf
         y = y.copy()
         y[self._depths] += np.maximum(-self._depth(y), 0.0)
-        gradient = self._program.curved(p, x) + q + self._pull(y)
+        gradient = self._program.curved(p, x) + q + self._columns @ y
         value = np.abs(gradient) @ self._program.width
         return math.sqrt(max(float(y @ slack), 0.0) + float(value))
 
