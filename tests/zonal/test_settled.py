@@ -15,7 +15,13 @@ from gridpriv.grid.case import GenCost
 from gridpriv.power.ac.part import lossless
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.redispatch import operating_unit, plan_zone, tie_branches
-from gridpriv.power.ac.settle import agreed_boundaries, measured_boundary, settle, surroundings_of
+from gridpriv.power.ac.settle import (
+    _order,
+    agreed_boundaries,
+    measured_boundary,
+    settle,
+    surroundings_of,
+)
 from gridpriv.power.objective import Service
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.zonal.physical import Reference, cost_of_privacy, shed_causes, verdict
@@ -413,3 +419,11 @@ def test_replans_end_where_generation_is_paid_to_run():
     physical = run(paid, partition(paid, 2), make_settings(mechanism="none")).physical
     assert physical["status"] == "feasible"
     assert physical["cost"] == pytest.approx(acopf(paid).cost, rel=2e-3)
+
+
+def test_a_grid_without_a_power_flow_is_the_worst_outcome(case14):
+    settled = run(case14, 2, make_settings(mechanism="none", rounds=1, planning="soc")).settlement
+    outside = replace(settled, state=replace(settled.state, vm=settled.state.vm + 0.1))
+    assert outside.status == "infeasible"
+    failed = replace(settled, state=None)
+    assert min(failed, outside, key=lambda item: _order(item, 1000.0)) is outside

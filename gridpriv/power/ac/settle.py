@@ -426,14 +426,15 @@ def _generation_cost(settlement: Settlement) -> float:
     return np.inf if state is None else generation_cost(state.case, state.pg) or 0.0
 
 
-def _order(settlement: Settlement, balancing_price: float) -> tuple[bool, int, float]:
+def _order(settlement: Settlement, balancing_price: float) -> tuple[bool, float, float]:
     """Return the order of outcomes of different starts; costs decide between equal harm."""
-    state, infeasible = settlement.state, settlement.status == "infeasible"
+    infeasible, harm = _rank(settlement)
+    state = settlement.state
     if state is None:
-        return infeasible, 0, np.inf
+        return infeasible, harm, np.inf
     balancing = 0.5 * state.case.base_mva * float(np.abs(state.deviation).sum())
     expense = _generation_cost(settlement) + balancing_price * balancing
-    return infeasible, round(_harm(settlement) / SHED_TOLERANCE_MW), expense
+    return infeasible, round(harm / SHED_TOLERANCE_MW), expense
 
 
 def _replanned(grid: _Grid, agreed: Sequence[Boundary], first: Settlement) -> Settlement:
