@@ -196,6 +196,8 @@ class StudyPlan:
     ) -> Iterator[StudyTask]:
         # a method's own settings win over an axis
         given = dict(self.settings) | axes | dict(method.settings)
+        if given.get("noise") == "secure":
+            raise not_allowed("noise", "secure", "simulated: a study repeats its runs by seed")
         own = partial(make_settings, given.pop("preset", None), **given)
         try:
             first = own(budget=budget, seed=self.seeds[0])

@@ -90,6 +90,11 @@ def test_every_study_has_the_same_zones_without_noise_and_with_nothing_released(
     assert beside(plan_from(text | {"reference": False})) == set()
 
 
+def test_a_study_refuses_noise_that_no_seed_repeats():
+    with pytest.raises(InputError, match="noise = 'secure': must be simulated"):
+        make_plan(["case14"], settings={"noise": "secure"}, seeds=1).tasks()
+
+
 def test_a_release_is_compared_without_methods_that_release_no_demand():
     names = {task.method for task in make_plan(["case14"], release=["total"], seeds=1).tasks()}
     assert names == {"noise-free", "prior-only", "demand, release total"}
