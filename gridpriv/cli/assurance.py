@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
+from gridpriv.core.errors import whole
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
@@ -221,6 +222,7 @@ def execute_attack(args: argparse.Namespace) -> int:
     from gridpriv.zonal.prepared import prepare
 
     case, zoning, settings = _studied(args)
+    whole("attack_rounds", args.attack_rounds)
     plan = AttackPlan(
         args.seeds, args.epsilons, args.attack_rounds, args.prior, args.prior_spread, args.bus
     )
