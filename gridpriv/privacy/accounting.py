@@ -1,10 +1,11 @@
-"""Totals from dp_accounting; no bound is made here but those of one and two Laplace releases.
+"""Totals from dp_accounting, but for one or two Laplace releases and equal pure ones.
 
 A charge is what one release costs (:class:`gridpriv.privacy.mechanism.Charge`). Charges of
 plain mechanisms are composed by their privacy loss distribution (PLD). Gaussian mechanisms
 alone compose to one Gaussian mechanism of multiplier (sum 1/m_i^2)^(-1/2) exactly (Dong, Roth
 and Su 2022, corollary 3.3), whose curve dp_accounting gives in closed form. Charges of secure
-noise are what OpenDP's map states: pure epsilon (dominated by randomised response) or zCDP.
+noise are what OpenDP's map states: pure epsilon (dominated by randomised response) or zCDP. Equal
+pure ones have a total in closed form.
 Staircases are composed by their three losses.
 Mechanisms that are no additive noise are composed by the PLD that dominates every mechanism of
 their epsilon and delta, and a release about which nothing is proved makes the total infinite.
@@ -69,6 +70,7 @@ from gridpriv.privacy.staircase import chance_of_loss
 
 REPLACED, DRAWN = "replaced-gaussian", "drawn-gaussian"
 """Kinds of charge: a Poisson batch, and a batch without replacement, between replaced samples."""
+TINY = np.finfo(float).tiny
 TAIL = 1e-16  # chance of a loss that counts as infinite
 MOST_POINTS = 200_000
 
@@ -230,10 +232,10 @@ def total_epsilon(charges: Charges, delta: float) -> float:
 
     Notes
     -----
-    Gaussian charges exactly, as one; others by composed loss distributions, or beside
-    zero-concentrated ones by Renyi divergence (``dp_accounting``). Never above the sum of pure
-    epsilons, nor above the epsilons of pure and (epsilon, delta) private charges plus the total of
-    the others at the delta that is left (:func:`_added`).
+    Gaussian charges exactly, as one, and equal pure ones exactly; others by composed loss
+    distributions, or beside zero-concentrated ones by Renyi divergence (``dp_accounting``). Never
+    above the sum of pure epsilons, nor above the epsilons of pure and (epsilon, delta) private
+    charges plus the total of the others at the delta that is left (:func:`_added`).
     """
     check_delta("delta", delta)
     whole: dict[Charge, int] = {}
@@ -262,10 +264,11 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         bound = max(0.0, pure_epsilon(charges[0][0]) + 2.0 * math.log1p(-delta))
     elif kinds == {"laplace"} and sum(count for _, count in charges) == 2:
         bound = _two_laplace_epsilon([pure_epsilon(c) for c, n in charges for _ in range(n)], delta)
-    elif kinds in ({"staircase"}, {"pure"}) and sum(count for _, count in charges) == 1:
-        (item, _), *_ = charges  # a pure release is dominated by randomised response
-        chance = item.second or 1.0 / (1.0 + math.exp(-item.parameter))
-        bound = max(0.0, item.parameter + math.log1p(-min(delta / chance, 1.0 - 1e-16)))
+    elif kinds == {"staircase"} and sum(count for _, count in charges) == 1:
+        (item, _), *_ = charges
+        bound = max(0.0, item.parameter + math.log1p(-min(delta / item.second, 1.0 - 1e-16)))
+    elif kinds == {"pure"} and len(charges) == 1 and charges[0][1] <= MOST_POINTS:
+        bound = _randomised_responses(charges[0][0].parameter, charges[0][1], delta)
     elif "zcdp" in kinds:
         bound = _rdp_epsilon(charges, delta)
     else:
@@ -324,6 +327,26 @@ def _two_laplace_epsilon(moves: list[float], delta: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if curve(middle) > delta else (low, middle)
     return high
+
+
+def _randomised_responses(epsilon: float, count: int, delta: float) -> float:
+    """Return epsilon at ``delta`` of releases that are all pure with one epsilon.
+
+    Each is dominated by randomised response (Kairouz, Oh and Viswanath 2015, theorem 3.3): of n,
+    the loss is l_j = (n - 2 j) epsilon with chance C(n, j) e^((n - j) epsilon) / (1 + e^epsilon)^n.
+    Between l_(i+1) and l_i the curve is delta(e) = A_i - e^e B_i, with A_i and B_i the sums of
+    chances, and of chances times e^(-l_j), over j up to i.
+    """
+    j = np.arange(1, count + 1)
+    choices = np.append(0.0, np.cumsum(np.log((count + 1 - j) / j)))
+    j = np.append(0, j)
+    losses = (count - 2 * j) * epsilon
+    log_chance = choices - j * epsilon - count * math.log1p(math.exp(-epsilon))
+    a, log_b = np.cumsum(np.exp(log_chance)), np.logaddexp.accumulate(log_chance - losses)
+    reached = a[:-1] - np.exp(losses[1:] + log_b[:-1])  # delta at the next loss
+    i = int(np.searchsorted(reached, delta))
+    rounding = 1e-13 * count
+    return max(0.0, math.log(max(a[i] - delta, TINY)) - float(log_b[i]) + rounding)
 
 
 def _one_gaussian(charges: tuple[tuple[Charge, int], ...]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from fractions import Fraction
 
 import dp_accounting
 import numpy as np
@@ -104,8 +105,37 @@ def test_pure_charges_are_dominated_by_randomised_response():
     laplace = total_epsilon({Charge("laplace", 2.0): 40}, 1e-5)
     pure = total_epsilon({Charge("pure", 0.5): 40}, 1e-5)
     assert laplace <= pure <= 20.0
-    assert pure == pytest.approx(15.9995, abs=1e-3)  # each release composed on its own
+    assert pure == pytest.approx(15.9958722, abs=1e-7)  # each release composed on its own
     assert epsilon_of(Charge("pure", 0.5), 1e-5) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("each", "count", "delta"),
+    [(0.25, 20, 1e-5), (0.05, 100, 1e-5), (0.01, 1000, 1e-6), (3.0, 7, 1e-9), (10.0, 4, 1e-5)],
+)
+def test_equal_pure_charges_have_the_total_of_the_definition(each, count, delta):
+    """The hockey-stick divergence of randomised responses in exact sums equals delta there."""
+    epsilon = total_epsilon({Charge("pure", each): count}, delta)
+
+    def divergence(e):
+        truth = Fraction(math.exp(each)) / (1 + Fraction(math.exp(each)))
+        gap = Fraction(math.exp(e))
+        return sum(
+            math.comb(count, k)
+            * max(
+                Fraction(0),
+                truth ** (count - k) * (1 - truth) ** k
+                - gap * truth**k * (1 - truth) ** (count - k),
+            )
+            for k in range(count + 1)
+        )
+
+    assert divergence(epsilon) <= delta < divergence(epsilon * (1 - 1e-9))
+
+
+def test_releases_that_together_hide_all_but_delta_cost_nothing():
+    assert total_epsilon({Charge("pure", 1e-3): 3}, 0.01) == 0.0
+    assert total_epsilon({Charge("pure", 0.2): 2}, 0.5) == 0.0
 
 
 def test_mixed_charges_are_never_cheaper_than_their_parts():
