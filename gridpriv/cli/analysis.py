@@ -185,7 +185,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
         say(sentence)
     for row in document["payments"]:
         say(
-            f"Zone {row['from_zone']} pays zone {row['to_zone']} {row['amount']:.6g} $/h for "
+            f"Zone {row['from_zone']} pays {row['amount']:.6g} $/h to zone {row['to_zone']} for "
             f"{row['energy_mwh']:.4g} MW, at the mean of the bus prices at both ends of each "
             "tie line."
         )

@@ -74,8 +74,8 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         0.999,
     )
     rounds = (
-        "rounds of level messages, and of the replay of further neighbours; the neighbours that "
-        "move the gradient most are replayed over all rounds"
+        "rounds of level messages, and rounds of the replay; demand changes that move the gradient "
+        "most are replayed over all rounds"
     )
     flags.flag(parser, "--audit-rounds", "R", rounds, flags.WHOLE, 5)
     levels = (
@@ -271,10 +271,10 @@ def _print_attack(result: AttackResult) -> None:
         "configuration": "run",
         "adversary": "channel",
         "mae_mw": "MW",
-        "interval_mw": "+-MW (95 %)",
+        "interval_mw": "+- MW",
         "error_percent": "median %",
-        "recovered": "share within 5 %",
-        "of_prior": "error / prior error",
+        "recovered": "within 5%",
+        "of_prior": "of prior",
     }
     shown = result.shown
     title = (
@@ -282,6 +282,10 @@ def _print_attack(result: AttackResult) -> None:
         f"{counted(len(result.attacked), 'bus')}, {counted(result.plan.seeds, 'seed')}"
     )
     output.print_records(title, columns, _three(document["summary"], columns))
+    output.say(
+        "MW: mean absolute error, with its 95 % interval; median %: median relative error; within "
+        "5%: share of buses; of prior: error divided by the prior's."
+    )
     if len({outcome.adversary for outcome in result.outcomes}) > 1:
         output.say(
             "Rows of different channels do not compare: 'messages' is fitted to what zones send, "
@@ -299,9 +303,9 @@ def _print_attack(result: AttackResult) -> None:
     errors = result.errors(shown).mean(axis=0)
     closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
     output.say(
-        f"Run {shown.label}, {shown.adversary}: the error of {closer} of "
-        f"{counted(len(result.attacked), 'bus')} is smaller than the prior's by "
-        f"{KNOWN_BETTER:.0%} or more. The prior is an equal share of the {result.plan.prior}'s "
+        f"Run {shown.label}, {shown.adversary}: at {closer} of "
+        f"{counted(len(result.attacked), 'bus')} the error is at least {KNOWN_BETTER:.0%} below "
+        "the prior's. The prior is an equal share of the {result.plan.prior}'s "
         "total."
     )
     output.say(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")

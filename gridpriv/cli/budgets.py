@@ -309,9 +309,9 @@ def _print_accounts(file: str, owners: list[Json]) -> None:
         *(f"Protected: {adjacency}." for adjacency in protected),
         *(f"Rule: {keeper}." for keeper in keepers),
         "A row groups units with the same owner and the same charges; each unit has the figures "
-        "of its row. Spent epsilon is certified for releases fixed in advance. Used and left "
-        "count the spending of the grant's privacy filter, which also covers releases chosen "
-        "after seeing earlier ones.",
+        "of its row. Spent epsilon is certified for releases that are fixed in advance. Columns "
+        "used and left are of the grant's privacy filter, which also covers releases that are "
+        "chosen after earlier ones were seen.",
     )
 
 

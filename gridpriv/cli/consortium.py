@@ -39,7 +39,7 @@ def add_consortium(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--address", "HOST:PORT", where, default="127.0.0.1:50051")
     flags.add_zone_arguments(parser)
     flags.add_settings(parser, Settings, PRESETS, without=NOT_AGREED)
-    folder = "new folder with one folder per party (required); with verify (default: none)"
+    folder = "new folder with one folder per party (required)"
     flags.add_output(parser, folder, "DIR")
 
 

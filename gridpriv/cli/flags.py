@@ -149,11 +149,12 @@ def add_flags(
     """
     standard, current = defaults(kind), settings_of(kind)
     for part, declared in parts_of(kind).items():
+        flagged = [name for name in declared if name not in without]
+        if not flagged:
+            continue
         title = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", part.__name__).lower()
         group = parser.add_argument_group(title, part.__doc__)
-        for name in declared:
-            if name in without:
-                continue
+        for name in flagged:
             item = current[name]
             flag(
                 group,
@@ -499,7 +500,9 @@ class Help(argparse.HelpFormatter):
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         text = action.help
-        if not text or not action.option_strings or action.nargs == 0 or "default" in text:
+        if not text or not action.option_strings or action.nargs == 0:
+            return text
+        if "default" in text or "(required)" in text:
             return text
         if action.required:
             return f"{text} (required)"

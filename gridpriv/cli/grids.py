@@ -36,7 +36,7 @@ LISTED = {
 OF_ZONES = [
     "zone",
     "buses",
-    "buses / mean",
+    "buses over mean",
     "tie lines",
     "generators",
     "load MW",
@@ -79,7 +79,7 @@ def _print_report(case: Case, size: Json, report: ReadReport) -> None:
     )
     print_table(
         f"{report.source} ({report.format})",
-        ["status", "field", "rows", "what is made of it"],
+        ["status", "field", "rows", "treatment"],
         [[note.status, note.field, note.count, note.note or "-"] for note in notes],
     )
     left_out = [note.field for note in notes if note.left_out]

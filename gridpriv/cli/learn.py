@@ -92,7 +92,7 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--allow",
         "NAME",
-        "accepted differences between methods: client-rounds | units (of privacy: sample, client)",
+        "differences that methods may have: client-rounds | units (of privacy: sample or client)",
         action="append",
     )
     flags.flag(parser, "--jobs", "N", "processes (default: %(default)s)", flags.WHOLE, 1)
@@ -422,7 +422,7 @@ def _print_predictions(document: Json, model: TrainedModel) -> None:
 ACTIONS = {
     "run": ("run one algorithm on a data set", Command(_run_arguments, _run)),
     "compare": (
-        "compare algorithms at equal certified totals; each takes the settings that it has",
+        "compare algorithms at equal certified totals",
         Command(_compare_arguments, _compare),
     ),
     "predict": (

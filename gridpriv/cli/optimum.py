@@ -54,7 +54,7 @@ class Relaxation(Scenario):
         "imbalance_weight",
         None,
         help="weight of the squared imbalance in objective cost",
-        unset="none: the balance is hard",
+        unset="none: the balance is a hard constraint",
     )
     solver: str = changed(
         Grid,
@@ -138,7 +138,7 @@ def _print_bound(document: Json, prices: Floats, buses: Ints) -> None:
         ["relative error of the lower bound (estimated)", document["relative_error"], ""],
         ["status", document["status"], ""],
         ["solver", document["solver"], ""],
-        ["seconds", document["seconds"], "s"],
+        ["run time", document["seconds"], "s"],
     ]
     if document["objective"] == "cost" and np.isfinite(prices).all():
         rows[2:2] = price_rows(prices, buses)
@@ -175,7 +175,7 @@ def execute_acopf(args: argparse.Namespace) -> int:
         if bound.bound is None:
             least = amount(bound.as_dict()["shed_mw"], "MW")
             warnings.warn(
-                f"no bound: by the relaxation at least {least} MW cannot be served, and its bound "
+                f"no bound: by the relaxation load shedding is at least {least} MW, and its bound "
                 "has no load shedding",
                 GridprivWarning,
                 stacklevel=1,
@@ -218,7 +218,7 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
         ["curtailed generation", document["curtailed_mw"], "MW"],
         ["losses", document["losses_mw"], "MW"],
         ["limits violated", len(optimum.violations), ""],
-        ["seconds", document["seconds"], "s"],
+        ["run time", document["seconds"], "s"],
     ]
     if "bound" in document:
         gap = document["gap"]

@@ -162,7 +162,8 @@ def sentences(
     if best.better is not None:
         said.append(
             f"The recommended release against the prior-only baseline, by more than {WORTH:.1%}: "
-            f"cheaper on {best.better} of {best.scenarios} scenarios, dearer on {best.worse}."
+            f"cheaper on {best.better} of {best.scenarios} scenarios, more expensive on "
+            f"{best.worse}."
         )
     spread = public_demand(case, chosen.public_demand).spread
     more = "" if chosen.scenarios >= WIDE else f" (95% with --scenarios {WIDE})"
@@ -171,9 +172,9 @@ def sentences(
         f"public data. A further scenario lies in the range with probability "
         f"{covered(chosen.scenarios):.0%}{more}. Scenarios of a zone's demand have a standard "
         f"deviation of {spread:.0%} of its mean. {best.left_out} of "
-        f"{best.left_out + chosen.scenarios} were left out, because they have no AC optimum at "
-        f"{RESERVE:g} times their demand. The true demand was not read: compare rows with each "
-        "other; their dollars are no forecast."
+        f"{best.left_out + chosen.scenarios} sampled scenarios were rejected: they have no AC "
+        f"optimum at {RESERVE:g} times their demand. The true demand was not read: compare rows "
+        "with each other, and do not read their costs as a forecast."
     )
     return said
 

@@ -280,14 +280,14 @@ def summarise(document: Json) -> None:
         [
             [f"total epsilon (pure DP){hold}", guard["total_epsilon"], ""],
             [
-                "largest probability of a right guess between two demands "
-                f"{guard['beta_mw']:.4g} MW apart, prior 50 %{hold}",
+                f"probability of guessing which of two demands {guard['beta_mw']:.4g} MW apart is "
+                f"true, at most (prior 50 %){hold}",
                 guard["best_guess"],
                 "",
             ],
             [
-                f"least mean absolute error of any estimate of a demand that is one of two "
-                f"{guard['beta_mw']:.4g} MW apart{hold}",
+                f"mean absolute error of an estimate of which of two demands "
+                f"{guard['beta_mw']:.4g} MW apart is true, at least{hold}",
                 amount(guard["inversion_error_mw"], "MW"),
                 "MW",
             ],

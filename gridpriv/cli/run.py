@@ -295,7 +295,7 @@ def _summarise_series(document: Json) -> None:
     rows: list[list[object]] = [["steps", document["finished"], ""]]
     rows += series_figures(steps)
     if steps and "seconds" in steps[0]:
-        rows.append(["seconds", sum(step["seconds"] for step in steps), "s"])
+        rows.append(["run time", sum(step["seconds"] for step in steps), "s"])
     if noisy:
         rows += [
             ["releases per zone", privacy["releases_per_zone"], ""],

@@ -253,15 +253,15 @@ def print_summary(table: pd.DataFrame) -> None:
         output.print_table(
             f"{title}; {feasible}", list(entries), list(zip(*entries.values(), strict=True))
         )
-    explained = ["balancing: balancing power, in no cost"]
+    explained = ["balancing: balancing power, which no cost includes"]
     if len(deltas := table.target_delta.dropna().unique()):
         at = " or ".join(f"{delta:g}" for delta in deltas)
         explained.insert(0, f"eps: total epsilon at delta = {at}")
     if table.cost_of_privacy.notna().any():
         explained.insert(
             -1,
-            "cost of priv.: cost of privacy, over the cheapest noise-free method (generation and "
-            "load shedding, without balancing power), with the half width of its 95 % interval",
+            "cost of priv.: cost (generation and load shedding) above the cheapest noise-free "
+            "method; +-: half width of its 95 % interval",
         )
     output.say(f"{'; '.join(explained)}.")
 
@@ -330,7 +330,7 @@ def _number(value: Any) -> float | None:
 
 def add_reproduce(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``reproduce``."""
-    name = "figure or table, such as rk-fig3; without it, all are listed"
+    name = "figure or table, such as rk-fig5; without it, all are listed"
     parser.add_argument("name", metavar="NAME", nargs="?", help=name)
     flags.flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
     scale = "size of the study: quick, or full as in the paper (default: %(default)s)"

@@ -76,6 +76,7 @@ class Setting:
         unit = f", {self.unit}" if self.unit else ""
         value = self.unset if default in (None, ()) else written(default)
         value = shortest(value) if isinstance(value, float) else value
+        value = ",".join(map(str, value)) if isinstance(value, list) else value
         return f"{self.help}{unit}{choices} (default: {value})"
 
 

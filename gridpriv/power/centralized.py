@@ -103,21 +103,22 @@ class Shortage:
     def sentence(self, most: int = 12) -> str:
         """Return the least load shedding and its causes as a sentence."""
         if self.enough_mw <= SHED_TOLERANCE_MW:
-            parts = ["an AC plan serves all demand"]
+            parts = ["An AC plan serves all demand"]
         else:
-            parts = [f"an AC plan that sheds {self.enough_mw:.4g} MW suffices"]
+            parts = [f"An AC plan exists that sheds {self.enough_mw:.4g} MW"]
         if self.curtailed_mw > SHED_TOLERANCE_MW:
-            parts.append(f"it curtails {self.curtailed_mw:.4g} MW that generators cannot go below")
+            parts.append(f"It curtails {self.curtailed_mw:.4g} MW of lower limits of generators")
         if self.deenergized_mw > 0:
             parts.append(
-                f"{self.deenergized_mw:.4g} MW of it lie on islands in which nothing generates"
+                f"{self.deenergized_mw:.4g} MW of the shed load is on islands without generation"
             )
         for cause in self.causes:
             parts.append(
-                f"{cause.without_mw:.4g} MW would still be shed if the limit on "
-                f"{KINDS[cause.kind]} {at_elements(cause.kind, cause.places, most)} were removed"
+                f"Without the limit on {KINDS[cause.kind]} "
+                f"{at_elements(cause.kind, cause.places, most)} it would shed "
+                f"{cause.without_mw:.4g} MW"
             )
-        return "; ".join(parts)
+        return ". ".join(parts)
 
 
 def shortage(case: Case) -> Shortage:
@@ -281,10 +282,10 @@ class SolvedRelaxation:
         bound = (
             "no balanced solution"
             if least is None
-            else (f"at least {least:.4g} MW cannot be served, by the relaxation")
+            else f"load shedding is at least {least:.4g} MW (by the relaxation)"
         )
         try:
-            return f"{bound}; {self.shortage.sentence()}"
+            return f"{bound}. {self.shortage.sentence()}"
         except SolverError as error:
             return f"{bound}; no AC plan was found ({error})"
 

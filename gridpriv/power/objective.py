@@ -226,8 +226,8 @@ class Service(Part):
     hold: str | None = choice(
         None,
         HOLDS,
-        "quantity that zones keep at its schedule, with generation set aside: interchange; the run "
-        "states with which probability that does not suffice",
+        "quantity that zones keep at its schedule by generation set aside: interchange; the run "
+        "states the probability that the set-aside generation is too small",
         unset="none; zones whose generation is at a limit leave their schedule",
     )
 

@@ -334,8 +334,8 @@ class Privacy(Part):
     perturbation: Target = choice(
         "demand",
         PERTURBED,
-        "noisy quantity: the demand that zones release, or, as in published methods, the objective "
-        "or the result of each local update",
+        "noisy quantity: the demand that zones release; or, in published methods, the objective or "
+        "the output of each local update",
     )
     sensitivity: SensitivityBound = choice(
         "proven",
@@ -358,7 +358,7 @@ class Privacy(Part):
         "simulated",
         get_args(Noise),
         "source of randomness: simulated (repeatable, no protection) or secure (system "
-        "entropy; not for staircase or registered mechanisms)",
+        "entropy; not in compare and attack, nor for staircase and registered mechanisms)",
     )
 
     @property

@@ -150,7 +150,8 @@ class CostOfPrivacy(rows.Baselines, name="cost_of_privacy"):
         "AC optimum"
     )
     noise_mw: Number = private(
-        "Load shedding by noise: load shedding of the run beyond the noise-free baseline"
+        "Load shedding by noise: load shedding of the run beyond the noise-free baseline and the "
+        "AC optimum"
     )
 
 

@@ -49,10 +49,10 @@ WORTH = 1e-3
 """Methods whose costs differ by less, relative, count as the same."""
 
 RULE = (
-    "fewest scenarios that are not AC-feasible, then least median cost over the AC optimum of the "
-    "same scenario (for a case without costs: load shedding, then balancing power), where "
-    f"differences under {WORTH:.1%} of the cost do not count, then least expected error of the "
-    "release"
+    "first the fewest scenarios that are not AC-feasible, then the least median cost over the AC "
+    f"optimum of the same scenario (differences under {WORTH:.1%} of the cost do not count), then "
+    "the least expected error of the release. A case without costs is ranked by load shedding, "
+    "then by balancing power, in place of cost"
 )
 """Order in which methods are recommended."""
 

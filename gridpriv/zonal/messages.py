@@ -256,9 +256,8 @@ def _capacity(document: Json) -> Iterator[tuple[str, Json]]:
         names, several = ", ".join(row["zone"] for row in exporters), len(exporters) > 1
         values = {
             "shed": amount(sum(row["shed_mw"] for row in exporters), "MW"),
-            "zones": f"Zones {names} export and shed"
-            if several
-            else f"Zone {names} exports and sheds",
+            "zones": f"Zones {names} shed" if several else f"Zone {names} sheds",
+            "exporting": "they export" if several else "it exports",
             "unused": amount(unused, "MW"),
             "command": " ".join(["gridpriv relax", document["case"], *options]),
         }

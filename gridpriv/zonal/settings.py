@@ -217,8 +217,8 @@ class Grid(Scenario):
     planning: Planning | None = choice(
         None,
         get_args(Planning),
-        "equations of the schedule: AC power flow, whose rounds are of an interior-point method, "
-        "or its second-order cone relaxation, whose rounds are of ADMM as in the papers",
+        "equations of the schedule: AC power flow (ac, solved by an interior-point method), or its "
+        "second-order cone relaxation (soc, solved by ADMM as in the papers)",
         unset="ac with objective cost or losses and at most one release of demand; else soc",
     )
     update: Update = choice("exact", get_args(Update), "local update")
@@ -236,11 +236,11 @@ class Grid(Scenario):
     acceleration: Acceleration | None = choice(
         None,
         get_args(Acceleration),
-        "acceleration of rounds on the relaxation (not of those on the AC equations): Newton steps "
-        "of all zones together, or Anderson's method; needs update exact, penalty auto, start warm "
-        "and noise drawn at most once",
+        "acceleration of rounds with planning soc: Newton steps of all zones together, or "
+        "Anderson's method; needs update exact, penalty auto, start warm and noise drawn at most "
+        "once",
         unset="newton with planning soc, consensus boundary and the default solver and "
-        "solver-tolerance, else anderson; none where a need is not met",
+        "solver-tolerance, else anderson; none where a requirement is not met",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha of the strongly-convex step rule", positive
@@ -259,8 +259,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of Clarabel: 1e-8 (tight), or matched to the consensus residual in solves "
-        f"that no release depends on, on grids of more than {FEW_ZONES} zones",
+        "tolerance of Clarabel: 1e-8 (tight); or matched to the consensus residual on grids of "
+        f"more than {FEW_ZONES} zones, in solves that no release depends on",
     )
 
 
@@ -602,7 +602,7 @@ class Security(Part):
     rating: Rating = choice("C", RATINGS, "branch rating after an outage, as MATPOWER's rateA to C")
     screen: float = number(
         0.0,
-        "loading by the DC estimate below which an outage gets no AC power flow",
+        "skip the AC power flow of an outage with a largest DC loading below this value",
         not_negative,
         unit="%",
     )

@@ -23,8 +23,8 @@ INTERIOR_POINT = "interior-point method"
 CAUSES = {
     "island_mw": ("  on de-energized islands", ""),
     "unavoidable_mw": ("  in the AC optimum", "beyond islands"),
-    "coordination_mw": ("  by coordination in zones", "noise-free run above AC optimum"),
-    "noise_mw": ("  by noise", "this run above both"),
+    "coordination_mw": ("  by coordination in zones", "noise-free run minus AC optimum"),
+    "noise_mw": ("  by noise", "this run minus the larger of these"),
 }
 BASELINES = {
     "noise_free_cost": "cost, noise-free",
@@ -378,10 +378,10 @@ def used_of(settings: Json) -> str:
     """Return the quantity whose error a zone's release is chosen by."""
     imbalance = settings.get("objective") == "imbalance"
     if imbalance:
-        return "the demand of the zone's buses (root of the sum of squares)"
+        return "the root of the sum of squares over the demand of the zone's buses"
     return (
-        f"zone demand, tie-line flows (weight {TIES:g}) and bus demand (weight {PLACE:g}) together "
-        "(root of the sum of squares)"
+        f"the root of the sum of squares of the errors of zone demand, tie-line flows (weight "
+        f"{TIES:g}) and bus demand (weight {PLACE:g})"
     )
 
 

@@ -238,7 +238,7 @@ def test_methods_that_protect_different_things_are_named() -> None:
 
 def test_many_methods_are_counted_and_not_all_named() -> None:
     study = made(noise_free(8000.0), *(method(f"m{k}", [8001.0, 8002.0]) for k in range(9)))
-    assert told(study, "not-distinguishable")[0].endswith("from it: 8 methods.")
+    assert told(study, "not-distinguishable")[0].endswith("from 8 methods is not significant.")
 
 
 def test_a_template_is_at_most_three_sentences_of_25_words() -> None:
@@ -367,6 +367,6 @@ def test_a_certificate_explains_the_delta_and_the_norms_that_it_states(tmp_path:
     compare(plan, out=tmp_path, jobs=1)
     sections = {section.title: section for section in make_report(read_source(tmp_path)).sections}
     said = {note.code: str(note) for note in sections["Privacy"].notes}
-    assert "its own delta per release (0.001)" in said["gaussian-delta"]
+    assert "stated at the delta per release (0.001)" in said["gaussian-delta"]
     assert "||" not in said["bound-source"]
     assert "scale of the noise divided by the sensitivity" in said["certificates"]
