@@ -141,7 +141,6 @@ def statement(args: argparse.Namespace) -> Json:
     pure, paper = accounting.total_pure({charge: releases}), None
     if gaussian and chosen.calibration == "classical":
         paper = accounting.published_total(args.epsilon, chosen.delta, releases, target)
-    secure = charge if gaussian else Charge("pure", release)  # as runs charge it
     return {
         "mechanism": chosen.mechanism,
         "calibration": chosen.calibration,
@@ -154,7 +153,6 @@ def statement(args: argparse.Namespace) -> Json:
         },
         "total_pure": pure if math.isfinite(pure) else None,
         "total": {"epsilon": accounting.total_epsilon({charge: releases}, target), "delta": target},
-        "secure_total": accounting.total_epsilon({secure: releases}, target),
         "published_total": paper,
     }
 
@@ -167,8 +165,6 @@ def _print_account(document: Json) -> None:
         ["total epsilon at delta 0 (basic composition)", document["total_pure"]],
         [f"total epsilon at delta {total['delta']:g} (PLD)", total["epsilon"]],
     ]
-    if document["secure_total"] > total["epsilon"]:
-        rows.append(["the same, of secure noise, as runs charge it", document["secure_total"]])
     paper = document["published_total"]
     if paper is not None:
         rows.append(["Ryu and Kim (2022), theorem 4.6 (not a certificate)", paper])

@@ -51,7 +51,7 @@ from gridpriv.privacy.ledger_rows import Unit
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.settings import noise_multiplier, sized_for
+from gridpriv.privacy.settings import noise_multiplier
 
 GAUSSIAN = ("gaussian", *SAMPLED)
 
@@ -66,7 +66,7 @@ def noise_rule(settings: LearnSettings, releases: int) -> NoiseRule | None:
         settings.sensitivity,
         releases,
         settings.delta,
-        sized_for(settings.mechanism, settings.noise),
+        settings.noise,
     )
     if settings.sensitivity == "proven":
         multiplier *= ROUNDING

@@ -19,7 +19,6 @@ from gridpriv.core.errors import one_of
 from gridpriv.privacy.accounting import SAMPLED
 from gridpriv.privacy.mechanism import Charge, Wrapped
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.statement import deployed
 
 Kind = Literal["replace-one", "zero-out"]
 KINDS: tuple[Kind, ...] = ("replace-one", "zero-out")
@@ -149,7 +148,7 @@ class Tally:
 
     def add(self, client: int, release: Release, count: int = 1) -> None:
         """Charge a client's releases."""
-        self.charge(client, deployed(release.mechanism, release.certified), count)
+        self.charge(client, release.certified, count)
         self.last[client] = release
 
     def charge(self, client: int, what: Charge, count: int = 1) -> None:

@@ -65,7 +65,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, finite, not_allowed
-from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.mechanism import HIDES_NOTHING, Charge
 from gridpriv.privacy.staircase import chance_of_loss
 
 REPLACED, DRAWN = "replaced-gaussian", "drawn-gaussian"
@@ -155,7 +155,6 @@ def loss_distribution(kind: str, multiplier: float, rate: float, step: float) ->
 
 Charges = Mapping[Charge, int]
 
-HIDES_NOTHING = 50.0
 # Losses are rounded up to a grid, so a coarser one is still a bound. Compositions whose losses
 # spread above WIDE take ten times as long on the fine grid, and gain a millionth of epsilon.
 # Compositions with sampled releases take MIDDLE: a third of the time, for 1e-4 of epsilon at most.
@@ -473,9 +472,7 @@ def pure_multiplier(
 
     Parameters
     ----------
-    kind : {'laplace', 'staircase', 'pure'}
-        Of the charge. ``pure``: secure noise is charged what a map states, which costs more than
-        the mechanism itself, so that noise calibrated to that would overspend the total.
+    kind : {'laplace', 'staircase'}
     delta : float
         With 0 the total is pure (basic composition); else it is (epsilon, delta) by PLD.
     dimension : int

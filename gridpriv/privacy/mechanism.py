@@ -32,7 +32,8 @@ from gridpriv.privacy.sensitivity import Norm
 Stream = Callable[[], np.random.Generator]
 
 MOST_PAIRS = 2**20
-SMOOTHED = 1e-12  # of a multiplier: see SecureGaussian
+SMOOTHED = 1e-12  # of a multiplier: see the secure mechanisms
+HIDES_NOTHING = 50.0  # epsilon of a release above which only its pure epsilon is composed
 
 
 class Mechanism(Protocol):
@@ -235,7 +236,16 @@ class NumberStaircase(Staircase):
 
 @dataclass(frozen=True)
 class SecureLaplace(Additive):
-    """OpenDP's discrete Laplace noise, from the operating system's entropy."""
+    """OpenDP's discrete Laplace noise, from the operating system's entropy.
+
+    Its loss is that of Laplace noise of the same scale, to :data:`SMOOTHED`. Let OpenDP's grid have
+    steps of a times the scale (2^-1074), and P[z] be proportional to exp(-a |z|). If neighbours
+    move an integer by k steps, the loss a(|z - k| - |z|) has the values a(k - 2j), j = 0, ..., k,
+    and at these epsilons delta is 1 - exp(-a j), as of Laplace noise whose value moves by k steps.
+    As delta falls with epsilon, it is between them at most that of a value that moves by k + 2.
+    Numbers that do not move lose nothing, and those that do compose. The distance is as OpenDP's
+    map widens it for the rounding of values.
+    """
 
     norm: ClassVar[Norm] = 1
     variance_at_1: ClassVar[float] = 2.0
@@ -246,8 +256,9 @@ class SecureLaplace(Additive):
         return np.asarray(_opendp("laplace", self.scale)(_finite(value).tolist()), dtype=float)
 
     def charge(self, distance: float) -> Charge:
-        """Return OpenDP's own map at ``distance``: a pure epsilon."""
-        return Charge("pure", float(_opendp("laplace", self.scale).map(distance)))
+        """Return the Laplace mechanism at the multiplier that OpenDP's own map states."""
+        epsilon = float(_opendp("laplace", self.scale).map(distance))
+        return Charge("laplace", (1.0 - SMOOTHED) / epsilon)
 
 
 @dataclass(frozen=True)
@@ -282,14 +293,26 @@ class SecureGaussian(Additive):
 class SecureKNorm(Additive):
     """Discrete K-norm noise on a grid, drawn exactly from the operating system's entropy.
 
-    The grid is g = 2^e with scale/2^61 < g <= scale/2^60. A value is rounded to it, u = round(v/g),
-    and what is released is g(u + z), z integer with P[z] proportional to exp(-N(z) g/b).
+    The grid is g = 2^e with scale/2^101 < g <= scale/2^100. A value is rounded to it,
+    u = round(v/g), and what is released is g(u + z), z integer with P[z] proportional to
+    exp(-a N(z)), a = g/b.
 
     Map. Rounding is monotone and commutes with whole steps, so a coordinate that moves by x moves
     u by at most x/g + 1, and one that does not move leaves u where it is; so
     N(u' - u) <= D/g + pairs, and the log-ratio is at most (D + pairs g)/b. ``pairs`` is not a
     private figure; :data:`MOST_PAIRS` stands for it, and more are refused. What becomes of
     g(u + z) as a float is post-processing.
+
+    Loss distribution. It is that of K-norm noise of the same scale, to :data:`SMOOTHED`:
+
+    1. Let x be plain K-norm noise of scale 1/a on a pair of integers. If x rounds to z,
+       |N(x) - N(z)| <= 1/2, so the chances of z and of rounding to z differ by a factor e^(+-a).
+    2. A pair that moves by k steps, 2 or more, has delta(eps) <= e^a delta'(eps - 2a) with delta'
+       of the plain noise, so at most e^a - exp((eps - a k)/2) or 0, for eps >= 0.
+    3. That is at most 1 - exp((eps - a k - s)/2) with s = 4a exp(a k/2): as
+       1 - exp(-s/2) >= (e^a - 1) exp(a k/2). So the pair loses no more than one of plain noise that
+       moves by s/a steps more. Pairs compose: with 2 steps for rounding, plain noise has to move by
+       D + 2^20 g (2 + 4 exp(epsilon/2)) at most. Above an epsilon of 50 the pure one is charged.
     """
 
     norm: ClassVar[Norm] = "box"
@@ -297,7 +320,7 @@ class SecureKNorm(Additive):
 
     @property
     def _grid(self) -> Fraction:
-        return Fraction(2) ** (math.frexp(self.scale)[1] - 1 - 60)
+        return Fraction(2) ** (math.frexp(self.scale)[1] - 1 - 100)
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value on the grid plus discrete noise; ``stream`` is not used."""
@@ -313,9 +336,13 @@ class SecureKNorm(Additive):
         return np.asarray(noisy, dtype=float)
 
     def charge(self, distance: float) -> Charge:
-        """Return the pure epsilon of the map, rounded up."""
-        exact = (Fraction(distance) + MOST_PAIRS * self._grid) / Fraction(self.scale)
-        return Charge("pure", math.nextafter(float(exact), math.inf))
+        """Return the Laplace mechanism, or the pure epsilon of the map; both rounded up."""
+        step = self._grid / Fraction(self.scale)
+        pure = float(Fraction(distance) / Fraction(self.scale) + 2 * MOST_PAIRS * step)
+        if pure > HIDES_NOTHING:
+            return Charge("pure", pure * (1.0 + SMOOTHED))
+        moved = pure + 4.0 * MOST_PAIRS * float(step) * math.exp(pure / 2.0)
+        return Charge("laplace", (1.0 - SMOOTHED) / moved)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gridpriv.core.arrays import Floats
-from gridpriv.privacy.mechanism import Charge, KNorm, Laplace, Mechanism, Stream
+from gridpriv.privacy.mechanism import Additive, Charge, Mechanism, Stream
 from gridpriv.privacy.sensitivity import Sensitivity
 
 
@@ -40,8 +40,8 @@ class Release:
     def certified_within(self, factor: float) -> Charge:
         """Return the cost if the sensitivity is ``factor`` times the stated one."""
         charge = self.mechanism.charge(factor * self.sensitivity.value)
-        share, independent = self.sensitivity.share, isinstance(self.mechanism, Laplace | KNorm)
-        if share < 1.0 and independent:
+        share, independent = self.sensitivity.share, isinstance(self.mechanism, Additive)
+        if share < 1.0 and independent and charge.kind == "laplace":
             return Charge("split-laplace", charge.parameter, share)
         return charge
 

@@ -151,11 +151,9 @@ def noise_multiplier(
         if budget.scope == "total":
             return registered_multiplier(mechanism, budget.epsilon, budget.delta or 0.0, releases)
         return registered_multiplier(mechanism, budget.epsilon, budget.delta or delta, 1)
-    if source == "secure" and mechanism == "gaussian":  # a margin for the grid of discrete noise
+    if source == "secure":  # a margin for the grid of discrete noise
         plain = noise_multiplier(budget, mechanism, sensitivity, releases, delta)
         return plain * (1.0 + 2.0 * SMOOTHED)
-    if budget.scope == "total" and source == "secure" and budget.delta:
-        return pure_multiplier("pure", budget.epsilon, budget.delta, releases)
     if budget.scope == "total" and mechanism.startswith("staircase"):
         dimension = 2 if mechanism == "staircase" else 1
         delta = budget.delta or 0.0
@@ -169,14 +167,6 @@ def noise_multiplier(
     if sensitivity == "published":
         return classical_gaussian_multiplier(budget.epsilon, budget.delta or delta)
     return gaussian_multiplier(budget.epsilon, budget.delta or delta, 1)
-
-
-def sized_for(mechanism: str, noise: str) -> str:
-    """Return the source that noise of a run is sized for: a simulation draws a deployment's scale.
-
-    Gaussian noise has nearly one scale from both sources, and other mechanisms have one source.
-    """
-    return "secure" if mechanism in ("laplace", "knorm") else noise
 
 
 BUILT_IN = ("laplace", "gaussian", "knorm", "staircase", "staircase-number")

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.tables import Number, Row, Text, key, known, released
-from gridpriv.privacy.accounting import epsilon_of, pure_epsilon, total_epsilon, total_pure
-from gridpriv.privacy.mechanism import Charge, KNorm, Laplace, has_secure_sampler
+from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
+from gridpriv.privacy.mechanism import Charge, has_secure_sampler
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm
 from gridpriv.privacy.settings import NO_NOISE, NOTHING
@@ -149,18 +149,8 @@ def charges_of(releases: Mapping[Release, int], factor: float = 1.0) -> Counter[
     """Return the charges of releases, of data that lie ``factor`` times as far apart."""
     charges: Counter[Charge] = Counter()
     for release, count in releases.items():
-        charges[deployed(release.mechanism, release.certified_within(factor))] += count
+        charges[release.certified_within(factor)] += count
     return charges
-
-
-def deployed(mechanism: object, charge: Charge) -> Charge:
-    """Return the charge of secure noise of the scale of a mechanism, simulated or not.
-
-    Secure Laplace and K-norm noise is charged the pure epsilon that its map states, D/b but for
-    rounding below 1e-11, which costs more at a delta than the loss of the ideal mechanism.
-    """
-    pure = type(mechanism) in (Laplace, KNorm)
-    return Charge("pure", pure_epsilon(charge)) if pure else charge
 
 
 def zone_statement(

@@ -309,7 +309,6 @@ class AccountDocument(Row, name="account"):
     per_release: AccountedRelease = part(AccountedRelease)
     total_pure: Number = known("Pure total epsilon: by basic composition; null without one")
     total: TotalEpsilon = part(TotalEpsilon)
-    secure_total: Number = known("Secure total: total epsilon of secure noise, as runs charge it")
     published_total: Number = known("The paper's total: Ryu and Kim's theorem 4.6")
 
 

@@ -52,7 +52,7 @@ from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.settings import noise_multiplier, sized_for
+from gridpriv.privacy.settings import noise_multiplier
 from gridpriv.privacy.statement import ZoneCertificate, zone_statement
 from gridpriv.zonal.meter import Hold, make_hold, unreserved
 from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings, make_settings
@@ -405,7 +405,7 @@ def horizon_multiplier(settings: Settings, steps: int = 1) -> float | None:
         settings.sensitivity,
         settings.planned_releases() * steps,
         settings.delta,
-        sized_for(settings.law(), settings.noise),
+        settings.noise,
     )
 
 

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.grid.case import Case
+from gridpriv.grid.zoning import Zoning
+from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.settings import make_settings
 
 
 def account(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -167,19 +171,15 @@ def test_wrong_questions_are_refused(
     assert captured.out == ""
 
 
-def test_an_account_states_what_secure_noise_costs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Twenty pure releases of 1/4 compose by randomised response (Kairouz et al. 2015)."""
-    found = account(capsys, "--noise-multiplier", "4", "--releases", "20", "--mechanism", "laplace")
-    epsilon, n = found["secure_total"], 20
-    chance = 1.0 / (1.0 + math.exp(-0.25))
-    delta = sum(
-        math.comb(n, k)
-        * max(
-            0.0,
-            chance ** (n - k) * (1 - chance) ** k
-            - math.exp(epsilon) * chance**k * (1 - chance) ** (n - k),
-        )
-        for k in range(n + 1)
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "knorm"])
+def test_an_account_sizes_noise_as_runs_do(
+    capsys: pytest.CaptureFixture[str], case14: Case, zones14: Zoning, mechanism: str
+) -> None:
+    words = ["--total", "5,1e-5", "--releases", "20", "--mechanism", mechanism]
+    settings = make_settings(
+        mechanism=mechanism, budget="total:5,1e-5", noise_schedule="round", rounds=20
     )
-    assert delta == pytest.approx(1e-5, rel=1e-2)
-    assert epsilon > found["total"]["epsilon"]
+    rule = prepare(case14, zones14, settings).rules.noise
+    assert rule is not None
+    found = account(capsys, *words)["noise_multiplier"]
+    assert found == pytest.approx(rule.multiplier, rel=1e-12)

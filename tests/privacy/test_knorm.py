@@ -164,9 +164,45 @@ def test_secure_noise_on_its_grid_has_the_moments_of_the_plain_one():
 
 def test_the_secure_map_covers_what_rounding_adds_and_hardly_more():
     mechanism = SecureKNorm(0.37)
-    charge = mechanism.charge(0.1)
+    for epsilon in (1e-4, 0.1 / 0.37, 20.0, 49.9):
+        charge = mechanism.charge(0.37 * epsilon)
+        assert charge.kind == "laplace"
+        assert epsilon < 1.0 / charge.parameter < epsilon * (1 + 1e-11)
+    charge = mechanism.charge(0.37 * 51.0)
     assert charge.kind == "pure"
-    assert 0.1 / 0.37 < charge.parameter < 0.1 / 0.37 * (1 + 1e-9)
+    assert 51.0 < charge.parameter < 51.0 * (1 + 1e-11)
+
+
+def discrete_delta(rate, shift, epsilon):
+    """delta of integers z with P[z] proportional to exp(-rate max|z|) that move by a shift."""
+    reach = math.ceil(40.0 / rate)
+    grid = np.meshgrid(*[np.arange(-reach, reach + 1)] * len(shift), indexing="ij")
+    here = np.abs(grid).max(axis=0)
+    there = np.abs([z - v for z, v in zip(grid, shift, strict=True)]).max(axis=0)
+    law = np.exp(-rate * here) / np.exp(-rate * here).sum()
+    return (law * np.maximum(-np.expm1(epsilon - rate * (there - here)), 0.0)).sum()
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.02])
+@pytest.mark.parametrize("steps", [1, 3, 20])
+def test_discrete_laplace_noise_loses_no_more_than_laplace_noise_two_steps_further(rate, steps):
+    """The proof in ``SecureLaplace``, on grids that are coarse."""
+    for epsilon in np.linspace(0.0, rate * (steps + 3), 23):
+        found = discrete_delta(rate, (steps,), epsilon)
+        assert found <= max(-math.expm1((epsilon - rate * (steps + 2)) / 2.0), 0.0) + 1e-12
+        if epsilon < rate * (steps - 2):
+            assert found >= -math.expm1((epsilon - rate * steps) / 2.0) - 1e-12
+
+
+@pytest.mark.parametrize("shift", [(2, 2), (2, 0), (5, -3), (12, 12), (12, 1), (0, 12)])
+def test_discrete_knorm_noise_loses_no_more_than_its_proof_states(shift):
+    """The proof in ``SecureKNorm``, on a coarse grid: s = 4a exp(a k/2) above a k."""
+    rate = 0.15
+    moved = rate * max(map(abs, shift))
+    stated = moved + 4.0 * rate * math.exp(moved / 2.0)
+    for epsilon in np.linspace(0.0, moved + 3.0 * rate, 23):
+        found = discrete_delta(rate, shift, epsilon)
+        assert found <= max(-math.expm1((epsilon - stated) / 2.0), 0.0) + 1e-12
 
 
 def test_secure_noise_refuses_what_is_no_number():

@@ -300,7 +300,7 @@ def test_an_agent_charges_its_certified_releases_before_its_message(file: Path) 
         with pytest.raises(BudgetError):
             charge("north", {release: 2})
     ((_, entry),) = read_book(file).charged
-    assert (entry.run, entry.charges) == ("run-3", ((Charge("pure", 0.2), 4),))
+    assert (entry.run, entry.charges) == ("run-3", ((Charge("laplace", 5.0), 4),))
 
 
 def test_releases_of_one_cost_are_charged_as_one(file: Path) -> None:
@@ -309,7 +309,7 @@ def test_releases_of_one_cost_are_charged_as_one(file: Path) -> None:
     with Ledger(file, [NORTH]) as ledger:
         ReleaseCharge(ledger, "r")("north", {first: 1, second: 2})
     ((_, entry),) = read_book(file).charged
-    assert entry.charges == ((Charge("pure", 0.1), 3),)
+    assert entry.charges == ((Charge("laplace", 10.0), 3),)
 
 
 def test_a_planned_run_that_does_not_fit_does_not_start(file: Path) -> None:

@@ -249,7 +249,7 @@ def test_every_step_of_scaled_demand_costs_what_a_step_is_to_cost(
         charge = ReleaseCharge(ledger, "r")
         found = run_series(read_demand_series(file, CASE), zoning, settings, charge=charge)
     charges = [entry.charges[0] for _, entry in read_book(path).charged if entry.owner == "1"]
-    assert [count * charge.parameter for charge, count in charges] == pytest.approx([0.5] * 6)
+    assert [count / charge.parameter for charge, count in charges] == pytest.approx([0.5] * 6)
     assert [s.total_pure for s in found.certificates] == pytest.approx([3.0] * 3)
     sizes = [max(s.sensitivity for s in one.certificates) for one in found.results]
     assert np.array(sizes) / sizes[2] == pytest.approx([0.8, 1.5, 1.0])

@@ -9,7 +9,7 @@ pytest.importorskip("opendp")
 
 
 def certificate(case, zoning, given, noise):
-    """Return the statements of the zones for all releases that a run may draw."""
+    """Return the certificates of the zones for all releases that a run may draw."""
     settings = make_settings(
         **given, noise=noise, rounds=20, local_updates=2, release="tree", planning="soc"
     )
@@ -41,4 +41,4 @@ def test_a_simulated_run_certifies_what_secure_noise_does(
     for mine, other in zip(simulated, secure, strict=True):
         for name in ("total", "total_pure", "certified", "scale", "releases"):
             assert getattr(mine, name) == pytest.approx(getattr(other, name), rel=1e-7), name
-        assert mine.total == pytest.approx(5.0, rel=1e-3)
+        assert 3.5 < mine.total <= 5.0 * (1 + 1e-6)  # a tree loses less than its whole distance
