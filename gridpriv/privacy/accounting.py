@@ -1,11 +1,10 @@
-"""Totals from dp_accounting, but for one or two Laplace releases and equal pure ones.
+"""Totals from dp_accounting, but for one or two Laplace releases and equal Laplace or pure ones.
 
 A charge is what one release costs (:class:`gridpriv.privacy.mechanism.Charge`). Charges of
 plain mechanisms are composed by their privacy loss distribution (PLD). Gaussian mechanisms
 alone compose to one Gaussian mechanism of multiplier (sum 1/m_i^2)^(-1/2) exactly (Dong, Roth
-and Su 2022, corollary 3.3), whose curve dp_accounting gives in closed form. Charges of secure
-noise are what OpenDP's map states: pure epsilon (dominated by randomised response) or zCDP. Equal
-pure ones have a total in closed form.
+and Su 2022, corollary 3.3), whose curve dp_accounting gives in closed form. A pure release is
+dominated by randomised response; equal ones have a total in closed form.
 Staircases are composed by their three losses.
 Mechanisms that are no additive noise are composed by the PLD that dominates every mechanism of
 their epsilon and delta, and a release about which nothing is proved makes the total infinite.
@@ -73,6 +72,8 @@ REPLACED, DRAWN = "replaced-gaussian", "drawn-gaussian"
 TINY = np.finfo(float).tiny
 TAIL = 1e-16  # chance of a loss that counts as infinite
 MOST_POINTS = 200_000
+FOURIER, LEAST_DELTA = 1e-13, 1e-10
+"""Error of sums of chances by Fourier transform, and the least delta for which they are used."""
 
 Curve = Callable[[Floats], Floats]
 
@@ -268,6 +269,8 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         bound = max(0.0, item.parameter + math.log1p(-min(delta / item.second, 1.0 - 1e-16)))
     elif kinds == {"pure"} and len(charges) == 1 and charges[0][1] <= MOST_POINTS:
         bound = _randomised_responses(charges[0][0].parameter, charges[0][1], delta)
+    elif kinds == {"laplace"} and len(charges) == 1 and delta >= LEAST_DELTA:
+        bound = _equal_laplace(pure_epsilon(charges[0][0]), charges[0][1], delta)
     elif "zcdp" in kinds:
         bound = _rdp_epsilon(charges, delta)
     else:
@@ -333,19 +336,47 @@ def _randomised_responses(epsilon: float, count: int, delta: float) -> float:
 
     Each is dominated by randomised response (Kairouz, Oh and Viswanath 2015, theorem 3.3): of n,
     the loss is l_j = (n - 2 j) epsilon with chance C(n, j) e^((n - j) epsilon) / (1 + e^epsilon)^n.
-    Between l_(i+1) and l_i the curve is delta(e) = A_i - e^e B_i, with A_i and B_i the sums of
-    chances, and of chances times e^(-l_j), over j up to i.
     """
     j = np.arange(1, count + 1)
     choices = np.append(0.0, np.cumsum(np.log((count + 1 - j) / j)))
     j = np.append(0, j)
     losses = (count - 2 * j) * epsilon
     log_chance = choices - j * epsilon - count * math.log1p(math.exp(-epsilon))
+    return max(
+        0.0, _epsilon_of_losses(np.asarray(losses, float), log_chance, delta) + 1e-13 * count
+    )
+
+
+def _equal_laplace(epsilon: float, count: int, delta: float) -> float:
+    """Return epsilon at ``delta`` of Laplace releases that all have one pure epsilon.
+
+    The curve of one is 1 - exp((e - epsilon)/2). Discrete Laplace noise of rate a = epsilon/k on a
+    value that moves by k steps has that delta at its losses (k - 2 j) a, j = 0, ..., k, and
+    between them the chord in e^e, which is above: it dominates (Doroshenko et al. 2022). Its
+    losses add up by Fourier transform, to :data:`FOURIER` in every sum of chances.
+    """
+    k = max(16, min(math.ceil(epsilon / MIDDLE), 2**18 // count))
+    a, j = epsilon / k, np.arange(k + 1)
+    chance = math.tanh(a / 2.0) * np.exp(-a * j)
+    chance[[0, k]] = np.array([1.0, math.exp(-epsilon)]) / (1.0 + math.exp(-a))
+    size = 2 ** (count * k).bit_length()
+    summed = np.fft.irfft(np.fft.rfft(chance, size) ** count, size)[: count * k + 1]
+    with np.errstate(divide="ignore"):
+        log_chance = np.log(np.maximum(summed, 0.0))
+    losses = count * epsilon - 2.0 * a * np.arange(len(summed))
+    return max(0.0, _epsilon_of_losses(np.asarray(losses, float), log_chance, delta - FOURIER))
+
+
+def _epsilon_of_losses(losses: Floats, log_chance: Floats, delta: float) -> float:
+    """Return epsilon at ``delta`` of a falling list of losses with their chances.
+
+    Between l_(i+1) and l_i the curve is delta(e) = A_i - e^e B_i, with A_i and B_i the sums of
+    chances, and of chances times e^(-l_j), over j up to i.
+    """
     a, log_b = np.cumsum(np.exp(log_chance)), np.logaddexp.accumulate(log_chance - losses)
     reached = a[:-1] - np.exp(losses[1:] + log_b[:-1])  # delta at the next loss
     i = int(np.searchsorted(reached, delta))
-    rounding = 1e-13 * count
-    return max(0.0, math.log(max(a[i] - delta, TINY)) - float(log_b[i]) + rounding)
+    return math.log(max(a[i] - delta, TINY)) - float(log_b[i])
 
 
 def _one_gaussian(charges: tuple[tuple[Charge, int], ...]) -> float:

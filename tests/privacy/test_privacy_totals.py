@@ -17,6 +17,7 @@ from scipy.optimize import brentq
 from scipy.stats import laplace, norm
 
 from gridpriv import InputError
+from gridpriv.privacy import accounting
 from gridpriv.privacy.accounting import (
     classical_gaussian_multiplier,
     epsilon_of,
@@ -131,6 +132,21 @@ def test_equal_pure_charges_have_the_total_of_the_definition(each, count, delta)
         )
 
     assert divergence(epsilon) <= delta < divergence(epsilon * (1 - 1e-9))
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.05])
+@pytest.mark.parametrize("each", [0.01, 0.7, 5.0, 30.0])
+def test_equal_laplace_charges_cost_hardly_more_than_their_exact_total(each, delta):
+    """One and two have closed forms; of more, the loss distribution of dp_accounting."""
+    one = max(0.0, each + 2.0 * math.log1p(-delta))
+    exact = {1: one, 2: accounting._two_laplace_epsilon([each, each], delta)}
+    for count, total in exact.items():
+        found = accounting._equal_laplace(each, count, delta)
+        assert total * (1 - 1e-12) - 1e-15 <= found <= total * (1 + 1e-5) + 1e-6
+    charges = ((Charge("laplace", 1.0 / each), 40),)
+    if each <= 1.0:
+        composed = accounting._composed_epsilon(charges, delta)
+        assert accounting._equal_laplace(each, 40, delta) == pytest.approx(composed, rel=1e-4)
 
 
 def test_releases_that_together_hide_all_but_delta_cost_nothing():
