@@ -72,8 +72,9 @@ REPLACED, DRAWN = "replaced-gaussian", "drawn-gaussian"
 TINY = np.finfo(float).tiny
 TAIL = 1e-16  # chance of a loss that counts as infinite
 MOST_POINTS = 200_000
-FOURIER, LEAST_DELTA = 1e-13, 1e-10
-"""Error of sums of chances by Fourier transform, and the least delta for which they are used."""
+FOURIER, LEAST_DELTA = 1e-15, 1e-10
+"""Error of sums of chances by Fourier transform, a release; the least delta it is used for."""
+MOST_EQUAL = 10_000  # equal Laplace releases whose losses are added by Fourier transform
 
 Curve = Callable[[Floats], Floats]
 
@@ -269,7 +270,12 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         bound = max(0.0, item.parameter + math.log1p(-min(delta / item.second, 1.0 - 1e-16)))
     elif kinds == {"pure"} and len(charges) == 1 and charges[0][1] <= MOST_POINTS:
         bound = _randomised_responses(charges[0][0].parameter, charges[0][1], delta)
-    elif kinds == {"laplace"} and len(charges) == 1 and delta >= LEAST_DELTA:
+    elif (
+        kinds == {"laplace"}
+        and len(charges) == 1
+        and charges[0][1] <= MOST_EQUAL
+        and delta >= LEAST_DELTA
+    ):
         bound = _equal_laplace(pure_epsilon(charges[0][0]), charges[0][1], delta)
     elif "zcdp" in kinds:
         bound = _rdp_epsilon(charges, delta)
@@ -353,18 +359,30 @@ def _equal_laplace(epsilon: float, count: int, delta: float) -> float:
     The curve of one is 1 - exp((e - epsilon)/2). Discrete Laplace noise of rate a = epsilon/k on a
     value that moves by k steps has that delta at its losses (k - 2 j) a, j = 0, ..., k, and
     between them the chord in e^e, which is above: it dominates (Doroshenko et al. 2022). Its
-    losses add up by Fourier transform, to :data:`FOURIER` in every sum of chances.
+    losses add up by Fourier transform, to ``count`` times :data:`FOURIER` in every sum of chances.
     """
-    k = max(16, min(math.ceil(epsilon / MIDDLE), 2**18 // count))
-    a, j = epsilon / k, np.arange(k + 1)
-    chance = math.tanh(a / 2.0) * np.exp(-a * j)
-    chance[[0, k]] = np.array([1.0, math.exp(-epsilon)]) / (1.0 + math.exp(-a))
-    size = 2 ** (count * k).bit_length()
-    summed = np.fft.irfft(np.fft.rfft(chance, size) ** count, size)[: count * k + 1]
+    chance = laplace_chances(epsilon, count)
+    summed = self_convolved(chance, count)
     with np.errstate(divide="ignore"):
         log_chance = np.log(np.maximum(summed, 0.0))
-    losses = count * epsilon - 2.0 * a * np.arange(len(summed))
-    return max(0.0, _epsilon_of_losses(np.asarray(losses, float), log_chance, delta - FOURIER))
+    losses = np.linspace(count * epsilon, -count * epsilon, len(summed))
+    return max(0.0, _epsilon_of_losses(losses, log_chance, delta - count * FOURIER))
+
+
+def laplace_chances(epsilon: float, count: int) -> Floats:
+    """Return the chances of falling losses of discrete Laplace noise that dominates one release."""
+    k = max(16, min(math.ceil(epsilon / MIDDLE), 2**18 // count))
+    a = epsilon / k
+    chance: Floats = math.tanh(a / 2.0) * np.exp(-a * np.arange(k + 1))
+    chance[[0, k]] = np.array([1.0, math.exp(-epsilon)]) / (1.0 + math.exp(-a))
+    return chance
+
+
+def self_convolved(chance: Floats, count: int) -> Floats:
+    """Return the chances of a sum of ``count`` draws, by Fourier transform."""
+    length = count * (len(chance) - 1) + 1
+    size = 2 ** (length - 1).bit_length()
+    return np.fft.irfft(np.fft.rfft(chance, size) ** count, size)[:length]
 
 
 def _epsilon_of_losses(losses: Floats, log_chance: Floats, delta: float) -> float:

@@ -149,6 +149,18 @@ def test_equal_laplace_charges_cost_hardly_more_than_their_exact_total(each, del
         assert accounting._equal_laplace(each, 40, delta) == pytest.approx(composed, rel=1e-4)
 
 
+@pytest.mark.parametrize(("each", "count"), [(0.05, 100), (0.01, 1000), (0.005, 3000)])
+def test_chances_added_by_fourier_transform_err_by_less_than_is_allowed_for(each, count):
+    """Beside them, the same chances by repeated convolution, whose terms are all positive."""
+    chance = accounting.laplace_chances(each, count)
+    by_transform = accounting.self_convolved(chance, count)
+    by_sums, power, left = np.ones(1), chance, count
+    while left:
+        by_sums = np.convolve(by_sums, power) if left % 2 else by_sums
+        power, left = np.convolve(power, power), left // 2
+    assert np.abs(by_transform - by_sums[: len(by_transform)]).sum() < count * accounting.FOURIER
+
+
 def test_releases_that_together_hide_all_but_delta_cost_nothing():
     assert total_epsilon({Charge("pure", 1e-3): 3}, 0.01) == 0.0
     assert total_epsilon({Charge("pure", 0.2): 2}, 0.5) == 0.0
