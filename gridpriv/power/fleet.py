@@ -223,10 +223,10 @@ class ZoneMember:
         """Return to the block of the rounds before the last ones."""
         self._ac = self._ac_before
 
-    def ac_schedule(self) -> tuple[Complexes, Complexes, float] | None:
-        """Return voltages, slopes and the price level of the zone."""
+    def ac_schedule(self) -> tuple[Complexes, Complexes, float, float] | None:
+        """Return voltages, slopes, the price level and the load shedding of the zone."""
         ac = self._ac
-        return None if ac is None else (ac.voltage, ac.slope, ac.price_level)
+        return None if ac is None else (ac.voltage, ac.slope, ac.price_level, ac.value[1])
 
     def ac_take(self) -> Floats:
         """Take the AC schedule in place of rounds; return its coupling variables."""

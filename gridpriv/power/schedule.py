@@ -50,6 +50,8 @@ class AcSchedule:
     price_level : float
         Largest price of active power at a tie end over the typical marginal cost of generation;
         1 at least. Under shortage it is the value of lost load over that cost.
+    shed : (zones,)
+        Load shedding of every zone, energized buses only, p.u.
     output_prices : tuple of (gens,), optional
         Per zone, what an output is worth in other steps (multiples of c0 per p.u.).
     """
@@ -57,6 +59,7 @@ class AcSchedule:
     voltage: Complexes
     slopes: tuple[Complexes, ...]
     price_level: float
+    shed: Floats
     output_prices: tuple[Floats, ...] | None = None
 
 
@@ -148,14 +151,16 @@ def estimated_optimum(case: Case, objective: AcObjective, voll: float) -> AcOpti
 
 def _by_zone(optimum: AcOptimum, zones: Sequence[Zone]) -> AcSchedule:
     """Return an AC optimum as a schedule of zones."""
-    case, gradient = optimum.state.case, optimum.voltage_gradient
+    state, gradient = optimum.state, optimum.voltage_gradient
+    case, lost = state.case, np.where(state.dead, 0.0, state.p_shed)
     ends = tie_ends(case, zones).number[0] >= 0
     slopes = []
     for zone in zones:
         own = np.asarray(gradient[zone.own].sum(axis=0)).ravel()
         slopes.append(np.where(ends, -own, 0.0)[zone.buses])
     prices = np.abs(np.nan_to_num(optimum.p_price[ends])) / optimum.price_unit
-    return AcSchedule(optimum.state.voltage, tuple(slopes), float(prices.max(initial=1.0)))
+    shed = np.array([lost[zone.own].sum() for zone in zones])
+    return AcSchedule(state.voltage, tuple(slopes), float(prices.max(initial=1.0)), shed)
 
 
 def schedule_in_rounds(
@@ -206,14 +211,14 @@ def schedule_in_rounds(
         return AcRounds(None, tuple(made))
     voltage = np.zeros(network.case.n_bus, complex)
     slopes = [np.zeros(len(zone.buses), complex) for zone in zones]
-    level = 1.0
+    level, lost = 1.0, np.zeros(len(zones))
     for z, answer in enumerate(answers(transport, call(ZoneMember.ac_schedule))):
         if answer is not None:
-            seen, slopes[z], price = answer
+            seen, slopes[z], price, lost[z] = answer
             level = max(level, price)
             at_ties = ends.number[0, zones[z].buses] >= 0
             voltage[zones[z].buses[at_ties]] = seen[at_ties]
-    return AcRounds(AcSchedule(voltage, tuple(slopes), level), kept)
+    return AcRounds(AcSchedule(voltage, tuple(slopes), level, lost), kept)
 
 
 @dataclass(frozen=True, eq=False)

@@ -265,8 +265,9 @@ def _schedule(
     ends = tie_ends(case, zones).number[0] >= 0
     voltage = np.where(ends, dispatch.vm * np.exp(1j * dispatch.va), 0.0)
     state = ac_flow(replace(case, pd=pd, qd=qd), dispatch)
+    shed = np.array([dispatch.p_shed[zone.own].sum() for zone in zones])
     schedule = AcSchedule(
-        voltage, slopes, max(level, 1.0), tuple(prices[zone.gens] for zone in zones)
+        voltage, slopes, max(level, 1.0), shed, tuple(prices[zone.gens] for zone in zones)
     )
     z = coordinates(step.network, state.voltage, state.pg, state.qg)
     return CentralSchedule(z, schedule)

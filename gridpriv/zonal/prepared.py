@@ -202,14 +202,22 @@ class Prepared(Instance):
         newton = self.settings.effective_acceleration() == "newton"
         return newton and self.planning == "soc" and self.scheduled is None
 
+    @property
+    def _errors(self) -> list[float]:
+        return [0.0 if d is None else d.expected for d in self.disclosures]
+
+    @property
+    def plans_on_true_demand(self) -> bool:
+        """True where zones disclose their demand without error (public)."""
+        return not any(self._errors)
+
     def firmness(self, price_level: float) -> float:
         """Return the factor on the terms that hold zones to an AC schedule (public).
 
         It falls with the expected error of what neighbours know of each other, in p.u. on 100 MVA,
         and rises with the price level of the schedule (docs/decisions/0031-ac-rounds.md).
         """
-        errors = [0.0 if d is None else d.expected for d in self.disclosures]
-        mean = float(np.sqrt(np.mean(np.square(errors)))) * self.case.base_mva / BASE_MVA
+        mean = float(np.sqrt(np.mean(np.square(self._errors)))) * self.case.base_mva / BASE_MVA
         return min(FIRMEST, price_level * max(1.0, 1.0 / max(mean, 1.0 / FIRMEST)))
 
     @property

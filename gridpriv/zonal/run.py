@@ -465,6 +465,7 @@ def _redispatched(
         boundaries,
         lambda given: answers(transport, [call(ZoneMember.plan, boundary) for boundary in given]),
         prepared.settings.balancing_price,
+        schedule.shed if schedule is not None and prepared.plans_on_true_demand else None,
     )
 
 

@@ -10,6 +10,7 @@ from gridpriv import load_case, make_settings, partition, run
 from gridpriv.cli.main import main
 from gridpriv.power.ac import settle
 from gridpriv.power.ac.settle import MOST_TURNS
+from gridpriv.power.fleet import ZoneMember
 
 CASE30 = "tests/data/pglib/pglib_opf_case30_ieee.m"
 
@@ -83,3 +84,22 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
         assert name == "none" or any(len(turn) > 1 for turn in turns)  # else there is no order
     assert seen[0][1]
     assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize("coordination", ["central", "rounds"])
+def test_zones_that_shed_the_least_do_not_replan(
+    coordination: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, honest = [], ZoneMember.plan
+
+    def plan(member, boundary):
+        asked.append(boundary)
+        return honest(member, boundary)
+
+    monkeypatch.setattr(ZoneMember, "plan", plan)
+    case = load_case("case14").scale_load(2.2)
+    settings = make_settings(mechanism="none", coordination=coordination)
+    result = run(case, partition(case, 3), settings)
+    assert result.settlement.status == "feasible"
+    assert result.physical["shed_mw"] == pytest.approx(36.958, abs=0.01)  # least: gridpriv acopf
+    assert len(asked) == 3

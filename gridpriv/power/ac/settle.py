@@ -8,8 +8,9 @@ grid beyond would do with its changes; from then on it holds the interchange tha
 Limits then have a price, so that no zone sheds load for a violation that neighbours can end. From
 the second replan on, neighbours of zones whose voltages stay outside their band plan again too, as
 they are asked to (:mod:`gridpriv.power.ac.requests`). Where load is still shed or a limit is
-passed, zones replan one at a time, held by the grid's reaction alone. What a zone gives to others
-beyond what was agreed, or takes from them, is balancing energy.
+passed, zones replan one at a time, held by the grid's reaction alone. Zones that shed what an AC
+optimum of their true demand sheds do not replan within limits. What a zone gives to others beyond
+what was agreed, or takes from them, is balancing energy.
 """
 
 from __future__ import annotations
@@ -125,6 +126,8 @@ class _Grid:
         Returns the grid beyond the tie lines of the zone at a position.
     owners : (n,) int
         As of :func:`gridpriv.power.zone.owner_of`.
+    least_shed : (zones,)
+        As of :func:`settle`; 0 where it is not known.
     """
 
     case: Case
@@ -132,6 +135,7 @@ class _Grid:
     plan: Planning
     beyond: Callable[[int], Surroundings | None]
     owners: Ints
+    least_shed: Floats
 
     def measured(self, z: int, state: AcState, planned: Boundary, gain: float) -> Boundary:
         """Return the boundary that the zone at a position measures."""
@@ -317,6 +321,7 @@ def settle(
     agreed: Sequence[Boundary],
     plan: Planning,
     balancing_price: float,
+    least_shed: Floats | None = None,
 ) -> Settlement:
     """Let every zone plan, settle the grid, and let zones that see a violation plan again.
 
@@ -337,10 +342,14 @@ def settle(
         keeps its plan.
     balancing_price : float
         Of balancing power, $/MWh.
+    least_shed : (zones,), optional
+        Load shedding of the AC optimum of true demand, p.u.: zones that shed no more do not plan
+        again where no limit is passed.
     """
     whole = cache(lambda: lossless(case))  # asked for where a zone replans
     beyond = cache(lambda z: surroundings_of(zones[z], whole()))
-    grid = _Grid(case, zones, plan, beyond, owner_of(case, zones))
+    least = np.zeros(len(zones)) if least_shed is None else least_shed
+    grid = _Grid(case, zones, plan, beyond, owner_of(case, zones), least)
     order = partial(_order, balancing_price=balancing_price)
     first = _first(grid, agreed)
     priced = [replace(item, outside=1.0) for item in agreed]
@@ -350,12 +359,12 @@ def settle(
         [replace(item, firm=True) for item in agreed],
         *([replace(item, firmness=share * item.firmness) for item in agreed] for share in SOFTER),
     ):
-        if _is_fine(zones, best) and not _is_dear(zones, best, first):
+        if _is_fine(grid, best) and not _is_dear(grid, best, first):
             return best
         again = first if start is agreed else _restarted(grid, start, best)
         best = min(best, _replanned(grid, start, again), key=order)
     for free in (True, False):
-        if _is_dear(zones, best, first):
+        if _is_dear(grid, best, first):
             begin = first if free else best
             best = min(best, *_damped(grid, agreed, begin, free=free), key=order)
     return best
@@ -399,7 +408,7 @@ def _restarted(grid: _Grid, start: Sequence[Boundary], best: Settlement) -> Sett
 
     Where few of many zones shed load or see a violation, the others keep their plans.
     """
-    few = set() if best.state is None else _affected(grid.zones, best)
+    few = set() if best.state is None else _affected(grid, best)
     if best.state is None or not 0 < len(few) <= FEW * len(grid.zones):
         return _first(grid, start)
     asked = [item if z in few else None for z, item in enumerate(start)]
@@ -410,14 +419,14 @@ def _restarted(grid: _Grid, start: Sequence[Boundary], best: Settlement) -> Sett
     return grid.settled(best.scheduled, current, plans, best)
 
 
-def _is_fine(zones: Sequence[Zone], settlement: Settlement) -> bool:
-    return settlement.status != "infeasible" and not _shedding(zones, settlement)
+def _is_fine(grid: _Grid, settlement: Settlement) -> bool:
+    return settlement.status != "infeasible" and not _shedding(grid, settlement)
 
 
-def _is_dear(zones: Sequence[Zone], best: Settlement, first: Settlement) -> bool:
+def _is_dear(grid: _Grid, best: Settlement, first: Settlement) -> bool:
     """Test for a feasible outcome that sheds nothing, clearly dearer than the first plans."""
     cost = _generation_cost(first)
-    return _is_fine(zones, best) and _generation_cost(best) > cost + DEAR * abs(cost)
+    return _is_fine(grid, best) and _generation_cost(best) > cost + DEAR * abs(cost)
 
 
 def _generation_cost(settlement: Settlement) -> float:
@@ -444,11 +453,11 @@ def _replanned(grid: _Grid, agreed: Sequence[Boundary], first: Settlement) -> Se
     best = last = first
     idle = 0
     for replans in range(1, MOST_REPLANS + 1):
-        if last.state is None or not (last.violations or _shedding(zones, last)):
+        if last.state is None or not (last.violations or _shedding(grid, last)):
             break
         gain = GAIN if replans > AS_MEASURED else 0.0
         asked: list[Boundary | None] = [None] * len(zones)
-        for z in _affected(zones, last):
+        for z in _affected(grid, last):
             asked[z] = boundaries[z] = grid.measured(z, last.state, boundaries[z], gain)
         for z, (low, high) in requests(zones, grid.owners, last.state).items() if gain else ():
             measured = asked[z] or grid.measured(z, last.state, boundaries[z], gain)
@@ -476,16 +485,16 @@ def _in_turn(grid: _Grid, agreed: Sequence[Boundary], settlement: Settlement) ->
     nothing, zones go on from the best state in damped ones.
     """
     zones = grid.zones
-    if _is_fine(zones, settlement):
+    if _is_fine(grid, settlement):
         return settlement
     best = last = settlement
     begun = [replace(item, outside=DEARER**2 * item.outside) for item in agreed]
     boundaries, step, idle = list(begun), 1.0, 0
     for _ in range(MOST_TURNS):
-        if last.state is None or not (last.violations or _shedding(zones, last)):
+        if last.state is None or not (last.violations or _shedding(grid, last)):
             break
         before = _harm(best)
-        for z in sorted(_affected(zones, last)):
+        for z in sorted(_affected(grid, last)):
             if grid.beyond(z) is None or last.state is None:
                 continue
             result = grid.measured(z, last.state, boundaries[z], GAIN)
@@ -551,17 +560,21 @@ def _harm(settlement: Settlement) -> float:
     return OUTSIDE_HARM * sum(outside) + settlement.state.shed_mw
 
 
-def _affected(zones: Sequence[Zone], settled: Settlement) -> set[int]:
+def _affected(grid: _Grid, settled: Settlement) -> set[int]:
     """Return the zones that shed demand or see a violation."""
-    return _shedding(zones, settled) | _concerned(zones, settled.violations)
+    return _shedding(grid, settled) | _concerned(grid.zones, settled.violations)
 
 
-def _shedding(zones: Sequence[Zone], settled: Settlement) -> set[int]:
-    """Return the zones that shed demand where something generates."""
+def _shedding(grid: _Grid, settled: Settlement) -> set[int]:
+    """Return the zones that shed demand where something generates.
+
+    Where no limit is passed, those that shed more than ``least_shed``.
+    """
     assert settled.state is not None
     shed = np.where(settled.state.dead, 0.0, settled.state.p_shed)
-    least = SHED_TOLERANCE_MW / settled.state.case.base_mva
-    return {z for z, zone in enumerate(zones) if shed[zone.own].sum() > least}
+    most = np.zeros(len(grid.zones)) if settled.violations else grid.least_shed
+    most = most + SHED_TOLERANCE_MW / grid.case.base_mva
+    return {z for z, zone in enumerate(grid.zones) if shed[zone.own].sum() > most[z]}
 
 
 def _concerned(zones: Sequence[Zone], outside: tuple[Limit, ...]) -> set[int]:
