@@ -252,7 +252,7 @@ def _set_places(axes: Axes, of: Chart) -> None:
         across = [v for s in of.series for v in s.x if v > 0] or [1.0]
         axes.set_xlim(min(across) / 1.35, max(across) * 1.35)
         _log_ticks(axes, "x")
-        places = sorted({float(f"{v:.3g}") for v in across})
+        places = sorted({float(f"{v:.2g}") for v in across})  # names of nearer ones overlap
         if len(places) <= FEW_PLACES:
             axes.set_xticks(places)
     else:

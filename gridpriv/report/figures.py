@@ -321,7 +321,7 @@ class Bars(Plot):
     @property
     def size(self) -> tuple[float, float]:
         """Width and height in inches."""
-        return 4.8, 1.3 + 0.44 * len(self.bars)
+        return 4.8, 1.4 + 0.44 * len(self.bars)
 
     @property
     def alt(self) -> str:
@@ -338,6 +338,7 @@ class Bars(Plot):
             axes.plot(at, np.arange(len(at)), linestyle="", label=label, **look)
         low, high = _ends(total, half, marks)
         span = max(high - low, 1e-9)
+        _draw_intervals(axes, total, half, low, high)
         if low <= self.line <= high + 0.5 * span:
             high = max(high, self.line)
             axes.axvline(self.line, color="black", lw=1.0, ls="--", label=self.line_name)
@@ -354,10 +355,10 @@ class Bars(Plot):
         axes.set_xlabel(self.x_label, parse_math=False)
         set_title(axes, self.title)
         if legend and any((*self.parts, *self.marks)):
-            axes.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.22), ncols=2)
+            axes.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.22), ncols=1)
 
     def _draw_bars(self, ax: Axes) -> Floats:
-        """Draw parts and intervals; return the bars' sums."""
+        """Draw the parts; return the bars' sums."""
         y, left = np.arange(len(self.bars)), np.zeros(len(self.bars))
         greys = ["#999999"] * (len(self.parts) - 1)
         for n, (label, colour) in enumerate(zip(self.parts, [*greys, PALETTE[0]], strict=True)):
@@ -370,11 +371,17 @@ class Bars(Plot):
                 y, value, 0.4, left=left, color=faces, edgecolor=colour, hatch=hatch, label=label
             )
             left = left + value
-        half = np.array([bar.half for bar in self.bars])
-        if (known := half > 0).any():
-            ends = left[known], y[known]
-            ax.errorbar(*ends, xerr=half[known], ls="", color="black", capsize=3, elinewidth=1.0)
         return left
+
+
+def _draw_intervals(axes: Axes, total: Floats, half: Floats, low: float, high: float) -> None:
+    """Draw intervals within the ends of an axis, with a triangle where one goes on beyond."""
+    y = np.flatnonzero(half > 0)
+    bottom, top = total[y] - half[y], total[y] + half[y]
+    ends = np.array([total[y] - np.maximum(bottom, low), np.minimum(top, high) - total[y]])
+    axes.errorbar(total[y], y, xerr=ends, ls="", color="black", capsize=3, elinewidth=1.0)
+    for beyond, edge, marker in ((bottom < low, low, "<"), (top > high, high, ">")):
+        axes.plot(np.full(beyond.sum(), edge), y[beyond], marker, color="black", markersize=5)
 
 
 def _ends(total: Floats, half: Floats, marks: Floats) -> tuple[float, float]:
@@ -410,7 +417,7 @@ def split_bars(title: str, rows: pd.DataFrame, budget: str) -> Bars:
             note = f"{amount(value, '$/h')}{interval} $/h"
         bars.append(Bar(str(row.series), parts, half, note))
     prior = rows[(rows.budget == NOTHING) & (rows.ac_feasible != 0.0)].cost_of_privacy
-    words = "due to the method", "due to the noise (hatched: lowers the cost)"
+    words = "due to the method", "due to the noise (hatched: negative)"
     line = float(prior.min()) if len(prior) else math.nan
     return Bars(
         title, "cost of privacy ($/h)", bars, words, line=line, line_name="prior-only (epsilon = 0)"

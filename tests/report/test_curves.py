@@ -325,6 +325,20 @@ def test_a_part_that_lowers_a_cost_is_hatched_and_starts_where_the_first_ends() 
     assert [bool(bar.get_hatch()) for bar in noise] == [True, False]
 
 
+def test_a_wide_interval_ends_in_triangles_and_the_legend_is_whole() -> None:
+    bars = [Bar("a", (0.0, 1.0)), Bar("b", (300.0, 500.0), half=1800.0)]
+    words = "due to the method", "due to the noise (hatched: negative)"
+    ax = Bars("t", "$/h", bars, words, line=2400.0, line_name="prior-only (epsilon = 0)").plot()
+    edges = [line for line in ax.lines if line.get_marker() in "<>" and len(line.get_xdata())]
+    assert [line.get_marker() for line in edges] == ["<", ">"]
+    left, right = (line.get_xdata()[0] for line in edges)
+    assert ax.get_xlim()[0] < left < right < ax.get_xlim()[1]
+    ax.figure.canvas.draw()
+    legend = ax.get_legend().get_window_extent()
+    assert legend.x0 >= 0.0
+    assert legend.x1 <= ax.figure.bbox.x1
+
+
 def test_an_ending_that_is_no_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'gif': must be one of png, svg, pdf"):
         write_figure(chart(*LOSSES), tmp_path / "a.gif", private=False)
