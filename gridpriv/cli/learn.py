@@ -216,17 +216,17 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
     if not args.dataset:
         raise InputError("name a data set, or a study file with --study FILE.toml")
     named = args.algorithms or (None if args.method else ALGORITHMS)
-    ways = []
+    methods = []
     for name in map(str.strip, named.split(",") if named else ()):  # ryu-kim:output has two words
         words = zip(("algorithm", "perturbation"), filter(None, name.split(":", 1)), strict=False)
-        ways.append(make_method(name, **dict(words)))
-    methods = (flags.named_settings(text, LearnSettings, EXAMPLE) for text in args.method or ())
-    ways += [make_method(name, **own) for name, own in methods]
+        methods.append(make_method(name, **dict(words)))
+    named_ones = (flags.named_settings(text, LearnSettings, EXAMPLE) for text in args.method or ())
+    methods += [make_method(name, **own) for name, own in named_ones]
     for name in SET_BY_COMPARISON:
-        own = name != "algorithm" and any(name in dict(method.settings) for method in ways)
+        own = name != "algorithm" and any(name in dict(method.settings) for method in methods)
         if name in given or own:
             raise InputError(f"{name}: must be left out, a comparison sets it itself")
-    read = frozenset().union(*(_read_by(dict(method.settings), args.preset) for method in ways))
+    read = frozenset().union(*(_read_by(dict(method.settings), args.preset) for method in methods))
     for name, value in given.items():
         if name in SPECIFIC - read:
             raise not_allowed(name, value, "left out: none of these algorithms reads it")
@@ -239,7 +239,7 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
         raise not_allowed("totals", totals, "numbers, by commas") from None
     return LearnPlan(
         args.dataset,
-        tuple(ways),
+        tuple(methods),
         tuple(budgets),
         tuple(range(seeds)),
         given | preset | {"sensitivity": "proven"},
@@ -250,7 +250,7 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
 
 
 def _read_by(method: Json, preset: str | None) -> frozenset[str]:
-    """Return the settings that a way's algorithm reads."""
+    """Return the settings that a method's algorithm reads."""
     algorithm = method.get("algorithm")
     if algorithm is None:
         fitting = [s.algorithm for (name, _), s in PRESETS.items() if name == preset]

@@ -97,7 +97,7 @@ def execute(args: argparse.Namespace) -> int:
     options = list(methods(*_axes(args)))
 
     with output.progress(args, case.name, len(options) * chosen.scenarios) as advance:
-        result = forecast(case, zoning, settings, options, chosen.scenarios, advance)
+        result, left_out = forecast(case, zoning, settings, options, chosen.scenarios, advance)
     best = recommended(result)
     varied = ("release", "mechanism", "rounds", "coordination", "seed")
     common = {name: value for name, value in settings.told_of(case).items() if name not in varied}
@@ -110,12 +110,13 @@ def execute(args: argparse.Namespace) -> int:
         "map_sha256": map_digest(zone_map(case, zoning)),
         "settings": common,
         "scenarios": chosen.scenarios,
+        "left_out": left_out,
         "methods": [item.as_dict() for item in result],
         "over_time": costs_over_time(chosen.total),
         "recommended": best.as_dict(),
         "sentences": [
             f"Protected: {protected.protection(case.base_mva)}.",
-            *sentences(case, result, best, chosen, _command(best, chosen, args)),
+            *sentences(case, result, best, left_out, chosen, _command(best, chosen, args)),
         ],
     }
     if folder is not None:
@@ -142,7 +143,12 @@ def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
 
 
 def sentences(
-    case: Case, methods: list[Expected], best: Expected, chosen: Scenarios, command: str
+    case: Case,
+    methods: list[Expected],
+    best: Expected,
+    left_out: int,
+    chosen: Scenarios,
+    command: str,
 ) -> list[str]:
     """Return the recommendation, what it rests on, and what must be said of budgets."""
     from gridpriv.power.prior import capacity, public_demand
@@ -171,8 +177,8 @@ def sentences(
         f"Ranges cover the AC-feasible ones of {chosen.scenarios} demand scenarios sampled from "
         f"public data. A further scenario lies in the range with probability "
         f"{covered(chosen.scenarios):.0%}{more}. Scenarios of a zone's demand have a standard "
-        f"deviation of {spread:.0%} of its mean. {best.left_out} of "
-        f"{best.left_out + chosen.scenarios} sampled scenarios were rejected: they have no AC "
+        f"deviation of {spread:.0%} of its mean. {left_out} of "
+        f"{left_out + chosen.scenarios} sampled scenarios were rejected: they have no AC "
         f"optimum at {RESERVE:g} times their demand. The true demand was not read: compare rows "
         "with each other, and do not read their costs as a forecast."
     )

@@ -270,24 +270,23 @@ def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str
 
 def summarise(document: Json) -> None:
     """Print what is published, what it guarantees and what it is good for."""
-    from gridpriv.zonal.certificate import COPIES, held_by
+    from gridpriv.zonal.certificate import COPIES, holds
 
     guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
-    hold = held_by(document)
     print_table(
-        f"{document['case']}: {COPIES[guard['noise']]} of {document['source']}",
+        f"{document['case']}: {COPIES[guard['noise']]} of {document['source']}{holds(document)}",
         ["figure", "value", "unit"],
         [
-            [f"total epsilon (pure DP){hold}", guard["total_epsilon"], ""],
+            ["total epsilon (pure DP)", guard["total_epsilon"], ""],
             [
                 f"probability of guessing which of two demands {guard['beta_mw']:.4g} MW apart is "
-                f"true, at most (prior 50 %){hold}",
+                f"true, at most (prior 50 %)",
                 guard["best_guess"],
                 "",
             ],
             [
                 f"mean absolute error of an estimate of which of two demands "
-                f"{guard['beta_mw']:.4g} MW apart is true, at least{hold}",
+                f"{guard['beta_mw']:.4g} MW apart is true, at least",
                 amount(guard["inversion_error_mw"], "MW"),
                 "MW",
             ],

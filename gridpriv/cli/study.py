@@ -268,7 +268,7 @@ def print_summary(table: pd.DataFrame) -> None:
 
 def _plan(args: argparse.Namespace) -> StudyPlan:
     from gridpriv.study import make_plan
-    from gridpriv.study.methods import WAYS, make_method
+    from gridpriv.study.methods import OF_RELEASE, make_method
 
     if not args.case:
         raise InputError("name at least one case, or a study file with --study FILE.toml")
@@ -279,7 +279,7 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
         if texts is None or name in OWN_FLAGS:
             continue
         values = [tuple(texts)] if item.repeated else values_of(name, item, texts)
-        if item.repeated or (len(values) == 1 and name not in WAYS):
+        if item.repeated or (len(values) == 1 and name not in OF_RELEASE):
             settings[name] = values[0]
         else:
             axes[name] = values

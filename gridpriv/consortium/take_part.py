@@ -43,7 +43,7 @@ from gridpriv.power.zone import Zone
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge, read_book
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.statement import noise_caveat, zone_statement
+from gridpriv.privacy.statement import noise_caveat, zone_certificate
 from gridpriv.zonal.opening import Carrying, initial_rounds
 from gridpriv.zonal.prepared import Prepared, prepare, zone_certificates, zone_datasets
 
@@ -165,7 +165,7 @@ def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
     protected = settings.mechanism != "none"
     certificates = [
         asdict(
-            zone_statement(
+            zone_certificate(
                 zone,
                 drawn,
                 agreement.epsilon,
@@ -407,7 +407,7 @@ def take_part_as_zone(
             if client.drawn():
                 # what it spent, and no plan
                 stopped = {"status": "stopped", "reason": str(error), "plan": None}
-                _write_outcome(state, _statement(own, client) | stopped)
+                _write_outcome(state, _certified(own, client) | stopped)
             raise
         document = outcome(own, member, client)
         _write_outcome(state, document)
@@ -439,7 +439,7 @@ def outcome(own: OwnZone, member: ZoneMember, client: ZoneClient) -> Json:
     plan = member.plan(boundary)
     assert plan is not None
     base = own.case.base_mva
-    return _statement(own, client) | {
+    return _certified(own, client) | {
         "status": "finished",
         "reason": None,
         "plan": {
@@ -456,7 +456,7 @@ def outcome(own: OwnZone, member: ZoneMember, client: ZoneClient) -> Json:
     }
 
 
-def _statement(own: OwnZone, client: ZoneClient) -> Json:
+def _certified(own: OwnZone, client: ZoneClient) -> Json:
     prepared = own.prepared
     certificates = zone_certificates(
         {own.zone.name: client.drawn()}, prepared.settings, prepared.rules
@@ -465,7 +465,7 @@ def _statement(own: OwnZone, client: ZoneClient) -> Json:
         "zone": own.zone.name,
         "run": client.run,
         "rounds": list(client.figures),
-        "privacy": json_ready([asdict(statement) for statement in certificates]),
+        "privacy": json_ready(list(map(asdict, certificates))),
     }
 
 

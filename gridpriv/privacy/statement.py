@@ -136,6 +136,16 @@ def noise_caveat(drawn: str, noise: str, *mechanisms: str) -> str:
     return "secure noise: no seed"
 
 
+def certified_for(noise: str, *mechanisms: str) -> str:
+    """Return the noise that a certificate holds for, in parentheses; empty for secure noise."""
+    if noise == "secure":
+        return ""
+    lacking = [name for name in dict.fromkeys(mechanisms) if not has_secure_sampler(name)]
+    if not lacking:
+        return " (holds with --noise secure)"
+    return f" (of the ideal mechanism: {NO_SAMPLER.format(' and '.join(lacking))})"
+
+
 def refuse_unprotected(mechanism: str) -> None:
     """Raise :class:`InputError` for a run whose messages would be published without noise."""
     if mechanism == "none":
@@ -153,14 +163,14 @@ def charges_of(releases: Mapping[Release, int], factor: float = 1.0) -> Counter[
     return charges
 
 
-def zone_statement(
+def zone_certificate(
     zone: str,
     releases: Mapping[Release, int],
     nominal: float,
     release_delta: float,
     target_delta: float,
 ) -> ZoneCertificate:
-    """Return the statement of a zone's releases."""
+    """Return the certificate of a zone's releases."""
     charges = charges_of(releases)
     worst = max(releases, key=lambda r: r.sensitivity.value / r.mechanism.scale)
     return ZoneCertificate(

@@ -37,7 +37,7 @@ from gridpriv.zonal.documents import (
 from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
 from gridpriv.zonal.rows import PlanBalance, StepRow
 from gridpriv.zonal.steps import series_figures
-from gridpriv.zonal.summary import figures, interchange_rows, protection
+from gridpriv.zonal.summary import figures, protection, zone_interchange
 
 
 def noisy_runs(study: Study) -> pd.DataFrame:
@@ -232,7 +232,7 @@ def _outcome(caption: str, rows: Rows) -> Content:
 
 def _interchange(document: Json) -> Content:
     """Return scheduled and actual interchange in the order of the document's zones."""
-    rows = [row for row in interchange_rows(document) if row.get("scheduled_mw") is not None]
+    rows = [row for row in zone_interchange(document) if row.get("scheduled_mw") is not None]
     caption = "Interchange, exports positive; each zone bears half of a tie line's losses"
     return Interchange.table, caption, pd.DataFrame(rows if len(rows) > 1 else [])
 

@@ -24,7 +24,7 @@ from gridpriv.report.source import message, step_rows
 from gridpriv.study.engine import study_totals
 from gridpriv.zonal.opening import AGREED
 from gridpriv.zonal.steps import series_figures
-from gridpriv.zonal.summary import EXTREME, FEASIBILITY, noise, results, scaled_beta
+from gridpriv.zonal.summary import EXTREME, FEASIBILITY, SAVED, noise, results, scaled_beta
 
 STATES = {"feasible": "good", "marginal": "warn", "infeasible": "bad"}
 
@@ -73,7 +73,7 @@ def run_card(document: Json, study: Study | None = None) -> Card:
     facts += [
         Fact(_label(str(name)), f"{value} {unit}".rstrip(), f"{note}{guess}")
         for name, value, unit, note in results(document)
-        for guess in (_prior(document["settings"]) if name == "cost saved by the release" else "",)
+        for guess in (_prior(document["settings"]) if name == SAVED else "",)
         if name != "load shedding" and not str(name).startswith(EXTREME)
     ]
     if study is not None:
@@ -421,8 +421,7 @@ def _ranking_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
     ranked = of.ranked
     if len(ranked) < 2:
         return
-    at = "" if of.budget in QUIET else f" at {summary.budget_words(of.budget)}"
-    ranking, values = of.ranking, {"panel": of.name, "figure": metric.noun, "at": at}
+    ranking, values = of.ranking, {"panel": of.name, "figure": metric.noun, "at": at(of)}
     if of.budget not in QUIET and ranking.seeds < 2:
         yield message("one-seed", values)
     elif ranking.decided:
@@ -515,8 +514,8 @@ def next_steps(of: Panel) -> Iterator[Message]:
     yield from (message(code, {}) for code, holds in conditions.items() if holds)
 
 
-def at(run: pd.Series) -> str:
-    """Return the budget of a run after its method's name; empty without noise."""
+def at(run: pd.Series | Panel) -> str:
+    """Return the budget of a run or a panel after a name; empty without noise."""
     return "" if run.budget in QUIET else f" at {summary.budget_words(run.budget)}"
 
 

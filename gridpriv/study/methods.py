@@ -1,4 +1,4 @@
-"""Methods: named ways of running, those of every comparison, and those that axes make.
+"""Methods: named settings, those of every comparison, and those that axes make.
 
 A *method* is a named set of settings (``demand per round``). The values of an axis become methods
 of their own, as far as they have a meaning beside the others.
@@ -20,7 +20,7 @@ from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, ReleaseSchedule, Sett
 # settings that have their own axis, so that [settings] and methods may not hold them
 OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}
 # axes that say how demand is protected: given one of them, they replace the default methods
-WAYS = ("mechanism", "perturbation", "release", "noise_schedule", "update")
+OF_RELEASE = ("mechanism", "perturbation", "release", "noise_schedule", "update")
 SCHEME_AXES = tuple(
     name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
 )
@@ -35,7 +35,7 @@ def as_written(given: Mapping[str, Any]) -> Json:
 
 @dataclass(frozen=True)
 class Method:
-    """One way of running: a name and the settings that make it.
+    """A name and the settings that make it.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ def methods_at(
             raise not_allowed(shown(axis), values, "a list")
         if not values:
             raise empty_axis(axis)
-    if not methods and any(axis in axes for axis in WAYS):
+    if not methods and any(axis in axes for axis in OF_RELEASE):
         methods = (Method(""),)
         axes = {"perturbation": ("demand",)} | dict(axes)
     methods_by_label: dict[str, Method] = {}
@@ -104,7 +104,9 @@ def methods_at(
         chosen |= own
         given = {name: value for name, value in chosen.items() if _applies(name, chosen)}
         added = [
-            name for name in (*WAYS, *axes) if name in given and name not in dict(method.settings)
+            name
+            for name in (*OF_RELEASE, *axes)
+            if name in given and name not in dict(method.settings)
         ]
         words = [method.name, *(word_of(name, given[name]) for name in dict.fromkeys(added))]
         label = ", ".join(word for word in words if word)
@@ -138,7 +140,7 @@ def _applies(name: str, given: Json) -> bool:
 
 def word_of(name: str, value: object) -> str:
     """Return a setting's value in the name of a method."""
-    if name in WAYS:
+    if name in OF_RELEASE:
         word = "noise-free" if value == NO_NOISE else str(value)
         return {"noise_schedule": f"per {value}", "release": f"release {value}"}.get(name, word)
     return f"{shown(name)} {value}"

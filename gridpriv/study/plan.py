@@ -143,7 +143,7 @@ class StudyPlan:
 
     @cached_property
     def references(self) -> tuple[Method, ...]:
-        """The methods' zones without noise, and with prior-only, beside private ways.
+        """The methods' zones without noise, and with prior-only, beside private methods.
 
         One for each choice of settings that say nothing of noise, however it is written; none of
         a kind that the study names itself.

@@ -168,8 +168,7 @@ def run_rows(identity_row: Json, result: RunResult, reason: str = "") -> Rows:
         "zones": with_run(run, result.zones),
         "buses": with_run(run, result.buses),
         "certificates": [
-            {"run": run} | statement.as_dict() | {"norm": str(statement.norm)}
-            for statement in result.certificates
+            {"run": run} | item.as_dict() | {"norm": str(item.norm)} for item in result.certificates
         ],
         "charges": charge_rows(run, certified(result.trace.releases)),
         "timing": [{"run": run, "process": os.getpid(), **result.timing.as_dict()}],

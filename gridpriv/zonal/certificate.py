@@ -30,9 +30,9 @@ from gridpriv.core.text import Json, json_ready, sections
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.optimum import Served
 from gridpriv.privacy.accounting import epsilon_of, total_pure
-from gridpriv.privacy.mechanism import MECHANISMS, has_secure_sampler
+from gridpriv.privacy.mechanism import MECHANISMS
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.statement import NO_SAMPLER, noise_caveat
+from gridpriv.privacy.statement import certified_for, noise_caveat
 from gridpriv.zonal.prepared import Prepared
 
 MOST_CERTAIN = 1.2784645427610738
@@ -227,13 +227,13 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
     releases = [line for release in document["releases"] for line in _lines(release)]
     weights = sorted({release["reactive_weight"] for release in document["releases"]} - {1.0})
     releases += [line for weight in weights for line in ("", WEIGHTED.format(weight=weight))]
-    simulated = f"{TEXTS['simulated'].format(hold=_hold(document))}\n\n"
     sheet = TEXTS["sheet"].format(
         **(document | guard | document["demand"] | {"releases": "\n".join(releases)}),
         made=f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}",
         other=OTHER.get(guard["protects"], ""),
         copy=COPIES[guard["noise"]],
-        simulated=simulated if guard["noise"] == "simulated" else "",
+        simulated=f"{TEXTS['simulated']}\n\n" if guard["noise"] == "simulated" else "",
+        holds=holds(document),
         uses="\n".join([*_uses(document["demand"], document["optimum"]), *notes]),
     )
     return f"{sheet}\n"
@@ -254,27 +254,11 @@ def _lines(release: Json) -> list[str]:
     return lines
 
 
-def _hold(document: Json) -> str:
-    """Return under which noise the figures of a certificate hold, as a sentence."""
-    lacking = _lacking(document)
-    if not lacking:
-        return "The figures below hold for the same settings with `--noise secure`."
-    return f"The figures below are of the ideal mechanism: {NO_SAMPLER.format(lacking)}."
-
-
-def held_by(document: Json) -> str:
-    """Return under which noise the figures of a certificate hold; empty for secure noise."""
-    if document["protected"]["noise"] == "secure":
-        return ""
-    return " (of the ideal mechanism)" if _lacking(document) else " (with --noise secure)"
-
-
-def _lacking(document: Json) -> str:
-    """Return the first mechanism of a certificate that has no secure sampler; empty without one."""
-    names = {kind.__name__: name for (name, _), kind in MECHANISMS.items()}
-    drawn = dict.fromkeys(names[release["mechanism"]] for release in document["releases"])
-    lacking = (name for name in drawn if not has_secure_sampler(name))
-    return next(lacking, "").removesuffix("-number")
+def holds(document: Json) -> str:
+    """Return the noise that a certificate holds for; see :func:`certified_for`."""
+    names = {kind.__name__: name.removesuffix("-number") for (name, _), kind in MECHANISMS.items()}
+    drawn = (names[release["mechanism"]] for release in document["releases"])
+    return certified_for(document["protected"]["noise"], *drawn)
 
 
 def _uses(demand: Json, optimum: Json) -> list[str]:

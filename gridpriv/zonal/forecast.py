@@ -106,8 +106,6 @@ class Expected:
     better, worse : int or None
         Scenarios on which the method does better or worse than releasing nothing, by more than
         :data:`WORTH`; None where nothing was compared with it.
-    left_out : int
-        Sampled demands without an AC optimum, at their load or at :data:`RESERVE` times of it.
     scenarios, ac_feasible, without_dispatch : int
         How many it was tried on, on how many of them the grid ended within all limits, and on how
         many the run ended without a dispatch. Costs are those of AC-feasible ones.
@@ -126,7 +124,6 @@ class Expected:
     balancing_mw: Range | None
     better: int | None
     worse: int | None
-    left_out: int
     scenarios: int
     ac_feasible: int
     without_dispatch: int
@@ -176,8 +173,10 @@ def forecast(
     options: Sequence[Json],
     scenarios: int,
     watch: Watch = lambda _: None,
-) -> list[Expected]:
-    """Return the expected cost of every strategy.
+) -> tuple[list[Expected], int]:
+    """Return the expected cost of every strategy, and the number of scenarios left out.
+
+    Left out are sampled demands without an AC optimum, at their load or :data:`RESERVE` times it.
 
     Parameters
     ----------
@@ -202,27 +201,25 @@ def forecast(
             generator = np.random.default_rng([settings.seed or 0, draw])
             grid, optimum, failed = scenario(case, zoning, expected, generator, settings.voll)
             left_out += failed
-            ways = [replace(settings, seed=draw, **method) for method in options]
+            chosen = [replace(settings, seed=draw, **method) for method in options]
             with closing(ReusedAgents(in_process)) as zones:
                 outcomes = [
-                    _outcome(prepare(grid, zoning, way), optimum, zones, watch) for way in ways
+                    _outcome(prepare(grid, zoning, own), optimum, zones, watch) for own in chosen
                 ]
             tried.append(outcomes)
-        of_ways = [list(of_one) for of_one in zip(*tried, strict=True)]
+        by_method = [list(each) for each in zip(*tried, strict=True)]
         silent = [k for k, method in enumerate(options) if method["release"] == "nothing"]
         matches = [
-            _expected(
-                prepare(grid, zoning, replace(settings, **method)), method, outcomes, left_out
-            )
-            for method, outcomes in zip(options, of_ways, strict=True)
+            _expected(prepare(grid, zoning, replace(settings, **method)), method, outcomes)
+            for method, outcomes in zip(options, by_method, strict=True)
         ]
     if not silent:
-        return matches
-    nothing = of_ways[min(silent, key=lambda k: matches[k].harm)]
+        return matches, left_out
+    nothing = by_method[min(silent, key=lambda k: matches[k].harm)]
     return [
         item if k in silent else _against(item, outcomes, nothing)
-        for k, (item, outcomes) in enumerate(zip(matches, of_ways, strict=True))
-    ]
+        for k, (item, outcomes) in enumerate(zip(matches, by_method, strict=True))
+    ], left_out
 
 
 def scenario(
@@ -288,7 +285,7 @@ def recommended(result: Sequence[Expected]) -> Expected:
     """Return the method of least median cost over the AC optimum (without costs: load shedding).
 
     It must do better than prior-only on more than half of the scenarios and in the median,
-    or nothing is what is recommended. Of ways that come as near as scenarios can tell it is the
+    or nothing is what is recommended. Of methods that come as near as scenarios can tell it is the
     one with the least expected error of the release, and of those the one that is nearest to the
     optimum. :data:`RULE` states it to the user.
     """
@@ -328,9 +325,7 @@ def _outcome(
     return Outcome(cost, optimum, shed, balancing, bool(figures["ac_feasible"]))
 
 
-def _expected(
-    prepared: Prepared, method: Json, outcomes: Sequence[Outcome | None], left_out: int
-) -> Expected:
+def _expected(prepared: Prepared, method: Json, outcomes: Sequence[Outcome | None]) -> Expected:
     """Return the public figures of a method and its ranges over scenarios."""
     known = [outcome for outcome in outcomes if outcome is not None]
     beyond = [o.cost - o.optimum for o in known if o.cost is not None and o.optimum is not None]
@@ -346,7 +341,6 @@ def _expected(
         _range([outcome.balancing_mw for outcome in known]),
         None,
         None,
-        left_out,
         len(outcomes),
         sum(outcome.ac_feasible for outcome in known),
         len(outcomes) - len(known),

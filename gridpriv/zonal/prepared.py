@@ -53,7 +53,7 @@ from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.settings import noise_multiplier
-from gridpriv.privacy.statement import ZoneCertificate, zone_statement
+from gridpriv.privacy.statement import ZoneCertificate, zone_certificate
 from gridpriv.zonal.meter import Hold, make_hold, unreserved
 from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings, make_settings
 
@@ -478,7 +478,7 @@ def zone_certificates(
         return ()
     nominal = nominal_epsilon(settings, rules)
     return tuple(
-        zone_statement(zone, counts, nominal, settings.release_delta, settings.target_delta)
+        zone_certificate(zone, counts, nominal, settings.release_delta, settings.target_delta)
         for zone, counts in releases.items()
         if counts
     )

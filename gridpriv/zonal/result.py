@@ -226,8 +226,6 @@ class FinishedRun(Instance):
         effort and times included, and the seed, which would undo the noise.
         """
         case, settings = self.case, self.settings
-        outcome = self._outcome()
-        outcome["final"]["meter"] = meter_rows(self)
         document: Json = {
             "case": case.name,
             "buses": case.n_bus,
@@ -246,7 +244,7 @@ class FinishedRun(Instance):
             "ended": "early" if self.early else "finished",
             "reason": self.early,
             "messages": [],
-            **outcome,
+            **self._outcome(meter_rows(self)),
             "timing": self.timing.as_dict(),
             "seed": None if settings.noise == "secure" else self.seed,
             "version": version("gridpriv"),
@@ -260,18 +258,18 @@ class FinishedRun(Instance):
 
     def outcome(self) -> Json:
         """Return the part of :meth:`as_dict` that is not by round, setting or meter."""
-        cleaned: Json = json_ready(self._outcome())
+        cleaned: Json = json_ready(self._outcome(None))
         return cleaned
 
-    def _outcome(self) -> Json:
+    def _outcome(self, meter: list[Json] | None) -> Json:
         settings = self.settings
         return {
-            "final": self._final(),
+            "final": self._final(meter),
             "privacy": privacy_document(settings, self.case, self.rules, self.certificates),
             "solver": solver_document(settings.solver, self.trace),
         }
 
-    def _final(self) -> Json:
+    def _final(self, meter: list[Json] | None) -> Json:
         """Return the figures of a run after its last round and after redispatch."""
         last = self.trace.rounds[-1] if self.trace.rounds else None
         figures, reference = last.figures if last else {}, self.reference
@@ -290,7 +288,7 @@ class FinishedRun(Instance):
             "dual_residual": dual,
             "ac_rounds": on_ac,
             "physical": physical | {"optimality_gap": gap},
-            "meter": None,
+            "meter": meter,
             "hold": None if self.hold is None else self.hold.rows(self.case.base_mva),
             "cost_of_privacy": None if reference is None else cost_of_privacy(physical, reference),
         }

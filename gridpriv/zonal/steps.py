@@ -16,12 +16,6 @@ STATUSES = (
     ("noise_free_status", " of the noise-free baseline"),
     ("prior_only_status", " of the prior-only baseline"),
 )
-ADVICE = {
-    True: "Noise drawn in every round prevents convergence: draw it once (--perturbation demand "
-    "--noise-schedule once).",
-    False: "Add rounds (--rounds) or a larger --penalty.",
-}
-"""By whether noise is drawn in every round."""
 
 
 def series_figures(steps: list[Json]) -> list[list[object]]:
@@ -87,7 +81,7 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
     large = [r for r in (step["consensus_residual"] or 0.0 for step in steps) if r > AGREED]
     if large:
         values = {"steps": counted(len(large), "step"), "residual": shown(max(large))}
-        yield "steps-not-converged", values | {"advice": ADVICE[fresh_noise(settings)]}
+        yield f"steps-not-converged{'-fresh-noise' if fresh_noise(settings) else ''}", values
     plain = [r for r in (step.get("noise_free_residual") or 0.0 for step in steps) if r > AGREED]
     if plain:
         costs = (step.get("noise_free_cost") for step in steps)

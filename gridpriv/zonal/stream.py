@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -65,15 +66,13 @@ class StreamDisclosure:
         Of every step of the series, counted from its first one.
     ahead : int
         Steps that are predicted in every step, itself included.
-    weights : tuple of float
-        Empty: no cosines are released.
     """
 
     level: Disclosure
     block: int
     hours: tuple[int, ...]
     ahead: int = 1
-    weights: tuple[float, ...] = ()
+    weights: ClassVar[tuple[float, ...]] = ()  # no cosines are released
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return by how much the mean of one block moves."""

@@ -8,8 +8,7 @@ from typing import Any
 from gridpriv.core.text import Json, Message, Table, amount, counted, figure, percent_of, shown
 from gridpriv.power.prior import PLACE, TIES
 from gridpriv.privacy.adjacency import parse_beta
-from gridpriv.privacy.mechanism import has_secure_sampler
-from gridpriv.privacy.statement import NO_SAMPLER
+from gridpriv.privacy.statement import certified_for
 from gridpriv.zonal.messages import (
     ended_at_tolerance,
     message,
@@ -30,6 +29,7 @@ BASELINES = {
     "noise_free_cost": "cost, noise-free",
     "prior_only_cost": "cost, prior-only (epsilon = 0)",
 }
+SAVED = "cost saved by the release"
 STATISTICS = {
     "bus": "bus values",
     "total": "zone total",
@@ -52,12 +52,12 @@ def interchange(document: Json) -> Table:
         ["zone", *columns, "load shedding"],
         [
             [row["zone"], *(amount(row.get(key), "MW") for key in keys)]
-            for row in interchange_rows(document)
+            for row in zone_interchange(document)
         ],
     )
 
 
-def interchange_rows(document: Json) -> list[Json]:
+def zone_interchange(document: Json) -> list[Json]:
     """Return the interchange of every zone that has one, in the order of the document's zones."""
     rows = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
     return [rows[zone["zone"]] for zone in document["zones"] if zone["zone"] in rows]
@@ -110,7 +110,7 @@ def results(document: Json) -> list[list[object]]:
         ("cost", cost, None, ""),
         ("cost of privacy", price, costs.get("noise_free_cost"), "over noise-free"),
         (
-            "cost saved by the release",
+            SAVED,
             None if alike else prior - cost,
             prior,
             "relative to prior-only (epsilon = 0)",
@@ -216,22 +216,14 @@ def privacy_line(privacy: Json) -> str:
     totals = [] if privacy["total_pure"] is None else [f"{pure} (pure DP, delta = 0)"]
     if at_delta != pure:
         totals.append(f"{at_delta} at delta = {total['delta']:g}")
-    line = f"Certificate{_holds(privacy)}: total epsilon {', '.join(totals)}; {releases} per zone."
+    holds = certified_for(privacy["noise"], privacy["mechanism"])
+    line = f"Certificate{holds}: total epsilon {', '.join(totals)}; {releases} per zone."
     if shown(release["nominal"]) == shown(release["certified"]):
         return line
     return (
         f"{line} One release: nominal epsilon {shown(release['nominal'])}, certified "
         f"{shown(release['certified'])}."
     )
-
-
-def _holds(privacy: Json) -> str:
-    """Return when the certificate of a run holds, if not as it was drawn."""
-    if privacy["noise"] != "simulated":
-        return ""
-    if has_secure_sampler(privacy["mechanism"]):
-        return " (holds with --noise secure)"
-    return f" of the ideal mechanism ({NO_SAMPLER.format(privacy['mechanism'])})"
 
 
 def rounds_line(document: Json) -> str:

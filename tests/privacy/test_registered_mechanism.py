@@ -221,5 +221,5 @@ def test_secure_noise_is_refused_and_not_advised_without_a_sampler(name: str) ->
     line = privacy_line(
         privacy | {"total_pure": 5.0, "per_release": {"nominal": 5.0, "certified": 5.0}}
     )
-    expected = f"Certificate of the ideal mechanism (no secure sampler exists for {name} noise)"
+    expected = f"Certificate (of the ideal mechanism: no secure sampler exists for {name} noise)"
     assert line.startswith(expected)

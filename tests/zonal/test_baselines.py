@@ -7,6 +7,7 @@ import json
 import re
 
 import pytest
+from sentences import series_sentences
 
 from gridpriv import load_case, run, shipped_zoning
 from gridpriv.cli.main import main
@@ -17,7 +18,6 @@ from gridpriv.zonal.messages import TEMPLATES, messages
 from gridpriv.zonal.meter import MOST_ZONES_NAMED
 from gridpriv.zonal.run import reference
 from gridpriv.zonal.settings import make_settings
-from gridpriv.zonal.steps import series_messages
 from gridpriv.zonal.summary import (
     figures,
     notes,
@@ -564,16 +564,6 @@ def test_the_expected_error_is_that_of_the_objective(objective):
     zones = [{"zone": "1", "buses": 2}]
     text = str(released({"released": [row], "zones": zones, "settings": settings})[0])
     assert ("tie-line flows" in text) == (objective == "cost")
-
-
-def series_sentences(*given):
-    """Return the messages of a series as text."""
-    return [str(message) for message in series_messages(*given)]
-
-
-def texts(document):
-    """Return the messages of a run as text."""
-    return [str(note) for note in notes(document)]
 
 
 @pytest.mark.parametrize(

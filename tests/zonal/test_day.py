@@ -13,6 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "power"))
 from day_reference import day_cost
+from sentences import series_sentences
 
 from gridpriv import load_case, make_settings, partition, shipped_zoning
 from gridpriv.cli.main import main
@@ -22,7 +23,6 @@ from gridpriv.grid.scenarios import DemandSeries, read_demand_series
 from gridpriv.report.export import make_report
 from gridpriv.report.source import read_source
 from gridpriv.zonal.horizon import make_horizon, run_series
-from gridpriv.zonal.steps import series_messages
 from gridpriv.zonal.stream import make_stream
 
 STORAGE = (
@@ -364,8 +364,3 @@ def test_a_commitment_of_a_stream_is_refused(tmp_path):
     settings = make_settings(mechanism="knorm", budget="total:5", stream="4h", seed=3)
     with pytest.raises(InputError, match="--commitment: must be left out"):
         make_stream(series, shipped_zoning(series.case), settings, switched)
-
-
-def series_sentences(*given):
-    """Return the messages of a series as text."""
-    return [str(message) for message in series_messages(*given)]

@@ -6,11 +6,11 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from sentences import texts
 
 import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.zonal.messages import messages
-from gridpriv.zonal.summary import notes
 from gridpriv.zonal.tables import result_tables
 
 pytestmark = pytest.mark.usefixtures("few_replans")
@@ -175,8 +175,3 @@ def test_a_central_schedule_has_no_rounds(case14, zones14) -> None:
     told = repr(result) + result._repr_html_()
     assert "one central AC schedule" in told
     assert "1 round" not in told and "0 solves" not in told
-
-
-def texts(document):
-    """Return the messages of a run as text."""
-    return [str(note) for note in notes(document)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sentences import series_sentences
 
 from gridpriv.cli.main import main
 from gridpriv.cli.run import summarise
@@ -15,7 +16,7 @@ from gridpriv.core.text import amount, shown
 from gridpriv.power import conic_rounds
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.physical import extremes
-from gridpriv.zonal.steps import series_figures, series_messages
+from gridpriv.zonal.steps import series_figures
 
 pytestmark = pytest.mark.usefixtures("few_replans")
 
@@ -238,8 +239,3 @@ def test_places_without_a_rating_or_a_voltage_have_no_figure(case14):
     assert figures["lowest_vm_bus"] == case14.bus_id[1] and figures["highest_vm_pu"] == 1.04
     dark = extremes(case14, 0.0 * vm, flow)
     assert dark["lowest_vm_pu"] is None and dark["highest_vm_bus"] is None
-
-
-def series_sentences(*given):
-    """Return the messages of a series as text."""
-    return [str(message) for message in series_messages(*given)]

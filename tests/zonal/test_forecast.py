@@ -211,7 +211,7 @@ def measured(name, way, capsys, seeds=range(1, 6)):
     return np.array(costs) - acopf(load_case(name), "cost").cost
 
 
-def way(release, cost, error=1.0, failed=0, better=None):
+def method(release, cost, error=1.0, failed=0, better=None):
     at = Range(cost, cost, cost)
     return Expected(
         release,
@@ -225,7 +225,6 @@ def way(release, cost, error=1.0, failed=0, better=None):
         at,
         None if release == "nothing" else better,
         0,
-        0,
         10,
         10 - failed,
         failed,
@@ -234,20 +233,22 @@ def way(release, cost, error=1.0, failed=0, better=None):
 
 
 def test_the_recommendation_is_the_cheapest_and_nothing_where_nothing_is_as_good():
-    assert recommended([way("nothing", 120.0), way("bus", 110.0, better=6)]).release == "bus"
-    assert recommended([way("nothing", 120.0), way("bus", 110.0, better=5)]).release == "nothing"
-    assert recommended([way("nothing", 120.0), way("nothing", 119.0)]).cost.median == 119.0
-    assert recommended([way("bus", 99.0, failed=1), way("total", 110.0)]).release == "total"
-    assert recommended([way("bus", 100.0, 5.0), way("tree", 100.05, 2.0)]).release == "tree"
-    dearer = way("bus", 500.0, better=6, failed=4)
-    assert recommended([way("nothing", 120.0), dearer]).release == "nothing"
+    assert recommended([method("nothing", 120.0), method("bus", 110.0, better=6)]).release == "bus"
+    assert (
+        recommended([method("nothing", 120.0), method("bus", 110.0, better=5)]).release == "nothing"
+    )
+    assert recommended([method("nothing", 120.0), method("nothing", 119.0)]).cost.median == 119.0
+    assert recommended([method("bus", 99.0, failed=1), method("total", 110.0)]).release == "total"
+    assert recommended([method("bus", 100.0, 5.0), method("tree", 100.05, 2.0)]).release == "tree"
+    dearer = method("bus", 500.0, better=6, failed=4)
+    assert recommended([method("nothing", 120.0), dearer]).release == "nothing"
 
 
 def test_ways_of_equal_error_are_told_apart_by_what_the_plan_shows():
     """Medians of costs are of scenarios that differ by far more than ways on one scenario do."""
     shown = {"a": 29.2, "b": 17.4}
     ways = {
-        name: replace(way("total", cost), over_optimum=Range(*[shown[name]] * 3))
+        name: replace(method("total", cost), over_optimum=Range(*[shown[name]] * 3))
         for name, cost in (("a", 142171.0), ("b", 142174.0))
     }
     assert recommended(list(ways.values())) is ways["b"]
@@ -257,22 +258,22 @@ def test_ways_of_equal_error_are_told_apart_by_what_the_plan_shows():
 
 def test_methods_that_serve_other_scenarios_are_ranked_by_their_distance_from_the_optimum():
     """A method that is infeasible where demand is high has a low median cost and a large gap."""
-    near = replace(way("auto", 41_900.0), over_optimum=Range(246.0, 246.0, 246.0))
-    far = replace(way("total", 39_000.0), over_optimum=Range(506.0, 506.0, 506.0))
+    near = replace(method("auto", 41_900.0), over_optimum=Range(246.0, 246.0, 246.0))
+    far = replace(method("total", 39_000.0), over_optimum=Range(506.0, 506.0, 506.0))
     assert recommended([far, near]).release == "auto"
 
 
 def test_without_costs_solver_dust_decides_nothing_and_balancing_does():
     def plain(release, shed, balanced, **figures):
         ranges = {"shed_mw": Range(shed, shed, shed), "balancing_mw": Range(*[balanced] * 3)}
-        return replace(way(release, 0.0, **figures), cost=None, **ranges)
+        return replace(method(release, 0.0, **figures), cost=None, **ranges)
 
     for shed in (1e-9, 3.0):
         found = [plain("bus", shed - 5e-10, 40.0, error=0.5), plain("total", shed, 1.0)]
         assert recommended(found).release == "total"
         held = [plain("nothing", shed, 1.0), plain("bus", shed - 5e-10, 40.0, better=6)]
         assert recommended(held).release == "nothing"
-    dear = [way("bus", -100.0, 5.0), way("tree", -99.95, 2.0)]
+    dear = [method("bus", -100.0, 5.0), method("tree", -99.95, 2.0)]
     assert recommended(dear).release == "tree"
 
 
@@ -287,12 +288,12 @@ def test_an_outcome_is_not_better_than_itself(cost):
 def test_the_recommendation_states_the_largest_extra_cost_and_that_of_the_safest_release():
     def priced(release, median, most):
         gap = Range(1.0, median, most)
-        return replace(way(release, 8000.0), over_optimum=gap)
+        return replace(method(release, 8000.0), over_optimum=gap)
 
     best, safe = priced("auto", 28.3, 1168.0), priced("bus", 33.8, 110.0)
-    (sentence,) = _worst_case([way("nothing", 9000.0), best, safe], best)
+    (sentence,) = _worst_case([method("nothing", 9000.0), best, safe], best)
     assert "1168 $/h" in sentence and "--release bus 110 $/h" in sentence
     assert "differ by less than 0.1% of the cost" in sentence
     (alone,) = _worst_case([best], best)
     assert "--release" not in alone
-    assert _worst_case([best], way("nothing", 9000.0)) == []
+    assert _worst_case([best], method("nothing", 9000.0)) == []
