@@ -432,7 +432,7 @@ class Parser(argparse.ArgumentParser):
             if "\0" in word:
                 raise not_allowed("argument", word, "a text without null characters")
             if word.startswith("--") and word.endswith("=--"):  # argparse would fail on it
-                raise not_allowed(word[2:-3].replace("-", "_"), "--", "a value")
+                raise InputError(f"{word}: must have a value after =")
         args, left = self.parse_known_args(words)
         for flag in (word.partition("=")[0] for word in left if word.startswith("-")):
             name, known = flag.lstrip("-").replace("_", "-"), args.parser.flags()

@@ -18,7 +18,7 @@ from gridpriv.cli.flags import Command
 from gridpriv.cli.learn_forecast import forecast, forecast_arguments
 from gridpriv.cli.output import output_folder, print_table, progress, say, tell
 from gridpriv.cli.study import add_reproduce, execute_reproduce, finish, print_means
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed, one_of, positive, whole
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import as_flags, check_names, names, settings_of
 from gridpriv.core.text import Json, frame_csv, json_ready, shown
@@ -233,10 +233,14 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
     preset = {} if args.preset is None else {"preset": args.preset}
     totals = TOTALS if args.totals is None else args.totals
     seeds = SEEDS if args.seeds is None else args.seeds
+    whole("seeds", seeds)
     try:
-        budgets = [f"total:{float(total)!r},{DELTA:g}" for total in totals.split(",")]
+        numbers = [float(total) for total in totals.split(",")]
     except ValueError:
         raise not_allowed("totals", totals, "numbers, by commas") from None
+    for number in numbers:
+        positive("totals", number)
+    budgets = [f"total:{number!r},{DELTA:g}" for number in numbers]
     return LearnPlan(
         args.dataset,
         tuple(methods),

@@ -19,9 +19,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from gridpriv.core.errors import InputError, not_allowed, whole
+from gridpriv.core.errors import InputError, not_allowed, positive, whole
 from gridpriv.core.files import read_table
-from gridpriv.core.settings import check_names, names
+from gridpriv.core.settings import check_names, names, settings_of
 from gridpriv.core.text import Json, clean
 from gridpriv.privacy.settings import NO_NOISE, QUIET, Budget, parse_budget
 from gridpriv.study.methods import (
@@ -176,6 +176,10 @@ class StudyPlan:
 
     def tasks(self) -> tuple[StudyTask, ...]:
         """Return every run once, in the order of the tables; raises on the first bad setting."""
+        for method in self.methods:  # before the baselines, which nobody wrote
+            for key, value in method.settings:
+                if key != "preset":
+                    _settle(f"method {method.name!r}", key, value)
         seen: dict[str, StudyTask] = {}
         for place in product(self.cases, self.zonings):
             for scale, method, updates, budget in product(
@@ -309,6 +313,14 @@ def make_plan(
     )
 
 
+def _settle(where: str, key: str, value: object) -> None:
+    """Raise the error of one setting's value, with the name of what sets it."""
+    try:
+        settings_of(Settings)[key].settled(key, value)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
 def _budget(value: float | str | Budget, per_release: bool, delta: float) -> Budget:
     if isinstance(value, Budget):
         return value
@@ -322,6 +334,7 @@ def _budget(value: float | str | Budget, per_release: bool, delta: float) -> Bud
             value,
             "a number, total:E[;D] or per-release:E[;D], such as 1 or total:5;1e-5",
         ) from None
+    positive("budgets", epsilon)
     return Budget("per-release", epsilon) if per_release else Budget("total", epsilon, delta)
 
 

@@ -160,3 +160,16 @@ def test_nothing_is_charged_before_an_error_of_input(
     owners = json.loads(capsys.readouterr().out)["owners"]
     assert [owner["left"] for owner in owners] == [1.0, 1.0, 1.0]
     assert [owner["releases"] for owner in owners] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["compare", "case14", "--budgets", "1,0"], "--budgets 0: must be a positive number"),
+        (["compare", "case14", "--method", "a: rounds=x"], "method 'a': rounds = 'x': must be"),
+        (["run", "case14", "--zones=--"], "--zones=--: must have a value"),
+    ],
+)
+def test_an_error_names_what_was_typed(capsys, tmp_path, words, told):
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    assert told in capsys.readouterr().err

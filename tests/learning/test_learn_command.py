@@ -251,7 +251,8 @@ def test_comparison_refuses_before_the_first_run(tmp_path, given, message):
         (["--study", "x.toml", "--tune-on", "charged"], "lasso, --clip, --algorithms, --tune-on"),
         (["--allow", "anything"], "--allow anything"),
         (["--jobs", "0"], "--jobs 0"),
-        (["--seeds", "0"], "seeds = []"),
+        (["--seeds", "0"], "--seeds 0: must be a whole number, 1 or more"),
+        (["--totals", "1,0"], "--totals 0: must be a positive number"),
         (["--totals", ""], "--totals ''"),
     ],
 )
