@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from polar_optimum import polar_optimum
 
-from gridpriv import load_case
+from gridpriv import SolverError, load_case
 from gridpriv.cli.main import main
+from gridpriv.power.ac.optimum import acopf, overloaded
 from gridpriv.power.ac.state import Limit
 from gridpriv.power.centralized import least_shed_mw, relax, shortage, without_limits
+from gridpriv.power.schedule import estimated_optimum
 
 TIGHT = (
     ("case14", 3.0),
@@ -129,3 +131,22 @@ def test_acopf_says_which_limits_stand_in_the_way_and_what_to_try(tmp_path, caps
     assert "Binding limits where load is shed: active output at its upper limit" in told
     assert main(["acopf", "case14"]) == 0
     assert "Binding limits" not in capsys.readouterr().out
+
+
+def test_an_estimate_above_the_ratings_at_a_bus_is_scheduled_though_nothing_serves_it():
+    case = load_case("tests/data/pglib/pglib_opf_case30_ieee.m")
+    bus = case.index_of[26]  # at the end of one line, without a generator
+    (rating,) = case.rate[(case.f_bus == bus) | (case.t_bus == bus)]
+    assert not overloaded(case).any()
+    for p, q in ((rating + 0.01, 0.0), (-0.001, rating + 0.01)):
+        pd, qd = case.pd.copy(), case.qd.copy()
+        pd[bus], qd[bus] = p, q
+        estimate = replace(case, pd=pd, qd=qd)
+        assert overloaded(estimate).tolist() == (np.arange(case.n_bus) == bus).tolist()
+        with pytest.raises(SolverError):
+            acopf(estimate, shedding=False)
+        optimum = estimated_optimum(estimate, "cost", 10_000.0)
+        assert optimum is not None
+        if p > 0:
+            value, _ = polar_optimum(estimate)
+            assert optimum.state.shed_mw == pytest.approx(case.base_mva * value, abs=0.1)

@@ -57,6 +57,9 @@ from gridpriv.privacy.sensitivity import Norm
 if TYPE_CHECKING:
     import pandas as pd
 
+LITTLE = 1e-4
+"""Share of an estimated demand whose shedding is as good as any other for a schedule."""
+
 
 @dataclass(frozen=True, eq=False)
 class AcOptimum:
@@ -209,7 +212,8 @@ def acopf(
     unit = _add_objective(model, objective, voll)
     if estimated:
         add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * voll / unit)
-    solve = _solve(model, live, start, shedding=shedding)
+    little = LITTLE * np.maximum(live.case.pd, 0.0).sum() if estimated else 0.0
+    solve = _solve(model, live, start, little, shedding=shedding)
     state = _state(case, live, model, solve.x)
     if not solve.solved:
         raise SolverError(_ended(solve.status, state))
@@ -283,12 +287,27 @@ def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float
     return price if objective == "cost" else 1.0
 
 
-def _solve(model: AcModel, live: SubCase, start: Dispatch | None, *, shedding: bool) -> Solved:
+def overloaded(case: Case) -> Bools:
+    """Return the buses without a source or shunt whose demand exceeds the ratings of all branches.
+
+    No AC state serves them: a noisy demand can be so.
+    """
+    rate = np.where(case.rate > 0, case.rate, np.inf)
+    able = np.bincount(case.f_bus, rate, case.n_bus) + np.bincount(case.t_bus, rate, case.n_bus)
+    able[case.gen_bus] = np.inf
+    able[(case.gs != 0) | (case.bs != 0)] = np.inf
+    over: Bools = (np.hypot(case.pd, case.qd) > able) & ~dead_buses(case)
+    return over
+
+
+def _solve(
+    model: AcModel, live: SubCase, start: Dispatch | None, little: float, *, shedding: bool
+) -> Solved:
     """Solve with all demand served, or where that has no solution, with some of it shed.
 
     The last search begins with all demand shed. What the last try ended at is returned whether or
-    not it is a solution. A solution that sheds demand is sought a second time from a larger
-    barrier, and the better one returned: both are local optima (0031-ac-rounds).
+    not it is a solution. A solution that sheds more than ``little`` (p.u.) is sought a second time
+    from a larger barrier, and the better one returned: both are local optima (0031-ac-rounds).
     """
     starts = [model.program.start]
     if start is not None:
@@ -298,10 +317,13 @@ def _solve(model: AcModel, live: SubCase, start: Dispatch | None, *, shedding: b
     unloaded = model.program.start.copy()
     unloaded[model.cut] = 1.0
     everything = np.concatenate([model.cut, model.curtailment])
-    for zero in (everything, None) if shedding else (everything,):
+    served = not (shedding and overloaded(live.case).any())
+    for zero in ([everything] if served else []) + ([None] if shedding else []):
         for begin in (*starts, unloaded) if zero is None else starts:
             solution = model.program.solve(begin, zero)
             if solution.solved and zero is not None:
+                return solution
+            if solution.solved and model.dispatch(solution.x).p_shed.sum() <= little:
                 return solution
             if solution.solved:
                 again, value = (
