@@ -852,7 +852,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (rf"The AC optimum sheds at least {AMOUNT} MW", _least),
     (
-        rf"The agreed interchange is not physically realizable: without any noise, zones draw "
+        rf"The scheduled interchange is not physically realizable: without any noise, zones draw "
         rf"{AMOUNT} MW of balancing power, ([\d.e+-]+) % of the load",
         _share_of_load,
     ),
@@ -868,7 +868,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (
         rf"The release costs less than the prior-only baseline \(epsilon = 0\), but draws more "
-        rf"balancing power \({AMOUNT} against {AMOUNT} MW\): it does not pay",
+        rf"balancing power \({AMOUNT} against {AMOUNT} MW\)\. A release pays where it is worse in "
+        r"neither: weigh the two",
         _more_balancing,
     ),
     (r"Less than 0\.25 % apart, either may be the cheaper", _within),
@@ -877,16 +878,19 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _status,
     ),
     (
-        r"The cost of privacy is negative: the noise happened to lead to a cheaper dispatch\. "
+        r"The cost of privacy is negative: this draw of the noise led to a cheaper dispatch\. "
         r"That is chance",
         _lucky,
     ),
     (rf"The noise-free baseline is {AMOUNT} \$/h above the AC optimum", _noise_free_gap),
-    (r"Zones without an AC plan: ([\w, ]+)\. They act as in the last round", _unplanned),
     (
-        rf"^Zones? ([\w, ]+) (?:exports and sheds|export and shed) {AMOUNT} MW of load, while "
-        rf"{AMOUNT} MW of the grid's generating capacity is unused: gridpriv relax .* says which "
-        r"limits cause the shedding",
+        r"Zones without an AC plan: ([\w, ]+)\. They keep the set points of the last round",
+        _unplanned,
+    ),
+    (
+        rf"^Zones? ([\w, ]+) sheds? {AMOUNT} MW of load while (?:they export|it exports), and "
+        rf"{AMOUNT} MW of the grid's generating capacity is unused\. gridpriv relax .* names the "
+        r"limits that cause the shedding",
         _exporters,
     ),
     (
@@ -917,13 +921,12 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"(?<=conditions of the) relaxation hold to {NUMBER} p\.u\.", _optimality),
     (
         rf"The run has not converged: Newton steps became too short after (\d+) rounds? \(residual "
-        rf"{AMOUNT} p\.u\., dual residual {AMOUNT}\), so the plan may cost more than it need",
+        rf"{AMOUNT} p\.u\., dual residual {AMOUNT}\), so the plan may cost more than necessary",
         _stalled,
     ),
     (r"^Zones of one bus release that bus's demand: ([^.]+)\.$", _single_buses),
     (
-        r"That change is of the demand before --load-scale ([\d.e+-]+)\. In this run it is .* of "
-        r"the demand",
+        r"The protected change is of the demand before --load-scale ([\d.e+-]+): after it, .*\.$",
         _load_scale,
     ),
     (
@@ -941,8 +944,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"Add rounds \(--rounds\)(?: or a larger --penalty)?|A smaller tolerance lowers it|"
         r"Noise drawn in every round prevents convergence: draw it once .*|"
         r"--acceleration anderson runs ADMM|Use --objective cost|No cost includes balancing power|"
-        r"^The noise drowns the forecast: .*$|^Raise --total, .*$|"
-        r"^Released statistics, .*$|^Protected: .*$|^Where a bus's \S+ demand follows .*$|"
+        r"^The noise exceeds the forecast: .*$|^Raise --total, .*$|"
+        r"^Released statistics, .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
         r"^The certificate covers changes at power factors .*$|"
         r"^The noise follows the published sensitivity.*$|^nothing of demand is released.*$|"
         r"^Meters on the tie lines of zone .*$|^Zone \S+ releases nothing, but meters .*$|"
@@ -984,6 +987,7 @@ NOT_JUDGED = {
     "steps-shed": SERIES,
     "steps-no-shed": SERIES,
     "steps-not-converged": SERIES,
+    "steps-not-converged-fresh-noise": SERIES,
     "steps-noise-free-not-converged": SERIES,
 }
 """Codes of messages without a claim that the AC state of a run decides, each with the reason."""

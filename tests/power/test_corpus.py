@@ -127,7 +127,8 @@ VALUES = {
     "noise-free-not-converged": {"so": ", so the cost of privacy is approximate"},
     "cost-not-minimized": {"objective": "losses"},
     "shed-by-exporters": {
-        "zones": "Zones 1, 3 export and shed",
+        "zones": "Zones 1, 3 shed",
+        "exporting": "they export",
         "command": "gridpriv relax case14",
     },
     "noise-source": {"caveat": "simulated noise, for studies only"},
