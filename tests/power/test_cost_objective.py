@@ -254,7 +254,7 @@ def test_an_infeasible_balance_names_the_limits_that_prevent_it(case14):
     assert found.bound is None
     missing = 259.0 - 129.5
     assert found.least_shed_mw > missing
-    assert "if the limit on active output" in found.explanation()
+    assert "Without the limit on active output" in found.explanation()
 
 
 def test_lifted_cuts_hold_at_every_voltage_within_bounds():
