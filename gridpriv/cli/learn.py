@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gridpriv.learning.stored import Keeper, TrainedModel
     from gridpriv.privacy.ledger import ReleaseCharge
     from gridpriv.privacy.ledger_rows import LedgerDataset
-    from gridpriv.study.learn_plan import LearnPlan
+    from gridpriv.study.learned import LearnPlan
 
 EXAMPLE = "slow: algorithm=dpsgd clip=1"
 ALGORITHMS, TOTALS, SEEDS = "ryu-kim,dp-admm,dpsgd", "0.5,1,5", 3
@@ -206,8 +206,8 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> LearnPlan:
     """Return the plan of the arguments, or of the file that they name."""
-    from gridpriv.study.learn_plan import DELTA, LearnPlan, read_learn_plan
-    from gridpriv.study.methods import make_method
+    from gridpriv.study.learned import DELTA, LearnPlan, read_learn_plan
+    from gridpriv.study.plan import make_method
 
     given = flags.given_settings(args, LearnSettings)
     if args.study is not None:

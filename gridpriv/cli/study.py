@@ -268,7 +268,7 @@ def print_summary(table: pd.DataFrame) -> None:
 
 def _plan(args: argparse.Namespace) -> StudyPlan:
     from gridpriv.study import make_plan
-    from gridpriv.study.methods import OF_RELEASE, make_method
+    from gridpriv.study.plan import OF_RELEASE, make_method
 
     if not args.case:
         raise InputError("name at least one case, or a study file with --study FILE.toml")

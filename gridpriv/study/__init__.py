@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gridpriv.core.store import Study as Study
     from gridpriv.core.store import read_study as read_study
     from gridpriv.study.comparison import compare as compare
-    from gridpriv.study.methods import Method as Method
+    from gridpriv.study.plan import Method as Method
     from gridpriv.study.plan import StudyPlan as StudyPlan
     from gridpriv.study.plan import StudyTask as StudyTask
     from gridpriv.study.plan import make_plan as make_plan

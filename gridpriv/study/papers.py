@@ -30,8 +30,7 @@ from gridpriv.study.claims import Claim, check_claims, read_claims
 from gridpriv.study.comparison import compare
 from gridpriv.study.engine import Progress, unseen
 from gridpriv.study.grid_papers import GRID_TABLES, Computed
-from gridpriv.study.learn_plan import read_learn_plan
-from gridpriv.study.learned import Shelf, compare_learning
+from gridpriv.study.learned import Shelf, compare_learning, read_learn_plan
 from gridpriv.study.plan import read_plan
 from gridpriv.zonal.prepared import noise_rule, prepare
 from gridpriv.zonal.settings import Settings, make_settings

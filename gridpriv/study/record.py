@@ -30,8 +30,7 @@ from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import Certificate, charges_of
 from gridpriv.study.engine import ChargeRow, ClaimRow, Ending, Identity, Manifest, charge_rows
-from gridpriv.study.methods import BESIDE_GROUND
-from gridpriv.study.plan import StudyTask
+from gridpriv.study.plan import BESIDE_GROUND, StudyTask
 from gridpriv.zonal import rows as zonal
 from gridpriv.zonal.rows import RunFigures
 from gridpriv.zonal.settings import Settings

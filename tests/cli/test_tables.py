@@ -8,7 +8,7 @@ import pytest
 
 from gridpriv.cli.output import print_table
 from gridpriv.cli.study import print_summary
-from gridpriv.study.methods import DEFAULT_METHODS
+from gridpriv.study.plan import DEFAULT_METHODS
 
 
 @pytest.mark.parametrize("columns", [80, 120])

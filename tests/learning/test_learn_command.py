@@ -21,8 +21,7 @@ from gridpriv.report.export import export
 from gridpriv.report.panel import cards
 from gridpriv.report.summary import summary
 from gridpriv.study import learned, read_study
-from gridpriv.study.learn_plan import LearnPlan
-from gridpriv.study.learned import Shelf, compare_learning
+from gridpriv.study.learned import LearnPlan, Shelf, compare_learning
 from gridpriv.study.plan import method_of
 
 

@@ -22,7 +22,7 @@ from gridpriv.report.export import export, make_report, to_html
 from gridpriv.report.source import read_source
 from gridpriv.study import Method, compare, make_plan
 from gridpriv.study.engine import study_totals
-from gridpriv.study.methods import DEFAULT_METHODS
+from gridpriv.study.plan import DEFAULT_METHODS
 from gridpriv.study.record import publish_study
 
 QUICK = ["--solver", "clarabel", "--seed", "5"]

@@ -16,8 +16,7 @@ from gridpriv.report.export import study_messages
 from gridpriv.report.summary import summary
 from gridpriv.study import Method, compare, learned, make_plan
 from gridpriv.study.engine import differing, study_totals
-from gridpriv.study.learn_plan import LearnPlan
-from gridpriv.study.learned import attempted, compare_learning
+from gridpriv.study.learned import LearnPlan, attempted, compare_learning
 from gridpriv.study.plan import method_of
 from gridpriv.study.record import publish_study
 
