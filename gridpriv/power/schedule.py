@@ -30,8 +30,9 @@ AC_TOLERANCE = 1e-6
 MOST_AC_ROUNDS = 200
 SEARCHES = *((False, FIRST_MU / MU_FACTOR**k) for k in range(3)), (True, FIRST_MU)
 """AC rounds that zones try in turn: with a price on reactive slack or not, and the first barrier.
-Further ones follow where those before shed load or do not converge, the last where none do. With a
-small barrier, load shedding at its price can be final before power flows have found their way."""
+Further ones follow where those before shed load or do not converge, the last where none do, or
+alone where a bus asks for more than its branches carry. With a small barrier, load shedding at its
+price can be final before power flows have found their way."""
 SHED_TOLERANCE = 1e-4
 """p.u. of load shedding from which further searches follow."""
 
@@ -117,10 +118,7 @@ def central_schedule(
     SolverError
         If no optimum is found.
     """
-    pd, qd = np.zeros(network.case.n_bus), np.zeros(network.case.n_bus)
-    for zone, demand in zip(zones, demands, strict=True):
-        pd[zone.own], qd[zone.own] = np.split(demand, 2)
-    case, objective = replace(network.case, pd=pd, qd=qd), network.objective
+    case, objective = _disclosed(network, zones, demands), network.objective
     if dead_buses(case).all():  # nothing generates anywhere: there is no voltage to schedule
         return CentralSchedule(np.zeros(network.offsets["end"]), None)
     if ac and objective.kind != "imbalance":
@@ -134,6 +132,14 @@ def central_schedule(
     priced = objective.kind == "cost"
     relaxed = relax(case, "cost", imbalance_weight=objective.weight) if priced else relax(case)
     return CentralSchedule(relaxed.z, None)
+
+
+def _disclosed(network: Network, zones: Sequence[Zone], demands: Sequence[Floats]) -> Case:
+    """Return the case with the demands that zones disclosed."""
+    pd, qd = np.zeros(network.case.n_bus), np.zeros(network.case.n_bus)
+    for zone, demand in zip(zones, demands, strict=True):
+        pd[zone.own], qd[zone.own] = np.split(demand, 2)
+    return replace(network.case, pd=pd, qd=qd)
 
 
 def estimated_optimum(case: Case, objective: AcObjective, voll: float) -> AcOptimum | None:
@@ -168,6 +174,7 @@ def _by_zone(optimum: AcOptimum, zones: Sequence[Zone]) -> AcSchedule:
 def schedule_in_rounds(
     network: Network,
     zones: Sequence[Zone],
+    demands: Sequence[Floats],
     transport: Transport,
     most: int = MOST_AC_ROUNDS,
     watch: Callable[[Iteration], None] = lambda _: None,
@@ -176,6 +183,8 @@ def schedule_in_rounds(
 
     Parameters
     ----------
+    demands : sequence of (2 |N_z|,) array
+        As of :func:`central_schedule`.
     transport : Transport
         To all zones (:class:`gridpriv.power.fleet.ZoneMember`).
     most : int
@@ -187,7 +196,8 @@ def schedule_in_rounds(
     parts = [ends.of(zone) for zone in zones]
     kept: tuple[Iteration, ...] | None = None
     least = np.inf
-    for estimated, first_mu in SEARCHES:
+    over = overloaded(_disclosed(network, zones, demands)).any()
+    for estimated, first_mu in SEARCHES[-1:] if over else SEARCHES:
         if estimated and kept is not None:
             break
         opening = [call(ZoneMember.ac_open, part, estimated) for part in parts]

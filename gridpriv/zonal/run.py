@@ -444,8 +444,8 @@ def ac_rounds(
     """Let every zone disclose once and zones solve the AC optimal power flow of what they did."""
     from gridpriv.power.schedule import schedule_in_rounds
 
-    answers(transport, call(ZoneMember.disclose))
-    return schedule_in_rounds(prepared.network, prepared.zones, transport, watch=watch)
+    demands = answers(transport, call(ZoneMember.disclose))
+    return schedule_in_rounds(prepared.network, prepared.zones, demands, transport, watch=watch)
 
 
 def _redispatched(

@@ -102,8 +102,8 @@ def test_the_first_search_is_kept_where_later_ones_are_worse(later, monkeypatch)
 
     def schedule():
         prepared, transport = _fleet(case, 3, budget="total:1000")
-        answers(transport, call(ZoneMember.disclose))
-        return home.schedule_in_rounds(prepared.network, prepared.zones, transport)
+        demands = answers(transport, call(ZoneMember.disclose))
+        return home.schedule_in_rounds(prepared.network, prepared.zones, demands, transport)
 
     with monkeypatch.context() as only:
         only.setattr(home, "SEARCHES", home.SEARCHES[:1])
@@ -128,7 +128,7 @@ def test_rounds_read_released_demand_only():
     """Played on other demand with the releases frozen: every message is the same to the bit."""
     case = load_case("case118")
     prepared, transport = _fleet(case, 6)
-    answers(transport, call(ZoneMember.disclose))
+    demands = answers(transport, call(ZoneMember.disclose))
     generator = np.random.default_rng(11)
     other = replace(
         case, pd=case.pd * generator.uniform(0.2, 1.7, case.n_bus), qd=case.qd[::-1] + 0.01
@@ -142,7 +142,7 @@ def test_rounds_read_released_demand_only():
     heard = []
     for run_of, of in ((prepared, transport), (again, elsewhere)):
         recording = Recording(of)
-        played = schedule_in_rounds(run_of.network, run_of.zones, recording)
+        played = schedule_in_rounds(run_of.network, run_of.zones, demands, recording)
         assert played.schedule is not None and len(played.iterations) > 5
         heard.append(recording.heard)
     assert len(heard[0]) == len(heard[1])
@@ -160,9 +160,9 @@ def test_rounds_differ_where_what_was_released_differs():
         prepared = prepare(case, partition(case, 3), settings)
         transport = in_process(zone_agents(prepared))
         open_rounds(prepared, transport)
-        answers(transport, call(ZoneMember.disclose))
+        demands = answers(transport, call(ZoneMember.disclose))
         recording = Recording(transport)
-        schedule_in_rounds(prepared.network, prepared.zones, recording)
+        schedule_in_rounds(prepared.network, prepared.zones, demands, recording)
         heard.append(recording.heard)
     assert heard[0] != heard[1]
 
@@ -178,8 +178,32 @@ def test_they_are_refused_where_no_single_release_is_made(given):
 
 def test_nothing_is_read_before_a_release():
     prepared, transport = _fleet(load_case("case14"), 3)
+    demands = [np.zeros(2 * len(zone.own)) for zone in prepared.zones]
     with pytest.raises(ValueError, match="no data have been released"):
-        schedule_in_rounds(prepared.network, prepared.zones, transport)
+        schedule_in_rounds(prepared.network, prepared.zones, demands, transport)
+
+
+def test_an_estimate_above_the_ratings_at_a_bus_is_scheduled_in_one_search(monkeypatch):
+    """Bus 26 hangs on one line; almost nothing is hidden, so that the estimate is as large."""
+    import gridpriv.power.schedule as home
+
+    case, searches = load_case("tests/data/pglib/pglib_opf_case30_ieee.m"), []
+    bus = case.index_of[26]
+    pd = case.pd.copy()
+    pd[bus] = 1.01 * case.rate[(case.f_bus == bus) | (case.t_bus == bus)][0]
+    case = replace(case, pd=pd)
+    iterate = home.iterate
+
+    def counted(*given):
+        searches.append(given)
+        yield from iterate(*given)
+
+    monkeypatch.setattr(home, "iterate", counted)
+    prepared, transport = _fleet(case, 3, budget="total:1000000")
+    demands = answers(transport, call(ZoneMember.disclose))
+    rounds = schedule_in_rounds(prepared.network, prepared.zones, demands, transport)
+    assert len(searches) == 1
+    assert rounds.schedule is not None
 
 
 def test_zones_of_one_bus_and_of_many_ties_converge():
