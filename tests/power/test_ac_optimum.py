@@ -22,6 +22,7 @@ from gridpriv.grid.matpower import parse_matpower
 from gridpriv.grid.tables import case_from_tables
 from gridpriv.power.ac.model import ac_model, add_generation_cost
 from gridpriv.power.ac.optimum import MARGINS, nearest_served, tightened
+from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.centralized import relax
 from gridpriv.power.objective import Service, check_service
 
@@ -262,6 +263,20 @@ def test_files_and_the_warning_of_prices(tmp_path, capsys):
 def test_bad_input_is_exit_code_2_and_named(words, message, capsys):
     assert main(["acopf", "case14", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_search_that_serves_all_demand_ends_where_none_can_be(monkeypatch):
+    """Ipopt took 45 steps to prove it; no search that has found an optimum restores feasibility."""
+    searches, honest = [], QuadraticProgram.solve
+
+    def solve(*given, **named):
+        searches.append(honest(*given, **named))
+        return searches[-1]
+
+    monkeypatch.setattr(QuadraticProgram, "solve", solve)
+    optimum = gridpriv.acopf(load_case("case57").scale_load(1.3))
+    assert optimum.state.shed_mw == pytest.approx(4.493, abs=0.001)
+    assert not searches[0].solved and searches[0].iterations < 20
 
 
 def test_a_program_solved_before_is_solved_again_in_few_steps():

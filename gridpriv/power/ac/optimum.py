@@ -305,9 +305,10 @@ def _solve(
 ) -> Solved:
     """Solve with all demand served, or where that has no solution, with some of it shed.
 
-    The last search begins with all demand shed. What the last try ended at is returned whether or
-    not it is a solution. A solution that sheds more than ``little`` (p.u.) is sought a second time
-    from a larger barrier, and the better one returned: both are local optima (0031-ac-rounds).
+    Where shedding may follow, a search that serves all demand ends early (``BRIEF``). The last one
+    begins with all demand shed. What the last try ended at is returned whether or not it is a
+    solution. A solution that sheds more than ``little`` (p.u.) is sought a second time from a
+    larger barrier, and the better one returned: both are local optima (0031-ac-rounds).
     """
     starts = [model.program.start]
     if start is not None:
@@ -320,7 +321,8 @@ def _solve(
     served = not (shedding and overloaded(live.case).any())
     for zero in ([everything] if served else []) + ([None] if shedding else []):
         for begin in (*starts, unloaded) if zero is None else starts:
-            solution = model.program.solve(begin, zero)
+            kind = "brief" if shedding and zero is not None else "anew"
+            solution = model.program.solve(begin, zero, kind)
             if solution.solved and zero is not None:
                 return solution
             if solution.solved and model.dispatch(solution.x).p_shed.sum() <= little:

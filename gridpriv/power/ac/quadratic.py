@@ -61,7 +61,16 @@ POINT: dict[str, Any] = EARLY | {
 """Beside ``OPTIONS``, where a point near the solution is known, without multipliers."""
 FAR: dict[str, Any] = {"ipopt.mu_init": 2.5}
 """Beside ``OPTIONS``, for a second search where prices are far above the costs of generation."""
-STARTS: dict[str, dict[str, Any]] = {"anew": {}, "far": FAR, "near": POINT, "warm": WARM}
+BRIEF: dict[str, Any] = {"ipopt.max_iter": 200, "ipopt.max_resto_iter": 0}
+"""Beside ``OPTIONS``, for a search that another follows: it ends where Ipopt leaves the objective
+to restore feasibility (0031-ac-rounds)."""
+STARTS: dict[str, dict[str, Any]] = {
+    "anew": {},
+    "brief": BRIEF,
+    "far": FAR,
+    "near": POINT,
+    "warm": WARM,
+}
 SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
 
@@ -276,7 +285,7 @@ class QuadraticProgram:
             By default the variables' own starting points.
         zero : int array, optional
             Variables that are held at 0.
-        kind : {'anew', 'far'}
+        kind : {'anew', 'brief', 'far'}
             As of ``STARTS``.
         """
         return self._solve(kind, self.start if start is None else start, None, zero)
