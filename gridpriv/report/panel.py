@@ -345,7 +345,7 @@ class Panel:
         budgets = summary.budgets_of(self.rows)
         if len(budgets) > 1:
             every = ", ".join(f"{stated_epsilon(budget):g}" for budget in budgets)
-            at = f"{_kind(self.compared)}; figures below; budgets: {every}".removeprefix("; ")
+            at = f"{_kind(self.compared)}; all budgets ({every}): below".removeprefix("; ")
             yield Fact("Compared at", summary.budget_words(self.budget), at)
 
     def _figures(self, row: pd.Series, metric: summary.Metric) -> Iterator[Fact]:
