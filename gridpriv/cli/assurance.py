@@ -305,8 +305,7 @@ def _print_attack(result: AttackResult) -> None:
     output.say(
         f"Run {shown.label}, {shown.adversary}: at {closer} of "
         f"{counted(len(result.attacked), 'bus')} the error is at least {KNOWN_BETTER:.0%} below "
-        "the prior's. The prior is an equal share of the {result.plan.prior}'s "
-        "total."
+        f"the prior's. The prior is an equal share of the {result.plan.prior}'s total."
     )
     output.say(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
 
