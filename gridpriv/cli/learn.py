@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags
 from gridpriv.cli.budgets import add_grant_arguments, grant_units
 from gridpriv.cli.flags import Command
-from gridpriv.cli.learn_forecast import forecast, forecast_arguments
 from gridpriv.cli.output import output_folder, print_table, progress, say, tell
 from gridpriv.cli.study import add_reproduce, execute_reproduce, finish, print_means
 from gridpriv.core.errors import InputError, not_allowed, one_of, positive, whole
@@ -31,15 +28,13 @@ from gridpriv.learning.settings import (
     preset_names,
 )
 from gridpriv.privacy.statement import refuse_unprotected
+from gridpriv.study.forecast import Forecasting, forecast_series
 
 if TYPE_CHECKING:
-    from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets.base import Dataset
     from gridpriv.learning.result import LearnResult
     from gridpriv.learning.run import Tuning
     from gridpriv.learning.stored import Keeper, TrainedModel
-    from gridpriv.privacy.ledger import ReleaseCharge
-    from gridpriv.privacy.ledger_rows import LedgerDataset
     from gridpriv.study.learned import LearnPlan
 
 EXAMPLE = "slow: algorithm=dpsgd clip=1"
@@ -129,7 +124,7 @@ def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning import learn
     from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets import dataset_name
-    from gridpriv.study.learned import keep_learning_run
+    from gridpriv.study.learned import charging, keep_learning_run
     from gridpriv.study.run_folder import RUN_FILE
 
     if args.resume and args.out is None:
@@ -152,7 +147,7 @@ def _run(args: argparse.Namespace) -> int:
     def run(keeper: Keeper | None = None) -> LearnResult:
         begun = Begun() if keeper is None else keeper.begun
         with (
-            charging(args, dataset, settings, begun) as charge,
+            charging(args.ledger, args.ledger_key, dataset, settings, begun) as charge,
             progress(args, dataset.name, settings.rounds) as advance,
         ):
             advance("", begun.rounds)
@@ -320,34 +315,6 @@ def grant(args: argparse.Namespace) -> int:
     return grant_units(args, args.ledger, key, owners, f"of {dataset.name}")
 
 
-@contextmanager
-def charging(
-    args: argparse.Namespace, dataset: Dataset, settings: LearnSettings, begun: Begun
-) -> Iterator[ReleaseCharge | None]:
-    """Open ``--ledger``, refuse a run that does not fit, and yield what charges its releases."""
-    from gridpriv.learning.accounting import client_datasets, planned
-    from gridpriv.learning.run import make_task, split_for
-    from gridpriv.study.context import open_charge
-
-    def owners() -> Sequence[LedgerDataset]:
-        return client_datasets(dataset, split_for(dataset, settings), settings)
-
-    noisy = settings.mechanism != "none"
-    with open_charge(args.ledger, args.ledger_key, owners, noisy=noisy) as charge:
-        if charge is None:
-            yield None
-            return
-        task, _ = make_task(dataset, settings)
-        task = replace(task, begun=begun)
-        costs = {name: charge.cost(name, drawn) for name, drawn in planned(task).items()}
-        if any(charged.kind == "uncertified" for cost in costs.values() for charged in cost):
-            raise not_allowed(
-                "ledger", args.ledger, "left out with this run: nothing is proved of its releases"
-            )
-        charge.ledger.plan(costs)
-        yield charge
-
-
 def predict_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``learn predict``."""
     parser.add_argument("model", metavar="MODEL", help="model.npz of learn run --out")
@@ -370,10 +337,9 @@ def predict(args: argparse.Namespace) -> int:
     model = load_model(args.model)
     x, y = _prediction_rows(args, model)
     predictions = model.predict(x)
-    figures = _prediction_figures(model, predictions, y)
     document = json_ready(
         {"model": args.model, "dataset": Path(args.dataset).stem, "rows": len(predictions)}
-        | figures
+        | model.errors(predictions, y)
         | {"certificate": model.description.certificate, "predictions": predictions.tolist()}
     )
     if args.out is not None:
@@ -398,16 +364,6 @@ def _prediction_rows(args: argparse.Namespace, model: TrainedModel) -> tuple[Any
     return dataset.x_test, dataset.y_test
 
 
-def _prediction_figures(model: TrainedModel, predictions: Any, y: Any) -> Json:
-    """Return accuracy or mean squared error; None without labels."""
-    if y is None or not len(y):
-        return {"accuracy": None, "mean_squared_error": None}
-    if model.description.task == "regression":
-        return {"accuracy": None, "mean_squared_error": float(((predictions - y) ** 2).mean())}
-    right = [str(guess) == str(label) for guess, label in zip(predictions, y, strict=True)]
-    return {"accuracy": sum(right) / len(right), "mean_squared_error": None}
-
-
 def _print_predictions(document: Json, model: TrainedModel) -> None:
     total = model.description.certificate["total"]
     say(f"{document['rows']} rows predicted with a model of {model.description.dataset}")
@@ -423,6 +379,73 @@ def _print_predictions(document: Json, model: TrainedModel) -> None:
         )
 
 
+HISTORY = "past demand: step,bus,pd_mw,qd_mvar; steps are dates and times"
+WEATHER = (
+    "public columns for past and forecast steps, such as step,temperature (default: calendar only)"
+)
+
+
+def _forecast_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("case", metavar="CASE", help="case name, or file")
+    flags.flag(parser, "--history", "FILE.csv", HISTORY, required=True)
+    flags.flag(parser, "--weather", "FILE.csv", WEATHER)
+    flags.add_zone_arguments(parser)
+    flags.add_flags(parser, Forecasting)
+    flags.add_ledger_arguments(parser)
+    flags.add_output(parser, "file of the forecast, for --public-demand", "F.csv")
+
+
+def _forecast(args: argparse.Namespace) -> int:
+    """Forecast, write and print."""
+    from gridpriv.grid.library import load_case
+    from gridpriv.grid.scenarios import read_demand_series
+
+    settings = Forecasting(**flags.given_settings(args, Forecasting))
+    case = load_case(args.case)
+    zoning = flags.chosen_zoning(case, args)
+    series = read_demand_series(args.history, case)
+    result = forecast_series(settings, series, zoning, args.weather, args.ledger, args.ledger_key)
+    document = result.as_dict()
+    if args.out is not None:
+        write_text(Path(args.out), frame_csv(result.table()), private=False)
+    return tell(args, document, lambda: _print_forecast(document), args.out)
+
+
+def _print_forecast(document: Json) -> None:
+    from gridpriv.zonal.messages import message
+
+    rows = [
+        [zone["zone"], zone["buses"], fmean(zone["mean_mw"]), fmean(zone["spread_mw"])]
+        for zone in document["zones"]
+    ]
+    first, last = document["steps"][0], document["steps"][-1]
+    title = f"{document['case']}: forecast of {len(document['steps'])} steps, {first} to {last}"
+    print_table(title, ["zone", "buses", "mean MW", "std MW"], rows)
+    if drowned := [str(zone) for zone, _, mean, spread in rows if spread > abs(mean)]:
+        say(message("forecast-drowned", {"zones": ", ".join(drowned)}))
+    if document["test"]:
+        columns = ["zone", "mape", "pinball_mw", "naive_mape", "naive_pinball_mw"]
+        tested = [[row[name] for name in columns] for row in document["test"]]
+        names = [
+            "zone",
+            "MAPE %",
+            "pinball MW",
+            "seasonal-naive MAPE %",
+            "seasonal-naive pinball MW",
+        ]
+        print_table("On the steps left out (private)", names, tested)
+    privacy = document["privacy"]
+    if privacy["total_pure"] is None:
+        say("No noise: the forecast protects nothing.")
+    else:
+        say(f"Privacy: {privacy['adjacency']}; total epsilon {privacy['total_pure']:g} (pure)")
+    if privacy["noise"] == "simulated":
+        say(
+            "Simulated noise, no privacy: anyone with the seed can remove the noise (use --noise "
+            f"secure); seed {document['seed']}."
+        )
+
+
 ACTIONS = {
     "run": ("run one algorithm on a data set", Command(_run_arguments, _run)),
     "compare": (
@@ -435,7 +458,7 @@ ACTIONS = {
     ),
     "forecast": (
         "forecast demand from the zones' history, as a public prior of demand",
-        Command(forecast_arguments, forecast),
+        Command(_forecast_arguments, _forecast),
     ),
     "reproduce": (
         "reproduce a figure or table of a learning paper and check its claims",

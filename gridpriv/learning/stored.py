@@ -199,6 +199,16 @@ class TrainedModel:
         place = (result + 1) // 2 if self.description.task == "binary" else result
         return np.asarray(labels)[place]
 
+    def errors(self, predictions: Array, y: Array | None) -> Json:
+        """Return the accuracy or the mean squared error of predictions; None without labels."""
+        figures: Json = {"accuracy": None, "mean_squared_error": None}
+        if y is not None and len(y) and self.description.task == "regression":
+            figures["mean_squared_error"] = float(((predictions - y) ** 2).mean())
+        elif y is not None and len(y):
+            right = [str(guess) == str(label) for guess, label in zip(predictions, y, strict=True)]
+            figures["accuracy"] = sum(right) / len(right)
+        return figures
+
     def save(self, path: str | Path) -> None:
         """Write the model; readable by its owner alone unless it is public."""
         described = asdict(self.description) | {"format": FORMAT, "version": version("gridpriv")}

@@ -13,12 +13,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
 from gridpriv.core.files import read_sealed, read_table, sealed
@@ -26,18 +26,20 @@ from gridpriv.core.processes import unordered
 from gridpriv.core.store import MANIFEST, Rows, Store, Study, open_store
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import Json, frame_csv, json_ready
+from gridpriv.learning.accounting import client_datasets, planned
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
-from gridpriv.learning.algorithms.base import ALONE, MEASURES, Measure
+from gridpriv.learning.algorithms.base import ALONE, MEASURES, Begun, Measure
 from gridpriv.learning.datasets import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.releases import protected
 from gridpriv.learning.result import LearnResult, LearnRound
-from gridpriv.learning.run import Tuning, learn, split_for, tune
+from gridpriv.learning.run import Tuning, learn, make_task, split_for, tune
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.stored import MODEL_FILE, Keeper, make_keeper
 from gridpriv.privacy.settings import NO_NOISE, QUIET, parse_budget
 from gridpriv.privacy.statement import Certificate
 from gridpriv.study import engine
+from gridpriv.study.context import open_charge
 from gridpriv.study.plan import (
     SETTINGS,
     Kind,
@@ -52,6 +54,10 @@ from gridpriv.study.plan import (
 )
 from gridpriv.study.record import publish_manifest, publish_rows
 from gridpriv.study.run_folder import RUN_FILE
+
+if TYPE_CHECKING:
+    from gridpriv.privacy.ledger import ReleaseCharge
+    from gridpriv.privacy.ledger_rows import LedgerDataset
 
 DELTA = 1e-5
 TITLE = "{}: algorithms at equal certified totals"
@@ -563,3 +569,29 @@ def _rounds(result: LearnResult, measure: Measure | None) -> list[Json]:
         | ({} if measure is None else {measure.name: row[measure.name]})
         for row in table[table["objective"].notna()].to_dict("records")
     ]
+
+
+@contextmanager
+def charging(
+    ledger: str | Path | None,
+    key: str | Path | None,
+    dataset: Dataset,
+    settings: LearnSettings,
+    begun: Begun,
+) -> Iterator[ReleaseCharge | None]:
+    """Open a ledger, refuse a run that does not fit, and yield what charges its releases."""
+
+    def owners() -> Sequence[LedgerDataset]:
+        return client_datasets(dataset, split_for(dataset, settings), settings)
+
+    with open_charge(ledger, key, owners, noisy=settings.mechanism != "none") as charge:
+        if charge is not None:
+            task, _ = make_task(dataset, settings)
+            drawn = planned(replace(task, begun=begun))
+            costs = {name: charge.cost(name, releases) for name, releases in drawn.items()}
+            if any(charged.kind == "uncertified" for cost in costs.values() for charged in cost):
+                raise not_allowed(
+                    "ledger", ledger, "left out with this run: nothing is proved of its releases"
+                )
+            charge.ledger.plan(costs)
+        yield charge

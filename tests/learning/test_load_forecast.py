@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from gridpriv.cli.learn_forecast import _table
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.library import load_case, zoning_of
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.learning.forecast import (
     Forecast,
     History,
@@ -29,6 +29,7 @@ from gridpriv.learning.forecast import (
 )
 from gridpriv.power.prior import public_demand, zone_prior
 from gridpriv.power.zone import make_network, make_zones
+from gridpriv.study.forecast import DemandForecast, Forecasting
 
 TIMES = [stamp.isoformat() for stamp in pd.date_range("2026-03-01", periods=21 * 24, freq="h")]
 AHEAD = 48
@@ -335,7 +336,9 @@ def test_a_forecast_of_no_demand_is_read_with_its_standard_deviation(tmp_path, m
     half = np.repeat([level], 2, axis=0).reshape(2, 1, -1)
     result = Forecast(half, np.ones_like(half), zone_mean, std, {}, math.inf)
     out = tmp_path / "forecast.csv"
-    _table(case, zoning, result, ["1"]).to_csv(out, index=False)
+    series = DemandSeries(case, ("0",), case.pd[None], case.qd[None], "history")
+    made = DemandForecast(Forecasting(), series, zoning, ["1"], result)
+    made.table().to_csv(out, index=False)
     expected = public_demand(case, f"{out}@1")
     assert public_demand(case, out).spread > 0
     if any(means):

@@ -1,0 +1,302 @@
+"""A forecast of a grid's demand from its history, which later runs read as public demand."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.settings import Part, changed, choice, count, notation, number
+from gridpriv.core.text import Json, counted, json_ready
+from gridpriv.privacy.adjacency import Beta, DemandAdjacency
+from gridpriv.privacy.linear import LEAST_SHARE
+from gridpriv.privacy.settings import LEAST_EPSILON, MOST_EPSILON, Noise, Privacy
+from gridpriv.zonal.settings import Adjacency
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gridpriv.core.arrays import Floats
+    from gridpriv.grid.scenarios import DemandSeries
+    from gridpriv.grid.zoning import Zoning
+    from gridpriv.learning.forecast import Forecast
+
+DAY = 24
+MOST_STEPS = 100_000
+"""Steps of a forecast: more than 11 years of hours."""
+
+
+def _levels(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise not_allowed("quantiles", text, "numbers, by commas") from None
+
+
+def _epsilon_or_infinite(name: str, value: float) -> None:
+    if not (LEAST_EPSILON <= value <= MOST_EPSILON or value == math.inf):
+        raise not_allowed(name, value, f"from {LEAST_EPSILON:g} to {MOST_EPSILON:g}, or inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecasting(Part):
+    """Forecast of every zone's demand, and its noise."""
+
+    total: float = number(
+        0.2, "total epsilon (pure DP) of a zone's releases; inf: no noise", _epsilon_or_infinite
+    )
+    beta: Beta = changed(
+        Adjacency,
+        "beta",
+        Beta(1.0, "MW"),
+        help="adjacency distance: protected change of one bus's demand in every step",
+    )
+    noise: Noise = changed(
+        Privacy,
+        "noise",
+        "simulated",
+        help="source of randomness: simulated (repeatable, no protection) or secure (system "
+        "entropy)",
+    )
+    model: str = choice("linear", ("linear", "network"), "model of a zone's demand")
+    steps: int = count(DAY, "steps ahead", most=MOST_STEPS)
+    test_steps: int = count(
+        0,
+        "number of last steps that are held out and compared with the forecast; the comparison is "
+        "private",
+        least=0,
+    )
+    quantiles: tuple[float, ...] = notation(
+        (0.05, 0.25, 0.5, 0.75, 0.95), _levels, "Q,Q", "quantiles of every zone's demand"
+    )
+    seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and printed")
+
+
+@dataclass(frozen=True, eq=False)
+class DemandForecast:
+    """Demand of every zone in the steps after a history, or in its last ones.
+
+    Attributes
+    ----------
+    settings : Forecasting
+        With the seed that was drawn, if none was given.
+    series : DemandSeries
+        The history, with the steps that are held out.
+    times : list of str
+        Steps ahead.
+    forecast : Forecast
+        In per unit.
+    """
+
+    settings: Forecasting
+    series: DemandSeries
+    zoning: Zoning
+    times: list[str]
+    forecast: Forecast
+
+    @cached_property
+    def quantiles(self) -> dict[float, Floats]:
+        """Quantiles of the zones' demand (zones, steps) in MW, by level."""
+        base = self.series.case.base_mva
+        return {q: self.forecast.quantile(q) * base for q in self.settings.quantiles}
+
+    def table(self) -> pd.DataFrame:
+        """Return the rows of a ``--public-demand`` file.
+
+        The spread of a zone whose mean is near 0 is a share of :data:`LEAST_SHARE` of the mean bus
+        for each of its buses, by which :func:`~gridpriv.power.prior.zone_prior` multiplies it.
+        """
+        import pandas as pd
+
+        members, case, made = self.zoning.members, self.series.case, self.forecast
+        order, sizes = np.concatenate(members), np.array([len(buses) for buses in members])
+        least = LEAST_SHARE * np.abs(made.zone_mean).sum(axis=0) / sizes.sum()
+        size = np.maximum(np.abs(made.zone_mean), least * sizes[:, None])
+        share = np.ones_like(made.zone_spread)
+        np.divide(made.zone_spread, size, out=share, where=size > 0)
+        mean, spread = (case.base_mva * part.reshape(2, -1) for part in (made.mean, made.spread))
+        return pd.DataFrame(
+            {
+                "step": np.repeat(np.array(self.times), len(order)),
+                "bus": np.tile(case.bus_id[order], len(self.times)),
+                "pd_mw": mean[0],
+                "qd_mvar": mean[1],
+                "pd_std_mw": spread[0],
+                "qd_std_mvar": spread[1],
+                "zone_spread": np.repeat(share, sizes, axis=0).T.ravel(),
+            }
+        )
+
+    def as_dict(self) -> Json:
+        """Return a JSON document; ``test``, of the steps held out, is private."""
+        settings, made, base = self.settings, self.forecast, self.series.case.base_mva
+        noise = settings.noise if made.epsilon < math.inf else "none"
+        zones = zip(self.zoning.names, self.zoning.members, strict=True)
+        text: Json = json_ready(
+            {
+                "case": self.series.case.name,
+                "steps": self.times,
+                "model": settings.model,
+                "zones": [
+                    {
+                        "zone": zone,
+                        "buses": len(members),
+                        "mean_mw": (base * made.zone_mean[z]).tolist(),
+                        "spread_mw": (base * made.zone_spread[z]).tolist(),
+                        "quantiles": {str(q): v[z].tolist() for q, v in self.quantiles.items()},
+                    }
+                    for z, (zone, members) in enumerate(zones)
+                ],
+                "privacy": {
+                    "adjacency": "any change of one bus's demand by at most "
+                    f"{settings.beta} in every step",
+                    "releases_per_zone": max(map(len, made.releases.values()), default=0),
+                    "total_pure": None if noise == "none" else made.epsilon,
+                    "noise": noise,
+                },
+                "seed": settings.seed if noise == "simulated" else None,
+                "test": self._tested() if settings.test_steps else None,
+            }
+        )
+        return text
+
+    def _tested(self) -> list[Json]:
+        """Return errors by zone on the steps held out, beside a seasonal-naive forecast."""
+        from gridpriv.learning.forecast import mape, pinball_loss
+
+        base, ahead = self.series.case.base_mva, self.settings.test_steps
+        count = len(self.series) - ahead
+        season = 7 * DAY if count >= 7 * DAY else DAY
+        back = np.maximum(count - season + np.arange(ahead) % season, 0)
+        rows = []
+        for z, (zone, members) in enumerate(
+            zip(self.zoning.names, self.zoning.members, strict=True)
+        ):
+            total = base * self.series.pd[:, members].sum(axis=1)
+            actual, naive = total[count:], total[back]
+            found = {q: values[z] for q, values in self.quantiles.items()}
+            rows.append(
+                {
+                    "zone": zone,
+                    "mape": mape(actual, base * self.forecast.zone_mean[z]),
+                    "pinball_mw": pinball_loss(actual, found),
+                    "naive_mape": mape(actual, naive),
+                    "naive_pinball_mw": pinball_loss(actual, dict.fromkeys(found, naive)),
+                }
+            )
+        return rows
+
+
+def forecast_series(
+    settings: Forecasting,
+    series: DemandSeries,
+    zoning: Zoning,
+    weather: str | None = None,
+    ledger: str | None = None,
+    key: str | None = None,
+) -> DemandForecast:
+    """Return a forecast of a history; its releases are charged to a ledger.
+
+    Parameters
+    ----------
+    weather : str, optional
+        CSV file of public columns for every step of the history and of the forecast.
+    ledger, key : str, optional
+        File of the ledger and of its key.
+
+    Raises
+    ------
+    InputError
+        For a history that is too short, or files that do not fit it.
+    """
+    from gridpriv.learning import forecast as learning
+    from gridpriv.study.context import open_charge
+    from gridpriv.zonal.prepared import zone_datasets
+
+    if settings.seed is None:  # a seed that others can guess removes the noise
+        settings = replace(settings, seed=secrets.randbits(64))
+    learning.check_quantiles(settings.quantiles)
+    if len(series) < 2:
+        raise InputError(
+            f"history {series.source} has 1 step: a forecast needs at least two, for the time "
+            "between steps"
+        )
+    if settings.test_steps >= len(series) - 1:
+        raise not_allowed("test-steps", settings.test_steps, f"fewer than {len(series) - 1}")
+    case, count = series.case, len(series) - settings.test_steps
+    adjacency = DemandAdjacency(settings.beta.distance(case.base_mva))
+    with open_charge(
+        ledger,
+        key,
+        lambda: zone_datasets(case, zoning, adjacency),
+        noisy=settings.total < math.inf,
+    ) as charge:
+        past_times, times = list(series.steps[:count]), list(series.steps[count:])
+        if not times:
+            _ = learning.calendar(past_times)  # refuses steps that are no times
+            times = learning.following(past_times, settings.steps)
+        features = _features([*past_times, *times], weather)
+        past, ahead, weights = features[:count], features[count:], learning.recency(past_times)
+        if settings.model == "network":
+            past, ahead = learning.network_features(past, ahead, 0)
+        if charge is not None:  # a run that does not fit is refused before it draws
+            planned = learning.planned_releases(
+                past, weights, settings.total, adjacency.beta, settings.noise
+            )
+            charge.ledger.plan({zone: charge.cost(zone, planned) for zone in zoning.names})
+        made = learning.forecast_demand(
+            [
+                learning.History(zone, series.pd[:count, members], series.qd[:count, members])
+                for zone, members in zip(zoning.names, zoning.members, strict=True)
+            ],
+            past,
+            ahead,
+            weights,
+            epsilon=settings.total,
+            beta=adjacency.beta,
+            source=settings.noise,
+            seed=settings.seed or 0,
+            charge=lambda zone, release: None if charge is None else charge(zone, {release: 1}),
+        )
+    return DemandForecast(settings, series, zoning, times, made)
+
+
+def _features(times: Sequence[str], weather: str | None) -> Floats:
+    """Return the public features of steps: calendar, and the columns of a weather file."""
+    import pandas as pd
+
+    from gridpriv.learning.forecast import calendar, dates_and_times
+
+    known = calendar(times)
+    if weather is None:
+        return known
+    try:
+        table = pd.read_csv(weather, dtype={"step": str})
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"weather {weather} cannot be read: {error}; a CSV file with the column step is needed"
+        ) from error
+    if "step" not in table or len(table.columns) < 2:
+        raise not_allowed("weather", weather, "a CSV file with step and at least one column")
+    steps = table.pop("step").tolist()
+    table.index = dates_and_times(steps, f"the steps of weather {weather}")
+    if table.index.has_duplicates:
+        twice = steps[int(table.index.duplicated().argmax())]
+        raise InputError(f"weather {weather} names step {twice} more than once: give one row each")
+    wanted = dates_and_times(times, "the history's steps")
+    missing = wanted[~wanted.isin(table.index)]
+    if len(missing):
+        raise InputError(
+            f"weather {weather} misses {counted(len(missing), 'step')}, such as {missing[0]}: "
+            "give a row for every step"
+        )
+    given = table.loc[wanted].apply(pd.to_numeric, errors="coerce").to_numpy(float)
+    if not np.isfinite(given).all():
+        raise not_allowed("weather", weather, "a file of finite numbers")
+    return np.hstack([known, given, given**2])
