@@ -100,14 +100,14 @@ def _size(case: Case) -> Json:
 def _list(args: argparse.Namespace) -> int:
     """List the cases with size, load and capacity."""
     from gridpriv.grid.library import case_files, shipped_folder
-    from gridpriv.grid.matpower import read_matpower
+    from gridpriv.grid.matpower import load_matpower
 
     shipped, files = shipped_folder("cases"), case_files()
     own = {name: path for name, path in files.items() if path.parent == shipped}
     rows: list[Json] = []
     for name, path in (files if args.all else own).items():
         try:
-            case = read_matpower(path)
+            case = load_matpower(path)[0]
         except GridprivError as error:
             rows.append({"case": name, "reason": str(error)})
             continue

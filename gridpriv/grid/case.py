@@ -285,12 +285,13 @@ def _validate(case: Case) -> None:
     _ordered(case, "pmin", "pmax", "generator", case.gen_row)
     _ordered(case, "qmin", "qmax", "generator", case.gen_row)
     _ordered(case, "angmin", "angmax", "branch", case.branch_row)
-    _open_ended(case, "angmin", -np.inf, "branch", case.branch_row, np.pi / 2)
-    _open_ended(case, "angmax", np.inf, "branch", case.branch_row, np.pi / 2)
-    for name in ("pmin", "qmin"):
-        _open_ended(case, name, -np.inf, "generator", case.gen_row, np.inf)
-    for name in ("pmax", "qmax"):
-        _open_ended(case, name, np.inf, "generator", case.gen_row, np.inf)
+    for name, none in OPEN.items():
+        angle, values = name.startswith("ang"), getattr(case, name)
+        rows = ("branch", case.branch_row) if angle else ("generator", case.gen_row)
+        within = np.pi / 2 if angle else np.inf
+        wrong = (values != none) & ~(np.abs(values) < within)
+        allowed = f"{none:g} (no limit) or within +-{within:.4g}"
+        _refuse(wrong, values, name, *rows, allowed)
     _refuse(case.vmin < 0, case.vmin, "Vmin", "bus", case.bus_id, "0 or more")
     _refuse(case.rate < 0, case.rate, "rateA", "branch", case.branch_row, "0 (no limit) or more")
     for name, rates in emergency_ratings(case, np.arange(case.n_branch)).items():
@@ -347,13 +348,6 @@ def _finite(case: Case, names: tuple[str, ...], kind: str, rows: Ints) -> None:
     for name in names:
         values = getattr(case, name)
         _refuse(~np.isfinite(values), values, name, kind, rows, "a finite number")
-
-
-def _open_ended(case: Case, name: str, none: float, kind: str, rows: Ints, within: float) -> None:
-    """Refuse limits that are neither ``none`` nor of a magnitude below ``within``."""
-    values = getattr(case, name)
-    wrong = (values != none) & ~(np.abs(values) < within)
-    _refuse(wrong, values, name, kind, rows, f"{none:g} (no limit) or within +-{within:.4g}")
 
 
 def _ordered(case: Case, low: str, high: str, kind: str, rows: Ints) -> None:

@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from os.path import isfile
 from pathlib import Path
+from pkgutil import resolve_name
 
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.case import Case
-from gridpriv.grid.matpower import load_matpower
 from gridpriv.grid.readreport import POWSYBL_FORMATS, ReadReport
 from gridpriv.grid.zoning import Zoning, read_zoning
 
@@ -149,30 +149,13 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
     return get_close_matches(name, names, n=1, cutoff=NEAR)
 
 
-def _mat(path: Path) -> tuple[Case, ReadReport]:
-    from gridpriv.grid.pypower import load_mat
-
-    return load_mat(path)
-
-
-def _json(path: Path) -> tuple[Case, ReadReport]:
-    from gridpriv.grid.pandapower import load_pandapower
-
-    return load_pandapower(path)
-
-
-def _powsybl(path: Path) -> tuple[Case, ReadReport]:
-    from gridpriv.grid.powsybl import load_powsybl
-
-    return load_powsybl(path)
-
-
-READERS: dict[str, Reader] = {
-    ".m": load_matpower,
-    ".mat": _mat,
-    ".json": _json,
-    **dict.fromkeys(POWSYBL_FORMATS, _powsybl),
+READERS = {
+    ".m": "matpower:load_matpower",
+    ".mat": "pypower:load_mat",
+    ".json": "pandapower:load_pandapower",
+    **dict.fromkeys(POWSYBL_FORMATS, "powsybl:load_powsybl"),
 }
+"""Module and function that read a format; imported when they are needed."""
 
 
 def read_case(name: str | Path) -> tuple[Case, ReadReport]:
@@ -201,7 +184,8 @@ def read_case(name: str | Path) -> tuple[Case, ReadReport]:
         )
     if suffix not in READERS:
         raise InputError(f"case {path}: must be a file ending in {', '.join(READERS)}")
-    return READERS[suffix](path)
+    reader: Reader = resolve_name(f"gridpriv.grid.{READERS[suffix]}")
+    return reader(path)
 
 
 def shipped_zoning(case: Case, zones: int | None = None) -> Zoning | None:

@@ -23,7 +23,7 @@ from gridpriv.core.files import LARGEST, read_bytes, shown
 from gridpriv.grid.case import Case
 from gridpriv.grid.matlab import Arithmetic, WrongError, constant
 from gridpriv.grid.readreport import ReadReport, report_tables
-from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables
+from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables, naming
 
 _ASSIGN = re.compile(r"^\s*mpc\.(\w+)\s*=\s*(.*)$")
 _OPENING = {"[": "]", "{": "}"}
@@ -59,11 +59,6 @@ class _Unless:
     line: int
 
 
-def read_matpower(path: Path) -> Case:
-    """Return the case of a MATPOWER ``.m`` file; see :func:`load_matpower`."""
-    return load_matpower(path)[0]
-
-
 def load_matpower(path: Path) -> tuple[Case, ReadReport]:
     """Read a MATPOWER ``.m`` case.
 
@@ -81,11 +76,9 @@ def load_matpower(path: Path) -> tuple[Case, ReadReport]:
         holds something a grid cannot have.
     """
     text = _text(path)
-    try:
+    with naming(path):
         tables = parse_matpower(text, path.stem)
         case = case_from_tables(tables)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
     return case, report_tables(tables, case, path.name, "MATPOWER .m")
 
 

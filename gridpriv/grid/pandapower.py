@@ -43,7 +43,7 @@ from gridpriv.grid.pandapower_json import (
     optional,
 )
 from gridpriv.grid.scenarios import DemandSeries
-from gridpriv.grid.tables import MatpowerTables, case_from_tables
+from gridpriv.grid.tables import MatpowerTables, case_from_tables, naming
 
 VOLTAGE_PARTS = [f"const_{kind}_{part}percent" for kind in "zi" for part in ("", "p_", "q_")]
 PUBLIC_TABLES = ("res_", "_", "std_", "dtypes")
@@ -66,18 +66,17 @@ def net_notes(
     dc_lines = int(in_service(net, "dcline").sum())
     return (
         *readreport.notes_of("pandapower", counts | {"base": 1}, base=case.base_mva),
-        *(_out_of_service(net, table) for table in tables if not in_service(net, table).all()),
+        *(
+            readreport.FieldNote(f"{table}: out of service", "read", count, "left out")
+            for table in tables
+            if (count := int((~in_service(net, table)).sum()))
+        ),
         *readreport.grid_notes(case),
         *_lost_buses(net, case, bus_of),
         *_fixed_voltages(net, bus_of),
         *([readreport.dc_note(dc_lines)] if dc_lines else []),
         *_ignored(net, tables),
     )
-
-
-def _out_of_service(net: Net, table: str) -> readreport.FieldNote:
-    count = int((~in_service(net, table)).sum())
-    return readreport.FieldNote(f"{table}: out of service", "read", count, "left out")
 
 
 def _bus_counts(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, int]:
@@ -120,12 +119,8 @@ def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[readreport.Fie
         at = int(np.searchsorted(ids, bus_of[bus]))
         field, fixed = f"{element}: vm_pu", f"bus {bus} is fixed at {set_point:.6g} p.u."
         if low[at] <= set_point <= high[at]:
-            yield readreport.FieldNote(
-                field,
-                "read",
-                1,
-                f"{fixed}, as in pandapower's optimal power flow (not controllable)",
-            )
+            note = f"{fixed}, as in pandapower's optimal power flow (not controllable)"
+            yield readreport.FieldNote(field, "read", 1, note)
         else:
             yield readreport.FieldNote(
                 field,
@@ -191,10 +186,8 @@ def case_from_pandapower(net: Net, name: str | None = None) -> Case:
 def load_pandapower(path: Path) -> tuple[Case, readreport.ReadReport]:
     """Read a net that ``pandapower.to_json`` wrote."""
     net = open_json(path)
-    try:
+    with naming(path):
         conversion = convert_net(net, path.stem)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
     return conversion.case, replace(conversion.report, source=path.name, format="pandapower JSON")
 
 
@@ -284,11 +277,6 @@ def _case(
 
 PREFIX = "simbench:"
 PROFILES = "profiles"
-
-
-def is_simbench(name: str | Path) -> bool:
-    """Test for the name of a simbench grid."""
-    return str(name).startswith(PREFIX)
 
 
 def simbench_net(name: str) -> Net:
@@ -418,7 +406,7 @@ def _add_profiles(
 
 
 def _net(name: str) -> Net:
-    if is_simbench(name):
+    if name.startswith(PREFIX):
         return simbench_net(name)
     if Path(name).suffix.lower() == ".json":
         return open_json(Path(name))

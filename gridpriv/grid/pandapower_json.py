@@ -28,7 +28,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import LARGEST, read_text
 from gridpriv.core.text import Json
-from gridpriv.grid.tables import shipped_rows
+from gridpriv.grid.tables import naming, shipped_rows
 
 Net: TypeAlias = Any
 """pandapower's net, which has no static type: tables by name, as entries and as attributes."""
@@ -122,19 +122,16 @@ def _check_buses(net: Net, table: str, column: str) -> None:
 
 
 def _check_switches(net: Net) -> None:
-    for at, kind, element in _switches(net):
+    rows = frame(net, "switch")
+    if not len(rows):
+        return
+    kinds, elements = column_of(rows, "switch", "et"), column_of(rows, "switch", "element")
+    for at, kind, element in zip(rows.index, kinds, elements, strict=True):
         if not isinstance(kind, str) or kind not in SWITCHED:
             raise _refuse("switch", at, "et", repr(kind), f"one of {', '.join(SWITCHED)}")
         number = isinstance(element, int | float | np.number)  # a cell can also hold a list
         if not number or element not in frame(net, SWITCHED[kind]).index:
             raise _refuse("switch", at, "element", element, f"a row of net.{SWITCHED[kind]}")
-
-
-def _switches(net: Net) -> Iterator[tuple[Any, Any, Any]]:
-    rows = frame(net, "switch")
-    if len(rows):
-        kinds, elements = column_of(rows, "switch", "et"), column_of(rows, "switch", "element")
-        yield from zip(rows.index, kinds, elements, strict=True)
 
 
 def _check_numbers(net: Net, table: str, column: str, rule: str) -> None:
@@ -241,10 +238,8 @@ def open_json(path: Path) -> Net:
         old or newer than the installed pandapower's, or holds a damaged table.
     """
     text = read_text(path, "case file", LARGEST)
-    try:
+    with naming(path):
         return _net(_entries(text))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
 
 
 def _not_written(fault: str) -> InputError:
@@ -319,7 +314,11 @@ def _net(entries: Json) -> Net:
             table = _table(f"net.{key}", value)
             if len(table):
                 net[key] = table
-    net["profiles"] = _profiles(entries.get("profiles"))
+    series = entries.get("profiles")
+    net["profiles"] = {
+        key: _table(f"net.profiles {key!r}", content)
+        for key, content in (series.items() if isinstance(series, dict) else ())
+    }
     return net
 
 
@@ -353,12 +352,6 @@ def _positive(key: str, value: Any) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 1e12:
         raise InputError(f"net.{key} = {number!r}: must be a positive number")
     return float(number)
-
-
-def _profiles(value: Any) -> dict[str, pd.DataFrame]:
-    """Return the time series of a simbench net."""
-    tables = value.items() if isinstance(value, dict) else ()
-    return {key: _table(f"net.profiles {key!r}", content) for key, content in tables}
 
 
 def _table(label: str, value: Any) -> pd.DataFrame:

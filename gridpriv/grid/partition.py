@@ -8,6 +8,7 @@ weights it cuts more ties, and rounds are not fewer (docs/decisions/0017-acceler
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from heapq import heapify, heappop, heappush
 
 import networkx as nx
@@ -19,15 +20,10 @@ from gridpriv.grid.zoning import Zoning, bus_graph, warn_disconnected, zoning_fr
 
 Groups = list[set[int]]
 SMALLEST_SHARE = 1 / 3
+"""No zone is left smaller than this share of the mean size, where the graph allows it."""
 
 
-def partition(
-    case: Case,
-    zones: int,
-    method: str = "spectral",
-    seed: int = 0,
-    smallest_share: float = SMALLEST_SHARE,
-) -> Zoning:
+def partition(case: Case, zones: int, method: str = "spectral", seed: int = 0) -> Zoning:
     """Partition the buses of a case into connected, balanced zones.
 
     Parameters
@@ -38,8 +34,6 @@ def partition(
     method : {'spectral', 'louvain', 'kernighan-lin', 'metis'}
     seed : int
         Of the method's own choices (ties, start vectors); not a privacy seed.
-    smallest_share : float
-        No zone is left smaller than this share of the mean size, where the graph allows it.
 
     Returns
     -------
@@ -56,20 +50,10 @@ def partition(
     graph = bus_graph(case)
     groups = METHODS[method](graph, zones, seed) if zones > 1 else [set(graph)]
     groups = fill_empty(graph, connect(graph, groups), zones)
-    groups = balance(graph, groups, smallest_share)
+    groups = balance(graph, groups, SMALLEST_SHARE)
     zoning = zoning_from_groups(case, groups, f"{method}, {zones} zones")
     warn_disconnected(case, zoning)
     return zoning
-
-
-def spectral(graph: nx.Graph, zones: int, seed: int) -> Groups:
-    """Recursive bisection by the Fiedler vector, split where sizes allow equal zones."""
-    return _recursive(graph, zones, seed, _fiedler_side)
-
-
-def kernighan_lin(graph: nx.Graph, zones: int, seed: int) -> Groups:
-    """Recursive bisection: a Fiedler split refined by Kernighan and Lin's exchanges."""
-    return _recursive(graph, zones, seed, _kernighan_lin_side)
 
 
 def louvain(graph: nx.Graph, zones: int, seed: int) -> Groups:
@@ -100,14 +84,6 @@ def metis(graph: nx.Graph, zones: int, seed: int) -> Groups:
     for node, group in zip(nodes, membership, strict=True):
         groups[group].add(node)
     return groups
-
-
-METHODS: dict[str, Callable[[nx.Graph, int, int], Groups]] = {
-    "spectral": spectral,
-    "louvain": louvain,
-    "kernighan-lin": kernighan_lin,
-    "metis": metis,
-}
 
 
 def connect(graph: nx.Graph, groups: Collection[set[int]]) -> Groups:
@@ -141,15 +117,12 @@ def connect(graph: nx.Graph, groups: Collection[set[int]]) -> Groups:
 
 def _rank(graph: nx.Graph, piece: set[int], zone_of: dict[int, int]) -> tuple[bool, int, int]:
     """Return the order of reassignment of pieces: those that touch a zone, then the smallest."""
-    return not _touches(graph, piece, zone_of), len(piece), min(piece)
+    touches = any(other in zone_of for node in piece for other in graph[node])
+    return not touches, len(piece), min(piece)
 
 
 def _zone_of(groups: Groups) -> dict[int, int]:
     return {node: z for z, group in enumerate(groups) for node in group}
-
-
-def _touches(graph: nx.Graph, piece: set[int], zone_of: dict[int, int]) -> bool:
-    return any(other in zone_of for node in piece for other in graph[node])
 
 
 def _move(piece: set[int], target: int, groups: Groups, zone_of: dict[int, int]) -> None:
@@ -177,13 +150,10 @@ def fill_empty(graph: nx.Graph, groups: Groups, zones: int) -> Groups:
     while len(groups) < zones:
         largest = max(groups, key=lambda g: (len(g), -min(g)))
         groups.remove(largest)
-        groups.extend(_halve(graph.subgraph(largest)))
+        whole = graph.subgraph(largest)
+        side = _fiedler_side(whole, len(whole) // 2, 0)
+        groups.extend(connect(whole, [side, largest - side]))
     return groups
-
-
-def _halve(graph: nx.Graph) -> Groups:
-    side = _fiedler_side(graph, len(graph) // 2, 0)
-    return connect(graph, [side, set(graph) - side])
 
 
 def balance(graph: nx.Graph, groups: Groups, smallest_share: float) -> Groups:
@@ -245,6 +215,7 @@ def _merge(graph: nx.Graph, groups: Groups, zones: int) -> Groups:
 def _recursive(
     graph: nx.Graph, zones: int, seed: int, side: Callable[[nx.Graph, int, int], set[int]]
 ) -> Groups:
+    """Return zones by recursive bisection: into a side, split where sizes allow equal zones."""
     if zones == 1:
         return [set(graph)]
     first = zones // 2
@@ -284,6 +255,7 @@ def _fiedler(graph: nx.Graph, nodes: list[int], seed: int) -> list[float]:
 
 
 def _kernighan_lin_side(graph: nx.Graph, size: int, seed: int) -> set[int]:
+    """Return a Fiedler split refined by Kernighan and Lin's exchanges."""
     start = _fiedler_side(graph, size, seed)
     pair = (start, set(graph) - start)
     if not all(pair):  # networkx exchanges between two sides only
@@ -291,3 +263,11 @@ def _kernighan_lin_side(graph: nx.Graph, size: int, seed: int) -> set[int]:
     return set(
         nx.community.kernighan_lin_bisection(graph, partition=pair, weight="weight", seed=seed)[0]
     )
+
+
+METHODS: dict[str, Callable[[nx.Graph, int, int], Groups]] = {
+    "spectral": partial(_recursive, side=_fiedler_side),
+    "louvain": louvain,
+    "kernighan-lin": partial(_recursive, side=_kernighan_lin_side),
+    "metis": metis,
+}

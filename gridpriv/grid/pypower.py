@@ -27,7 +27,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.core.files import LARGEST, read_bytes, shown
 from gridpriv.grid.case import Case
 from gridpriv.grid.readreport import ReadReport, report_tables
-from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables
+from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables, naming
 
 HEADER = 128
 UNPACKED_FLOOR, UNPACKED_RATE = 4 * 2**20, 32
@@ -293,20 +293,16 @@ def load_mat(path: Path) -> tuple[Case, ReadReport]:
         For a file that is no such case, naming the table and the row where one is at fault.
     """
     tables = mat_tables(path)
-    try:
+    with naming(path):
         case = case_from_tables(tables)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
     return case, report_tables(tables, case, path.name, "MATPOWER .mat")
 
 
 def mat_tables(path: Path) -> MatpowerTables:
     """Return the tables of a MATPOWER ``.mat`` file."""
     fields = _struct(path)
-    try:
+    with naming(path):
         return _tables(fields, path.stem)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
 
 
 def _tables(fields: Mapping[str, object], name: str) -> MatpowerTables:

@@ -76,14 +76,10 @@ class ReadReport:
     format: str
     notes: tuple[FieldNote, ...]
 
-    def with_status(self, status: Status) -> tuple[FieldNote, ...]:
-        """Return the notes of one status."""
-        return tuple(note for note in self.notes if note.status == status)
-
     @property
     def unsupported(self) -> tuple[FieldNote, ...]:
         """Fields that bear on the grid's operation and are not modelled."""
-        return self.with_status("unsupported")
+        return tuple(note for note in self.notes if note.status == "unsupported")
 
     def table(self) -> pd.DataFrame:
         """Return one row per field: field, status, count, note, left_out."""

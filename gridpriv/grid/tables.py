@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,15 @@ class CsvRows:
         seen[key] = line
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in an error of what it holds."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
 def is_name(text: str) -> bool:
     """Test for a name of a zone or a step: printable, at most 100 characters."""
     return 0 < len(text) <= LONGEST_NAME and text.isprintable()
@@ -190,7 +200,8 @@ def case_from_tables(tables: MatpowerTables) -> Case:
     base = float(tables.base_mva)
     if not (np.isfinite(base) and base > 0):
         raise not_allowed("baseMVA", base, "a positive number")
-    _listed(bus[:, BUS_TYPE], "bus", "type", (1, 2, 3, 4))
+    kinds = bus[:, BUS_TYPE]
+    _refuse(~np.isin(kinds, (1, 2, 3, 4)), kinds, "bus", "type", "one of (1, 2, 3, 4)")
     _finite(branch[:, BR_STATUS], "branch", "status")
     _finite(gen[:, GEN_STATUS], "gen", "status")
     all_ids = _integers(bus[:, BUS_I], "bus", "bus_i", tables.first_bus)
@@ -205,8 +216,8 @@ def case_from_tables(tables: MatpowerTables) -> Case:
     f_id = _known(branch[:, F_BUS], "branch", "fbus", known)
     t_id = _known(branch[:, T_BUS], "branch", "tbus", known)
     g_id = _known(gen[:, GEN_BUS], "gen", "bus", known)
-    on = (branch[:, BR_STATUS] > 0) & _in(f_id, index) & _in(t_id, index)
-    run = (gen[:, GEN_STATUS] > 0) & _in(g_id, index)
+    on = (branch[:, BR_STATUS] > 0) & np.isin(f_id, bus_id) & np.isin(t_id, bus_id)
+    run = (gen[:, GEN_STATUS] > 0) & np.isin(g_id, bus_id)
     branch_row, gen_row = np.flatnonzero(on) + 1, np.flatnonzero(run) + 1
     branch, gen = branch[on], gen[run]
     angmin, angmax = _angle_limits(branch)
@@ -309,10 +320,6 @@ def _integers(values: Floats, table: str, column: str, least: int) -> Ints:
     return values.astype(np.int64)
 
 
-def _listed(values: Floats, table: str, column: str, allowed: tuple[int, ...]) -> None:
-    _refuse(~np.isin(values, allowed), values, table, column, f"one of {allowed}")
-
-
 def _finite(values: Floats, table: str, column: str) -> None:
     _refuse(~np.isfinite(values), values, table, column, "a finite number")
 
@@ -334,10 +341,6 @@ def _known(values: Floats, table: str, column: str, known: set[int]) -> Ints:
             where = f"mpc.{table} row {row + 1}: {column}"
             raise not_allowed(where, int(bus), "a bus of mpc.bus")
     return numbers
-
-
-def _in(numbers: Ints, index: dict[int, int]) -> NDArray[np.bool_]:
-    return np.array([int(n) in index for n in numbers], dtype=bool)
 
 
 def _indices(numbers: Ints, index: dict[int, int]) -> Ints:

@@ -291,13 +291,13 @@ def zone_rows(case: Case, zoning: Zoning) -> list[Json]:
     """Return the rows of :func:`zone_report`."""
     ties = tie_lines(case, zoning)
     ends = np.concatenate([zoning.zone_of[case.f_bus[ties]], zoning.zone_of[case.t_bus[ties]]])
-    mean = case.n_bus / zoning.n_zone
+    mean, island = case.n_bus / zoning.n_zone, _parts(case, zoning)
     parts = zip(
         zoning.names,
         zoning.members,
         grouped(zoning.zone_of[case.gen_bus], zoning.n_zone),
         np.bincount(ends, minlength=zoning.n_zone).tolist(),
-        _pieces(case, zoning),
+        (len(np.unique(island[buses])) for buses in zoning.members),
         strict=True,
     )
     return [
@@ -320,12 +320,6 @@ def _parts(case: Case, zoning: Zoning) -> Ints:
     from gridpriv.grid.network import islands_by  # imports scipy
 
     return islands_by(case, ~tie_lines(case, zoning))
-
-
-def _pieces(case: Case, zoning: Zoning) -> list[int]:
-    """Return the number of connected parts of every zone."""
-    island = _parts(case, zoning)
-    return [len(np.unique(island[buses])) for buses in zoning.members]
 
 
 def warn_disconnected(case: Case, zoning: Zoning) -> None:
