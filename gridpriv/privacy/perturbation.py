@@ -33,7 +33,7 @@ class Perturbation:
     Attributes
     ----------
     target : {'none', 'objective', 'output', 'demand'}
-    noise_schedule : {'update', 'round', 'run'}
+    noise_schedule : {'update', 'round', 'once'}
         ``update`` unless the target is ``demand``.
     """
 

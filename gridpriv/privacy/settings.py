@@ -30,6 +30,8 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed, positive
 from gridpriv.core.settings import Part, choice, notation, number, shortest
 from gridpriv.privacy.accounting import (
+    DRAWN,
+    REPLACED,
     check_delta,
     classical_gaussian_multiplier,
     epsilon_of,
@@ -39,6 +41,7 @@ from gridpriv.privacy.accounting import (
     total_epsilon,
     total_pure,
 )
+from gridpriv.privacy.filters import CHARGED
 from gridpriv.privacy.mechanism import (
     MECHANISMS,
     SMOOTHED,
@@ -391,19 +394,7 @@ class Privacy(Part):
 
 
 PARTS = ("scale", "norm", "variance", "perturb", "charge")
-KINDS = (
-    "laplace",
-    "split-laplace",
-    "gaussian",
-    "staircase",
-    "pure",
-    "zcdp",
-    "sampled-gaussian",
-    "replaced-gaussian",
-    "drawn-gaussian",
-    "approximate",
-    "uncertified",
-)
+KINDS = (*CHARGED, "sampled-gaussian", REPLACED, DRAWN, "uncertified")
 """Kinds of :class:`gridpriv.privacy.mechanism.Charge` that the accountant composes."""
 SIZES = (2, 32)
 """Numbers in the values on which noise is tried; even, as some mechanisms take pairs (p, q)."""

@@ -271,7 +271,7 @@ def _round_series(name: str, wide: pd.DataFrame) -> Series:
 PRIOR = "prior alone"
 REFRESHED = {
     "round": "drawn each round (--noise-schedule round)",
-    "run": "drawn once (--noise-schedule once)",
+    "once": "drawn once (--noise-schedule once)",
 }
 
 

@@ -79,8 +79,8 @@ class PlanBalance(Row):
     )
 
 
-class Plans(Row):
-    """Sum of the plans of all zones in a round."""
+class PlanCost(Row):
+    """Objective of the plans of all zones in a round."""
 
     objective: Number = private(
         "Squared imbalance: squared imbalance at true demand, the objective of --objective "
@@ -89,10 +89,10 @@ class Plans(Row):
         at="final.objective",
     )
     cost: Number = private("Cost of the plan: generation cost of the last round's plan", "$/h")
-    plan_shortage_mw: Number = like(PlanBalance, "plan_shortage_mw")
-    plan_surplus_mw: Number = like(PlanBalance, "plan_surplus_mw")
-    plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
-    plan_surplus_mvar: Number = like(PlanBalance, "plan_surplus_mvar")
+
+
+class Plans(PlanBalance, PlanCost):
+    """Sum of the plans of all zones in a round."""
 
 
 class Residuals(Row):
