@@ -144,7 +144,7 @@ def noise_multiplier(
     ----------
     mechanism : {'laplace', 'gaussian', 'knorm', 'staircase', 'staircase-number'}
     sensitivity : {'proven', 'published'}
-        ``paper`` uses the classical Gaussian per release.
+        ``published`` uses the classical Gaussian per release.
     releases : int
         Planned number for a zone; matters for totals.
     delta : float

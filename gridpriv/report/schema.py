@@ -29,7 +29,6 @@ from gridpriv.core.tables import (
     private,
     released,
 )
-from gridpriv.core.tables import private as local
 from gridpriv.core.text import Json
 from gridpriv.grid.convert import ConversionDocument
 from gridpriv.learning.result import LearnDocument, LearnFigures
@@ -241,16 +240,16 @@ class AcOptimumDocument(Row, name="acopf"):
 
     case: Text = key("Case: name or path that was given")
     objective: Text = known("Objective: cost, shed or losses")
-    cost: Number = local("Cost: of generation and shed load; null where the case has none", "$/h")
-    generation_cost: Number = local("Generation cost: cost of generation", "$/h")
-    shed_mw: Number = local("Load shedding: active demand that is not served")
-    deenergized_mw: Number = local("De-energized: demand on islands without generation")
-    curtailed_mw: Number = local("Curtailed generation: generation that cannot be used")
-    losses_mw: Number = local("Losses: active power losses of branches")
-    status: Text = local("Status: of the solver")
+    cost: Number = private("Cost: of generation and shed load; null where the case has none", "$/h")
+    generation_cost: Number = private("Generation cost: cost of generation", "$/h")
+    shed_mw: Number = private("Load shedding: active demand that is not served")
+    deenergized_mw: Number = private("De-energized: demand on islands without generation")
+    curtailed_mw: Number = private("Curtailed generation: generation that cannot be used")
+    losses_mw: Number = private("Losses: active power losses of branches")
+    status: Text = private("Status: of the solver")
     violations: list[documents.Violation] = part(documents.Violation)
-    iterations: Number = local("Iterations: of the solver")
-    seconds: Number = local("Time: wall clock")
+    iterations: Number = private("Iterations: of the solver")
+    seconds: Number = private("Time: wall clock")
 
 
 class RelaxationDocument(Row, name="relax"):
@@ -258,14 +257,14 @@ class RelaxationDocument(Row, name="relax"):
 
     case: Text = key("Case: name or path that was given")
     objective: Text = known("Objective: imbalance or cost")
-    bound: Number = local("Bound: lower bound of the objective, in ``unit``")
+    bound: Number = private("Bound: lower bound of the objective, in ``unit``")
     unit: Text = known("Unit: of the bound")
-    relative_error: Number = local("Relative error: of the bound")
-    status: Text = local("Status: of the solver")
+    relative_error: Number = private("Relative error: of the bound")
+    status: Text = private("Status: of the solver")
     solver: Text = known("Solver: its name")
-    seconds: Number = local("Time: wall clock")
-    shed_mw: Number = local("Load shedding: active demand that the relaxation sheds")
-    explanation: Text = local("Explanation: limits that bind, as a sentence")
+    seconds: Number = private("Time: wall clock")
+    shed_mw: Number = private("Load shedding: active demand that the relaxation sheds")
+    explanation: Text = private("Explanation: limits that bind, as a sentence")
 
 
 class ZoneOfMap(Row, name="zones"):
@@ -276,7 +275,7 @@ class ZoneOfMap(Row, name="zones"):
     share_of_mean: Number = known("Share of mean: buses over those of a zone on average")
     tie_lines: Number = known("Tie lines: branches to other zones")
     generators: Number = known("Generators: number of generators")
-    load_mw: Number = local("Load: active demand")
+    load_mw: Number = private("Load: active demand")
     capacity_mw: Number = known("Capacity: largest active output")
     connected: Flag = known("Connected: its branches join all of its buses")
 
@@ -329,7 +328,7 @@ class CasesDocument(Row, name="cases"):
     buses: Number = known("Buses: in service")
     branches: Number = known("Branches: in service")
     generators: Number = known("Generators: in service")
-    load_mw: Number = local("Load: sum of active demand")
+    load_mw: Number = private("Load: sum of active demand")
     source: Text = known("Source: file name")
     format: Text = known("Format: of the file")
     fields: list[ReadField] = part(ReadField)

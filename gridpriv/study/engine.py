@@ -303,14 +303,7 @@ def _by_run(charges: pd.DataFrame) -> dict[str, dict[str, Counter[Charge]]]:
 def charge_rows(run: str, charges: Mapping[str, Charges] | Mapping[int, Charges]) -> list[Json]:
     """Return the rows of the table ``charges`` of one run, by owner."""
     return [
-        {
-            "run": run,
-            "owner": str(owner),
-            "kind": charge.kind,
-            "parameter": charge.parameter,
-            "second": charge.second,
-            "count": count,
-        }
+        {"run": run, "owner": str(owner), **vars(charge), "count": count}
         for owner, spent in charges.items()
         for charge, count in spent.items()
     ]

@@ -298,15 +298,11 @@ def recorded_seed(folder: Path) -> int | None:
     if not (folder / MANIFEST_FILE).exists():
         return None
     manifest = read_manifest(folder)
+    seed = (manifest.get("seeds") or [None])[0]
     if manifest["public"] and not manifest["finished"]:
         with suppress(FileNotFoundError):
-            return _seed({"seeds": [read_sealed(_unfinished(folder))["seed"]]})
-    return _seed(manifest)
-
-
-def _seed(manifest: Json) -> int | None:
-    seeds = manifest.get("seeds") or [None]
-    return None if seeds[0] is None else int(seeds[0])
+            seed = read_sealed(_unfinished(folder))["seed"]
+    return None if seed is None else int(seed)
 
 
 def _manifest(runs: Runs, *, public: bool) -> Json:

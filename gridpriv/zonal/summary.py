@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from gridpriv.core.text import Json, Message, Table, amount, counted, figure, percent_of, shown
 from gridpriv.power.prior import PLACE, TIES
@@ -37,10 +36,6 @@ STATISTICS = {
 }
 MECHANISM_NAMES = {"knorm": "K-norm", "laplace": "Laplace", "gaussian": "Gaussian"}
 FEASIBILITY = {"feasible": "yes", "marginal": "marginal", "infeasible": "no"}
-
-
-def _length(rows: list[Any] | None) -> int | None:
-    return None if rows is None else len(rows)
 
 
 def interchange(document: Json) -> Table:
@@ -270,7 +265,8 @@ def _rounds(document: Json) -> str:
     settings, on_ac = document["settings"], document["final"]["ac_rounds"]
     if settings["coordination"] == "central":
         return f"one central {'AC' if _plans_on_ac(document) else 'SOC'} schedule"
-    rounds = counted(_length(document["rounds"]), "round")
+    listed = document["rounds"]  # None: private, in a public export
+    rounds = counted(None if listed is None else len(listed), "round")
     if on_ac is not None:
         on_equations = f"{counted(on_ac['rounds'], 'round')} on the AC equations"
         return on_equations if on_ac["converged"] else f"{on_equations}, {rounds} on the relaxation"
@@ -314,10 +310,8 @@ def privacy_figures(privacy: Json) -> Table:
 
 def notes(document: Json) -> list[Message]:
     """Return the messages of a run, and what its certificate covers."""
-    privacy, explanation = document["privacy"], document["final"]["explanation"]
-    lines = []
-    if explanation:
-        lines.append(message("ac-state", {"state": f"{explanation[0].upper()}{explanation[1:]}"}))
+    privacy, state = document["privacy"], verdict(document)
+    lines = [message("ac-state", {"state": state})] if state else []
     lines += [*messages(document), *released(document)]
     if privacy["mechanism"] != "none":
         lines += protected(document)
