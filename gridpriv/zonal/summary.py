@@ -311,7 +311,7 @@ def privacy_figures(privacy: Json) -> Table:
 def notes(document: Json) -> list[Message]:
     """Return the messages of a run, and what its certificate covers."""
     privacy, state = document["privacy"], verdict(document)
-    lines = [message("ac-state", {"state": state})] if state else []
+    lines = [message("ac-state", {"state": state.removesuffix(".")})] if state else []
     lines += [*messages(document), *released(document)]
     if privacy["mechanism"] != "none":
         lines += protected(document)

@@ -295,7 +295,7 @@ def test_exporters_that_shed_in_a_grid_short_of_capacity_are_not_blamed(private)
             assert f"by {20.0 - unused:.2f} MW" in texts[short]
         if stranded in expected:
             assert texts[stranded].endswith(
-                "gridpriv relax case14 says which limits cause the shedding."
+                "gridpriv relax case14 names the limits that cause the shedding."
             )
 
 
@@ -326,7 +326,7 @@ def test_advice_on_unused_capacity_is_a_whole_command(private):
     settings = {"load_scale": 1.3, "outage": ["branch:2"]}
     document = changed(private, physical=physical, settings=settings)
     texts = {note.code: str(note) for note in messages(document)}
-    command = "gridpriv relax case14 --load-scale 1.3 --outage branch:2 says"
+    command = "gridpriv relax case14 --load-scale 1.3 --outage branch:2 names"
     assert command in texts["shed-by-exporters"]
 
 
@@ -548,7 +548,7 @@ def test_islands_are_named_where_there_are_some(private, dead):
 
 @pytest.mark.parametrize(
     ("beta", "scale", "said"),
-    [("1MW", 1.3, "1.3 MW of the demand"), ("0.01", 0.5, "0.005 p.u. of"), ("1MW", 1.0, "")],
+    [("1MW", 1.3, "after it, 1.3 MW."), ("0.01", 0.5, "after it, 0.005 p.u."), ("1MW", 1.0, "")],
 )
 def test_the_protected_change_of_scaled_demand_is_stated_in_megawatts(private, beta, scale, said):
     document = changed(private, settings={"beta": beta, "load_scale": scale})
