@@ -71,7 +71,7 @@ def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
             assert section.notes[-1].code == "plan-measured-other"
             continue
         expected = amount(ways[1]["over_optimum"]["median"], "$/h")
-        assert told.endswith(f"{expected} to {expected} over, in the median {expected}.")
+        assert told.endswith(f"{expected} to {expected} over it (median {expected}).")
     shutil.rmtree(folder / "plan")
 
 
@@ -122,7 +122,7 @@ def test_the_default_ways_hold_that_of_a_run_of_default_release_and_rounds(tmp_p
     ]
     ways = json.loads((tmp_path / "run" / "plan" / "plan.json").read_text())["methods"]
     (own,) = [way for way in ways if (way["release"], way["rounds"]) == ("auto", "20")]
-    assert told.endswith(f"in the median {amount(own['over_optimum']['median'], '$/h')}.")
+    assert told.endswith(f"(median {amount(own['over_optimum']['median'], '$/h')}).")
 
 
 def test_public_reports_leave_it_out(folder: Path) -> None:
