@@ -44,7 +44,7 @@ from gridpriv.assurance.inversion import (
 )
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed, one_of
-from gridpriv.core.text import Json
+from gridpriv.core.text import Json, frame_records
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
 from gridpriv.power.fleet import public_proxy
@@ -563,10 +563,10 @@ class AttackResult:
                 "mean": f"equal share of the {self.plan.prior}'s total",
                 "spread": self.plan.prior_spread,
             },
-            "summary": _records(self.summary()),
-            "zones": _records(self.zones()),
-            "by_distance": _records(self.by_distance()),
-            "buses": _records(self.buses()),
+            "summary": frame_records(self.summary()),
+            "zones": frame_records(self.zones()),
+            "by_distance": frame_records(self.by_distance()),
+            "buses": frame_records(self.buses()),
         }
 
 
@@ -600,9 +600,3 @@ def _row(label: str, epsilon: float | None, adversary: str, errors: Floats, true
         "recovered": float(recovered(errors, true).mean()),
         "within_1mw": float((errors < 1.0).mean()),
     }
-
-
-def _records(table: pd.DataFrame) -> list[Json]:
-    plain = table.astype(object).where(table.notna(), None)
-    rows: list[Json] = plain.to_dict("records")
-    return rows

@@ -139,14 +139,10 @@ class LearnedCheck:
         return vars(self) | {"passed": self.passed}
 
 
-def audit_learning(lanes: Sequence[Lane] = LANES) -> list[LearnedCheck]:
+def audit_learning() -> list[LearnedCheck]:
     """Return the checks of all lanes; a lane of a torch module needs torch."""
-    matches: list[LearnedCheck] = []
-    for lane in lanes:
-        if lane.module and _module() is None:
-            continue
-        matches += audit_lane(lane)
-    return matches
+    lanes = (lane for lane in LANES if not lane.module or _module() is not None)
+    return [check for lane in lanes for check in audit_lane(lane)]
 
 
 def audit_lane(lane: Lane) -> list[LearnedCheck]:

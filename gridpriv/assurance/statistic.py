@@ -440,8 +440,10 @@ class RunLevel(ZoneLevel):
         sent = [answer(agent, heard).sent for heard in self.script if not heard.warm_start]
         if self.level == "messages":
             return np.concatenate(sent)
-        shared = self.prepared.shared[self.zone]
-        return agent.average if _all_released(self.prepared) else agent.average[shared]
+        rules, shared = self.prepared.rules, self.prepared.shared[self.zone]
+        # of an exact update with noise on the output, only the shared coordinates are released
+        exact = rules.perturbation.target == "output" and rules.update == "exact"
+        return agent.average[shared] if exact else agent.average
 
     @cached_property
     def _rehearsed(self) -> Agent:
@@ -452,12 +454,6 @@ class RunLevel(ZoneLevel):
             if heard.warm_start:
                 answer(agent, heard)
         return agent
-
-
-def _all_released(prepared: Prepared) -> bool:
-    """Test for a local solution that depends on releases in all coordinates."""
-    rules = prepared.rules
-    return not (rules.perturbation.target == "output" and rules.update == "exact")
 
 
 def zone_levels(

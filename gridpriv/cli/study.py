@@ -9,13 +9,13 @@ import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import InputError, SolverError, not_allowed, one_of
 from gridpriv.core.settings import Setting, reading, settings_of
-from gridpriv.core.text import Json, amount, counted
+from gridpriv.core.text import Json, amount, counted, frame_records
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def finish(
         "folder": str(args.out),
         "verdict": [{"title": c.title, "facts": [vars(f) for f in c.facts]} for c in report.cards],
         "messages": [message.as_dict() for message in report.messages],
-        "summary": _records(table.dropna(axis=1, how="all")),
+        "summary": frame_records(table.dropna(axis=1, how="all")),
         "runs": len(study.runs),
         "failed": len(study.failed),
         "files": [str(f) for f in files],
@@ -181,13 +181,7 @@ def print_means(study: Study, table: pd.DataFrame) -> None:
         "seeds": "seeds",
     }
     columns |= {"failed": "failed"} if study.failed.size else {}
-    output.print_records(study.manifest["title"], columns, _records(table[list(columns)]))
-
-
-def _records(table: pd.DataFrame) -> list[Json]:
-    """Return the rows of a table; None where a cell has no figure."""
-    kept = table.astype(object)
-    return cast("list[Json]", kept.where(kept.notna(), None).to_dict("records"))
+    output.print_records(study.manifest["title"], columns, frame_records(table[list(columns)]))
 
 
 def print_cards(report: Report) -> None:

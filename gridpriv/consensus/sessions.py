@@ -379,9 +379,9 @@ class Sessions:
                 raise TakenError(f"another process takes part for zone {hello.zone!r} already")
             session.connected = session.known = True
             session.last, session.verify = hello.last, verify
-            session.missed = [
-                due for due in session.missed if due.turn.number > _last_known_round(hello.last)
-            ]
+            number = hello.last.number  # of the last round whose end the zone knows
+            ended = {"missed": number, "round": number - 1}.get(hello.last.phase, 0)
+            session.missed = [due for due in session.missed if due.turn.number > ended]
             self._check_own_state()
             self.note("info", "seated", zone=hello.zone, last=str(hello.last))
             self.changed.notify_all()
@@ -428,7 +428,10 @@ class Sessions:
             if isinstance(answer, Failure):
                 if due is None or answer.turn != due.turn:
                     raise MessageError(f"a failure in {answer.turn}, which is not due")
-                self.error = _cannot_answer(answer)
+                kind = BudgetError if answer.reason == "budget" else ZoneError
+                self.error = kind(
+                    f"{answer.turn}: zone {answer.zone!r} cannot answer: {answer.reason}"
+                )
                 about = {"zone": zone, "turn": str(answer.turn), "reason": answer.reason}
                 self.note("error", "failed", **about)
             elif due is not None and answer.turn == due.turn:
@@ -464,17 +467,6 @@ class Sessions:
             session.missed.pop(0)
         else:
             session.reply, session.answer = answer.reply, content
-
-
-def _cannot_answer(failure: Failure) -> GridprivError:
-    """Return the error that ends a run for a zone that cannot answer."""
-    kind = BudgetError if failure.reason == "budget" else ZoneError
-    return kind(f"{failure.turn}: zone {failure.zone!r} cannot answer: {failure.reason}")
-
-
-def _last_known_round(last: TurnId) -> int:
-    """Return the last round whose end a zone knows."""
-    return {"missed": last.number, "round": last.number - 1}.get(last.phase, 0)
 
 
 def read_settings(text: str) -> Mapping[str, Any]:

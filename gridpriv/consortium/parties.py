@@ -68,7 +68,7 @@ from gridpriv.core.settings import (
     words,
 )
 from gridpriv.core.text import Json, csv_text
-from gridpriv.grid.case import Case, network_digest, public_network, write_network
+from gridpriv.grid.case import Case, network_digest, network_text, public_network
 from gridpriv.grid.zoning import Zoning, write_zoning
 from gridpriv.zonal.prepared import Prepared, nominal_epsilon, prepare
 from gridpriv.zonal.settings import Settings
@@ -372,7 +372,7 @@ def lay_out(
         kind = "coordinator" if name == NAME else "zone"
         write_text(place / f"{kind}.toml", party_text(party), private=True)
     for name, own in zip(zoning.names, zoning.members, strict=True):
-        write_network(network, folder / name / "network.json")
+        write_text(folder / name / "network.json", network_text(network), private=False)
         write_zoning(zoning, network, folder / name / "zones.csv")
         rows = [
             (int(case.bus_id[i]), *(in_mw(float(d[i]), case.base_mva) for d in (case.pd, case.qd)))

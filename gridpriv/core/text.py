@@ -73,6 +73,13 @@ def frame_csv(frame: DataFrame) -> str:
     return csv_text(map(str, frame.columns), frame.itertuples(index=False))
 
 
+def frame_records(frame: DataFrame) -> list[Json]:
+    """Return the rows of a data frame; None where a cell has no value."""
+    cells = frame.astype(object)
+    rows: list[Json] = cells.where(cells.notna(), None).to_dict("records")
+    return rows
+
+
 def _cell(value: Any) -> Any:
     if isinstance(value, str):
         return inert(clean(value))

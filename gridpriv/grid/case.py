@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.files import read_document, write_text
+from gridpriv.core.files import read_document
 from gridpriv.core.text import Json, html_table
 
 POLYNOMIAL, PIECEWISE = 2, 1
@@ -399,11 +399,6 @@ def network_text(case: Case) -> str:
 def network_digest(case: Case) -> str:
     """Return the SHA-256 of a case's network; public, as no demand is in it."""
     return hashlib.sha256(network_text(case).encode()).hexdigest()
-
-
-def write_network(case: Case, path: Path) -> None:
-    """Write a case's network."""
-    write_text(path, network_text(case), private=False)
 
 
 def read_network(path: Path) -> Case:

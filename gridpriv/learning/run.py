@@ -428,10 +428,10 @@ def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) 
             raise not_allowed("tune-on", CHARGED, "public:S for a method without noise")
         return _charged(dataset, candidates)
     private, public, ratio = divided(dataset, tuning.share, candidates[0].seed)
-    errors = [
-        _tried(public, _thinner(candidate, ratio), Shared(noise=ratio))[0]
-        for candidate in candidates
-    ]
+    errors = []
+    for candidate in candidates:  # clients hold a fraction of their rows
+        batch = candidate.batch and max(1, round(candidate.batch * ratio))
+        errors.append(_tried(public, replace(candidate, batch=batch), Shared(noise=ratio))[0])
     return Chosen(_best(candidates, errors), private, choice=_choice(candidates, errors))
 
 
@@ -484,13 +484,6 @@ def _rows(dataset: Dataset, rows: Ints) -> Dataset:
     return replace(
         dataset, x_train=dataset.x_train[rows], y_train=dataset.y_train[rows], writer_of=writers
     )
-
-
-def _thinner(settings: LearnSettings, ratio: float) -> LearnSettings:
-    """Return the settings for clients that hold a fraction of their rows."""
-    if settings.batch is None:
-        return settings
-    return replace(settings, batch=max(1, round(settings.batch * ratio)))
 
 
 def _best(candidates: Sequence[LearnSettings], errors: Sequence[float]) -> LearnSettings:

@@ -60,11 +60,6 @@ def parse_penalty(text: str) -> BudgetedPenalty:
     )
 
 
-def scaled_step(scale: float) -> StepSize:
-    """Return eta^t = a / sqrt(t), RK's theorem 5.4."""
-    return lambda t: scale / math.sqrt(t)
-
-
 def output_step(size: int, sensitivity: float, multiplier: float) -> StepSize:
     """Return RK's step for the output baseline, 1/eta = n + s m sqrt(2 n t) / n.
 
@@ -153,8 +148,3 @@ def parse_regularizer(text: str) -> Regularizer:
     if kind not in ("l1", "l2") or not (math.isfinite(strength) and strength >= 0):
         raise not_allowed("regularizer", text, "none, l1:L or l2:L with L 0 or more")
     return Regularizer("l1" if kind == "l1" else "l2", strength)
-
-
-def boxed(w: Array, box: float | None) -> Array:
-    """Return the projection on [-box, box]."""
-    return w if box is None else namespace(w).clip(w, -box, box)

@@ -100,7 +100,7 @@ class Shortage:
     curtailed_mw: float
     causes: tuple[Cause, ...]
 
-    def sentence(self, most: int = 12) -> str:
+    def sentence(self) -> str:
         """Return the least load shedding and its causes as a sentence."""
         if self.enough_mw <= SHED_TOLERANCE_MW:
             parts = ["An AC plan serves all demand"]
@@ -115,7 +115,7 @@ class Shortage:
         for cause in self.causes:
             parts.append(
                 f"Without the limit on {KINDS[cause.kind]} "
-                f"{at_elements(cause.kind, cause.places, most)} it would shed "
+                f"{at_elements(cause.kind, cause.places, 12)} it would shed "
                 f"{cause.without_mw:.4g} MW"
             )
         return ". ".join(parts)

@@ -163,11 +163,6 @@ def piecewise_lines(cost: GenCost, base_mva: float) -> tuple[Floats, Floats]:
     return slopes, dollars[:-1] - slopes * p[:-1]
 
 
-def piecewise_generators(case: Case) -> Ints:
-    """Return the generators whose cost is piecewise linear."""
-    return np.array([g for g, c in enumerate(case.cost) if c.model == PIECEWISE], dtype=np.int64)
-
-
 def generation_cost(case: Case, pg: Floats) -> float | None:
     """Return C(pg) in $/h for the output (p.u.) of every generator; None without costs."""
     if not case.cost:

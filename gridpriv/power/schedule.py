@@ -176,7 +176,6 @@ def schedule_in_rounds(
     zones: Sequence[Zone],
     demands: Sequence[Floats],
     transport: Transport,
-    most: int = MOST_AC_ROUNDS,
     watch: Callable[[Iteration], None] = lambda _: None,
 ) -> AcRounds:
     """Return the AC optimal power flow that zones find together.
@@ -187,8 +186,6 @@ def schedule_in_rounds(
         As of :func:`central_schedule`.
     transport : Transport
         To all zones (:class:`gridpriv.power.fleet.ZoneMember`).
-    most : int
-        Rounds at most.
     watch : callable
         Called after each round.
     """
@@ -208,7 +205,7 @@ def schedule_in_rounds(
         border = Border(ends.size, [at for at in places if at is not None])
         asked = _Asked(transport, len(zones), live)
         made: list[Iteration] = []
-        for each in iterate(asked, border, most, AC_TOLERANCE, first_mu):
+        for each in iterate(asked, border, MOST_AC_ROUNDS, AC_TOLERANCE, first_mu):
             made.append(each)
             watch(each)
         converged = bool(made) and made[-1].converged(AC_TOLERANCE)

@@ -193,7 +193,8 @@ class SecureProblem:
         count = 0 if cuts is None else len(cuts.bound)
         blocks: list[ZoneBlock | Block] = []
         at: list[Ints] = []
-        live = [z for z in self.zones if not self._dead(z)]
+        dead = dead_buses(self.case)
+        live = [z for z in self.zones if not dead[z.own].all()]
         for place, zone in enumerate(live):
             first = ends.size + place * count
             shared = None if cuts is None else ZoneCuts(cuts, first + np.arange(count))
@@ -215,9 +216,6 @@ class SecureProblem:
             blocks.append(own)
             at.append(entries)
         return blocks, Border(ends.size + count * len(live), at)
-
-    def _dead(self, zone: Zone) -> bool:
-        return bool(dead_buses(self.case)[zone.own].all())
 
     def corrected(self, before: PreContingency, contingency: Contingency) -> Correction:
         """Return the zones' corrective redispatch after a contingency."""

@@ -34,10 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Complexes, Floats, Ints
-from gridpriv.grid.case import Case
+from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.network import BranchAdmittance, branch_admittance
 from gridpriv.grid.zoning import Zoning, grouped
-from gridpriv.power.objective import IMBALANCE, Objective, cost_at, piecewise_generators
+from gridpriv.power.objective import IMBALANCE, Objective, cost_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,9 +71,8 @@ class Network:
     @cached_property
     def piecewise(self) -> Ints:
         """Generators that have a variable pc: a piecewise linear cost in the objective."""
-        if self.objective.kind != "cost":
-            return np.zeros(0, dtype=np.int64)
-        return piecewise_generators(self.case)
+        costs = enumerate(self.case.cost if self.objective.kind == "cost" else ())
+        return np.array([g for g, cost in costs if cost.model == PIECEWISE], dtype=np.int64)
 
     @cached_property
     def admittance(self) -> BranchAdmittance:

@@ -176,8 +176,7 @@ def test_the_audit_sees_a_broken_algorithm(mutant, monkeypatch):
 
 def test_the_command_fails_on_a_mutant_and_passes_without(monkeypatch, capsys):
     lanes = (LANES["dpsgd"], LANES["dp-admm"], LANES["dpsgd, secure sum"])
-    honest = learned.audit_learning
-    monkeypatch.setattr(learned, "audit_learning", lambda: honest(lanes))
+    monkeypatch.setattr(learned, "LANES", lanes)
     assert main(["audit", "learning", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "consistent"
     step_sensitivity_halved(monkeypatch)

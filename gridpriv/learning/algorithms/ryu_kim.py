@@ -38,13 +38,7 @@ from gridpriv.learning.accounting import classical_epsilon
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Round, Task, Watch
 from gridpriv.learning.clients import Array, Loss, clip_factors, like, to_numpy
 from gridpriv.learning.releases import SampleAdjacency, Unproved
-from gridpriv.learning.schedules import (
-    BudgetedPenalty,
-    Regularizer,
-    boxed,
-    output_step,
-    scaled_step,
-)
+from gridpriv.learning.schedules import BudgetedPenalty, Regularizer, output_step
 from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
@@ -142,7 +136,8 @@ class ClientProblem:
         """Return argmin over the box of <linear, z> + 1/2 z' diag(metric) z: a clip."""
         del near, within
         free = linear / metric
-        return Minimiser(boxed(np.negative(free, out=free), self.box))
+        np.negative(free, out=free)
+        return Minimiser(free if self.box is None else free.clip(-self.box, self.box))
 
     def minimise_exact(
         self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
@@ -296,7 +291,8 @@ class RyuKim(Algorithm):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self.penalty, self.step = penalty_of(task), scaled_step(task.settings.step_scale)
+        self.penalty, scale = penalty_of(task), task.settings.step_scale
+        self.step: StepSize = lambda t: scale / math.sqrt(t)  # RK's theorem 5.4
 
     def run(self, watch: Watch) -> None:
         """Run the rounds that are left and report each."""

@@ -202,7 +202,7 @@ def limit_table(limits: tuple[Limit, ...]) -> pd.DataFrame:
     return pd.DataFrame(limits, columns=list(Limit._fields)).drop(columns="rating")
 
 
-def limit_sentence(current: tuple[Limit, ...], most: int = 3) -> str:
+def limit_sentence(current: tuple[Limit, ...]) -> str:
     """Return the binding limits of a grid as a sentence, a few elements of each kind."""
     parts = []
     for kind, words in KINDS.items():
@@ -213,11 +213,11 @@ def limit_sentence(current: tuple[Limit, ...], most: int = 3) -> str:
             if not places or (kind.startswith("generator") and limit == "lower"):
                 continue
             where = "at its limit" if kind == "line" else f"at its {limit} limit"
-            parts.append(f"{words} {where} {at_elements(kind, tuple(places), most)}")
+            parts.append(f"{words} {where} {at_elements(kind, tuple(places), 3)}")
     return "; ".join(parts) if parts else "no limit binds"
 
 
-def at_elements(kind: str, places: tuple[str, ...], most: int = 3) -> str:
+def at_elements(kind: str, places: tuple[str, ...], most: int) -> str:
     """Return the number of elements that have a limit of a kind, and the first of them by name."""
     named = ", ".join(places[:most]) + (" and others" if len(places) > most else "")
     return f"at {counted(len(places), 'branch' if kind in ('line', 'angle') else 'bus')} ({named})"
