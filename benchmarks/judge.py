@@ -935,7 +935,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _objective,
     ),
     (
-        r"The case has no convex generation costs: zones minimise losses, and no cost is stated",
+        r"The case has no convex generation costs: zones minimize losses, and no cost is stated",
         _without_costs,
     ),
     (rf"Costs are generation plus load shedding at {NUMBER} \$/MWh", _voll),

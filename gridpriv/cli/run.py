@@ -133,7 +133,7 @@ def _question(case: Case, zoning: Zoning, *, dry: bool) -> None:
         text = f"No branch of {case.name} joins two zones: nothing is exchanged, so no release pays"
         warnings.warn(text, GridprivWarning, stacklevel=3)
     if dry and not has_convex_costs(case):
-        text = f"{case.name} has no convex generation costs: zones minimise losses, with no cost"
+        text = f"{case.name} has no convex generation costs: zones minimize losses, with no cost"
         warnings.warn(text, GridprivWarning, stacklevel=3)
 
 

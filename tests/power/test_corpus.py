@@ -193,7 +193,7 @@ def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
             "cost",
         ),
         (
-            "The case has no convex generation costs: zones minimise losses, and no cost is "
+            "The case has no convex generation costs: zones minimize losses, and no cost is "
             "stated.",
             "convex",
         ),
