@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gridpriv import load_case, make_settings, partition, run
+from gridpriv import load_case, make_settings, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.power.ac import settle
+from gridpriv.power.ac.redispatch import Boundary, ZonePlan
 from gridpriv.power.ac.settle import MOST_TURNS
 from gridpriv.power.fleet import ZoneMember
 
@@ -86,20 +87,37 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
     assert seen[0] == seen[1] == seen[2]
 
 
-@pytest.mark.parametrize("coordination", ["central", "rounds"])
-def test_zones_that_shed_the_least_do_not_replan(
-    coordination: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, honest = [], ZoneMember.plan
+def plans_asked(monkeypatch: pytest.MonkeyPatch) -> list[Boundary | None]:
+    """Return the list to which every boundary that a zone plans at is added."""
+    asked, honest = list[Boundary | None](), ZoneMember.plan
 
-    def plan(member, boundary):
+    def plan(member: ZoneMember, boundary: Boundary | None) -> ZonePlan | None:
         asked.append(boundary)
         return honest(member, boundary)
 
     monkeypatch.setattr(ZoneMember, "plan", plan)
+    return asked
+
+
+@pytest.mark.parametrize("coordination", ["central", "rounds"])
+def test_zones_that_shed_the_least_do_not_replan(
+    coordination: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = plans_asked(monkeypatch)
     case = load_case("case14").scale_load(2.2)
     settings = make_settings(mechanism="none", coordination=coordination)
     result = run(case, partition(case, 3), settings)
     assert result.settlement.status == "feasible"
     assert result.physical["shed_mw"] == pytest.approx(36.958, abs=0.01)  # least: gridpriv acopf
     assert len(asked) == 3
+
+
+def test_where_nothing_is_shed_no_start_prices_deviations_as_shedding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = plans_asked(monkeypatch)
+    case = load_case("case14")
+    result = run(case, shipped_zoning(case), make_settings(release="nothing", seed=0))
+    assert result.settlement.status == "feasible"
+    assert sum(item is not None for item in asked) > 3  # else nobody replans
+    assert not any(item is not None and item.firm for item in asked)

@@ -15,7 +15,7 @@ what was agreed, or takes from them, is balancing energy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -69,8 +69,9 @@ SOFTER = 0.1, 1e-3, 1e-4
 """Factors on the firmness of a schedule that zones may hold to less (0038-hedging)."""
 DEAR = 0.005
 """Share by which replans may raise the cost of generation before softer starts are tried."""
-MOST_DAMPED = 10
-"""Damped steps of all zones together."""
+MOST_DAMPED, MOST_IDLE_TOGETHER = 10, 3
+"""Damped steps of all zones together; steps in a row that then better nothing, after which they
+stop."""
 MOST_CUTS = 8
 """Steps of emergency load shedding."""
 OUTSIDE_HARM = 10.0
@@ -327,9 +328,10 @@ def settle(
 
     Where the outcome sheds load, is infeasible, or costs clearly more than the first plans, zones
     plan once more from the agreed boundary: with limits that have no price, with deviations from
-    the interchange as dear as load shedding, then held to it ``SOFTER``; where it is only dear, all
-    also move together in damped steps, from their first plans and from the best outcome. The best
-    one is kept: by what is shed or outside a limit, then by its cost with balancing power.
+    the interchange as dear as load shedding (unless nothing is shed), then held to it ``SOFTER``;
+    where it is only dear, all also move together in damped steps, from their first plans and from
+    the best outcome. The best one is kept: by what is shed or outside a limit, then by its cost
+    with balancing power.
 
     Parameters
     ----------
@@ -354,11 +356,12 @@ def settle(
     first = _first(grid, agreed)
     priced = [replace(item, outside=1.0) for item in agreed]
     best = _replanned(grid, priced, first)
-    for start in (
-        agreed,
-        [replace(item, firm=True) for item in agreed],
-        *([replace(item, firmness=share * item.firmness) for item in agreed] for share in SOFTER),
-    ):
+    others = [
+        [replace(item, firmness=share * item.firmness) for item in agreed] for share in SOFTER
+    ]
+    if first.state is None or not _is_fine(grid, best) or _shedding(grid, first):
+        others.insert(0, [replace(item, firm=True) for item in agreed])
+    for start in (agreed, *others):
         if _is_fine(grid, best) and not _is_dear(grid, best, first):
             return best
         again = first if start is agreed else _restarted(grid, start, best)
@@ -366,14 +369,19 @@ def settle(
     for free in (True, False):
         if _is_dear(grid, best, first):
             begin = first if free else best
-            best = min(best, *_damped(grid, agreed, begin, free=free), key=order)
+            best = min(best, _damped(grid, agreed, begin, order, free=free), key=order)
     return best
 
 
 def _damped(
-    grid: _Grid, agreed: Sequence[Boundary], last: Settlement, *, free: bool
-) -> Iterator[Settlement]:
-    """Let all zones go to the agreed interchange by damped steps; yield the grid after each.
+    grid: _Grid,
+    agreed: Sequence[Boundary],
+    last: Settlement,
+    order: Callable[[Settlement], tuple[bool, float, float]],
+    *,
+    free: bool,
+) -> Settlement:
+    """Let all zones go to the agreed interchange by damped steps; return the best outcome.
 
     Zones that all correct what each of them measures overshoot, and may end a violation far from
     their cheapest dispatch.
@@ -383,9 +391,9 @@ def _damped(
     free : bool
         As of :class:`gridpriv.power.ac.redispatch.Boundary`.
     """
-    boundaries = list(agreed)
-    for _ in range(MOST_DAMPED):
-        if last.state is None:
+    boundaries, best, idle = list(agreed), last, 0
+    for k in range(MOST_DAMPED):
+        if last.state is None or idle == MOST_IDLE_TOGETHER:
             break
         for z, item in enumerate(agreed):
             measured = grid.measured(z, last.state, boundaries[z], DAMPED * GAIN)
@@ -393,7 +401,9 @@ def _damped(
         plans = grid.plans(last.plans, boundaries, DAMPED)
         current = last.state.interchange + DAMPED * (last.scheduled - last.state.interchange)
         last = grid.settled(last.scheduled, current, plans, last)
-        yield last
+        better = k == 0 or order(last) < order(best)
+        best, idle = (last, 0) if better else (best, idle + 1)
+    return best
 
 
 def _first(grid: _Grid, agreed: Sequence[Boundary]) -> Settlement:
