@@ -11,7 +11,6 @@ nothing.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -30,6 +29,7 @@ from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.centralized import SHED_TOLERANCE_MW
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.prior import PublicDemand, public_demand
+from gridpriv.zonal.meter import total_noise
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.run import run_prepared
 from gridpriv.zonal.settings import Settings
@@ -389,21 +389,17 @@ def _range(values: Sequence[float]) -> Range | None:
 def noise_mw(prepared: Prepared) -> float:
     """Return the standard deviation of the noise on a zone's sum (MW), where it is largest.
 
-    The sum is the combination of released statistics that adds up to it with the least noise.
+    Of what is released of it (:func:`gridpriv.zonal.meter.total_noise`).
     """
-    rule, roots = prepared.rules.noise, [0.0]
-    for zone, current in zip(prepared.zones, prepared.disclosures, strict=True):
-        if current is None or rule is None:
-            continue
-        matrix = current.strategy.matrix
-        sensitivity = current.sensitivity(prepared.rules.adjacency, rule.norm)
-        root = (
-            np.linalg.lstsq(matrix.T, np.ones(len(zone.own)), rcond=None)[0]
-            if len(matrix)
-            else np.zeros(0)
-        )
-        roots.append(math.sqrt(rule.release(sensitivity).mechanism.variance * (root @ root)))
-    return prepared.case.base_mva * max(roots)
+    rule, adjacency = prepared.rules.noise, prepared.rules.adjacency
+    if rule is None:
+        return 0.0
+    noises = [
+        total_noise(item, rule.release(item.sensitivity(adjacency, rule.norm)))
+        for item in prepared.disclosures
+        if item is not None and len(item.strategy.matrix)
+    ]
+    return prepared.case.base_mva * max(noises, default=0.0)
 
 
 def expected_error_mw(prepared: Prepared) -> float:

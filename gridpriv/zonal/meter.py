@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gridpriv.consensus.agent import AgentRules
     from gridpriv.power.ac.flow import MeterDerivatives
     from gridpriv.power.ac.settle import Settlement
+    from gridpriv.privacy.release import Release
     from gridpriv.zonal.opening import Trace
 
 CHANCE = 1e-3
@@ -250,23 +251,31 @@ def meter_rows(result: SettledRun) -> list[Json] | None:
 def message_noise_mw(result: SettledRun, number: int) -> float:
     """Return the standard deviation of the noise in a zone's released total, in MW.
 
-    Of the best linear unbiased estimate of the sum from the released statistics; infinite where
-    nothing is released of it, 0 without noise.
+    Infinite where nothing is released of it, 0 without noise.
     """
-    disclosure, zone = result.disclosures[number], result.zone_models[number]
-    if result.rules.noise is None:
+    disclosure, rules = result.disclosures[number], result.rules
+    if rules.noise is None:
         return 0.0
-    released = result.trace.releases.get(zone.name, {})
-    if disclosure is None or not len(disclosure.strategy.matrix):
+    if disclosure is None:
         return math.inf
-    rule, norm = result.rules.noise, result.rules.noise.norm
-    release = next(iter(released), None) or rule.release(
-        disclosure.sensitivity(result.rules.adjacency, norm)
+    drawn = result.trace.releases.get(result.zone_models[number].name, {})
+    release = next(iter(drawn), None) or rules.noise.release(
+        disclosure.sensitivity(rules.adjacency, rules.noise.norm)
     )
-    ones = np.ones(len(zone.own))
-    weights = np.asarray(np.linalg.lstsq(disclosure.strategy.matrix.T, ones, rcond=None)[0])
-    noise = math.sqrt(release.mechanism.variance) * float(np.linalg.norm(weights))
-    return disclosure.scale * result.case.base_mva * noise
+    return disclosure.scale * result.case.base_mva * total_noise(disclosure, release)
+
+
+def total_noise(disclosure: Disclosure, release: Release) -> float:
+    """Return the standard deviation of the noise in a zone's released total, per unit.
+
+    Of the best linear unbiased estimate of the sum from the released statistics; infinite where
+    there are none.
+    """
+    matrix = disclosure.strategy.matrix
+    if not len(matrix):
+        return math.inf
+    weights = np.asarray(np.linalg.lstsq(matrix.T, np.ones(matrix.shape[1]), rcond=None)[0])
+    return math.sqrt(release.mechanism.variance) * float(np.linalg.norm(weights))
 
 
 def _ends(result: SettledRun, branch: int) -> str:

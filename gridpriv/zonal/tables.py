@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, RangeIndex
 
-from gridpriv.core.arrays import Complexes
+from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import write_bytes
 from gridpriv.grid.case import Case
@@ -45,18 +45,11 @@ def result_tables(solution: GridSolution) -> dict[str, DataFrame]:
         bus, which has the angle of the case; currents are NaN without a base voltage.
     """
     solution = _from_reference(solution)
-    case, base = solution.case, solution.case.base_mva
+    case = solution.case
     buses = case.bus_id
     taken = bus_intake(solution, solution.s_from, solution.s_to)
-    res_bus = DataFrame(
-        {
-            "vm_pu": solution.vm,
-            "va_degree": np.rad2deg(solution.va),
-            "p_mw": base * taken.real,
-            "q_mvar": base * taken.imag,
-        },
-        index=buses,
-    )
+    everywhere = np.arange(case.n_bus), np.ones(case.n_bus)
+    res_bus, res_shed = _of_buses(solution, taken, *everywhere, buses)
     ends = {"from_bus": buses[case.f_bus], "to_bus": buses[case.t_bus]}
     flows = branch_flows(
         solution, solution.s_from, solution.s_to, np.arange(case.n_branch), "from", "to"
@@ -67,10 +60,22 @@ def result_tables(solution: GridSolution) -> dict[str, DataFrame]:
     res_line["loading_percent"] = np.where(np.isfinite(rate), 100.0 * load, np.nan)
     res_gen = generator_output(solution, np.arange(case.n_gen)).set_index(case.gen_row)
     res_gen.insert(0, "bus", buses[case.gen_bus])
-    res_shed = DataFrame(
-        {"p_mw": base * solution.p_shed, "q_mvar": base * solution.q_shed}, index=buses
-    )
     return {"res_bus": res_bus, "res_line": res_line, "res_gen": res_gen, "res_shed": res_shed}
+
+
+def _of_buses(
+    solution: GridSolution, taken: Complexes, at: Any, own: Floats, index: Any
+) -> tuple[DataFrame, DataFrame]:
+    """Return state and load shedding of some buses; ``own`` is 0 where another bus has theirs."""
+    base = solution.case.base_mva
+    state = {
+        "vm_pu": solution.vm[at],
+        "va_degree": np.rad2deg(solution.va[at]),
+        "p_mw": base * taken.real[at] * own,
+        "q_mvar": base * taken.imag[at] * own,
+    }
+    shed = {"p_mw": base * solution.p_shed[at] * own, "q_mvar": base * solution.q_shed[at] * own}
+    return DataFrame(state, index=index), DataFrame(shed, index=index)
 
 
 def _from_reference(solution: GridSolution) -> GridSolution:
@@ -346,15 +351,8 @@ def _fill_results(net: Any, link: PandapowerLink, solution: GridSolution) -> Non
     index = [int(bus) for bus in net.bus.index if int(bus) in at]
     where = [at[bus] for bus in index]
     own = np.array([bus in representative for bus in index], dtype=float)
-    net["res_bus"] = DataFrame(
-        {
-            "vm_pu": solution.vm[where],
-            "va_degree": np.rad2deg(solution.va[where]),
-            "p_mw": base * taken.real[where] * own,
-            "q_mvar": base * taken.imag[where] * own,
-        },
-        index=index,
-    ).reindex(net.bus.index)
+    state, net["res_shed"] = _of_buses(solution, taken, where, own, index)
+    net["res_bus"] = state.reindex(net.bus.index)
     for table, near, far in (("line", "from", "to"), ("trafo", "hv", "lv")):
         mine = np.array([k for k, e in enumerate(elements) if e.table == table], dtype=np.int64)
         flows = branch_flows(solution, s_from, s_to, mine, near, far)
@@ -367,13 +365,6 @@ def _fill_results(net: Any, link: PandapowerLink, solution: GridSolution) -> Non
         figures = generator_output(solution, mine).set_index([gen_index])
         columns = ["p_mw", "q_mvar"] if table == "ext_grid" else list(figures)
         net[f"res_{table}"] = figures[columns].reindex(net[table].index)
-    net["res_shed"] = DataFrame(
-        {
-            "p_mw": base * solution.p_shed[where] * own,
-            "q_mvar": base * solution.q_shed[where] * own,
-        },
-        index=index,
-    )
 
 
 def _loading(table: DataFrame, flows: DataFrame, kind: str) -> DataFrame:
