@@ -191,7 +191,7 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
     )
     for action in (grant, show, export, verify):
         action.add_argument("file", metavar="FILE", help="the ledger")
-        flags.flag(action, "--key", "FILE", "key file of the ledger (default: FILE.key)")
+        flags.flag(action, "--key", "FILE", "key file of the ledger (default: LEDGER.key)")
     flags.flag(grant, "--case", "CASE", flags.CASE, required=True)
     flags.flag(grant, "--demand", "FILE.csv", flags.DEMAND)
     flags.add_zone_arguments(grant)

@@ -325,7 +325,7 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     count = number(_whole, "a number of zones; a map of them is named by --zoning FILE.csv")
     meaning = (
         "number of zones: the shipped map with K zones if there is one and --partition is not "
-        "given, else a computed one (default: that of the shipped map)"
+        "given, else a computed one (default: that of the shipped map; required if none ships)"
     )
     flag(zones, "--zones", "K", meaning, count)
     flag(zones, "--zoning", "FILE.csv", "zone map with columns bus,zone")
@@ -374,7 +374,7 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
 def add_ledger_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--ledger`` and ``--ledger-key``."""
     flag(parser, "--ledger", "FILE", "charge every release to this ledger")
-    flag(parser, "--ledger-key", "FILE", "key of the ledger (default: FILE.key)")
+    flag(parser, "--ledger-key", "FILE", "key of the ledger (default: LEDGER.key)")
 
 
 def add_formats(parser: argparse.ArgumentParser, *, optional: bool = True) -> None:

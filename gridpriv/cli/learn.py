@@ -296,7 +296,7 @@ def grant_arguments(parser: argparse.ArgumentParser) -> None:
     add_grant_arguments(parser)
     written = "ledger to which the grant is written"
     flags.flag(parser, "--ledger", "FILE", written, required=True)
-    flags.flag(parser, "--ledger-key", "FILE", "key of the ledger (default: FILE.key)")
+    flags.flag(parser, "--ledger-key", "FILE", "key of the ledger (default: LEDGER.key)")
     flags.add_flags(parser, LearnSettings, without=set(names(LearnSettings)) - OF_SAMPLES)
     flags.add_output(parser)
 

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in flags.COUPLING.items():
         flags.flag(parser, f"--{name}", "FILE.csv", text)
     flags.flag(parser, "--step-hours", "H", "length of a step (default: 1)", float, 1.0)
-    flags.switch(parser, "--resume", "run the steps that are missing in --out")
+    flags.switch(parser, "--resume", "with --series: run the steps that are missing in --out")
     flags.add_ledger_arguments(parser)
     flags.flag(parser, "--cluster", "ADDRESS", "solve zones on this Dask cluster")
     tables = "format of the result tables (buses, branches, ...): csv | parquet | json"

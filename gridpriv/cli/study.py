@@ -32,12 +32,12 @@ OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = {
     "budgets": "numbers, which are certified total epsilons at --target-delta; or budgets as "
-    "total:E (pure; refused with Gaussian noise, which the default methods include), total:E;D or "
-    "per-release:E[;D] (default: 0.5,1,5,10)",
-    "local-updates": "numbers of local updates per round, E (default: that of each method)",
+    "total:E (pure; refused with Gaussian noise, which the default methods include), 'total:E;D' "
+    "or 'per-release:E[;D]' (default: 0.5,1,5,10)",
+    "local-updates": "numbers of local updates per round (default: that of each method)",
     "load-scales": "factors on the demand of every bus (default: 1)",
     "zonings": "zone maps: K, PARTITION:K or FILE.csv (default: the shipped map of each case)",
-    "seeds": "number of seeds N (1 to N), or a list (default: 1,2,3,4,5)",
+    "seeds": "N for seeds 1 to N, or a list (default: 1,2,3,4,5)",
 }
 EXAMPLE = "once: noise_schedule=once"
 METHOD = (

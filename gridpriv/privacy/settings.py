@@ -351,7 +351,7 @@ class Privacy(Part):
         "simulated",
         get_args(Noise),
         "source of randomness: simulated (repeatable, no protection) or secure (system "
-        "entropy; not in compare and attack, nor for staircase and registered mechanisms)",
+        "entropy; not for staircase and registered mechanisms; compare and attack refuse it)",
     )
 
     @property

@@ -351,7 +351,7 @@ def test_the_cost_of_noise_free_methods_is_that_of_the_methods_they_are_a_part_o
 def test_a_method_below_the_budget_is_named_with_the_cause() -> None:
     study = made(noise_free(8000.0), method("a", [8400.0, 8420.0], total_epsilon=3.86))
     (said,) = told(study, "budget-unused")
-    assert '"a" spent 3.86 of 5' in said and "all planned rounds" in said
+    assert '"a" spent 3.86 of 5' in said and "upper bound of this total" in said
 
 
 def test_a_certificate_explains_the_delta_and_the_norms_that_it_states(tmp_path: Path) -> None:
