@@ -53,6 +53,9 @@ def test_the_capacity_converts_to_the_grant(epsilon: float, delta: float, charge
             math.log((math.exp(2.0) + math.exp(-1.0)) / (1.0 + math.exp(1.0))),
         ),
         (Charge("pure", 900.0), 2.0, 900.0),
+        # order times epsilon^2/2, where floats of the definition cancel to below 0
+        (Charge("pure", 1e-9), 1.27, 0.635e-18),
+        (Charge("pure", 1e-7), 4.37, 2.185e-14),
     ],
 )
 def test_divergences_are_the_published_ones(charge: Charge, order: float, expected: float) -> None:
