@@ -6,9 +6,9 @@ sensitivity of what is released, in the mechanism's norm, as the full replacemen
 The plain mechanisms draw numpy floats: fine for simulation, but floating-point noise leaks
 (one output can prove which input it came from; Mironov, CCS 2012). The secure ones hand the
 value to OpenDP, which rounds it to a 2^k grid and adds discrete noise there from the operating
-system's entropy, and charge what OpenDP's own privacy map states (K-norm noise, which OpenDP
-does not have, is drawn here in the same way). The value must go through:
-discrete noise added to an unrounded float would leave the float's low bits readable.
+system's entropy, and charge the loss of plain noise at the epsilon or rho of OpenDP's own privacy
+map (K-norm noise, which OpenDP does not have, is drawn here in the same way). The value must go
+through: discrete noise added to an unrounded float would leave the float's low bits readable.
 """
 
 from __future__ import annotations
