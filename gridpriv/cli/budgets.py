@@ -42,7 +42,7 @@ ACTIONS = {
     "grant": "grant a total budget to each bus of a case; creates the ledger",
     "show": "show every grant and its remaining budget",
     "export": "export charges as CSV, or charges and grants as JSON",
-    "verify": "verify the whole ledger and print its head digest",
+    "verify": "verify the whole ledger and print its head (a digest of all rows)",
 }
 COLUMNS = (
     *("row", "owner", "run", "charged_at", "units", "kind", "parameter"),
