@@ -76,7 +76,7 @@ class Publishing(Part):
         None,
         ("cost",),
         "spend 30 % of the total on a noisy query of the optimal cost, which keeps the published "
-        "optimum near the true one",
+        "optimum near the true one: cost",
         unset="none",
     )
     scenarios: int = count(

@@ -351,7 +351,7 @@ class Privacy(Part):
         "simulated",
         get_args(Noise),
         "source of randomness: simulated (repeatable, no protection) or secure (system "
-        "entropy; not for staircase and registered mechanisms; compare and attack refuse it)",
+        "entropy; not for staircase and registered mechanisms)",
     )
 
     @property
