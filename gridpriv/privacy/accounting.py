@@ -233,10 +233,11 @@ def total_epsilon(charges: Charges, delta: float) -> float:
 
     Notes
     -----
-    Gaussian charges exactly, as one, and equal pure ones exactly; others by composed loss
-    distributions, or beside zero-concentrated ones by Renyi divergence (``dp_accounting``). Never
-    above the sum of pure epsilons, nor above the epsilons of pure and (epsilon, delta) private
-    charges plus the total of the others at the delta that is left (:func:`_added`).
+    Gaussian charges exactly, as one, and equal pure ones exactly; equal Laplace ones by the sum of
+    losses of a dominating discrete law; others by composed loss distributions, or beside
+    zero-concentrated ones by Renyi divergence (``dp_accounting``). Never above the sum of pure
+    epsilons, nor above the epsilons of pure and (epsilon, delta) private charges plus the total of
+    the others at the delta that is left (:func:`_added`).
     """
     check_delta("delta", delta)
     whole: dict[Charge, int] = {}

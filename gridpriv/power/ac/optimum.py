@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LITTLE = 1e-4
-"""Share of an estimated demand whose shedding is as good as any other for a schedule."""
+"""Share of an estimated demand up to which load shedding is not searched a second time."""
 
 
 @dataclass(frozen=True, eq=False)
