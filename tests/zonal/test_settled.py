@@ -421,9 +421,34 @@ def test_replans_end_where_generation_is_paid_to_run():
     assert physical["cost"] == pytest.approx(acopf(paid).cost, rel=2e-3)
 
 
-def test_a_grid_without_a_power_flow_is_the_worst_outcome(case14):
-    settled = run(case14, 2, make_settings(mechanism="none", rounds=1, planning="soc")).settlement
-    outside = replace(settled, state=replace(settled.state, vm=settled.state.vm + 0.1))
+@pytest.fixture
+def settled14(case14):
+    settings = make_settings(mechanism="none", rounds=1, planning="soc")
+    return run(case14, 2, settings).settlement
+
+
+def in_order(*outcomes):
+    """Return outcomes from the best to the worst."""
+    return sorted(outcomes, key=lambda item: _order(item, 1000.0))
+
+
+def test_a_grid_without_a_power_flow_is_the_worst_outcome(settled14):
+    state = settled14.state
+    outside = replace(settled14, state=replace(state, vm=state.vm + 0.1))
     assert outside.status == "infeasible"
-    failed = replace(settled, state=None)
-    assert min(failed, outside, key=lambda item: _order(item, 1000.0)) is outside
+    failed = replace(settled14, state=None)
+    assert in_order(failed, outside) == [outside, failed]
+
+
+def test_shed_load_is_preferred_to_far_more_balancing_power(settled14):
+    """case2383wp with the default noise once drew 2,036 MW where 3 MW of shed load ends it."""
+    state, base = settled14.state, settled14.state.case.base_mva
+
+    def outcome(shed_mw, balancing_mw):
+        deviation = np.array([1.0, -1.0]) * balancing_mw / base
+        p_shed = np.eye(len(state.p_shed))[2] * shed_mw / base
+        return replace(settled14, state=replace(state, deviation=deviation, p_shed=p_shed))
+
+    shed, drawn, little = outcome(1.0, 0.0), outcome(0.0, 60.0), outcome(0.0, 40.0)
+    assert {item.status for item in (shed, drawn, little)} == {"feasible"}
+    assert in_order(shed, drawn, little) == [little, shed, drawn]

@@ -75,9 +75,13 @@ stop."""
 MOST_CUTS = 8
 """Steps of emergency load shedding."""
 OUTSIDE_HARM = 10.0
+BALANCING_HARM, USUAL = 0.02, 0.001
+"""Harm of balancing power: up to 50 MW are drawn before one MW is shed. Up to this share of the
+load it counts only at its price."""
 SHED_TOLERANCE_MW = 0.01
 UNIT_HARM = {"p.u.": 100.0}
 
+Order = Callable[["Settlement"], tuple[bool, float, float]]
 Planning = Callable[[Sequence[Boundary | None]], Sequence[ZonePlan | None]]
 
 
@@ -330,8 +334,8 @@ def settle(
     plan once more from the agreed boundary: with limits that have no price, with deviations from
     the interchange as dear as load shedding (unless nothing is shed), then held to it ``SOFTER``;
     where it is only dear, all also move together in damped steps, from their first plans and from
-    the best outcome. The best one is kept: by what is shed or outside a limit, then by its cost
-    with balancing power.
+    the best outcome. The best one is kept: by what is shed or outside a limit, with far too much
+    balancing power counted too (``BALANCING_HARM``), then by its cost with balancing power.
 
     Parameters
     ----------
@@ -355,7 +359,7 @@ def settle(
     order = partial(_order, balancing_price=balancing_price)
     first = _first(grid, agreed)
     priced = [replace(item, outside=1.0) for item in agreed]
-    best = _replanned(grid, priced, first)
+    best = _replanned(grid, priced, first, order)
     others = [
         [replace(item, firmness=share * item.firmness) for item in agreed] for share in SOFTER
     ]
@@ -365,7 +369,7 @@ def settle(
         if _is_fine(grid, best) and not _is_dear(grid, best, first):
             return best
         again = first if start is agreed else _restarted(grid, start, best)
-        best = min(best, _replanned(grid, start, again), key=order)
+        best = min(best, _replanned(grid, start, again, order), key=order)
     for free in (True, False):
         if _is_dear(grid, best, first):
             begin = first if free else best
@@ -377,7 +381,7 @@ def _damped(
     grid: _Grid,
     agreed: Sequence[Boundary],
     last: Settlement,
-    order: Callable[[Settlement], tuple[bool, float, float]],
+    order: Order,
     *,
     free: bool,
 ) -> Settlement:
@@ -446,18 +450,28 @@ def _generation_cost(settlement: Settlement) -> float:
 
 
 def _order(settlement: Settlement, balancing_price: float) -> tuple[bool, float, float]:
-    """Return the order of outcomes of different starts; costs decide between equal harm."""
+    """Return the order of outcomes of different searches.
+
+    Balancing power above ``USUAL`` is harm, too. Costs decide between equal harm.
+    """
     infeasible, harm = _rank(settlement)
     state = settlement.state
     if state is None:
         return infeasible, harm, np.inf
     balancing = 0.5 * state.case.base_mva * float(np.abs(state.deviation).sum())
+    usual = USUAL * state.case.base_mva * float(np.maximum(state.case.pd, 0.0).sum())
+    harm += BALANCING_HARM * max(balancing - usual, 0.0)
     expense = _generation_cost(settlement) + balancing_price * balancing
     return infeasible, round(harm / SHED_TOLERANCE_MW), expense
 
 
-def _replanned(grid: _Grid, agreed: Sequence[Boundary], first: Settlement) -> Settlement:
-    """Let zones plan again while they see a violation or shed load."""
+def _replanned(
+    grid: _Grid, agreed: Sequence[Boundary], first: Settlement, order: Order
+) -> Settlement:
+    """Let zones plan again while they see a violation or shed load.
+
+    Zones that then replan one at a time may draw far too much balancing power to serve all load.
+    """
     zones, scheduled, boundaries = grid.zones, first.scheduled, list(agreed)
     copy, plans = scheduled.copy(), list(first.plans)
     best = last = first
@@ -483,7 +497,8 @@ def _replanned(grid: _Grid, agreed: Sequence[Boundary], first: Settlement) -> Se
         best = min(best, last, key=_rank)
         if idle == MOST_IDLE:
             break
-    return _after_emergency_shedding(grid, copy, _in_turn(grid, agreed, best))
+    last = _after_emergency_shedding(grid, copy, _in_turn(grid, agreed, best))
+    return min(last, best, key=order)
 
 
 def _in_turn(grid: _Grid, agreed: Sequence[Boundary], settlement: Settlement) -> Settlement:
