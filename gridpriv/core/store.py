@@ -20,12 +20,12 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gridpriv.core import files
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, WorkerError
@@ -55,7 +55,10 @@ SHOWN = (
 ROWS_SHOWN = 20
 TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
 
-Rows = dict[str, list[Json]]
+Columns = dict[str, list[Any]]
+"""A table: the cells of every column by its name; a gap is None."""
+Tables: TypeAlias = "Mapping[str, list[Json] | pd.DataFrame]"
+"""Tables by name, each as rows or as a data frame."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,11 +124,11 @@ class Study:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One stored run, before the tables are made: identity, place in the tables, rows."""
+    """One stored run, before the tables are made: identity, place in the tables, its cells."""
 
     run: str
     number: int
-    rows: Rows
+    tables: dict[str, Columns]
 
 
 def read_study(folder: str | Path) -> Study:
@@ -149,7 +152,7 @@ def read_study(folder: str | Path) -> Study:
     manifest = read_manifest(place)
     entries: Json = {}
     if not manifest["finished"]:
-        entries = unfinished_tables(place)
+        entries = _joined(parts_in(place))
         manifest = read_manifest(place)  # it may have been finished while the parts were read
     if manifest["finished"]:
         entries = tables_in(place, manifest)
@@ -215,24 +218,24 @@ def parts_in(folder: Path) -> list[StoredRun]:
     return matches
 
 
-def unfinished_tables(folder: Path) -> Json:
+def _joined(parts: list[StoredRun]) -> Json:
     """Return the Arrow tables that the parts of an unfinished folder make, runs in their order."""
-    rows: Rows = {}
-    for part in sorted(parts_in(folder), key=lambda part: part.number):
-        for name, more in part.rows.items():
-            rows.setdefault(name, []).extend(more)
-    return {name: as_table(entries) for name, entries in rows.items() if entries}
+    pieces: dict[str, list[Columns]] = {}
+    for part in sorted(parts, key=lambda part: part.number):
+        for name, columns in part.tables.items():
+            pieces.setdefault(name, []).append(columns)
+    return {name: as_table(*columns) for name, columns in pieces.items()}
 
 
 def read_part(path: Path) -> StoredRun:
     """Return a part; raises :class:`DamagedError` for what is none."""
     sealed = read_sealed(path)
-    run, number, rows = (sealed.get(key) for key in ("run", "number", "rows"))
-    if not (isinstance(run, str) and isinstance(number, int) and isinstance(rows, dict)):
+    run, number, tables = (sealed.get(key) for key in ("run", "number", "tables"))
+    if not (isinstance(run, str) and isinstance(number, int) and isinstance(tables, dict)):
         raise DamagedError(f"{path} is damaged: it is no part of a store")
     if not re.fullmatch(rf"{re.escape(run)}(-[0-9]+)?", path.stem):
         raise DamagedError(f"{path} is damaged: it is the part of {run}")
-    return StoredRun(run, number, rows)
+    return StoredRun(run, number, tables)
 
 
 def tables_in(folder: Path, manifest: Json) -> Json:
@@ -268,12 +271,24 @@ def _table_digests(folder: Path, manifest: Json) -> dict[str, str]:
     return digests
 
 
-def as_table(rows: list[Json]) -> Any:
-    """Return rows as an Arrow table: every column that any of them has; gaps are null."""
+def as_columns(table: list[Json] | pd.DataFrame) -> Columns:
+    """Return a table by columns: every column that any of its rows has."""
+    if isinstance(table, list):
+        names = dict.fromkeys(name for row in table for name in row)
+        return {name: [row.get(name) for row in table] for name in names}
+    return dict(table.to_dict("list"))
+
+
+def as_table(*pieces: Columns) -> Any:
+    """Return pieces of a table, one below the other, as an Arrow table; gaps are null."""
     import pyarrow as pa
 
-    columns = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: _column([row.get(name) for row in rows]) for name in columns})
+    columns: Columns = {name: [] for piece in pieces for name in piece}
+    for piece in pieces:
+        gap = [None] * len(next(iter(piece.values()), ()))
+        for name in columns:
+            columns[name] += piece.get(name, gap)
+    return pa.table({name: _column(cells) for name, cells in columns.items()})
 
 
 def _column(values: list[Any]) -> Any:
@@ -307,16 +322,20 @@ class Store:
         self.folder, self.public = folder, public
         self._parts = folder / PARTS
 
-    def add(self, rows: Rows) -> None:
-        """Store one run's rows; the first of ``runs`` has its ``run`` and ``number``."""
-        self._add(rows["runs"][0]["run"], rows["runs"][0]["number"], rows)
+    def add(self, tables: Tables, **common: str) -> None:
+        """Store one run's tables; the first row of ``runs`` has its ``run`` and ``number``.
 
-    def note(self, name: str, rows: Rows) -> None:
-        """Store rows that are no run, under a name with a hyphen; in the place of earlier ones.
+        ``common`` are columns of all tables with one and the same text.
+        """
+        runs = as_columns(tables["runs"])
+        self._add(runs["run"][0], runs["number"][0], tables, common)
+
+    def note(self, name: str, tables: Tables, **common: str) -> None:
+        """Store tables of no run, under a name with a hyphen; in the place of earlier ones.
 
         Nothing makes a note again, so a damaged one stops whoever would go on with the folder.
         """
-        self._add(name, -1, rows)
+        self._add(name, -1, tables, common)
 
     def set_aside(self, name: str) -> None:
         """Keep what is noted under a name as it is, and free the name."""
@@ -339,10 +358,10 @@ class Store:
 
     def stored(self) -> dict[str, str]:
         """Return the status of every stored run by its identity."""
-        if self.manifest["finished"]:
-            runs = tables_in(self.folder, self.manifest)["runs"].to_pylist()
-        else:
-            runs = [row for part in self._whole_parts() for row in part.rows.get("runs", ())]
+        manifest = self.manifest
+        finished = manifest["finished"]
+        tables = tables_in(self.folder, manifest) if finished else _joined(self._whole_parts())
+        runs = tables["runs"].to_pylist() if "runs" in tables else []
         return {row["run"]: row.get("status", "done") for row in runs}
 
     def forget(self, runs: Iterable[str]) -> None:
@@ -359,18 +378,18 @@ class Store:
         """Turn the parts into tables; ``details`` returns further entries of the manifest."""
         if self.manifest["finished"]:
             return
-        unfinished = unfinished_tables(self.folder)
+        unfinished = _joined(parts_in(self.folder))
         tables = {name: self._table(name, table) for name, table in unfinished.items()}
         study = study_of(self.folder, self.manifest, unfinished)
         extra = details(study) | {"finished": True, "tables": tables}
         self._write_manifest(self.manifest | extra)
         files.remove(self._parts)
 
-    def put(self, name: str, rows: list[Json]) -> None:
+    def put(self, name: str, rows: pd.DataFrame) -> None:
         """Put a table of no run into a finished folder, in the place of the one there was."""
         tables = {k: v for k, v in self.manifest["tables"].items() if k != name}
         self._write_manifest(self.manifest | {"tables": tables})
-        entry = self._table(name, as_table(rows))
+        entry = self._table(name, as_table(as_columns(rows)))
         self._write_manifest(self.manifest | {"tables": tables | {name: entry}})
 
     def leave_nothing(self) -> None:
@@ -389,7 +408,7 @@ class Store:
         """Manifest of the folder."""
         return read_manifest(self.folder)
 
-    def begin(self, manifest: Json, common: Callable[[], Rows], resume: bool) -> None:
+    def begin(self, manifest: Json, common: Callable[[], Tables], resume: bool) -> None:
         """Make the folder that of a study, or see that it is; for who holds it."""
         files.sweep(self.folder)
         if not (self.folder / MANIFEST).exists():
@@ -448,18 +467,24 @@ class Store:
 
     def _take_apart(self) -> None:
         """Turn the tables of a finished folder back into parts."""
-        by_run: dict[str, Rows] = {COMMON: {}}
+        by_run: dict[str, dict[str, list[Json]]] = {COMMON: {}}
         for name, table in tables_in(self.folder, self.manifest).items():
             for row in table.to_pylist():
                 by_run.setdefault(row.get("run", COMMON), {}).setdefault(name, []).append(row)
         files.make_folder(self._parts)
         self.note(COMMON, by_run.pop(COMMON))
-        for rows in by_run.values():
-            self.add(rows)
+        for tables in by_run.values():
+            self.add(tables)
         self._write_manifest(self.manifest | {"finished": False, "tables": {}})
 
-    def _add(self, run: str, number: int, rows: Rows) -> None:
-        part = {"run": run, "number": number, "rows": rows}
+    def _add(self, run: str, number: int, tables: Tables, common: Mapping[str, str]) -> None:
+        columns = {
+            name: as_columns(table)
+            | {column: [text] * len(table) for column, text in common.items()}
+            for name, table in tables.items()
+            if len(table)
+        }
+        part = {"run": run, "number": number, "tables": columns}
         path = self._parts / f"{run}.json"
         files.write_text(path, sealed(part, default=_scalar), private=not self.public)
 
@@ -479,7 +504,7 @@ class Store:
 
 @contextmanager
 def open_store(
-    folder: Path, manifest: Json, *, resume: bool, common: Callable[[], Rows] = dict
+    folder: Path, manifest: Json, *, resume: bool, common: Callable[[], Tables] = dict
 ) -> Iterator[Store]:
     """Hold a folder for a study; begin it, or go on with it.
 
@@ -494,7 +519,7 @@ def open_store(
     resume : bool
         Whether a folder that holds this study already may be gone on with.
     common : callable
-        Returns the rows of tables that belong to no run.
+        Returns the tables that belong to no run.
 
     Raises
     ------
@@ -522,7 +547,7 @@ def open_store(
             KeyboardInterrupt,
         ) as error:
             if store.unfinished:
-                error.add_note(_hint(folder, manifest["planned"]))
+                error.add_note(_hint(store, manifest["planned"]))
             raise
 
 
@@ -533,13 +558,13 @@ def reopen_store(folder: Path) -> Iterator[Store]:
         yield Store(folder, public=bool(read_manifest(folder).get("public", False)))
 
 
-def _hint(folder: Path, planned: int) -> str:
-    rows = [row for part in parts_in(folder) for row in part.rows.get("runs", ())]
-    failed = sum(row.get("status") == "failed" for row in rows)
+def _hint(store: Store, planned: int) -> str:
+    statuses = list(store.stored().values())
+    failed = statuses.count("failed")
     ended = f" and {failed} ended early" if failed else ""
     return (
-        f"{len(rows) - failed} of {planned} runs are stored{ended}; the same command with --resume "
-        "goes on from there"
+        f"{len(statuses) - failed} of {planned} runs are stored{ended}; the same command with "
+        "--resume goes on from there"
     )
 
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from gridpriv.consensus.transport import ReusedAgents, connect
 from gridpriv.core.errors import GridprivError, GridprivWarning, not_allowed
 from gridpriv.core.processes import unordered
-from gridpriv.core.store import MANIFEST, NETWORK_TABLES, Rows, Store, Study
+from gridpriv.core.store import MANIFEST, NETWORK_TABLES, Store, Study, Tables
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case
@@ -31,7 +31,7 @@ from gridpriv.grid.zoning import Zoning, tie_lines, zone_map
 from gridpriv.privacy.settings import QUIET
 from gridpriv.study import engine
 from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, to_toml
-from gridpriv.study.record import FINALS, identity, run_rows
+from gridpriv.study.record import FINALS, identity, run_tables
 from gridpriv.zonal.prepared import check_single, prepare, zoning_for
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings
@@ -80,11 +80,11 @@ def describe(grids: Grids) -> list[Json]:
     ]
 
 
-def network_rows(grids: Grids) -> Rows:
+def network_rows(grids: Grids) -> Tables:
     """Return positions of buses, and branches, of every grid (public)."""
     from gridpriv.grid.layout import network_tables  # imports networkx: slow
 
-    entries: Rows = {}
+    entries: dict[str, list[Json]] = {}
     for (case, zoning), grid in grids.items():
         tables = network_tables(grid.case, grid.zoning)
         for name, table in zip(NETWORK_TABLES, tables, strict=True):
@@ -137,8 +137,8 @@ def estimate_plan(plan: StudyPlan, jobs: int | None = None) -> WorkEstimate:
     return estimate(runs, jobs)
 
 
-# the rows of every run of a batch (None: stored already), each in words, and what was warned of
-Finished = tuple[list[tuple[Rows | None, str]], list[str]]
+# the tables of every run of a batch (None: stored already), each in words, and what was warned of
+Finished: TypeAlias = "tuple[list[tuple[Tables | None, str]], list[str]]"
 
 
 def compare(
@@ -258,30 +258,30 @@ def run_tasks(
         for finished, warned in results:
             for message in warned:
                 warnings.warn(message, GridprivWarning, stacklevel=2)
-            for rows, words in finished:
-                if rows is not None:
-                    store.add(rows)
+            for tables, words in finished:
+                if tables is not None:
+                    store.add(tables)
                 advance(words)
 
 
 def run_batch(batch: Batch, folder: Path | None) -> Finished:
-    """Run a batch, in a worker maybe; store its runs in ``folder``, or return their rows.
+    """Run a batch, in a worker maybe; store its runs in ``folder``, or return their tables.
 
     Also returned is what gridpriv warned of, for the process that people look at.
     """
-    finished: list[tuple[Rows | None, str]] = []
+    finished: list[tuple[Tables | None, str]] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", GridprivWarning)
-        for rows in executed(batch):
+        for tables in executed(batch):
             if folder is not None:
-                Store(folder, public=False).add(rows)
-            finished.append((None if folder is not None else rows, engine.note(rows)))
+                Store(folder, public=False).add(tables)
+            finished.append((None if folder is not None else tables, engine.note(tables)))
     return finished, list(dict.fromkeys(str(w.message) for w in caught))
 
 
-def executed(batch: Batch) -> Iterator[Rows]:
-    """Yield the rows of each of a batch's runs, failed ones with their reason.
+def executed(batch: Batch) -> Iterator[Tables]:
+    """Yield the tables of each of a batch's runs, failed ones with their reason.
 
     The noise is calibrated, and the zones compile and warm start, once for all of them. No solver
     remembers anything from one run to the next, so a resumed study has the same tables.
@@ -300,19 +300,19 @@ def executed(batch: Batch) -> Iterator[Rows]:
             yield attempted(task, partial(run_prepared, changed, transport=zones))
 
 
-def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Rows:
-    """Return a run's rows; a failure becomes a row that says why, beside what was done."""
+def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Tables:
+    """Return a run's tables; a failure becomes a row that says why, beside what was done."""
     early: list[RunResult] = []
 
-    def failed(reason: str) -> Rows:
-        return run_rows(identity(task), early[0], reason) if early else _failed(task, reason)
+    def failed(reason: str) -> Tables:
+        return run_tables(identity(task), early[0], reason) if early else _failed(task, reason)
 
-    return engine.attempted(lambda: run_rows(identity(task), run(leave=early.append)), failed)
+    return engine.attempted(lambda: run_tables(identity(task), run(leave=early.append)), failed)
 
 
-def _failed(task: StudyTask, reason: str) -> Rows:
-    """Return the rows of a run without figures."""
-    return engine.failed_rows(identity(task) | dict.fromkeys(FINALS), reason)
+def _failed(task: StudyTask, reason: str) -> Tables:
+    """Return the tables of a run without figures."""
+    return engine.failed_tables(identity(task) | dict.fromkeys(FINALS), reason)
 
 
 def make_batches(tasks: Sequence[StudyTask], grids: Grids, workers: int) -> list[Batch]:

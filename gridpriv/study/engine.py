@@ -30,7 +30,7 @@ from typing import Any, Protocol, TypeVar
 import pandas as pd
 
 from gridpriv.core.errors import GridprivError, not_allowed, notes
-from gridpriv.core.store import TABLES, Rows, Store, Study, open_store, read_study
+from gridpriv.core.store import Store, Study, Tables, as_columns, open_store, read_study
 from gridpriv.core.tables import (
     Column,
     Flag,
@@ -337,7 +337,7 @@ def run_study(
     *,
     resume: bool = False,
     retry_failed: bool = False,
-    common: Callable[[], Rows] = dict,
+    common: Callable[[], Tables] = dict,
     check: Callable[[list[Kind]], None] = lambda _: None,
     progress: Progress = unseen,
 ) -> Study:
@@ -346,9 +346,9 @@ def run_study(
     Parameters
     ----------
     work : callable
-        Works on the tasks that are left and adds the rows of each to the store.
+        Works on the tasks that are left and adds the tables of each to the store.
     common : callable
-        Rows of no run, such as the network.
+        Tables of no run, such as the network.
     check : callable
         Refuses tasks that are left, before anything is forgotten or run.
     """
@@ -364,15 +364,15 @@ def run_study(
     return read_study(out)
 
 
-def note(rows: Rows) -> str:
+def note(tables: Tables) -> str:
     """Return a run in a few words, for the progress bar."""
-    row = rows["runs"][0]
+    row = {name: cells[0] for name, cells in as_columns(tables["runs"]).items()}
     words = f"{row['case']}, {row['method']}, {row['budget']}"
     return words if row["status"] == "done" else f"{words}: failed"
 
 
-def attempted(run: Callable[[], Rows], failed: Callable[[str], Rows]) -> Rows:
-    """Return a run's rows, or those of its failure, which takes the reason.
+def attempted(run: Callable[[], Tables], failed: Callable[[str], Tables]) -> Tables:
+    """Return a run's tables, or those of its failure, which takes the reason.
 
     A defect in one combination must not cost the others; the reason names it as such.
     """
@@ -389,10 +389,9 @@ def reason_of(error: GridprivError) -> str:
     return f"{error}{notes(error)}"
 
 
-def failed_rows(identity: Json, reason: str) -> Rows:
-    """Return the rows of a failed run with its reason; ``identity`` identifies it."""
-    status = {"status": "failed", "reason": reason, "finished_rounds": 0}
-    return {name: [] for name in TABLES} | {"runs": [identity | status]}
+def failed_tables(identity: Json, reason: str) -> Tables:
+    """Return the tables of a failed run with its reason; ``identity`` identifies it."""
+    return {"runs": [identity | {"status": "failed", "reason": reason, "finished_rounds": 0}]}
 
 
 PACKAGES = (

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
 from gridpriv.core.files import read_sealed, read_table, sealed
 from gridpriv.core.processes import unordered
-from gridpriv.core.store import MANIFEST, Rows, Store, Study, open_store
+from gridpriv.core.store import MANIFEST, Store, Study, Tables, open_store
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import Json, frame_csv, json_ready
 from gridpriv.learning.accounting import client_datasets, planned
@@ -52,7 +52,7 @@ from gridpriv.study.plan import (
     method_of,
     plain,
 )
-from gridpriv.study.record import publish_manifest, publish_rows
+from gridpriv.study.record import publish_manifest, publish_tables
 from gridpriv.study.run_folder import RUN_FILE
 
 if TYPE_CHECKING:
@@ -385,9 +385,9 @@ def compare_learning(
 
     def work(left: list[Trial], store: Store, advance: engine.Advance) -> None:
         with closing(unordered(run, left, jobs)) as outcomes:
-            for rows in outcomes:
-                store.add(rows)
-                advance(engine.note(rows))
+            for tables in outcomes:
+                store.add(tables)
+                advance(engine.note(tables))
 
     return engine.run_study(
         out,
@@ -419,11 +419,11 @@ def _refuse_drawn_again(out: Path, left: Sequence[Trial]) -> None:
         )
 
 
-def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) -> Rows:
-    """Return a run's rows; a failure becomes a row that says why."""
+def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) -> Tables:
+    """Return a run's tables; a failure becomes a row that says why."""
     row = _identity(trial)
 
-    def run() -> Rows:
+    def run() -> Tables:
         settings, shared = trial.settings, ALONE
         dataset = datasets(trial.dataset, settings)
         if trial.candidates and tuning is not None:
@@ -432,9 +432,9 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
             row["tuned"] = chosen.choice
         measure = MEASURES[trial.measure](dataset, settings) if trial.measure else None
         result = learn(dataset, settings, measure or (lambda _: None), shared=shared)
-        return _result_rows(row, result, measure)
+        return _result_tables(row, result, measure)
 
-    return engine.attempted(run, partial(engine.failed_rows, row))
+    return engine.attempted(run, partial(engine.failed_tables, row))
 
 
 def _identity(trial: Trial) -> Json:
@@ -458,24 +458,22 @@ def _identity(trial: Trial) -> Json:
     }
 
 
-def _result_rows(row: Json, result: LearnResult, measure: Measure | None) -> Rows:
-    """Return the rows of a finished run."""
+def _result_tables(row: Json, result: LearnResult, measure: Measure | None) -> Tables:
+    """Return the tables of a finished run."""
     run, notes, rounds = row["run"], "; ".join(result.privacy["notes"]), _rounds(result, measure)
     last = {k: v for k, v in rounds[-1].items() if k not in ("round", "noise_magnitude")}
     charges = {client + 1: spent for client, spent in result.charges.items()}
     seconds = {"round_seconds": float(result.rounds["seconds"].median())}
-    rows: Rows = json_ready(
+    tables: Tables = json_ready(
         {
             "runs": [row | _finals(result) | last | {"status": "done", "reason": notes}],
             "rounds": [{"run": run} | one for one in rounds],
-            "zones": [],
-            "buses": [],
             "certificates": [{"run": run} | one for one in result.privacy["sensitivity"]],
             "charges": engine.charge_rows(run, charges),
             "timing": [{"run": run, "process": os.getpid(), **result.timing.as_dict(), **seconds}],
         }
     )
-    return rows
+    return tables
 
 
 def keep_learning_run(
@@ -528,12 +526,12 @@ def keep_learning_run(
         if not store.stored():
             keeper = make_keeper(out, dataset, settings, resume=resume)
             result, row = run(keeper), _identity(trial) | {"run": "0"}  # a digest covers the seed
-            rows = _result_rows(row, result, None)
+            tables = _result_tables(row, result, None)
             rounds = publish_table(result.rounds, LearnRound.table) if public else result.rounds
             store.text(RUN_FILE, sealed(result.as_dict(public=public), indent=2))
             store.text("rounds.csv", frame_csv(rounds))
             (result.public_model if public else result.model).save(out / MODEL_FILE)
-            store.add(publish_rows(rows) if public else rows)
+            store.add(publish_tables(tables) if public else tables)
             keeper.done()
         store.finish(engine.told_totals)
     return read_sealed(out / RUN_FILE)

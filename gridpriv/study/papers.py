@@ -111,9 +111,9 @@ def claims_of(name: str) -> list[Claim]:
 
 def with_claims(folder: Path, name: str) -> Study:
     """Check the paper's statements on a finished study and store the outcome beside it."""
-    rows = check_claims(read_study(folder), claims_of(name)).to_dict("records")
+    claims = check_claims(read_study(folder), claims_of(name))
     with reopen_store(folder) as store:
-        store.put("claims", rows)
+        store.put("claims", claims)
     return read_study(folder)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from pandas import DataFrame
 
-from gridpriv.core.store import Rows, Study
+from gridpriv.core.store import Study, Tables
 from gridpriv.core.tables import TableSchema, first_of_each, merged, publish, publish_table
 from gridpriv.core.text import Json
 from gridpriv.learning import result as learning
@@ -129,12 +129,13 @@ def publish_manifest(manifest: Json) -> Json:
     return {key: value for key, value in text.items() if value is not None} | {"public": True}
 
 
-def publish_rows(rows: Rows) -> Rows:
-    """Return the public part of one protected run's rows."""
-    kept = {
-        name: publish_table(pd.DataFrame(row), STORED[name]) for name, row in rows.items() if row
+def publish_tables(tables: Tables) -> Tables:
+    """Return the public part of one protected run's tables."""
+    return {
+        name: publish_table(DataFrame(table), STORED[name])
+        for name, table in tables.items()
+        if len(table)
     }
-    return {name: table.to_dict("records") for name, table in kept.items() if len(table)}
 
 
 OUT_OF_ORDER = ("seconds",)
@@ -145,8 +146,8 @@ FINALS = tuple(
 )
 
 
-def run_rows(identity_row: Json, result: RunResult, reason: str = "") -> Rows:
-    """Return a finished run's rows, or those of what a failed one finished.
+def run_tables(identity_row: Json, result: RunResult, reason: str = "") -> Tables:
+    """Return a finished run's tables, or those of what a failed one finished.
 
     ``identity_row`` is :func:`identity` of the run.
     """
@@ -236,6 +237,8 @@ def _warning(result: RunResult) -> str:
     return ""
 
 
-def with_run(run: str, table: DataFrame) -> list[Json]:
-    """Return a table's rows, each with its run's identity."""
-    return [{"run": run, **row} for row in table.to_dict("records")]
+def with_run(run: str, table: DataFrame) -> DataFrame:
+    """Return a table with its run's identity as the first column."""
+    named = table.copy(deep=False)
+    named.insert(0, "run", run)
+    return named

@@ -25,7 +25,7 @@ import pandas as pd
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import read_sealed, remove, sealed, write_text
 from gridpriv.core.store import MANIFEST as MANIFEST_FILE
-from gridpriv.core.store import Rows, Store, open_store, read_manifest, read_study
+from gridpriv.core.store import Store, Tables, open_store, read_manifest, read_study
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.scenarios import DemandSeries
@@ -117,30 +117,27 @@ class RunFolder:
     def add(self, number: int, result: RunResult, plan: DayPlan | None = None) -> None:
         """Store what a run released, and its figures; one that ended early is still to do."""
         self._note(number, result.trace.releases, early=result.early is not None)
-        rows = self._rows(number, result, plan)
+        tables = self._tables(number, result, plan)
         if self.runs.series is None:
             document = result.as_dict(public=self.store.public)
             document |= {} if self.store.public else {"repeat": self.runs.repeat}
             self.store.text(RUN_FILE, sealed(document, indent=2))
-        self.store.add(record.publish_rows(rows) if self.store.public else rows)
+        shown = record.publish_tables(tables) if self.store.public else tables
+        self.store.add(shown, **self._step(number))
 
     def begin_once(self, planned: Released) -> None:
         """Store what a series may release once, before it does."""
         if not self._repeats:
             self.store.set_aside(ONCE)
-        self._note_once(_drawn_rows(planned, _run(0), early=True))
+        self._note_once(_drawn_tables(planned, _run(0), early=True))
 
     def add_once(self, horizon: Horizon, drawn: Released, known: Known | None = None) -> None:
         """Store what a series released once and what it tells; nothing where it ended early."""
-        estimates = {} if known is None else _known_rows(horizon, known)
-        self._note_once(_drawn_rows(drawn, _run(0), early=known is None) | estimates)
+        estimates = {} if known is None else _known_tables(horizon, known)
+        self._note_once({**_drawn_tables(drawn, _run(0), early=known is None), **estimates})
 
-    def _note_once(self, rows: Rows) -> None:
-        shown = {
-            name: [row | {"run": _run(0), "step": EVERY} for row in table]
-            for name, table in rows.items()
-        }
-        self.store.note(ONCE, shown)
+    def _note_once(self, tables: Tables) -> None:
+        self.store.note(ONCE, tables, run=_run(0), step=EVERY)
 
     def known(self, horizon: Horizon) -> Known | None:
         """Return the estimate of every step's demand from a stored release."""
@@ -176,7 +173,7 @@ class RunFolder:
         table = read_study(self.store.folder).tables.get("releases", pd.DataFrame())
         return _releases(table.to_dict("records"))
 
-    def _rows(self, number: int, result: RunResult, plan: DayPlan | None) -> Rows:
+    def _tables(self, number: int, result: RunResult, plan: DayPlan | None) -> Tables:
         run, settings = _run(number), self.runs.settings
         identity = {
             "run": run,
@@ -187,33 +184,32 @@ class RunFolder:
             "seed": self.runs.known_seed,
             "budget": settings.drawn,
         }
-        rows = record.run_rows(
-            identity | record.settings_shown(settings), result, result.early or ""
+        tables = dict(
+            record.run_tables(
+                identity | record.settings_shown(settings), result, result.early or ""
+            )
         )
-        del rows["charges"]  # beside what was released
+        del tables["charges"]  # beside what was released
         more = {"zone_prices": result.zone_prices, "binding": result.binding}
         if result.trace.rounds:
             if len(result.tie_prices):  # AC rounds and Newton steps have no duals of tie flows
                 more["tie_prices"] = result.tie_prices
             state = result_tables(result.solution)
             more |= {k: t.rename_axis("index").reset_index() for k, t in state.items()}
-        rows |= {name: record.with_run(run, table) for name, table in more.items()}
+        tables |= {name: record.with_run(run, table) for name, table in more.items()}
         if self.runs.series is not None and not result.early:
             step = step_row(self.runs.steps[number], result, number, plan)
             del step["seconds"]  # beside what differs between two machines
-            rows["steps"] = [{"run": run} | step]
-        return self._named(number, rows)
+            tables["steps"] = [{"run": run} | step]
+        return tables
 
     def _note(self, number: int, releases: Released, *, early: bool) -> None:
-        rows = _drawn_rows(releases, _run(number), early=early)
-        self.store.note(_drawn(number), self._named(number, rows))
+        drawn = _drawn_tables(releases, _run(number), early=early)
+        self.store.note(_drawn(number), drawn, **self._step(number))
 
-    def _named(self, number: int, rows: Rows) -> Rows:
-        """Return rows with the name of their step, in a series."""
-        if self.runs.series is None:
-            return rows
-        step = {"step": self.runs.steps[number]}
-        return {name: [row | step for row in table] for name, table in rows.items()}
+    def _step(self, number: int) -> dict[str, str]:
+        """Return the name of a step, in a series, as the column that all of its tables have."""
+        return {} if self.runs.series is None else {"step": self.runs.steps[number]}
 
 
 @contextmanager
@@ -340,7 +336,7 @@ def _drawn(number: int) -> str:
     return f"{_run(number)}-drawn"
 
 
-def _drawn_rows(releases: Released, run: str, *, early: bool) -> Rows:
+def _drawn_tables(releases: Released, run: str, *, early: bool) -> Tables:
     rows = [
         {
             "run": run,
@@ -361,7 +357,7 @@ def _drawn_rows(releases: Released, run: str, *, early: bool) -> Rows:
     return {"releases": rows, "charges": charge_rows(run, record.certified(releases))}
 
 
-def _known_rows(horizon: Horizon, known: Known) -> Rows:
+def _known_tables(horizon: Horizon, known: Known) -> Tables:
     """Return the demand that one release leaves likely over all steps."""
     bus_id, zones = horizon.series.case.bus_id, horizon.owned.zones
     return {

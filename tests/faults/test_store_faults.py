@@ -14,13 +14,13 @@ from harness import DEFECT, KILLED, How, content, run
 
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.files import StorageError, sealed
-from gridpriv.core.store import Rows, Store, open_store, read_study
+from gridpriv.core.store import Store, Tables, open_store, read_study
 
 RUNS = [f"run{k}" for k in range(3)]
 MANIFEST = {"kind": "study", "title": "toy", "study": {"weight": 2}, "planned": len(RUNS)}
 
 
-def rows(run: str) -> Rows:
+def rows(run: str) -> Tables:
     number = RUNS.index(run)
     return {
         "runs": [
