@@ -259,8 +259,8 @@ def _summarise(document: Json) -> None:
         f"{document['total']:g} (pure, {' and '.join(noises)} noise)"
     )
     meanings = [
-        "ok: AC-feasible scenarios",
-        "error: expected error of the release in the worst zone, that of "
+        "ok: AC-feasible scenarios of all",
+        "error: expected error of the release in the worst zone: "
         f"{used_of(document['settings'])}",
     ]
     shown = ["over_optimum"] if priced else ["shed_mw", "balancing_mw"]
@@ -269,11 +269,11 @@ def _summarise(document: Json) -> None:
     for name in shown:
         head_, unit, meaning = MEASURED[name]
         columns += [f"{head} {unit}" for head in (head_, "least", "most")]
-        meanings.append(f"{head_}: {meaning} (median, then least and most over the scenarios)")
+        meanings.append(f"{head_}, least, most: {meaning} (median, smallest and largest)")
     if priced:
         columns += ["bal. MW", "saved $/h"]
-        meanings.append("bal.: balancing power (median), which no cost includes")
-        meanings.append("saved: cost below the prior-only baseline (median)")
+        meanings.append("bal.: balancing power, which no cost includes (median)")
+        meanings.append("saved: cost below that of the prior-only baseline (median)")
     if any(row["rounds"] == "central" for row in rows):
         meanings.append("central: one optimization of the released demand")
     figures = {row["release"]: {name: row[name] for name in FIGURES} for row in rows}
@@ -296,7 +296,8 @@ def _summarise(document: Json) -> None:
         cells += [amount(drawn, "MW"), None if saved is None else -saved] if priced else []
         table.append([name, coordination, *cells])
     output.print_table(title, columns, table)
-    output.say(f"{'; '.join(meanings)}.")
+    for line in meanings:
+        output.say(line)
     failed = sum(row["without_dispatch"] for row in rows)
     if failed:
         output.say(f"{counted(failed, 'run')} ended without a dispatch: not AC-feasible.")

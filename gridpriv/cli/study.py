@@ -78,8 +78,9 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     per_release = "read budgets as epsilons per release, as Ryu and Kim (2022) do, not as totals"
     flags.switch(axes, "--per-release", per_release)
     parser.epilog = EPILOG
-    without = (*OWN_FLAGS, "temporal_basis", "stream")
+    without = (*OWN_FLAGS, "temporal_basis", "stream", "noise")
     flags.add_settings(parser, Settings, PRESETS, without=without, axis=True)
+    flags.flag(parser, "--noise", "NAME", argparse.SUPPRESS, action="append")  # secure: says why not
     add_running(parser)
     parser.add_argument(
         "--no-reference",
@@ -255,9 +256,11 @@ def print_summary(table: pd.DataFrame) -> None:
         explained.insert(
             -1,
             "cost of priv.: cost (generation and load shedding) above the cheapest noise-free "
-            "method; +-: half width of its 95 % interval",
+            "method",
         )
-    output.say(f"{'; '.join(explained)}.")
+        explained.insert(-1, "+-: half width of the 95 % interval of cost of priv.")
+    for line in explained:
+        output.say(line)
 
 
 def _plan(args: argparse.Namespace) -> StudyPlan:

@@ -53,6 +53,15 @@ from gridpriv.privacy.statement import charges_of
 
 Rules: TypeAlias = list[tuple[Ints, Rule | None]]
 WAIT = 30.0  # seconds for other processes
+WORDS = {
+    "laplace": "Laplace noise, multiplier",
+    "split-laplace": "Laplace noise on p and q, multiplier",
+    "gaussian": "Gaussian noise, multiplier",
+    "staircase": "staircase noise, epsilon",
+    "pure": "pure epsilon",
+    "zcdp": "zCDP, rho",
+}
+"""Names of charges, each with its number, in messages."""
 
 
 class HeldLedger:
@@ -515,9 +524,7 @@ def _remedy(account: Account, dataset: LedgerDataset, after: Charges) -> str:
 
 def _noise(charge: Charge) -> str:
     """Return a charge in words."""
-    words = {"pure": "pure epsilon", "laplace": "Laplace noise, multiplier"}
-    words["gaussian"] = "Gaussian noise, multiplier"
-    return f"{words.get(charge.kind, charge.kind)} {charge.parameter:.6g}"
+    return f"{WORDS.get(charge.kind, charge.kind)} {charge.parameter:.6g}"
 
 
 def _percent(share: float) -> str:

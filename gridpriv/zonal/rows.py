@@ -178,11 +178,11 @@ class BusRow(OfBus, OfZone, name="buses"):
     plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
     vm_pu: Number = private("Voltage: voltage magnitude in the last round's plan")
     redispatch_shed_mw: Number = private(
-        "Shed after redispatch: load shedding after AC redispatch with true demand",
+        "Load shedding: active demand of the bus that is shed after AC redispatch",
         at="final.physical.shed_mw",
     )
     redispatch_shed_mvar: Number = private(
-        "Reactive shed after redispatch: reactive load shedding after zone redispatch"
+        "Reactive load shedding: reactive demand of the bus that is shed after zone redispatch"
     )
 
 

@@ -364,9 +364,9 @@ def used_of(settings: Json) -> str:
     """Return the quantity whose error a zone's release is chosen by."""
     imbalance = settings.get("objective") == "imbalance"
     if imbalance:
-        return "the root of the sum of squares over the demand of the zone's buses"
+        return "root sum of squares over the demand of the zone's buses"
     return (
-        f"the root of the sum of squares of the errors of zone demand, tie-line flows (weight "
+        f"root sum of squares of the errors of zone demand, tie-line flows (weight "
         f"{TIES:g}) and bus demand (weight {PLACE:g})"
     )
 

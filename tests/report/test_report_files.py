@@ -337,7 +337,7 @@ def test_a_series_has_a_report_of_its_steps(tmp_path: Path) -> None:
     assert "--seed 1" in page and "night" in page
     with (folder / "report-csv" / "steps.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["Shed after redispatch (MW)"]) for row in rows] == unserved
+    assert [float(row["Load shedding (MW)"]) for row in rows] == unserved
     manifest = json.loads((folder / "manifest.json").read_text())
     (total,) = manifest["totals"]
     assert total["epsilon"] == pytest.approx(document["privacy"]["total"]["epsilon"], rel=1e-3)
