@@ -40,11 +40,25 @@ STATISTICS = {
 }
 
 
-def _add_run(parser: argparse.ArgumentParser, case: str = flags.CASE) -> None:
+OF_ATTACK = {
+    "noise": argparse.SUPPRESS,  # simulated only; secure noise is refused with the reason
+    "release": (
+        "released statistics of a zone's demand: every bus, the zone's total, both (tree), or the "
+        "best of these by public data (auto): bus | total | tree | auto (default: auto)"
+    ),
+}
+"""Help of settings of which an attack accepts fewer values than a run."""
+
+
+def _add_run(
+    parser: argparse.ArgumentParser,
+    case: str = flags.CASE,
+    texts: Mapping[str, str] | None = None,
+) -> None:
     """Add the case, zones and settings of the run that is studied."""
     parser.add_argument("case", metavar="CASE", help=case)
     flags.add_zone_arguments(parser)
-    flags.add_settings(parser, Settings, PRESETS, without=("temporal_basis", "stream"))
+    flags.add_settings(parser, Settings, PRESETS, ("temporal_basis", "stream"), texts)
 
 
 def _studied(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
@@ -198,7 +212,7 @@ def _print_audit(document: Json, *, on_ac: bool = False) -> None:
 
 def add_attack(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``attack``."""
-    _add_run(parser)
+    _add_run(parser, texts=OF_ATTACK)
     flags.flag(parser, "--seeds", "N", "number of noisy runs to attack", flags.WHOLE, 5)
     epsilons = "total epsilons of further attacked runs, comma-separated"
     flags.flag(parser, "--epsilons", "E,E", epsilons, EPSILONS, ())

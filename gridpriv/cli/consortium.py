@@ -28,6 +28,14 @@ NOT_AGREED = (
     *("workers", "temporal_basis", "stream"),  # of one process, and of a series
     *("coordination", "planning", "public_demand"),  # ADMM on the relaxation, without files
 )
+OF_ADMM = {
+    "rounds": "number of rounds T of ADMM, at most (default: 20)",
+    "acceleration": (
+        "Anderson acceleration of ADMM; needs update exact, penalty auto, start warm and noise "
+        "drawn at most once: anderson | none (default: anderson where these are met, else none)"
+    ),
+}
+"""Help of settings whose other values need rounds on the AC equations, or Newton steps."""
 
 
 def add_consortium(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +46,7 @@ def add_consortium(parser: argparse.ArgumentParser) -> None:
     where = "address of the coordinator for zones"
     flags.flag(parser, "--address", "HOST:PORT", where, default="127.0.0.1:50051")
     flags.add_zone_arguments(parser)
-    flags.add_settings(parser, Settings, PRESETS, without=NOT_AGREED)
+    flags.add_settings(parser, Settings, PRESETS, NOT_AGREED, OF_ADMM)
     folder = "new folder with one folder per party (required)"
     flags.add_output(parser, folder, "DIR")
 

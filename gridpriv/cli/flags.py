@@ -11,7 +11,7 @@ import shlex
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -121,6 +121,7 @@ def add_settings(
     kind: type[Part],
     presets: Iterable[str],
     without: Collection[str] = (),
+    texts: Mapping[str, str] | None = None,
     *,
     axis: bool = False,
 ) -> None:
@@ -130,13 +131,14 @@ def add_settings(
     if "budget" not in without:
         short = "short for --budget per-release:E (default: none)"
         flag(parser, "--epsilon", "E", short, reading(float))
-    add_flags(parser, kind, without, axis=axis)
+    add_flags(parser, kind, without, texts, axis=axis)
 
 
 def add_flags(
     parser: argparse.ArgumentParser,
     kind: type[Part],
     without: Collection[str] = (),
+    texts: Mapping[str, str] | None = None,
     *,
     axis: bool = False,
 ) -> None:
@@ -144,6 +146,9 @@ def add_flags(
 
     Parameters
     ----------
+    texts : mapping of str
+        Help of settings of which the command accepts fewer values than a run;
+        ``argparse.SUPPRESS`` hides one.
     axis : bool
         A flag takes several values, by commas or given again: an axis of a study.
     """
@@ -160,7 +165,7 @@ def add_flags(
                 group,
                 f"--{name.replace('_', '-')}",
                 f"{item.metavar},..." if axis and not item.repeated else item.metavar,
-                item.described(standard[name]).replace("%", "%%"),
+                (texts or {}).get(name) or item.described(standard[name]).replace("%", "%%"),
                 str if axis else item.read,
                 action="append" if axis or item.repeated else "store",
             )

@@ -260,8 +260,7 @@ def _summarise(document: Json) -> None:
     )
     meanings = [
         "ok: AC-feasible scenarios of all",
-        "error: expected error of the release in the worst zone: "
-        f"{used_of(document['settings'])}",
+        f"error: expected error of the release in the worst zone: {used_of(document['settings'])}",
     ]
     shown = ["over_optimum"] if priced else ["shed_mw", "balancing_mw"]
     if priced and any(row["shed_mw"] and row["shed_mw"]["most"] for row in rows):

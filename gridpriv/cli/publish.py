@@ -75,7 +75,7 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "spend 30 % of the total on a noisy query of the optimal cost, which keeps the published "
+        "spend 30 % of the total on a noisy query of priced demand, which keeps the published "
         "optimum near the true one: cost",
         unset="none",
     )

@@ -78,9 +78,9 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     per_release = "read budgets as epsilons per release, as Ryu and Kim (2022) do, not as totals"
     flags.switch(axes, "--per-release", per_release)
     parser.epilog = EPILOG
-    without = (*OWN_FLAGS, "temporal_basis", "stream", "noise")
-    flags.add_settings(parser, Settings, PRESETS, without=without, axis=True)
-    flags.flag(parser, "--noise", "NAME", argparse.SUPPRESS, action="append")  # secure: says why not
+    without = (*OWN_FLAGS, "temporal_basis", "stream")
+    texts = {"noise": argparse.SUPPRESS}  # simulated only; secure noise is refused with the reason
+    flags.add_settings(parser, Settings, PRESETS, without, texts, axis=True)
     add_running(parser)
     parser.add_argument(
         "--no-reference",

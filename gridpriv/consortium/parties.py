@@ -393,6 +393,9 @@ def make_agreement(network: Case, prepared: Prepared, run: str) -> Agreement:
         raise not_allowed("coordination", settings.coordination, "'rounds' over a network")
     if settings.planning == "ac":
         raise not_allowed("planning", "ac", "'soc' over a network, where rounds are ADMM")
+    if settings.acceleration == "newton":
+        allowed = "'anderson' or 'none' over a network, where rounds are ADMM"
+        raise not_allowed("acceleration", "newton", allowed)
     perturbation = settings.effective_perturbation()
     if perturbation.target == "demand":  # stated, as what is left out may come to mean another
         settings = replace(settings, noise_schedule=perturbation.noise_schedule)

@@ -77,6 +77,26 @@ def test_help_names_one_flag_for_a_value(name: str, parser: argparse.ArgumentPar
     assert sorted(set(shown)) == sorted(shown), name
 
 
+@pytest.mark.parametrize(
+    ("command", "flag", "value"),
+    [
+        ("compare", "--noise", "secure"),
+        ("attack", "--noise", "secure"),
+        ("attack", "--release", "nothing"),
+        ("consortium", "--acceleration", "newton"),
+    ],
+)
+def test_help_offers_no_value_that_the_command_refuses(
+    command: str, flag: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = " ".join(dict(EVERY)[command].format_help().split())
+    _, _, entry = told.partition(f" {flag} ")
+    assert value not in re.split(r"\(default|(?= --)", entry)[0]
+    words = [command, "case14", flag, value, "--out", str(tmp_path / "out")]
+    assert main([*words, *(["--bus", "12"] if command == "attack" else [])]) == 2
+    assert f"{flag} {value}: must be " in capsys.readouterr().err
+
+
 def test_every_command_has_examples_of_it_in_its_help() -> None:
     assert set(EXAMPLES) == {name for name, _ in EVERY}
     for name, parser in EVERY:

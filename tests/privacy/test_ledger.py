@@ -65,6 +65,11 @@ def test_charges_up_to_the_grant_and_not_one_more(file: Path) -> None:
     assert runs == [("run-1", {TENTH: 2})] * 4 + [("run-2", {TENTH: 2})]
 
 
+def test_a_refusal_names_the_noise_of_p_and_q_in_words(file: Path) -> None:
+    with Ledger(file, [NORTH]) as ledger, pytest.raises(BudgetError, match="noise on p and q"):
+        ledger.charge("north", "r", {Charge("split-laplace", 0.5, 0.7): 1})
+
+
 def test_owners_spend_apart(file: Path) -> None:
     with Ledger(file, [NORTH, SOUTH]) as ledger:
         ledger.charge("north", "r", {TENTH: 10})
