@@ -166,8 +166,9 @@ def _print_exchange(document: Json, seed: int | None) -> None:
     title = f"{document['case']}: exchange between zones (MW), PTDFs by {model} power flow"
     print_records(title, zones, document["zones"], **mw)
     say(
-        "Net position, least and most in MW; congestion: generation cost less that of the "
-        "merit-order dispatch without network; tie revenue: payments received."
+        "Net position in MW, with its range in the flow-based domain (least, most). Congestion: "
+        "generation cost less that of the merit-order dispatch without network. Tie revenue: "
+        "payments received."
     )
     pairs = {
         "from_zone": "from",
@@ -263,7 +264,7 @@ def _print_security(document: Json, seed: int | None, folder: Path | None) -> No
     }
     columns = {"outage": "outage", "count": "limits violated", "worst": "worst violation"}
     columns |= {key: name for key, name in optional.items() if any(row[key] for row in shown)}
-    number = f"{len(shown)} worst of " if len(shown) < len(rows) else ""
+    number = f"the worst {len(shown)} of " if len(shown) < len(rows) else ""
     outages = f"{number}{counted(len(rows), 'outage')}"
     title = f"{document['case']}: {outages}, worst first, {_demand(document)}"
     units = {key: "MW" for key in columns if key.endswith("_mw")}

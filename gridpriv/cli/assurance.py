@@ -186,10 +186,10 @@ def _print_audit(document: Json, *, on_ac: bool = False) -> None:
     title = f"{document['case']}: replay on neighbouring demand, releases frozen"
     output.print_records(title, columns, replayed)
     output.say(
-        "A row is the worst of its tests; one passes where measured is at most allowed. Changes "
-        "and beta are per unit, in the norm of the sensitivity; a priced query is in $/h, the loss "
-        "of a window an epsilon. All others are counts, ratios or as they say. "
-        "docs/audit-and-attack.md explains every check."
+        "Each row is the worst of its tests. A test passes where measured is at most allowed. "
+        "Units: changes and beta in p.u. (norm of the sensitivity), the priced query in $/h, the "
+        "loss of a window in epsilon, others counts or ratios. Checks are explained in "
+        "docs/audit-and-attack.md."
     )
     measured = [
         row | {"verdict": row["verdict"].removeprefix("claim ")} for row in document["statistical"]
@@ -205,7 +205,7 @@ def _print_audit(document: Json, *, on_ac: bool = False) -> None:
         "observed: what the adversary sees; secure: the release under secure noise;\n"
         "nominal: epsilon according to the settings; cert.: certified epsilon, as charged;\n"
         "measured: lower bound of epsilon; power: least true epsilon that this number of runs\n"
-        f"tells from the nominal one with a probability of {100 * POWER:g} %."
+        f"detects as above the nominal one with a probability of {100 * POWER:g} %."
     )
     output.say(f"Verdict: {document['verdict']}.")
 
@@ -287,7 +287,7 @@ def _print_attack(result: AttackResult) -> None:
         "mae_mw": "MW",
         "interval_mw": "+- MW",
         "error_percent": "median %",
-        "recovered": "within 5%",
+        "recovered": "within 5 %",
         "of_prior": "of prior",
     }
     shown = result.shown
@@ -298,12 +298,12 @@ def _print_attack(result: AttackResult) -> None:
     output.print_records(title, columns, _three(document["summary"], columns))
     output.say(
         "MW: mean absolute error, with its 95 % interval; median %: median relative error; within "
-        "5%: share of buses; of prior: error divided by the prior's."
+        "5 %: share of buses; of prior: error divided by the prior's."
     )
     if len({outcome.adversary for outcome in result.outcomes}) > 1:
         output.say(
-            "Rows of different channels do not compare: 'messages' is fitted to what zones send, "
-            "'releases' reads the noisy demand itself, which carries more than the messages do."
+            "Compare rows of one channel only: 'messages' is fitted to the messages, 'releases' "
+            "uses the released values, which contain more information."
         )
     if result.prepared.in_ac_rounds:
         output.say(RELAXED)
@@ -318,8 +318,9 @@ def _print_attack(result: AttackResult) -> None:
     closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
     output.say(
         f"Run {shown.label}, {shown.adversary}: at {closer} of "
-        f"{counted(len(result.attacked), 'bus')} the error is at least {KNOWN_BETTER:.0%} below "
-        f"the prior's. The prior is an equal share of the {result.plan.prior}'s total."
+        f"{counted(len(result.attacked), 'bus')} the error is at least "
+        f"{100 * KNOWN_BETTER:.0f} % below the prior's. The prior is an equal share of the "
+        f"{result.plan.prior}'s total."
     )
     output.say(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
 
@@ -340,7 +341,7 @@ def _print_identifiability(result: AttackResult, of_zones: list[Json]) -> None:
         "lines_to_tie": "lines",
         "buses": "buses",
         "identifiable": "identifiable",
-        "recovered": "within 5%",
+        "recovered": "within 5 %",
         "within_1mw": "within 1 MW",
     }
     rows = table[table["adversary"] == "messages"].astype({"lines_to_tie": int, "buses": int})

@@ -152,7 +152,7 @@ def sentences(
 ) -> list[str]:
     """Return the recommendation, what it rests on, and what must be said of budgets."""
     from gridpriv.power.prior import capacity, public_demand
-    from gridpriv.zonal.forecast import RESERVE, RULE, WORTH
+    from gridpriv.zonal.forecast import LEVEL, RESERVE, RULE
 
     said = []
     grid_mw = case.base_mva * capacity(case)
@@ -164,30 +164,30 @@ def sentences(
         )
     said.append(f"Recommended: {command}")
     said += _worst_case(methods, best)
-    said.append(f"Rule: {RULE}. Prior-only where no release is better on most scenarios.")
+    said.append(f"{RULE} Prior-only is recommended where no release is better on most scenarios.")
     if best.better is not None:
         said.append(
-            f"The recommended release against the prior-only baseline, by more than {WORTH:.1%}: "
+            f"The recommended release against the prior-only baseline, by more than {LEVEL}: "
             f"cheaper on {best.better} of {best.scenarios} scenarios, more expensive on "
             f"{best.worse}."
         )
     spread = public_demand(case, chosen.public_demand).spread
-    more = "" if chosen.scenarios >= WIDE else f" (95% with --scenarios {WIDE})"
+    more = "" if chosen.scenarios >= WIDE else f" (95 % with --scenarios {WIDE})"
     said.append(
         f"Ranges cover the AC-feasible ones of {chosen.scenarios} demand scenarios sampled from "
         f"public data. A further scenario lies in the range with probability "
-        f"{covered(chosen.scenarios):.0%}{more}. Scenarios of a zone's demand have a standard "
-        f"deviation of {spread:.0%} of its mean. {left_out} of "
+        f"{100 * covered(chosen.scenarios):.0f} %{more}. Scenarios of a zone's demand have a "
+        f"standard deviation of {100 * spread:.0f} % of its mean. {left_out} of "
         f"{left_out + chosen.scenarios} sampled scenarios were rejected: they have no AC "
         f"optimum at {RESERVE:g} times their demand. The true demand was not read: compare rows "
-        "with each other, and do not read their costs as a forecast."
+        "with each other, and do not take their costs as a forecast."
     )
     return said
 
 
 def _worst_case(methods: list[Expected], best: Expected) -> list[str]:
     """Return the largest extra cost of the recommended release, and the least such one."""
-    from gridpriv.zonal.forecast import WORTH
+    from gridpriv.zonal.forecast import LEVEL, WORTH
 
     gap, cost = best.over_optimum, best.cost
     if best.release == "nothing" or gap is None or cost is None:
@@ -198,18 +198,18 @@ def _worst_case(methods: list[Expected], best: Expected) -> list[str]:
     if method.release == best.release or gap.most - other.most <= small:
         return [f"{text}."]
     alike = abs(gap.median - other.median) <= small
-    medians = f"; the medians differ by less than {WORTH:.1%} of the cost" if alike else ""
+    medians = f"; the medians differ by less than {LEVEL} of the cost" if alike else ""
     return [f"{text}, with --release {method.release} {other.most:.4g} $/h{medians}."]
 
 
 def _command(best: Expected, chosen: Scenarios, args: argparse.Namespace) -> str:
     """Return the recommended command, or that nothing should be released."""
-    from gridpriv.zonal.forecast import WORTH
+    from gridpriv.zonal.forecast import LEVEL
 
     if best.release == "nothing":
         return (
             "release nothing, which costs no privacy. No other method costs less by more than "
-            f"{WORTH:.1%} on more than half of the scenarios."
+            f"{LEVEL} on more than half of the scenarios."
         )
     words = ["gridpriv", "run", args.case]
     words += flags.given_words(args, *flags.ZONE_FLAGS, "public_demand")
@@ -234,8 +234,8 @@ def over_time(rows: list[Json]) -> str:
     fresh = ", ".join(f"{row['fresh']:g} per {row['period']}" for row in rows)
     stream = ", ".join(f"{row['stream_24h']:g} per {row['period']}" for row in rows)
     return (
-        f"Released every hour, this total costs epsilon {fresh}; as a stream (gridpriv run "
-        f"--series FILE --stream 24h) {stream}."
+        f"Released every hour, this total adds up to epsilon {fresh}. As a stream (gridpriv run "
+        f"--series FILE --stream 24h) it is {stream}."
     )
 
 
@@ -253,10 +253,11 @@ def _summarise(document: Json) -> None:
     rows = document["methods"]
     priced = any(row["over_optimum"] is not None for row in rows)
     noises = sorted({row["mechanism"] for row in rows})
+    named = " and ".join(NOISES[noise] for noise in noises)
     columns = ["release", "schedule", "ok", "error MW"]
     title = (
         f"{document['case']}: {counted(document['zones'], 'zone')}, total epsilon "
-        f"{document['total']:g} (pure, {' and '.join(noises)} noise)"
+        f"{document['total']:g} (pure, {named} noise)"
     )
     meanings = [
         "ok: AC-feasible scenarios of all",
@@ -310,6 +311,7 @@ def _summarise(document: Json) -> None:
 
 FIGURES = ("expected_error_mw", "over_optimum", "shed_mw", "balancing_mw")
 ENDS = ("median", "least", "most")
+NOISES = {"knorm": "K-norm", "laplace": "Laplace"}
 
 
 COMMANDS = {"plan": Command(add_arguments, execute)}

@@ -274,7 +274,8 @@ def summarise(document: Json) -> None:
 
     guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
     print_table(
-        f"{document['case']}: {COPIES[guard['noise']]} of {document['source']}{holds(document)}",
+        f"{document['case']}: {COPIES[guard['noise']]} of {document['source']}, and its "
+        f"certificate{holds(document)}",
         ["figure", "value", "unit"],
         [
             ["total epsilon (pure DP)", guard["total_epsilon"], ""],
@@ -322,7 +323,7 @@ def caveats(document: Json) -> list[str]:
     if any(release["quantity"].endswith("total") for release in document["releases"]):
         said.append(
             "Only the total of demand is released: the demand of a bus in the file is its share of "
-            "that total in public data, and says nothing of that bus."
+            "that total in public data, and says nothing about that bus."
         )
     if number:  # other programs may refuse negative loads or read them as generation
         said.append(f"The active demand of {counted(number, 'bus')} is negative after the noise.")

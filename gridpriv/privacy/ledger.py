@@ -54,8 +54,8 @@ from gridpriv.privacy.statement import charges_of
 Rules: TypeAlias = list[tuple[Ints, Rule | None]]
 WAIT = 30.0  # seconds for other processes
 WORDS = {
-    "laplace": "Laplace noise, multiplier",
-    "split-laplace": "Laplace noise on p and q, multiplier",
+    "laplace": "Laplace or K-norm noise, multiplier",
+    "split-laplace": "Laplace or K-norm noise on several numbers, multiplier",
     "gaussian": "Gaussian noise, multiplier",
     "staircase": "staircase noise, epsilon",
     "pure": "pure epsilon",

@@ -89,9 +89,9 @@ def _label(name: str) -> str:
 
 
 def _prior(settings: Json) -> str:
-    """Return the public data from which the prior-only baseline guesses demand."""
+    """Return the public data from which the prior-only baseline estimates demand."""
     source = "--public-demand" if settings.get("public_demand") else "installed capacity"
-    return f"; compared with guessing demand from {source}"
+    return f", which estimates demand from {source}"
 
 
 def _state(tables: Mapping[str, pd.DataFrame]) -> Iterator[Fact]:

@@ -48,11 +48,12 @@ CENTRAL = "central"
 WORTH = 1e-3
 """Methods whose costs differ by less, relative, count as the same."""
 
+LEVEL = f"{100 * WORTH:g} %"
 RULE = (
-    "first the fewest scenarios that are not AC-feasible, then the least median cost over the AC "
-    f"optimum of the same scenario (differences under {WORTH:.1%} of the cost do not count), then "
-    "the least expected error of the release. A case without costs is ranked by load shedding, "
-    "then by balancing power, in place of cost"
+    "Ranked by the fewest scenarios that are not AC-feasible, then by the least median cost over "
+    "the AC optimum of the same scenario, then by the least expected error of the release. "
+    f"Differences below {LEVEL} of the cost do not count. Without costs, load shedding and then "
+    "balancing power replace cost."
 )
 """Order in which methods are recommended."""
 
@@ -250,8 +251,8 @@ def scenario(
             if best is not None:
                 return grid, best.cost, tried
     raise SolverError(
-        f"case {case.name} serves none of {MOST_TRIES} demands drawn from what is public (the last "
-        f"of {level:.0%} of what is expected) with {RESERVE:g} times as much to spare"
+        f"case {case.name}: none of {MOST_TRIES} sampled demands has an AC optimum at {RESERVE:g} "
+        f"times its level (the last was {100 * level:.0f} % of the expected demand)"
     )
 
 

@@ -128,7 +128,7 @@ def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
         "Run protected, messages: at 3 of 14 buses the error is at least 1% below the prior's. "
         "The prior is an equal share of the grid's total."
     ) in told
-    assert "Rows of different channels" not in told  # both rows read messages
+    assert "Compare rows of one channel" not in told  # both rows read messages
 
 
 def test_a_setting_that_reveals_loads_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,7 +149,7 @@ def test_a_setting_that_reveals_loads_is_warned_of(capsys: pytest.CaptureFixture
         _print_attack(AttackResult(at, AttackPlan(seeds=2), every, every, prior, outcomes, held))
         told = " ".join(capsys.readouterr().out.split())
         assert ("reveals demand to 1 MW" in told) == warned
-        assert "Rows of different channels do not compare" in told
+        assert "Compare rows of one channel only" in told
 
 
 def test_document_and_tables_agree() -> None:

@@ -155,7 +155,7 @@ def test_the_verdict_names_its_demand_its_ratings_and_its_privacy(capsys, monkey
     assert max(map(len, printed.splitlines())) <= 80
     table, printed = printed[: printed.index("Not secure.")], " ".join(printed.split())
     assert "Not secure. On the released demand (an estimate), limits are violated after" in printed
-    assert "10 worst of 56 outages" in printed and "--view local" in printed
+    assert "the worst 10 of 56 outages" in printed and "--view local" in printed
     assert "Before any outage, " in printed and "rating C after it" in printed
     assert "total epsilon 1 (pure DP, delta = 0)" in printed
     assert "This run: simulated noise, no privacy" in printed and "; seed 1." in printed

@@ -51,7 +51,7 @@ def test_charges_up_to_the_grant_and_not_one_more(file: Path) -> None:
         for part in (
             "'north'",
             "all 3 buses lack the budget",
-            "needs epsilon 0.3 for 3 releases of Laplace noise, multiplier 10",
+            "needs epsilon 0.3 for 3 releases of Laplace or K-norm noise, multiplier 10",
             "left 20 % of epsilon 1",
             "room for 2 more",
             "nothing was charged",
@@ -65,8 +65,8 @@ def test_charges_up_to_the_grant_and_not_one_more(file: Path) -> None:
     assert runs == [("run-1", {TENTH: 2})] * 4 + [("run-2", {TENTH: 2})]
 
 
-def test_a_refusal_names_the_noise_of_p_and_q_in_words(file: Path) -> None:
-    with Ledger(file, [NORTH]) as ledger, pytest.raises(BudgetError, match="noise on p and q"):
+def test_a_refusal_names_split_noise_in_words(file: Path) -> None:
+    with Ledger(file, [NORTH]) as ledger, pytest.raises(BudgetError, match="on several numbers"):
         ledger.charge("north", "r", {Charge("split-laplace", 0.5, 0.7): 1})
 
 
