@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
@@ -68,7 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, (default, text) in AXES.items():
         flags.flag(parser, f"--{name}", "A,B,...", text, default=default)
     flags.add_flags(parser, Scenarios)
-    flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
     flags.add_output(parser, "write plan.json")
 
 
@@ -280,22 +280,9 @@ def _summarise(document: Json) -> None:
     auto = figures.pop("auto", None)
     if chosen := [release for release, own in figures.items() if own == auto]:
         meanings.append(f"auto: {chosen[0]} on this grid")
-    numbers = {row["rounds"] for row in rows} - {"central"}
-    if len(numbers) > 1:
+    if len({row["rounds"] for row in rows} - {"central"}) > 1:
         meanings.append("N rounds: limits ADMM, not rounds on the AC equations")
-    table = []
-    for row in rows:
-        drawn, saved = (
-            row[key]["median"] if row[key] else None for key in ("balancing_mw", "over_prior_only")
-        )
-        cells = [f"{row['ac_feasible']}/{row['scenarios']}", row["expected_error_mw"]]
-        cells += [row[name][end] if row[name] else None for name in shown for end in ENDS]
-        name = f"{row['release']} {row['mechanism']}" if len(noises) > 1 else row["release"]
-        several = f"{row['rounds']} rounds" if len(numbers) > 1 else "rounds"
-        coordination = "central" if row["rounds"] == "central" else several
-        cells += [amount(drawn, "MW"), None if saved is None else -saved] if priced else []
-        table.append([name, coordination, *cells])
-    output.print_table(title, columns, table)
+    output.print_table(title, columns, list(_cells(rows, shown, priced=priced)))
     for line in meanings:
         output.say(line)
     failed = sum(row["without_dispatch"] for row in rows)
@@ -307,6 +294,23 @@ def _summarise(document: Json) -> None:
             output.say_command(label, rest)
         else:
             output.say(sentence)
+
+
+def _cells(rows: list[Json], shown: list[str], *, priced: bool) -> Iterator[list[object]]:
+    """Yield the cells of every method that is compared."""
+    noises = {row["mechanism"] for row in rows}
+    numbers = {row["rounds"] for row in rows} - {"central"}
+    for row in rows:
+        drawn, saved = (
+            row[key]["median"] if row[key] else None for key in ("balancing_mw", "over_prior_only")
+        )
+        cells = [f"{row['ac_feasible']}/{row['scenarios']}", row["expected_error_mw"]]
+        cells += [row[name][end] if row[name] else None for name in shown for end in ENDS]
+        name = f"{row['release']} {row['mechanism']}" if len(noises) > 1 else row["release"]
+        several = f"{row['rounds']} rounds" if len(numbers) > 1 else "rounds"
+        coordination = "central" if row["rounds"] == "central" else several
+        cells += [amount(drawn, "MW"), None if saved is None else -saved] if priced else []
+        yield [name, coordination, *cells]
 
 
 FIGURES = ("expected_error_mw", "over_optimum", "shed_mw", "balancing_mw")

@@ -43,7 +43,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -124,16 +124,7 @@ class Forecast:
         """Return a quantile of the zones' active demand, (zones, steps); quantiles do not cross."""
         from scipy.special import ndtri
 
-        if not 0.0 < level < 1.0:
-            raise not_allowed("quantile", level, "a number above 0 and below 1")
         return np.asarray(self.zone_mean + ndtri(level) * self.zone_spread)
-
-
-def check_quantiles(levels: Sequence[float]) -> None:
-    """Raise :class:`InputError` unless levels rise strictly within (0, 1): others cross."""
-    inside = all(0.0 < level < 1.0 for level in levels)
-    if not inside or any(b <= a for a, b in pairwise(levels)):
-        raise not_allowed("quantiles", list(levels), "rising numbers above 0 and below 1")
 
 
 def orthonormal(past: Floats, ahead: Floats, weights: Floats) -> tuple[Floats, Floats]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.settings import Part, changed, choice, count, notation, number
+from gridpriv.core.settings import Part, changed, choice, count, number
 from gridpriv.core.text import Json, counted, json_ready
 from gridpriv.privacy.adjacency import Beta, DemandAdjacency
 from gridpriv.privacy.linear import LEAST_SHARE
@@ -30,13 +30,8 @@ if TYPE_CHECKING:
 DAY = 24
 MOST_STEPS = 100_000
 """Steps of a forecast: more than 11 years of hours."""
-
-
-def _levels(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise not_allowed("quantiles", text, "numbers, by commas") from None
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""Levels of the quantiles of a zone's demand that a forecast states."""
 
 
 def _epsilon_or_infinite(name: str, value: float) -> None:
@@ -72,9 +67,6 @@ class Forecasting(Part):
         "private",
         least=0,
     )
-    quantiles: tuple[float, ...] = notation(
-        (0.05, 0.25, 0.5, 0.75, 0.95), _levels, "Q,Q", "quantiles of every zone's demand"
-    )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and printed")
 
 
@@ -104,7 +96,7 @@ class DemandForecast:
     def quantiles(self) -> dict[float, Floats]:
         """Quantiles of the zones' demand (zones, steps) in MW, by level."""
         base = self.series.case.base_mva
-        return {q: self.forecast.quantile(q) * base for q in self.settings.quantiles}
+        return {q: self.forecast.quantile(q) * base for q in QUANTILES}
 
     def table(self) -> pd.DataFrame:
         """Return the rows of a ``--public-demand`` file.
@@ -221,14 +213,7 @@ def forecast_series(
 
     if settings.seed is None:  # a seed that others can guess removes the noise
         settings = replace(settings, seed=secrets.randbits(64))
-    learning.check_quantiles(settings.quantiles)
-    if len(series) < 2:
-        raise InputError(
-            f"history {series.source} has 1 step: a forecast needs at least two, for the time "
-            "between steps"
-        )
-    if settings.test_steps >= len(series) - 1:
-        raise not_allowed("test-steps", settings.test_steps, f"fewer than {len(series) - 1}")
+    _check_length(settings, series)
     case, count = series.case, len(series) - settings.test_steps
     adjacency = DemandAdjacency(settings.beta.distance(case.base_mva))
     with open_charge(
@@ -265,6 +250,16 @@ def forecast_series(
             charge=lambda zone, release: None if charge is None else charge(zone, {release: 1}),
         )
     return DemandForecast(settings, series, zoning, times, made)
+
+
+def _check_length(settings: Forecasting, series: DemandSeries) -> None:
+    if len(series) < 2:
+        raise InputError(
+            f"history {series.source} has 1 step: a forecast needs at least two, for the time "
+            "between steps"
+        )
+    if settings.test_steps >= len(series) - 1:
+        raise not_allowed("test-steps", settings.test_steps, f"fewer than {len(series) - 1}")
 
 
 def _features(times: Sequence[str], weather: str | None) -> Floats:

@@ -414,7 +414,7 @@ def _one_turn(prepared: Prepared, state: State, parts: Sequence[Floats]) -> Iter
 
 def _conic_turns(prepared: Prepared, transport: Transport, state: State) -> Iterator[Turn]:
     """Yield the rounds in which zones solve the relaxation of released demand together."""
-    from gridpriv.power.conic_rounds import conic_rounds  # imports the conic solver
+    from gridpriv.power.schedule import conic_rounds
 
     answers(transport, call(ZoneMember.disclose))
     held = np.concatenate([zone.coordinates for zone in prepared.zones])

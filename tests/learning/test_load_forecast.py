@@ -18,7 +18,6 @@ from gridpriv.learning.forecast import (
     Forecast,
     History,
     calendar,
-    check_quantiles,
     forecast_demand,
     mape,
     orthonormal,
@@ -238,12 +237,6 @@ def test_the_pinball_loss_is_that_of_scikit_learn():
     own = pinball_loss(y, {0.1: low, 0.8: high})
     both = mean_pinball_loss(y, low, alpha=0.1), mean_pinball_loss(y, high, alpha=0.8)
     assert own == pytest.approx(np.mean(both))
-
-
-@pytest.mark.parametrize("levels", [[0.9, 0.1], [0.5, 0.5], [0.0, 0.5], [0.5, 1.0]])
-def test_quantiles_that_cross_are_refused(levels):
-    with pytest.raises(InputError, match="rising numbers"):
-        check_quantiles(levels)
 
 
 def test_a_missing_day_is_named():

@@ -120,7 +120,7 @@ def fewer_strokes(monkeypatch):
     features._components.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["hog", "scattering", "strokes"])
+@pytest.mark.parametrize("name", ["hog", "strokes"])
 @pytest.mark.usefixtures("fewer_strokes")
 def test_a_transform_acts_on_one_row_and_bounds_it(name):
     random = np.random.default_rng(1)

@@ -13,7 +13,7 @@ from sentences import series_sentences
 from gridpriv.cli.main import main
 from gridpriv.cli.run import summarise
 from gridpriv.core.text import amount, shown
-from gridpriv.power import conic_rounds
+from gridpriv.power import schedule
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.physical import extremes
 from gridpriv.zonal.steps import series_figures
@@ -212,7 +212,7 @@ def test_too_few_newton_steps_are_said_with_advice_that_helps(capsys):
 
 
 def test_newton_steps_that_end_before_the_optimum_are_said(capsys, monkeypatch):
-    monkeypatch.setattr(conic_rounds, "SHORTEST", 0.9)
+    monkeypatch.setattr(schedule, "SHORTEST", 0.9)
     cost, ends = newton(capsys, "--rounds", "80")
     assert (cost, ends) == (cost, {"newton-stalled"}) and cost != OPTIMUM
 

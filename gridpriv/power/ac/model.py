@@ -171,7 +171,6 @@ def ac_model(
     rows = (p_balance, q_balance)
     flow, rating = _flows(program, case, (e, f), positions, rows, here, reach)
     _angle_limits(program, case, (e, f), here)
-    owner = np.concatenate(program.owners)
     return AcModel(
         case,
         program,
@@ -184,7 +183,7 @@ def ac_model(
         flow,
         reference,
         *rows,
-        owner,
+        np.concatenate(program.owners),
         band,
         rating,
     )
