@@ -338,6 +338,7 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     flag(zones, "--zones-from", "NAME", groups)
     method = "partition method: spectral | louvain | kernighan-lin | metis (default: spectral)"
     flag(zones, "--partition", "NAME", method)
+    flag(zones, "--method", "NAME", argparse.SUPPRESS, dest="partition")  # its older name
     flag(zones, "--zone-size", "N", "target buses per zone, in place of --zones", WHOLE)
 
 

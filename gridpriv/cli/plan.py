@@ -69,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, (default, text) in AXES.items():
         flags.flag(parser, f"--{name}", "A,B,...", text, default=default)
     flags.add_flags(parser, Scenarios)
+    flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
     flags.add_output(parser, "write plan.json")
 
 

@@ -95,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     flags.add_case_arguments(parser)
     flags.add_flags(parser, Publishing)
+    flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
     series = (
         "publish every step of a series under one total: step,load_scale or "
         "step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]"

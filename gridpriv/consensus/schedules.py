@@ -34,6 +34,11 @@ def smooth_step(smoothness: float, epsilon: float) -> StepSize:
     return step
 
 
+def strongly_convex_step(modulus: float) -> StepSize:
+    """Return eta^t = 2/(alpha (t + 2)), (5.3a)."""
+    return lambda t: 2.0 / (modulus * (t + 2))
+
+
 @runtime_checkable
 class PenaltySchedule(Protocol):
     """rho of every shared variable, round by round, from released values only."""
@@ -211,7 +216,7 @@ def parse_penalty(text: str) -> PenaltySchedule:
 
 Update = Literal["exact", "linearized"]
 SolverTolerance = Literal["matched", "tight"]
-Step = Literal["nonsmooth", "smooth"]
+Step = Literal["nonsmooth", "smooth", "strongly-convex"]
 
 
 @dataclass(frozen=True, kw_only=True)

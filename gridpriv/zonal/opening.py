@@ -25,6 +25,7 @@ from gridpriv.consensus.schedules import (
     StepSize,
     nonsmooth_step,
     smooth_step,
+    strongly_convex_step,
 )
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.power.objective import penalty_units
@@ -152,6 +153,8 @@ def step_size(settings: Settings, smooth: Callable[[], tuple[float, float]]) -> 
     """
     if settings.step == "nonsmooth" or settings.update == "exact":
         return nonsmooth_step()
+    if settings.step == "strongly-convex":
+        return strongly_convex_step(settings.convexity)
     return smooth_step(*smooth())
 
 

@@ -242,6 +242,9 @@ class Grid(Scenario):
         unset="newton with planning soc, consensus boundary and the default solver and "
         "solver-tolerance, else anderson; none where a requirement is not met",
     )
+    convexity: float = number(
+        1.0, "strong-convexity modulus alpha of the strongly-convex step rule", positive
+    )
     tolerance: float | None = number(
         None,
         "rounds on the relaxation stop where every coupling variable agrees within X p.u.; 0 runs "

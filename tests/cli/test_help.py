@@ -226,3 +226,19 @@ def test_every_command_solves_with_the_same_and_its_help_says_with_what() -> Non
 def test_a_total_that_the_command_names_otherwise_is_offered(words, hint, capsys):
     assert main(words) == 2
     assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (["plan", "case14", "--protect", "5MW"], "beta", "5MW"),
+        (["publish", "case14", "--protect", "5MW"], "beta", "5MW"),
+        (["zones", "case14", "--method", "louvain"], "partition", "louvain"),
+        (["run", "case14", "--method", "louvain"], "partition", "louvain"),
+        (["run", "case14", "--step", "strongly-convex"], "step", "strongly-convex"),
+    ],
+)
+def test_older_names_of_flags_are_read(words: list[str], name: str, value: str) -> None:
+    """Scripts and outside checks use them; help names the newer ones only."""
+    args = _parser(words[0]).read(words)
+    assert str(getattr(args, name)) == value

@@ -17,7 +17,7 @@ from gridpriv.grid.library import load_case
 from gridpriv.privacy.ledger import read_book
 
 TIGHT = str(Path(__file__).parent.parent / "data" / "tight.m")
-WORDS = ["case14", "--beta", "10MW", "--total", "1", "--seed", "1"]
+WORDS = ["case14", "--protect", "10MW", "--total", "1", "--seed", "1"]
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_bad_input_is_refused_and_nothing_is_written(words, said, here, capsys) 
 @pytest.mark.parametrize(("protects", "other"), [("p", "reactive"), ("q", "active"), ("p+q", "")])
 def test_demand_that_epsilon_does_not_cover_is_named(protects, other, here, capsys) -> None:
     beta = "10MVAr" if protects == "q" else "10MW"
-    words = ["publish", "case14", "--beta", beta, "--total", "1", "--seed", "1", "--out", "p.m"]
+    words = ["publish", "case14", "--protect", beta, "--total", "1", "--seed", "1", "--out", "p.m"]
     assert main([*words, "--protects", protects]) == 0
     printed = capsys.readouterr().out
     assert (f"Not protected: changes of {other} demand" in printed) == bool(other)
@@ -214,7 +214,7 @@ def test_demand_that_epsilon_does_not_cover_is_named(protects, other, here, caps
 
 
 def test_a_drawn_seed_is_printed_and_repeats_the_case(here, capsys) -> None:
-    words = ["publish", "case14", "--beta", "10MW", "--total", "1", "--out", "p.m"]
+    words = ["publish", "case14", "--protect", "10MW", "--total", "1", "--out", "p.m"]
     assert main(words) == 0
     first = (here / "p.m").read_text()
     seed = capsys.readouterr().out.split("--seed ")[1].split()[0]
@@ -247,7 +247,7 @@ def test_a_full_disk_leaves_no_file_and_says_what_was_charged(here, capsys, monk
 
     monkeypatch.setattr(files, "beside", beside)
     before = names(here)
-    words = ["case14", "--beta", "10MW", "--total", "1", "--noise", "secure", "--ledger", "l"]
+    words = ["case14", "--protect", "10MW", "--total", "1", "--noise", "secure", "--ledger", "l"]
     assert main(["publish", *words, "--out", "p.m"]) == 3
     said = capsys.readouterr().err
     assert "No space left" in said and "drawn and charged to the ledger" in said
@@ -257,7 +257,7 @@ def test_a_full_disk_leaves_no_file_and_says_what_was_charged(here, capsys, monk
 
 
 def test_what_the_grid_cannot_serve_is_projected_and_said(here, capsys) -> None:
-    words = ["case14", "--beta", "100MW", "--total", "0.1", "--release", "bus", "--seed", "3"]
+    words = ["case14", "--protect", "100MW", "--total", "0.1", "--release", "bus", "--seed", "3"]
     assert main(["publish", *words, "--out", "own.m"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "was not AC-feasible: it was moved to the nearest demand" in told

@@ -13,6 +13,7 @@ from gridpriv.consensus.schedules import (
     ResidualBalancing,
     nonsmooth_step,
     smooth_step,
+    strongly_convex_step,
 )
 
 
@@ -20,6 +21,7 @@ def test_step_sizes_are_the_papers():
     assert [nonsmooth_step()(t) for t in (1, 4, 100)] == [1.0, 0.5, 0.1]
     assert smooth_step(2.0, 0.5)(4) == pytest.approx(1 / (2 + 2 / 0.5))
     assert smooth_step(2.0, math.inf)(4) == 0.5
+    assert strongly_convex_step(4.0)(3) == pytest.approx(2 / (4 * 5))
 
 
 def test_a_growing_penalty_is_nondecreasing_and_bounded():
