@@ -266,7 +266,8 @@ def _print_security(document: Json, seed: int | None, folder: Path | None) -> No
     columns |= {key: name for key, name in optional.items() if any(row[key] for row in shown)}
     number = f"the worst {len(shown)} of " if len(shown) < len(rows) else ""
     outages = f"{number}{counted(len(rows), 'outage')}"
-    title = f"{document['case']}: {outages}, worst first, {_demand(document)}"
+    order = "" if number else ", worst first"
+    title = f"{document['case']}: {outages}{order}, {_demand(document)}"
     units = {key: "MW" for key in columns if key.endswith("_mw")}
     print_records(title, columns, shown, **units)
     say(*sentences(document), *_certificate(document["privacy"], seed))

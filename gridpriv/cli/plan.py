@@ -160,7 +160,7 @@ def sentences(
     drowned = sorted({method.release for method in methods if method.noise_mw > grid_mw > 0.0})
     if drowned:
         said.append(
-            f"The noise on a zone's sum exceeds the generating capacity of the grid "
+            f"The noise on a zone's total exceeds the generating capacity of the grid "
             f"({grid_mw:.4g} MW) with {', '.join(drowned)}."
         )
     said.append(f"Recommended: {command}")

@@ -208,7 +208,7 @@ class ReleasedStatistics(OfZone, name="released"):
     statistics: Text = known("Statistics: statistics of demand that carry the noise")
     expected_error_mw: Number = known(
         "Expected error: expected error, from public data, of zone demand, tie-line flows and bus "
-        "demand together (weights 1, 0.3, 0.15; root of the sum of squares); with objective "
+        "demand together (weights 1, 0.3, 0.15; root sum of squares); with objective "
         "imbalance of bus demand"
     )
 

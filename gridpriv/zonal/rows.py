@@ -60,14 +60,14 @@ class PlanBalance(Row):
     """Balance of the plan of the last round with true demand: not load shedding."""
 
     plan_shortage_mw: Number = private(
-        "Shortage of the plan: active demand above what the plan of the last round supplies at "
-        "each bus, before redispatch; with noise above 0 also where no load is shed; of a bus "
-        "negative where it supplies more than the demand",
+        "Shortage of the plan: active demand above the supply of the last round's plan, before "
+        "redispatch; with noise above 0 even where no load is shed; negative at a bus with "
+        "surplus",
         at="final.plan_shortage_mw",
     )
     plan_surplus_mw: Number = private(
-        "Surplus of the plan: active power that the plan of the last round supplies above the "
-        "demand of each bus, before redispatch",
+        "Surplus of the plan: supply of the last round's plan above active demand, before "
+        "redispatch",
         at="final.plan_surplus_mw",
     )
     plan_shortage_mvar: Number = private(
@@ -331,7 +331,9 @@ class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
     status: Text = private(
         "AC state: feasible, marginal (violations within 0.1 % of the limit) or infeasible"
     )
-    violated: Text = private("Violated limits: the largest by their amounts, or why no AC state is")
+    violated: Text = private(
+        "Violated limits: largest violations, or the reason why no AC state was found"
+    )
     rounds: Number = released(
         "Rounds finished: number of finished rounds of the step, or of the plan that couples it "
         "with others"
