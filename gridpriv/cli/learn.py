@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -142,7 +143,7 @@ def _run(args: argparse.Namespace) -> int:
             )
     began = time.perf_counter()
     dataset = _dataset(args, settings)
-    load_seconds = time.perf_counter() - began
+    load = time.perf_counter() - began
 
     def run(keeper: Keeper | None = None) -> LearnResult:
         begun = Begun() if keeper is None else keeper.begun
@@ -151,9 +152,9 @@ def _run(args: argparse.Namespace) -> int:
             progress(args, dataset.name, settings.rounds) as advance,
         ):
             advance("", begun.rounds)
-            return learn(
-                dataset, settings, lambda _: advance(""), load_seconds, charge=charge, keeper=keeper
-            )
+            result = learn(dataset, settings, lambda _: advance(""), charge=charge, keeper=keeper)
+        timing = replace(result.timing, load=load, total=load + result.timing.total)
+        return replace(result, timing=timing)
 
     if folder is None:
         document = run().as_dict(public=args.public)

@@ -189,10 +189,10 @@ class AlgorithmFigures(Row, name="solver"):
 class LearnTiming(Row, name="timing"):
     """Seconds of a run's parts; ``solve`` leaves out what evaluation took."""
 
-    load: Number = private("Load: wall-clock time of loading", "s")
-    build: Number = private("Build: wall-clock time of building", "s")
-    solve: Number = private("Solve: wall-clock time of solving", "s")
-    total: Number = private("Total: wall-clock time in total", "s")
+    load: float = private("Load: wall-clock time of loading", "s")
+    build: float = private("Build: wall-clock time of building", "s")
+    solve: float = private("Solve: wall-clock time of solving", "s")
+    total: float = private("Total: wall-clock time in total", "s")
 
 
 class RoundTime(Row, name="timing"):

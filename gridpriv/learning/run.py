@@ -55,7 +55,6 @@ def learn(
     dataset: Dataset,
     settings: LearnSettings,
     watch: Watch = lambda _: None,
-    load_seconds: float = 0.0,
     module: Any = None,
     charge: Charging | None = None,
     shared: Shared = ALONE,
@@ -69,8 +68,6 @@ def learn(
     settings : LearnSettings
     watch : callable
         Called after every round with its :class:`Round`, which is private.
-    load_seconds : float
-        What reading the data took, for the timing table.
     module : torch.nn.Module, optional
         From rows (m, J) to scores (m, K), or (m, 1) for binary labels and regression; its own
         parameters are the public start (:mod:`gridpriv.learning.modules`).
@@ -111,7 +108,6 @@ def learn(
     with one_blas_thread() if linear else nullcontext():
         make_algorithm(task).run(log)
         clients = _client_table(task, log.w)
-    total = time.perf_counter() - began
     rounds = pd.DataFrame(log.rows)
     described, privacy = _described(given, dataset.clipped, settings.norm), _privacy(task)
     return LearnResult(
@@ -124,10 +120,10 @@ def learn(
         privacy=privacy,
         model=trained_model(given, dataset, log.w, task.settings, privacy, task.module),
         timing=LearnTiming(
-            load=load_seconds,
+            load=0.0,
             build=build,
             solve=float(rounds["seconds"].sum()),
-            total=load_seconds + total,
+            total=time.perf_counter() - began,
         ),
         charges=dict(sorted(task.tally.charges.items())),  # clients run in threads, in any order
     )
