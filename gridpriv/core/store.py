@@ -358,11 +358,12 @@ class Store:
 
     def stored(self) -> dict[str, str]:
         """Return the status of every stored run by its identity."""
-        manifest = self.manifest
-        finished = manifest["finished"]
-        tables = tables_in(self.folder, manifest) if finished else _joined(self._whole_parts())
-        runs = tables["runs"].to_pylist() if "runs" in tables else []
-        return {row["run"]: row.get("status", "done") for row in runs}
+        if self.manifest["finished"]:
+            runs = tables_in(self.folder, self.manifest)["runs"]
+        else:
+            parts = (part.tables for part in self._whole_parts())
+            runs = as_table(*(tables["runs"] for tables in parts if "runs" in tables))
+        return {row["run"]: row.get("status", "done") for row in runs.to_pylist()}
 
     def forget(self, runs: Iterable[str]) -> None:
         """Drop runs, so that they are run again."""
