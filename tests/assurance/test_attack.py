@@ -125,7 +125,7 @@ def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
     _print_attack(AttackResult(run, AttackPlan(seeds=2), every, every, prior, outcomes, held))
     told = " ".join(capsys.readouterr().out.split())
     assert (
-        "Run protected, messages: at 3 of 14 buses the error is at least 1% below the prior's. "
+        "Run protected, messages: at 3 of 14 buses the error is at least 1 % below the prior's. "
         "The prior is an equal share of the grid's total."
     ) in told
     assert "Compare rows of one channel" not in told  # both rows read messages
