@@ -38,8 +38,8 @@ MOST_AC_ROUNDS = 200
 SEARCHES = *((False, FIRST_MU / MU_FACTOR**k) for k in range(3)), (True, FIRST_MU)
 """AC rounds that zones try in turn: with a price on reactive slack or not, and the first barrier.
 Further ones follow where those before shed load or do not converge, the last where none do, or
-alone where a bus asks for more than its branches carry. With a small barrier, load shedding at its
-price can be final before power flows have found their way."""
+alone where a bus asks for more than its branches carry, whatever is shed. With a small barrier,
+load shedding at its price can be final before power flows have found their way."""
 SHED_TOLERANCE = 1e-4
 """p.u. of load shedding from which further searches follow."""
 
@@ -153,10 +153,10 @@ def estimated_optimum(case: Case, objective: AcObjective, voll: float) -> AcOpti
     """Return the AC optimum of an estimated demand; None if there is none.
 
     Where the estimate has no optimum, its reactive part is departed from at a price. At once so
-    where a bus asks for more than its branches carry: searches that must end infeasible take the
-    longest (case_ACTIVSg70k: over 900 s for 420).
+    where a bus asks for more than its branches carry, whatever is shed: searches that must end
+    infeasible take the longest (case_ACTIVSg70k: over 900 s for 420).
     """
-    for estimated in (True,) if overloaded(case).any() else (False, True):
+    for estimated in (True,) if overloaded(case, shed=True).any() else (False, True):
         try:
             return acopf(case, objective, voll, estimated=estimated)
         except SolverError:
@@ -200,7 +200,7 @@ def schedule_in_rounds(
     parts = [ends.of(zone) for zone in zones]
     kept: tuple[Iteration, ...] | None = None
     least = np.inf
-    over = overloaded(_disclosed(network, zones, demands)).any()
+    over = overloaded(_disclosed(network, zones, demands), shed=True).any()
     for estimated, first_mu in SEARCHES[-1:] if over else SEARCHES:
         if estimated and kept is not None:
             break

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from polar_optimum import polar_optimum
 
-from gridpriv import SolverError, load_case
+from gridpriv import SolverError, load_case, run
 from gridpriv.cli.main import main
 from gridpriv.power.ac.optimum import acopf, overloaded
 from gridpriv.power.ac.state import Limit
@@ -150,3 +150,18 @@ def test_an_estimate_above_the_ratings_at_a_bus_is_scheduled_though_nothing_serv
         if p > 0:
             value, _ = polar_optimum(estimate)
             assert optimum.state.shed_mw == pytest.approx(case.base_mva * value, abs=0.1)
+
+
+@pytest.mark.parametrize(("name", "scale"), [("case6ww", 1.5), ("case30", 2.0)])
+@pytest.mark.parametrize("coordination", ["central", "rounds"])
+def test_zones_shed_the_least_where_a_load_exceeds_the_ratings_of_its_lines(
+    name, scale, coordination
+):
+    """A schedule that paid for reactive power of nowhere shed 1 and 7 % more."""
+    case = load_case(name).scale_load(scale)
+    assert overloaded(case).any()
+    assert not overloaded(case, shed=True).any()
+    least, _ = polar_optimum(case)
+    result = run(case, 3, mechanism="none", coordination=coordination)
+    assert result.settlement.status == "feasible"
+    assert result.physical["shed_mw"] == pytest.approx(case.base_mva * least, abs=0.05)

@@ -183,15 +183,19 @@ def test_nothing_is_read_before_a_release():
         schedule_in_rounds(prepared.network, prepared.zones, demands, transport)
 
 
-def test_an_estimate_above_the_ratings_at_a_bus_is_scheduled_in_one_search(monkeypatch):
+@pytest.mark.parametrize(("load", "expected"), [(True, 3), (False, 1)])
+def test_an_estimate_that_no_shedding_serves_is_scheduled_in_one_search(
+    load, expected, monkeypatch
+):
     """Bus 26 hangs on one line; almost nothing is hidden, so that the estimate is as large."""
     import gridpriv.power.schedule as home
 
     case, searches = load_case("tests/data/pglib/pglib_opf_case30_ieee.m"), []
     bus = case.index_of[26]
-    pd = case.pd.copy()
-    pd[bus] = 1.01 * case.rate[(case.f_bus == bus) | (case.t_bus == bus)][0]
-    case = replace(case, pd=pd)
+    (rating,) = case.rate[(case.f_bus == bus) | (case.t_bus == bus)]
+    pd, qd = case.pd.copy(), case.qd.copy()
+    pd[bus], qd[bus] = (1.01 * rating, qd[bus]) if load else (-0.001, 1.01 * rating)
+    case = replace(case, pd=pd, qd=qd)
     iterate = home.iterate
 
     def counted(*given):
@@ -202,7 +206,7 @@ def test_an_estimate_above_the_ratings_at_a_bus_is_scheduled_in_one_search(monke
     prepared, transport = _fleet(case, 3, budget="total:1000000")
     demands = answers(transport, call(ZoneMember.disclose))
     rounds = schedule_in_rounds(prepared.network, prepared.zones, demands, transport)
-    assert len(searches) == 1
+    assert len(searches) == expected
     assert rounds.schedule is not None
 
 

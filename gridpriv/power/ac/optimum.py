@@ -287,16 +287,23 @@ def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float
     return price if objective == "cost" else 1.0
 
 
-def overloaded(case: Case) -> Bools:
+def overloaded(case: Case, *, shed: bool = False) -> Bools:
     """Return the buses without a source or shunt whose demand exceeds the ratings of all branches.
 
     No AC state serves them: a noisy demand can be so.
+
+    Parameters
+    ----------
+    shed : bool
+        With all load shed and all negative load curtailed: reactive demand without load is left.
     """
+    p = np.zeros(case.n_bus) if shed else case.pd
+    q = np.where(case.pd > 0, 0.0, case.qd) if shed else case.qd
     rate = np.where(case.rate > 0, case.rate, np.inf)
     able = np.bincount(case.f_bus, rate, case.n_bus) + np.bincount(case.t_bus, rate, case.n_bus)
     able[case.gen_bus] = np.inf
     able[(case.gs != 0) | (case.bs != 0)] = np.inf
-    over: Bools = (np.hypot(case.pd, case.qd) > able) & ~dead_buses(case)
+    over: Bools = (np.hypot(p, q) > able) & ~dead_buses(case)
     return over
 
 
