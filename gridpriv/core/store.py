@@ -325,10 +325,11 @@ class Store:
     def add(self, tables: Tables, **common: str) -> None:
         """Store one run's tables; the first row of ``runs`` has its ``run`` and ``number``.
 
-        ``common`` are columns of all tables with one and the same text.
+        All of them get the column ``run``, first, and those of ``common``, each of one text.
         """
         runs = as_columns(tables["runs"])
-        self._add(runs["run"][0], runs["number"][0], tables, common)
+        run = runs["run"][0]
+        self._add(run, runs["number"][0], tables, {"run": run} | common)
 
     def note(self, name: str, tables: Tables, **common: str) -> None:
         """Store tables of no run, under a name with a hyphen; in the place of earlier ones.
@@ -479,12 +480,13 @@ class Store:
         self._write_manifest(self.manifest | {"finished": False, "tables": {}})
 
     def _add(self, run: str, number: int, tables: Tables, common: Mapping[str, str]) -> None:
-        columns = {
-            name: as_columns(table)
-            | {column: [text] * len(table) for column, text in common.items()}
-            for name, table in tables.items()
-            if len(table)
-        }
+        columns: dict[str, Columns] = {}
+        for name, table in tables.items():
+            if len(table):
+                texts = {column: [text] * len(table) for column, text in common.items()}
+                own = as_columns(table)
+                first = {"run": texts["run"]} if texts and "run" not in own else {}
+                columns[name] = first | own | texts
         part = {"run": run, "number": number, "tables": columns}
         path = self._parts / f"{run}.json"
         files.write_text(path, sealed(part, default=_scalar), private=not self.public)

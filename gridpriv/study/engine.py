@@ -300,10 +300,10 @@ def _by_run(charges: pd.DataFrame) -> dict[str, dict[str, Counter[Charge]]]:
     return entries
 
 
-def charge_rows(run: str, charges: Mapping[str, Charges] | Mapping[int, Charges]) -> list[Json]:
+def charge_rows(charges: Mapping[str, Charges] | Mapping[int, Charges]) -> list[Json]:
     """Return the rows of the table ``charges`` of one run, by owner."""
     return [
-        {"run": run, "owner": str(owner), **vars(charge), "count": count}
+        {"owner": str(owner), **vars(charge), "count": count}
         for owner, spent in charges.items()
         for charge, count in spent.items()
     ]

@@ -460,17 +460,17 @@ def _identity(trial: Trial) -> Json:
 
 def _result_tables(row: Json, result: LearnResult, measure: Measure | None) -> Tables:
     """Return the tables of a finished run."""
-    run, notes, rounds = row["run"], "; ".join(result.privacy["notes"]), _rounds(result, measure)
+    notes, rounds = "; ".join(result.privacy["notes"]), _rounds(result, measure)
     last = {k: v for k, v in rounds[-1].items() if k not in ("round", "noise_magnitude")}
     charges = {client + 1: spent for client, spent in result.charges.items()}
     seconds = {"round_seconds": float(result.rounds["seconds"].median())}
     tables: Tables = json_ready(
         {
             "runs": [row | _finals(result) | last | {"status": "done", "reason": notes}],
-            "rounds": [{"run": run} | one for one in rounds],
-            "certificates": [{"run": run} | one for one in result.privacy["sensitivity"]],
-            "charges": engine.charge_rows(run, charges),
-            "timing": [{"run": run, "process": os.getpid(), **result.timing.as_dict(), **seconds}],
+            "rounds": rounds,
+            "certificates": result.privacy["sensitivity"],
+            "charges": engine.charge_rows(charges),
+            "timing": [{"process": os.getpid(), **result.timing.as_dict(), **seconds}],
         }
     )
     return tables

@@ -151,7 +151,7 @@ def run_tables(identity_row: Json, result: RunResult, reason: str = "") -> Table
 
     ``identity_row`` is :func:`identity` of the run.
     """
-    run, noise = identity_row["run"], [r.noise_magnitude for r in result.trace.rounds]
+    noise = [r.noise_magnitude for r in result.trace.rounds]
     rounds = result.rounds.drop(columns=list(OUT_OF_ORDER), errors="ignore")
     return {
         "runs": [
@@ -164,14 +164,12 @@ def run_tables(identity_row: Json, result: RunResult, reason: str = "") -> Table
                 "finished_rounds": len(result.rounds),
             }
         ],
-        "rounds": with_run(run, rounds),
-        "zones": with_run(run, result.zones),
-        "buses": with_run(run, result.buses),
-        "certificates": [
-            {"run": run} | item.as_dict() | {"norm": str(item.norm)} for item in result.certificates
-        ],
-        "charges": charge_rows(run, certified(result.trace.releases)),
-        "timing": [{"run": run, "process": os.getpid(), **result.timing.as_dict()}],
+        "rounds": rounds,
+        "zones": result.zones,
+        "buses": result.buses,
+        "certificates": [item.as_dict() | {"norm": str(item.norm)} for item in result.certificates],
+        "charges": charge_rows(certified(result.trace.releases)),
+        "timing": [{"process": os.getpid(), **result.timing.as_dict()}],
     }
 
 
@@ -235,10 +233,3 @@ def _warning(result: RunResult) -> str:
     if result.physical["fallback_zones"]:
         return f"no AC plan in zone {', '.join(result.physical['fallback_zones'])}"
     return ""
-
-
-def with_run(run: str, table: DataFrame) -> DataFrame:
-    """Return a table with its run's identity as the first column."""
-    named = table.copy(deep=False)
-    named.insert(0, "run", run)
-    return named

@@ -129,12 +129,12 @@ class RunFolder:
         """Store what a series may release once, before it does."""
         if not self._repeats:
             self.store.set_aside(ONCE)
-        self._note_once(_drawn_tables(planned, _run(0), early=True))
+        self._note_once(_drawn_tables(planned, early=True))
 
     def add_once(self, horizon: Horizon, drawn: Released, known: Known | None = None) -> None:
         """Store what a series released once and what it tells; nothing where it ended early."""
         estimates = {} if known is None else _known_tables(horizon, known)
-        self._note_once({**_drawn_tables(drawn, _run(0), early=known is None), **estimates})
+        self._note_once({**_drawn_tables(drawn, early=known is None), **estimates})
 
     def _note_once(self, tables: Tables) -> None:
         self.store.note(ONCE, tables, run=_run(0), step=EVERY)
@@ -174,9 +174,9 @@ class RunFolder:
         return _releases(table.to_dict("records"))
 
     def _tables(self, number: int, result: RunResult, plan: DayPlan | None) -> Tables:
-        run, settings = _run(number), self.runs.settings
+        settings = self.runs.settings
         identity = {
-            "run": run,
+            "run": _run(number),
             "number": number,
             "case": self.runs.case.name,
             "zoning": "",
@@ -190,22 +190,21 @@ class RunFolder:
             )
         )
         del tables["charges"]  # beside what was released
-        more = {"zone_prices": result.zone_prices, "binding": result.binding}
+        tables |= {"zone_prices": result.zone_prices, "binding": result.binding}
         if result.trace.rounds:
             if len(result.tie_prices):  # AC rounds and Newton steps have no duals of tie flows
-                more["tie_prices"] = result.tie_prices
+                tables["tie_prices"] = result.tie_prices
             state = result_tables(result.solution)
-            more |= {k: t.rename_axis("index").reset_index() for k, t in state.items()}
-        tables |= {name: record.with_run(run, table) for name, table in more.items()}
+            tables |= {k: t.rename_axis("index").reset_index() for k, t in state.items()}
         if self.runs.series is not None and not result.early:
             step = step_row(self.runs.steps[number], result, number, plan)
             del step["seconds"]  # beside what differs between two machines
-            tables["steps"] = [{"run": run} | step]
+            tables["steps"] = [step]
         return tables
 
     def _note(self, number: int, releases: Released, *, early: bool) -> None:
-        drawn = _drawn_tables(releases, _run(number), early=early)
-        self.store.note(_drawn(number), drawn, **self._step(number))
+        drawn = _drawn_tables(releases, early=early)
+        self.store.note(_drawn(number), drawn, run=_run(number), **self._step(number))
 
     def _step(self, number: int) -> dict[str, str]:
         """Return the name of a step, in a series, as the column that all of its tables have."""
@@ -336,10 +335,9 @@ def _drawn(number: int) -> str:
     return f"{_run(number)}-drawn"
 
 
-def _drawn_tables(releases: Released, run: str, *, early: bool) -> Tables:
+def _drawn_tables(releases: Released, *, early: bool) -> Tables:
     rows = [
         {
-            "run": run,
             "early": early,
             "zone": zone,
             "mechanism": type(release.mechanism).__name__,
@@ -354,7 +352,7 @@ def _drawn_tables(releases: Released, run: str, *, early: bool) -> Tables:
         for zone, counts in releases.items()
         for release, count in counts.items()
     ]
-    return {"releases": rows, "charges": charge_rows(run, record.certified(releases))}
+    return {"releases": rows, "charges": charge_rows(record.certified(releases))}
 
 
 def _known_tables(horizon: Horizon, known: Known) -> Tables:
