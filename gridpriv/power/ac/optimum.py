@@ -254,12 +254,12 @@ def _voltage_gradient(
     return total
 
 
-def _ended(status: str, state: AcState, most: int = 3) -> str:
+def _ended(status: str, state: AcState) -> str:
     """Return the point at which Ipopt ended without an optimum, and advice, as a sentence."""
     case, text = state.case, ""
     if np.isfinite(state.mismatch):
         missed = sorted(state.violations, key=lambda v: -v.amount / max(abs(v.bound), 1e-3))
-        named = [f"{v.kind} at {v.at} is {v.amount:.3g} {v.unit} outside" for v in missed[:most]]
+        named = [f"{v.kind} at {v.at} is {v.amount:.3g} {v.unit} outside" for v in missed[:3]]
         balance = f"power balances to {case.base_mva * state.mismatch:.3g} MVA"
         text = f" where {', '.join([balance, *named])}"
     return (
@@ -448,30 +448,13 @@ def nearest_served(case: Case, norm: Norm) -> Served:
 
 def tightened(case: Case, margin: float) -> Case:
     """Return the case with its limits tightened by a share of their width."""
-
-    def within(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    limits: dict[str, Any] = {"rate": (1.0 - margin) * case.rate}
+    for name in ("v", "p", "q", "ang"):
+        low, high = getattr(case, f"{name}min"), getattr(case, f"{name}max")
         width = high - low
-        room = np.where(
-            np.isfinite(width), margin / 2.0 * np.where(np.isfinite(width), width, 0.0), 0.0
-        )
-        return low + room, high - room
-
-    vmin, vmax = within(case.vmin, case.vmax)
-    pmin, pmax = within(case.pmin, case.pmax)
-    qmin, qmax = within(case.qmin, case.qmax)
-    angmin, angmax = within(case.angmin, case.angmax)
-    return replace(
-        case,
-        vmin=vmin,
-        vmax=vmax,
-        pmin=pmin,
-        pmax=pmax,
-        qmin=qmin,
-        qmax=qmax,
-        angmin=angmin,
-        angmax=angmax,
-        rate=(1.0 - margin) * case.rate,
-    )
+        room = margin / 2.0 * np.where(np.isfinite(width), width, 0.0)
+        limits |= {f"{name}min": low + room, f"{name}max": high - room}
+    return replace(case, **limits)
 
 
 def _all_served(case: Case, objective: AcObjective, start: Dispatch | None) -> AcOptimum | None:

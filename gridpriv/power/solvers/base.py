@@ -138,9 +138,7 @@ class Rescued:
         except SolverError as error:
             raise SolverError(f"{first.ended} after safer settings; {error}") from error
         iterations, retries = first.iterations + attempt.iterations, first.retries + attempt.retries
-        if isinstance(attempt, Solution):
-            return Solution(attempt.z, iterations, retries + 1)
-        if near and attempt.z is not None:
+        if attempt.z is not None and (near or isinstance(attempt, Solution)):
             return Solution(attempt.z, iterations, retries + 1)
         raise SolverError(
             f"{first.ended} after safer settings; {attempt.ended} after safer settings"
