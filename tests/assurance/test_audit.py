@@ -312,5 +312,5 @@ def test_the_command_prints_every_check_of_an_audit(capsys: pytest.CaptureFixtur
     _print_audit(AuditResult(run, plan, "1", other, tuple(found), levels).as_dict())
     shown = capsys.readouterr().out
     assert all(word in shown for name in CHECKS for word in name.split())
-    assert "per unit, in the norm of the sensitivity" in " ".join(shown.split())
+    assert "beta in p.u. (norm of the sensitivity)" in " ".join(shown.split())
     assert "secure: the release under secure noise" in shown
