@@ -16,6 +16,7 @@ from gridpriv.cli.flags import Command
 from gridpriv.core.errors import InputError, SolverError, not_allowed, one_of
 from gridpriv.core.settings import Setting, reading, settings_of
 from gridpriv.core.text import Json, amount, counted, frame_records
+from gridpriv.privacy.settings import stated_epsilon
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def print_summary(table: pd.DataFrame) -> None:
         }
         text = {
             "method": list(rows.series.mask(rows.series == rows.series.shift(), "")),
-            "eps": [_number(x) for x in rows.total_epsilon],
+            "eps": [_epsilon(row) for row in rows.itertuples()],
             "cost of priv. $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
             "+- $/h": [amount(x, "$/h") for x in beyond],
             "shed MW": power["redispatch_shed_mw"],
@@ -242,6 +243,8 @@ def print_summary(table: pd.DataFrame) -> None:
         if not every:
             shares = [_number(100.0 * share) for share in rows.ac_feasible]
             text["ok %"] = [None if share is None else round(share) for share in shares]
+        if rows.failed.any():
+            text["failed runs"] = [str(n) if n else "" for n in rows.failed]
         entries = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
         title = f"{panel}: means over {number} after AC redispatch"
         feasible = "all AC-feasible" if every else "ok: AC-feasible"
@@ -319,6 +322,13 @@ def _own_axes(args: argparse.Namespace) -> Json:
     if len(entries.get("seeds", ())) == 1 and "," not in args.seeds:
         entries["seeds"] = entries["seeds"][0]
     return entries
+
+
+def _epsilon(row: Any) -> float | None:
+    """Return the certified total of a row's runs; if all failed, the total that was set."""
+    if row.seeds == 0 and str(row.budget).startswith("total:"):
+        return stated_epsilon(row.budget)
+    return _number(row.total_epsilon)
 
 
 def _number(value: Any) -> float | None:

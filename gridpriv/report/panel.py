@@ -278,10 +278,11 @@ class Panel:
 
     @property
     def ranked(self) -> pd.DataFrame:
-        """The rows of methods that may be ranked: all their runs are AC-feasible, in order."""
+        """The rows of methods all of whose runs finished and are AC-feasible, in order."""
         if self.metric is None:
             return self.compared.iloc[:0]
         fit = ~(self.compared.ac_feasible < 1.0) & self.compared[self.metric.key].notna()
+        fit &= self.compared.failed == 0
         return self.compared[fit].sort_values(self.metric.key, kind="stable")
 
     @property
@@ -336,7 +337,8 @@ class Panel:
                 facts.append(Fact("Method shown", str(first.series), f"lowest mean {metric.noun}"))
             facts += self._figures(first, metric)
         else:
-            facts.append(Fact("AC-feasible", "no method", "", "bad"))
+            alike = "no method finished every run with an AC-feasible state"
+            facts.append(Fact("Ranked", "no method", alike, "bad"))
         worst = self.compared if ranked.empty else ranked.iloc[:1]
         return Card(self.title, (*facts, *self._privacy(worst)))
 
@@ -450,7 +452,14 @@ def _budget_messages(of: Panel) -> Iterator[Message]:
 
 def _feasibility_messages(of: Panel) -> Iterator[Message]:
     rows = of.compared
+    failed = rows[rows.failed > 0]
     none, some = rows[rows.ac_feasible == 0.0], rows[rows.ac_feasible.between(0.0, 1.0, "neither")]
+    if len(failed):
+        shares = ", ".join(
+            f"{quoted(row.series)}: {row.failed} of {row.failed + row.seeds}"
+            for row in failed.itertuples()
+        )
+        yield message("partly-failed", {"panel": of.name, "shares": shares})
     if len(none):
         yield message("infeasible-methods", {"panel": of.name, "methods": named(none.series)})
     if len(some):

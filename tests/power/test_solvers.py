@@ -221,5 +221,5 @@ def test_where_no_attempt_comes_to_a_point_no_error_is_named(zones, monkeypatch)
     lost = SimpleNamespace(x=np.full(reduced.size, np.nan), z=np.array([np.nan]), iterations=1)
     monkeypatch.setattr(Certified, "_attempt", lambda *_: lost)
     size = zones[0].size
-    with pytest.raises(SolverError, match=r"error of 0\.1, and none is proven"):
+    with pytest.raises(SolverError, match=r"error of 0\.1, and no error is proven"):
         Certified(reduced, exact=False).solve(np.zeros(size), np.ones(size), 0.1)

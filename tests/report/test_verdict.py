@@ -111,6 +111,21 @@ def test_one_seed_is_never_a_ranking() -> None:
     assert {"one-seed", "next-seeds"} <= codes(study) and "lowest" not in codes(study)
 
 
+def test_a_method_with_failed_runs_is_not_ranked() -> None:
+    """Its mean is over the seeds that it survived; the others were said to have one seed each."""
+    failed = method("c", [0.0] * 2, status="failed", cost=math.nan, ac_feasible=None)
+    study = made(
+        noise_free(8000.0),
+        method("a", [8001.0, 8002.0, 8003.0]),
+        method("b", [8900.0, 8950.0, 8970.0]),
+        method("c", [8000.5]),
+        [row | {"seed": row["seed"] + 1} for row in failed],
+    )
+    assert {"partly-failed", "lowest"} <= codes(study) and "one-seed" not in codes(study)
+    assert '"c": 2 of 3' in told(study, "partly-failed")[0]
+    assert '"a"' in told(study, "lowest")[0]
+
+
 @pytest.mark.parametrize(
     ("costs", "code"),
     [((5.0, 2.0, 3.0), "lowest-noise-free"), ((2.0, 2.0, 2.0), "not-distinguishable")],

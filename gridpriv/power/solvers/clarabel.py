@@ -224,8 +224,9 @@ class Certified:
         """
         if np.isinf(self._program.width).any():
             raise SolverError(
-                "a release rests on this minimiser, and where a generator has no limits no error "
-                "of it is proven; noise on demand or objective rests on no solver"
+                "no error of the solver can be proven where a generator has no limits, and this "
+                "release needs such a proof; noise on demand or objective needs none "
+                "(--perturbation)"
             )
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
@@ -247,11 +248,12 @@ class Certified:
             least = min(least, self._error(p, q, x, slack, np.asarray(attempt.z) / scale))
             if least <= within:
                 return Solution(self._program.restore(x), iterations, solves - 1)
-        proven = f"none below {least:.3g}" if math.isfinite(least) else "none"
+        proven = "no error" if math.isinf(least) else f"an error of at most {least:.3g}"
         raise SolverError(
-            f"a release rests on this minimiser: noise covers an error of {within:.3g}, and "
-            f"{proven} is proven (in the norm of the penalty). A smaller penalty or a larger beta "
-            "leaves more; noise on demand or objective rests on no solver"
+            f"the solver is not accurate enough for this release: its noise covers an error of "
+            f"{within:.3g}, and {proven} is proven (in the norm of the penalty). Lower --penalty "
+            "or raise --beta. Noise on demand or objective (--perturbation) does not depend on the "
+            "solver's error"
         )
 
     def _attempt(self, number: int, p: Floats, q: Floats, margin: Floats) -> Any:
