@@ -185,8 +185,10 @@ def repeated_releases(prepared: Prepared) -> list[Sample]:
 
 
 def _sample(prepared: Prepared, zone: str, draws: Sequence[Draw]) -> Sample:
-    noise = np.array([draw.output - draw.value for draw in draws])
-    mechanism = rule_of(prepared).release(draws[0].sensitivity).mechanism
+    """Return draws at the scale of the first: that of a linearized update follows its step."""
+    first = draws[0]
+    noise = np.array([(draw.output - draw.value) * (first.scale / draw.scale) for draw in draws])
+    mechanism = rule_of(prepared).release(first.sensitivity).mechanism
     return Sample(zone, noise, mechanism, has_distribution(rule_of(prepared).mechanism, mechanism))
 
 

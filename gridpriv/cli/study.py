@@ -504,8 +504,8 @@ def execute_schema(args: argparse.Namespace) -> int:
     from gridpriv.report.schema import told, write_json_schemas
 
     if args.json_schema is not None:
-        write_json_schemas(Path(args.json_schema))
-        return 0
+        write_json_schemas(folder := Path(args.json_schema))
+        return output.tell(args, {"written": str(folder)}, lambda: None, folder)
     tables = told()
     if args.table is not None:
         one_of("table", args.table, tables)

@@ -27,6 +27,7 @@ def attempt(seed, tmp_path, capsys):
     words = made.write(tmp_path)
     out = ("--out", str(tmp_path / "out")) if seed % 10 == 0 else ()
     out += ("--no-reference",) if seed % 3 else ()
+    capsys.readouterr()  # what an earlier grid's summary printed
     code = main([*words, *out, "--json"])
     told = capsys.readouterr()
     document = json.loads(told.out) if told.out.strip() else None
@@ -43,11 +44,11 @@ def check(seed, tmp_path, capsys):
         whole = relax(case)
     except SolverError:
         whole = None
-    if "no limits no error of it is proven" in told:
+    if "no error of the solver can be proven" in told:
         assert (code, "output" in words) == (3, True), about
         assert made.text.count("Inf") > 0, about
         return
-    if "a release rests on this minimiser" in told:  # its noise must cover what a solver errs
+    if "the solver is not accurate enough" in told:  # its noise must cover what a solver errs
         assert (code, "output" in words) == (3, True), about
         return
     if code == 3:
@@ -95,8 +96,8 @@ def test_balancing_power_without_load_has_a_value_but_no_share(capsys):
     assert "of the load" not in printed
 
 
-# 53: nothing generates. Those of many seconds are among the slow ones below
-@pytest.mark.parametrize("seed", [*range(4), 5, 6, 7, 9, 10, 11, 53])
+# 21: one bus without a branch; 53: nothing generates. Those of many seconds are among the slow ones below
+@pytest.mark.parametrize("seed", [*range(4), 5, 6, 7, 9, 10, 11, 21, 53])
 def test_a_degenerate_grid_runs(seed, tmp_path, capsys):
     check(seed, tmp_path, capsys)
 

@@ -300,7 +300,8 @@ def overloaded(case: Case, *, shed: bool = False) -> Bools:
     p = np.zeros(case.n_bus) if shed else case.pd
     q = np.where(case.pd > 0, 0.0, case.qd) if shed else case.qd
     rate = np.where(case.rate > 0, case.rate, np.inf)
-    able = np.bincount(case.f_bus, rate, case.n_bus) + np.bincount(case.t_bus, rate, case.n_bus)
+    able = np.zeros(case.n_bus)
+    np.add.at(able, np.concatenate([case.f_bus, case.t_bus]), np.concatenate([rate, rate]))
     able[case.gen_bus] = np.inf
     able[(case.gs != 0) | (case.bs != 0)] = np.inf
     over: Bools = (np.hypot(p, q) > able) & ~dead_buses(case)
