@@ -262,7 +262,12 @@ def _unheld(grid: AreaGrid, result: Settled) -> bool:
     standing = ~result.solution.held[:n] & (np.abs(result.solution.voltage) > grid.dispatch.vm)
     free = np.bincount(grid.island, ranged & ~standing, len(grid.reference))
     buses = np.flatnonzero(ranged & (free == 0)[grid.island])
-    return len(buses) > 0 and bool(np.linalg.eigvals(_response(grid, result, buses)).real.min() < 0)
+    try:
+        return len(buses) > 0 and bool(
+            np.linalg.eigvals(_response(grid, result, buses)).real.min() < 0
+        )
+    except RuntimeError:  # SuperLU's for a singular Jacobian: the border of stability
+        return True
 
 
 def _response(grid: AreaGrid, settled: Settled, buses: Ints) -> Floats:
