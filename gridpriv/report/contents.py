@@ -303,7 +303,7 @@ def _provenance(study: Study) -> pd.DataFrame:
     entries = {
         "runs": runs + (f", {withheld} without certified noise are withheld" if withheld else ""),
         "seeds": ", ".join(map(str, manifest.get("seeds", []))),
-        "created": manifest.get("created", ""),
+        "created": manifest.get("created", "").replace("T", " ").replace("+00:00", " UTC"),
     }
     for name in ("machine", "versions"):
         entries[name] = ", ".join(f"{k} {v}" for k, v in manifest.get(name, {}).items())

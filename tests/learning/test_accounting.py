@@ -61,7 +61,7 @@ def test_sampling_at_rate_one_is_no_sampling():
 def test_sampled_calibration_meets_its_total():
     settings = made.plain(budget="total:1,1e-5", rounds=50)
     plain = noise_rule(settings, 50).multiplier
-    found = sampled_multiplier(settings, plain, 0.1)
+    found = sampled_multiplier(settings, plain, 0.1, "sampled-gaussian")
     assert found < 0.5 * plain  # amplification is worth having
     spent = total_epsilon({Charge("sampled-gaussian", found, 0.1): 50}, 1e-5)
     assert 0.97 < spent <= 1.0

@@ -453,7 +453,7 @@ def charge_and_log(path: Path, number: int) -> None:
 
 @pytest.mark.slow
 def test_fifty_random_schedules_of_kills_are_exact(tmp_path: Path) -> None:
-    """Four processes, each killed after a random time or not at all; then a fifth goes on."""
+    """Four processes, each killed at a random charge or not at all; then a fifth goes on."""
     dice = random.Random(11)
     context = multiprocessing.get_context("fork")
     killed = 0
@@ -463,9 +463,13 @@ def test_fifty_random_schedules_of_kills_are_exact(tmp_path: Path) -> None:
         processes = [context.Process(target=charge_and_log, args=(path, i)) for i in range(4)]
         for process in processes:
             process.start()
-        for process in dice.sample(processes, dice.randrange(1, 5)):
-            time.sleep(dice.uniform(0.0, 0.15))
-            process.kill()
+        for i in dice.sample(range(4), dice.randrange(1, 5)):
+            log, charges = Path(f"{path}.log{i}"), dice.randrange(30)
+            while (
+                processes[i].is_alive() and len(log.read_bytes() if log.exists() else b"") < charges
+            ):
+                time.sleep(dice.uniform(0.0, 0.002))
+            processes[i].kill()
         for process in processes:
             process.join(timeout=60.0)
             killed += process.exitcode == -signal.SIGKILL
