@@ -71,7 +71,8 @@ def check(seed, tmp_path, capsys):
         imbalance = document["settings"]["objective"] == "imbalance"
         exact = document["settings"]["update"] == "exact"
         if imbalance and exact and whole is not None:
-            assert last["objective"] >= whole.bound - 1e-4 * max(1.0, whole.bound), about
+            # a branch of 1e-4 p.u. turns an error of 1e-8 in w into 1e-4 p.u. of power
+            assert last["objective"] >= whole.bound - 1e-3 * max(1.0, whole.bound), about
         if imbalance:
             assert last["plan_shortage_mw"] >= unreached - 1e-3, f"{about}: served without a line"
 
