@@ -945,7 +945,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"Noise drawn in every round prevents convergence: draw it once .*|"
         r"--acceleration anderson runs ADMM|Use --objective cost|No cost includes balancing power|"
         r"^The noise exceeds the forecast: .*$|^Raise --total, .*$|"
-        r"^Released statistics, .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
+        r"^Released, .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
         r"^The certificate covers changes at power factors .*$|"
         r"^The noise follows the published sensitivity.*$|^nothing of demand is released.*$|"
         r"^Meters on the tie lines of zone .*$|^Zone \S+ releases nothing, but meters .*$|"

@@ -249,8 +249,6 @@ MEASURED = {
 
 
 def _summarise(document: Json) -> None:
-    from gridpriv.zonal.summary import used_of  # imports the AC model
-
     rows = document["methods"]
     priced = any(row["over_optimum"] is not None for row in rows)
     noises = sorted({row["mechanism"] for row in rows})
@@ -262,7 +260,7 @@ def _summarise(document: Json) -> None:
     )
     meanings = [
         "ok: AC-feasible scenarios of all",
-        f"error: expected error of the release in the worst zone: {used_of(document['settings'])}",
+        "error: expected error of the demand estimate in the worst zone, from public data",
     ]
     shown = ["over_optimum"] if priced else ["shed_mw", "balancing_mw"]
     if priced and any(row["shed_mw"] and row["shed_mw"]["most"] for row in rows):

@@ -32,9 +32,9 @@ LONG = 20.0
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = {
-    "budgets": "numbers, which are certified total epsilons at --target-delta; or budgets as "
-    "total:E (pure; refused with Gaussian noise, which the default methods include), 'total:E;D' "
-    "or 'per-release:E[;D]' (default: 0.5,1,5,10)",
+    "budgets": "certified total epsilons at --target-delta, such as 0.5,1; or budgets: total:E "
+    "(pure, so not with the Gaussian noise of the default methods), 'total:E;D' or "
+    "'per-release:E[;D]' (default: 0.5,1,5,10)",
     "local-updates": "numbers of local updates per round (default: that of each method)",
     "load-scales": "factors on the demand of every bus (default: 1)",
     "zonings": "zone maps: K, PARTITION:K or FILE.csv (default: the shipped map of each case)",
@@ -241,10 +241,8 @@ def print_summary(table: pd.DataFrame) -> None:
         }
         every = bool((rows.ac_feasible == 1.0).all())
         if not every:
-            shares = [_number(100.0 * share) for share in rows.ac_feasible]
-            text["ok %"] = [None if share is None else round(share) for share in shares]
-        if rows.failed.any():
-            text["failed runs"] = [str(n) if n else "" for n in rows.failed]
+            shares = zip(rows.ac_feasible, rows.seeds, strict=True)
+            text["ok %"] = [_share(share) if seeds else "failed" for share, seeds in shares]
         entries = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
         title = f"{panel}: means over {number} after AC redispatch"
         feasible = "all AC-feasible" if every else "ok: AC-feasible"
@@ -322,6 +320,11 @@ def _own_axes(args: argparse.Namespace) -> Json:
     if len(entries.get("seeds", ())) == 1 and "," not in args.seeds:
         entries["seeds"] = entries["seeds"][0]
     return entries
+
+
+def _share(share: float) -> int | None:
+    """Return a share in percent; None where there is none."""
+    return None if math.isnan(share) else round(100.0 * share)
 
 
 def _epsilon(row: Any) -> float | None:

@@ -221,9 +221,9 @@ class Service(Part):
     hold: str | None = choice(
         None,
         HOLDS,
-        "quantity that zones keep at its schedule by generation set aside: interchange; the run "
-        "states the probability that the set-aside generation is too small",
-        unset="none; zones whose generation is at a limit leave their schedule",
+        "quantity that zones keep at its schedule with generation that they set aside for it; "
+        "the run states the probability that this generation is too small",
+        unset="none: zones whose generation is at a limit deviate from their schedule",
     )
 
     def agree(self) -> None:

@@ -417,7 +417,7 @@ def split_bars(title: str, rows: pd.DataFrame, budget: str) -> Bars:
             note = f"{amount(value, '$/h')}{interval} $/h"
         bars.append(Bar(str(row.series), parts, half, note))
     prior = rows[(rows.budget == NOTHING) & (rows.ac_feasible != 0.0)].cost_of_privacy
-    words = "due to the method", "due to the noise (hatched: negative)"
+    words = "due to the method", "due to the noise (hatched where negative)"
     line = float(prior.min()) if len(prior) else math.nan
     return Bars(
         title, "cost of privacy ($/h)", bars, words, line=line, line_name="prior-only (epsilon = 0)"

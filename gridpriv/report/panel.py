@@ -347,7 +347,7 @@ class Panel:
         budgets = summary.budgets_of(self.rows)
         if len(budgets) > 1:
             every = ", ".join(f"{stated_epsilon(budget):g}" for budget in budgets)
-            at = f"{_kind(self.compared)}; all budgets ({every}): below".removeprefix("; ")
+            at = f"{_kind(self.compared)}; budgets below: {every}".removeprefix("; ")
             yield Fact("Compared at", summary.budget_words(self.budget), at)
 
     def _figures(self, row: pd.Series, metric: summary.Metric) -> Iterator[Fact]:
@@ -398,7 +398,7 @@ def _kind(rows: pd.DataFrame) -> str:
     pure = noisy.total_pure.map(epsilon_text) == noisy.total_epsilon.map(epsilon_text)
     if noisy.empty or pure.all():
         return "" if noisy.empty else "pure"
-    some = f" ({named(noisy.series[pure])}: pure)" if pure.any() else ""
+    some = f" (of {named(noisy.series[pure])}: pure)" if pure.any() else ""
     return f"at delta = {noisy.target_delta.iloc[0]:g}{some}"
 
 
@@ -444,7 +444,7 @@ def _budget_messages(of: Panel) -> Iterator[Message]:
     less = of.compared[of.compared.total_epsilon < 0.98 * budget]
     if len(less):
         shares = ", ".join(
-            f"{quoted(row.series)} spent {epsilon_text(row.total_epsilon)} of {budget:g}"
+            f"{quoted(row.series)} ({epsilon_text(row.total_epsilon)} of {budget:g})"
             for row in less.itertuples()
         )
         yield message("budget-unused", {"panel": of.name, "shares": shares})

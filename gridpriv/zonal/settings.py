@@ -154,8 +154,8 @@ class ReleaseSchedule(Part):
     )
     stream: str | None = words(
         None,
-        "release every zone's total in blocks of hours, with the budget for any WINDOW of "
-        "consecutive hours (such as 24h, day, year); needs --series",
+        "release every zone's total in blocks of hours; the budget holds for any WINDOW of "
+        "consecutive hours (24h, day, year); needs --series",
         "WINDOW",
         parse_window,
         unset="none",
@@ -203,8 +203,8 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "weight M of the squared imbalance (p.u.^2) in objectives cost (in units of the mean "
-        "marginal cost of a p.u.) and losses (p.u.)",
+        "weight of the squared imbalance (p.u.^2) in the zones' objective: with objective cost "
+        "times the mean marginal cost of a p.u., with losses in p.u.",
         positive,
         unset="1e4 on a base of 100 MVA",
     )

@@ -9,7 +9,7 @@ from gridpriv.privacy.temporal import HOURS
 from gridpriv.zonal.messages import BEFORE_FACTORS, fresh_noise, message
 from gridpriv.zonal.opening import AGREED
 from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
-from gridpriv.zonal.summary import in_words, used_of
+from gridpriv.zonal.summary import in_words
 
 STATUSES = (
     ("status", ""),
@@ -157,8 +157,7 @@ def _released_in_series(document: Json) -> list[Message]:
         for row in rows
     )
     factor = " of factor 1" if BEFORE_FACTORS in document["privacy"]["adjacency"] else ""
-    values = {"use": used_of(document["settings"]), "factor": factor, "statistics": chosen}
-    return [message("released-once", values)]
+    return [message("released-once", {"factor": factor, "statistics": chosen})]
 
 
 def _stream(stream: Json) -> Iterator[Message]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gridpriv.core.text import Json, Message, Table, amount, counted, figure, percent_of, shown
-from gridpriv.power.prior import PLACE, TIES
 from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.statement import certified_for
 from gridpriv.zonal.messages import (
@@ -352,23 +351,11 @@ def released(document: Json) -> list[Message]:
     rows = document.get("released") or []
     if not rows or document["settings"]["release"] in ("bus", "nothing"):
         return []
-    values = {"use": used_of(document["settings"]), "statistics": "; ".join(_chosen(rows))}
-    lines = [message("released-statistics", values)]
+    lines = [message("released-statistics", {"statistics": "; ".join(_chosen(rows))})]
     single = {zone["zone"] for zone in document["zones"] if zone["buses"] == 1}
     if alone := [row["zone"] for row in rows if row["zone"] in single]:
         lines.append(message("single-bus-zones", {"zones": ", ".join(alone)}))
     return lines
-
-
-def used_of(settings: Json) -> str:
-    """Return the quantity whose error a zone's release is chosen by."""
-    imbalance = settings.get("objective") == "imbalance"
-    if imbalance:
-        return "root sum of squares over the demand of the zone's buses"
-    return (
-        f"root sum of squares of the errors of zone demand, tie-line flows (weight "
-        f"{TIES:g}) and bus demand (weight {PLACE:g})"
-    )
 
 
 def scaled_beta(settings: Json) -> str:

@@ -53,6 +53,7 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
         "balancing_mw": 2.4e-9,
         "ac_feasible": 0.8765,
         "seeds": 5,
+        "budget": "total:0.5,1e-5",
         "target_delta": 1e-5,
     }
     print_summary(pd.DataFrame([row | figures | {"series": way} for way in ways]))

@@ -327,7 +327,7 @@ def test_a_part_that_lowers_a_cost_is_hatched_and_starts_where_the_first_ends() 
 
 def test_a_wide_interval_ends_in_triangles_and_the_legend_is_whole() -> None:
     bars = [Bar("a", (0.0, 1.0)), Bar("b", (300.0, 500.0), half=1800.0)]
-    words = "due to the method", "due to the noise (hatched: negative)"
+    words = "due to the method", "due to the noise (hatched where negative)"
     ax = Bars("t", "$/h", bars, words, line=2400.0, line_name="prior-only (epsilon = 0)").plot()
     edges = [line for line in ax.lines if line.get_marker() in "<>" and len(line.get_xdata())]
     assert [line.get_marker() for line in edges] == ["<", ">"]
