@@ -231,7 +231,7 @@ def _service(document: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _capacity(document: Json) -> Iterator[tuple[str, Json]]:
-    """Yield that load and losses exceed all capacity, and exporters that shed beside unused one.
+    """Yield that load and losses exceed all capacity, and exporters that shed at unused capacity.
 
     Load and losses are generation and load shedding minus curtailed generation. So they exceed the
     capacity by load shedding minus curtailed generation and unused capacity, whatever limits bind,
@@ -250,7 +250,8 @@ def _capacity(document: Json) -> Iterator[tuple[str, Json]]:
         for row in physical["interchange"] or ()
         if min(row.get("shed_mw") or 0.0, row["actual_mw"] or 0.0) > negligible_mw(load)
     ]
-    if exporters and lacking <= 0.0 and unused > FULL * load:
+    islands = (physical["deenergized_mw"] or 0.0) > negligible_mw(load)  # whose, is not known here
+    if exporters and not islands and lacking <= 0.0 and unused > FULL * load:
         options = [f"--load-scale {settings['load_scale']:g}"] * (settings["load_scale"] != 1.0)
         options += [f"--outage {row}" for row in settings["outage"]]
         names, several = ", ".join(row["zone"] for row in exporters), len(exporters) > 1

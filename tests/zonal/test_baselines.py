@@ -299,6 +299,14 @@ def test_exporters_that_shed_in_a_grid_short_of_capacity_are_not_blamed(private)
             )
 
 
+def test_exporters_are_not_blamed_for_load_of_a_deenergized_island(private):
+    rows = copy.deepcopy(private["final"]["physical"]["interchange"])
+    rows[0] |= {"shed_mw": 20.0, "actual_mw": 30.0}
+    for island, blamed in ((0.0, True), (20.0, False)):
+        physical = {"interchange": rows, "shed_mw": 20.0, "deenergized_mw": island}
+        assert ("shed-by-exporters" in codes(changed(private, physical=physical))) == blamed
+
+
 @pytest.mark.parametrize(
     ("curtailed", "status", "short"),
     [
