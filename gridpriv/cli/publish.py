@@ -75,8 +75,8 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "spend 30 % of the total on a noisy query of priced demand, which keeps the published "
-        "optimum near the true one: cost",
+        "spend 30 % of the total on a noisy value of demand at public prices, which keeps the "
+        "published optimum near the true one: cost",
         unset="none",
     )
     scenarios: int = count(

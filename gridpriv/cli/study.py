@@ -210,8 +210,10 @@ def print_messages(report: Report, severities: tuple[str, ...] = ("info", "next"
 def tell_failures(study: Study) -> int:
     """Warn of failed runs with the first one's reason; raise if every run failed."""
     if not study.failed.empty:
-        reason = study.failed.reason.iloc[0]
-        words = f"{len(study.failed)} of {len(study.runs)} runs failed: {reason}"
+        first = study.failed.iloc[0]
+        cases = ", ".join(study.failed["case"].unique()) if "case" in study.failed else ""
+        number = f"{len(study.failed)} of {len(study.runs)} runs failed"
+        words = f"{number}{cases and f' ({cases})'}; the first: {first.reason}"
         if study.done.empty:
             raise SolverError(words)
         print(output.wrapped(f"warning: {words}", sys.stderr, "  "), file=sys.stderr)

@@ -104,8 +104,8 @@ def output_sensitivity(
     return Sensitivity(
         float(bounds[worst]),
         norm,
-        f"minimiser over W is Lipschitz in its metric (min {metric.min():.6g}), "
-        f"largest at bus {_bus(program, worst)}",
+        f"bound on the change of the local minimiser (smallest entry of its metric "
+        f"{metric.min():.6g}), largest at bus {_bus(program, worst)}",
     )
 
 

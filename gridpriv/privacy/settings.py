@@ -344,14 +344,14 @@ class Privacy(Part):
         "epsilon (smaller: more protection, more noise), D delta",
     )
     delta: float = number(
-        1e-5, "delta of one Gaussian release of a budget per-release:E", check_delta
+        1e-5, "delta of each Gaussian release, with --budget per-release:E", check_delta
     )
     target_delta: float = number(1e-5, "delta at which total epsilon is reported", check_delta)
     noise: Noise = choice(
         "simulated",
         get_args(Noise),
         "source of randomness: simulated (repeatable, no protection) or secure (system "
-        "entropy; not for staircase and registered mechanisms)",
+        "entropy; not for staircase and plugin mechanisms)",
     )
 
     @property

@@ -95,7 +95,11 @@ def _learning_released(study: Study) -> Iterator[Message]:
 
 
 def _at_most(total: StudyTotal) -> dict[str, str]:
-    unknown = f", and what {total.unknown} failed runs released" if total.unknown else ""
+    unknown = (
+        f", plus what {total.unknown} failed runs without a record released"
+        if total.unknown
+        else ""
+    )
     assert total.epsilon is not None
     epsilon, delta = epsilon_text(total.epsilon), f"{total.delta:g}"
     return {"epsilon": epsilon, "delta": delta, "unknown": unknown}

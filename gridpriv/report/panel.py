@@ -321,20 +321,19 @@ class Panel:
         if len(ranked):
             ranking, first = self.ranking, ranked.iloc[0]
             if len(ranking.order) > 1 and self.budget not in QUIET and ranking.seeds < 2:
-                alike = f"lowest {metric.noun} of one seed; methods are not ranked"
-                facts.append(Fact("Method shown", str(first.series), alike))
+                alike = "of one seed; methods are not ranked"
+                facts.append(Fact(f"Lowest {metric.noun}", str(first.series), alike))
             elif len(ranking.order) > 1 and ranking.decided:
                 facts.append(Fact(f"Lowest {metric.noun}", str(first.series)))
             elif len(ranking.order) > 1:
                 pairs = math.comb(len(ranking.order), 2)
                 alike = (
-                    f"from {len(ranking.leaders) - 1} of "
+                    f"not distinguishable from {len(ranking.leaders) - 1} of "
                     f"{counted(len(ranking.order) - 1, 'other method')}; paired "
                     f"over {counted(ranking.seeds, 'seed')}, corrected for "
                     f"{counted(pairs, 'pair')} of methods (Bonferroni)"
                 )
-                facts.append(Fact(f"Lowest {metric.noun}", "not distinguishable", alike))
-                facts.append(Fact("Method shown", str(first.series), f"lowest mean {metric.noun}"))
+                facts.append(Fact(f"Lowest mean {metric.noun}", str(first.series), alike))
             facts += self._figures(first, metric)
         else:
             alike = "no method finished every run with an AC-feasible state"

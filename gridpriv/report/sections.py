@@ -283,12 +283,18 @@ def privacy(of: Subject) -> Section | None:
 
 
 def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
-    """Yield the sources of the sensitivities, by methods that have the same ones."""
-    runs = study.runs[["run", "method"]].merge(certificates[["run", "bound_source"]], on="run")
+    """Yield the sources of the sensitivities of zones, by methods that have the same ones."""
+    runs = study.runs[["run", "method", "case"]].merge(certificates, on="run")
+    owner, several = "zone" if "zone" in runs else "client", runs.case.nunique() > 1
     methods: dict[str, list[str]] = {}
     for method, rows in runs.groupby("method", sort=False):
-        sources = map(bound_in_words, rows.bound_source.astype(str).str.rstrip(". ").unique())
-        methods.setdefault("; ".join(list(sources)[:MOST_SOURCES]), []).append(str(method))
+        unique = rows.drop_duplicates("bound_source")[:MOST_SOURCES]
+        sources = [
+            f"{short(row['case']) + ', ' if several else ''}{owner} {row[owner]}: "
+            f"{bound_in_words(str(row['bound_source']).rstrip('. '))}"
+            for _, row in unique.iterrows()
+        ]
+        methods.setdefault("; ".join(sources), []).append(str(method))
     for source, names in methods.items():
         of = f" of {' and '.join(names)}" if len(methods) > 1 else ""
         yield message("bound-source", {"of": of, "source": source})

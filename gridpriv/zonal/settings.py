@@ -155,7 +155,7 @@ class ReleaseSchedule(Part):
     stream: str | None = words(
         None,
         "release every zone's total in blocks of hours; the budget holds for any WINDOW of "
-        "consecutive hours (24h, day, year); needs --series",
+        "consecutive hours (such as 48h, day = 24h, year = 8760h); needs --series",
         "WINDOW",
         parse_window,
         unset="none",
@@ -182,7 +182,7 @@ class Scenario(Part):
     load_scale: float = number(1.0, "factor on the demand of every bus", not_negative)
     outage: tuple[str, ...] = several(
         "generator or branch out of service, gen:N or branch:N, rows of the case file counted from "
-        "1 (repeatable)",
+        "1; repeated: all of them at once",
         "ROW",
         unset="none",
     )
@@ -218,7 +218,7 @@ class Grid(Scenario):
         None,
         get_args(Planning),
         "equations of the schedule: AC power flow (ac, solved by an interior-point method), or its "
-        "second-order cone relaxation (soc, solved by ADMM as in the papers)",
+        "second-order cone relaxation (soc, by Newton steps or by ADMM as in the papers)",
         unset="ac with objective cost or losses and at most one release of demand; else soc",
     )
     update: Update = choice("exact", get_args(Update), "local update")
@@ -259,8 +259,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of Clarabel: 1e-8 (tight); or matched to the consensus residual on grids of "
-        f"more than {FEW_ZONES} zones, in solves that no release depends on",
+        "tolerance of Clarabel: 1e-8 (tight); or looser, by the consensus residual, on grids of "
+        f"more than {FEW_ZONES} zones where no release depends on the solve (matched)",
     )
 
 
