@@ -390,7 +390,8 @@ class _WireReader:
             case Order(_, w, penalty, step):
                 if len(w) != len(penalty) or not (penalty > 0.0).all():
                     raise MessageError("an order whose penalties are not positive, one a variable")
-                _positive(step)
+                if step < 1.0 / LARGEST:  # its inverse is a curvature
+                    raise MessageError(f"an order whose step is below {1.0 / LARGEST:g}")
             case Release(mechanism, sensitivity, assumed):
                 _positive(min(sensitivity.value, assumed))
                 if mechanism.norm != sensitivity.norm:
