@@ -20,11 +20,10 @@ SCHEMES = {
         "sensitivity": "proven",
         "perturbation": "objective",
     },
-    "output, linearized, all, 100 rounds": {  # at the preset's penalty of 100 it is refused
+    "output, linearized, all, 100 rounds": {
         "preset": "ryu-kim",
         "sensitivity": "proven",
         "perturbation": "output",
-        "penalty": "10",
     },
     "objective, exact, 5 rounds": {"perturbation": "objective", "rounds": 5},
     "output, exact, 5 rounds": {"perturbation": "output", "rounds": 5},

@@ -54,9 +54,9 @@ class LocalProblem(Protocol):
         Number of each variable in the global vector; agents share equal numbers.
     smoothness : float
         Lipschitz constant L of the gradient of f (public).
-    solver_share : mapping from update to float
-        By what share of a minimiser's sensitivity errors of solvers may add to it; 0 where there
-        are none.
+    solver_error : float
+        Error of a minimiser, in the norm of the metric, that its noise covers and its solver must
+        prove, within 5 to 50 % of the sensitivity; 0 where minimisers are exact.
     """
 
     @property
@@ -72,7 +72,7 @@ class LocalProblem(Protocol):
     def smoothness(self) -> float: ...  # noqa: D102
 
     @property
-    def solver_share(self) -> Mapping[Update, float]: ...  # noqa: D102
+    def solver_error(self) -> float: ...  # noqa: D102
 
     def start(self) -> Floats:
         """Return the public start z^1, shape (n,)."""
@@ -294,13 +294,16 @@ class AgentReleases:
         return output and noise is not None and noise.assumed is None
 
     def covered(self, metric: Floats) -> float:
-        """Return the error of a minimiser that its noise covers, in the norm of the metric."""
-        noise, share = self.rules.noise, self.problem.solver_share[self.rules.update]
-        met = metric[metric > 0.0]
-        if noise is None or not share or not met.size:
-            return math.inf
-        noisy = self._sensitivity(noise, metric).value
-        return 0.5 * share / (1.0 + share) * noisy / reach(met, noise.norm) or math.inf
+        """Return the error of a minimiser that its noise covers, in the norm of the metric.
+
+        It is 0 where no error counts.
+        """
+        noise, met = self.rules.noise, metric[metric > 0.0]
+        error = self.problem.solver_error
+        if noise is None or not error or not self.certifies_minimisers or not met.size:
+            return 0.0
+        most = self._output(noise, metric).value / (2.0 * reach(met, noise.norm))
+        return min(max(error, 0.1 * most), most)  # two errors add 10 to 100 % to the sensitivity
 
     def _disclosed(self, release: Release | None, data: Floats, place: Place) -> Floats:
         """Return the estimate of the data by a release of its statistics; drawn when it is due."""
@@ -341,9 +344,15 @@ class AgentReleases:
             return problem.gradient_sensitivity(adjacency, noise.norm)
         if rules.perturbation.target == "demand":
             return problem.disclosure.sensitivity(adjacency, noise.norm)
-        exact = problem.output_sensitivity(adjacency, noise.norm, rules.update, metric)
-        share = problem.solver_share[rules.update] if self.certifies_minimisers else 0.0
-        return exact.widened(share)
+        exact, error = self._output(noise, metric), self.covered(metric)
+        if not error:
+            return exact
+        return exact.widened(2.0 * error * reach(metric[metric > 0.0], noise.norm) / exact.value)
+
+    def _output(self, noise: NoiseRule, metric: Floats) -> Sensitivity:
+        """Return the sensitivity of exact minimisers."""
+        rules = self.rules
+        return self.problem.output_sensitivity(rules.adjacency, noise.norm, rules.update, metric)
 
 
 Perturb = Callable[[str, Floats, Place, Floats], Floats]
@@ -554,7 +563,7 @@ class Agent:
         at = np.zeros_like(z) if exact else z
         near, within = view.released != "output", math.inf
         if self.releases.certifies_minimisers and not near:
-            within = self.releases.covered(metric)
+            within = self.releases.covered(metric) or math.inf
         data = view.perturb("demand", view.data, place, metric)
         gradient = view.perturb("objective", self.problem.gradient(at, data), place, metric)
         linear = gradient - to.pull if exact else gradient - to.pull - z / to.step

@@ -16,7 +16,7 @@ from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve
 from gridpriv.power.program import ZoneProgram
 from gridpriv.power.sensitivity import (
-    SOLVER_SHARE,
+    SOLVER_ERROR,
     gradient_sensitivity,
     output_sensitivity,
 )
@@ -42,7 +42,7 @@ class ZoneProblem:
         How far it is solved where no release rests on the minimiser.
     """
 
-    solver_share = SOLVER_SHARE
+    solver_error = SOLVER_ERROR
 
     def __init__(
         self,

@@ -38,8 +38,9 @@ objective ``cost``, f = C(pg)/c0 + M ||Bz + d||^2
 
 Both output bounds D are those of exact minimisers. The error of a solver's point is proven for each
 solve (gridpriv/power/solvers/clarabel.py), and two points are at most D and two such errors apart.
-An agent draws noise for (1 + s) D, s of SOLVER_SHARE, and releases no point whose error may be
-above s D/2.
+An agent draws noise for D + 2 E r and releases no point whose error in the norm of the metric may
+be above E. E is SOLVER_ERROR, at least D/20r and at most D/2r, with r the largest length of a
+vector whose norm in the metric is 1: errors add 10 to 100 % to D.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ from gridpriv.power.program import Matrix, ZoneProgram
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length, reach
 
-SOLVER_SHARE: dict[Update, float] = {"linearized": 1.0, "exact": 0.5}
-"""Of an output bound, on top of it, for what solvers err (docs/decisions/0006)."""
+SOLVER_ERROR = 5e-4
+"""Of a minimiser in the norm of the metric, proven for each (docs/decisions/0006)."""
 
 
 def demand_sensitivity(adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:

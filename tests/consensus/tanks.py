@@ -44,7 +44,7 @@ class Tank:
     """f(z; d) = (d - b'z)^2 over a box, with b = (1, +-1)."""
 
     smoothness = 4.0  # 2 b'b
-    solver_share = dict.fromkeys(("linearized", "exact"), 0.0)  # its minimisers are exact
+    solver_error = 0.0  # its minimisers are exact
 
     def __init__(self, key: int, capacity: float, *, breaks_at: int = 0) -> None:
         self.name, self.key = f"tank {key}", key

@@ -146,7 +146,7 @@ def test_only_an_output_may_not_rest_on_a_point_near_the_minimiser(target, updat
         return solve(linear, metric)
 
     monkeypatch.setattr(agent.problem, name, noted)
-    monkeypatch.setattr(agent.problem, "solver_share", {update: 0.5})
+    monkeypatch.setattr(agent.problem, "solver_error", 0.5)
     order = Order(1, np.array([1.0]), np.array([2.0]), 1.0)
     agent.warm_start(order)
     agent.ready(order)

@@ -87,7 +87,7 @@ class ClientProblem:
         self.shape = (int(self.x.shape[1]), int(self.targets.shape[1]))
         self.samples = int(self.x.shape[0])
         self.size = self.shape[0] * self.shape[1]
-        self.solver_share: dict[Update, float] = {"linearized": 0.0}
+        self.solver_error = 0.0
         bent = self.loss.smoothness(self.norm) * self.samples / self.count
         self.smoothness = bent + self.regularizer.modulus
 
