@@ -134,6 +134,20 @@ def test_case118(perturbation: str, update: str) -> None:
     assert [f for f in findings if not f.passed] == []
 
 
+def test_the_error_is_proven_where_many_constraints_are_active() -> None:
+    """A margin of 1e-9 p.u. at each of them was more than the noise covers."""
+    run = prepared(
+        "case39",
+        perturbation="output",
+        update="linearized",
+        consensus="all",
+        penalty="100",
+        rounds=3,
+    )
+    findings = replayed(run, lambda z: _worst(run, z)[:2])
+    assert [f for f in findings if not f.passed] == []
+
+
 def test_paper_calibration_declares_the_sound_sensitivity() -> None:
     """What the accountant charges for is sound even where the noise is not."""
     run = prepared(
