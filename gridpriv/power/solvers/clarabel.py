@@ -23,11 +23,13 @@ and the solve is repeated.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import clarabel
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.arrays import Floats
@@ -237,15 +239,12 @@ class Certified:
                 margin = np.where(outside > 0.0, 2.0 * (margin + outside), margin)
             else:
                 continue
-            y = np.asarray(attempt.z) / scale
-            least = min(least, self._error(p, q, x, slack, y))
-            if within < least < math.inf:
-                x, y = self._polished(p, q, x, y)
-                slack = self._offset - self._rows @ x
+            points = self._points(p, q, x, np.asarray(attempt.z) / scale)
+            for point, slack, y in points:
                 if (self._depth(slack) >= ROUNDING).all():
-                    least = min(least, self._error(p, q, x, slack, y))
-            if least <= within:
-                return Solution(self._program.restore(x), iterations, solves - 1)
+                    least = min(least, self._error(p, q, point, slack, y))
+                if least <= within:
+                    return Solution(self._program.restore(point), iterations, solves - 1)
         proven = "no error" if math.isinf(least) else f"an error of at most {least:.3g}"
         raise SolverError(
             f"the solver is not accurate enough for this release: its noise covers an error of "
@@ -273,45 +272,58 @@ class Certified:
             )
         return self._solvers[number].solve()
 
-    def _polished(self, p: Floats, q: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """Return a point and multipliers by Newton's method on the active constraints.
+    def _points(self, p: Floats, q: Floats, x: Floats, y: Floats) -> Iterator[tuple[Floats, ...]]:
+        """Yield a point, its slack and multipliers, and those after each of some Newton steps.
 
-        It leaves them almost no slack. The bound counts slack times multiplier, so that the margin
-        of an active constraint alone may exceed the error allowed.
+        The steps are on the active constraints and leave them almost no slack. The bound counts
+        slack times multiplier, so that the margin of an active constraint alone may exceed the
+        error allowed. A multiplier that becomes negative leaves the active ones.
         """
+        slack = self._offset - self._rows @ x
+        yield x, slack, y
+        if not np.isfinite(x).all() or not np.isfinite(y).all():
+            return
         upper = self._program.upper_triangle(p).toarray()
         metric = upper + np.triu(upper, 1).T
         scale = 1.0 / np.sqrt(np.maximum(np.diag(metric), 1.0))
-        slack = self._offset - self._rows @ x
         active = y[self._depths] > self._depth(slack)
         price = np.where(active, y[self._depths], 0.0)
         for _ in range(POLISHES):
-            normals, radius = self._normals(slack)
-            bend = np.where(radius > 0.0, price / np.maximum(radius, ROUNDING), 0.0)
-            inwards = (normals @ self._rows).toarray()
-            along = self._rows[self._depths].toarray() - inwards
-            square = metric - along.T @ (bend[:, None] * along)
-            square += (self._columns * (bend[self._block] * self._rest)) @ self._rows
+            radius = slack[self._depths] - self._depth(slack)  # of cones; 0 of other constraints
+            bend = np.divide(price, radius, out=np.zeros_like(price), where=radius > 0.0)
+            inwards = np.add.reduceat(self._normal(slack)[:, None] * self._dense, self._depths)
+            along = (self._dense[self._depths] - inwards)[bend > 0.0]
+            curved = np.flatnonzero(self._rest & (bend[self._block] > 0.0))
+            square = metric - along.T @ (bend[bend > 0.0, None] * along)
+            square += self._dense[curved].T @ (
+                bend[self._block][curved, None] * self._dense[curved]
+            )
             across = inwards[active] * scale
-            corner = np.zeros((len(across), len(across)))
             gradient = self._program.curved(p, x) + q + self._columns @ y
-            step = linalg.lstsq(
-                np.block([[scale[:, None] * square * scale, across.T], [across, corner]]),
-                np.concatenate([-scale * gradient, (normals @ slack)[active] - 2.0 * ROUNDING]),
-                cond=1e-13,
-                lapack_driver="gelsy",
-            )[0]
+            corner = np.zeros((len(across), len(across)))
+            try:
+                step = np.linalg.solve(
+                    np.block([[scale[:, None] * square * scale, across.T], [across, corner]]),
+                    np.concatenate(
+                        [-scale * gradient, self._depth(slack)[active] - 2.0 * ROUNDING]
+                    ),
+                )
+            except np.linalg.LinAlgError:
+                return
             x, price[active] = x + scale * step[: len(x)], price[active] + step[len(x) :]
             active, price = active & (price > 0.0), np.maximum(price, 0.0)
             slack = self._offset - self._rows @ x
-            y = self._normals(slack)[0].T @ price
-        return x, y
+            y = self._normal(slack) * price[self._block]
+            yield x, slack, y
 
-    def _normals(self, slack: Floats) -> tuple[Any, Floats]:
-        """Return the matrix whose product with a slack is its depth, and the cones' radii."""
-        radius = slack[self._depths] - self._depth(slack)
-        weight = np.where(self._rest, -slack / np.maximum(radius, ROUNDING)[self._block], 1.0)
-        return sparse.csr_array((weight, (self._block, np.arange(len(slack))))), radius
+    @cached_property
+    def _dense(self) -> Floats:
+        return np.asarray(self._rows.toarray())
+
+    def _normal(self, slack: Floats) -> Floats:
+        """Return the gradient of the depth of every block by its part of the slack."""
+        radius = np.maximum(slack[self._depths] - self._depth(slack), ROUNDING)
+        return np.where(self._rest, -slack / radius[self._block], 1.0)
 
     def _error(self, p: Floats, q: Floats, x: Floats, slack: Floats, y: Floats) -> float:
         """Return the bound on the error of a feasible point; ``y`` is moved into K first."""
