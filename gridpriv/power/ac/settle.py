@@ -72,6 +72,8 @@ DEAR = 0.005
 MOST_DAMPED, MOST_IDLE_TOGETHER = 10, 3
 """Damped steps of all zones together; steps in a row that then better nothing, after which they
 stop."""
+LOST = 10.0
+"""Factor on the least harm, if that is as many MW at least, beyond which a restart is given up."""
 MOST_CUTS = 8
 """Steps of emergency load shedding."""
 OUTSIDE_HARM = 10.0
@@ -369,6 +371,8 @@ def settle(
         if _is_fine(grid, best) and not _is_dear(grid, best, first):
             return best
         again = first if start is agreed else _restarted(grid, start, best)
+        if start is not agreed and _harm(again) > LOST * _harm(best) > LOST**2:
+            continue
         best = min(best, _replanned(grid, start, again, order), key=order)
     for free in (True, False):
         if _is_dear(grid, best, first):
