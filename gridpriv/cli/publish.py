@@ -75,7 +75,7 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "spend 30 % of the total on a noisy value of demand at public prices, which keeps the "
+        "spend 30 % of the total on releasing what demand costs at public prices, which keeps the "
         "published optimum near the true one: cost",
         unset="none",
     )

@@ -225,9 +225,7 @@ def print_summary(table: pd.DataFrame) -> None:
     for panel, rows in table.groupby("panel", sort=False):
         seeds = sorted({int(n) for n in rows.seeds})
         alike = len(seeds) == 1
-        number = (
-            counted(seeds[0], "seed") if alike else f"{seeds[0]} to {seeds[-1]} seeds by method"
-        )
+        number = counted(seeds[0], "seed") if alike else f"finished runs, up to {seeds[-1]} seeds"
         beyond = rows.cost_of_privacy_high - rows.cost_of_privacy
         power = {
             name: [amount(0.0 if abs(x) < DUST else x, "MW") for x in rows[name]]
@@ -247,7 +245,7 @@ def print_summary(table: pd.DataFrame) -> None:
             text["ok %"] = [_share(share) if seeds else "failed" for share, seeds in shares]
         entries = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
         title = f"{panel}: means over {number} after AC redispatch"
-        feasible = "all AC-feasible" if every else "ok: AC-feasible"
+        feasible = "all AC-feasible" if every else "ok %: AC-feasible finished runs"
         output.print_table(
             f"{title}; {feasible}", list(entries), list(zip(*entries.values(), strict=True))
         )

@@ -460,7 +460,7 @@ class Agent:
         The solver is asked for what it will be asked for in rounds: where its errors count, for a
         minimiser near a w as far from the proxy's as noise may carry it.
         """
-        view = self._public_view("warm-start round")
+        view = self._public_view("trial on public data, round")
         release = self.release(order.penalty, order.step)
         if self.releases.certifies_minimisers and release is not None:
             signs = np.where(np.arange(len(order.w)) % 2, -1.0, 1.0)

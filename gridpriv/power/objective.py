@@ -221,7 +221,7 @@ class Service(Part):
     hold: str | None = choice(
         None,
         HOLDS,
-        "quantity that zones keep at its schedule with generation that they set aside for it; "
+        "interchange: zones keep their scheduled interchange with generation set aside for it; "
         "the run states the probability that this generation is too small",
         unset="none: zones whose generation is at a limit deviate from their schedule",
     )

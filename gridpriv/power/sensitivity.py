@@ -105,8 +105,8 @@ def output_sensitivity(
     return Sensitivity(
         float(bounds[worst]),
         norm,
-        f"bound on the change of the local minimiser (smallest entry of its metric "
-        f"{metric.min():.6g}), largest at bus {_bus(program, worst)}",
+        f"bound on the change of the local minimiser (smallest diagonal entry of the update's "
+        f"quadratic term: {metric.min():.6g}), largest at bus {_bus(program, worst)}",
     )
 
 

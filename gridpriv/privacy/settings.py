@@ -344,7 +344,7 @@ class Privacy(Part):
         "epsilon (smaller: more protection, more noise), D delta",
     )
     delta: float = number(
-        1e-5, "delta of each Gaussian release, with --budget per-release:E", check_delta
+        1e-5, "delta of each Gaussian release, with a budget of per-release:E", check_delta
     )
     target_delta: float = number(1e-5, "delta at which total epsilon is reported", check_delta)
     noise: Noise = choice(

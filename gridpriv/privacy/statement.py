@@ -113,11 +113,13 @@ class ZoneCertificate(Bound, name="certificates"):
 NO_SAMPLER = "no secure sampler exists for {} noise"
 
 
-def noise_caveat(drawn: str, noise: str, *mechanisms: str) -> str:
+def noise_caveat(
+    drawn: str, noise: str, *mechanisms: str, secure: str = "use --noise secure"
+) -> str:
     """Return in words what the source of the noise means for privacy.
 
     ``drawn`` is what a run draws: noise of its budget, ``none``, or ``nothing``, for it releases
-    nothing. ``mechanisms`` are those of the runs.
+    nothing. ``mechanisms`` are those of the runs. ``secure`` says how secure noise is drawn.
     """
     if drawn == NO_NOISE:
         return "no privacy: no noise"
@@ -127,11 +129,11 @@ def noise_caveat(drawn: str, noise: str, *mechanisms: str) -> str:
         lacking = [name for name in dict.fromkeys(mechanisms) if not has_secure_sampler(name)]
         without = NO_SAMPLER.format(" and ".join(lacking))
         if not lacking:
-            advice = "use --noise secure"
+            advice = secure
         elif len(lacking) == len(set(mechanisms)):
             advice = without
         else:
-            advice = f"use --noise secure; {without}"
+            advice = f"{secure}; {without}"
         return f"simulated noise, no privacy: anyone with the seed can remove the noise ({advice})"
     return "secure noise: no seed"
 

@@ -52,7 +52,8 @@ def simulation_caveat(study: Study) -> str:
     if noisy.empty or ("noise" in noisy and (noisy["noise"] == "secure").all()):
         return ""
     mechanisms = noisy.get("mechanism", ())
-    return noise_caveat(noisy["budget"].iloc[0], "simulated", *mechanisms)
+    secure = "as in every study; a run can use --noise secure"
+    return noise_caveat(noisy["budget"].iloc[0], "simulated", *mechanisms, secure=secure)
 
 
 def composition(study: Study) -> Iterator[Message]:
@@ -96,7 +97,7 @@ def _learning_released(study: Study) -> Iterator[Message]:
 
 def _at_most(total: StudyTotal) -> dict[str, str]:
     unknown = (
-        f", plus what {total.unknown} failed runs without a record released"
+        f", not counting {total.unknown} failed runs without a record of what they released"
         if total.unknown
         else ""
     )

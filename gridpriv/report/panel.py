@@ -346,7 +346,7 @@ class Panel:
         budgets = summary.budgets_of(self.rows)
         if len(budgets) > 1:
             every = ", ".join(f"{stated_epsilon(budget):g}" for budget in budgets)
-            at = f"{_kind(self.compared)}; budgets below: {every}".removeprefix("; ")
+            at = f"{_kind(self.compared)}; all budgets: {every}".removeprefix("; ")
             yield Fact("Compared at", summary.budget_words(self.budget), at)
 
     def _figures(self, row: pd.Series, metric: summary.Metric) -> Iterator[Fact]:
@@ -458,7 +458,7 @@ def _feasibility_messages(of: Panel) -> Iterator[Message]:
             f"{quoted(row.series)}: {row.failed} of {row.failed + row.seeds}"
             for row in failed.itertuples()
         )
-        yield message("partly-failed", {"panel": of.name, "shares": shares})
+        yield message("partly-failed", {"panel": of.name, "at": at(of), "shares": shares})
     if len(none):
         yield message("infeasible-methods", {"panel": of.name, "methods": named(none.series)})
     if len(some):

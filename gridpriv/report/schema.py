@@ -81,7 +81,7 @@ class MethodMeans(OfMethod, name="summary"):
         "Cost of privacy: cost minus that of the cheapest noise-free method on the grid", "$/h"
     )
     redispatch_shed_mw: Number = like(RunFigures, "redispatch_shed_mw")
-    ac_feasible_pct: Number = private("AC-feasible: share of AC-feasible runs", "% of runs")
+    ac_feasible_pct: Number = private("AC-feasible: share of finished runs", "% of finished runs")
     balancing_mw: Number = like(RunFigures, "balancing_mw")
     interchange_deviation_mw: Number = like(RunFigures, "interchange_deviation_mw")
     cost: Number = like(RunFigures, "cost")

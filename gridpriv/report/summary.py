@@ -63,7 +63,7 @@ class Metric:
 
 
 DEMAND, SAMPLES, TEST = "from private demand", "from private samples", "from test samples"
-RELEASES = "from releases only"
+RELEASES = "from messages only"
 OF_LEARNING = (
     Metric("normalized_error", "Normalized error", "of the centralized solution", SAMPLES),
     Metric("augmented_objective", "Augmented objective", "sum over clients", SAMPLES),

@@ -203,8 +203,8 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "weight of the squared imbalance (p.u.^2) in the zones' objective: with objective cost "
-        "times the mean marginal cost of a p.u., with losses in p.u.",
+        "weight of the squared imbalance (p.u.^2) in the zones' objective; objective cost: a "
+        "multiple of the mean marginal cost of a p.u.; objective losses: in p.u.",
         positive,
         unset="1e4 on a base of 100 MVA",
     )
@@ -259,8 +259,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of Clarabel: 1e-8 (tight); or looser, by the consensus residual, on grids of "
-        f"more than {FEW_ZONES} zones where no release depends on the solve (matched)",
+        f"tolerance of Clarabel; tight: 1e-8; matched: 1e-8, but above {FEW_ZONES} zones looser, "
+        "by the consensus residual, where no release depends on the solve",
     )
 
 

@@ -340,7 +340,7 @@ def bound_in_words(bound: str) -> str:
     norm, _, value = bound.rpartition(" = ")
     if "||" in norm:
         size, _, bus = value.replace("beta ", "beta x ").rpartition(" at bus ")
-        return f"{size}, {norm[-1]}-norm of the rows of bus {bus} in the balance equations"
+        return f"{size} (the {norm[-1]}-norm of the rows of bus {bus} in the balance equations)"
     for name, words in STATISTICS.items():
         bound = bound.replace(f"({name})", f"({words})")
     return bound

@@ -95,7 +95,7 @@ def test_an_empty_feasible_set_is_refused_before_a_charge(zones14):
     apart = replace(case, angmin=far, angmax=far, vmin=case.vmin * 0 + 0.9, rate=far * 0 + 0.01)
     charged = Charged()
     settings = make_settings(rounds=2, seed=1, solver="clarabel")
-    with pytest.raises(SolverError, match="warm-start round 1"):
+    with pytest.raises(SolverError, match="trial on public data, round 1"):
         run_prepared(prepare(apart, zones14, settings), charge=charged)
     assert charged == []
 
