@@ -163,7 +163,7 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
-        "number of cosine (DCT) coefficients of a zone's total over a series that are released "
+        "number of cosine (DCT) coefficients of a zone's total over a series, released "
         "with its mean; per-step: one release per step instead",
     )
     noise_schedule: NoiseSchedule | None = choice(

@@ -254,7 +254,7 @@ def test_methods_that_protect_different_things_are_named() -> None:
 def test_many_methods_are_counted_and_not_all_named() -> None:
     study = made(noise_free(8000.0), *(method(f"m{k}", [8001.0, 8002.0]) for k in range(9)))
     assert told(study, "not-distinguishable")[0].endswith(
-        "from 8 methods is not significant (95 %, paired seeds)."
+        "from 8 methods is not significant (95 %, paired seeds, Bonferroni)."
     )
 
 
