@@ -330,7 +330,8 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     count = number(_whole, "a number of zones; a map of them is named by --zoning FILE.csv")
     meaning = (
         "number of zones: the shipped map with K zones if there is one and --partition is not "
-        "given, else a computed one (default: that of the shipped map; required if none ships)"
+        "given, else a computed one (default: the shipped map; a case that ships none needs "
+        "--zones)"
     )
     flag(zones, "--zones", "K", meaning, count)
     flag(zones, "--zoning", "FILE.csv", "zone map with columns bus,zone")

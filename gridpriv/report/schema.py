@@ -111,7 +111,7 @@ class ConvexMeans(OfMethod, name="convex"):
 
 
 class Guarantee(Certificate, OfMethod, name="privacy"):
-    """One method at one budget: the worst zone or client, the worst seed."""
+    """One method at one budget: largest epsilon of all zones (or clients) and seeds."""
 
     noise_multiplier: Number = released(
         "Noise multiplier: smallest noise scale divided by its sensitivity"

@@ -207,7 +207,7 @@ def test_what_is_proven_holds_and_what_cannot_be_is_refused(zones, size):
             try:
                 z = solver.solve(linear, metric, within).z
             except SolverError as error:
-                assert f"noise covers an error of {within:.3g}" in str(error)
+                assert f"solver error of at most {within:.3g}" in str(error)
                 refused += 1
                 continue
             proven += 1
@@ -221,5 +221,5 @@ def test_where_no_attempt_comes_to_a_point_no_error_is_named(zones, monkeypatch)
     lost = SimpleNamespace(x=np.full(reduced.size, np.nan), z=np.array([np.nan]), iterations=1)
     monkeypatch.setattr(Certified, "_attempt", lambda *_: lost)
     size = zones[0].size
-    with pytest.raises(SolverError, match=r"error of 0\.1, and no error is proven"):
+    with pytest.raises(SolverError, match=r"error of at most 0\.1, but none is proven"):
         Certified(reduced, exact=False).solve(np.zeros(size), np.ones(size), 0.1)

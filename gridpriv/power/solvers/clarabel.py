@@ -245,10 +245,10 @@ class Certified:
                     least = min(least, self._error(p, q, point, slack, y))
                 if least <= within:
                     return Solution(self._program.restore(point), iterations, solves - 1)
-        proven = "no error" if math.isinf(least) else f"an error of at most {least:.3g}"
+        proven = "none is proven" if math.isinf(least) else f"the proven bound is {least:.3g}"
         raise SolverError(
-            f"the solver is not accurate enough for this release: its noise covers an error of "
-            f"{within:.3g}, and {proven} is proven (in the norm of the penalty). Lower --penalty "
+            f"the solver is not accurate enough for this release: its noise covers a solver error "
+            f"of at most {within:.3g}, but {proven} (in the norm of the penalty). Lower --penalty "
             "or raise --beta. Noise on demand or objective (--perturbation) does not depend on the "
             "solver's error"
         )
