@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from gridpriv.consensus.messages import Exchange, Order, Reply
@@ -132,11 +133,28 @@ def equal_shares(sizes: Sequence[int], workers: int) -> list[list[int]]:
     return [sorted(share) for share in shares]
 
 
+def dealt(calls: Calls[R], shares: Sequence[Sequence[int]]) -> list[list[Call[R]]]:
+    """Return the calls of each share of the agents."""
+    own = each(calls, sum(map(len, shares)))
+    return [[own[position] for position in share] for share in shares]
+
+
+def in_order(outcomes: Sequence[Sequence[R]], shares: Sequence[Sequence[int]]) -> list[R]:
+    """Return the outcomes of all shares in the order of the agents."""
+    outcome = dict(zip(chain(*shares), chain(*outcomes), strict=True))
+    return [outcome[position] for position in range(len(outcome))]
+
+
 class InProcess:
     """Agents in this process, one after the other."""
 
     def __init__(self, agents: Sequence[Any]) -> None:
         self.agents = agents
+
+    @classmethod
+    def share(cls, factory: AgentFactory, positions: Sequence[int]) -> InProcess:
+        """Return the agents at these positions, made here."""
+        return cls(factory.make(positions))
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's answer, or its exception."""
@@ -149,7 +167,7 @@ class InProcess:
 
 def in_process(factory: AgentFactory) -> InProcess:
     """Return a transport that holds all agents in this process."""
-    return InProcess(factory.make(range(len(factory.sizes))))
+    return InProcess.share(factory, range(len(factory.sizes)))
 
 
 class Workers:
@@ -176,18 +194,16 @@ class Workers:
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's answer, or its exception; a lost worker's is why it was lost."""
-        own = each(calls, sum(map(len, self._shares)))
-        for number, share in enumerate(self._shares):
-            self._workers[number].send([own[position] for position in share])
+        for number, own in enumerate(dealt(calls, self._shares)):
+            self._workers[number].send(own)
             self._owed[number] += 1
-        outcomes: dict[int, R | Exception] = {}
+        outcomes: list[list[R | Exception]] = []
         for number, share in enumerate(self._shares):
             try:
-                answer = self._answer(number)
+                outcomes.append(self._answer(number))
             except GridprivError as error:
-                answer = [error] * len(share)
-            outcomes |= zip(share, answer, strict=True)
-        return [outcomes[position] for position in range(len(own))]
+                outcomes.append([error] * len(share))
+        return in_order(outcomes, self._shares)
 
     def close(self) -> None:
         """End the workers."""
@@ -207,21 +223,20 @@ class Workers:
 def _serve(pipe: Connection, factory: AgentFactory, share: list[int]) -> None:
     """Make this worker's share of the agents, then answer until the pipe closes."""
     try:
-        agents = factory.make(share)
+        held = InProcess.share(factory, share)
     except Exception as error:
         pipe.send(error)
         return
     try:
-        pipe.send(len(agents))
+        pipe.send(len(share))
         while True:
-            calls = pipe.recv()
-            pipe.send([item.answer(agent) for item, agent in zip(calls, agents, strict=True)])
+            pipe.send(held.ask(pipe.recv()))
     except (EOFError, ConnectionError):
         return
 
 
 class Cluster:
-    """Agents on the workers of a Dask cluster, which need gridpriv installed: actors.
+    """Agents on the workers of a Dask cluster, which need gridpriv installed: one actor a worker.
 
     Parameters
     ----------
@@ -244,6 +259,8 @@ class Cluster:
                 raise InputError(
                     f"cluster = {address!r} has no workers: start some with 'dask worker {address}'"
                 )
+            shares = equal_shares(factory.sizes, len(workers))
+            self._shares = [share for share in shares if share]
             self._actors = self._placed(factory, workers)
         except BaseException:
             self.close()
@@ -251,9 +268,16 @@ class Cluster:
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's answer, or its exception; a lost worker's is that it is lost."""
-        own = each(calls, len(self._actors))
-        asked = [actor.answer(item) for actor, item in zip(self._actors, own, strict=True)]
-        return [_outcome(future) for future in asked]
+        pairs = zip(self._actors, dealt(calls, self._shares), strict=True)
+        asked = [actor.ask(own) for actor, own in pairs]
+        outcomes: list[list[R | Exception]] = []
+        for future, share in zip(asked, self._shares, strict=True):
+            try:
+                outcomes.append(future.result())
+            except Exception as error:
+                lost = WorkerError(f"a cluster's worker was lost: {error}")
+                outcomes.append([lost] * len(share))
+        return in_order(outcomes, self._shares)
 
     def close(self) -> None:
         """Let the actors go."""
@@ -261,34 +285,16 @@ class Cluster:
         self._client.close()
 
     def _placed(self, factory: AgentFactory, workers: Sequence[str]) -> list[Any]:
-        """Return an actor per agent, in order, in equal shares of the workers."""
+        """Return one actor per worker, which holds the worker's share of the agents."""
         here = self._client.scatter(factory, broadcast=True, hash=False)
-        futures: dict[int, Any] = {}
-        for worker, share in zip(workers, equal_shares(factory.sizes, len(workers)), strict=True):
-            for position in share:
-                futures[position] = self._client.submit(
-                    AgentActor, here, position, actor=True, pure=False, workers=[worker]
-                )
-        return [futures[position].result() for position in range(len(futures))]
-
-
-class AgentActor:
-    """One agent on a worker of a cluster."""
-
-    def __init__(self, factory: AgentFactory, position: int) -> None:
-        (self._agent,) = factory.make([position])
-
-    def answer(self, item: Call[Any]) -> Any:
-        """Return the agent's answer, or its exception."""
-        return item.answer(self._agent)
-
-
-def _outcome(future: Any) -> Any:
-    """Return an actor's answer, or that its worker was lost."""
-    try:
-        return future.result()
-    except Exception as error:
-        return WorkerError(f"a cluster's worker was lost: {error}")
+        hosts = zip(workers, self._shares, strict=False)  # no actor where there is no agent
+        made = [
+            self._client.submit(
+                InProcess.share, here, share, actor=True, pure=False, workers=[worker]
+            )
+            for worker, share in hosts
+        ]
+        return [future.result() for future in made]
 
 
 class ReusedAgents:

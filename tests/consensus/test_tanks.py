@@ -256,10 +256,10 @@ PROCESSES = [partial(Workers, workers=1), partial(Workers, workers=2)]
 
 @pytest.fixture(scope="module")
 def dask():
-    """The address of a Dask cluster of two processes."""
+    """The address of a Dask cluster of three processes; two tanks leave one of them idle."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
         yield cluster.scheduler_address
 
