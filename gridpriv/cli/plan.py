@@ -58,7 +58,10 @@ AXES = {
         "released statistics of demand: nothing | bus | total | tree | auto",
     ),
     "mechanisms": ("knorm", "noise: knorm | laplace"),
-    "rounds": ("central,20", "numbers of rounds; central: one central optimization"),
+    "rounds": (
+        "central,20",
+        "rounds on the AC equations (a number limits those of ADMM only); central: one schedule",
+    ),
 }
 
 

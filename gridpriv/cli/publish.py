@@ -75,8 +75,8 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "spend 30 % of the total on releasing what demand costs at public prices, which keeps the "
-        "published optimum near the true one: cost",
+        "cost: spend 30 % of the total on a release of the value of demand at public prices, which "
+        "keeps the published optimum near the true one",
         unset="none",
     )
     scenarios: int = count(

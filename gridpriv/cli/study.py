@@ -47,9 +47,9 @@ METHOD = (
 )
 EPILOG = (
     "A setting with one value applies to every run. With several values, comma-separated or "
-    "repeated, every method runs at each of them. A method's own value takes precedence. If "
-    "mechanism, perturbation, noise_schedule or update is given, the combinations of their "
-    "values replace the default methods."
+    "repeated, every method runs at each of them (repeated --outage: all at once). A method's own "
+    "value takes precedence. If mechanism, perturbation, noise_schedule or update is given, the "
+    "combinations of their values replace the default methods."
 )
 HEADS = {"warning": "warning: ", "next": "next: "}
 PIVOT = (
@@ -225,7 +225,9 @@ def print_summary(table: pd.DataFrame) -> None:
     for panel, rows in table.groupby("panel", sort=False):
         seeds = sorted({int(n) for n in rows.seeds})
         alike = len(seeds) == 1
-        number = counted(seeds[0], "seed") if alike else f"finished runs, up to {seeds[-1]} seeds"
+        number = (
+            counted(seeds[0], "seed") if alike else f"finished runs (at most {seeds[-1]} seeds)"
+        )
         beyond = rows.cost_of_privacy_high - rows.cost_of_privacy
         power = {
             name: [amount(0.0 if abs(x) < DUST else x, "MW") for x in rows[name]]
@@ -244,8 +246,10 @@ def print_summary(table: pd.DataFrame) -> None:
             shares = zip(rows.ac_feasible, rows.seeds, strict=True)
             text["ok %"] = [_share(share) if seeds else "failed" for share, seeds in shares]
         entries = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
-        title = f"{panel}: means over {number} after AC redispatch"
-        feasible = "all AC-feasible" if every else "ok %: AC-feasible finished runs"
+        title = f"{panel}: means after AC redispatch over {number}"
+        feasible = (
+            "all AC-feasible" if every else "costs: AC-feasible ones only (ok %: their share)"
+        )
         output.print_table(
             f"{title}; {feasible}", list(entries), list(zip(*entries.values(), strict=True))
         )
@@ -445,7 +449,9 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     flags.add_formats(parser, optional=False)
     flags.flag(parser, "--figures", "FORMAT", "also write every figure as a file: png | svg | pdf")
     flags.flag(parser, "--pivot", "ROWS,COLUMNS", PIVOT)
-    flags.flag(parser, "--values", "A,B", "columns whose means --pivot shows (default: the cost)")
+    flags.flag(
+        parser, "--values", "A,B", "columns whose means --pivot shows (default: cost_of_privacy)"
+    )
     flags.switch(
         parser, "--public", "leave out values computed from private data; writes a new folder"
     )

@@ -87,5 +87,5 @@ class Sensitivity:
         """Return the distance with a share of it on top, for errors of solvers."""
         if not share:
             return self
-        why = f"{self.bound_source}, then {share:.0%} more for the error of the solver"
+        why = f"{self.bound_source}; increased by {share:.0%} for the error of the solver"
         return Sensitivity((1.0 + share) * self.value, self.norm, why)

@@ -17,7 +17,7 @@ from gridpriv.core.text import (
     figure,
     percent_of,
 )
-from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, stated_epsilon
+from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, parse_budget, stated_epsilon
 from gridpriv.report import summary
 from gridpriv.report.contents import epsilon_text, quoted
 from gridpriv.report.source import message, step_rows
@@ -440,13 +440,19 @@ def _budget_messages(of: Panel) -> Iterator[Message]:
     if not of.budget.startswith("total:"):
         return
     budget = stated_epsilon(of.budget)
-    less = of.compared[of.compared.total_epsilon < 0.98 * budget]
-    if len(less):
-        shares = ", ".join(
-            f"{quoted(row.series)} ({epsilon_text(row.total_epsilon)} of {budget:g})"
-            for row in less.itertuples()
-        )
-        yield message("budget-unused", {"panel": of.name, "shares": shares})
+    charges = of.study.tables.get("charges", pd.DataFrame({"run": [], "kind": []}))
+    trees = of.runs.run.isin(charges[charges.kind == "split-laplace"].run)
+    causes: dict[str, list[str]] = {}
+    for row in of.compared[of.compared.total_epsilon < 0.98 * budget].itertuples():
+        cause = "budget-unused"
+        if parse_budget(of.budget).delta == 0.0:
+            cause = "budget-unused-pure"
+        elif trees[(of.runs.series == row.series) & (of.runs.budget == of.budget)].any():
+            cause = "budget-unused-tree"
+        share = f"{quoted(row.series)} ({epsilon_text(row.total_epsilon)} of {budget:g})"
+        causes.setdefault(cause, []).append(share)
+    for cause, shares in causes.items():
+        yield message(cause, {"panel": of.name, "shares": ", ".join(shares)})
 
 
 def _feasibility_messages(of: Panel) -> Iterator[Message]:

@@ -226,7 +226,9 @@ def _limits(panel: str, runs: pd.DataFrame) -> list[Message]:
     if "step" in known:
         run = f"step {first.step}"
     else:
-        run = "noise-free" if first.budget == NO_NOISE else f"{first.method}, seed {first.seed}"
+        run = str(first.method)
+        if first.budget not in QUIET:
+            run += f", {budget_words(first.budget)}, seed {first.seed}"
     explanation = str(first.explanation).rstrip(". ")
     return [message("limits", {"panel": panel, "run": run, "explanation": explanation})]
 
@@ -284,13 +286,15 @@ def privacy(of: Subject) -> Section | None:
 
 def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
     """Yield the sources of the sensitivities of zones, by methods that have the same ones."""
-    runs = study.runs[["run", "method", "case"]].merge(certificates, on="run")
+    runs = study.runs[["run", "method", "case", "budget"]].merge(certificates, on="run")
     owner, several = "zone" if "zone" in runs else "client", runs.case.nunique() > 1
     methods: dict[str, list[str]] = {}
     for method, rows in runs.groupby("method", sort=False):
         unique = rows.drop_duplicates("bound_source")[:MOST_SOURCES]
+        again = unique.duplicated(["case", owner]).any()  # one zone, several budgets
         sources = [
-            f"{short(row['case']) + ', ' if several else ''}{owner} {row[owner]}: "
+            f"{short(row['case']) + ', ' if several else ''}{owner} {row[owner]}"
+            f"{', ' + budget_words(row['budget']) if again else ''}: "
             f"{bound_in_words(str(row['bound_source']).rstrip('. '))}"
             for _, row in unique.iterrows()
         ]
@@ -328,7 +332,7 @@ def failed(of: Subject) -> Section | None:
         notes.append(message("failed", {"failed": len(study.failed), "runs": len(study.runs)}))
     if missing > 0:
         notes.append(message("interrupted", {"missing": missing}))
-    title = "Failed runs and notes" if notes else "Notes on finished runs"
+    title = "Failed runs and notes" if notes else "Runs that did not converge"
     return Section(title, tuple(notes), tables=of.held("not_converged"))
 
 

@@ -238,7 +238,8 @@ def with_cost_of_privacy(runs: pd.DataFrame) -> pd.DataFrame:
     (``baseline_cost``), the same for all methods: each against its own noise-free run would favour
     the noise of a method that is expensive without any. ``method_cost`` is the noise-free cost of
     a run's own configuration above the baseline (of a noise-free run all of it), ``noise_cost`` the
-    rest of its ``cost_of_privacy``. A run that is not AC-feasible has no cost and is no baseline.
+    rest of its ``cost_of_privacy``. A run that is not AC-feasible has no cost (``cost`` is missing,
+    of a marginal run too) and is no baseline.
     """
     if runs.empty or "cost" not in runs:
         return runs
@@ -254,6 +255,7 @@ def with_cost_of_privacy(runs: pd.DataFrame) -> pd.DataFrame:
         own = noise_free.groupby([*grid, runs["configuration"]], dropna=False).transform("mean")
     priced = (cost - base).where(runs["budget"] != NO_NOISE)
     return runs.assign(
+        cost=cost,
         cost_of_privacy=priced,
         baseline_cost=base,
         method_cost=(own - base).where(cost.notna()),

@@ -206,7 +206,7 @@ class Grid(Scenario):
         "weight of the squared imbalance (p.u.^2) in the zones' objective; objective cost: a "
         "multiple of the mean marginal cost of a p.u.; objective losses: in p.u.",
         positive,
-        unset="1e4 on a base of 100 MVA",
+        unset="1e4 at 100 MVA, in proportion on other bases",
     )
     coordination: Coordination = choice(
         "rounds",
@@ -259,8 +259,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        f"tolerance of Clarabel; tight: 1e-8; matched: 1e-8, but above {FEW_ZONES} zones looser, "
-        "by the consensus residual, where no release depends on the solve",
+        f"tolerance of Clarabel; tight: 1e-8; matched: 1e-8, but with more than {FEW_ZONES} zones, "
+        "and if no release depends on the solve, looser while the consensus residual is large",
     )
 
 

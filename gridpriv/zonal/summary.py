@@ -223,7 +223,7 @@ def privacy_line(privacy: Json) -> str:
 def rounds_line(document: Json) -> str:
     """Return the rounds of a run, its residual, solver and time."""
     final, solver, seconds = document["final"], document["solver"], document["timing"]["total"]
-    parts = [_rounds(document)]
+    parts = [f"converged in {_rounds(document)}" if _on_ac(document) else _rounds(document)]
     if final["consensus_residual"] is not None and not _is_central(document):
         parts.append(f"{_residual(document)} {shown(final['consensus_residual'])} p.u.")
     solves = f"{counted(solver['solves'], 'solve')} by " if solver["solves"] else ""

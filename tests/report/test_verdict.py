@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -368,7 +369,25 @@ def test_the_cost_of_noise_free_methods_is_that_of_the_methods_they_are_a_part_o
 def test_a_method_below_the_budget_is_named_with_the_cause() -> None:
     study = made(noise_free(8000.0), method("a", [8400.0, 8420.0], total_epsilon=3.86))
     (said,) = told(study, "budget-unused")
-    assert 'below the budget for "a" (3.86 of 5)' in said
+    assert 'below the budget for "a" (3.86 of 5): runs ended before' in said
+    charges = pd.DataFrame({"run": study.runs.run, "kind": "split-laplace"})
+    tree = replace(study, tables=study.tables | {"charges": charges})
+    assert codes(tree) & UNUSED == {"budget-unused-tree"}
+    pure = method("a", [8400.0, 8420.0], total_epsilon=3.86, budget="total:5")
+    assert codes(made(noise_free(8000.0), pure)) & UNUSED == {"budget-unused-pure"}
+
+
+UNUSED = {"budget-unused", "budget-unused-pure", "budget-unused-tree"}
+
+
+def test_cost_and_cost_of_privacy_are_means_over_the_same_runs() -> None:
+    """A marginal run has a cost of its own, but none in a study."""
+    marginal = method("a", [9000.0], seed=3, ac_feasible=False)
+    study = made(noise_free(8000.0), method("a", [8100.0, 8120.0]), marginal)
+    row = summary(study).set_index("method").loc["a"]
+    assert row.cost == pytest.approx(8110.0)
+    assert row.cost_of_privacy == pytest.approx(110.0)
+    assert row.ac_feasible == pytest.approx(2 / 3)
 
 
 def test_a_certificate_explains_the_delta_and_the_norms_that_it_states(tmp_path: Path) -> None:
@@ -384,6 +403,6 @@ def test_a_certificate_explains_the_delta_and_the_norms_that_it_states(tmp_path:
     compare(plan, out=tmp_path, jobs=1)
     sections = {section.title: section for section in make_report(read_source(tmp_path)).sections}
     said = {note.code: str(note) for note in sections["Privacy"].notes}
-    assert "at a delta of its own (0.001)" in said["gaussian-delta"]
+    assert "one release at delta = 0.001," in said["gaussian-delta"]
     assert "||" not in said["bound-source"]
     assert "scale of the noise divided by the sensitivity" in said["certificates"]
