@@ -445,7 +445,7 @@ def _budget_messages(of: Panel) -> Iterator[Message]:
     causes: dict[str, list[str]] = {}
     for row in of.compared[of.compared.total_epsilon < 0.98 * budget].itertuples():
         cause = "budget-unused"
-        if parse_budget(of.budget).delta == 0.0:
+        if not parse_budget(of.budget).delta:
             cause = "budget-unused-pure"
         elif trees[(of.runs.series == row.series) & (of.runs.budget == of.budget)].any():
             cause = "budget-unused-tree"
