@@ -167,6 +167,7 @@ def grid_notes(case: Case) -> Iterator[FieldNote]:
     number = len(np.unique(islands(case)))
     ends = np.sort(np.stack([case.f_bus, case.t_bus]), axis=0)
     counts = {
+        "short": (np.hypot(case.r, case.x) <= mpc.LEAST_IMPEDANCE * np.sqrt(2.0)).sum(),
         "reference": len(at),
         "islands": number * (number > 1),
         "several": (np.bincount(case.gen_bus, minlength=case.n_bus) > 1).sum(),

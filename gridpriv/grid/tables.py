@@ -188,6 +188,18 @@ class MatpowerTables:
     first_bus: int = 1
 
 
+LEAST_IMPEDANCE = 1e-7
+"""p.u.: a branch of smaller impedance (a coupler) counts as one of this reactance. Solvers meet
+limits only to about 1e-8 p.u., and over 1e-10 p.u. that is a flow of 100 p.u."""
+
+
+def _raise_impedance(branch: Floats) -> None:
+    """Raise the reactance of branches of less impedance, in place; none at all is refused later."""
+    size = np.hypot(branch[:, BR_R], branch[:, BR_X])
+    short = (size > 0.0) & (size < LEAST_IMPEDANCE)
+    branch[short, BR_X] = np.copysign(LEAST_IMPEDANCE, branch[short, BR_X])
+
+
 def case_from_tables(tables: MatpowerTables) -> Case:
     """Return the per-unit case of MATPOWER tables.
 
@@ -220,6 +232,7 @@ def case_from_tables(tables: MatpowerTables) -> Case:
     run = (gen[:, GEN_STATUS] > 0) & np.isin(g_id, bus_id)
     branch_row, gen_row = np.flatnonzero(on) + 1, np.flatnonzero(run) + 1
     branch, gen = branch[on], gen[run]
+    _raise_impedance(branch)
     angmin, angmax = _angle_limits(branch)
     return Case(
         name=tables.name,

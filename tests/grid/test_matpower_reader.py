@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from dispatch import dispatch_of
 
+from gridpriv import make_settings, run
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.library import case_files, load_case, shipped_folder
@@ -87,6 +88,20 @@ def test_parallel_branches_of_case118_are_kept_apart(case118: Case) -> None:
     doubled = {pair for pair, count in pairs.items() if count > 1}
     assert doubled == {(42, 49), (49, 54), (49, 66), (56, 59), (77, 80), (89, 90), (89, 92)}
     assert len(pairs) == 179
+
+
+@pytest.mark.parametrize("x", ["6e-10", "-6e-10"])
+def test_a_coupler_of_nearly_no_impedance_joins_its_ends(x: str) -> None:
+    """MATPOWER's case16am has 6e-10 p.u.: no solver met a limit of 1e-8 p.u. across it."""
+    text = (shipped_folder("cases") / "case14.m").read_text()
+    assert text.count("0.17615") == 1  # between buses 7 and 8
+    coupled = case_from_tables(parse_matpower(text.replace("0.17615", x), "case14"))
+    assert np.abs(coupled.x).min() == pytest.approx(1e-7)
+    assert np.sign(coupled.x).min() == np.sign(float(x))
+    result = run(coupled, 3, make_settings(mechanism="none"))
+    assert result.physical["ac_feasible"]
+    vm = result.buses.set_index("bus").vm_pu
+    assert vm[7] == pytest.approx(vm[8], abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["case14", "case118"])

@@ -27,6 +27,7 @@ OPTIONS: dict[str, Any] = {
     "no_nlp_grad": True,  # nothing asks for it, and it takes a third of the time to set up
     "calc_lam_p": False,
     "show_eval_warnings": False,  # what ends in NaN is told by the status
+    "inputs_check": False,  # it prints a warning for each radial zone without a choice
     "ipopt.print_level": 0,
     "ipopt.sb": "yes",
     "ipopt.max_iter": 500,
