@@ -106,8 +106,8 @@ def add_exchange(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``exchange``."""
     _add_arguments(parser, FlowBased)
     flags.add_ledger_arguments(parser)
-    flags.switch(parser, "--public", "write public values only")
-    flags.add_output(parser, "folder for exchange.json, branches.csv, domain.png")
+    flags.switch(parser, "--public")
+    flags.add_output(parser, "DIR")
 
 
 def execute_exchange(args: argparse.Namespace) -> int:
@@ -199,17 +199,11 @@ def _print_exchange(document: Json, seed: int | None) -> None:
 def add_security(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``security``."""
     _add_arguments(parser, Security)
-    secure = (
-        "dispatch so that as few listed outages as possible violate a limit (on released demand)"
-    )
-    flags.switch(parser, "--secure", secure)
-    corrective = (
-        "find zones' redispatch after each outage that violates a limit (--secure does too)"
-    )
-    flags.switch(parser, "--corrective", corrective)
+    flags.switch(parser, "--secure")
+    flags.switch(parser, "--corrective")
     flags.add_ledger_arguments(parser)
-    flags.switch(parser, "--public", flags.PUBLIC)
-    flags.add_output(parser, "write security.json, contingencies.csv")
+    flags.switch(parser, "--public")
+    flags.add_output(parser, "DIR")
 
 
 def execute_security(args: argparse.Namespace) -> int:

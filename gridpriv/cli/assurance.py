@@ -40,25 +40,11 @@ STATISTICS = {
 }
 
 
-OF_ATTACK = {
-    "noise": argparse.SUPPRESS,  # simulated only; secure noise is refused with the reason
-    "release": (
-        "released statistics of a zone's demand: every bus, the zone's total, both (tree), or the "
-        "best of these by public data (auto): bus | total | tree | auto (default: auto)"
-    ),
-}
-"""Help of settings of which an attack accepts fewer values than a run."""
-
-
-def _add_run(
-    parser: argparse.ArgumentParser,
-    case: str = flags.CASE,
-    texts: Mapping[str, str] | None = None,
-) -> None:
+def _add_run(parser: argparse.ArgumentParser, *hidden: str) -> None:
     """Add the case, zones and settings of the run that is studied."""
-    parser.add_argument("case", metavar="CASE", help=case)
+    flags.flag(parser, "case", "CASE")
     flags.add_zone_arguments(parser)
-    flags.add_settings(parser, Settings, PRESETS, ("temporal_basis", "stream"), texts)
+    flags.add_settings(parser, Settings, PRESETS, ("temporal_basis", "stream"), hidden)
 
 
 def _studied(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
@@ -72,36 +58,13 @@ def _studied(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
 
 def add_audit(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``audit``."""
-    learned = "'learning' in place of a case audits the algorithms of gridpriv learn"
-    _add_run(parser, f"{flags.CASE}; {learned}")
-    runs = (
-        "runs on each of two neighbouring demands (default: 50000 at level release, 10000 at "
-        "solution, 3000 at messages)"
-    )
-    flags.flag(parser, "--runs", "N", runs, flags.WHOLE)
-    flags.flag(
-        parser,
-        "--confidence",
-        "C",
-        "confidence of the bound of each level, and of all noise checks together",
-        flags.REAL,
-        0.999,
-    )
-    rounds = (
-        "rounds of level messages, and rounds of the replay; demand changes that move the gradient "
-        "most are replayed over all rounds"
-    )
-    flags.flag(parser, "--audit-rounds", "R", rounds, flags.WHOLE, 5)
-    levels = (
-        "what the adversary observes, comma-separated: release (also under secure noise, in a row "
-        "'secure') | solution | messages"
-    )
-    flags.flag(parser, "--levels", "A,B", levels, default="release,solution,messages")
-    bus = (
-        "bus whose demand differs between the neighbours (default: the bus of largest sensitivity)"
-    )
-    flags.flag(parser, "--bus", "BUS", bus, flags.WHOLE)
-    flags.add_output(parser, "folder for settings, tables and figures")
+    _add_run(parser)
+    flags.flag(parser, "--runs", "N", flags.WHOLE)
+    flags.flag(parser, "--confidence", "C", flags.REAL, 0.999)
+    flags.flag(parser, "--audit-rounds", "R", flags.WHOLE, 5)
+    flags.flag(parser, "--levels", "A,B", default="release,solution,messages")
+    flags.flag(parser, "--bus", "BUS", flags.WHOLE)
+    flags.add_output(parser, "DIR")
 
 
 def execute_audit(args: argparse.Namespace) -> int:
@@ -212,22 +175,15 @@ def _print_audit(document: Json, *, on_ac: bool = False) -> None:
 
 def add_attack(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``attack``."""
-    _add_run(parser, texts=OF_ATTACK)
-    flags.flag(parser, "--seeds", "N", "number of noisy runs to attack", flags.WHOLE, 5)
-    epsilons = "total epsilons of further attacked runs, comma-separated"
-    flags.flag(parser, "--epsilons", "E,E", epsilons, EPSILONS, ())
-    rounds = "largest number of rounds that the adversary observes"
-    flags.flag(parser, "--attack-rounds", "R", rounds, flags.WHOLE, 10)
-    prior = "public prior: equal shares of the total demand of the grid or of the zone: grid | zone"
-    flags.flag(parser, "--prior", "NAME", prior, default="grid")
-    spread = "standard deviation of the public prior divided by its mean"
-    flags.flag(parser, "--prior-spread", "S", spread, flags.REAL, 1.0)
-    flags.flag(
-        parser, "--bus", "BUS", "attack this bus's zone only (default: every zone)", flags.WHOLE
-    )
-    error = "also report the error by number of rounds, for noise drawn every round and once"
-    flags.switch(parser, "--averaging", error)
-    flags.add_output(parser, "folder for settings, tables and figures")
+    _add_run(parser, "noise")  # simulated only; secure noise is refused with the reason
+    flags.flag(parser, "--seeds", "N", flags.WHOLE, 5)
+    flags.flag(parser, "--epsilons", "E,E", EPSILONS, ())
+    flags.flag(parser, "--attack-rounds", "R", flags.WHOLE, 10)
+    flags.flag(parser, "--prior", "NAME", default="grid")
+    flags.flag(parser, "--prior-spread", "S", flags.REAL, 1.0)
+    flags.flag(parser, "--bus", "BUS", flags.WHOLE)
+    flags.switch(parser, "--averaging")
+    flags.add_output(parser, "DIR")
 
 
 def execute_attack(args: argparse.Namespace) -> int:

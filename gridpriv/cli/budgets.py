@@ -72,14 +72,13 @@ class Releases(Part):
 
 def add_account(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``account``."""
-    flags.flag(parser, "--releases", "T", "number of releases", flags.WHOLE, required=True)
+    flags.flag(parser, "--releases", "T", flags.WHOLE, required=True)
     noise = parser.add_argument_group("noise", "Exactly one of these flags.")
-    flags.flag(noise, "--epsilon", "E", "epsilon of one release", flags.REAL)
-    flags.flag(noise, "--noise-multiplier", "M", "noise scale divided by sensitivity", flags.REAL)
-    flags.flag(noise, "--total", "E[,D]", "total for which the noise is computed")
+    flags.flag(noise, "--epsilon", "E", flags.REAL, help="epsilon of one release")
+    flags.flag(noise, "--noise-multiplier", "M", flags.REAL)
+    flags.flag(noise, "--total", "E[,D]")
     flags.add_flags(parser, Releases)
-    target = "delta at which the total is stated (default: that of --total, or 1e-5)"
-    flags.flag(parser, "--target-delta", "D", target, flags.REAL)
+    flags.flag(parser, "--target-delta", "D", flags.REAL)
     flags.add_output(parser)
 
 
@@ -190,20 +189,19 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
         for name, summary in ACTIONS.items()
     )
     for action in (grant, show, export, verify):
-        action.add_argument("file", metavar="FILE", help="the ledger")
-        flags.flag(action, "--key", "FILE", "key file of the ledger (default: LEDGER.key)")
-    flags.flag(grant, "--case", "CASE", flags.CASE, required=True)
-    flags.flag(grant, "--demand", "FILE.csv", flags.DEMAND)
+        flags.flag(action, "file", "FILE")
+        flags.flag(action, "--key", "FILE")
+    flags.flag(grant, "--case", "CASE", required=True)
+    flags.flag(grant, "--demand", "FILE.csv")
     flags.add_zone_arguments(grant)
     add_grant_arguments(grant)
     flags.add_flags(grant, Adjacency)
-    flags.flag(grant, "--owner", "ZONE", "grant to this zone only (repeatable)", action="append")
-    flags.flag(export, "--format", "NAME", "csv | json (default: that of --out's name, or csv)")
-    head = "head digest printed earlier; an older copy of the ledger is refused"
-    flags.flag(verify, "--expect", "HEAD", head)
+    flags.flag(grant, "--owner", "ZONE", action="append")
+    flags.flag(export, "--format", "NAME")
+    flags.flag(verify, "--expect", "HEAD")
     for action in (grant, show, verify):
         flags.add_output(action)
-    flags.add_output(export, "output file; otherwise standard output", "FILE")
+    flags.add_output(export, "FILE")
 
 
 def execute_ledger(args: argparse.Namespace) -> int:
@@ -252,9 +250,8 @@ def grant_units(
 
 def add_grant_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the total that is granted."""
-    flags.flag(parser, "--epsilon", "E", "total epsilon of all releases", flags.REAL, required=True)
-    total = "delta of the total epsilon (default: 0, pure)"
-    flags.flag(parser, "--delta", "D", total, flags.REAL, 0.0)
+    flags.flag(parser, "--epsilon", "E", flags.REAL, required=True)
+    flags.flag(parser, "--delta", "D", flags.REAL, 0.0)
 
 
 def _chosen(datasets: Sequence[LedgerDataset], owners: list[str] | None) -> list[LedgerDataset]:

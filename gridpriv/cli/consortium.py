@@ -18,37 +18,23 @@ from gridpriv.core.text import Json, counted
 from gridpriv.zonal.settings import PRESETS, Settings
 
 VERIFY, DEVIATED = "verify", 3
-FOLDERS = (
-    "with 'verify' in place of CASE: folders of parties whose signed transcripts are replayed, to "
-    "name parties that deviated from the agreement"
-)
 
 
 NOT_AGREED = (
     *("workers", "temporal_basis", "stream"),  # of one process, and of a series
     *("coordination", "planning", "public_demand"),  # ADMM on the relaxation, without files
 )
-OF_ADMM = {
-    "rounds": "number of rounds T of ADMM, at most (default: 20)",
-    "acceleration": (
-        "Anderson acceleration of ADMM; needs update exact, penalty auto, start warm and noise "
-        "drawn at most once: anderson | none (default: anderson where these are met, else none)"
-    ),
-}
-"""Help of settings whose other values need rounds on the AC equations, or Newton steps."""
 
 
 def add_consortium(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``consortium``."""
     flags.add_case_arguments(parser)
-    parser.add_argument("folders", metavar="FOLDER", nargs="*", help=FOLDERS)
-    flags.flag(parser, "--run", "NAME", "name of the run", default="1")
-    where = "address of the coordinator for zones"
-    flags.flag(parser, "--address", "HOST:PORT", where, default="127.0.0.1:50051")
+    flags.flag(parser, "folders", "FOLDER", nargs="*")
+    flags.flag(parser, "--run", "NAME", default="1")
+    flags.flag(parser, "--address", "HOST:PORT", default="127.0.0.1:50051")
     flags.add_zone_arguments(parser)
-    flags.add_settings(parser, Settings, PRESETS, NOT_AGREED, OF_ADMM)
-    folder = "new folder with one folder per party (required)"
-    flags.add_output(parser, folder, "DIR")
+    flags.add_settings(parser, Settings, PRESETS, NOT_AGREED)
+    flags.add_output(parser, "DIR")
 
 
 def execute_consortium(args: argparse.Namespace) -> int:
@@ -98,14 +84,9 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _add_party(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every party."""
-    flags.flag(parser, "--config", "FILE", "configuration file (TOML)", required=True)
-    loopback = (
-        "run without certificates, on loopback addresses only; any process of this machine can "
-        "then act as any zone"
-    )
-    flags.switch(parser, "--insecure-loopback", loopback)
-    log = "events that are logged: debug | info | warning | error"
-    flags.flag(parser, "--log", "LEVEL", log, default="warning")
+    flags.flag(parser, "--config", "FILE", required=True)
+    flags.switch(parser, "--insecure-loopback")
+    flags.flag(parser, "--log", "LEVEL", default="warning")
     flags.add_output(parser)
 
 
@@ -182,10 +163,9 @@ def _print_zone(document: Json) -> None:
 
 def add_keys(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``keys``."""
-    zone = "zone name from the agreement (repeatable)"
-    flags.flag(parser, "--zone", "NAME", zone, action="append", required=True)
-    flags.flag(parser, "--days", "N", "validity of the certificates, days", flags.WHOLE, 30)
-    flags.add_output(parser, "new folder with one folder per party (required)", "DIR")
+    flags.flag(parser, "--zone", "NAME", action="append", required=True)
+    flags.flag(parser, "--days", "N", flags.WHOLE, 30)
+    flags.add_output(parser, "DIR")
 
 
 def execute_keys(args: argparse.Namespace) -> int:

@@ -11,9 +11,10 @@ import shlex
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -36,7 +37,7 @@ from gridpriv.core.settings import (
     settings_of,
 )
 from gridpriv.core.text import Json, sections
-from gridpriv.report import FORMATS, check_formats
+from gridpriv.report import check_formats
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
@@ -45,28 +46,13 @@ if TYPE_CHECKING:
     from gridpriv.zonal.settings import Settings
 
 
-CASE = (
-    "case name, or file: MATPOWER .m or .mat, pandapower .json; with the extra powsybl .xiidm, "
-    ".iidm, .zip (CGMES), .uct (UCTE), .raw (PSS/E), .cdf and .txt (IEEE CDF)"
-)
-DEMAND = "demand that replaces the case's, by bus: bus,pd_mw,qd_mvar"
-PUBLIC = "write public values only (releases and public data)"
 RUNNING = (
     *("study", "dry_run", "jobs", "cluster", "resume", "retry_failed"),
     *("format", "out", "json", "quiet", "data", "download"),
 )
 """Arguments that say how a study is run, and not what it is."""
-COUPLING = {
-    "storage": "storage units, scheduled over all steps: name,bus,p_mw,energy_mwh and more, "
-    "a storage file of MOST, or the pandapower JSON of the case (docs/howto/day.md)",
-    "ramps": "ramp limits of generators: gen,up_mw_per_hour,down_mw_per_hour; "
-    "or the MATPOWER file of the case",
-    "reserves": "reserve capacity of generators, shared by the zones: "
-    "gen,up_mw,down_mw[,up_price,down_price]; the row 'required' holds the requirement of the "
-    "system",
-    "commitment": "generators that may be switched off: gen,start_cost,min_up_hours,min_down_hours",
-}
-"""Files that couple the steps of a series, and what they hold."""
+COUPLING = ("storage", "ramps", "reserves", "commitment")
+"""Files that couple the steps of a series."""
 ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition", "zone_size")
 
 
@@ -98,22 +84,33 @@ def listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+HELP, EXAMPLES = (Path(__file__).with_name(name) for name in ("help.txt", "examples.txt"))
+
+
+@cache
+def help_texts() -> dict[str, str]:
+    """Return the help of arguments by ``NAME`` or, where commands differ, ``COMMAND NAME``."""
+    texts = sections(HELP).items()
+    return {name: " ".join(text.split()) for head, text in texts for name in head.split(", ")}
+
+
+def help_of(parser: Any, name: str, otherwise: str = "") -> str:
+    """Return the help of an argument of a parser; a group has the arguments of all commands."""
+    command = getattr(parser, "prog", "").removeprefix("gridpriv ")
+    return help_texts().get(f"{command} {name}") or otherwise or help_texts()[name]
+
+
 def flag(
-    parser: Any,
-    name: str,
-    metavar: str,
-    text: str,
-    kind: Any = None,
-    default: Any = None,
-    **more: Any,
+    parser: Any, name: str, metavar: str, kind: Any = None, default: Any = None, **more: Any
 ) -> None:
-    """Add a flag that takes a value to a parser or a group of one."""
-    parser.add_argument(name, metavar=metavar, help=text, type=kind, default=default, **more)
+    """Add an argument that takes a value to a parser or a group of one."""
+    given = {"help": more.get("help") or help_of(parser, name)}
+    parser.add_argument(name, metavar=metavar, type=kind, default=default, **more | given)
 
 
-def switch(parser: Any, name: str, text: str) -> None:
+def switch(parser: Any, name: str, action: Any = "store_true", **more: Any) -> None:
     """Add a flag that takes no value."""
-    parser.add_argument(name, action="store_true", help=text)
+    parser.add_argument(name, action=action, help=help_of(parser, name), **more)
 
 
 def add_settings(
@@ -121,34 +118,34 @@ def add_settings(
     kind: type[Part],
     presets: Iterable[str],
     without: Collection[str] = (),
-    texts: Mapping[str, str] | None = None,
+    hidden: Collection[str] = (),
     *,
     axis: bool = False,
 ) -> None:
     """Add ``--preset``, ``--epsilon`` and the flags of settings; see :func:`add_flags`."""
     preset = f"base settings, overridden by other flags: {' | '.join(presets)} (default: none)"
-    flag(parser, "--preset", "NAME", preset)
+    flag(parser, "--preset", "NAME", help=preset)
     if "budget" not in without:
-        short = "short for --budget per-release:E (default: none)"
-        flag(parser, "--epsilon", "E", short, reading(float))
-    add_flags(parser, kind, without, texts, axis=axis)
+        flag(parser, "--epsilon", "E", reading(float))
+    add_flags(parser, kind, without, hidden, axis=axis)
 
 
 def add_flags(
     parser: argparse.ArgumentParser,
     kind: type[Part],
     without: Collection[str] = (),
-    texts: Mapping[str, str] | None = None,
+    hidden: Collection[str] = (),
     *,
     axis: bool = False,
 ) -> None:
     """Add a flag for every setting, in a group a part; what is not given is None.
 
+    The help of a setting of which the command accepts fewer values than a run is in ``help.txt``.
+
     Parameters
     ----------
-    texts : mapping of str
-        Help of settings of which the command accepts fewer values than a run;
-        ``argparse.SUPPRESS`` hides one.
+    hidden : collection of str
+        Settings that are refused with a reason, and that the help leaves out.
     axis : bool
         A flag takes several values, by commas or given again: an axis of a study.
     """
@@ -160,14 +157,15 @@ def add_flags(
         title = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", part.__name__).lower()
         group = parser.add_argument_group(title, part.__doc__)
         for name in flagged:
-            item = current[name]
+            item, option = current[name], f"--{name.replace('_', '-')}"
+            described = item.described(standard[name]).replace("%", "%%")
             flag(
                 group,
-                f"--{name.replace('_', '-')}",
+                option,
                 f"{item.metavar},..." if axis and not item.repeated else item.metavar,
-                (texts or {}).get(name) or item.described(standard[name]).replace("%", "%%"),
                 str if axis else item.read,
                 action="append" if axis or item.repeated else "store",
+                help=argparse.SUPPRESS if name in hidden else help_of(parser, option, described),
             )
 
 
@@ -262,8 +260,8 @@ def _full(text: str) -> str:
 
 def add_case_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the case, and the demand that is given for it."""
-    parser.add_argument("case", metavar="CASE", help=CASE)
-    flag(parser, "--demand", "FILE.csv", DEMAND)
+    flag(parser, "case", "CASE")
+    flag(parser, "--demand", "FILE.csv")
 
 
 def given_case(args: argparse.Namespace) -> Case:
@@ -328,19 +326,12 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
         "zones", "Zone map; default: the map that ships with the case, if there is one."
     )
     count = number(_whole, "a number of zones; a map of them is named by --zoning FILE.csv")
-    meaning = (
-        "number of zones: the shipped map with K zones if there is one and --partition is not "
-        "given, else a computed one (default: the shipped map; a case that ships none needs "
-        "--zones)"
-    )
-    flag(zones, "--zones", "K", meaning, count)
-    flag(zones, "--zoning", "FILE.csv", "zone map with columns bus,zone")
-    groups = "zones from the groups of the case: area | zone | country | substation"
-    flag(zones, "--zones-from", "NAME", groups)
-    method = "partition method: spectral | louvain | kernighan-lin | metis (default: spectral)"
-    flag(zones, "--partition", "NAME", method)
-    flag(zones, "--method", "NAME", argparse.SUPPRESS, dest="partition")  # its older name
-    flag(zones, "--zone-size", "N", "target buses per zone, in place of --zones", WHOLE)
+    flag(zones, "--zones", "K", count)
+    flag(zones, "--zoning", "FILE.csv")
+    flag(zones, "--zones-from", "NAME")
+    flag(zones, "--partition", "NAME")
+    flag(zones, "--method", "NAME", help=argparse.SUPPRESS, dest="partition")  # its older name
+    flag(zones, "--zone-size", "N", WHOLE)
 
 
 def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
@@ -379,14 +370,13 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
 
 def add_ledger_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--ledger`` and ``--ledger-key``."""
-    flag(parser, "--ledger", "FILE", "charge every release to this ledger")
-    flag(parser, "--ledger-key", "FILE", "key of the ledger (default: LEDGER.key)")
+    flag(parser, "--ledger", "FILE")
+    flag(parser, "--ledger-key", "FILE")
 
 
-def add_formats(parser: argparse.ArgumentParser, *, optional: bool = True) -> None:
-    """Add ``--format``, the reports to write; ``optional`` where there may be none."""
-    formats = f"report formats, comma-separated: {' | '.join(FORMATS)}{' | none' * optional}"
-    flag(parser, "--format", "A,B,...", formats, default="html")
+def add_formats(parser: argparse.ArgumentParser) -> None:
+    """Add ``--format``, the reports to write."""
+    flag(parser, "--format", "A,B,...", default="html")
 
 
 def wanted_formats(args: argparse.Namespace) -> list[str]:
@@ -397,18 +387,17 @@ def wanted_formats(args: argparse.Namespace) -> list[str]:
 
 
 def add_output(
-    parser: argparse.ArgumentParser, out: str = "", place: str = "DIR", default: str | None = None
+    parser: argparse.ArgumentParser, place: str = "", default: str | None = None
 ) -> None:
     """Add ``--out`` where there is something to write, ``--json`` and ``--quiet``."""
-    if out:
-        flag(parser, "--out", place, out, default=default)
-    switch(parser, "--json", "print one JSON document on standard output")
-    switch(parser, "--quiet", "print errors only")
+    if place:
+        flag(parser, "--out", place, default=default)
+    switch(parser, "--json")
+    switch(parser, "--quiet")
 
 
 INSTEAD = {"total": ("budget", "budget total:E"), "budget": ("total", "total E")}
 """By a flag that a command does not have: the one that it has, and how to write it."""
-EXAMPLES = Path(__file__).with_name("examples.txt")
 
 
 def examples() -> dict[str, str]:

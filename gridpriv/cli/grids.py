@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gridpriv.cli.flags import (
-    CASE,
     Command,
     add_output,
     add_zone_arguments,
@@ -43,17 +42,12 @@ OF_ZONES = [
     "capacity MW",
     "connected",
 ]
-TARGET = (
-    "file to write: .m, .mat, .json (pandapower); with the extra powsybl .xiidm, .zip (CGMES), "
-    ".uct (UCTE), .raw (PSS/E)"
-)
 
 
 def add_cases(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``cases``."""
-    text = "report of one case: every field of its source"
-    parser.add_argument("case", metavar="CASE", nargs="?", help=text)
-    switch(parser, "--all", "also read the cases of installed extras (takes a minute)")
+    flag(parser, "case", "CASE", nargs="?")
+    switch(parser, "--all")
     add_output(parser)
 
 
@@ -133,10 +127,10 @@ def _print_list(rows: list[Json], others: int, *, every: bool) -> None:
 
 def add_zones(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``zones``."""
-    parser.add_argument("case", metavar="CASE", help=CASE)
+    flag(parser, "case", "CASE")
     add_zone_arguments(parser)
-    flag(parser, "--plot", "F.png", "draw the zones (.png, .svg or .pdf)")
-    add_output(parser, "write the map", "F.csv")
+    flag(parser, "--plot", "F.png")
+    add_output(parser, "F.csv")
 
 
 def execute_zones(args: argparse.Namespace) -> int:
@@ -190,8 +184,8 @@ def _print_zones(document: Json) -> None:
 
 def add_convert(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``convert``."""
-    parser.add_argument("source", metavar="IN", help=CASE)
-    parser.add_argument("target", metavar="OUT", help=TARGET)
+    flag(parser, "source", "IN")
+    flag(parser, "target", "OUT")
     add_output(parser)
 
 

@@ -40,13 +40,6 @@ if TYPE_CHECKING:
 
 EXAMPLE = "slow: algorithm=dpsgd clip=1"
 ALGORITHMS, TOTALS, SEEDS = "ryu-kim,dp-admm,dpsgd", "0.5,1,5", 3
-METHOD = "method to compare, as 'NAME: SETTING=VALUE ...'; repeatable (default: none)"
-TUNE = "values among which every method with this setting is tuned; repeatable (default: none)"
-TUNE_ON = (
-    "rows for tuning: public:S (a share S of the training rows, declared public) or charged "
-    "(private rows; tuning takes part of the budget) (default: public:0.1)"
-)
-CLIENT_ROUNDS = "rounds times clients per round, equal for every method (default: --rounds for all)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,53 +54,34 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser)
     flags.add_settings(parser, LearnSettings, preset_names())
     flags.add_ledger_arguments(parser)
-    flags.switch(parser, "--public", "write public values only (releases and public data)")
-    flags.switch(parser, "--resume", "continue the interrupted run of --out")
-    flags.add_output(parser, "write model.npz, tables, run.json and rounds.csv")
+    flags.switch(parser, "--public")
+    flags.switch(parser, "--resume")
+    flags.add_output(parser, "DIR")
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser, nargs="?")
     flags.add_settings(parser, LearnSettings, preset_names(), SET_BY_COMPARISON)
-    flags.flag(parser, "--study", "FILE", "read the study from a TOML file instead")
-    flags.flag(
-        parser,
-        "--algorithms",
-        "A,B",
-        f"algorithms; ryu-kim:output is its output perturbation (default: {ALGORITHMS})",
-    )
-    flags.flag(parser, "--method", "METHOD", METHOD, action="append")
-    flags.flag(
-        parser, "--totals", "E,E", f"certified total epsilons, comma-separated (default: {TOTALS})"
-    )
-    flags.flag(parser, "--seeds", "N", f"number of seeds (default: {SEEDS})", flags.WHOLE)
-    flags.flag(parser, "--tune", "SETTING=V,V", TUNE, action="append")
-    flags.flag(parser, "--tune-on", "ROWS", TUNE_ON)
-    flags.flag(parser, "--client-rounds", "N", CLIENT_ROUNDS, flags.WHOLE)
-    flags.flag(
-        parser,
-        "--allow",
-        "NAME",
-        "differences that methods may have: client-rounds | units (of privacy: sample or client)",
-        action="append",
-    )
-    flags.flag(parser, "--jobs", "N", "processes (default: %(default)s)", flags.WHOLE, 1)
-    flags.switch(parser, "--resume", "run only what the folder lacks")
-    flags.switch(parser, "--retry-failed", "with --resume, also repeat failed runs")
+    flags.flag(parser, "--study", "FILE")
+    flags.flag(parser, "--algorithms", "A,B")
+    flags.flag(parser, "--method", "METHOD", action="append")
+    flags.flag(parser, "--totals", "E,E")
+    flags.flag(parser, "--seeds", "N", flags.WHOLE)
+    flags.flag(parser, "--tune", "SETTING=V,V", action="append")
+    flags.flag(parser, "--tune-on", "ROWS")
+    flags.flag(parser, "--client-rounds", "N", flags.WHOLE)
+    flags.flag(parser, "--allow", "NAME", action="append")
+    flags.flag(parser, "--jobs", "N", flags.WHOLE, 1)
+    flags.switch(parser, "--resume")
+    flags.switch(parser, "--retry-failed")
     flags.add_formats(parser)
-    flags.add_output(parser, "folder of the study", default="learn-compare")
+    flags.add_output(parser, "DIR", default="learn-compare")
 
 
 def _source_arguments(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
-    parser.add_argument(
-        "dataset",
-        metavar="DATASET",
-        nargs=nargs,
-        help="mnist | femnist | adult | lasso | a folder of one of these names | data of your own: "
-        "FILE.npz (x, y, client), FILE.csv or FILE.parquet (y, client), a folder of images",
-    )
-    flags.flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
-    flags.switch(parser, "--download", "fetch missing files")
+    flags.flag(parser, "dataset", "DATASET", nargs=nargs)
+    flags.flag(parser, "--data", "DIR")
+    flags.switch(parser, "--download")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -295,9 +269,8 @@ def grant_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``learn grant``."""
     _source_arguments(parser)
     add_grant_arguments(parser)
-    written = "ledger to which the grant is written"
-    flags.flag(parser, "--ledger", "FILE", written, required=True)
-    flags.flag(parser, "--ledger-key", "FILE", "key of the ledger (default: LEDGER.key)")
+    flags.flag(parser, "--ledger", "FILE", required=True)
+    flags.flag(parser, "--ledger-key", "FILE")
     flags.add_flags(parser, LearnSettings, without=set(names(LearnSettings)) - OF_SAMPLES)
     flags.add_output(parser)
 
@@ -318,15 +291,10 @@ def grant(args: argparse.Namespace) -> int:
 
 def predict_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``learn predict``."""
-    parser.add_argument("model", metavar="MODEL", help="model.npz of learn run --out")
-    parser.add_argument(
-        "dataset",
-        metavar="DATA",
-        help="FILE.npz (x), FILE.csv or FILE.parquet (the columns of training), a folder of "
-        "images, or a named data set, of which the test rows are predicted; labels y are optional",
-    )
-    flags.flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
-    flags.add_output(parser, "CSV file of row and prediction", "F.csv")
+    flags.flag(parser, "model", "MODEL")
+    flags.flag(parser, "dataset", "DATA")
+    flags.flag(parser, "--data", "DIR")
+    flags.add_output(parser, "F.csv")
 
 
 def predict(args: argparse.Namespace) -> int:
@@ -380,20 +348,14 @@ def _print_predictions(document: Json, model: TrainedModel) -> None:
         )
 
 
-HISTORY = "past demand: step,bus,pd_mw,qd_mvar; steps are dates and times"
-WEATHER = (
-    "public columns for past and forecast steps, such as step,temperature (default: calendar only)"
-)
-
-
 def _forecast_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("case", metavar="CASE", help="case name, or file")
-    flags.flag(parser, "--history", "FILE.csv", HISTORY, required=True)
-    flags.flag(parser, "--weather", "FILE.csv", WEATHER)
+    flags.flag(parser, "case", "CASE")
+    flags.flag(parser, "--history", "FILE.csv", required=True)
+    flags.flag(parser, "--weather", "FILE.csv")
     flags.add_zone_arguments(parser)
     flags.add_flags(parser, Forecasting)
     flags.add_ledger_arguments(parser)
-    flags.add_output(parser, "file of the forecast, for --public-demand", "F.csv")
+    flags.add_output(parser, "F.csv")
 
 
 def _forecast(args: argparse.Namespace) -> int:

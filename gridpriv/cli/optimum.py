@@ -101,7 +101,7 @@ def add_relax(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``relax``."""
     flags.add_case_arguments(parser)
     flags.add_flags(parser, Relaxation)
-    flags.add_output(parser, "write relax.json, buses.csv, binding.csv")
+    flags.add_output(parser, "DIR")
 
 
 def execute_relax(args: argparse.Namespace) -> int:
@@ -151,9 +151,8 @@ def add_acopf(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``acopf``."""
     flags.add_case_arguments(parser)
     flags.add_flags(parser, Optimum)
-    bound = "with --objective cost, also solve the SOC relaxation: lower bound and prices"
-    flags.switch(parser, "--bound", bound)
-    flags.add_output(parser, "write acopf.json, buses.csv, generators.csv, binding.csv")
+    flags.switch(parser, "--bound")
+    flags.add_output(parser, "DIR")
 
 
 def execute_acopf(args: argparse.Namespace) -> int:

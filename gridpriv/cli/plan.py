@@ -52,28 +52,18 @@ class Scenarios(Part):
     )
 
 
-AXES = {
-    "releases": (
-        "nothing,bus,auto,total",
-        "released statistics of demand: nothing | bus | total | tree | auto",
-    ),
-    "mechanisms": ("knorm", "noise: knorm | laplace"),
-    "rounds": (
-        "central,20",
-        "rounds on the AC equations (a number limits those of ADMM only); central: one schedule",
-    ),
-}
+AXES = {"releases": "nothing,bus,auto,total", "mechanisms": "knorm", "rounds": "central,20"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("case", metavar="CASE", help=flags.CASE)
+    flags.flag(parser, "case", "CASE")
     flags.add_zone_arguments(parser)
-    for name, (default, text) in AXES.items():
-        flags.flag(parser, f"--{name}", "A,B,...", text, default=default)
+    for name, default in AXES.items():
+        flags.flag(parser, f"--{name}", "A,B,...", default=default)
     flags.add_flags(parser, Scenarios)
-    flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
-    flags.add_output(parser, "write plan.json")
+    flags.flag(parser, "--protect", "BETA", help=argparse.SUPPRESS, dest="beta")  # its older name
+    flags.add_output(parser, "DIR")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -95,16 +95,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     flags.add_case_arguments(parser)
     flags.add_flags(parser, Publishing)
-    flags.flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
-    series = (
-        "publish every step of a series under one total: step,load_scale or "
-        "step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]"
-    )
-    flags.flag(parser, "--series", "FILE.csv", series)
+    flags.flag(parser, "--protect", "BETA", help=argparse.SUPPRESS, dest="beta")  # its older name
+    flags.flag(parser, "--series", "FILE.csv")
     flags.add_ledger_arguments(parser)
-    flags.add_output(
-        parser, "MATPOWER file to write; certificate and data sheet are written next to it", "FILE"
-    )
+    flags.add_output(parser, "FILE")
 
 
 def execute(args: argparse.Namespace) -> int:

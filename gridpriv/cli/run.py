@@ -28,40 +28,25 @@ if TYPE_CHECKING:
     from gridpriv.zonal.horizon import Horizon
     from gridpriv.zonal.result import RunResult
 
-SERIES = (
-    "one run per step under one budget: step,load_scale or step,bus,pd_mw,qd_mvar; or "
-    "profiles[:FIRST,STEPS] of a simbench net"
-)
-REFERENCE = (
-    "also compute the baselines: noise-free, prior-only and AC optimum (default: yes, except with "
-    "--public or --series)"
-)
-WRITE = (
-    "write the set points into a copy of the case: .m .mat .json .xiidm .zip .uct .raw; for the "
-    "demand's owner only"
-)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments; unset ones keep the defaults or the preset's."""
     flags.add_case_arguments(parser)
     flags.add_zone_arguments(parser)
     flags.add_settings(parser, Settings, PRESETS)
-    flags.flag(parser, "--series", "FILE.csv", SERIES)
-    for name, text in flags.COUPLING.items():
-        flags.flag(parser, f"--{name}", "FILE.csv", text)
-    flags.flag(parser, "--step-hours", "H", "length of a step (default: 1)", float, 1.0)
-    flags.switch(parser, "--resume", "with --series: run the steps that are missing in --out")
+    flags.flag(parser, "--series", "FILE.csv")
+    for name in flags.COUPLING:
+        flags.flag(parser, f"--{name}", "FILE.csv")
+    flags.flag(parser, "--step-hours", "H", float, 1.0)
+    flags.switch(parser, "--resume")
     flags.add_ledger_arguments(parser)
-    flags.flag(parser, "--cluster", "ADDRESS", "solve zones on this Dask cluster")
-    tables = "format of the result tables (buses, branches, ...): csv | parquet | json"
-    flags.flag(parser, "--tables", "FORMAT", tables, default="csv")
-    either = argparse.BooleanOptionalAction
-    parser.add_argument("--reference", action=either, default=None, help=REFERENCE)
-    flags.switch(parser, "--dry-run", "check case, zones and settings, print the estimated time")
-    flags.switch(parser, "--public", flags.PUBLIC)
-    flags.flag(parser, "--write", "FILE", WRITE)
-    flags.add_output(parser, "folder for settings, tables and figures")
+    flags.flag(parser, "--cluster", "ADDRESS")
+    flags.flag(parser, "--tables", "FORMAT", default="csv")
+    flags.switch(parser, "--reference", argparse.BooleanOptionalAction, default=None)
+    flags.switch(parser, "--dry-run")
+    flags.switch(parser, "--public")
+    flags.flag(parser, "--write", "FILE")
+    flags.add_output(parser, "DIR")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -31,20 +31,8 @@ LONG = 20.0
 """Estimated seconds from which on a study says its time before it starts."""
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
-AXES = {
-    "budgets": "certified total epsilons at --target-delta, such as 0.5,1; or budgets: total:E "
-    "(pure, so not with the Gaussian noise of the default methods), 'total:E;D' or "
-    "'per-release:E[;D]' (default: 0.5,1,5,10)",
-    "local-updates": "numbers of local updates per round (default: that of each method)",
-    "load-scales": "factors on the demand of every bus (default: 1)",
-    "zonings": "zone maps: K, PARTITION:K or FILE.csv (default: the shipped map of each case)",
-    "seeds": "N for seeds 1 to N, or a list (default: 1,2,3,4,5)",
-}
+AXES = ("budgets", "local-updates", "load-scales", "zonings", "seeds")
 EXAMPLE = "once: noise_schedule=once"
-METHOD = (
-    "method to compare, as 'NAME: SETTING=VALUE ...'; repeatable (default: the recommended and "
-    "the published methods)"
-)
 EPILOG = (
     "A setting with one value applies to every run. With several values, comma-separated or "
     "repeated, every method runs at each of them (repeated --outage: all at once). A method's own "
@@ -52,10 +40,6 @@ EPILOG = (
     "combinations of their values replace the default methods."
 )
 HEADS = {"warning": "warning: ", "next": "next: "}
-PIVOT = (
-    "also write pivot.tex and pivot.csv: mean and 95 %% interval by two columns of the runs, such "
-    "as method,budget or case+method,budget; 'gridpriv schema runs' lists columns"
-)
 PAGE = """# Tables and documents
 
 Made by `gridpriv schema --markdown`. `gridpriv schema --json-schema DIR` writes a JSON schema
@@ -69,40 +53,30 @@ for the owner of the data. What is not listed here is never published.
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``compare``."""
-    parser.add_argument("case", nargs="*", metavar="CASE", help="cases by name, or paths")
-    study = "read the study from a TOML or JSON file (default: none)"
-    flags.flag(parser, "--study", "FILE", study)
-    flags.flag(parser, "--method", "METHOD", METHOD, action="append")
+    flags.flag(parser, "case", "CASE", nargs="*")
+    flags.flag(parser, "--study", "FILE")
+    flags.flag(parser, "--method", "METHOD", action="append")
     axes = parser.add_argument_group("axes", "Values at which every method runs, comma-separated.")
-    for name, text in AXES.items():
-        flags.flag(axes, f"--{name}", "A,B,...", text)
-    per_release = "read budgets as epsilons per release, as Ryu and Kim (2022) do, not as totals"
-    flags.switch(axes, "--per-release", per_release)
+    for name in AXES:
+        flags.flag(axes, f"--{name}", "A,B,...")
+    flags.switch(axes, "--per-release")
     parser.epilog = EPILOG
     without = (*OWN_FLAGS, "temporal_basis", "stream")
-    texts = {"noise": argparse.SUPPRESS}  # simulated only; secure noise is refused with the reason
-    flags.add_settings(parser, Settings, PRESETS, without, texts, axis=True)
+    hidden = ("noise",)  # simulated only; secure noise is refused with the reason
+    flags.add_settings(parser, Settings, PRESETS, without, hidden, axis=True)
     add_running(parser)
-    parser.add_argument(
-        "--no-reference",
-        dest="reference",
-        action="store_false",
-        default=None,
-        help="leave out the noise-free and the prior-only baseline",
-    )
-    flags.switch(parser, "--dry-run", "check the study, print the number of runs and their time")
+    flags.switch(parser, "--no-reference", "store_false", dest="reference", default=None)
+    flags.switch(parser, "--dry-run")
 
 
-def add_running(
-    parser: argparse.ArgumentParser, default: str = "study-CASE, or study-NAME of --study"
-) -> None:
-    """Add how a study is run and where it goes; ``default`` is the folder without ``--out``."""
-    flags.flag(parser, "--jobs", "N", "processes (default: all cores)", flags.WHOLE)
-    flags.flag(parser, "--cluster", "ADDRESS", "address of a Dask cluster that runs the study")
-    flags.switch(parser, "--resume", "run only what the folder lacks")
-    flags.switch(parser, "--retry-failed", "with --resume, also repeat failed runs")
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """Add how a study is run and where it goes."""
+    flags.flag(parser, "--jobs", "N", flags.WHOLE)
+    flags.flag(parser, "--cluster", "ADDRESS")
+    flags.switch(parser, "--resume")
+    flags.switch(parser, "--retry-failed")
     flags.add_formats(parser)
-    flags.add_output(parser, f"folder of the study (default: {default})")
+    flags.add_output(parser, "DIR")
 
 
 def execute_compare(args: argparse.Namespace) -> int:
@@ -344,12 +318,10 @@ def _number(value: Any) -> float | None:
 
 def add_reproduce(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``reproduce``."""
-    name = "figure or table, such as rk-fig5; without it, all are listed"
-    parser.add_argument("name", metavar="NAME", nargs="?", help=name)
-    flags.flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
-    scale = "size of the study: quick, or full as in the paper (default: %(default)s)"
-    flags.flag(parser, "--scale", "NAME", scale, default="quick")
-    add_running(parser, "study-NAME")
+    flags.flag(parser, "name", "NAME", nargs="?")
+    flags.flag(parser, "--data", "DIR")
+    flags.flag(parser, "--scale", "NAME", default="quick")
+    add_running(parser)
 
 
 def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) -> int:
@@ -441,21 +413,13 @@ def print_claims(
 
 def add_report(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``report``."""
-    parser.add_argument(
-        "folder",
-        metavar="DIR",
-        help="folder of run, compare, reproduce, learn run or learn compare",
-    )
-    flags.add_formats(parser, optional=False)
-    flags.flag(parser, "--figures", "FORMAT", "also write every figure as a file: png | svg | pdf")
-    flags.flag(parser, "--pivot", "ROWS,COLUMNS", PIVOT)
-    flags.flag(
-        parser, "--values", "A,B", "columns whose means --pivot shows (default: cost_of_privacy)"
-    )
-    flags.switch(
-        parser, "--public", "leave out values computed from private data; writes a new folder"
-    )
-    flags.add_output(parser, "output folder (default: DIR; with --public, DIR/public)")
+    flags.flag(parser, "folder", "DIR")
+    flags.add_formats(parser)
+    flags.flag(parser, "--figures", "FORMAT")
+    flags.flag(parser, "--pivot", "ROWS,COLUMNS")
+    flags.flag(parser, "--values", "A,B")
+    flags.switch(parser, "--public")
+    flags.add_output(parser, "DIR")
 
 
 def execute_report(args: argparse.Namespace) -> int:
@@ -500,11 +464,9 @@ def _pivot(text: str | None) -> tuple[list[str], list[str]] | None:
 
 def add_schema(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``schema``."""
-    table = "name of a table; without it, all are printed"
-    parser.add_argument("table", nargs="?", metavar="TABLE", help=table)
-    flags.switch(parser, "--markdown", "print Markdown")
-    schemas = "write a JSON schema per document that --json prints into DIR"
-    parser.add_argument("--json-schema", metavar="DIR", help=schemas)
+    flags.flag(parser, "table", "TABLE", nargs="?")
+    flags.switch(parser, "--markdown")
+    flags.flag(parser, "--json-schema", "DIR")
     flags.add_output(parser)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import gridpriv
-from gridpriv.cli.flags import Parser, examples, given_settings
+from gridpriv.cli.flags import Parser, examples, given_settings, help_texts
 from gridpriv.cli.main import COMMANDS, _parser, command_of, main
 from gridpriv.learning import LearnSettings, make_learn_settings
 from gridpriv.study import make_plan, read_plan
@@ -122,6 +122,15 @@ def test_examples_of_the_help_parse(name: str) -> None:
         if name in ("learn run", "learn grant"):
             given = given_settings(args, LearnSettings)
             make_learn_settings(Path(args.dataset).stem, getattr(args, "preset", None), **given)
+
+
+def test_every_text_of_the_help_is_of_an_argument() -> None:
+    held: set[str] = set()
+    for name, parser in EVERY:
+        for action in parser._actions:
+            option = action.option_strings[0] if action.option_strings else action.dest
+            held |= {option, f"{name} {option}"}
+    assert set(help_texts()) <= held
 
 
 def _said() -> list[tuple[str, str]]:
