@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import output_folder, print_records, progress, say, tell, write_results
+from gridpriv.cli.output import (
+    output_folder,
+    print_records,
+    progress,
+    say,
+    tell,
+    worded,
+    write_results,
+)
 from gridpriv.core.errors import InputError
 from gridpriv.core.text import Json, counted
 from gridpriv.privacy.mechanism import has_secure_sampler
@@ -31,15 +39,6 @@ if TYPE_CHECKING:
     from gridpriv.zonal.result import RunResult
 
 MOST_SHOWN, MOST_NAMED = 10, 3
-RANKING = (
-    "Outages are ranked by: no AC state; loading above the rating; voltage outside its band; "
-    "number of violated limits; shed load; violations within 0.1 % of a limit; islanded load; "
-    "loading."
-)
-NOT_WITHIN_Q = (
-    "Where Q of a generator is the worst violation, no state within reactive limits was found; the "
-    "table describes the state nearest to them."
-)
 STATES = {"diverged": "no AC state", "screened": "not known: DC loading only"}
 SHED_TOLERANCE_MW = NO_ROOM_MW = 0.01
 VIEWS = {SHARED: "released demand", LOCAL: "true demand"}
@@ -77,16 +76,11 @@ def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[C
 
 def _publishable(privacy: Json) -> str:
     """Return the sentence that allows or forbids to publish figures of released demand."""
-    computed = "computed from released demand and public data, at no further epsilon"
-    if privacy["noise"] == "simulated":
-        if not has_secure_sampler(privacy["mechanism"]):
-            missing = NO_SAMPLER.format(privacy["mechanism"])
-            return f"May not be published: the noise of this run is simulated, and {missing}."
-        return (
-            f"May be published when run with --noise secure: {computed}. This run may not: its "
-            "noise is simulated."
-        )
-    return f"May be published: {computed}."
+    if privacy["noise"] != "simulated":
+        return worded("publishable")
+    if has_secure_sampler(privacy["mechanism"]):
+        return worded("publishable-if-secure")
+    return worded("publishable-no-sampler", missing=NO_SAMPLER.format(privacy["mechanism"]))
 
 
 def _context(args: argparse.Namespace) -> RunContext:
@@ -145,10 +139,7 @@ def _no_room(exchanges: list[Json]) -> str:
     if not room or any(most is None or most > NO_ROOM_MW for most in room):
         return ""
     branches = ", ".join(dict.fromkeys(row["limit_at"] for row in exchanges))
-    return (
-        f"No exchange has room: the schedule loads branches {branches} up to their ratings, so "
-        "the flow-based domain is one point."
-    )
+    return worded("exchange-no-room", branches=branches)
 
 
 def _print_exchange(document: Json, seed: int | None) -> None:
@@ -165,11 +156,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
     model = document["ptdf_model"].upper()
     title = f"{document['case']}: exchange between zones (MW), PTDFs by {model} power flow"
     print_records(title, zones, document["zones"], **mw)
-    say(
-        "Net position in MW, with its range in the flow-based domain (least, most). Congestion: "
-        "generation cost less that of the merit-order dispatch without network. Tie revenue: "
-        "payments received."
-    )
+    say(worded("exchange-zones"))
     pairs = {
         "from_zone": "from",
         "to_zone": "to",
@@ -184,12 +171,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
     print_records(title, pairs, shown, most_mw="MW", generation_mw="MW")
     if sentence := _no_room(document["exchanges"]):
         say(sentence)
-    for row in document["payments"]:
-        say(
-            f"Zone {row['from_zone']} pays {row['amount']:.6g} $/h to zone {row['to_zone']} for "
-            f"{row['energy_mwh']:.4g} MW, at the mean of the bus prices at both ends of each "
-            "tie line."
-        )
+    say(*(worded("exchange-payment", **row) for row in document["payments"]))
     if document["visibility"] == "public":
         say(_publishable(document["privacy"]), *_certificate(document["privacy"], seed))
     else:
@@ -309,22 +291,26 @@ def _verdict(document: Json) -> str:
     on = f"On the {_demand(document)}{' (an estimate)' if noisy else ''}"
     other = " On the true demand this can differ (--view local)." if noisy else ""
     if document["secure"]:
-        return f"Secure. {on}, no outage violates a limit or sheds load.{other}"
-    screened = sum(row["status"] == "screened" for row in rows)
+        return worded("security-secure", on=on, other=other)
+    screened, outages = (
+        sum(row["status"] == "screened" for row in rows),
+        counted(len(rows), "outage"),
+    )
     if document["secure"] is None:
-        return (
-            f"Not known to be secure. {on}, {screened} of {counted(len(rows), 'outage')} have no "
-            "AC power flow (--screen); no other outage violates a limit or sheds load. Drop "
-            "--screen for an answer."
-        )
-    outside = sum(bool(row["violations"]) for row in rows)
+        return worded("security-not-known", on=on, screened=screened, outages=outages)
     cut_off = [row for row in rows if row["shed_mw"] > SHED_TOLERANCE_MW]
     shed = [f"{row['name']} {row['shed_mw']:.4g} MW" for row in cut_off]
     diverged = [row["name"] for row in rows if row["status"] == "diverged"]
-    return (
-        f"Not secure. {on}, limits are violated after {outside} of {counted(len(rows), 'outage')}, "
-        f"load is shed after {len(shed)}{_some(shed)}, and {len(diverged)} have no AC state"
-        f"{_some(diverged)}{f'; {screened} are not known (--screen)' if screened else ''}.{other}"
+    return worded(
+        "security-not-secure",
+        on=on,
+        violated=sum(bool(row["violations"]) for row in rows),
+        outages=outages,
+        shed=f"{len(shed)}{_some(shed)}",
+        diverged=f"{len(diverged)}",
+        more=_some(diverged),
+        unknown=f"; {screened} are not known (--screen)" if screened else "",
+        other=other,
     )
 
 
@@ -349,29 +335,22 @@ def sentences(document: Json) -> list[str]:
         _ratings(document["rating"], [base, *rows]),
     ]
     if any(not _is_secure(row) for row in rows):
-        said.append(RANKING)
+        said.append(worded("security-ranking"))
     if any(_of_reactive(row["violations"]) for row in _shown(rows)):
-        said.append(NOT_WITHIN_Q)
+        said.append(worded("security-not-within-q"))
     if any(row["islanded_mw"] for row in _shown(rows)):
-        said.append(
-            f"Islanded MW is the {_demand(document)} that an outage cuts off"
-            f"{'.' if noise_free else '; estimated demand is above 0 also at buses without load.'}"
-        )
+        estimated = "; estimated demand is above 0 also at buses without load" * (not noise_free)
+        said.append(worded("security-islanded", demand=_demand(document), estimated=estimated))
     if document["prevention"]["plans"]:
         said.append(_prevented(document["prevention"], rows, _demand(document)))
     if document["corrected"] is not None:
         said.append(_corrected(rows))
     if screened:
-        said.append(
-            f"{counted(screened, 'outage')} screened by DC loading only: voltages and reactive "
-            "power are not checked, so security is not known."
-        )
+        said.append(worded("security-screened", outages=counted(screened, "outage")))
     if document["secure"] is False and document["corrected"] is None:
         preventive = "--secure dispatches so that as few outages as possible violate a limit; "
-        said.append(
-            f"Next: {preventive if document['view'] == SHARED else ''}--corrective finds zones' "
-            "redispatch after each outage."
-        )
+        of_shared = preventive if document["view"] == SHARED else ""
+        said.append(worded("security-next", preventive=of_shared))
     public = document["visibility"] == "public"
     return [*said, _publishable(document["privacy"]) if public else LOCAL_NOTE]
 
@@ -400,12 +379,14 @@ def _prevented(prevention: Json, rows: list[Json], demand: str) -> str:
     if cost is not None:
         over = f"{cost - before:+,.1f} $/h over the plan without contingencies"
         priced = f" Cost on the {demand} {cost:,.1f} $/h, {over}."
-    return (
-        f"Preventive plan: outages that violate a limit or shed load: "
-        f"{prevention['outages_before']} before, {len(prevention['not_prevented'])} after"
-        f"{loading}; "
-        f"{counted(prevention['cuts'], 'linear constraint')} added over "
-        f"{counted(prevention['plans'], 'plan')}.{priced}"
+    return worded(
+        "security-prevented",
+        before=prevention["outages_before"],
+        after=len(prevention["not_prevented"]),
+        loading=loading,
+        cuts=counted(prevention["cuts"], "linear constraint"),
+        plans=counted(prevention["plans"], "plan"),
+        priced=priced,
     )
 
 
@@ -419,11 +400,8 @@ def _corrected(rows: list[Json]) -> str:
     shedding = f" {len(shed)} of them shed load, up to {max(shed):.4g} MW." if shed else ""
     failed = len(tried) - len(done)
     left = f" No set points keep the limits after {counted(failed, 'outage')}." if failed else ""
-    return (
-        f"After corrective redispatch no limit is violated after {len(done)} of "
-        f"{counted(len(tried), 'outage')}.{shedding}{left} The MW of each zone: key corrective of "
-        "security.json (--out) or --json."
-    )
+    outages = counted(len(tried), "outage")
+    return worded("security-corrected", done=len(done), tried=outages, shedding=shedding, left=left)
 
 
 def _ranked(violations: list[Json]) -> list[Json]:

@@ -116,20 +116,10 @@ def _audit_learning(args: argparse.Namespace) -> int:
 
     def show() -> None:
         output.print_table("gridpriv learn: measured over allowed", ["algorithm", *names], rows)
-        output.say(
-            "values: change of releases on neighbouring samples; total: epsilon by numerical "
-            "integration; law: distribution of the noise; independence: correlation of the noise. "
-            "A value above 1 is a violation."
-        )
+        output.say(output.worded("audit-learning"))
         output.say(f"Verdict: {verdict}; {len(failed)} of {len(checks)} checks failed.")
 
     return output.tell(args, document, show, folder, FAILED if failed else 0)
-
-
-RELAXED = (
-    "Messages are those of ADMM rounds on the relaxation (--planning soc). Rounds on the AC "
-    "equations send other messages."
-)
 
 
 def _print_audit(document: Json, *, on_ac: bool = False) -> None:
@@ -148,12 +138,7 @@ def _print_audit(document: Json, *, on_ac: bool = False) -> None:
     columns |= {name: name for name in ("measured", "allowed", "passed")}
     title = f"{document['case']}: replay on neighbouring demand, releases frozen"
     output.print_records(title, columns, replayed)
-    output.say(
-        "Each row is the worst of its tests. A test passes where measured is at most allowed. "
-        "Units: changes and beta in p.u. (norm of the sensitivity), the priced query in $/h, the "
-        "loss of a window in epsilon, others counts or ratios. Checks are explained in "
-        "docs/audit-and-attack.md."
-    )
+    output.say(output.worded("audit-replay"))
     measured = [
         row | {"verdict": row["verdict"].removeprefix("claim ")} for row in document["statistical"]
     ]
@@ -163,7 +148,7 @@ def _print_audit(document: Json, *, on_ac: bool = False) -> None:
     )
     output.print_records(title, STATISTICS, measured)
     if on_ac:
-        output.say(RELAXED)
+        output.say(output.worded("audit-relaxed"))
     output.say(
         "observed: what the adversary sees; secure: the release under secure noise;\n"
         "nominal: epsilon according to the settings; cert.: certified epsilon, as charged;\n"
@@ -252,32 +237,20 @@ def _print_attack(result: AttackResult) -> None:
         f"{counted(len(result.attacked), 'bus')}, {counted(result.plan.seeds, 'seed')}"
     )
     output.print_records(title, columns, _three(document["summary"], columns))
-    output.say(
-        "MW: mean absolute error, with its 95 % interval; median %: median relative error; within "
-        "5 %: share of buses; of prior: error divided by the prior's."
-    )
+    output.say(output.worded("attack-columns"))
     if len({outcome.adversary for outcome in result.outcomes}) > 1:
-        output.say(
-            "Compare rows of one channel only: 'messages' is fitted to the messages, 'releases' "
-            "uses the released values, which contain more information."
-        )
+        output.say(output.worded("attack-channels"))
     if result.prepared.in_ac_rounds:
-        output.say(RELAXED)
+        output.say(output.worded("audit-relaxed"))
     mean = float(result.errors(shown).mean())
     if shown.label == PROTECTED and mean < DISCLOSED * result.beta_mw:
-        output.say(
-            f"Warning: this setting reveals demand to {mean:.3g} MW on average. Changes "
-            f"above beta ({result.beta_mw:g} MW) are not protected; --beta 20MW protects 20 MW."
-        )
+        output.say(output.worded("attack-disclosed", mean=mean, beta=result.beta_mw))
     _print_identifiability(result, document["zones"])
     errors = result.errors(shown).mean(axis=0)
     closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
-    output.say(
-        f"Run {shown.label}, {shown.adversary}: at {closer} of "
-        f"{counted(len(result.attacked), 'bus')} the error is at least "
-        f"{100 * KNOWN_BETTER:.0f} % below the prior's. The prior is an equal share of the "
-        f"{result.plan.prior}'s total."
-    )
+    named = {"run": shown.label, "adversary": shown.adversary, "prior": result.plan.prior}
+    buses, share = counted(len(result.attacked), "bus"), 100 * KNOWN_BETTER
+    output.say(output.worded("attack-closer", **named, closer=closer, buses=buses, share=share))
     output.say(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
 
 

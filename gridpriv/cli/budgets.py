@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import json_text, print_rows, print_table, say, tell
+from gridpriv.cli.output import json_text, print_rows, print_table, say, tell, worded
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed, choice
@@ -242,8 +242,7 @@ def grant_units(
         f"{file}: epsilon {args.epsilon:g}{delta} granted to each of the "
         f"{counted(number, protection.unit)} {of}.",
         f"Protected: {str(protection).rstrip('.')}.",
-        f"Key: {key_path(Path(file), key)}. Whoever has it can forge the ledger; without it "
-        "the ledger can be neither verified nor charged.",
+        worded("ledger-key", key=key_path(Path(file), key)),
     )
     return tell(args, _document(file, read_book(file, key)), lambda: say(*granted))
 
@@ -301,10 +300,7 @@ def _print_accounts(file: str, owners: list[Json]) -> None:
     say(
         *(f"Protected: {adjacency}." for adjacency in protected),
         *(f"Rule: {keeper}." for keeper in keepers),
-        "A row groups units with the same owner and the same charges; each unit has the figures "
-        "of its row. Spent epsilon is certified for releases that are fixed in advance. Columns "
-        "used and left are of the grant's privacy filter, which also covers releases that are "
-        "chosen after earlier ones were seen.",
+        worded("ledger-rows"),
     )
 
 
@@ -376,17 +372,9 @@ def _verify(args: argparse.Namespace, key: Path | None) -> int:
 def _print_verified(file: str, result: LedgerFile, expected: str | None) -> None:
     say(f"{file}: every byte of its {counted(result.head.count, 'row')} is as it was written.")
     if result.unfinished:
-        say(
-            f"{result.unfinished} bytes of an unfinished row follow. Its charge was never "
-            "confirmed, and the next charge removes them."
-        )
+        say(worded("ledger-unfinished", bytes=result.unfinished))
     print(f"Head: {result.head}")
-    say(
-        "The ledger continues the expected head."
-        if expected
-        else "Keep this head in another place, and give it to --expect next time: without it an "
-        "older copy of the file cannot be distinguished from this one."
-    )
+    say("The ledger continues the expected head." if expected else worded("ledger-keep-head"))
 
 
 COMMANDS = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import print_records, print_table, say, tell
+from gridpriv.cli.output import print_records, print_table, say, tell, worded
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, refuse_used
 from gridpriv.core.text import Json, counted
@@ -57,9 +57,9 @@ def execute_consortium(args: argparse.Namespace) -> int:
     zoning, folder = flags.chosen_zoning(case, args), Path(args.out)
     lay_out(case, zoning, settings, args.run, args.address, folder)
     document = {"out": str(folder), "run": args.run, "zones": list(zoning.names)}
+    zones = counted(zoning.n_zone, "zone")
     lines = (
-        f"{folder}: one folder each for the coordinator, {counted(zoning.n_zone, 'zone')} "
-        f"({', '.join(zoning.names)}) and the certificate authority. Each party starts with:",
+        worded("consortium-folders", folder=folder, zones=zones, names=", ".join(zoning.names)),
         f"gridpriv coordinator --config {folder / 'coordinator' / 'coordinator.toml'}",
         f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on",
     )
@@ -181,13 +181,8 @@ def execute_keys(args: argparse.Namespace) -> int:
     write_keys(folder, keys)
     parties = [name for name in keys if name != AUTHORITY]
     document = {"out": str(folder), "parties": parties, "days": args.days}
-    lines = (
-        f"{folder}: certificates of {', '.join(parties)}, valid for {args.days} days, and of the "
-        "authority that signed them.",
-        "Give each key to its own party only. The authority's key signs new parties: keep it away "
-        "from all of them.",
-    )
-    return tell(args, document, lambda: say(*lines))
+    written = worded("keys-written", folder=folder, parties=", ".join(parties), days=args.days)
+    return tell(args, document, lambda: say(written, worded("keys-apart")))
 
 
 COMMANDS = {

@@ -14,7 +14,7 @@ from gridpriv.cli.flags import (
     flag,
     switch,
 )
-from gridpriv.cli.output import print_records, print_table, say, tell
+from gridpriv.cli.output import print_records, print_table, say, tell, worded
 from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.text import Json, counted
 
@@ -220,10 +220,7 @@ def _print_conversion(document: Json) -> None:
     kept = len(differences) - len(changed)
     say(f"{counted(kept, 'figure')} kept, compared after reading the new file.")
     if changed:
-        say(
-            "Check the changed figures before using the new file: its format holds them in another "
-            "way, or not at all."
-        )
+        say(worded("convert-check"))
     missing = "Not represented: {field} ({count}): {note}."
     say(*(missing.format(**note) for note in document["unsupported"]))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gridpriv.cli import flags
 from gridpriv.cli.budgets import add_grant_arguments, grant_units
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import output_folder, print_table, progress, say, tell
+from gridpriv.cli.output import output_folder, print_table, progress, say, tell, worded
 from gridpriv.cli.study import add_reproduce, execute_reproduce, finish, print_means
 from gridpriv.core.errors import InputError, not_allowed, one_of, positive, whole
 from gridpriv.core.files import write_text
@@ -403,10 +403,7 @@ def _print_forecast(document: Json) -> None:
     else:
         say(f"Privacy: {privacy['adjacency']}; total epsilon {privacy['total_pure']:g} (pure)")
     if privacy["noise"] == "simulated":
-        say(
-            "Simulated noise, no privacy: anyone with the seed can remove the noise (use --noise "
-            f"secure); seed {document['seed']}."
-        )
+        say(worded("learn-forecast-simulated", seed=document["seed"]))
 
 
 ACTIONS = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import output_folder, print_table, say, tell, write_results
+from gridpriv.cli.output import output_folder, print_table, say, tell, worded, write_results
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.core.settings import changed, choice
@@ -230,10 +230,7 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
     print_table(f"{document['case']}: AC optimum, {optimum.objective}", HEAD, shown)
     if document["shed_mw"] - document["deenergized_mw"] > SHED_TOLERANCE_MW:
-        say(
-            f"Binding limits where load is shed: {limit_sentence(optimum.state.binding)}. "
-            "gridpriv relax says which limits cause the shedding."
-        )
+        say(worded("acopf-binding", limits=limit_sentence(optimum.state.binding)))
 
 
 COMMANDS = {"relax": Command(add_relax, execute_relax), "acopf": Command(add_acopf, execute_acopf)}

@@ -11,12 +11,13 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import make_folder, sealed, write_text
-from gridpriv.core.text import Amount, Json, amount, frame_csv, shown
+from gridpriv.core.text import Amount, Json, amount, frame_csv, sections, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +61,18 @@ def console(*, error: bool = False) -> Any:
 
     # names that somebody else chose are no markup
     return Plain(stderr=error, highlight=False, soft_wrap=False, markup=False, emoji=False)
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Return the texts that stand beside figures of commands, by code, with places for values."""
+    catalog = sections(Path(__file__).with_name("texts.txt"))
+    return {code: " ".join(text.split()) for code, text in catalog.items()}
+
+
+def worded(code: str, **values: object) -> str:
+    """Return a text of the catalog with its values."""
+    return texts()[code].format(**values)
 
 
 def say(*sentences: object, indent: str = "") -> None:

@@ -152,31 +152,27 @@ def sentences(
     grid_mw = case.base_mva * capacity(case)
     drowned = sorted({method.release for method in methods if method.noise_mw > grid_mw > 0.0})
     if drowned:
-        said.append(
-            f"The noise on a zone's total exceeds the generating capacity of the grid "
-            f"({grid_mw:.4g} MW) with {', '.join(drowned)}."
-        )
+        named = ", ".join(drowned)
+        said.append(output.worded("plan-drowned", capacity=grid_mw, releases=named))
     said.append(f"Recommended: {command}")
     said += _worst_case(methods, best)
     said.append(f"{RULE} Prior-only is recommended where no release is better on most scenarios.")
     if best.better is not None:
-        said.append(
-            f"The recommended release against the prior-only baseline, by more than {LEVEL}: "
-            f"cheaper on {best.better} of {best.scenarios} scenarios, more expensive on "
-            f"{best.worse}."
-        )
+        counts = {"better": best.better, "worse": best.worse, "scenarios": best.scenarios}
+        said.append(output.worded("plan-against-prior", level=LEVEL, **counts))
     spread = public_demand(case, chosen.public_demand).spread
     more = "" if chosen.scenarios >= WIDE else f" (95 % with --scenarios {WIDE})"
-    said.append(
-        f"Ranges cover the AC-feasible ones of {chosen.scenarios} demand scenarios sampled from "
-        f"public data. A further scenario lies in the range with probability "
-        f"{100 * covered(chosen.scenarios):.0f} %{more}. Scenarios of a zone's demand have a "
-        f"standard deviation of {100 * spread:.0f} % of its mean. {left_out} of "
-        f"{left_out + chosen.scenarios} sampled scenarios were rejected: they have no AC "
-        f"optimum at {RESERVE:g} times their demand. The true demand was not read: compare rows "
-        "with each other, and do not take their costs as a forecast."
+    ranges = output.worded(
+        "plan-ranges",
+        scenarios=chosen.scenarios,
+        share=100 * covered(chosen.scenarios),
+        more=more,
+        spread=100 * spread,
+        left_out=left_out,
+        sampled=left_out + chosen.scenarios,
+        reserve=RESERVE,
     )
-    return said
+    return [*said, ranges]
 
 
 def _worst_case(methods: list[Expected], best: Expected) -> list[str]:
@@ -201,10 +197,7 @@ def _command(best: Expected, chosen: Scenarios, args: argparse.Namespace) -> str
     from gridpriv.zonal.forecast import LEVEL
 
     if best.release == "nothing":
-        return (
-            "release nothing, which costs no privacy. No other method costs less by more than "
-            f"{LEVEL} on more than half of the scenarios."
-        )
+        return output.worded("plan-nothing", level=LEVEL)
     words = ["gridpriv", "run", args.case]
     words += flags.given_words(args, *flags.ZONE_FLAGS, "public_demand")
     words += ["--release", best.release, "--mechanism", best.mechanism]
@@ -227,10 +220,7 @@ def over_time(rows: list[Json]) -> str:
     """Return the cost of hourly releases over a day, a month and a year."""
     fresh = ", ".join(f"{row['fresh']:g} per {row['period']}" for row in rows)
     stream = ", ".join(f"{row['stream_24h']:g} per {row['period']}" for row in rows)
-    return (
-        f"Released every hour, this total adds up to epsilon {fresh}. As a stream (gridpriv run "
-        f"--series FILE --stream 24h) it is {stream}."
-    )
+    return output.worded("plan-over-time", fresh=fresh, stream=stream)
 
 
 MEASURED = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import print_table, say, tell
+from gridpriv.cli.output import print_table, say, tell, worded
 from gridpriv.core.errors import InputError, not_allowed, positive
 from gridpriv.core.files import StorageError, sealed, write_texts
 from gridpriv.core.settings import Part, changed, choice, count, names, number
@@ -262,50 +262,36 @@ def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str
     return csv_text((column, *DEMAND_COLUMNS), rows)
 
 
+OF_DEMAND = {
+    "total_mw": "published demand",
+    "expected_total_error_mw": "posterior standard deviation of the total",
+    "expected_bus_error_mw": "posterior standard deviation of one bus (RMS)",
+    "projected_mw": "change to the nearest AC-feasible demand",
+}
+"""Names of the figures of a published demand."""
+
+
 def summarise(document: Json) -> None:
     """Print what is published, what it guarantees and what it is good for."""
     from gridpriv.zonal.certificate import COPIES, holds
 
     guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
+    inversion = worded("publish-inversion", beta=guard["beta_mw"])
+    figures = [(inversion, guard["inversion_error_mw"], "MW")]
+    figures += [(name, demand[key], "MW") for key, name in OF_DEMAND.items()]
+    figures.append(("optimal cost", optimum["cost"], "$/h"))
+    figures += [
+        (f"true optimal cost, 95 % range {end}", cost, "$/h")
+        for end, cost in zip(("from", "to"), optimum["cost_range"] or (), strict=False)
+    ]
     print_table(
         f"{document['case']}: {COPIES[guard['noise']]} of {document['source']}, and its "
         f"certificate{holds(document)}",
         ["figure", "value", "unit"],
         [
             ["total epsilon (pure DP)", guard["total_epsilon"], ""],
-            [
-                f"probability of guessing which of two demands {guard['beta_mw']:.4g} MW apart is "
-                f"true, at most (prior 50 %)",
-                guard["best_guess"],
-                "",
-            ],
-            [
-                f"mean absolute error of an estimate of which of two demands "
-                f"{guard['beta_mw']:.4g} MW apart is true, at least",
-                amount(guard["inversion_error_mw"], "MW"),
-                "MW",
-            ],
-            ["published demand", amount(demand["total_mw"], "MW"), "MW"],
-            [
-                "posterior standard deviation of the total",
-                amount(demand["expected_total_error_mw"], "MW"),
-                "MW",
-            ],
-            [
-                "posterior standard deviation of one bus (RMS)",
-                amount(demand["expected_bus_error_mw"], "MW"),
-                "MW",
-            ],
-            [
-                "change to the nearest AC-feasible demand",
-                amount(demand["projected_mw"], "MW"),
-                "MW",
-            ],
-            ["optimal cost", amount(optimum["cost"], "$/h"), "$/h"],
-            *(
-                [f"true optimal cost, 95 % range {end}", amount(cost, "$/h"), "$/h"]
-                for end, cost in zip(("from", "to"), optimum["cost_range"] or (), strict=False)
-            ),
+            [worded("publish-best-guess", beta=guard["beta_mw"]), guard["best_guess"], ""],
+            *([name, amount(value, unit), unit] for name, value, unit in figures),
         ],
     )
     say(*sentences(document))
@@ -315,16 +301,11 @@ def caveats(document: Json) -> list[str]:
     """Return the caveats that stand in the terminal and in the data sheet."""
     said, number = [], document["demand"]["negative_loads"]
     if any(release["quantity"].endswith("total") for release in document["releases"]):
-        said.append(
-            "Only the total of demand is released: the demand of a bus in the file is its share of "
-            "that total in public data, and says nothing about that bus."
-        )
+        said.append(worded("publish-total-only"))
     if number:  # other programs may refuse negative loads or read them as generation
-        said.append(f"The active demand of {counted(number, 'bus')} is negative after the noise.")
+        said.append(worded("publish-negative", buses=counted(number, "bus")))
     if not document["optimum"]["rated_branches"]:
-        said.append(
-            "No branch has a rating: AC-feasible means within voltage, angle and generator limits."
-        )
+        said.append(worded("publish-no-ratings"))
     return said
 
 
@@ -338,11 +319,7 @@ def sentences(document: Json) -> list[str]:
         said.append(f"Not protected{other.replace(';', ':', 1)}.")
     said += caveats(document)
     if demand["margin"]:
-        said.append(
-            "The released demand was not AC-feasible: it was moved to the nearest demand that "
-            f"an AC optimum serves ({demand['projected_mw']:.4g} MW, "
-            f"{demand['projected_mvar']:.4g} MVAr)."
-        )
+        said.append(worded("publish-moved", **demand))
     return said
 
 

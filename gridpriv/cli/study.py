@@ -33,22 +33,7 @@ OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = ("budgets", "local-updates", "load-scales", "zonings", "seeds")
 EXAMPLE = "once: noise_schedule=once"
-EPILOG = (
-    "A setting with one value applies to every run. With several values, comma-separated or "
-    "repeated, every method runs at each of them (repeated --outage: all at once). A method's own "
-    "value takes precedence. If mechanism, perturbation, noise_schedule or update is given, the "
-    "combinations of their values replace the default methods."
-)
 HEADS = {"warning": "warning: ", "next": "next: "}
-PAGE = """# Tables and documents
-
-Made by `gridpriv schema --markdown`. `gridpriv schema --json-schema DIR` writes a JSON schema
-(draft 2020-12) of each document that `--json` prints; the site has them in `reference/schemas/`.
-
-*public* is what `--public` keeps: settings (what is known
-before a run), and figures computed from releases, of runs whose messages carry noise. *local* is
-for the owner of the data. What is not listed here is never published.
-"""
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +45,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     for name in AXES:
         flags.flag(axes, f"--{name}", "A,B,...")
     flags.switch(axes, "--per-release")
-    parser.epilog = EPILOG
+    parser.epilog = output.worded("compare-epilog")
     without = (*OWN_FLAGS, "temporal_basis", "stream")
     hidden = ("noise",)  # simulated only; secure noise is refused with the reason
     flags.add_settings(parser, Settings, PRESETS, without, hidden, axis=True)
@@ -227,19 +212,14 @@ def print_summary(table: pd.DataFrame) -> None:
         output.print_table(
             f"{title}; {feasible}", list(entries), list(zip(*entries.values(), strict=True))
         )
-    explained = ["balancing: balancing power, which no cost includes"]
+    explained = [output.worded("compare-balancing")]
     if len(deltas := table.target_delta.dropna().unique()):
         at = " or ".join(f"{delta:g}" for delta in deltas)
         explained.insert(0, f"eps: total epsilon at delta = {at}")
     if table.cost_of_privacy.notna().any():
-        explained.insert(
-            -1,
-            "cost of priv.: cost (generation and load shedding) above the cheapest noise-free "
-            "method",
-        )
-        explained.insert(-1, "+-: half width of the 95 % interval of cost of priv.")
-    for line in explained:
-        output.say(line)
+        more = ("compare-cost-of-privacy", "compare-interval")
+        explained[-1:-1] = map(output.worded, more)
+    output.say(*explained)
 
 
 def _plan(args: argparse.Namespace) -> StudyPlan:
@@ -495,18 +475,9 @@ def execute_schema(args: argparse.Namespace) -> int:
 
 def markdown(tables: dict[str, Json]) -> str:
     """Return the page of the documentation."""
-    lines = [PAGE]
-    for name, table in tables.items():
-        lines += [f"## {name}", "", f"One row is {table['row']}.", ""]
-        lines.append("| column | title | unit | visibility | computed from | meaning |")
-        lines.append("|---|---|---|---|---|---|")
-        lines += [
-            f"| `{c['name']}` | {c['title']} | {c['unit']} | {c['visibility']} | {c['origin']} "
-            f"| {c['meaning']} |"
-            for c in table["columns"]
-        ]
-        lines.append("")
-    return "\n".join(lines)
+    from gridpriv.report.export import template
+
+    return template("tables.md").render(tables=tables.values())
 
 
 COMMANDS = {
