@@ -293,7 +293,7 @@ class Timing(Row, name="timing"):
 
 
 class StoredTiming(Timing, name="timing"):
-    """Time of one run; the only table that differs between two machines."""
+    """Time of one run; differs in every repetition."""
 
     process: Number = private("Process: number of the process that ran it")
 

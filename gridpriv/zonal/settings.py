@@ -81,7 +81,7 @@ Refusal = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Adjacency(Part):
-    """Protected change: two demands that differ so at one bus must be hard to tell apart."""
+    """Protected change: two demands that differ by it at one bus must be hard to tell apart."""
 
     beta: Beta = notation(
         Beta(1.0, "MW"),
@@ -163,8 +163,9 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
-        "number of cosine (DCT) coefficients of a zone's total over a series, released "
-        "with its mean; per-step: one release per step instead",
+        "with --series each zone releases the mean over all steps and this many cosine (DCT) "
+        "coefficients of its total; auto: the number of least expected error; per-step: one "
+        "release per step instead",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
@@ -203,8 +204,8 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "weight of the squared imbalance (p.u.^2) in the zones' objective; objective cost: a "
-        "multiple of the mean marginal cost of a p.u.; objective losses: in p.u.",
+        "weight of the squared imbalance (p.u.^2), in units of the mean marginal cost of 1 p.u. "
+        "(objective cost) or of 1 p.u. of losses (objective losses)",
         positive,
         unset="1e4 at 100 MVA, in proportion on other bases",
     )
@@ -239,8 +240,8 @@ class Grid(Scenario):
         "acceleration of rounds with planning soc: Newton steps of all zones together, or "
         "Anderson's method; needs update exact, penalty auto, start warm and noise drawn at most "
         "once",
-        unset="newton with planning soc, consensus boundary and the default solver and "
-        "solver-tolerance, else anderson; none where a requirement is not met",
+        unset="none where a requirement is not met; newton with consensus boundary and the "
+        "default solver and solver-tolerance; else anderson",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha of the strongly-convex step rule", positive
