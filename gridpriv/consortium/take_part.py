@@ -43,7 +43,7 @@ from gridpriv.power.zone import Zone
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge, read_book
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.statement import noise_caveat, zone_certificate
+from gridpriv.privacy.statement import all_planned, noise_caveat, zone_certificate
 from gridpriv.zonal.opening import Carrying, initial_rounds
 from gridpriv.zonal.prepared import Prepared, prepare, zone_certificates, zone_datasets
 
@@ -171,6 +171,7 @@ def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
                 agreement.epsilon,
                 settings.release_delta,
                 settings.target_delta,
+                all_planned(drawn, settings.planned_releases()),
             )
         )
         for zone, drawn in outcome.releases.items()
@@ -457,10 +458,10 @@ def outcome(own: OwnZone, member: ZoneMember, client: ZoneClient) -> Json:
 
 
 def _certified(own: OwnZone, client: ZoneClient) -> Json:
-    prepared = own.prepared
-    certificates = zone_certificates(
-        {own.zone.name: client.drawn()}, prepared.settings, prepared.rules
-    )
+    prepared, drawn = own.prepared, {own.zone.name: client.drawn()}
+    most = prepared.settings.planned_releases()
+    planned = {zone: all_planned(counts, most) for zone, counts in drawn.items()}
+    certificates = zone_certificates(drawn, prepared.settings, prepared.rules, planned)
     return {
         "zone": own.zone.name,
         "run": client.run,

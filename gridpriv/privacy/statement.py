@@ -165,23 +165,53 @@ def charges_of(releases: Mapping[Release, int], factor: float = 1.0) -> Counter[
     return charges
 
 
+def all_planned(releases: Mapping[Release, int], planned: int) -> dict[Release, int]:
+    """Return the releases of an owner with those that were planned and not drawn.
+
+    Each of these counts as the drawn release with the largest loss. A total at a delta holds for a
+    number of releases that is fixed in advance, and an early end can depend on earlier releases or
+    on the data. What was drawn until then is a part of what all planned releases reveal, so their
+    total holds.
+    """
+    left = planned - sum(releases.values())
+    if left <= 0 or not releases:
+        return dict(releases)
+    worst = _worst(releases)
+    return {**releases, worst: releases[worst] + left}
+
+
+def _worst(releases: Mapping[Release, int]) -> Release:
+    return max(releases, key=lambda r: r.sensitivity.value / r.mechanism.scale)
+
+
 def zone_certificate(
     zone: str,
     releases: Mapping[Release, int],
     nominal: float,
     release_delta: float,
     target_delta: float,
+    planned: Mapping[Release, int] | None = None,
 ) -> ZoneCertificate:
-    """Return the certificate of a zone's releases."""
-    charges = charges_of(releases)
-    worst = max(releases, key=lambda r: r.sensitivity.value / r.mechanism.scale)
+    """Return the certificate of a zone's releases.
+
+    Parameters
+    ----------
+    planned : mapping, optional
+        All planned releases where some were not drawn (:func:`all_planned`): the total at a delta
+        is theirs, or the sum of the pure epsilons that were drawn if that is less.
+    """
+    charges, worst = charges_of(releases), _worst(releases)
+    total = total_epsilon(charges, target_delta)
+    if planned is not None and planned != releases:
+        whole = total_epsilon(charges_of(planned), target_delta)
+        total = min(max(total, whole), total_pure(charges))
     return ZoneCertificate(
         zone=zone,
         releases=sum(releases.values()),
         nominal=nominal,
         certified=epsilon_of(worst.certified, release_delta),
         total_pure=total_pure(charges),
-        total=total_epsilon(charges, target_delta),
+        total=total,
         assumed=worst.assumed,
         sensitivity=worst.sensitivity.value,
         norm=worst.sensitivity.norm,

@@ -411,7 +411,9 @@ def _planned(kept: RunFolder, name: str) -> list[Json]:
 
 def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:
     prepared, settings = horizon.prepared(0), horizon.settings
-    certificates = zone_certificates(kept.releases(), settings, prepared.rules)
+    drawn = kept.releases()
+    planned = horizon.planned_of(drawn)
+    certificates = zone_certificates(drawn, settings, prepared.rules, planned)
     case, seed = horizon.series.case, kept.runs.known_seed
     document = {
         "case": case.name,

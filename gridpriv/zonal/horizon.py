@@ -43,7 +43,7 @@ from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.statement import ZoneCertificate
+from gridpriv.privacy.statement import ZoneCertificate, all_planned
 from gridpriv.privacy.temporal import (
     Cosines,
     TemporalBasis,
@@ -152,6 +152,14 @@ class Horizon:
     def draws(self) -> int:
         """Number of releases of a zone over the whole series."""
         return 1
+
+    def planned_of(
+        self, releases: Mapping[str, Mapping[Release, int]]
+    ) -> dict[str, dict[Release, int]]:
+        """Return all planned releases of zones that drew some in the steps that are done."""
+        each_step = self.settings.planned_releases() * len(self.series)
+        most = self.draws if self.released_once else each_step
+        return {zone: all_planned(drawn, most) for zone, drawn in releases.items()}
 
     def released_rows(self) -> list[Json]:
         """Return zones' single release (:class:`gridpriv.zonal.documents.ReleasedOnce`)."""

@@ -204,12 +204,22 @@ class Trace:
     ----------
     releases : mapping of str to mapping
         All that were drawn, those of a round that failed included.
+    planned : mapping of str to mapping
+        All that would have been drawn, of a run that ended before its last round.
     """
 
     rounds: tuple[RoundRecord, ...] = ()
     releases: Mapping[str, Mapping[Release, int]] = field(default_factory=dict)
     sent: Floats = field(default_factory=lambda: np.zeros(0))
     dual: Floats = field(default_factory=lambda: np.zeros(0))
+    planned: Mapping[str, Mapping[Release, int]] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> Mapping[str, Mapping[Release, int]]:
+        """What totals at a delta count: all planned releases of every zone that drew any."""
+        return {
+            zone: self.planned.get(zone, drawn) for zone, drawn in self.releases.items() if drawn
+        }
 
     def drawn(self) -> str:
         """Return the number of releases as a sentence."""

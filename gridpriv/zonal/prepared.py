@@ -471,14 +471,27 @@ Releases: TypeAlias = Mapping[str, Mapping[Release, int]]
 
 
 def zone_certificates(
-    releases: Releases, settings: Settings, rules: AgentRules
+    releases: Releases,
+    settings: Settings,
+    rules: AgentRules,
+    planned: Mapping[str, Mapping[Release, int]] | None = None,
 ) -> tuple[ZoneCertificate, ...]:
-    """Return the privacy loss of every zone that released anything; empty without noise."""
+    """Return the privacy loss of every zone that released anything; empty without noise.
+
+    ``planned`` has the zones that did not draw all planned releases, with all of them.
+    """
     if rules.noise is None:
         return ()
     nominal = nominal_epsilon(settings, rules)
     return tuple(
-        zone_certificate(zone, counts, nominal, settings.release_delta, settings.target_delta)
+        zone_certificate(
+            zone,
+            counts,
+            nominal,
+            settings.release_delta,
+            settings.target_delta,
+            (planned or {}).get(zone),
+        )
         for zone, counts in releases.items()
         if counts
     )

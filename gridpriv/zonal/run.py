@@ -55,7 +55,7 @@ from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.zone import flat_start
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.statement import ZoneCertificate
+from gridpriv.privacy.statement import ZoneCertificate, all_planned
 from gridpriv.zonal.opening import (
     PublicInputs,
     RoundRecord,
@@ -250,7 +250,8 @@ class _Unfinished:
         """Return the result so far; ``early`` is the reason of an early end."""
         solved, prepared = time.perf_counter(), self.prepared
         drawn = _drawn(prepared, self.zones, self.opening, len(self.records))
-        trace = Trace(tuple(self.records), drawn, self.state.sent, self.state.dual)
+        planned = self._planned(drawn)
+        trace = Trace(tuple(self.records), drawn, self.state.sent, self.state.dual, planned)
         return RunResult(
             **{item.name: getattr(prepared, item.name) for item in fields(Instance)},
             zone_models=prepared.zones,
@@ -269,6 +270,16 @@ class _Unfinished:
             ),
             early=early,
         )
+
+    def _planned(self, drawn: Mapping[str, Mapping[Release, int]]) -> dict[str, dict[Release, int]]:
+        """Return the planned releases of every zone where the run ended before its last round."""
+        if not any(drawn.values()) or len(self.records) >= self.opening.plan.rounds:
+            return {}
+        try:
+            return planned_releases(self.prepared, self.zones, self.opening)
+        except GridprivError:  # a process was lost, and cannot say what it would have drawn
+            most = self.prepared.settings.planned_releases()
+            return {zone: all_planned(counts, most) for zone, counts in drawn.items()}
 
 
 def zone_agents(prepared: Prepared, charge: Charging | None = None) -> Fleet:
@@ -487,7 +498,7 @@ def _certificates(prepared: Prepared, trace: Trace) -> tuple[ZoneCertificate, ..
     """Return every zone's privacy loss, in the order of the zone map."""
     drawn = trace.releases
     releases = {name: drawn[name] for name in prepared.zoning.names if name in drawn}
-    return zone_certificates(releases, prepared.settings, prepared.rules)
+    return zone_certificates(releases, prepared.settings, prepared.rules, trace.planned)
 
 
 def planned_releases(
