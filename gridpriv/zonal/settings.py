@@ -163,9 +163,9 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
-        "with --series each zone releases the mean over all steps and this many cosine (DCT) "
-        "coefficients of its total; auto: the number of least expected error; per-step: one "
-        "release per step instead",
+        "number of cosine (DCT) coefficients of a zone's total, released with its mean over all "
+        "steps of a series; auto: that of least expected error; per-step: one release per step "
+        "instead",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
