@@ -346,7 +346,7 @@ class Panel:
         budgets = summary.budgets_of(self.rows)
         if len(budgets) > 1:
             every = ", ".join(f"{stated_epsilon(budget):g}" for budget in budgets)
-            at = f"{_kind(self.compared)}; all budgets: {every}".removeprefix("; ")
+            at = f"{_kind(self.compared)}; budgets of the study: {every}".removeprefix("; ")
             yield Fact("Compared at", summary.budget_words(self.budget), at)
 
     def _figures(self, row: pd.Series, metric: summary.Metric) -> Iterator[Fact]:
@@ -397,7 +397,7 @@ def _kind(rows: pd.DataFrame) -> str:
     pure = noisy.total_pure.map(epsilon_text) == noisy.total_epsilon.map(epsilon_text)
     if noisy.empty or pure.all():
         return "" if noisy.empty else "pure"
-    some = f"; {named(noisy.series[pure])}: pure, delta = 0" if pure.any() else ""
+    some = f" ({named(noisy.series[pure])} also at delta = 0)" if pure.any() else ""
     return f"at delta = {noisy.target_delta.iloc[0]:g}{some}"
 
 

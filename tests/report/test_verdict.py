@@ -286,7 +286,7 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
     assert card.title == "case14 (259.0 MW of load), total epsilon 8"
     assert (facts["Compared at"].value, facts["Compared at"].note) == (
         "total epsilon 8",
-        "pure; all budgets: 1, 8",
+        "pure; budgets of the study: 1, 8",
     )
     key = "cost_of_privacy" if reference else "redispatch_shed_mw"
     at = runs[runs.budget.str.startswith("total:8")].groupby("method")[key].mean()
