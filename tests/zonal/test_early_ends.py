@@ -59,7 +59,7 @@ def test_a_run_that_fails_is_certified_for_all_rounds(case14, zones14):
 def test_a_run_without_a_draw_states_none(case14, zones14):
     left = []
 
-    def refuse(owner, release):
+    def refuse(*_):
         raise SolverError("refused")
 
     with pytest.raises(SolverError):
@@ -71,7 +71,7 @@ def test_a_run_without_a_draw_states_none(case14, zones14):
 
 def test_all_planned_tops_up_with_the_largest_loss(case14, zones14):
     result = run(case14, zones14, settings(**METHODS[0]))
-    drawn = {release: 2 for release in result.trace.releases["1"]}
+    drawn = dict.fromkeys(result.trace.releases["1"], 2)
     topped = all_planned(drawn, ROUNDS)
     assert sum(topped.values()) == ROUNDS
     assert total_pure(charges_of(topped)) == pytest.approx(6 * total_pure(charges_of(drawn)))
