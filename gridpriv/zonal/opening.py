@@ -216,7 +216,7 @@ class Trace:
 
     @property
     def counted(self) -> Mapping[str, Mapping[Release, int]]:
-        """What totals at a delta count: all planned releases of every zone that drew any."""
+        """All planned releases of every zone that drew any: what totals at a delta count."""
         return {
             zone: self.planned.get(zone, drawn) for zone, drawn in self.releases.items() if drawn
         }
