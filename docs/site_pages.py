@@ -19,7 +19,7 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 import gridpriv
-from gridpriv.cli.flags import Parser
+from gridpriv.cli.flags import Parser, help_texts
 from gridpriv.cli.main import COMMANDS, command_of
 from gridpriv.cli.study import markdown
 from gridpriv.core.settings import Part, defaults, parts_of, settings_of
@@ -112,7 +112,8 @@ def commands() -> str:
         "([settings](settings.md)).",
         "",
     ]
-    for name, purpose in COMMANDS.items():
+    for name in COMMANDS:
+        purpose = help_texts()[name]
         parser = Parser(prog=f"gridpriv {name}")
         command_of(name).add_arguments(parser)
         for words, leaf, said in _leaves(parser, f"gridpriv {name}", purpose):

@@ -336,7 +336,8 @@ def sentences(document: Json) -> list[str]:
     ]
     if any(not _is_secure(row) for row in rows):
         said.append(worded("security-ranking"))
-    if any(_of_reactive(row["violations"]) for row in _shown(rows)):
+    violations = (row["violations"] for row in _shown(rows))
+    if any(some and _ranked(some)[0]["kind"] == "generator Q" for some in violations):
         said.append(worded("security-not-within-q"))
     if any(row["islanded_mw"] for row in _shown(rows)):
         estimated = "; estimated demand is above 0 also at buses without load" * (not noise_free)
@@ -353,11 +354,6 @@ def sentences(document: Json) -> list[str]:
         said.append(worded("security-next", preventive=of_shared))
     public = document["visibility"] == "public"
     return [*said, _publishable(document["privacy"]) if public else LOCAL_NOTE]
-
-
-def _of_reactive(violations: list[Json]) -> bool:
-    """Return True where the largest violation is of a generator's reactive output."""
-    return bool(violations) and _ranked(violations)[0]["kind"] == "generator Q"
 
 
 def _ratings(rating: str, states: list[Json]) -> str:

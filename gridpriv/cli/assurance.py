@@ -44,7 +44,7 @@ def _add_run(parser: argparse.ArgumentParser, *hidden: str) -> None:
     """Add the case, zones and settings of the run that is studied."""
     flags.flag(parser, "case", "CASE")
     flags.add_zone_arguments(parser)
-    flags.add_settings(parser, Settings, PRESETS, ("temporal_basis", "stream"), hidden)
+    flags.add_settings(parser, Settings, PRESETS, ("temporal_basis", "stream"), hidden=hidden)
 
 
 def _studied(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:

@@ -38,12 +38,6 @@ LARGEST_MULTIPLIER = 1e9  # epsilon is below every accountant's grid long before
 LEAST_MULTIPLIER = 1e-3  # below it every mechanism's epsilon is beyond LARGEST
 LARGEST = 30.0  # epsilon of one release: its odds of being told apart are e^30 to 1
 FORMATS = ("csv", "json")
-ACTIONS = {
-    "grant": "grant a total budget to each bus of a case; creates the ledger",
-    "show": "show every grant and its remaining budget",
-    "export": "export charges as CSV, or charges and grants as JSON",
-    "verify": "verify the whole ledger and print its head (a digest of all rows)",
-}
 COLUMNS = (
     *("row", "owner", "run", "charged_at", "units", "kind", "parameter"),
     *("delta_or_sampling_rate", "count"),
@@ -186,7 +180,8 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
     )
     grant, show, export, verify = (
         actions.add_parser(name, help=summary, description=summary)
-        for name, summary in ACTIONS.items()
+        for name in ACTIONS
+        for summary in [flags.help_of(parser, name)]
     )
     for action in (grant, show, export, verify):
         flags.flag(action, "file", "FILE")
@@ -206,8 +201,7 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
 
 def execute_ledger(args: argparse.Namespace) -> int:
     """Grant, show, export or verify."""
-    act = {"grant": _grant, "show": _show, "export": _export, "verify": _verify}[str(args.action)]
-    return act(args, None if args.key is None else Path(args.key))
+    return ACTIONS[args.action](args, None if args.key is None else Path(args.key))
 
 
 def _grant(args: argparse.Namespace, key: Path | None) -> int:
@@ -377,6 +371,7 @@ def _print_verified(file: str, result: LedgerFile, expected: str | None) -> None
     say("The ledger continues the expected head." if expected else worded("ledger-keep-head"))
 
 
+ACTIONS = {"grant": _grant, "show": _show, "export": _export, "verify": _verify}
 COMMANDS = {
     "account": Command(add_account, execute_account),
     "ledger": Command(add_ledger, execute_ledger),

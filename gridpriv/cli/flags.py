@@ -118,16 +118,14 @@ def add_settings(
     kind: type[Part],
     presets: Iterable[str],
     without: Collection[str] = (),
-    hidden: Collection[str] = (),
-    *,
-    axis: bool = False,
+    **options: Any,
 ) -> None:
     """Add ``--preset``, ``--epsilon`` and the flags of settings; see :func:`add_flags`."""
     preset = f"base settings, overridden by other flags: {' | '.join(presets)} (default: none)"
     flag(parser, "--preset", "NAME", help=preset)
     if "budget" not in without:
         flag(parser, "--epsilon", "E", reading(float))
-    add_flags(parser, kind, without, hidden, axis=axis)
+    add_flags(parser, kind, without, **options)
 
 
 def add_flags(

@@ -45,7 +45,8 @@ ALGORITHMS, TOTALS, SEEDS = "ryu-kim,dp-admm,dpsgd", "0.5,1,5", 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, (summary, command) in ACTIONS.items():
+    for name, command in ACTIONS.items():
+        summary = flags.help_of(parser, name)
         action = actions.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         command.add_arguments(action)
 
@@ -86,7 +87,7 @@ def _source_arguments(parser: argparse.ArgumentParser, nargs: str | None = None)
 
 def execute(args: argparse.Namespace) -> int:
     """Run the action."""
-    return ACTIONS[args.action][1].execute(args)
+    return ACTIONS[args.action].execute(args)
 
 
 def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
@@ -407,26 +408,11 @@ def _print_forecast(document: Json) -> None:
 
 
 ACTIONS = {
-    "run": ("run one algorithm on a data set", Command(_run_arguments, _run)),
-    "compare": (
-        "compare algorithms at equal certified totals",
-        Command(_compare_arguments, _compare),
-    ),
-    "predict": (
-        "predict rows with a model that learn run --out has written",
-        Command(predict_arguments, predict),
-    ),
-    "forecast": (
-        "forecast demand from the zones' history, as a public prior of demand",
-        Command(_forecast_arguments, _forecast),
-    ),
-    "reproduce": (
-        "reproduce a figure or table of a learning paper and check its claims",
-        Command(add_reproduce, partial(execute_reproduce, only_learning=True)),
-    ),
-    "grant": (
-        "grant a total budget to each sample of a data set, in a ledger",
-        Command(grant_arguments, grant),
-    ),
+    "run": Command(_run_arguments, _run),
+    "compare": Command(_compare_arguments, _compare),
+    "predict": Command(predict_arguments, predict),
+    "forecast": Command(_forecast_arguments, _forecast),
+    "reproduce": Command(add_reproduce, partial(execute_reproduce, only_learning=True)),
+    "grant": Command(grant_arguments, grant),
 }
 COMMANDS = {"learn": Command(add_arguments, execute)}

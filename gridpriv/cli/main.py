@@ -20,47 +20,37 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from gridpriv.cli.flags import Command, Parser
+from gridpriv.cli.flags import Command, Parser, help_of
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, SolverError, notes
 from gridpriv.core.text import clean
 from gridpriv.core.threads import one_thread
 
 COMMANDS = {
-    "run": "run one private dispatch of a case",
-    "compare": "compare methods, budgets and seeds in a study with a report",
-    "plan": "estimate the cost of protection from public data and recommend a method",
-    "publish": "write a case file with protected demand, its certificate and data sheet",
-    "report": "write the report of a study or run: html, pdf, xlsx, csv, tex",
-    "reproduce": "reproduce a figure or table of a paper and check its claims",
-    "audit": "test whether a run delivers its certified epsilon",
-    "attack": "estimate bus demand from the messages of a run, as an adversary would",
-    "relax": "solve the centralized SOC relaxation: bound, prices, binding limits",
-    "acopf": "solve the AC optimal power flow: cost, prices, losses, load shedding",
-    "security": "analyse contingencies by AC power flow: overloads, voltages, load shedding",
-    "exchange": "zonal PTDFs, remaining margins (RAM) and flow-based domain on released demand",
-    "zones": "partition a case into zones; check and draw them",
-    "cases": "list available cases, or report how a file is read",
-    "convert": "write a case file in another format, and list what is lost",
-    "learn": "federated learning and load forecasts with differential privacy",
-    "ledger": "manage privacy grants and charges: grant, show, export, verify",
-    "schema": "describe tables and columns: unit, meaning, public or local",
-    "consortium": "write one configuration folder per party for a run on separate machines",
-    "coordinator": "coordinate the run of a consortium",
-    "zone-agent": "take part in the run of a consortium as a zone",
-    "keys": "make TLS certificates for trials of a consortium",
-    "account": "total epsilon of T releases, or the noise for a total",
+    "run": "run",
+    "compare": "study",
+    "plan": "plan",
+    "publish": "publish",
+    "report": "study",
+    "reproduce": "study",
+    "audit": "assurance",
+    "attack": "assurance",
+    "relax": "optimum",
+    "acopf": "optimum",
+    "security": "analysis",
+    "exchange": "analysis",
+    "zones": "grids",
+    "cases": "grids",
+    "convert": "grids",
+    "learn": "learn",
+    "ledger": "budgets",
+    "schema": "study",
+    "consortium": "consortium",
+    "coordinator": "consortium",
+    "zone-agent": "consortium",
+    "keys": "consortium",
+    "account": "budgets",
 }
-
-SHARED = {
-    "analysis": ("exchange", "security"),
-    "assurance": ("attack", "audit"),
-    "budgets": ("account", "ledger"),
-    "consortium": ("consortium", "coordinator", "keys", "zone-agent"),
-    "grids": ("cases", "convert", "zones"),
-    "optimum": ("acopf", "relax"),
-    "study": ("compare", "report", "reproduce", "schema"),
-}
-"""Commands of modules that hold several; each other command has a module of its own name."""
+"""The modules of commands, in the order of the help."""
 RARELY = 100_000  # new objects between two collections: imports make many and drop few
 TRACEBACK = "GRIDPRIV_TRACEBACK"
 DEFECT, PIPE_CLOSED = 70, 141
@@ -192,7 +182,8 @@ def _parser(command: str) -> Parser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, summary in COMMANDS.items():
+    for name in COMMANDS:
+        summary = help_of(parser, name)
         described = commands.add_parser(name, help=summary, description=summary)
         if name == command:
             command_of(name).add_arguments(described)
@@ -201,8 +192,7 @@ def _parser(command: str) -> Parser:
 
 def command_of(name: str) -> Command:
     """Return a command by its name."""
-    module = next((module for module, names in SHARED.items() if name in names), name)
-    commands: dict[str, Command] = import_module(f"gridpriv.cli.{module}").COMMANDS
+    commands: dict[str, Command] = import_module(f"gridpriv.cli.{COMMANDS[name]}").COMMANDS
     return commands[name]
 
 

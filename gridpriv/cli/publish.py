@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -108,9 +109,9 @@ def execute(args: argparse.Namespace) -> int:
     settings = chosen.settings()
     case = flags.given_case(args)
     settings.adjacency(case)  # refuses, or warns of, a distance that this grid has not
-    publish = _series(args, case, settings) if args.series else _case(chosen, case, settings)
-    with _charged(args, case, settings, publish.planned) as charge:
-        done = publish.draw(charge or (lambda *_: None))
+    planned, draw = _prepared(args, chosen, case, settings)
+    with _charged(args, case, settings, planned) as charge:
+        done = draw(charge or (lambda *_: None))
         run = None if charge is None else charge.run_id
     document = _write(chosen, place, done, run)
 
@@ -120,14 +121,6 @@ def execute(args: argparse.Namespace) -> int:
             say(f"--seed {done.made.ready.seed} draws the same simulated noise again.")
 
     return tell(args, document, show, place)
-
-
-@dataclass(frozen=True, eq=False)
-class Ready:
-    """A publication that is ready: what it will draw, and how."""
-
-    planned: Mapping[Drawn, int]
-    draw: Callable[[Any], ProtectedCase | ProtectedSeries]
 
 
 def _chosen(args: argparse.Namespace) -> Publishing:
@@ -166,18 +159,19 @@ def _refuse_inputs(args: argparse.Namespace, place: Path) -> None:
                 raise InputError(f"{file} is read as {given}. Give another --out.")
 
 
-def _case(chosen: Publishing, case: Case, settings: Settings) -> Ready:
-    from gridpriv.zonal.protected_case import prepare_publication, protect
+def _prepared(
+    args: argparse.Namespace, chosen: Publishing, case: Case, settings: Settings
+) -> tuple[Mapping[Drawn, int], Callable[[Any], ProtectedCase | ProtectedSeries]]:
+    """Return the releases that a publication draws, and the function that draws them."""
+    from gridpriv.zonal import protected_case as publishing
 
-    publication = prepare_publication(case, settings, priced=chosen.fidelity is not None)
-    return Ready(publication.planned, lambda charge: protect(publication, charge))
-
-
-def _series(args: argparse.Namespace, case: Case, settings: Settings) -> Ready:
-    from gridpriv.zonal.protected_case import WHOLE_GRID, prepare_series, protect_series
-
-    horizon = prepare_series(flags.read_series(args, case), settings)
-    return Ready(horizon.planned[WHOLE_GRID], lambda charge: protect_series(horizon, charge))
+    if args.series:
+        horizon = publishing.prepare_series(flags.read_series(args, case), settings)
+        planned = horizon.planned[publishing.WHOLE_GRID]
+        return planned, partial(publishing.protect_series, horizon)
+    priced = chosen.fidelity is not None
+    publication = publishing.prepare_publication(case, settings, priced=priced)
+    return publication.planned, partial(publishing.protect, publication)
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     parser.epilog = output.worded("compare-epilog")
     without = (*OWN_FLAGS, "temporal_basis", "stream")
     hidden = ("noise",)  # simulated only; secure noise is refused with the reason
-    flags.add_settings(parser, Settings, PRESETS, without, hidden, axis=True)
+    flags.add_settings(parser, Settings, PRESETS, without, hidden=hidden, axis=True)
     add_running(parser)
     flags.switch(parser, "--no-reference", "store_false", dest="reference", default=None)
     flags.switch(parser, "--dry-run")

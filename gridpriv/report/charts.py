@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -66,18 +66,21 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Look]) -> list[Chart]:
 
 def cost_chart(table: pd.DataFrame, metric: Metric, panel: str, look: dict[str, Look]) -> Chart:
     """Return one figure of a panel's methods against certified total epsilon."""
-    return Chart(
+    return _metric_chart(
+        metric,
         f"{panel}: {metric.title.lower()}",
         "certified total epsilon (smaller is more private)",
-        metric.label,
-        tuple(_cost_series(table[table.panel == panel], metric)),
-        metric.unit,
-        x_log=True,
-        floor=metric.least,
-        bars=True,
-        size=COST_SIZE,
-        style=look,
+        _cost_series(table[table.panel == panel], metric),
+        **{"x_log": True, "bars": True, "size": COST_SIZE, "style": look},
     )
+
+
+def _metric_chart(
+    metric: Metric, title: str, x_label: str, series: Iterable[Series], **look: Any
+) -> Chart:
+    """Return a chart of a metric, in its unit and no finer than it is exact."""
+    given = {"floor": metric.least} | look
+    return Chart(title, x_label, metric.label, tuple(series), metric.unit, **given)
 
 
 def _cost_series(rows: pd.DataFrame, metric: Metric) -> list[Series]:
@@ -168,16 +171,12 @@ def column_charts(
     (name,) = look or ("",)
     x = _floats(across)
     return [
-        Chart(
+        _metric_chart(
+            metric,
             f"{metric.title} by {x_label}" if look else f"{metric.title}, {metric.origin}",
             x_label,
-            metric.label,
-            (Series(name, x, _floats(table[metric.key])),),
-            metric.unit,
-            x_names=names,
-            floor=metric.least,
-            size=size,
-            style=look,
+            [Series(name, x, _floats(table[metric.key]))],
+            **{"x_names": names, "size": size, "style": look},
         )
         for metric in drawable(metrics, table)
     ]
@@ -193,18 +192,17 @@ def convergence_charts(rounds: pd.DataFrame) -> dict[str, Chart]:
 def _by_round(rounds: pd.DataFrame, *more: Metric) -> list[Metric]:
     """Return the metrics of rounds: of grids without the distance of local models."""
     of_grid = "consensus_residual" in rounds
+    rounds = rounds if "run" in rounds else rounds.assign(run=0)
     metrics = drawable((*BY_ROUND, *more), rounds)
     if len(rounds) > 1:  # rounds on the AC equations have figures of the plan in the last only
-        runs = rounds["run"] if "run" in rounds else pd.Series(0, index=rounds.index)
-        metrics = [m for m in metrics if rounds.groupby(runs)[m.key].count().max() > 1]
+        metrics = [m for m in metrics if rounds.groupby("run")[m.key].count().max() > 1]
     metrics = [m for m in metrics if not (of_grid and m.key == "consensus_residual_max")]
     return [AC_MISMATCH if m is RESIDUAL and _on_ac(rounds) else m for m in metrics]
 
 
 def _on_ac(rounds: pd.DataFrame) -> bool:
     """Return True where all rounds are on the AC equations: only the last has a penalty."""
-    runs = rounds["run"] if "run" in rounds else pd.Series(0, index=rounds.index)
-    last = ~runs.duplicated(keep="last")
+    last = ~rounds["run"].duplicated(keep="last")
     return len(rounds) > last.sum() and bool(rounds.loc[~last, "penalty_max"].isna().all())
 
 
@@ -240,19 +238,8 @@ def _panel_rounds(
             continue  # most methods have no such figure
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
         title = f"{panel}{at}"
-        charts.append(
-            Chart(
-                title,
-                "round",
-                metric.label,
-                tuple(series),
-                metric.unit,
-                f"{metric.title}, {title}",
-                floor=metric.least,
-                size=ROUND_SIZE,
-                style=look,
-            )
-        )
+        given: Look = {"subject": f"{metric.title}, {title}", "size": ROUND_SIZE, "style": look}
+        charts.append(_metric_chart(metric, title, "round", series, **given))
     return charts
 
 

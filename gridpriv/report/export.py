@@ -447,7 +447,16 @@ def report_files(
     """Return the files of a report in several formats, by their names."""
     files: dict[str, bytes] = {}
     for kind in dict.fromkeys(formats):
-        files |= _files(report, study, kind, stem)
+        if kind == "html":
+            files[f"{stem}.html"] = to_html(report).encode()
+        elif kind == "pdf":
+            files[f"{stem}.pdf"] = to_pdf(report)
+        elif kind == "xlsx":
+            files[f"{stem}.xlsx"] = to_xlsx(report, study)
+        else:
+            for t in report.tables:
+                text = to_csv(t) if kind == "csv" else to_tex(report.title, t)
+                files[f"{stem}-{kind}/{t.name}.{kind}"] = text.encode()
     return files
 
 
@@ -457,18 +466,6 @@ def write_files(files: dict[str, bytes], place: Path, *, private: bool = True) -
         make_folder((place / name).parent)
         write_bytes(place / name, content, private=private)
     return [place / name for name in files]
-
-
-def _files(report: Report, study: Study, kind: str, stem: str) -> dict[str, bytes]:
-    """Return the files of a report in one format, by their names."""
-    if kind == "html":
-        return {f"{stem}.html": to_html(report).encode()}
-    if kind == "pdf":
-        return {f"{stem}.pdf": to_pdf(report)}
-    if kind == "xlsx":
-        return {f"{stem}.xlsx": to_xlsx(report, study)}
-    texts = {t.name: to_csv(t) if kind == "csv" else to_tex(report.title, t) for t in report.tables}
-    return {f"{stem}-{kind}/{name}.{kind}": text.encode() for name, text in texts.items()}
 
 
 def _pivot(

@@ -149,6 +149,14 @@ def share_of(difference: float, base: float, baseline: str = "") -> str:
     return f"{sign}{printed} $/h{f' ({percent}{baseline})' if percent else ''}"
 
 
+def _total(epsilon: float, pure: float | None, delta: float, of: str = "") -> Fact:
+    """Return a certified total: pure, where that is as small as the one at a delta."""
+    shown = epsilon_text(epsilon)
+    is_pure = pure is not None and epsilon_text(pure) == shown
+    kind = "pure" if is_pure else f"at delta = {delta:g}"
+    return Fact("Certified total", f"epsilon {shown}", f"{kind}{of}")
+
+
 def _certificate(privacy: Json, settings: Json) -> Iterator[Fact]:
     """Yield what is protected, and the certified total."""
     if privacy["mechanism"] == NO_NOISE:
@@ -160,10 +168,7 @@ def _certificate(privacy: Json, settings: Json) -> Iterator[Fact]:
     elif total["epsilon"] is None:
         yield Fact("Certified total", "none", "a release has no proven sensitivity", "bad")
     else:
-        pure, shown = privacy["total_pure"], epsilon_text(total["epsilon"])
-        is_pure = pure is not None and epsilon_text(pure) == shown
-        kind = "pure" if is_pure else f"at delta = {total['delta']:g}"
-        yield Fact("Certified total", f"epsilon {shown}", kind)
+        yield _total(total["epsilon"], privacy["total_pure"], total["delta"])
     scale, before = settings.get("load_scale", 1.0), ""
     if scale != 1.0:
         before = f"before --load-scale {scale:g}; {scaled_beta(settings)} of the demand in this run"
@@ -194,11 +199,7 @@ def _series_certificate(study: Study) -> Iterator[Fact]:
     """Yield the certified total of all steps together, and what is protected."""
     for total in study_totals(study):
         if total.epsilon is not None and math.isfinite(total.epsilon):
-            shown = epsilon_text(total.epsilon)
-            pure = total.pure is not None and epsilon_text(total.pure) == shown
-            kind = "pure" if pure else f"at delta = {total.delta:g}"
-            note = f"{kind}, of all steps together"
-            yield Fact("Certified total", f"epsilon {epsilon_text(total.epsilon)}", note)
+            yield _total(total.epsilon, total.pure, total.delta, ", of all steps together")
     yield from _protected(study.runs)
 
 

@@ -124,9 +124,10 @@ def test_examples_of_the_help_parse(name: str) -> None:
             make_learn_settings(Path(args.dataset).stem, getattr(args, "preset", None), **given)
 
 
-def test_every_text_of_the_help_is_of_an_argument() -> None:
-    held: set[str] = set()
+def test_every_text_of_the_help_is_of_a_command_or_an_argument() -> None:
+    held = set(COMMANDS)
     for name, parser in EVERY:
+        held.add(name)
         for action in parser._actions:
             option = action.option_strings[0] if action.option_strings else action.dest
             held |= {option, f"{name} {option}"}
