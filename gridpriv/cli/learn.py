@@ -26,7 +26,6 @@ from gridpriv.learning.settings import (
     SET_BY_COMPARISON,
     LearnSettings,
     make_learn_settings,
-    preset_names,
 )
 from gridpriv.privacy.statement import refuse_unprotected
 from gridpriv.study.forecast import Forecasting, forecast_series
@@ -53,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser)
-    flags.add_settings(parser, LearnSettings, preset_names())
+    flags.add_settings(parser, LearnSettings, sorted(PRESETS))
     flags.add_ledger_arguments(parser)
     flags.switch(parser, "--public")
     flags.switch(parser, "--resume")
@@ -62,7 +61,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser, nargs="?")
-    flags.add_settings(parser, LearnSettings, preset_names(), SET_BY_COMPARISON)
+    flags.add_settings(parser, LearnSettings, sorted(PRESETS), SET_BY_COMPARISON)
     flags.flag(parser, "--study", "FILE")
     flags.flag(parser, "--algorithms", "A,B")
     flags.flag(parser, "--method", "METHOD", action="append")
@@ -228,8 +227,9 @@ def _read_by(method: Json, preset: str | None) -> frozenset[str]:
     """Return the settings that a method's algorithm reads."""
     algorithm = method.get("algorithm")
     if algorithm is None:
-        fitting = [s.algorithm for (name, _), s in PRESETS.items() if name == preset]
-        algorithm = fitting[0] if fitting else LearnSettings.algorithm
+        tables = PRESETS.get(preset or "", {}).values()
+        own = {name: value for table in tables for name, value in table.items()}
+        algorithm = own.get("algorithm", LearnSettings.algorithm)
     one_of("algorithm", algorithm, READS)
     return READS[algorithm]
 

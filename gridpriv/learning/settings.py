@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gridpriv.consensus.schedules import Rounds
 from gridpriv.core.errors import InputError, not_allowed, one_of, positive
+from gridpriv.core.files import read_table
 from gridpriv.core.settings import (
     Part,
     changed,
@@ -271,101 +273,10 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         return self.as_given() | {"perturbation": "none" if self.mechanism == "none" else perturbed}
 
 
-PUBLISHED = LearnSettings(intercept="off")
-RYU_KIM = replace(
-    PUBLISHED,
-    sensitivity="published",
-    budget=Budget("per-release", 1.0),
-    delta=1e-6,
-    adjacency="zero-out",
-    regularizer="l2:2e-6",
-    rounds=5000,
-    evaluate_every=50,
-)
-HUANG = replace(
-    PUBLISHED,
-    algorithm="dp-admm",
-    sensitivity="published",
-    budget=Budget("per-release", 0.1),
-    delta=1e-3,
-    clients=100,
-    penalty=BudgetedPenalty(0.1),
-    rounds=100,
-    evaluate_every=1,
-)
-LI = replace(
-    PUBLISHED,
-    algorithm="fedspd-dp",
-    sensitivity="published",
-    budget=Budget("per-release", 1.0),
-    delta=1e-4,
-    clients=100,
-    sampled_clients=20,
-    penalty=BudgetedPenalty(20.0),
-    local_updates=5,
-    batch=10,
-    sampling="without-replacement",
-    regularizer="l1:1e-4",
-    rounds=100,
-    missing="mode",
-    evaluate_every=1,
-)
-GAUTHIER = replace(
-    PUBLISHED,
-    algorithm="cdp-admm",
-    budget=Budget("total", 10.0, 1e-5),
-    split="writer",
-    penalty=BudgetedPenalty(4.0),
-    rounds=300,
-    clip=20.0,
-    evaluate_every=1,
-)
-
-ACCURATE = LearnSettings(
-    algorithm="dpsgd",
-    rounds=30,
-    clip=0.1,
-    momentum=0.9,
-    averaging=0.5,
-    centring="on",
-    learning_rate=None,
-    evaluate_every=50,
-)
-ACCURATE_NAME = "accurate"
-IMAGES: dict[str, Any] = {"features": "strokes", "rounds": 200, "clip": 0.05}
-# what the preset sets besides; chosen on held-out training rows of MNIST and Adult
-ACCURATE_FOR: dict[str, dict[str, Any]] = {
-    "mnist": IMAGES,
-    "femnist": IMAGES,
-    "adult": {"scaling": "standard", "norm": 4.0},
-}
-
-# preset and data set -> settings; Ryu and Kim's constants are those of section 6.2 and E.1
-PRESETS: dict[tuple[str, str], LearnSettings] = {
-    ("ryu-kim", "mnist"): replace(
-        RYU_KIM,
-        clients=10,
-        split="contiguous",
-        box=0.1,
-        penalty=BudgetedPenalty(2.0, 1.2, 10_000, 1e9, 5.0),
-    ),
-    ("ryu-kim", "femnist"): replace(
-        RYU_KIM,
-        split="writer",
-        box=1.0,
-        step_scale=100.0,
-        penalty=BudgetedPenalty(0.005, 1.2, 2_000, 1e9, 0.05),
-    ),
-    ("huang-l1", "adult"): replace(HUANG, regularizer="l1:1e-6", radius=23.0),
-    ("huang-l2", "adult"): replace(HUANG, regularizer="l2:1e-6", radius=89.0, step="smooth"),
-    ("li", "adult"): LI,
-    ("gauthier", "lasso"): GAUTHIER,
-}
-
-
-def preset_names() -> list[str]:
-    """Return the names of all presets; ``accurate`` is for any data set."""
-    return sorted({ACCURATE_NAME, *(name for name, _ in PRESETS)})
+EVERY, ANYWHERE = "every", "accurate"
+"""Key of the settings of a preset for every data set; the preset that fits any."""
+PRESETS = read_table(Path(__file__).with_name("presets.toml"), "presets")
+"""By name, the settings of a preset on a data set: those for every one, and its own."""
 
 
 def make_learn_settings(dataset: str, preset: str | None = None, **given: Any) -> LearnSettings:
@@ -391,14 +302,13 @@ def make_learn_settings(dataset: str, preset: str | None = None, **given: Any) -
     check_names(given, names(LearnSettings))
     base = LearnSettings()
     if preset is not None:
-        one_of("preset", preset, preset_names())
-    if preset == ACCURATE_NAME:
-        base = replace(ACCURATE, **ACCURATE_FOR.get(dataset, {}))
-    elif preset is not None:
-        if (preset, dataset) not in PRESETS:
-            fitting = ", ".join(d for p, d in PRESETS if p == preset)
-            raise not_allowed("preset", preset, f"with data set {fitting}, not {dataset}")
-        base = PRESETS[preset, dataset]
+        one_of("preset", preset, sorted(PRESETS))
+        fitting = PRESETS[preset]
+        known = [name for name in fitting if name != EVERY]
+        if dataset not in known and preset != ANYWHERE:
+            allowed = f"with data set {', '.join(known)}, not {dataset}"
+            raise not_allowed("preset", preset, allowed)
+        base = LearnSettings(**fitting.get(EVERY, {}) | fitting.get(dataset, {}))
     algorithm = given.get("algorithm", base.algorithm)
     one_of("algorithm", algorithm, ALGORITHMS)
     usual = defaults(LearnSettings)

@@ -11,55 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.files import read_bytes
+from gridpriv.core.files import read_bytes, read_table
 from gridpriv.learning.clients import import_torch
 
-_BATCHES = {"batch", "sampling", "sampled_clients"}
-_PENALTY = {"penalty", "clip"}
-
+ROWS = read_table(Path(__file__).with_name("algorithms.toml"), "list of algorithms")
+ALGORITHMS = tuple(ROWS)
 # settings that not every algorithm reads
-READS: dict[str, frozenset[str]] = {
-    "ryu-kim": frozenset(
-        {"perturbation", "local_updates", "step_scale", "box", "output_step", *_PENALTY}
-    ),
-    "admm": frozenset(_PENALTY),
-    "pvp": frozenset(_PENALTY),
-    "dvp": frozenset(_PENALTY),
-    "dp-admm": frozenset({"step", "radius", "gradient_change", *_PENALTY}),
-    "dpsgd": frozenset(
-        {
-            "learning_rate",
-            "clip",
-            "momentum",
-            "averaging",
-            "centring",
-            "trust",
-            "colluding",
-            "dropouts",
-            *_BATCHES,
-        }
-    ),
-    "dp-fedavg": frozenset({"learning_rate", "clip", "local_updates", "participation", *_BATCHES}),
-    "fedspd-dp": frozenset(
-        {"local_updates", "diameter", "proximity", "gradient_change", *_PENALTY, *_BATCHES}
-    ),
-    "cdp-admm": frozenset({"step_scale", "graph", "decay", *_PENALTY}),
-    "ddp-admm": frozenset({"step_scale", "graph", *_PENALTY}),
-    "centralized": frozenset({"box"}),
-}
+READS = {name: frozenset(row["reads"].split()) for name, row in ROWS.items()}
 SPECIFIC: frozenset[str] = frozenset().union(*READS.values())
-ALGORITHMS = tuple(READS)
-# what noise is added to, as a setting and in words; ryu-kim's is a setting
-PERTURBED = {
-    "pvp": ("output", "the local model"),
-    "dvp": ("dual", "the dual variable"),
-    "dp-admm": ("output", "the linearized local model"),
-    "dpsgd": ("gradient", "the gradient"),
-    "dp-fedavg": ("update", "the server's model"),
-    "fedspd-dp": ("output", "the mean of the local steps"),
-    "cdp-admm": ("output", "the local model"),
-    "ddp-admm": ("output", "the local model"),
-}
+PERTURBED = {n: (row["perturbed"], row["quantity"]) for n, row in ROWS.items() if "quantity" in row}
 NON_PRIVATE = ("admm", "centralized")
 
 LINEAR = "linear"

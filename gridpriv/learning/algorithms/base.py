@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from importlib import import_module
 from itertools import groupby
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.core.threads import one_blas_thread
+from gridpriv.learning.algorithms import ROWS
 from gridpriv.learning.clients import (
     Array,
     Clients,
@@ -428,25 +429,10 @@ def spread(values: Floats, x: Array) -> Any:
     return like(values[:, None, None], x)
 
 
-# file and class; others have those of their name
-_HOME = {
-    "admm": ("admm", "Admm"),
-    "dp-admm": ("admm", "DpAdmm"),
-    "pvp": ("admm", "Pvp"),
-    "dvp": ("admm", "Dvp"),
-    "dp-fedavg": ("dpsgd", "DpFedavg"),
-    "centralized": ("base", "Centralized"),
-    "cdp-admm": ("admm", "GraphAdmm"),
-    "ddp-admm": ("admm", "GraphAdmm"),
-}
-
-
 def make_algorithm(task: Task) -> Algorithm:
     """Return the algorithm of a task's settings."""
-    name = task.settings.algorithm
-    usual = name.replace("-", "_"), name.title().replace("-", "")
-    file, kind = _HOME.get(name, usual)
-    made: Algorithm = getattr(import_module(f"gridpriv.learning.algorithms.{file}"), kind)(task)
+    place = ROWS[task.settings.algorithm]["class"]
+    made: Algorithm = resolve_name(f"gridpriv.learning.algorithms.{place}")(task)
     return made
 
 

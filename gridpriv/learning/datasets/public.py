@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, one_of, whole
-from gridpriv.core.files import LARGEST, read_packed, read_text
+from gridpriv.core.files import LARGEST, read_packed, read_table, read_text
 from gridpriv.learning.datasets.base import (
     Dataset,
     Features,
@@ -248,54 +248,9 @@ ADULT_FILES = ("adult.data", "adult.test")
 ADULT_SITE = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 
 
-@dataclass(frozen=True)
-class Number:
-    """A numeric column.
-
-    Attributes
-    ----------
-    bound : float
-        Upper bound from the census form, not the rows; the lower one is 0.
-    mean, deviation : float
-        Of the published training file, to three digits: constants of a standardization that reads
-        nothing off the rows given.
-    """
-
-    bound: float
-    mean: float
-    deviation: float
-
-
-# in the order of the files; of a category, its values by commas
-COLUMNS: dict[str, Number | str] = {
-    "age": Number(100.0, 38.6, 13.6),
-    "workclass": "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, "
-    "Without-pay, Never-worked",
-    "fnlwgt": Number(1.5e6, 1.9e5, 1.06e5),
-    "education": "Bachelors, Some-college, 11th, HS-grad, Prof-school, Assoc-acdm, Assoc-voc, 9th, "
-    "7th-8th, 12th, Masters, 1st-4th, 10th, Doctorate, 5th-6th, Preschool",
-    "education-num": Number(16.0, 10.1, 2.57),
-    "marital-status": "Married-civ-spouse, Divorced, Never-married, Separated, Widowed, "
-    "Married-spouse-absent, Married-AF-spouse",
-    "occupation": "Tech-support, Craft-repair, Other-service, Sales, Exec-managerial, "
-    "Prof-specialty, Handlers-cleaners, Machine-op-inspct, Adm-clerical, Farming-fishing, "
-    "Transport-moving, Priv-house-serv, Protective-serv, Armed-Forces",
-    "relationship": "Wife, Own-child, Husband, Not-in-family, Other-relative, Unmarried",
-    "race": "White, Asian-Pac-Islander, Amer-Indian-Eskimo, Other, Black",
-    "sex": "Female, Male",
-    "capital-gain": Number(1e5, 1080.0, 7390.0),
-    "capital-loss": Number(5e3, 87.3, 403.0),
-    "hours-per-week": Number(100.0, 40.4, 12.3),
-    "native-country": "United-States, Cambodia, England, Puerto-Rico, Canada, Germany, "
-    "Outlying-US(Guam-USVI-etc), India, Japan, Greece, South, China, Cuba, Iran, Honduras, "
-    "Philippines, Italy, Poland, Jamaica, Vietnam, Mexico, Portugal, Ireland, France, "
-    "Dominican-Republic, Laos, Ecuador, Taiwan, Haiti, Columbia, Hungary, Guatemala, Nicaragua, "
-    "Scotland, Thailand, Yugoslavia, El-Salvador, Trinadad&Tobago, Peru, Hong, "
-    "Holand-Netherlands",
-}
+COLUMNS = read_table(Path(__file__).with_name("adult.toml"), "columns of Adult")
+"""In the order of the files: of a number its bounds, of a category its values by commas."""
 NAMES = [*COLUMNS, "income"]
-# the published most frequent values, for missing = 'mode'
-MODES = {"workclass": "Private", "occupation": "Prof-specialty", "native-country": "United-States"}
 MOST_DEVIATIONS = 3.0  # standardized numbers are clipped to this
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 DROPPED_TRAIN = 40_000
@@ -409,7 +364,7 @@ def _norm(scaling: str) -> float:
     """Return the public bound of a row's norm."""
     if scaling == "bounds":
         return 1.0
-    numbers = sum(isinstance(column, Number) for column in COLUMNS.values())
+    numbers = sum("bound" in column for column in COLUMNS.values())
     return math.sqrt(len(COLUMNS) - numbers + numbers * MOST_DEVIATIONS**2)
 
 
@@ -418,19 +373,20 @@ def _encode(rows: pd.DataFrame, fill: bool, dtype: type[np.floating], scaling: s
     parts: list[NDArray[np.float64]] = []
     outside = np.zeros(len(rows), np.bool_)
     for name, column in COLUMNS.items():
-        if isinstance(column, Number):
-            numbers = _numbers(rows[name])
-            outside |= (numbers < 0.0) | (numbers > column.bound)
-            numbers = np.clip(numbers, 0.0, column.bound)
+        if "bound" in column:
+            numbers, bound = _numbers(rows[name]), column["bound"]
+            outside |= (numbers < 0.0) | (numbers > bound)
+            numbers = np.clip(numbers, 0.0, bound)
             if scaling == "bounds":
-                scaled = numbers / column.bound
+                scaled = numbers / bound
             else:
-                scaled = (numbers - column.mean) / column.deviation
+                scaled = (numbers - column["mean"]) / column["deviation"]
                 scaled = np.clip(scaled, -MOST_DEVIATIONS, MOST_DEVIATIONS)
             parts.append(scaled[:, None])
         else:
-            known = [value for value in column.split(", ") if fill or value != "Never-worked"]
-            texts = rows[name].replace("?", MODES[name]) if fill and name in MODES else rows[name]
+            every = column["values"].split(", ")
+            known = [value for value in every if fill or value != "Never-worked"]
+            texts = rows[name].replace("?", column.get("mode", "?")) if fill else rows[name]
             parts.append(np.eye(len(known))[_places(texts, known)])
     x = np.concatenate(parts, axis=1).astype(dtype)
     y = 2 * _places(rows["income"], ["<=50K", ">50K"]) - 1
