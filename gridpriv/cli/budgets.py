@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import json_text, print_rows, print_table, say, tell, worded
-from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
+from gridpriv.cli.output import json_text, print_rows, print_table, say, tell, warn, worded
+from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed, choice
 from gridpriv.core.text import Json, counted, csv_text, json_ready
@@ -88,7 +87,9 @@ def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
     names = {"--epsilon": args.epsilon, "--noise-multiplier": multiplier, "--total": args.total}
     stated = [name for name, value in names.items() if value is not None]
     if len(stated) != 1:
-        raise InputError(f"give exactly one of {', '.join(names)}; given: {_listed(stated)}")
+        raise InputError(
+            f"give exactly one of {', '.join(names)}; given: {', '.join(stated) or 'none'}"
+        )
     if args.releases < 1:
         raise not_allowed("releases", args.releases, "a whole number, 1 or more")
     target = Privacy.target_delta if args.target_delta is None else args.target_delta
@@ -110,10 +111,6 @@ def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
             "noise-multiplier", multiplier, f"a positive number up to {LARGEST_MULTIPLIER:g}"
         )
     return multiplier, target
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
 
 
 def statement(args: argparse.Namespace) -> Json:
@@ -259,12 +256,7 @@ def _chosen(datasets: Sequence[LedgerDataset], owners: list[str] | None) -> list
 def _warn_delta(delta: float, entries: int) -> None:
     """Warn of a delta at which publishing one record in full would count as private."""
     if delta >= 1.0 / entries:
-        warnings.warn(
-            f"delta = {delta:g} is not below 1/{entries}, one over the number of demand entries "
-            "of the largest zone: at such a delta, publishing an entry at random is 'private'",
-            GridprivWarning,
-            stacklevel=2,
-        )
+        warn("ledger-delta", delta=delta, entries=entries)
 
 
 def _show(args: argparse.Namespace, key: Path | None) -> int:

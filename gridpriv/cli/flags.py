@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from gridpriv.cli.output import warn
 from gridpriv.core.errors import (
     LONGEST,
     MOST_WHOLE,
@@ -268,12 +269,7 @@ def given_case(args: argparse.Namespace) -> Case:
 
     case = load_case(args.case)
     if not case.reference.any():
-        warnings.warn(
-            f"{args.case}: no bus is the reference (MATPOWER type 3). The AC power flow takes the "
-            "bus of the largest generator of every island",
-            GridprivWarning,
-            stacklevel=2,
-        )
+        warn("no-reference-bus", case=args.case)
     if getattr(args, "demand", None) is None:
         return case
     from gridpriv.grid.scenarios import override_demand  # imports pandas: slow
@@ -358,11 +354,7 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
         case, zones if args.partition is None else f"{args.partition}:{zones or ''}"
     )
     if zoning.n_zone == 1:
-        warnings.warn(
-            "one zone holds the whole grid: there is no other zone to coordinate with",
-            GridprivWarning,
-            stacklevel=2,
-        )
+        warn("one-zone")
     return zoning
 
 

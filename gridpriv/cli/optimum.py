@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,9 @@ import numpy as np
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import output_folder, print_table, say, tell, worded, write_results
+from gridpriv.cli.output import output_folder, print_table, say, tell, warn, worded, write_results
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import GridprivWarning, SolverError
+from gridpriv.core.errors import SolverError
 from gridpriv.core.settings import changed, choice
 from gridpriv.core.text import PRECISION, Json, amount
 from gridpriv.grid.case import Case
@@ -173,12 +172,7 @@ def execute_acopf(args: argparse.Namespace) -> int:
         document["gap"] = None if bound.bound is None else 1.0 - bound.bound / optimum.cost
         if bound.bound is None:
             least = amount(bound.as_dict()["shed_mw"], "MW")
-            warnings.warn(
-                f"no bound: by the relaxation load shedding is at least {least} MW, and its bound "
-                "has no load shedding",
-                GridprivWarning,
-                stacklevel=1,
-            )
+            warn("acopf-no-bound", least=least)
         else:
             _warn_of_prices(optimum, bound)
     if folder is not None:
@@ -195,13 +189,13 @@ def _warn_of_prices(optimum: AcOptimum, bound: SolvedRelaxation) -> None:
     if not differs.any():
         return
     worst = int(np.nanargmax(difference))
-    warnings.warn(
-        f"the relaxation's prices differ from the AC optimum's at {int(differs.sum())} buses by "
-        f"more than {100 * PRICE_DIFFERENCE:g} % of the highest: most at bus "
-        f"{optimum.state.case.bus_id[worst]}, {bound.p_price[worst]:.4g} $/MWh in place of "
-        f"{optimum.p_price[worst]:.4g}",
-        GridprivWarning,
-        stacklevel=2,
+    warn(
+        "acopf-prices",
+        buses=int(differs.sum()),
+        share=100 * PRICE_DIFFERENCE,
+        bus=optimum.state.case.bus_id[worst],
+        price=bound.p_price[worst],
+        instead=optimum.p_price[worst],
     )
 
 

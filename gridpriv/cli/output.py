@@ -9,13 +9,14 @@ import shlex
 import shutil
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import GridprivWarning, InputError, not_allowed
 from gridpriv.core.files import make_folder, sealed, write_text
 from gridpriv.core.text import Amount, Json, amount, frame_csv, sections, shown
 
@@ -73,6 +74,11 @@ def texts() -> dict[str, str]:
 def worded(code: str, **values: object) -> str:
     """Return a text of the catalog with its values."""
     return texts()[code].format(**values)
+
+
+def warn(code: str, **values: object) -> None:
+    """Warn with a text of the catalog."""
+    warnings.warn(worded(code, **values), GridprivWarning, stacklevel=3)
 
 
 def say(*sentences: object, indent: str = "") -> None:

@@ -265,8 +265,7 @@ def _summarise(document: Json) -> None:
     if len({row["rounds"] for row in rows} - {"central"}) > 1:
         meanings.append("N rounds: limits ADMM, not rounds on the AC equations")
     output.print_table(title, columns, list(_cells(rows, shown, priced=priced)))
-    for line in meanings:
-        output.say(line)
+    output.say(*meanings)
     failed = sum(row["without_dispatch"] for row in rows)
     if failed:
         output.say(f"{counted(failed, 'run')} ended without a dispatch: not AC-feasible.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -14,8 +13,8 @@ import numpy as np
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import output_folder, print_rows, print_table, progress, say, tell
-from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, one_of
+from gridpriv.cli.output import output_folder, print_rows, print_table, progress, say, tell, warn
+from gridpriv.core.errors import BudgetError, InputError, SolverError, one_of
 from gridpriv.core.text import Json, counted, shown
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
@@ -60,11 +59,7 @@ def execute(args: argparse.Namespace) -> int:
         one_of("tables", args.tables, FORMATS)
     settings = flags.run_settings(args)
     if settings.mechanism == "none" and (args.budget is not None or args.epsilon is not None):
-        warnings.warn(
-            f"budget = {str(settings.budget)!r} has no effect: mechanism 'none' draws no noise",
-            GridprivWarning,
-            stacklevel=2,
-        )
+        warn("run-no-noise", budget=str(settings.budget))
     _check_writing(args)
     given = [f"--{name}" for name in flags.COUPLING if getattr(args, name) is not None]
     given += ["--step-hours"] if args.step_hours != 1.0 else []
@@ -115,11 +110,9 @@ def _question(case: Case, zoning: Zoning, *, dry: bool) -> None:
     from gridpriv.power.objective import has_convex_costs
 
     if zoning.n_zone > 1 and not tie_lines(case, zoning).any():
-        text = f"No branch of {case.name} joins two zones: nothing is exchanged, so no release pays"
-        warnings.warn(text, GridprivWarning, stacklevel=3)
+        warn("run-no-tie-line", case=case.name)
     if dry and not has_convex_costs(case):
-        text = f"{case.name} has no convex generation costs: zones minimize losses, with no cost"
-        warnings.warn(text, GridprivWarning, stacklevel=3)
+        warn("run-no-costs", case=case.name)
 
 
 def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) -> int:

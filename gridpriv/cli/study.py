@@ -212,14 +212,11 @@ def print_summary(table: pd.DataFrame) -> None:
         output.print_table(
             f"{title}; {feasible}", list(entries), list(zip(*entries.values(), strict=True))
         )
-    explained = [output.worded("compare-balancing")]
     if len(deltas := table.target_delta.dropna().unique()):
-        at = " or ".join(f"{delta:g}" for delta in deltas)
-        explained.insert(0, f"eps: total epsilon at delta = {at}")
+        output.say(f"eps: total epsilon at delta = {' or '.join(f'{delta:g}' for delta in deltas)}")
     if table.cost_of_privacy.notna().any():
-        more = ("compare-cost-of-privacy", "compare-interval")
-        explained[-1:-1] = map(output.worded, more)
-    output.say(*explained)
+        output.say(output.worded("compare-cost-of-privacy"), output.worded("compare-interval"))
+    output.say(output.worded("compare-balancing"))
 
 
 def _plan(args: argparse.Namespace) -> StudyPlan:

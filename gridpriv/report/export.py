@@ -46,17 +46,7 @@ from gridpriv.report.source import (
     step_rows,
 )
 from gridpriv.report.summary import summary
-from gridpriv.report.tables import (
-    GAP,
-    LONG,
-    Table,
-    cell,
-    in_parts,
-    shown,
-    to_csv,
-    to_tex,
-    widths_of,
-)
+from gridpriv.report.tables import Table, cell, in_parts, shown, to_csv, to_tex, typst_widths
 from gridpriv.study.engine import Identity
 from gridpriv.study.record import STORED
 from gridpriv.zonal.steps import series_messages, series_notes
@@ -283,7 +273,7 @@ def to_pdf(report: Report) -> bytes:
         functions: dict[str, Callable[..., object]] = {
             "quoted": quoted,
             "text": lambda words: f"#{quoted(words)}",  # nothing in it is read as a command
-            "widths": widths,
+            "widths": typst_widths,
             "svg": lambda plot, legend: written(to_svg(plot, "figure", legend=legend)),
             "swatch": lambda look: written(swatch(look)),
         }
@@ -291,14 +281,6 @@ def to_pdf(report: Report) -> bytes:
         source = place / "report.typ"
         source.write_text(page.render(report=report, line=PDF_LINE), encoding="utf-8")
         return bytes(typst.compile(str(source), font_paths=[fonts()]))
-
-
-def widths(table: Table) -> list[str]:
-    """Return the columns' widths: short words keep to one line, the others share what is left."""
-    return [
-        f"{w}fr" if n or w >= GAP + LONG else "auto"
-        for w, n in zip(widths_of(table), table.numbers, strict=True)
-    ]
 
 
 def quoted(words: str) -> str:

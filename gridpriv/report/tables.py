@@ -146,6 +146,14 @@ def widths_of(table: Table) -> list[int]:
     return widths
 
 
+def typst_widths(table: Table) -> list[str]:
+    """Return the columns' widths: short words keep to one line, the others share what is left."""
+    return [
+        f"{w}fr" if n or w >= GAP + LONG else "auto"
+        for w, n in zip(widths_of(table), table.numbers, strict=True)
+    ]
+
+
 SPECIAL = {
     "\\": r"\textbackslash{}",
     "&": r"\&",

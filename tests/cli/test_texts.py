@@ -14,11 +14,11 @@ SOURCES = [ast.parse(p.read_text()) for p in Path(gridpriv.cli.__file__).parent.
 
 
 def calls() -> Iterator[tuple[str, set[str | None]]]:
-    """Yield the code and the names of the values of every call of ``worded``."""
+    """Yield the code and the names of the values of every call of ``worded`` or ``warn``."""
     for node in (node for source in SOURCES for node in ast.walk(source)):
         if isinstance(node, ast.Call) and node.args:
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            if name == "worded" and isinstance(node.args[0], ast.Constant):
+            if name in ("worded", "warn") and isinstance(node.args[0], ast.Constant):
                 yield str(node.args[0].value), {keyword.arg for keyword in node.keywords}
 
 
