@@ -126,9 +126,7 @@ def execute_exchange(args: argparse.Namespace) -> int:
 
         write_results(folder, "exchange", document, branches=analysis.table)
         if document["domain"]["corners"]:
-            drawn = DomainFigure(document).plot().get_figure(root=True)
-            if drawn is not None:
-                write_figure(drawn, folder / "domain.png", private=True)
+            write_figure(DomainFigure(document), folder / "domain.png", private=True)
     seed = _shown_seed(args, result)
     return tell(args, document, lambda: _print_exchange(document, seed), folder)
 

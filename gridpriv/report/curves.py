@@ -14,7 +14,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from gridpriv.core.arrays import Bools, Floats
 from gridpriv.core.text import figure
-from gridpriv.report.figures import Look, Plot, looks, set_labels, set_title
+from gridpriv.report.figures import Look, Plot, figure_of, looks, set_labels, set_title
 
 LOG_FROM = 30.0
 MOST_NAMES = 7
@@ -151,9 +151,7 @@ class Chart(Plot):
         if self.bars and s.low:
             curves = [n for n, other in enumerate(self.series) if not other.flat]
             aside = 4.0 * (curves.index(k) - (len(curves) - 1) / 2.0) / 72.0
-            fig = ax.get_figure(root=True)
-            assert fig is not None
-            moved = ax.transData + ScaledTranslation(aside, 0.0, fig.dpi_scale_trans)
+            moved = ax.transData + ScaledTranslation(aside, 0.0, figure_of(ax).dpi_scale_trans)
             self._mark_cut(ax, s, {"color": look["color"], "transform": moved, "gid": gid})
             ends = np.nan_to_num([y - np.array(s.low), np.array(s.high) - y])
             drawn = ax.errorbar(

@@ -465,7 +465,7 @@ def _pivot(
 
 def _figures(report: Report, kind: str, stem: str) -> dict[str, bytes]:
     """Return every figure of a report as a file that stands alone, charts with their legend."""
-    from gridpriv.report.figures import figure_bytes
+    from gridpriv.report.figures import figure_bytes, figure_of
 
     drawn = {
         f"{heading} {chart.title}": chart.plot(figsize=(7.2, 3.6))
@@ -475,6 +475,6 @@ def _figures(report: Report, kind: str, stem: str) -> dict[str, bytes]:
     }
     drawn |= {plot.title: plot.plot() for section in report.sections for plot in section.figures}
     return {
-        f"{stem}-figures/{slug(name)}.{kind}": figure_bytes(ax.get_figure(root=True), kind)
+        f"{stem}-figures/{slug(name)}.{kind}": figure_bytes(figure_of(ax), kind)
         for name, ax in drawn.items()
     }

@@ -97,7 +97,7 @@ class ShownAxes(Axes):
     """Axes that a notebook shows as their figure."""
 
     def _repr_png_(self) -> bytes:
-        return figure_bytes(self.figure.get_figure(root=True), "png")
+        return figure_bytes(figure_of(self), "png")
 
 
 @contextmanager
@@ -145,10 +145,16 @@ def lines(text: str, points: float, size: float) -> str:
     return "\n".join(wrap(text, max(int(points / (0.62 * size)), 12)))
 
 
-def page_size(ax: Axes) -> tuple[float, float]:
-    """Return width and height of the figure of axes in points."""
+def figure_of(ax: Axes) -> Figure:
+    """Return the whole figure that axes are on."""
     figure = ax.get_figure(root=True)
     assert figure is not None
+    return figure
+
+
+def page_size(ax: Axes) -> tuple[float, float]:
+    """Return width and height of the figure of axes in points."""
+    figure = figure_of(ax)
     return 72.0 * figure.get_figwidth(), 72.0 * figure.get_figheight()
 
 
@@ -208,17 +214,16 @@ def write_figure(drawn: Plot | Figure, path: str | Path, *, private: bool) -> Pa
         If the file cannot be written.
     """
     kind = picture_format(path)
-    figure = drawn if isinstance(drawn, Figure) else drawn.plot().get_figure(root=True)
+    figure = drawn if isinstance(drawn, Figure) else figure_of(drawn.plot())
     write_bytes(Path(path), figure_bytes(figure, kind), private=private)
     return Path(path)
 
 
-def figure_bytes(figure: Figure | None, kind: str, salt: str = "gridpriv") -> bytes:
+def figure_bytes(figure: Figure, kind: str, salt: str = "gridpriv") -> bytes:
     """Return a figure as a file's bytes: the same bytes for the same figure, on any day.
 
     ``salt`` keeps apart the ids in two SVGs of one page.
     """
-    assert figure is not None
     out = io.BytesIO()
     with style.context([STYLE, {"svg.hashsalt": salt}]), warnings.catch_warnings():
         # text stays text in SVG: the reader's fonts have letters that DejaVu Sans lacks
@@ -241,7 +246,7 @@ def _numbered(svg: bytes, salt: str) -> bytes:
 def to_svg(plot: Plot, kind: str, name: str = "", *, legend: bool = True) -> str:
     """Return a plot as SVG for a page: with title and description, ids unique by ``name``."""
     name = name or slug(plot.title)
-    figure = plot.plot(legend=legend).get_figure(root=True)
+    figure = figure_of(plot.plot(legend=legend))
     head = f'class="{kind}" id="{name}" role="img" aria-labelledby="{name}-t {name}-d"'
     words = (
         f'<title id="{name}-t">{escape(plot.title)}</title>'
@@ -255,7 +260,7 @@ def fonts() -> str:
     return str(Path(get_data_path()) / "fonts" / "ttf")
 
 
-def _element(figure: Figure | None, salt: str, attributes: str, words: str = "") -> str:
+def _element(figure: Figure, salt: str, attributes: str, words: str = "") -> str:
     """Return a figure as an SVG element, without what a page does not need.
 
     Groups lose matplotlib's ids, which repeat from figure to figure; those of a series

@@ -24,7 +24,7 @@ from scipy.spatial import KDTree
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.text import counted, figure
 from gridpriv.power.ac.state import AT_LIMIT
-from gridpriv.report.figures import Look, Plot, page_size, set_title
+from gridpriv.report.figures import Look, Plot, figure_of, page_size, set_title
 
 ZONES = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#999999")
 PLAIN, PALE = "#8C8C8C", "#C4C4C4"
@@ -377,7 +377,7 @@ class GridMap(Plot):
                 columnspacing=1.2,
                 handlelength=2.2,
             )
-        axes.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]
+        figure_of(axes).draw_without_rendering()
         # what stands around the map says how large it is
         MapDrawing(axes, self).draw(branches, buses)
 
