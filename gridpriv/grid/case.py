@@ -222,22 +222,18 @@ class Case:
         """
         if not outages:
             return self
-        keep_gen = np.ones(self.n_gen, bool)
-        keep_branch = np.ones(self.n_branch, bool)
+        in_service = {"branch": self.branch_row, "gen": self.gen_row}
+        keep = {kind: np.ones(len(rows), bool) for kind, rows in in_service.items()}
         for outage in outages:
             kind, _, number = outage.partition(":")
-            rows, keep = {
-                "gen": (self.gen_row, keep_gen),
-                "branch": (self.branch_row, keep_branch),
-            }.get(kind, (None, None))
-            if rows is None or keep is None or not number.isdigit():
+            if kind not in keep or not number.isdigit():
                 raise not_allowed("outage", outage, "gen:N or branch:N with N a row of the case")
+            rows = in_service[kind]
             hit = rows == int(number)
             if not hit.any():
                 raise not_allowed("outage", outage, f"{kind} rows in service, 1 to {rows.max()}")
-            keep[hit] = False
-        kept = np.flatnonzero(keep_branch), np.flatnonzero(keep_gen)
-        return case_of(self, np.arange(self.n_bus), *kept)
+            keep[kind][hit] = False
+        return case_of(self, np.arange(self.n_bus), *map(np.flatnonzero, keep.values()))
 
 
 NO_MODEL = ("xy", "rate_b", "rate_c")
@@ -379,10 +375,10 @@ KEYS = ("format", "name", "base_mva", *WHOLE, *REAL, *OPEN, "reference", "cost")
 
 def public_network(case: Case) -> Case:
     """Return a case without demand, without a solved state, and without places to draw it."""
-    sizes = {name: len(getattr(case, name)) for name in STATE}
-    flat = {name: np.full(sizes[name], value) for name, value in STATE.items()}
-    kept = {field.name: getattr(case, field.name) for field in fields(case)}
-    return Case(**kept | flat | {"xy": None, "groups": {}, "names": SourceNames()})
+    changes: dict[str, Any] = {"xy": None, "groups": {}, "names": SourceNames()}
+    for name, value in STATE.items():
+        changes[name] = np.full(len(getattr(case, name)), value)
+    return replace(case, **changes)
 
 
 def network_text(case: Case) -> str:

@@ -37,7 +37,7 @@ from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import LARGEST, read_text, shown
 from gridpriv.grid.case import POLYNOMIAL, Case, GenCost
 from gridpriv.grid.matlab import Arithmetic, WrongError
-from gridpriv.grid.tables import CsvRows
+from gridpriv.grid.tables import CsvRows, shipped_rows
 
 REQUIRED = "required"
 
@@ -379,31 +379,14 @@ def _read_switches(case: Case, path: Path) -> tuple[Switch, ...]:
     return tuple(Switch(g, *values.tolist()) for g, values in _by_generator(case, rows, keys))
 
 
-OPTIONS = {
-    "charge_mw": np.nan,
-    "efficiency_charge": 1.0,
-    "efficiency_discharge": 1.0,
-    "loss_percent_per_hour": 0.0,
-    "soc_percent": 50.0,
-    "end_soc_percent": np.nan,
-    "q_mvar": 0.0,
-}
+COLUMNS = shipped_rows("storage.csv")
+OPTIONS = {row["column"]: float(row["list"]) for row in COLUMNS if row["list"]}
 """Columns of a storage list that may be missing, and what is taken then."""
 RANGES = {
-    "efficiency_charge": (1e-3, 1.0),
-    "efficiency_discharge": (1e-3, 1.0),
-    "loss_percent_per_hour": (0.0, 100.0),
-    "soc_percent": (0.0, 100.0),
-    "end_soc_percent": (0.0, 100.0),
+    row["column"]: (float(row["least"]), float(row["most"])) for row in COLUMNS if row["most"]
 }
-"""Allowed values; the others may be 0 or more."""
-NET_COLUMNS = dict.fromkeys(("p_mw", "q_mvar", "min_e_mwh", "max_q_mvar", "min_q_mvar"), 0.0) | {
-    "scaling": 1.0,
-    "soc_percent": 50.0,
-    "max_e_mwh": np.nan,
-    "max_p_mw": np.nan,
-    "min_p_mw": np.nan,
-}
+"""Allowed values."""
+NET_COLUMNS = {row["column"]: float(row["net"]) for row in COLUMNS if row["net"]}
 """Columns of pandapower's ``storage``, and what is taken where one is missing."""
 MOST_LEVELS = ("InitialStorage", "MinStorageLevel", "MaxStorageLevel")
 _COMMENT = re.compile(r"[%#][^\r\n]*")
@@ -424,7 +407,7 @@ class StorageEntry:
 def not_in_range(value: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     """Yield the figures of a storage that are not allowed, and what is."""
     for key, number in value.items():
-        low, high = RANGES.get(key, (0.0, np.inf))
+        low, high = RANGES[key]
         if not np.isnan(number) and not (low <= number <= high and np.isfinite(number)):
             yield key, f"finite, {low:g} or more" if np.isinf(high) else f"{low:g} to {high:g}"
 

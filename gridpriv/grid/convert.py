@@ -27,7 +27,7 @@ from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import PIECEWISE, Case, GenCost
 from gridpriv.grid.library import read_case
 from gridpriv.grid.powsybl import WRITTEN, need_powsybl, write_powsybl
-from gridpriv.grid.readreport import POWSYBL_FORMATS, ReadReport
+from gridpriv.grid.readreport import FORMATS, POWSYBL_FORMATS, ReadReport
 
 NO_ANGLE, QG, MBASE = 360.0, 2, 6
 REFERENCE, GENERATOR, LOAD = 3, 2, 1
@@ -186,7 +186,7 @@ def _rows(table: Floats) -> Iterable[str]:
 
 
 Outcome = Literal["kept", "changed", "lost"]
-TARGETS = {".m": "MATPOWER .m", ".mat": "MATPOWER .mat", ".json": "pandapower JSON", **WRITTEN}
+TARGETS = tuple(row["ending"] for row in FORMATS if row["written"])
 ROUNDING = 1e-9
 """Relative difference below which a figure was kept: formats print 10 digits and more."""
 EXPORTED = re.compile(r"VL-?([0-9]+)_0")

@@ -13,7 +13,7 @@ from pkgutil import resolve_name
 
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.case import Case
-from gridpriv.grid.readreport import POWSYBL_FORMATS, ReadReport
+from gridpriv.grid.readreport import FORMATS, ReadReport
 from gridpriv.grid.zoning import Zoning, read_zoning
 
 Reader = Callable[[Path], tuple[Case, ReadReport]]
@@ -149,12 +149,7 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
     return get_close_matches(name, names, n=1, cutoff=NEAR)
 
 
-READERS = {
-    ".m": "matpower:load_matpower",
-    ".mat": "pypower:load_mat",
-    ".json": "pandapower:load_pandapower",
-    **dict.fromkeys(POWSYBL_FORMATS, "powsybl:load_powsybl"),
-}
+READERS = {row["ending"]: row["reader"] for row in FORMATS}
 """Module and function that read a format; imported when they are needed."""
 
 

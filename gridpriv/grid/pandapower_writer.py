@@ -24,6 +24,7 @@ from gridpriv.grid.zoning import bus_graph
 LARGEST_INDEX = 1_000_000
 """pandapower allocates arrays up to the largest index: names beyond it are renumbered."""
 HERTZ = 50.0
+LIMITS = {"min_p_mw": "pmin", "max_p_mw": "pmax", "min_q_mvar": "qmin", "max_q_mvar": "qmax"}
 
 
 def write_net(case: Case) -> tuple[Net, PandapowerLink]:
@@ -92,13 +93,10 @@ def _demands(
     admittance = case.gs + 1j * case.bs
     np.add.at(admittance, case.f_bus, -shunt_f)
     np.add.at(admittance, case.t_bus, -shunt_t)
-    for bus in np.flatnonzero(admittance):
-        pp.create_shunt(
-            net,
-            int(index[bus]),
-            p_mw=base * admittance[bus].real,
-            q_mvar=-base * admittance[bus].imag,
-        )
+    at = np.flatnonzero(admittance)
+    if len(at):
+        power = base * np.conj(admittance[at])
+        pp.create_shunts(net, index[at], p_mw=power.real, q_mvar=power.imag)
 
 
 def _branches(
@@ -179,16 +177,8 @@ def _generators(net: Net, case: Case, index: NDArray[np.int64]) -> tuple[Element
     setpoint = np.where(setpoint > 0, setpoint, 1.0)
     elements: list[Element] = []
     for g, bus in enumerate(case.gen_bus.tolist()):
-        limits = {
-            name: float(base * value)
-            for name, value in (
-                ("min_p_mw", case.pmin[g]),
-                ("max_p_mw", case.pmax[g]),
-                ("min_q_mvar", case.qmin[g]),
-                ("max_q_mvar", case.qmax[g]),
-            )
-            if np.isfinite(value)
-        }
+        every = {name: float(base * getattr(case, field)[g]) for name, field in LIMITS.items()}
+        limits = {name: value for name, value in every.items() if np.isfinite(value)}
         slack = g in slacks
         set_points = (
             {"va_degree": np.rad2deg(case.va[bus])} if slack else {"p_mw": base * case.pg[g]}
@@ -204,11 +194,8 @@ def _generators(net: Net, case: Case, index: NDArray[np.int64]) -> tuple[Element
             int(index[bus]),
             vm_pu=setpoint[bus],
             va_degree=np.rad2deg(case.va[bus]),
-            min_p_mw=0.0,
-            max_p_mw=0.0,
-            min_q_mvar=0.0,
-            max_q_mvar=0.0,
             controllable=True,
+            **dict.fromkeys(LIMITS, 0.0),
         )
     _write_costs(net, case, elements)
     return tuple(elements)

@@ -273,12 +273,7 @@ def write_demand(network: PowsyblNetwork, tables: PowsyblTables, demand: list[li
 
 LONGEST_WAIT = 3 * MOST_SECONDS
 """Seconds on the clock: a busy machine takes longer than its processor time."""
-WRITTEN = {
-    ".xiidm": "XIIDM",
-    ".zip": "CGMES",
-    ".uct": "UCTE",
-    ".raw": "PSS/E",
-}
+WRITTEN = {ending: POWSYBL_FORMATS[ending] for ending in (".xiidm", ".zip", ".uct", ".raw")}
 """Formats that pypowsybl writes."""
 
 

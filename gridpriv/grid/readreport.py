@@ -29,15 +29,9 @@ from gridpriv.grid.tables import MatpowerTables, shipped_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-POWSYBL_FORMATS = {
-    ".xiidm": "XIIDM",
-    ".iidm": "XIIDM",
-    ".zip": "CGMES",
-    ".uct": "UCTE",
-    ".raw": "PSS/E",
-    ".cdf": "IEEE-CDF",
-    ".txt": "IEEE-CDF",
-}
+FORMATS = shipped_rows("formats.csv")
+"""Endings of files' names, with the format's name, and module and function that read it."""
+POWSYBL_FORMATS = {row["ending"]: row["name"] for row in FORMATS if "powsybl:" in row["reader"]}
 """PowSyBl's name of the format by the ending of a file's name."""
 Status = Literal["read", "ignored", "unsupported"]
 CONSTRAINING = ("A", "l", "u", "N", "fparm", "H", "Cw", "if", "reserves", "softlims", "userfcn")
