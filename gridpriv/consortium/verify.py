@@ -171,10 +171,9 @@ def _read(folder: Path, evidence: TranscriptEvidence) -> None:
 
 def _read_coordinator(state: Path, evidence: TranscriptEvidence) -> None:
     names = list(evidence.agreement.zones)
-    if (state / CERTIFICATE).exists():
-        evidence.certificates.setdefault(NAME, read_bytes(state / CERTIFICATE, "certificate", MIB))
-    for name in names:
-        path = state / CERTIFICATES / f"{name}.pem"
+    places = {NAME: state / CERTIFICATE}
+    places |= {name: state / CERTIFICATES / f"{name}.pem" for name in names}
+    for name, path in places.items():
         if path.exists():
             evidence.certificates.setdefault(name, read_bytes(path, "certificate", MIB))
     for answers in read_journal(state):

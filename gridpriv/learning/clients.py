@@ -18,7 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -147,11 +148,8 @@ def mean_gradient(
     clip : float, optional
         Scale every sample's gradient down to this 2-norm.
     """
-    xp = namespace(x)
-    residual = loss.residual(xp.matmul(x, w), targets)
-    if clip is not None:
-        residual = residual * clip_factors(x, residual, clip)
-    return xp.matmul(transposed(x), residual) / x.shape[-2]
+    residual = clipped_residuals(loss, x, targets, w, clip)
+    return namespace(x).matmul(transposed(x), residual) / x.shape[-2]
 
 
 def mean_curved(
@@ -175,6 +173,12 @@ def clip_factors(x: Array, residual: Array, clip: float) -> Array:
     lengths = xp.sqrt(squares)
     factors = clip / xp.where(lengths > clip, lengths, xp.full_like(lengths, clip))
     return factors[..., None]
+
+
+def clipped_residuals(loss: Loss, x: Array, targets: Array, w: Array, clip: float | None) -> Array:
+    """Return the residuals, scaled down where a sample's gradient is longer than the clip."""
+    residual = loss.residual(namespace(x).matmul(x, w), targets)
+    return residual if clip is None else residual * clip_factors(x, residual, clip)
 
 
 def mean_value(loss: Loss, x: Array, targets: Array, w: Array) -> Array:
@@ -320,17 +324,28 @@ class Clients:
         """Samples of every client, shape (P,)."""
         return np.diff(self.cuts).astype(float)
 
-    @cached_property
-    def _equal(self) -> tuple[Array, Array] | None:
-        """Views of shape (P, m, J) and (P, m, K) if all clients hold as many samples."""
-        sizes = set(self.counts.tolist())
-        if len(sizes) > 1:
-            return None
-        xp, m = namespace(self.x), int(sizes.pop())
-        return (
-            xp.reshape(self.x, (self.number, m, -1)),
-            xp.reshape(self.targets, (self.number, m, -1)),
-        )
+    def _mapped(
+        self, of: Callable[..., tuple[Array, ...]], w: Array, *further: Array
+    ) -> list[Array]:
+        """Apply a function to the clients' rows and models, and join its arrays over clients.
+
+        Clients of equally many samples are taken together; else each is a block.
+
+        Parameters
+        ----------
+        of : callable
+            (features, targets, further arrays, models) -> arrays.
+        further : (N, ...)
+            Arrays stacked as the samples are.
+        """
+        xp, arrays = namespace(w), (self.x, self.targets, *further)
+        if len(set(self.counts.tolist())) == 1:
+            shaped = [xp.reshape(a, (self.number, -1, a.shape[-1])) for a in arrays]
+            made = [of(*(a[block] for a in shaped), w[block]) for block in self._blocks]
+            return [xp.concat(parts) for parts in zip(*made, strict=True)]
+        rows = [slice(*ends) for ends in pairwise(self.cuts)]
+        made = [of(*(a[own] for a in arrays), w[p]) for p, own in enumerate(rows)]
+        return [xp.stack(parts) for parts in zip(*made, strict=True)]
 
     def part(self, p: int) -> tuple[Array, Array]:
         """Return one client's features and targets: views."""
@@ -343,22 +358,17 @@ class Clients:
 
     def zeros(self) -> Array:
         """Return P models of zeros."""
-        xp = namespace(self.x)
-        return (
-            xp.zeros_like(self.x, shape=(self.number, *self.shape))
-            if xp is np
-            else (self.x.new_zeros((self.number, *self.shape)))
-        )
+        size, x = (self.number, *self.shape), self.x
+        return namespace(x).zeros(size, dtype=x.dtype, device=x.device)
 
     def gradients(self, w: Array, clip: float | None = None) -> Array:
         """Return every client's mean gradient at its own model, (P, J, K) to (P, J, K)."""
-        xp = namespace(w)
-        if self._equal is not None:
-            x, targets = self._equal
-            each = [mean_gradient(self.loss, x[b], targets[b], w[b], clip) for b in self._blocks]
-            return xp.concat(each)
-        parts = [mean_gradient(self.loss, *self.part(p), w[p], clip) for p in range(self.number)]
-        return xp.stack(parts)
+
+        def means(x: Array, targets: Array, at: Array) -> tuple[Array]:
+            return (mean_gradient(self.loss, x, targets, at, clip),)
+
+        (gradients,) = self._mapped(means, w)
+        return gradients
 
     @cached_property
     def _blocks(self) -> list[slice]:
@@ -392,28 +402,16 @@ class Clients:
         Of a loss of one score.
         """
         _, parts = self.leading
-        xp, w = namespace(w), like(w, self.x)
-        if self._equal is not None:
-            x, targets = self._equal
-            parts = xp.reshape(parts, (self.number, -1, parts.shape[-1]))
-            every = [mean_curved(self.loss, x[b], targets[b], parts[b], w[b]) for b in self._blocks]
-            return xp.concat([g for g, _ in every]), xp.concat([h for _, h in every])
-        each = [
-            mean_curved(self.loss, *self.part(p), parts[self.cuts[p] : self.cuts[p + 1]], w[p])
-            for p in range(self.number)
-        ]
-        return xp.stack([g for g, _ in each]), xp.stack([h for _, h in each])
+        gradients, hessians = self._mapped(partial(mean_curved, self.loss), like(w, self.x), parts)
+        return gradients, hessians
 
     def weighted(self, p: int, w: Array, weights: Floats, clip: float | None) -> Array:
         """Return one client's sum of sample gradients times ``weights`` (m,) at w, (J, K)."""
         x, targets = self.part(p)
         rows = np.flatnonzero(weights)
         chosen, counts = x[rows], like(weights[rows, None], x)
-        xp = namespace(chosen)
-        residual = self.loss.residual(xp.matmul(chosen, w), targets[rows])
-        if clip is not None:
-            residual = residual * clip_factors(chosen, residual, clip)
-        return xp.matmul(transposed(chosen), residual * counts)
+        residual = clipped_residuals(self.loss, chosen, targets[rows], w, clip)
+        return namespace(chosen).matmul(transposed(chosen), residual * counts)
 
     def errors(self, dataset: Dataset, models: Array | Sequence[Array]) -> Floats:
         """Return the test errors of models, A of (J, K)."""

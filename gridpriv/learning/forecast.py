@@ -400,19 +400,18 @@ def _assembled(
     epsilon: float,
 ) -> Forecast:
     """Return the forecast of levels times shapes, with the errors of both."""
-    means, spreads, zone_mean = [], [], []
+    means, spreads = [], []
     for z, (level, variance) in enumerate(levels):
         means.append(level[:, None, :] * relative[z][None, :, None])
         size = max(float(sums[z]), 1e-12)
         misfit = np.abs(level) * (errors[z] / size)
         spread = np.sqrt(variance + misfit**2)
         spreads.append(np.repeat(spread[:, None, :], relative.shape[1], axis=1))
-        zone_mean.append(sums[z] * relative[z])
     zone_spread = np.repeat(errors[:, None], relative.shape[1], axis=1)
     return Forecast(
         np.concatenate(means, axis=2),
         np.concatenate(spreads, axis=2),
-        np.array(zone_mean),
+        np.array(sums)[:, None] * relative,
         zone_spread,
         {zone: tuple(result) for zone, result in drawn.items()},
         epsilon,

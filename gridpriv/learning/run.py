@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.core.settings import check_names
 from gridpriv.core.text import Json
@@ -470,16 +470,9 @@ def divided(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset
     train, judge, kept = rows[: cut // 2], rows[cut // 2 : cut], np.sort(rows[cut:])
     if len(kept) == 0:
         raise not_allowed("tune-on", f"public:{share:g}", "a share that leaves private rows")
-    private, public = _rows(dataset, kept), _rows(dataset, np.sort(train))
+    private, public = dataset.take(kept), dataset.take(np.sort(train))
     judged = replace(public, x_test=dataset.x_train[judge], y_test=dataset.y_train[judge])
     return private, judged, len(train) / len(kept)
-
-
-def _rows(dataset: Dataset, rows: Ints) -> Dataset:
-    writers = None if dataset.writer_of is None else dataset.writer_of[rows]
-    return replace(
-        dataset, x_train=dataset.x_train[rows], y_train=dataset.y_train[rows], writer_of=writers
-    )
 
 
 def _best(candidates: Sequence[LearnSettings], errors: Sequence[float]) -> LearnSettings:

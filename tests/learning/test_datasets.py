@@ -500,7 +500,7 @@ def test_class_number_that_is_none_is_named(value):
 
 
 def test_target_that_is_not_finite_is_named():
-    data = make_lasso(agents=2, samples=3)
+    data = make_lasso()
     y = data.y_test.copy()
     y[5] = np.inf
     with pytest.raises(InputError, match="lasso test label of row 5 = inf"):

@@ -36,11 +36,10 @@ from gridpriv.core.errors import InputError
 from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.accounting import classical_epsilon
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Round, Task, Watch
-from gridpriv.learning.clients import Array, Loss, clip_factors, like, to_numpy
+from gridpriv.learning.clients import Array, Loss, clipped_residuals, like, to_numpy
 from gridpriv.learning.releases import SampleAdjacency, Unproved
 from gridpriv.learning.schedules import BudgetedPenalty, Regularizer, output_step
 from gridpriv.privacy.linear import Disclosure
-from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
@@ -110,7 +109,7 @@ class ClientProblem:
         total: Array = None
         for rows in self._blocks():
             x = self.x[rows]
-            residual = self._residual(x, rows, w)
+            residual = clipped_residuals(self.loss, x, self.targets[rows], w, self.clip)
             if weights is not None:
                 residual = residual * like(weights[rows, None], x)
             # residual' X, not X' residual: BLAS packs the narrow factor faster
@@ -194,12 +193,6 @@ class ClientProblem:
         plain = math.sqrt(self.shape[0]) * self.norm * self.loss.bound_1
         return plain if self.clip is None else min(plain, math.sqrt(self.size) * self.clip)
 
-    def _residual(self, x: Array, rows: slice, w: Array) -> Array:
-        residual = self.loss.residual(x @ w, self.targets[rows])
-        if self.clip is not None:
-            residual = residual * clip_factors(x, residual, self.clip)
-        return residual
-
     def _blocks(self) -> Iterator[slice]:
         size = BLOCK_ROWS if isinstance(self.x, np.ndarray) else self.samples
         return (slice(first, first + size) for first in range(0, self.samples, size))
@@ -229,13 +222,8 @@ class PaperRule(NoiseRule):
 
     def release(self, sensitivity: Sensitivity) -> Release:
         """Return the release with the paper's noise and the sound sensitivity."""
-        assumed = self.ratio * sensitivity.value
-        scale = self.multiplier * assumed
-        return Release(
-            make_mechanism(MECHANISMS[self.mechanism, self.source], scale, assumed),
-            sensitivity,
-            assumed,
-        )
+        calibrated = replace(self, assumed=self.ratio * sensitivity.value)
+        return NoiseRule.release(calibrated, sensitivity)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,7 +77,7 @@ def load_dataset(
     if name not in DATASETS:
         one_of("dataset", name, (*DATASETS, OWN))
     if name == "lasso":
-        return make_lasso(seed, dtype=dtype)
+        return make_lasso(seed, dtype)
     where = data_folder(name, folder)
     if download:
         where = _download(name, where)

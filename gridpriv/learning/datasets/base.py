@@ -158,16 +158,11 @@ class Dataset:
         x, x_test = (item.astype(np.float64) for item in (self.x_train, self.x_test))
         return replace(self, x_train=x, x_test=x_test)
 
-    def head(self, train: int, test: int | None = None) -> Dataset:
-        """Return the first samples only."""
-        test = len(self.x_test) if test is None else test
+    def take(self, rows: NDArray[np.int64]) -> Dataset:
+        """Return the data set with some of the training rows, in the order given."""
+        writers = None if self.writer_of is None else self.writer_of[rows]
         return replace(
-            self,
-            x_train=self.x_train[:train],
-            y_train=self.y_train[:train],
-            x_test=self.x_test[:test],
-            y_test=self.y_test[:test],
-            writer_of=None if self.writer_of is None else self.writer_of[:train],
+            self, x_train=self.x_train[rows], y_train=self.y_train[rows], writer_of=writers
         )
 
 
@@ -402,31 +397,24 @@ def fetch(url: str, path: Path) -> None:
         raise InputError(f"cannot fetch {url}: {error}; put the file at {path} by hand") from error
 
 
-AGENTS, SAMPLES, FEATURES, NOISE_VARIANCE = 50, 50, 8, 0.1
+AGENTS, SAMPLES, TESTED, FEATURES, NOISE_VARIANCE = 50, 50, 1000, 8, 0.1
 
 
-def make_lasso(
-    seed: int = 0,
-    agents: int = AGENTS,
-    samples: int = SAMPLES,
-    dtype: type[np.floating] = np.float32,
-) -> Dataset:
+def make_lasso(seed: int = 0, dtype: type[np.floating] = np.float32) -> Dataset:
     """Return y = X theta + noise with normal X, theta and noise of variance 0.1.
 
-    Agent k's samples are rows ``k*samples`` to ``(k+1)*samples``. Rows longer than a public bound,
+    Agent k's 50 samples are rows ``50*k`` to ``50*(k+1)``. Rows longer than a public bound,
     2.2 sqrt(8), are scaled down to it: one row in 180,000.
     """
     whole("seed", seed, 0)
-    for name, value in (("agents", agents), ("samples", samples)):
-        whole(name, value)
+    cut = AGENTS * SAMPLES
     random = np.random.Generator(np.random.PCG64(seed))
     theta = random.normal(size=FEATURES)
-    drawn = random.normal(size=(agents * samples + 1000, FEATURES))
+    drawn = random.normal(size=(cut + TESTED, FEATURES))
     bound = 2.2 * float(np.sqrt(FEATURES))
     x, _ = clip_rows(drawn, bound)
     y = x @ theta + np.sqrt(NOISE_VARIANCE) * random.normal(size=len(x))
     x, y = x.astype(dtype, copy=False), y.astype(dtype)
-    cut = agents * samples
     return Dataset(
         name="lasso",
         task="regression",
@@ -436,6 +424,6 @@ def make_lasso(
         y_test=y[cut:],
         classes=0,
         norm=bound,
-        writer_of=np.repeat(np.arange(agents), samples),
+        writer_of=np.repeat(np.arange(AGENTS), SAMPLES),
         source=f"synthetic, seed {seed}",
     )

@@ -87,10 +87,8 @@ def _dataset(
     x, clipped = clip_rows(x, norm) if np.isfinite(x).all() else (x, 0)
     task, classes = _task(y)
     writer_of = arrays.get("client")
-    if writer_of is not None and writer_of.dtype.kind == "f" and np.isnan(writer_of).any():
-        raise refused(
-            f"{path} client of row {int(np.isnan(writer_of).argmax())}", math.nan, "a name"
-        )
+    if writer_of is not None and writer_of.dtype.kind == "f":
+        _check_missing(f"{path} client of row", np.isnan(writer_of), "a name")
     return Dataset(
         name=path.stem,
         task=task,
@@ -216,11 +214,14 @@ def _check_columns(path: Path, features: Any) -> None:
             first = features[column].iloc[row] if len(text) else ""
             where = f"{path} column {column!r} row {row}"
             raise refused(where, first, "numbers only (encode texts)")
-    missing = features.isna().any()
+    for column in features:
+        _check_missing(f"{path} column {column!r} row", features[column].isna(), "a number")
+
+
+def _check_missing(place: str, missing: Any, allowed: str) -> None:
+    """Raise :class:`InputError` naming the first row without a value."""
     if missing.any():
-        column = missing.idxmax()
-        row = int(features[column].isna().to_numpy().argmax())
-        raise refused(f"{path} column {column!r} row {row}", math.nan, "a number")
+        raise refused(f"{place} {int(np.asarray(missing).argmax())}", math.nan, allowed)
 
 
 def _read_table(path: Path) -> dict[str, Array]:
@@ -242,9 +243,8 @@ def _read_table(path: Path) -> dict[str, Array]:
             )
         test = (table["split"] == "test").to_numpy()
     for named, allowed in (("y", "a label"), ("client", "a name")):
-        if named in table and table[named].isna().any():
-            row = int(table[named].isna().to_numpy().argmax())
-            raise refused(f"{path} {named} of row {row}", math.nan, allowed)
+        if named in table:
+            _check_missing(f"{path} {named} of row", table[named].isna(), allowed)
     x, y = features.to_numpy(), table["y"].to_numpy()
     y = y.astype(str) if y.dtype.kind == "O" else y
     arrays = {"x": x[~test], "y": y[~test], "columns": features.columns.to_numpy(str)}

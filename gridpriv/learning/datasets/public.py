@@ -113,10 +113,8 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """
     content = read_packed(path, "data set", LARGEST)
     if len(content) < HEADER or content[:3] != b"\x00\x00\x08":
-        raise InputError(
-            f"{path} is not an idx file of unsigned bytes (magic {content[:HEADER].hex()})"
-            ": download the file again (--download)"
-        )
+        magic = content[:HEADER].hex()
+        raise _damaged(f"{path} is not an idx file of unsigned bytes (magic {magic}):")
     if content[3] != dimensions:
         raise InputError(
             f"{path} has an array of {content[3]} dimensions, {dimensions} expected "
@@ -124,20 +122,19 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
         )
     start = HEADER + 4 * dimensions
     if len(content) < start:
-        raise InputError(
-            f"{path} is incomplete: it ends within its header; download the file again (--download)"
-        )
+        raise _damaged(f"{path} is incomplete: it ends within its header;")
     shape = tuple(int(n) for n in np.frombuffer(content[HEADER:start], dtype=">u4"))
     current, size = len(content) - start, math.prod(shape)
     if current != size:
         state = "incomplete" if current < size else "longer than its array"
-        raise InputError(
-            f"{path} is {state}: {current} bytes for an array of {shape}"
-            "; download the file again (--download)"
-        )
+        raise _damaged(f"{path} is {state}: {current} bytes for an array of {shape};")
     if size == 0:
         raise InputError(f"{path} has an array of {shape}: it holds no sample; give at least one")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+
+def _damaged(fault: str) -> InputError:
+    return InputError(f"{fault} download the file again (--download)")
 
 
 FEMNIST_CLASSES = 62
