@@ -81,7 +81,7 @@ Refusal = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Adjacency(Part):
-    """Protected change: two demands that differ by it at one bus must be hard to tell apart."""
+    """Protected change: two demands that differ by this change at one bus must be hard to tell apart."""
 
     beta: Beta = notation(
         Beta(1.0, "MW"),
@@ -154,7 +154,7 @@ class ReleaseSchedule(Part):
     )
     stream: str | None = words(
         None,
-        "release every zone's total in blocks of hours; the budget holds for any WINDOW of "
+        "release one total of every zone per block of hours; the budget holds for any WINDOW of "
         "consecutive hours (such as 48h, day = 24h, year = 8760h); needs --series",
         "WINDOW",
         parse_window,
