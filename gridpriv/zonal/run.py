@@ -214,9 +214,7 @@ def run_prepared(
         names = [zone.name for zone in prepared.zones]
         try:
             before = time.perf_counter()
-            central = disclosed_schedule(prepared, zones)
-            if prepared.in_ac_rounds:
-                run.ac_rounds = ac_rounds(prepared, zones, watch_ac)
+            central, run.ac_rounds = disclosed_schedule(prepared, zones, watch_ac)
             for turn in play_rounds(prepared, zones, opening, central, run.ac_rounds):
                 seconds, run.state = time.perf_counter() - before, turn.state
                 figures = answers(zones, call(ZoneMember.figures))
@@ -353,22 +351,30 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
     return Opening(state, plan, tuple(_releases(transport, orders)))
 
 
-def disclosed_schedule(prepared: Prepared, transport: Transport) -> CentralSchedule | None:
-    """Let every zone disclose once and schedule the grid; None where zones go by rounds."""
-    if prepared.scheduled is not None:
-        return prepared.scheduled
-    if prepared.settings.coordination != "central":
-        return None
-    from gridpriv.power.schedule import central_schedule  # imports the conic solver
+def disclosed_schedule(
+    prepared: Prepared, transport: Transport, watch: Callable[[Iteration], None] = lambda _: None
+) -> tuple[CentralSchedule | None, AcRounds | None]:
+    """Let every zone disclose once; return a central schedule, or rounds on the AC equations.
 
-    demands = answers(transport, call(ZoneMember.disclose))
-    return central_schedule(
-        prepared.network,
-        prepared.zones,
-        demands,
-        prepared.settings.voll,
-        ac=prepared.planning == "ac",
-    )
+    Where the central search finds no AC optimum, rounds may: Ipopt ends infeasible on MATPOWER's
+    case2848rte. Neither is returned where zones go by rounds on the relaxation.
+    """
+    if prepared.scheduled is not None:
+        return prepared.scheduled, None
+    central = prepared.settings.coordination == "central"
+    if not (central or prepared.in_ac_rounds):
+        return None, None
+    from gridpriv.power.schedule import central_schedule, schedule_in_rounds
+
+    network, zones = prepared.network, prepared.zones
+    demands, ac = answers(transport, call(ZoneMember.disclose)), prepared.planning == "ac"
+    schedule = None
+    if central:
+        schedule = central_schedule(network, zones, demands, prepared.settings.voll, ac=ac)
+        if schedule.schedule is not None or not ac or network.objective.kind == "imbalance":
+            return schedule, None
+    rounds = schedule_in_rounds(network, zones, demands, transport, watch=watch)
+    return (schedule, None) if central and rounds.schedule is None else (None, rounds)
 
 
 def play_rounds(
@@ -447,16 +453,6 @@ def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | N
     """Return the release of one draw of every zone under an order; public."""
     calls = [call(ZoneMember.release, order.penalty, order.step) for order in orders]
     return answers(transport, calls)
-
-
-def ac_rounds(
-    prepared: Prepared, transport: Transport, watch: Callable[[Iteration], None] = lambda _: None
-) -> AcRounds:
-    """Let every zone disclose once and zones solve the AC optimal power flow of what they did."""
-    from gridpriv.power.schedule import schedule_in_rounds
-
-    demands = answers(transport, call(ZoneMember.disclose))
-    return schedule_in_rounds(prepared.network, prepared.zones, demands, transport, watch=watch)
 
 
 def _redispatched(

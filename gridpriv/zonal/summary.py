@@ -239,7 +239,7 @@ def _on_ac(document: Json) -> bool:
 
 
 def _is_central(document: Json) -> bool:
-    return bool(document["settings"]["coordination"] == "central")
+    return document["settings"]["coordination"] == "central" and not _on_ac(document)
 
 
 def _plans_on_ac(document: Json) -> bool:
@@ -262,7 +262,7 @@ def _residual(document: Json) -> str:
 
 def _rounds(document: Json) -> str:
     settings, on_ac = document["settings"], document["final"]["ac_rounds"]
-    if settings["coordination"] == "central":
+    if _is_central(document):
         return f"one central {'AC' if _plans_on_ac(document) else 'SOC'} schedule"
     listed = document["rounds"]  # None: private, in a public export
     rounds = counted(None if listed is None else len(listed), "round")

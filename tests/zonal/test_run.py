@@ -131,6 +131,18 @@ def test_a_cluster_changes_nothing(case14, zones14):
     assert here.buses.equals(there.buses)
 
 
+def test_zones_plan_in_rounds_where_the_central_search_finds_nothing(case14, zones14, monkeypatch):
+    """As on MATPOWER's case2848rte, where Ipopt ends infeasible and rounds find the optimum."""
+    in_rounds = run(case14, zones14, make_settings(mechanism="none"))
+    monkeypatch.setattr("gridpriv.power.schedule.estimated_optimum", lambda *_, **__: None)
+    central = run(case14, zones14, make_settings(mechanism="none", coordination="central"))
+    assert central.physical["ac_feasible"]
+    assert central.physical["cost"] == in_rounds.physical["cost"]
+    assert "rounds on the AC equations" in repr(central)
+    private = run(case14, zones14, make_settings(coordination="central", budget="total:5", seed=1))
+    assert [item.releases for item in private.certificates] == [1, 1, 1]
+
+
 def same_document(result):
     """A run's document without its times."""
     document = result.as_dict()
