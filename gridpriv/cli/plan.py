@@ -48,7 +48,7 @@ class Scenarios(Part):
         Grid,
         "solver",
         Grid.solver,
-        help="solver of the zones' relaxations: clarabel, ipopt or pyomo:NAME",
+        help="solver of rounds on the relaxation: clarabel, ipopt or pyomo:NAME",
     )
 
 
@@ -254,7 +254,7 @@ def _summarise(document: Json) -> None:
         meanings.append(f"{head_}, least, most: {meaning} (median, smallest and largest)")
     if priced:
         columns += ["bal. MW", "saved $/h"]
-        meanings.append("bal.: balancing power, which no cost includes (median)")
+        meanings.append("bal.: balancing power; costs have no price for it (median)")
         meanings.append("saved: cost below that of the prior-only baseline (median)")
     if any(row["rounds"] == "central" for row in rows):
         meanings.append("central: one optimization of the released demand")

@@ -344,7 +344,10 @@ class Privacy(Part):
         "epsilon (smaller: more protection, more noise), D delta",
     )
     delta: float = number(
-        1e-5, "delta of each Gaussian release, with a budget of per-release:E", check_delta
+        1e-5,
+        "delta of each Gaussian release; with a total budget, delta of the epsilon that is stated "
+        "for one release",
+        check_delta,
     )
     target_delta: float = number(1e-5, "delta at which total epsilon is reported", check_delta)
     noise: Noise = choice(

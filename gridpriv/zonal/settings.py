@@ -164,8 +164,8 @@ class ReleaseSchedule(Part):
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
         "number of cosine (DCT) coefficients of a zone's total, released with its mean over all "
-        "steps of a series; auto: that of least expected error; per-step: one release per step "
-        "instead",
+        "steps of a series (auto: the number of least expected error; per-step: one release in "
+        "every step)",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
@@ -260,8 +260,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        f"tolerance of Clarabel; tight: 1e-8; matched: 1e-8, but with more than {FEW_ZONES} zones, "
-        "and if no release depends on the solve, looser while the consensus residual is large",
+        "tolerance of Clarabel; tight: 1e-8; matched: 1e-8, looser while the consensus residual is "
+        f"large, if there are more than {FEW_ZONES} zones and no release depends on the solve",
     )
 
 

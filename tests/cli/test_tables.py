@@ -65,4 +65,4 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
     assert {"0.5", "0", "88"} <= words, told
     assert ({"123457", "530864"} <= words) is costs
     assert ("cost of priv." in " ".join(told.split())) is costs, "what no run has is no column"
-    assert "balancing power, which no cost includes" in " ".join(told.split())
+    assert "balancing power; costs have no price for it" in " ".join(told.split())
