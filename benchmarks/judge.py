@@ -943,7 +943,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (
         r"Add rounds \(--rounds\)(?: or a larger --penalty)?|A smaller tolerance lowers it|"
         r"Noise drawn in every round prevents convergence: draw it once .*|"
-        r"--acceleration anderson runs ADMM|Use --objective cost|No cost includes balancing power|"
+        r"--acceleration anderson runs ADMM|Use --objective cost|"
+        r"They include the generation behind balancing power, but no price for it|"
         r"^The noise exceeds the forecast: .*$|^Raise --total, .*$|"
         r"^Released, .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
         r"^The certificate covers changes at power factors .*$|"
