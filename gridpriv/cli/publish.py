@@ -76,7 +76,7 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "cost: spend 30 % of the total on a release of the value of demand at public prices, which "
+        "cost: spend 30 % of the total on a release of demand times public prices ($/h), which "
         "keeps the published optimum near the true one",
         unset="none",
     )

@@ -199,7 +199,7 @@ def places(of: Subject) -> Section | None:
     maps: list[Plot] = []
     notes = [message("maps", {})]
     if not of.study.public:
-        over = f", the mean over {means_over(of.study)}" if len(of.study.runs) > 1 else ""
+        over = f" (mean over {means_over(of.study)})" if len(of.study.runs) > 1 else ""
         notes.append(message("maps-shed", {"over": over}))
     for panel, rows in of.table.groupby("panel", sort=False):
         here, at = runs[runs.panel == panel], rows.iloc[0]

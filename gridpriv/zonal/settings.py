@@ -154,7 +154,8 @@ class ReleaseSchedule(Part):
     )
     stream: str | None = words(
         None,
-        "release one total of every zone per block of hours; the budget holds for any WINDOW of "
+        "release one total of every zone per block of hours (a length that gridpriv chooses); the "
+        "budget holds for any WINDOW of "
         "consecutive hours (such as 48h, day = 24h, year = 8760h); needs --series",
         "WINDOW",
         parse_window,
@@ -170,8 +171,9 @@ class ReleaseSchedule(Part):
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
-        "draws of the noise on demand: once a run, every round, or every local update",
-        unset="once for noise on demand",
+        "draws of the noise of --perturbation demand: once a run, every round, or every local "
+        "update; other noise is drawn every update",
+        unset="once",
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and recorded")
 
@@ -207,7 +209,7 @@ class Grid(Scenario):
         "weight of the squared imbalance (p.u.^2), in units of the mean marginal cost of 1 p.u. "
         "(objective cost) or of 1 p.u. of losses (objective losses)",
         positive,
-        unset="1e4 at 100 MVA, in proportion on other bases",
+        unset="1e4 times base / 100 MVA",
     )
     coordination: Coordination = choice(
         "rounds",
@@ -240,8 +242,8 @@ class Grid(Scenario):
         "acceleration of rounds with planning soc: Newton steps of all zones together, or "
         "Anderson's method; needs update exact, penalty auto, start warm and noise drawn at most "
         "once",
-        unset="none where a requirement is not met; newton with consensus boundary and the "
-        "default solver and solver-tolerance; else anderson",
+        unset="newton, if consensus is boundary and solver and solver-tolerance are the default; "
+        "otherwise anderson; none if a requirement is not met",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha of the strongly-convex step rule", positive
