@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from gridpriv import load_case, shipped_zoning
 from gridpriv.core.files import write_bytes
 from gridpriv.power.ac import settle
 from gridpriv.report import plots
-from gridpriv.report.figures import write_figure
+from gridpriv.zonal import run as zonal_run
 
 # a shell's background job is started with interrupts ignored, and every process that a test starts
 # would inherit that; tests of interrupts are about a command that was started in the foreground
@@ -49,21 +50,29 @@ def blank(_figure: object, path: str | Path, *, private: bool) -> None:
     write_bytes(Path(path), SIGNATURE, private=private)
 
 
+PAINTED = {name: getattr(plots, name) for name in ("write_figure", "stacked", "horizon_figure")}
+
+
 @pytest.fixture(scope="module")
 def unpainted():
     """Have commands write the pictures of a run unpainted."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plots, "write_figure", blank)
+        for name in ("stacked", "horizon_figure"):
+            patch.setattr(plots, name, lambda *_: None)
         yield
 
 
 @pytest.fixture
 def painted(monkeypatch):
     """Have a test's commands paint their pictures."""
-    monkeypatch.setattr(plots, "write_figure", write_figure)
+    for name, value in PAINTED.items():
+        monkeypatch.setattr(plots, name, value)
 
 
-REPLANS = {name: getattr(settle, name) for name in ("MOST_REPLANS", "MOST_TURNS", "SOFTER")}
+REPLANS = {
+    name: getattr(settle, name) for name in ("MOST_REPLANS", "MOST_TURNS", "SOFTER", "MOST_DAMPED")
+}
 
 
 @pytest.fixture(scope="module")
@@ -76,16 +85,45 @@ def few_replans():
         patch.setattr(settle, "MOST_REPLANS", 3)
         patch.setattr(settle, "MOST_TURNS", 1)
         patch.setattr(settle, "SOFTER", settle.SOFTER[:1])
+        patch.setattr(settle, "MOST_DAMPED", 1)
+        yield
+
+
+BASELINES: dict[tuple[object, ...], dict[str, object]] = {}
+
+
+@pytest.fixture(scope="module")
+def shared_baselines():
+    """Compute the baselines of a grid's runs once per process, for tests of other things.
+
+    No seed counts: baselines have no noise, as tests/zonal/test_baselines.py holds.
+    """
+    honest = zonal_run._settled
+
+    def shared(result, scale, zones, given):
+        grid = (result.case.fingerprint(), result.zoning.names, result.zoning.zone_of.tobytes())
+        settings = replace(result.settings, seed=None, **given)
+        key = (*grid, result.network.objective.kind, scale, settings)
+        if key not in BASELINES:
+            BASELINES[key] = honest(result, scale, zones, given)
+        return dict(BASELINES[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zonal_run, "_settled", shared)
         yield
 
 
 SHORTENED = {
-    "cli": ["few_replans", "unpainted"],
-    "faults": ["few_replans"],
-    "network": ["few_replans"],
-    "privacy": ["few_replans"],
-    "report": ["few_replans"],
-    "study": ["few_replans"],
+    "cli": ["few_replans", "unpainted", "shared_baselines"],
+    "docs": ["shared_baselines"],
+    "faults": ["few_replans", "unpainted", "shared_baselines"],
+    "learning": ["unpainted"],
+    "network": ["few_replans", "unpainted", "shared_baselines"],
+    "power": ["unpainted"],
+    "privacy": ["few_replans", "unpainted", "shared_baselines"],
+    "report": ["few_replans", "shared_baselines"],
+    "study": ["few_replans", "unpainted", "shared_baselines"],
+    "zonal": ["unpainted"],
 }
 """Fixtures of every module in a folder of tests; other modules ask with ``usefixtures``."""
 

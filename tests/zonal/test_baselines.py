@@ -90,7 +90,7 @@ def test_baselines_are_those_of_runs_that_ask_for_them(capsys):
 
 def test_the_prior_of_a_scaled_run_expects_scaled_demand(capsys):
     """The factor is public: whoever releases nothing knows it too."""
-    heavy = [*ONCE, "--load-scale", "1.6"]
+    heavy = [*ONCE, "--load-scale", "1.2"]
     costs = final(capsys, *heavy)["cost_of_privacy"]
     silent = final(capsys, *heavy, "--release", "nothing", "--seed", "9")["physical"]
     assert costs["prior_only_cost"] == pytest.approx(silent["cost"], rel=1e-9)

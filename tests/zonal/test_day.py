@@ -313,7 +313,7 @@ def test_a_generator_that_stands_still_gives_nothing(tmp_path):
 
 def streamed(folder, changed=None):
     """Return a day whose hours are released as they come, its plan, and what it knows."""
-    series, chronology = day(folder, 4)
+    series, chronology = day(folder, 3)
     chronology = replace(chronology, hours=1.0)
     if changed is not None:
         for demand in (series.pd, series.qd):
@@ -332,16 +332,16 @@ def receding(tmp_path_factory):
 
 
 def test_a_receding_plan_rests_on_the_releases_until_its_step(receding, tmp_path):
-    (horizon, here, _), (_, there, _) = receding, streamed(tmp_path, changed=3)
-    first = 3 - 3 % horizon.block
+    (horizon, here, _), (_, there, _) = receding, streamed(tmp_path, changed=2)
+    first = 2 - 2 % horizon.block
     assert first > 0
     assert here.output[:first].tobytes() == there.output[:first].tobytes()
-    assert np.abs(here.output[3:] - there.output[3:]).max() > 1e-3
+    assert np.abs(here.output[2:] - there.output[2:]).max() > 1e-3
 
 
 def test_a_receding_day_passes_no_limit_over_time(receding):
     horizon, plan, known = receding
-    steps = [horizon.run_step(number, known=known, plan=plan) for number in range(4)]
+    steps = [horizon.run_step(number, known=known, plan=plan) for number in range(3)]
     found = type("Day", (), {"results": steps, "series": horizon.series, "plan": plan})
     never_passed(found, horizon.chronology)
     best = day_cost(horizon.series.case, horizon.series.pd, horizon.series.qd, horizon.chronology)

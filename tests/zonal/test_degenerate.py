@@ -98,7 +98,7 @@ def test_balancing_power_without_load_has_a_value_but_no_share(capsys):
 
 
 # 21: one bus without a branch; 53: nothing generates; 68: no load. Slow ones are below
-@pytest.mark.parametrize("seed", [*range(4), 5, 6, 7, 9, 10, 11, 21, 53, 68])
+@pytest.mark.parametrize("seed", [0, 1, 5, 6, 9, 11, 21, 53, 68])
 def test_a_degenerate_grid_runs(seed, tmp_path, capsys):
     check(seed, tmp_path, capsys)
 

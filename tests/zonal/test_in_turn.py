@@ -61,6 +61,7 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
     monkeypatch.setattr(settle, "MOST_TURNS", turns_at_most)
     if turns_at_most < MOST_TURNS:
         monkeypatch.setattr(settle, "SOFTER", settle.SOFTER[:1])
+        monkeypatch.setattr(settle, "MOST_REPLANS", 3)
     honest, ranked, turns = settle._in_turn, sorted, list[list[int]]()
 
     def ordered(reverse: bool):

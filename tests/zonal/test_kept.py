@@ -51,7 +51,6 @@ def counted(monkeypatch):
     ("given", "workers"),
     [
         ({"mechanism": "none"}, 1),
-        ({"mechanism": "none"}, 2),
         ({"seed": 9}, 1),
         ({"noise_schedule": "once", "mechanism": "knorm"}, 1),
         ({"acceleration": "newton"}, 2),

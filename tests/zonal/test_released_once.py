@@ -67,8 +67,19 @@ def day(tmp_path):
 
 @pytest.fixture(params=[DAY, PROFILE], ids=["factors", "profile"])
 def either(request, tmp_path):
-    (tmp_path / "either.csv").write_text(request.param)
-    return str(tmp_path / "either.csv")
+    """Return three steps: factors on one demand, or demands of their own."""
+    return written(request.param, tmp_path)
+
+
+def written(steps, folder):
+    names, _, *lines = steps.splitlines(keepends=True)
+    (folder / "either.csv").write_text("".join([names, *lines]))
+    return str(folder / "either.csv")
+
+
+def grant(ledger, epsilon):
+    words = ["ledger", "grant", ledger, "--case", "case14", "--epsilon", epsilon]
+    assert main([*words, "--beta", "10MW", "--quiet"]) == 0
 
 
 class Counting:
@@ -126,23 +137,7 @@ def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
     """Secure noise cannot be made again: what was released is what the folder holds."""
     pytest.importorskip("opendp")
     ledger = str(tmp_path / "owner.ledger")
-    assert (
-        main(
-            [
-                "ledger",
-                "grant",
-                ledger,
-                "--case",
-                "case14",
-                "--epsilon",
-                "1.01",
-                "--beta",
-                "10MW",
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    grant(ledger, "1.01")
     words = ["run", "case14", "--series", either, *FLAGS, "--noise", "secure", "--quiet"]
     at = words.index("--seed")
     words = [*words[:at], *words[at + 2 :], "--out", str(tmp_path / "out"), "--ledger", ledger]
@@ -157,7 +152,7 @@ def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
         pd.testing.assert_frame_equal(before[name], after[name])
     assert ("temporal_coefficients" in after) == ("bus" in Path(either).read_text())
     document = json.loads((tmp_path / "out" / "horizon.json").read_text())
-    assert document["finished"] == 4
+    assert document["finished"] == 3
     assert document["privacy"]["releases_per_zone"] == 1
     assert (
         "temporal_coefficients" in after
@@ -165,35 +160,18 @@ def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
     )
 
 
-@pytest.mark.parametrize("release", ["auto", "nothing"])
-def test_a_day_says_what_it_released_once(either, release, tmp_path, capsys):
-    words = ["run", "case14", "--series", either, *FLAGS, "--release", release]
+def test_a_day_says_what_it_released_once(either, tmp_path, capsys):
+    words = ["run", "case14", "--series", either, *FLAGS, "--release", "auto"]
     assert main([*words, "--out", str(tmp_path / "out")]) == 0
     document = json.loads((tmp_path / "out" / "horizon.json").read_text())
     assert [row["zone"] for row in document["released_once"]] == ["1", "2", "3"]
-    assert document["privacy"]["releases_per_zone"] == (release != "nothing")
-    assert ("Released once for all steps" in capsys.readouterr().out) == (release != "nothing")
+    assert document["privacy"]["releases_per_zone"] == 1
+    assert "Released once for all steps" in capsys.readouterr().out
 
 
 def test_a_ledger_admits_a_day_that_its_grant_covers_once(either, tmp_path):
     ledger = str(tmp_path / "owner.ledger")
-    assert (
-        main(
-            [
-                "ledger",
-                "grant",
-                ledger,
-                "--case",
-                "case14",
-                "--epsilon",
-                "1.01",
-                "--beta",
-                "10MW",
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    grant(ledger, "1.01")
     words = ["run", "case14", "--series", either, *FLAGS, "--quiet", "--ledger", ledger]
     assert main([*words, "--out", str(tmp_path / "a")]) == 0
     assert main([*words, "--out", str(tmp_path / "b")]) == 4
@@ -240,23 +218,17 @@ def test_what_zones_send_in_a_day_is_a_function_of_its_one_release(tmp_path):
     [(DAY, "auto"), (PROFILE, "auto"), (PROFILE, "per-step"), (PROFILE, "2")],
 )
 def test_a_series_may_release_nothing(steps, temporal_basis, tmp_path, capsys):
-    (tmp_path / "steps.csv").write_text(steps)
-    either = str(tmp_path / "steps.csv")
-    words = [
-        "run",
-        "case14",
-        "--series",
-        either,
-        *FLAGS,
-        "--release",
-        "nothing",
-        "--temporal-basis",
-        temporal_basis,
-    ]
-    assert main([*words, "--out", str(tmp_path / "out"), "--quiet"]) == 0, capsys.readouterr().err
+    (tmp_path / "steps.csv").write_text("".join(steps.splitlines(keepends=True)[:3]))
+    words = ["run", "case14", "--series", str(tmp_path / "steps.csv"), *FLAGS]
+    words += ["--release", "nothing", "--temporal-basis", temporal_basis]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
     document = json.loads((tmp_path / "out" / "horizon.json").read_text())
     assert document["privacy"]["total_pure"] == 0.0
+    zones = [] if temporal_basis == "per-step" else ["1", "2", "3"]
+    assert [row["zone"] for row in document["released_once"]] == zones
     assert all(row["cosines"] == 0 for row in document["released_once"])
+    assert document["privacy"]["releases_per_zone"] == 0
+    assert "Released once for all steps" not in capsys.readouterr().out
 
 
 def test_a_step_of_a_factor_errs_by_what_one_run_expects_to(day, tmp_path):
@@ -314,27 +286,14 @@ def test_a_single_run_has_no_course():
         prepare(case, shipped_zoning(case), make_settings(temporal_basis="2"))
 
 
-@pytest.mark.parametrize("error", [BudgetError("no more"), KeyboardInterrupt()])
-def test_a_draw_that_was_cut_off_is_told_as_it_was_charged(error, either, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "steps"), [(BudgetError("no more"), DAY), (KeyboardInterrupt(), PROFILE)]
+)
+def test_a_draw_that_was_cut_off_is_told_as_it_was_charged(error, steps, tmp_path, monkeypatch):
     """One zone has paid when the second is refused: folder and ledger say so, zone by zone."""
+    either = written(steps, tmp_path)
     ledger, out = str(tmp_path / "owner.ledger"), tmp_path / "out"
-    assert (
-        main(
-            [
-                "ledger",
-                "grant",
-                ledger,
-                "--case",
-                "case14",
-                "--epsilon",
-                "5",
-                "--beta",
-                "10MW",
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    grant(ledger, "5")
     words = [
         "run",
         "case14",
@@ -396,29 +355,14 @@ def test_steps_whose_release_is_gone_are_not_joined_by_others(
     assert "once-drawn is missing" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("charged", [True, False])
-def test_a_day_killed_once_it_has_drawn_counts_the_draw(charged, either, tmp_path, capsys):
+@pytest.mark.parametrize(("charged", "steps"), [(True, DAY), (False, PROFILE)])
+def test_a_day_killed_once_it_has_drawn_counts_the_draw(charged, steps, tmp_path, capsys):
     """With a ledger what nobody read is paid again; without, the seed makes the same again."""
+    either = written(steps, tmp_path)
     ledger, out = str(tmp_path / "owner.ledger"), tmp_path / "out"
     words = ["run", "case14", "--series", either, *FLAGS, "--quiet", "--out", str(out)]
     if charged:
-        assert (
-            main(
-                [
-                    "ledger",
-                    "grant",
-                    ledger,
-                    "--case",
-                    "case14",
-                    "--epsilon",
-                    "5",
-                    "--beta",
-                    "10MW",
-                    "--quiet",
-                ]
-            )
-            == 0
-        )
+        grant(ledger, "5")
         words += ["--ledger", ledger]
     child = os.fork()
     if child == 0:

@@ -72,7 +72,7 @@ def test_a_converged_run_settles_inside_every_limit(case14, zones14):
 
 @pytest.mark.parametrize("name", ["case14"])
 def test_objective_perturbation_beats_output_perturbation_tenfold(name):
-    """RK section 6.1.2 at epsilon 0.05, mean of 3 seeds; E = 5 lowers the residual."""
+    """RK section 6.1.2 at epsilon 0.05, mean of 2 seeds; E = 5 lowers the residual."""
     case = load_case(name)
     zoning = shipped_zoning(case)
 
@@ -86,7 +86,7 @@ def test_objective_perturbation_beats_output_perturbation_tenfold(name):
         )
         return run(case, zoning, settings).rounds.iloc[-1]
 
-    seeds = range(3)
+    seeds = range(2)
     objective, output = ([last(p, s) for s in seeds] for p in ("objective", "output"))
     mean = [np.mean([row.objective for row in rows]) for rows in (objective, output)]
     assert mean[1] > 10 * mean[0]
@@ -264,8 +264,9 @@ def test_a_delta_that_allows_one_entry_to_be_published_is_warned_of(case118, zon
         prepare(case118, zones118, preset(mechanism="gaussian", budget="per-release:0.1"))
 
 
-@pytest.mark.parametrize("zones", [1, 7, 10, 14])
-@pytest.mark.parametrize("solver", ["clarabel", "ipopt"])
+@pytest.mark.parametrize(
+    ("zones", "solver"), [(1, "clarabel"), (7, "ipopt"), (10, "clarabel"), (14, "ipopt")]
+)
 def test_a_zone_of_one_bus_runs_to_the_end_and_sheds_what_it_cannot_serve(case14, zones, solver):
     zoning = partition(case14, zones)
     result = run(case14, zoning, make_settings(mechanism="none", rounds=2, solver=solver))

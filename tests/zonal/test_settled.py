@@ -258,6 +258,8 @@ def test_a_replan_starts_from_the_replan_before(case14, zones14, monkeypatch):
         return solve_again(program, before, *given)
 
     monkeypatch.setattr(QuadraticProgram, "solve_again", told)
+    monkeypatch.setattr("gridpriv.power.ac.settle.MOST_TURNS", 1)
+    monkeypatch.setattr("gridpriv.power.ac.settle.SOFTER", ())
     settings = make_settings(**NOISY | {"rounds": 5}, seed=4)
     assert run(case14.scale_load(2.2), zones14, settings).physical["replans"] >= 2
     assert any(known)
