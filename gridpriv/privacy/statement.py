@@ -85,10 +85,10 @@ class Certificate(Row):
         "Pure total epsilon: total epsilon (pure DP) by basic composition", at="privacy.total_pure"
     )
     total_epsilon: Number = released(
-        "Total epsilon at delta: total epsilon of all releases at the target delta",
+        "Total epsilon at target delta: total epsilon of all releases at the target delta",
         at="privacy.total.epsilon",
     )
-    target_delta: Number = known("at delta: delta of the totals", at="privacy.total.delta")
+    target_delta: Number = known("Target delta: delta of the total epsilon", at="privacy.total.delta")
     published_total: Number = known(
         "Ryu and Kim's theorem 4.6 (no certificate): total epsilon by this theorem",
         at="privacy.published_total",

@@ -65,7 +65,7 @@ QUESTION = "Which algorithm errs least at equal certified privacy?"
 # what methods may differ in, if it is allowed by name
 DIFFERENCES = ("client-rounds", "units")
 
-WHOLE: Kind = (lambda value: isinstance(value, int), "a whole number")
+WHOLE: Kind = (lambda value: type(value) is int and value >= 0, "a whole number, 0 or more")
 KINDS: dict[str, Kind] = {
     "budgets": (each(str), "a list of texts"),
     "allow": (each(str), "a list of texts"),
