@@ -88,7 +88,9 @@ class Certificate(Row):
         "Total epsilon at target delta: total epsilon of all releases at the target delta",
         at="privacy.total.epsilon",
     )
-    target_delta: Number = known("Target delta: delta of the total epsilon", at="privacy.total.delta")
+    target_delta: Number = known(
+        "Target delta: delta of the total epsilon", at="privacy.total.delta"
+    )
     published_total: Number = known(
         "Ryu and Kim's theorem 4.6 (no certificate): total epsilon by this theorem",
         at="privacy.published_total",
