@@ -296,12 +296,9 @@ def _least_moves(live: SubCase, pg: Floats, voll: float) -> Dispatch:
 
 def _price_moves(model: AcModel, pg: Floats) -> None:
     """Add sum |pg - pg0| by two variables a generator: pg = pg0 + up - down."""
-    none = np.zeros(len(pg))
     row = model.program.add_sums(pg, pg, (model.pg, 1.0))
     for sign in (-1.0, 1.0):
-        moved = model.program.add_variables(none, none + np.inf, none)
-        model.program.add_linear(row, moved, sign)
-        model.program.add_cost(moved, 1.0)
+        model.program.add_slack(row, sign, 1.0)
 
 
 def _by_zone(

@@ -43,7 +43,6 @@ from gridpriv.grid.network import (
     BranchAdmittance,
     DcPowerFlow,
     branch_admittance,
-    branch_flows,
     islands,
     islands_by,
 )
@@ -369,27 +368,10 @@ def _near(before: PreContingency, outage: Outage) -> AcState | None:
     given = alpha[grid.gen_area]
     regulation = (np.where(given >= 0, grid.up, grid.down) * given)[kept]
     generated = (result.voltage * np.conj(admittance @ result.voltage) - injection(grid)).imag
-    s_from, s_to = branch_flows(left, voltage)
     served = asked.without_service(left, dead)
-    none = np.zeros(1)
-    return AcState(
-        left,
-        vm,
-        np.angle(voltage),
-        s_from,
-        s_to,
-        asked.pg[kept] + regulation,
-        share_reactive(left, generated),
-        served.p_shed,
-        served.q_shed,
-        served.curtailment,
-        regulation,
-        dead,
-        none,
-        none,
-        result.mismatch,
-        1,
-    )
+    output = asked.pg[kept] + regulation, share_reactive(left, generated)
+    state = AcState.of(left, voltage, served, output, regulation, dead)
+    return replace(state, mismatch=result.mismatch, power_flows=1)
 
 
 def _smaller(before: PreContingency, outage: Outage) -> AreaGrid:

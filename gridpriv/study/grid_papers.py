@@ -148,7 +148,7 @@ def _restored(noisy: Case, true: float) -> ac_optimum.AcOptimum | None:
         for prices, at_noisy in planes:
             low = -0.5 * FIDELITY if cost < 0.0 and prices is planes[-1][0] else -np.inf
             band = np.array([low, 0.5 * FIDELITY]) - at_noisy
-            row = model.program.add_rows(band[:1], band[1:])
+            row = model.program.add_rows(1, *band)
             model.program.add_linear(np.repeat(row, len(changes)), changes, prices)
         solution = model.program.solve(zero=np.concatenate([model.cut, model.curtailment]))
         p, q = np.split(solution.x[changes], 2)

@@ -231,18 +231,16 @@ def _unit_block(
 ) -> UnitBlock:
     """Return the block of a generator or a storage over all steps."""
     count, program = len(start), QuadraticProgram()
-    endless, none = np.full(count, np.inf), np.zeros(count)
     on = np.ones(count) if running is None else running.astype(float)
     low, high = case.pmin[gen] * on, case.pmax[gen] * on
-    output = program.add_variables(-endless, endless, start)
+    output = program.add_variables(count, start=start)
     reserve = np.zeros((2, 0), dtype=np.int64)
     if holding:
-        up, down = (program.add_variables(-endless, endless, none) for _ in range(2))
-        reserve = np.stack([up, down])
-        program.add_sums(none - np.inf, high, (output, 1.0), (up, 1.0))
-        program.add_sums(low, none + np.inf, (output, 1.0), (down, -1.0))
+        up, down = reserve = program.add_variables(2 * count).reshape(2, -1)
+        program.add_sums(-np.inf, high, (output, 1.0), (up, 1.0))
+        program.add_sums(low, np.inf, (output, 1.0), (down, -1.0))
         for k, current in enumerate(reserve):
-            program.add_sums(none, chronology.reserve_most[k, gen] * on, (current, 1.0))
+            program.add_sums(0.0, chronology.reserve_most[k, gen] * on, (current, 1.0))
             program.add_cost(current, chronology.reserve_price[k, gen] / price)
     limits = program.add_sums(low, high, (output, 1.0))
     _add_ramps(program, output, chronology, gen, on, high)
@@ -284,15 +282,13 @@ def add_storage(
 ) -> Ints:
     """Add charge, discharge and energy of a storage; return the variables of its energy."""
     count, hours = len(output), chronology.hours
-    none, full = np.zeros(count), np.full(count, storage.energy)
-    charge = program.add_variables(none, none + storage.charge, none)
-    discharge = program.add_variables(none, none + storage.discharge, none)
-    least = none.copy()
+    charge = program.add_variables(count, 0.0, storage.charge)
+    discharge = program.add_variables(count, 0.0, storage.discharge)
+    least, right = np.zeros((2, count))
     least[-1] = storage.end
-    energy = program.add_variables(least, full, np.full(count, storage.start))
-    program.add_sums(none, none, (output, 1.0), (discharge, -1.0), (charge, 1.0))
+    energy = program.add_variables(count, least, storage.energy, storage.start)
+    program.add_sums(0.0, 0.0, (output, 1.0), (discharge, -1.0), (charge, 1.0))
     kept = 1.0 - storage.loss * hours
-    right = none.copy()
     right[0] = kept * storage.start
     row = program.add_sums(right, right, (energy, 1.0))
     program.add_linear(row[1:], energy[:-1], -kept)
@@ -304,13 +300,10 @@ def add_storage(
 def _reserve_block(chronology: Chronology, holding: Ints, step: int, lost: float) -> Block:
     """Return the requirement of one step: reserves of all zones, or a priced shortfall."""
     program, count = QuadraticProgram(), len(holding)
-    endless = np.full(2 * count, np.inf)
-    held = program.add_variables(-endless, endless, np.zeros(2 * count))
-    short = program.add_variables(np.zeros(2), np.full(2, np.inf), np.zeros(2))
-    row = program.add_rows(chronology.reserve_required[:, step], np.full(2, np.inf))
+    held = program.add_variables(2 * count)
+    row = program.add_rows(2, chronology.reserve_required[:, step], np.inf)
     program.add_linear(np.repeat(row, count), held, 1.0)
-    program.add_linear(row, short, 1.0)
-    program.add_cost(short, lost)
+    program.add_slack(row, 1.0, lost)
     return Block(program.form(), held, NO_ROWS, program.start)
 
 
@@ -335,20 +328,16 @@ def commitment(case: Case, chronology: Chronology, need: Floats) -> Bools:
         If no commitment meets the need and the reserves.
     """
     program, count = QuadraticProgram(), len(need)
-    item, none = np.ones(count), np.zeros(count)
     switches = {switch.gen: switch for switch in chronology.switches}
     storages = {storage.gen: storage for storage in chronology.storages}
     running, outputs, reserves = {}, [], {}
     for g in range(case.n_gen):
-        on = program.add_variables(none if g in switches else item, item)
-        running[g] = on
+        on = running[g] = program.add_variables(count, float(g not in switches), 1.0)
         low, high = np.clip([case.pmin[g], case.pmax[g]], -LARGEST, LARGEST)
-        output = program.add_variables(
-            np.full(count, min(low, 0.0)), np.full(count, max(high, 0.0))
-        )
+        output = program.add_variables(count, min(low, 0.0), max(high, 0.0))
         outputs.append(output)
-        program.add_sums(none - np.inf, none, (output, 1.0), (on, -high))
-        program.add_sums(none, none + np.inf, (output, 1.0), (on, -low))
+        program.add_sums(-np.inf, 0.0, (output, 1.0), (on, -high))
+        program.add_sums(0.0, np.inf, (output, 1.0), (on, -low))
         if (chronology.reserve_most[:, g] > 0).any():
             reserves[g] = _reserve(program, chronology, g, output, on, (low, high))
         _ramps(program, chronology, g, output, high)
@@ -362,14 +351,14 @@ def commitment(case: Case, chronology: Chronology, need: Floats) -> Bools:
     for k in (0, 1):
         if chronology.reserve_required[k].any():
             matches = [(up_down[k], 1.0) for up_down in reserves.values()]
-            program.add_sums(chronology.reserve_required[k], none + np.inf, *matches)
+            program.add_sums(chronology.reserve_required[k], np.inf, *matches)
     x = _solved(program, np.concatenate([NO_ROWS, *(running[g] for g in switches)]))
     return np.column_stack([x[running[g]] > 0.5 for g in range(case.n_gen)])
 
 
-def _priced(program: QuadraticProgram, low: Floats, high: Floats, price: float) -> Ints:
+def _priced(program: QuadraticProgram, count: int, low: float, high: float, price: float) -> Ints:
     """Add variables at a price per unit."""
-    added = program.add_variables(low, high)
+    added = program.add_variables(count, low, high)
     program.add_cost(added, price)
     return added
 
@@ -408,11 +397,10 @@ def _reserve(
 ) -> tuple[Ints, Ints]:
     """Add a generator's reserves, up and down; return their variables."""
     count, hours = len(output), chronology.hours
-    none = np.zeros(count)
     held, prices = chronology.reserve_most[:, g], hours * chronology.reserve_price[:, g]
-    up, down = (_priced(program, none, none + held[k], prices[k]) for k in (0, 1))
-    program.add_sums(none - np.inf, none, (output, 1.0), (up, 1.0), (on, -limits[1]))
-    program.add_sums(none, none + np.inf, (output, 1.0), (down, -1.0), (on, -limits[0]))
+    up, down = (_priced(program, count, 0.0, held[k], prices[k]) for k in (0, 1))
+    program.add_sums(-np.inf, 0.0, (output, 1.0), (up, 1.0), (on, -limits[1]))
+    program.add_sums(0.0, np.inf, (output, 1.0), (down, -1.0), (on, -limits[0]))
     return up, down
 
 
@@ -425,8 +413,7 @@ def _ramps(
         return
     if any(switch.gen == g for switch in chronology.switches):
         return  # the AC plan holds ramps between steps in which it runs
-    rows = np.ones(len(output) - 1)
-    least, most = -min(down, 2 * high) * rows, min(up, 2 * high) * rows
+    least, most = -min(down, 2 * high), min(up, 2 * high)
     program.add_sums(least, most, (output[1:], 1.0), (output[:-1], -1.0))
 
 
@@ -439,13 +426,11 @@ def _cost(
     limits: tuple[float, float],
 ) -> None:
     """Add a generator's cost in $/h, the largest of its tangents."""
-    count = len(output)
-    endless = np.full(count, np.inf)
-    height = _priced(program, -endless, endless, 1.0)
+    height = _priced(program, len(output), -np.inf, np.inf, 1.0)
     for point in np.unique(np.linspace(*limits, TANGENTS)):
         slope = marginal_cost(case.cost[g], case.base_mva, float(point))
         level = cost_at(case.cost[g], case.base_mva, float(point)) - slope * point
-        program.add_sums(np.zeros(count), endless, (height, 1.0), (output, -slope), (on, -level))
+        program.add_sums(0.0, np.inf, (height, 1.0), (output, -slope), (on, -level))
 
 
 def _starts(program: QuadraticProgram, switch: Switch, on: Ints, hours: float) -> None:
@@ -453,15 +438,13 @@ def _starts(program: QuadraticProgram, switch: Switch, on: Ints, hours: float) -
     count = len(on)
     if count < 2:
         return
-    none, endless = np.zeros(count), np.full(count, np.inf)
-    start = _priced(program, none, none + 1.0, switch.start_cost / hours)
-    stop = program.add_variables(none, none + 1.0)
+    start = _priced(program, count, 0.0, 1.0, switch.start_cost / hours)
+    stop = program.add_variables(count, 0.0, 1.0)
     changes = (on[1:], 1.0), (on[:-1], -1.0), (start[1:], -1.0), (stop[1:], 1.0)
-    program.add_sums(none[1:], none[1:], *changes)
+    program.add_sums(0.0, 0.0, *changes)
     for hours_least, changed, sign in ((switch.min_up, start, 1.0), (switch.min_down, stop, -1.0)):
         steps = int(np.ceil(hours_least / hours - 1e-9))
         for t in range(1, count):
             window = changed[max(1, t - steps + 1) : t + 1]
-            bound = 0.0 if sign > 0 else 1.0
             terms = [(window[[k]], 1.0) for k in range(len(window))]
-            program.add_sums(-endless[:1], np.array([bound]), *terms, (on[[t]], -sign))
+            program.add_sums(-np.inf, 0.0 if sign > 0 else 1.0, *terms, (on[[t]], -sign))

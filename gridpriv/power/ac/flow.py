@@ -39,14 +39,8 @@ from scipy.sparse.linalg import SuperLU, splu
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import DcPowerFlow, branch_admittance, branch_flows, dead_buses, islands
-from gridpriv.power.ac.areas import (
-    AreaGrid,
-    Settled,
-    injection,
-    interchange_of,
-    solve,
-)
+from gridpriv.grid.network import DcPowerFlow, branch_admittance, dead_buses, islands
+from gridpriv.power.ac.areas import AreaGrid, Settled, injection, interchange_of, solve
 from gridpriv.power.ac.newton import FlowSolution, Point, PowerFlowError
 from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
@@ -126,25 +120,14 @@ def ac_flow(
         qg[live.gens] = grid.reactive(settled.solution.voltage)
         mismatch = max(mismatch, settled.solution.mismatch)
         power_flows = max(power_flows, settled.power_flows)
-    s_from, s_to = branch_flows(case, voltage)
-    interchange = interchange_of(case, schedule, s_from, s_to)
-    return AcState(
-        case,
-        np.abs(voltage),
-        np.angle(voltage),
-        s_from,
-        s_to,
-        pg,
-        qg,
-        served.p_shed,
-        served.q_shed,
-        served.curtailment,
-        regulation,
-        dead,
-        interchange,
-        interchange - schedule.interchange,
-        mismatch,
-        power_flows,
+    state = AcState.of(case, voltage, served, (pg, qg), regulation, dead)
+    interchange = interchange_of(case, schedule, state.s_from, state.s_to)
+    return replace(
+        state,
+        interchange=interchange,
+        deviation=interchange - schedule.interchange,
+        mismatch=mismatch,
+        power_flows=power_flows,
     )
 
 

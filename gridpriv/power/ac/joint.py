@@ -68,14 +68,11 @@ class Cuts:
     def block(self, zones: int, first: int) -> tuple[Block, Ints]:
         """Return the coordinator's block, and the numbers of its border entries from ``first``."""
         count = len(self.bound)
-        program, none = QuadraticProgram(), np.zeros(count)
-        endless = np.full(zones * count, np.inf)
-        part = program.add_variables(-endless, endless, np.zeros(zones * count))
-        slack = program.add_variables(none, none + np.inf, none)
-        row = program.add_rows(none - np.inf, self.bound)
+        program = QuadraticProgram()
+        part = program.add_variables(zones * count)
+        row = program.add_rows(count, -np.inf, self.bound)
         program.add_linear(np.tile(row, zones), part, 1.0)
-        program.add_linear(row, slack, -1.0)
-        program.add_cost(slack, self.price)
+        program.add_slack(row, -1.0, self.price)
         block = Block(program.form(), part, np.zeros(0, dtype=np.int64), program.start)
         return block, first + np.arange(zones * count)
 
@@ -104,10 +101,9 @@ class ZoneCuts:
         """
         program, count = model.program, len(self.at)
         by_pg, by_w = self.cuts.by_pg[:, part.gens], self.cuts.by_w[:, part.buses[own]]
-        endless = np.full(count, np.inf)
         # a border entry starts at the same value in all blocks, as they take the same steps
-        total = program.add_variables(-endless, endless, np.zeros(count))
-        row = program.add_sums(np.zeros(count), np.zeros(count), (total, -1.0))
+        total = program.add_variables(count)
+        row = program.add_sums(0.0, 0.0, (total, -1.0))
         cut, gen = np.nonzero(by_pg)
         program.add_linear(row[cut], model.pg[gen], by_pg[cut, gen])
         cut, bus = np.nonzero(by_w)

@@ -156,37 +156,25 @@ def ac_model(
     here = balanced if own_ends else np.ones(case.n_bus, bool)
     angle = no_load_angles(case, roots) if angle is None else angle
     e, f, band = _voltages(program, case, reference, here, angle)
-    pg = program.add_variables(case.pmin, case.pmax, _middle(case.pmin, case.pmax))
-    qg = program.add_variables(case.qmin, case.qmax, _middle(case.qmin, case.qmax))
+    pg, qg = (
+        program.add_variables(case.n_gen, low, high, _middle(low, high))
+        for low, high in ((case.pmin, case.pmax), (case.qmin, case.qmax))
+    )
     own = np.flatnonzero(balanced)
     p_balance, q_balance = np.full(case.n_bus, -1), np.full(case.n_bus, -1)
-    p_balance[own] = program.add_rows(-case.pd[own], -case.pd[own], own)
-    q_balance[own] = program.add_rows(-case.qd[own], -case.qd[own], own)
-    program.add_linear(p_balance[case.gen_bus], pg, -1.0)
-    program.add_linear(q_balance[case.gen_bus], qg, -1.0)
+    for rows, output, demand in ((p_balance, pg, case.pd), (q_balance, qg, case.qd)):
+        rows[own] = program.add_rows(len(own), -demand[own], -demand[own], own)
+        program.add_linear(rows[case.gen_bus], output, -1.0)
     for part in (e, f):
         program.add_product(p_balance[own], part[own], part[own], case.gs[own])
         program.add_product(q_balance[own], part[own], part[own], -case.bs[own])
-    unserved = _unserved(program, case, balanced, (p_balance, q_balance))
-    rows = (p_balance, q_balance)
-    flow, rating = _flows(program, case, (e, f), positions, rows, here, reach)
+    balance = p_balance, q_balance
+    unserved = _unserved(program, case, balanced, balance)
+    flow, rating = _flows(program, case, (e, f), positions, balance, here, reach)
     _angle_limits(program, case, (e, f), here)
-    return AcModel(
-        case,
-        program,
-        e,
-        f,
-        pg,
-        qg,
-        *unserved,
-        positions,
-        flow,
-        reference,
-        *rows,
-        np.concatenate(program.owners),
-        band,
-        rating,
-    )
+    variables = e, f, pg, qg, *unserved, positions, flow, reference
+    owner = np.concatenate(program.owners)
+    return AcModel(case, program, *variables, *balance, owner, band, rating)
 
 
 def _middle(low: Floats, high: Floats) -> Floats:
@@ -212,10 +200,11 @@ def _voltages(
     Their own bounds are wider than the band, so that the two never bind together.
     """
     reach = REACH * case.vmax
-    e = program.add_variables(-reach, reach, np.cos(angle))
+    e = program.add_variables(case.n_bus, -reach, reach, np.cos(angle))
     reach = np.where(np.isin(np.arange(case.n_bus), reference), 0.0, reach)
-    f = program.add_variables(-reach, reach, np.sin(angle))
-    band = program.add_rows(case.vmin[here] ** 2, case.vmax[here] ** 2, np.flatnonzero(here))
+    f = program.add_variables(case.n_bus, -reach, reach, np.sin(angle))
+    low, high = case.vmin[here] ** 2, case.vmax[here] ** 2
+    band = program.add_rows(len(low), low, high, np.flatnonzero(here))
     for part in (e[here], f[here]):
         program.add_product(band, part, part, 1.0)
     return e, f, band
@@ -233,15 +222,13 @@ def _unserved(
     """
     p_balance, q_balance = balance
     loaded = np.flatnonzero(balanced & (case.pd > 0))
-    none, item = np.zeros(len(loaded)), np.ones(len(loaded))
-    cut = program.add_variables(none, item, none)
+    cut = program.add_variables(len(loaded), 0.0, 1.0)
     program.add_linear(p_balance[loaded], cut, -case.pd[loaded])
     program.add_linear(q_balance[loaded], cut, -case.qd[loaded])
     forced = np.bincount(case.gen_bus, np.maximum(case.pmin, 0.0), minlength=case.n_bus)
     most = np.where(balanced, forced + np.maximum(-case.pd, 0.0), 0.0)
     curtailable = np.flatnonzero(most > 0)
-    none = np.zeros(len(curtailable))
-    curtailment = program.add_variables(none, most[curtailable], none)
+    curtailment = program.add_variables(len(curtailable), 0.0, most[curtailable])
     program.add_linear(p_balance[curtailable], curtailment, 1.0)
     return cut, loaded, curtailment, curtailable
 
@@ -263,36 +250,25 @@ def _flows(
     flow = np.full((4, len(metered)), -1)
     limits = []
     for side, (near, far, own, mutual) in enumerate(ends):
+        branch = (near, far), (own, mutual)
         inside = here[near[metered]]
         current = metered[inside]
         rate = np.where(case.rate > 0, case.rate, np.inf)[current]
         rated = np.isfinite(rate)
-        zero = np.zeros(len(current))
-        p, q = (program.add_variables(-reach * rate, reach * rate, zero) for _ in "pq")
-        p_row, q_row = (
-            program.add_sums(zero, zero, (part, -1.0), owner=near[current]) for part in (p, q)
-        )
-        _add_flow(
-            program,
-            voltage,
-            (p_row, q_row),
-            near[current],
-            far[current],
-            own[current],
-            mutual[current],
-        )
+        p, q = (program.add_variables(len(rate), -reach * rate, reach * rate) for _ in "pq")
+        p_row, q_row = (program.add_sums(0.0, 0.0, (v, -1.0), owner=near[current]) for v in (p, q))
+        _add_flow(program, voltage, (p_row, q_row), current, *branch)
         here_balanced = p_balance[near[current]] >= 0
-        program.add_linear(p_balance[near[current]][here_balanced], p[here_balanced], 1.0)
-        program.add_linear(q_balance[near[current]][here_balanced], q[here_balanced], 1.0)
-        limit = program.add_rows(
-            np.full(rated.sum(), -np.inf), rate[rated] ** 2, near[current][rated]
-        )
-        program.add_product(limit, p[rated], p[rated], 1.0)
-        program.add_product(limit, q[rated], q[rated], 1.0)
+        square, ends_rated = rate[rated] ** 2, near[current][rated]
+        limit = program.add_rows(len(square), -np.inf, square, ends_rated)
+        for ends_balance, part in ((p_balance, p), (q_balance, q)):
+            place = ends_balance[near[current]][here_balanced]
+            program.add_linear(place, part[here_balanced], 1.0)
+            program.add_product(limit, part[rated], part[rated], 1.0)
         limits.append(limit)
         k = free[p_balance[near[free]] >= 0]
         rows = (p_balance[near[k]], q_balance[near[k]])
-        _add_flow(program, voltage, rows, near[k], far[k], own[k], mutual[k])
+        _add_flow(program, voltage, rows, k, *branch)
         flow[2 * side : 2 * side + 2, inside] = p, q
     return flow, np.concatenate(limits)
 
@@ -301,23 +277,23 @@ def _add_flow(
     program: QuadraticProgram,
     voltage: tuple[Ints, Ints],
     rows: tuple[Ints, Ints],
-    near: Ints,
-    far: Ints,
-    own: Complexes,
-    mutual: Complexes,
+    branches: Ints,
+    ends: tuple[Ints, Ints],
+    admittance: tuple[Complexes, Complexes],
 ) -> None:
-    """Add the flow into branches at their ``near`` ends to an active and a reactive row each."""
+    """Add the flow into branches at their first ends to an active and a reactive row each."""
     e, f = voltage
     p, q = rows
-    for part in (e, f):
-        program.add_product(p, part[near], part[near], own.real)
-        program.add_product(q, part[near], part[near], -own.imag)
-    for i, j, sign in ((e, e, 1.0), (f, f, 1.0)):  # wr
-        program.add_product(p, i[near], j[far], sign * mutual.real)
-        program.add_product(q, i[near], j[far], -sign * mutual.imag)
-    for i, j, sign in ((f, e, 1.0), (e, f, -1.0)):  # wi
-        program.add_product(p, i[near], j[far], sign * mutual.imag)
-        program.add_product(q, i[near], j[far], sign * mutual.real)
+    near, far = (bus[branches] for bus in ends)
+    own, mutual = (y[branches] for y in admittance)
+    for i, j, end, y in (
+        *((part, part, near, own) for part in voltage),
+        *((part, part, far, mutual) for part in voltage),  # wr
+        (f, e, far, -1j * mutual),  # wi
+        (e, f, far, 1j * mutual),
+    ):
+        program.add_product(p, i[near], j[end], y.real)
+        program.add_product(q, i[near], j[end], -y.imag)
 
 
 def _angle_limits(
@@ -328,7 +304,7 @@ def _angle_limits(
     for limit, sign in ((case.angmin, 1.0), (case.angmax, -1.0)):
         k = np.flatnonzero(np.isfinite(limit) & here[case.f_bus])
         i, j, slope = case.f_bus[k], case.t_bus[k], sign * np.tan(limit[k])
-        row = program.add_rows(np.zeros(len(k)), np.full(len(k), np.inf), i)
+        row = program.add_rows(len(k), 0.0, np.inf, i)
         program.add_product(row, f[i], e[j], sign)
         program.add_product(row, e[i], f[j], -sign)
         program.add_product(row, e[i], e[j], -slope)
@@ -346,9 +322,9 @@ def add_generation_cost(model: AcModel, unit: float) -> None:
             continue
         slopes, intercepts = piecewise_lines(cost, case.base_mva)
         begin = cost_at(cost, case.base_mva, float(program.start[output[0]])) / unit
-        height = program.add_variables(np.full(1, -np.inf), np.full(1, np.inf), np.full(1, begin))
+        height = program.add_variables(1, start=begin)
         program.add_cost(height, 1.0)
-        above = program.add_rows(np.full(len(slopes), -np.inf), -intercepts / unit)
+        above = program.add_rows(len(slopes), -np.inf, -intercepts / unit)
         program.add_linear(above, np.repeat(output, len(slopes)), slopes / unit)
         program.add_linear(above, np.repeat(height, len(slopes)), -1.0)
 
@@ -374,12 +350,8 @@ def add_reactive_slack(model: AcModel, price: float) -> None:
     For demand that is an estimate: noise may ask a bus for reactive power that no voltage within
     the band can deliver.
     """
-    rows = model.q_balance[model.q_balance >= 0]
-    none = np.zeros(len(rows))
     for sign in (1.0, -1.0):
-        slack = model.program.add_variables(none, none + np.inf, none)
-        model.program.add_linear(rows, slack, sign)
-        model.program.add_cost(slack, price)
+        model.program.add_slack(model.q_balance[model.q_balance >= 0], sign, price)
 
 
 def add_violations(model: AcModel, price: float) -> None:
@@ -394,10 +366,7 @@ def add_violations(model: AcModel, price: float) -> None:
         (model.band, -1.0, base / BASE_MVA),
         (model.rating, -1.0, rate),
     ):
-        none = np.zeros(len(rows))
-        outside = program.add_variables(none, none + np.inf, none)
-        program.add_linear(rows, outside, sign)
-        program.add_cost(outside, price / (2.0 * size))
+        program.add_slack(rows, sign, price / (2.0 * size))
 
 
 def add_service_cost(model: AcModel, shed: float, curtailment: float) -> None:

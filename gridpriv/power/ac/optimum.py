@@ -29,7 +29,7 @@ from scipy import sparse
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.core.errors import GridprivError, SolverError, not_allowed, one_of
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import branch_flows, dead_buses, islands
+from gridpriv.grid.network import dead_buses, islands
 from gridpriv.power.ac.model import (
     REACTIVE_SLACK_WEIGHT,
     SPILL_WEIGHT,
@@ -352,30 +352,13 @@ def _state(case: Case, live: SubCase, model: AcModel, x: Floats) -> AcState:
     qg[live.gens] = x[model.qg]
     dead = np.ones(case.n_bus, bool)
     dead[live.buses] = False
-    s_from, s_to = branch_flows(case, voltage)
+    state = AcState.of(case, voltage, whole, (whole.pg, qg), np.zeros(case.n_gen), dead)
     balance = case.pd + 1j * case.qd - whole.p_shed - 1j * whole.q_shed + whole.curtailment
     balance += np.abs(voltage) ** 2 * (case.gs - 1j * case.bs)
-    np.add.at(balance, case.f_bus, s_from)
-    np.add.at(balance, case.t_bus, s_to)
+    np.add.at(balance, case.f_bus, state.s_from)
+    np.add.at(balance, case.t_bus, state.s_to)
     np.subtract.at(balance, case.gen_bus, whole.pg + 1j * qg)
-    return AcState(
-        case,
-        np.abs(voltage),
-        np.angle(voltage),
-        s_from,
-        s_to,
-        whole.pg,
-        qg,
-        whole.p_shed,
-        whole.q_shed,
-        whole.curtailment,
-        np.zeros(case.n_gen),
-        dead,
-        np.zeros(1),
-        np.zeros(1),
-        float(np.abs(balance).max()),
-        0,
-    )
+    return replace(state, mismatch=float(np.abs(balance).max()))
 
 
 MARGINS = (1e-3, 1e-2, 5e-2)
@@ -498,8 +481,7 @@ def _projected(case: Case, norm: Norm, voltage: Complexes | None) -> tuple[Float
 def add_changes(model: AcModel, norm: Norm) -> tuple[Ints, Ints]:
     """Add a change of every demand to the balances, and its norm to the objective."""
     n, program = model.case.n_bus, model.program
-    none, free = np.zeros(n), np.full(n, np.inf)
-    p, q = (program.add_variables(-free, free, none) for _ in "pq")
+    p, q = (program.add_variables(n) for _ in "pq")
     program.add_linear(model.p_balance, p, 1.0)
     program.add_linear(model.q_balance, q, 1.0)
     if norm == 2:
@@ -507,10 +489,10 @@ def add_changes(model: AcModel, norm: Norm) -> tuple[Ints, Ints]:
             program.add_cost(part, 0.0, 1.0)
         return p, q
     pairs = norm in ("box", "pair")
-    sizes = [program.add_variables(none, free, none) for _ in range(1 if pairs else 2)]
+    sizes = [program.add_variables(n, 0.0) for _ in range(1 if pairs else 2)]
     for size in sizes:
         program.add_cost(size, 1.0)
     for part, size in zip((p, q), sizes * 2 if pairs else sizes, strict=True):
         for sign in (1.0, -1.0):
-            program.add_sums(none, free, (size, 1.0), (part, sign))
+            program.add_sums(0.0, np.inf, (size, 1.0), (part, sign))
     return p, q

@@ -198,19 +198,28 @@ class QuadraticProgram:
     _terms: list[tuple[Ints, Ints, Ints, Floats]] = field(default_factory=list)
     _cost: list[tuple[Ints, Floats, Floats]] = field(default_factory=list)
 
-    def add_variables(self, low: Floats, high: Floats, start: Floats | float = 0.0) -> Ints:
+    def add_variables(
+        self,
+        count: int,
+        low: Floats | float = -np.inf,
+        high: Floats | float = np.inf,
+        start: Floats | float = 0.0,
+    ) -> Ints:
         """Add variables between bounds, with a starting point."""
-        added = np.arange(self.columns, self.columns + len(low))
-        self.columns += len(low)
-        self._bounds.append((low, high, np.clip(start, low, high)))
+        added = np.arange(self.columns, self.columns + count)
+        self.columns += count
+        below, above = np.full(count, low, float), np.full(count, high, float)
+        self._bounds.append((below, above, np.clip(start, below, above)))
         return added
 
-    def add_rows(self, low: Floats, high: Floats, owner: Ints | None = None) -> Ints:
+    def add_rows(
+        self, count: int, low: Floats | float, high: Floats | float, owner: Ints | int = -1
+    ) -> Ints:
         """Add empty rows between bounds, each of an element that ``owner`` numbers."""
-        added = np.arange(self.rows, self.rows + len(low))
-        self.rows += len(low)
-        self._sides.append((low, high))
-        self.owners.append(np.full(len(low), -1) if owner is None else owner)
+        added = np.arange(self.rows, self.rows + count)
+        self.rows += count
+        self._sides.append((np.full(count, low, float), np.full(count, high, float)))
+        self.owners.append(np.full(count, owner))
         return added
 
     def add_linear(self, row: Ints, column: Ints, factor: Floats | float) -> None:
@@ -219,16 +228,22 @@ class QuadraticProgram:
 
     def add_sums(
         self,
-        low: Floats,
-        high: Floats,
+        low: Floats | float,
+        high: Floats | float,
         *terms: tuple[Ints, Floats | float],
-        owner: Ints | None = None,
+        owner: Ints | int = -1,
     ) -> Ints:
         """Add rows low <= sum over terms of factor x_column <= high, elementwise; return them."""
-        rows = self.add_rows(low, high, owner)
+        rows = self.add_rows(len(terms[0][0]), low, high, owner)
         for column, factor in terms:
             self.add_linear(rows, column, factor)
         return rows
+
+    def add_slack(self, row: Ints, factor: Floats | float, price: Floats | float) -> None:
+        """Add ``factor`` s to each row, with s >= 0 at a price."""
+        slack = self.add_variables(len(row), 0.0)
+        self.add_linear(row, slack, factor)
+        self.add_cost(slack, price)
 
     def add_product(self, row: Ints, i: Ints, j: Ints, factor: Floats | float) -> None:
         """Add ``factor`` x_i x_j to each row."""

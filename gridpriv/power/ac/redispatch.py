@@ -416,14 +416,11 @@ def _hold_interchange(model: AcModel, area: _Area, agreed: float, price: float) 
     if not len(area.ties):
         return
     near, _, far, _ = _tie_flows(model, area)
-    row = model.program.add_rows(np.array([agreed]), np.array([agreed]))
+    row = model.program.add_rows(1, agreed, agreed)
     flows = np.concatenate([near, far])
     halves = np.repeat([0.5, -0.5], len(near))
     model.program.add_linear(np.repeat(row, len(flows)), flows, halves)
-    none, endless = np.zeros(2), np.full(2, np.inf)
-    beyond = model.program.add_variables(none, endless, none)
-    model.program.add_linear(np.repeat(row, 2), beyond, np.array([-1.0, 1.0]))
-    model.program.add_cost(beyond, price)
+    model.program.add_slack(np.repeat(row, 2), np.array([-1.0, 1.0]), price)
 
 
 def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
@@ -442,9 +439,8 @@ def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
     for bus, agreed in ((near, boundary.w_near), (far, boundary.w_far)):
         first = np.unique(bus, return_index=True)[1]  # a bus may end several tie lines
         bus, agreed = bus[first], agreed[first]  # noqa: PLW2901
-        row = program.add_rows(np.zeros(len(bus)), np.zeros(len(bus)))
-        w = program.add_variables(np.zeros(len(bus)), np.full(len(bus), np.inf), agreed)
-        program.add_linear(row, w, -1.0)
+        w = program.add_variables(len(bus), 0.0, start=agreed)
+        row = program.add_sums(0.0, 0.0, (w, -1.0))
         for part in (model.e, model.f):
             program.add_product(row, part[bus], part[bus], 1.0)
         weight = boundary.firmness * VOLTAGE_WEIGHT / scale
@@ -470,18 +466,17 @@ def _expect_reaction(
     far = np.where(area.near_is_from, case.t_bus[area.ties], case.f_bus[area.ties])
     at = np.searchsorted(ends, far)
     _, _, p, q = _tie_flows(model, area)
-    endless, none = np.full(len(ends), np.inf), np.zeros(len(ends))
     weight = firmness * REACTION_WEIGHT * case.base_mva / BASE_MVA
-    given = program.add_variables(-endless[:1], endless[:1], none[:1])
+    given = program.add_variables(1)
     columns = np.tile(np.arange(len(ends)), len(ends))
     # theta - theta0 = (e0 f - f0 e) / v0^2 and v = (e0 e + f0 f) / v0
     for flow, measured, slope, by_e, by_f in (
         (p, reaction.p, beyond.susceptance, -f / size**2, e / size**2),
         (q, reaction.q + beyond.stiffness @ size, beyond.stiffness, e / size, f / size),
     ):
-        row = program.add_rows(measured, measured)
+        row = program.add_rows(len(measured), measured, measured)
         program.add_linear(row[at], flow, 1.0)
-        surprise = program.add_variables(-endless, endless, none)
+        surprise = program.add_variables(len(ends))
         program.add_linear(row, surprise, -1.0)
         program.add_cost(surprise, 0.0, weight)
         rows, flat = np.repeat(row, len(ends)), slope.ravel()
@@ -490,8 +485,7 @@ def _expect_reaction(
         if flow is p:
             program.add_linear(row, np.repeat(given, len(row)), -beyond.share)
             if difference.max() > 0 and not framed:  # an island's own turn
-                free = np.full(difference.max(), np.inf)
-                turns = program.add_variables(-free, free, np.zeros(len(free)))
+                turns = program.add_variables(int(difference.max()))
                 other = difference[ends][columns] > 0
                 program.add_linear(
                     rows[other], turns[difference[ends][columns][other] - 1], flat[other]

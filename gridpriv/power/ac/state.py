@@ -21,7 +21,7 @@ import numpy as np
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.core.text import counted
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import islands
+from gridpriv.grid.network import branch_flows, islands
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -341,6 +341,20 @@ class AcState(GridState):
     deviation: Floats
     mismatch: float
     power_flows: int
+
+    @staticmethod
+    def of(
+        case: Case,
+        voltage: Complexes,
+        served: Dispatch,
+        output: tuple[Floats, Floats],
+        regulation: Floats,
+        dead: Bools,
+    ) -> AcState:
+        """Return the state of voltages with outputs (pg, qg); nothing is scheduled or solved."""
+        shape = np.abs(voltage), np.angle(voltage), *branch_flows(case, voltage)
+        shed, none = (served.p_shed, served.q_shed, served.curtailment), np.zeros(1)
+        return AcState(case, *shape, *output, *shed, regulation, dead, none, none, 0.0, 0)
 
     @cached_property
     def voltage(self) -> Complexes:
