@@ -47,7 +47,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 import clarabel
@@ -364,29 +363,22 @@ class _Pairs:
         return voltages
 
     def _forest(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (pair, from, to) of a spanning forest of the short pairs, of least gamma (Prim)."""
-        short = np.flatnonzero(self.spread < SHORT).tolist()
-        neighbours: dict[int, list[tuple[float, int, int, int]]] = {}
-        for pair in short:
-            i, j = int(self.i[pair]), int(self.j[pair])
-            for here, there in ((i, j), (j, i)):
-                edge = (float(self.spread[pair]), pair, here, there)
-                neighbours.setdefault(here, []).append(edge)
-        reached: set[int] = set()
-        for root, edges in neighbours.items():
-            if root in reached:
-                continue
-            reached.add(root)
-            waiting = edges.copy()
-            heapify(waiting)
-            while waiting:
-                _, pair, here, there = heappop(waiting)
-                if there in reached:
-                    continue
-                reached.add(there)
-                yield pair, here, there
-                for edge in neighbours[there]:
-                    heappush(waiting, edge)
+        """Yield (pair, from, to) of a spanning forest of the short pairs, of least gamma."""
+        short = np.flatnonzero(self.spread < SHORT)
+        if not len(short):
+            return
+        import networkx as nx  # slow to import
+
+        graph, reached = nx.Graph(), set()
+        rank = np.argsort(np.argsort(self.spread, kind="stable"))
+        for pair in short.tolist():
+            graph.add_edge(int(self.i[pair]), int(self.j[pair]), weight=int(rank[pair]), pair=pair)
+        tree = nx.minimum_spanning_tree(graph)
+        for root in graph:
+            if root not in reached:
+                for here, there in nx.bfs_edges(tree, root):
+                    yield tree[here][there]["pair"], here, there
+                    reached.add(there)
 
 
 def _variables(program: ZoneProgram, at: Columns, pairs: _Pairs) -> Matrix:

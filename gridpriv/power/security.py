@@ -37,7 +37,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from gridpriv.core.arrays import Bools, Floats, Ints
+from gridpriv.core.arrays import Bools, Floats, Ints, last_of_each
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import (
     BranchAdmittance,
@@ -321,9 +321,8 @@ def _separated(before: Ints, after: Ints) -> Bools:
     """Return the buses outside the largest part of what was their island."""
     size, former = np.bincount(after), np.zeros(after.max() + 1, dtype=np.int64)
     former[after] = before
-    order = np.lexsort((size, former))  # the last part of a former island is its largest
     largest = np.zeros(len(size), dtype=bool)
-    largest[order[np.append(np.diff(former[order]) != 0, True)]] = True
+    largest[last_of_each(former, before.max() + 1, size)] = True
     outside: Bools = ~largest[after]
     return outside
 

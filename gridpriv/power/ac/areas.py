@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy import sparse
 
-from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, last_of_each
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import branch_admittance, bus_admittance, islands
 from gridpriv.power.ac.newton import FlowEquations, FlowSolution, Jacobian, solve_power_flow
@@ -98,21 +98,11 @@ class AreaGrid:
         up, down = (_shares(room, gen_area, count) for room in (upward, downward))
         # an area without room on one side would go there by its other generators
         up, down = np.where(most[gen_area] > 0, up, down), np.where(least[gen_area] > 0, down, up)
-        return AreaGrid(
-            case,
-            dispatch,
-            island,
-            _references(case, island),
-            area_of,
-            areas[:, 0],
-            _area_interchange(schedule, areas, area_of, case),
-            _admittance(case),
-            up,
-            down,
-            most,
-            -least,
-            _bias(most, least, areas[:, 0], island.max() + 1),
-        )
+        places = island, _references(case, island), area_of, areas[:, 0]
+        interchange = _area_interchange(schedule, areas, area_of, case)
+        bias = _bias(most, least, areas[:, 0], island.max() + 1)
+        given = interchange, _admittance(case), up, down, most, -least, bias
+        return AreaGrid(case, dispatch, *places, *given)
 
     @cached_property
     def equations(self) -> FlowEquations:
@@ -212,10 +202,7 @@ def _references(case: Case, island: Ints) -> Ints:
     """Return a bus of each island: the source's reference or its largest generator's."""
     worth = np.where(np.isinf(case.pmax), np.finfo(float).max / 2, case.pmax)
     given = case.reference[case.gen_bus]
-    order = np.lexsort((worth, given))  # the last of an island wins
-    chosen = np.zeros(island.max() + 1, dtype=np.int64)
-    chosen[island[case.gen_bus[order]]] = case.gen_bus[order]
-    return chosen
+    return case.gen_bus[last_of_each(island[case.gen_bus], island.max() + 1, worth, given)]
 
 
 def _area_interchange(schedule: Schedule, areas: Ints, area_of: Ints, case: Case) -> Floats:
@@ -285,9 +272,7 @@ def _limited(
 
 def _unlimited(grid: AreaGrid, bound: Ints) -> tuple[Bools, Bools]:
     """Return the area of each island that goes beyond its limits first, and exhausted islands."""
-    order = np.lexsort((grid.bias, bound == 0))  # the last of an island wins
-    widest = np.zeros(len(grid.reference), dtype=np.int64)
-    widest[grid.area_island[order]] = order
+    widest = last_of_each(grid.area_island, len(grid.reference), grid.bias, bound == 0)
     exhausted = bound[widest] != 0
     unlimited = np.isin(np.arange(len(bound)), widest[~exhausted])
     return unlimited, exhausted

@@ -158,10 +158,14 @@ def _part_flow(
 
 def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: PreviousState | None) -> Settled:
     """Solve power flows until every reactive limit holds and every area is settled."""
-    without_limits = None if before is None else _near_before(grid, before)
-    if without_limits is None:
-        without_limits = _from_without_limits(grid, _first(grid, np.where(grid.idle, 1, 0), starts))
-    return _areas_settled(grid, without_limits)
+    result = None if before is None else _near_before(grid, before)
+    if result is None:
+        first = _first(grid, starts)
+        try:
+            result = _within_limits(grid, first)
+        except PowerFlowError:  # no state within the limits of areas
+            result = _within_limits(grid.endless, first)
+    return _areas_settled(grid, result)
 
 
 def _areas_settled(grid: AreaGrid, result: Settled) -> Settled:
@@ -191,14 +195,6 @@ def _near_before(grid: AreaGrid, before: PreviousState) -> Settled | None:
     floor = grid.case.vmin - SUNK
     sinking = (np.abs(nearby.solution.voltage) < floor) & (np.abs(before.voltage) >= floor)
     return None if sinking.any() else nearby
-
-
-def _from_without_limits(grid: AreaGrid, first: Settled) -> Settled:
-    """Return the state within limits, of areas too where there is one within those."""
-    try:
-        return _within_limits(grid, first)
-    except PowerFlowError:
-        return _within_limits(grid.endless, first)
 
 
 def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
@@ -289,7 +285,7 @@ def _held_or_shared(
     except PowerFlowError:
         shared = AreaGrid.of(case, dispatch, Schedule.one_area(case))
     try:
-        first = _first(shared, np.where(shared.idle, 1, 0), _starts(shared))
+        first = _first(shared, _starts(shared))
     except PowerFlowError:
         return grid, _settled(grid, islice(_starts(grid), 1, None), None)
     stood = PreviousState(first.solution.voltage, dispatch.pg + shared.regulation(first)).on(grid)
@@ -328,12 +324,12 @@ def _starts(grid: AreaGrid) -> Iterator[Complexes]:
     yield from sorted((start for start in starts if np.isfinite(start).all()), key=lack)
 
 
-def _first(grid: AreaGrid, bound: Ints, starts: Iterable[Complexes]) -> Settled:
+def _first(grid: AreaGrid, starts: Iterable[Complexes]) -> Settled:
     """Solve from the first start from which there is a solution."""
     failure: PowerFlowError | None = None
     for start in starts:
         try:
-            return solve(grid, bound, start, None, np.inf)
+            return solve(grid, np.where(grid.idle, 1, 0), start, None, np.inf)
         except PowerFlowError as error:
             failure = failure or error
     assert failure is not None

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, last_of_each
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import dead_buses, islands, no_load_angles
 from gridpriv.power.ac.block import Block
@@ -43,7 +43,7 @@ from gridpriv.power.ac.model import (
 from gridpriv.power.ac.part import SubCase, live_part
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.redispatch import Scheduled
-from gridpriv.power.ac.state import Dispatch
+from gridpriv.power.ac.state import BY_BUS, Dispatch
 from gridpriv.power.zone import Zone, owner_of
 
 
@@ -156,9 +156,7 @@ def tie_ends(case: Case, zones: Sequence[Zone]) -> TieEnds:
     edge = np.zeros(case.n_bus, dtype=bool)
     edge[case.f_bus[crossing]] = edge[case.t_bus[crossing]] = True
     island = islands(case)
-    last = np.zeros(island.max() + 1, dtype=np.int64)
-    order = np.argsort(case.reference, kind="stable")  # the source's reference bus wins
-    last[island[order]] = order
+    last = last_of_each(island, island.max() + 1, case.reference)  # the source's reference bus
     reference = np.zeros(case.n_bus, dtype=bool)
     reference[last] = True
     number, size = np.full((4, case.n_bus), -1), 0
@@ -282,10 +280,12 @@ def zone_block(
     if live is None:
         return None
     part, own = live
-    on = np.ones(len(part.gens)) if running is None else running[part.gens].astype(float)
-    limits: dict[str, Any] = {name: _times(getattr(part.case, name), on) for name in OUTPUT_LIMITS}
-    part = replace(part, case=replace(part.case, **limits))
     case = part.case
+    if running is not None:
+        on = running[part.gens]
+        limits: dict[str, Any] = {k: np.where(on, getattr(case, k), 0.0) for k in OUTPUT_LIMITS}
+        case = replace(case, **limits)
+        part = replace(part, case=case)
     ties = own[case.f_bus] != own[case.t_bus]
     seen = np.searchsorted(zone.buses, part.buses)
     reference = np.flatnonzero(ends.reference[seen])
@@ -330,22 +330,13 @@ def _border(model: AcModel, own: Bools, number: Ints) -> tuple[Ints, Ints, Ints,
 
 def joint_plan(case: Case, blocks: Sequence[ZoneBlock]) -> Dispatch:
     """Return the zones' plans as one dispatch."""
-    pg = np.zeros(case.n_gen)
-    voltage = np.ones(case.n_bus, complex)
-    p_shed, q_shed, curtailment = np.zeros((3, case.n_bus))
+    whole = Dispatch(np.zeros(case.n_gen), np.ones(case.n_bus), *np.zeros((4, case.n_bus)))
     for zone in blocks:
-        part, x = zone.part, zone.block.point.x
-        asked = zone.model.dispatch(x)
+        part, asked = zone.part, zone.model.dispatch(zone.block.point.x)
         own = np.isin(part.buses, zone.zone.own)
-        buses = part.buses[own]
-        pg[part.gens] = asked.pg
-        voltage[buses] = zone.model.voltage(x)[own]
-        given = (asked.p_shed, asked.q_shed, asked.curtailment)
-        for whole, values in zip((p_shed, q_shed, curtailment), given, strict=True):
-            whole[buses] = np.where(values[own] > NEGLIGIBLE, values[own], 0.0)
-    return Dispatch(pg, np.abs(voltage), np.angle(voltage), p_shed, q_shed, curtailment)
-
-
-def _times(limit: Floats, on: Floats) -> Floats:
-    """Return limits of output, 0 of generators that do not run."""
-    return np.where(on > 0, limit, 0.0)
+        whole.pg[part.gens] = asked.pg
+        for name in BY_BUS:
+            values = getattr(asked, name)[own]
+            served = name not in ("vm", "va") and values <= NEGLIGIBLE
+            getattr(whole, name)[part.buses[own]] = np.where(served, 0.0, values)
+    return whole

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, last_of_each
 from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.network import branch_admittance, branch_flows, islands, no_load_angles
 from gridpriv.power.ac.quadratic import QuadraticProgram
@@ -186,10 +186,7 @@ def _middle(low: Floats, high: Floats) -> Floats:
 def _references(case: Case, balanced: Bools) -> Ints:
     """Return a bus of each island: one that is balanced here, the source's reference if it is."""
     island = islands(case)
-    preferred = np.lexsort((case.reference, balanced))  # the last of an island wins
-    root = np.zeros(island.max() + 1, dtype=np.int64)
-    root[island[preferred]] = preferred
-    return root
+    return last_of_each(island, island.max() + 1, case.reference, balanced)
 
 
 def _voltages(

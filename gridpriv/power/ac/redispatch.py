@@ -23,10 +23,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
@@ -501,53 +499,26 @@ def _interchange(model: AcModel, area: _Area, x: Floats) -> float:
 def _plan(
     zone: Zone, demand: Floats, area: _Area, model: AcModel, result: Solved, price: float
 ) -> ZonePlan:
-    asked, part, rest = model.dispatch(result.x), area.part, _at_rest(zone, demand)
+    asked, part, plan = model.dispatch(result.x), area.part, _at_rest(zone, demand)
     own = np.searchsorted(zone.own, part.buses[area.own])
-    served = asked.p_shed < NEGLIGIBLE
-    asked = replace(
-        asked,
-        p_shed=np.where(served, 0.0, asked.p_shed),
-        q_shed=np.where(served, 0.0, asked.q_shed),
-        curtailment=np.where(asked.curtailment < NEGLIGIBLE, 0.0, asked.curtailment),
-    )
     gens = np.searchsorted(zone.gens, part.gens)
-    buses = np.searchsorted(zone.buses, part.buses)
-
-    def with_live(given: NDArray[Any], at: Ints, live: NDArray[Any]) -> NDArray[Any]:
-        every = given.copy()
-        every[at] = live
-        return every
-
-    return ZonePlan(
-        pg=with_live(rest.pg, gens, result.x[model.pg]),
-        qg=with_live(rest.qg, gens, result.x[model.qg]),
-        voltage=with_live(rest.voltage, buses, model.voltage(result.x)),
-        p_shed=with_live(rest.p_shed, own, asked.p_shed[area.own]),
-        q_shed=with_live(rest.q_shed, own, asked.q_shed[area.own]),
-        curtailment=with_live(rest.curtailment, own, asked.curtailment[area.own]),
-        interchange=_interchange(model, area, result.x),
-        p_price=with_live(rest.p_price, own, price * result.multiplier[model.p_balance[area.own]]),
-        q_price=with_live(rest.q_price, own, price * result.multiplier[model.q_balance[area.own]]),
-        solved=True,
-    )
+    plan.pg[gens], plan.qg[gens] = result.x[model.pg], result.x[model.qg]
+    plan.voltage[np.searchsorted(zone.buses, part.buses)] = model.voltage(result.x)
+    served, used = asked.p_shed < NEGLIGIBLE, asked.curtailment < NEGLIGIBLE
+    for name, none in (("p_shed", served), ("q_shed", served), ("curtailment", used)):
+        getattr(plan, name)[own] = np.where(none, 0.0, getattr(asked, name))[area.own]
+    for prices, rows in ((plan.p_price, model.p_balance), (plan.q_price, model.q_balance)):
+        prices[own] = price * result.multiplier[rows[area.own]]
+    return replace(plan, interchange=_interchange(model, area, result.x))
 
 
 def _at_rest(zone: Zone, demand: Floats) -> ZonePlan:
     """Return the plan of a dead zone: nothing generates, nothing is served."""
     p, q = np.split(demand, 2)
-    none, unknown = np.zeros(len(zone.gens)), np.full(len(zone.own), np.nan)
-    return ZonePlan(
-        pg=none,
-        qg=none,
-        voltage=np.zeros(len(zone.buses), complex),
-        p_shed=np.maximum(p, 0.0),
-        q_shed=q,
-        curtailment=np.maximum(-p, 0.0),
-        p_price=unknown,
-        q_price=unknown,
-        interchange=0.0,
-        solved=True,
-    )
+    pg, qg = np.zeros((2, len(zone.gens)))
+    p_price, q_price = np.full((2, len(zone.own)), np.nan)
+    voltage, left = np.zeros(len(zone.buses), complex), (np.maximum(p, 0.0), q.copy())
+    return ZonePlan(pg, qg, voltage, *left, np.maximum(-p, 0.0), p_price, q_price, 0.0, True)
 
 
 def _as_in_last_round(zone: Zone, last: Floats) -> ZonePlan:
