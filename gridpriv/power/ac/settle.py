@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -241,7 +242,7 @@ def measured_boundary(
     come: at most to the middle of the range (an absent angle limit counts as 90 degrees), half the
     rating, or the lower reactive limit. Those with room left are relaxed again by that room.
     """
-    result, case = _boundary(zone, state.s_from, state.s_to, state.vm**2), zone.network.case
+    case, limits = zone.network.case, _limits(zone)
     vm, low, high = (values[zone.buses] for values in (state.vm, case.vmin, case.vmax))
     middle = (low + high) / 2
     ends = state.s_from[zone.branches], state.s_to[zone.branches]
@@ -249,40 +250,34 @@ def measured_boundary(
     qg, qmin, qmax = (values[zone.gens] for values in (state.qg, case.qmin, case.qmax))
     limited = np.isfinite(qmax)
     above = np.where(limited, qg - np.where(limited, qmax, 0.0), 0.0)
-    rate = result.rate
+    rate = limits["rate"]
     tightened = np.clip(planned.rate - gain * (flow - rate), rate / 2, rate)
     angle = np.angle(state.voltage[case.f_bus] * np.conj(state.voltage[case.t_bus]))[zone.branches]
-    least = np.maximum(result.angmin, -np.pi / 2)
-    most = np.minimum(result.angmax, np.pi / 2)
+    least = np.maximum(limits["angmin"], -np.pi / 2)
+    most = np.minimum(limits["angmax"], np.pi / 2)
     between = (least + most) / 2
+    worth, here = planned.worth, state.voltage[zone.buses]
     return replace(
-        result,
-        firmness=planned.firmness,
-        firm=planned.firm,
-        outside=planned.outside,
+        planned,
+        **_at_ties(zone, state.s_from, state.s_to, state.vm**2),
+        free=False,
         reaction=_reaction(zone, state, beyond),
-        worth=_worth_at(zone, planned.worth, state),
-        output_price=planned.output_price,
-        reserve=planned.reserve,
+        worth=None if worth is None else worth.at(here, tie_places(zone)),
         vmin=np.clip(planned.vmin + gain * (low - vm), low, middle),
         vmax=np.clip(planned.vmax - gain * (vm - high), middle, high),
         rate=np.where(rate > 0, tightened, 0.0),
         angmin=np.where(
-            np.isfinite(result.angmin),
+            np.isfinite(limits["angmin"]),
             np.clip(planned.angmin + gain * (least - angle), least, between),
             -np.inf,
         ),
         angmax=np.where(
-            np.isfinite(result.angmax),
+            np.isfinite(limits["angmax"]),
             np.clip(planned.angmax - gain * (angle - most), between, most),
             np.inf,
         ),
         qmax=np.clip(planned.qmax - gain * above, qmin, qmax),
     )
-
-
-def _worth_at(zone: Zone, worth: TieWorth | None, state: AcState) -> TieWorth | None:
-    return None if worth is None else worth.at(state.voltage[zone.buses], tie_places(zone))
 
 
 def _reaction(zone: Zone, state: AcState, beyond: Surroundings | None) -> Reaction | None:
@@ -303,23 +298,26 @@ def surroundings_of(zone: Zone, grid: Lossless | None) -> Surroundings | None:
 
 
 def _boundary(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> Boundary:
+    return Boundary(**_at_ties(zone, s_from, s_to, w), **_limits(zone))
+
+
+def _at_ties(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> dict[str, Any]:
+    """Return flows, squared voltages and interchange of a boundary, from those of branches."""
     case, ties = zone.network.case, tie_branches(zone)
     f, t = case.f_bus[ties], case.t_bus[ties]
     out = np.isin(f, zone.own)
-    near, far = np.where(out, s_from[ties], s_to[ties]), np.where(out, s_to[ties], s_from[ties])
-    return Boundary(
-        near.real,
-        near.imag,
-        np.where(out, w[f], w[t]),
-        np.where(out, w[t], w[f]),
-        0.5 * float((near - far).real.sum()),
-        case.vmin[zone.buses],
-        case.vmax[zone.buses],
-        case.rate[zone.branches],
-        case.angmin[zone.branches],
-        case.angmax[zone.branches],
-        case.qmax[zone.gens],
-    )
+    near, far = np.where(out, (s_from[ties], s_to[ties]), (s_to[ties], s_from[ties]))
+    w_near, w_far = np.where(out, (w[f], w[t]), (w[t], w[f]))
+    ends = {"p": near.real, "q": near.imag, "w_near": w_near, "w_far": w_far}
+    return ends | {"interchange": 0.5 * float((near - far).real.sum())}
+
+
+def _limits(zone: Zone) -> dict[str, Any]:
+    """Return the limits of the grid that a zone plans within, by the names of a boundary."""
+    case = zone.network.case
+    places = {"vmin": zone.buses, "vmax": zone.buses, "qmax": zone.gens}
+    places |= dict.fromkeys(("rate", "angmin", "angmax"), zone.branches)
+    return {name: getattr(case, name)[place] for name, place in places.items()}
 
 
 def settle(
@@ -557,17 +555,12 @@ def _after_emergency_shedding(grid: _Grid, current: Floats, settlement: Settleme
         )
         if share is None:
             break
-        plans = [
-            replace(
-                plan,
-                p_shed=plan.p_shed
-                + share[zone.own] * (np.maximum(case.pd[zone.own], 0.0) - plan.p_shed),
-                q_shed=plan.q_shed
-                + np.where(case.pd[zone.own] > 0, share[zone.own], 0.0)
-                * (case.qd[zone.own] - plan.q_shed),
-            )
-            for zone, plan in zip(grid.zones, settlement.plans, strict=True)
-        ]
+        plans = []
+        for zone, plan in zip(grid.zones, settlement.plans, strict=True):
+            pd, qd, cut = (values[zone.own] for values in (case.pd, case.qd, share))
+            p_shed = plan.p_shed + cut * (np.maximum(pd, 0.0) - plan.p_shed)
+            q_shed = plan.q_shed + np.where(pd > 0, cut, 0.0) * (qd - plan.q_shed)
+            plans.append(replace(plan, p_shed=p_shed, q_shed=q_shed))
         settlement = replace(
             grid.settled(settlement.scheduled, current, plans, settlement),
             replans=settlement.replans,
@@ -620,40 +613,30 @@ def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan])
     """Return the zones' plans as one dispatch; their angles are turned to meet at tie lines."""
     pg = np.zeros(case.n_gen)
     voltage = np.ones(case.n_bus, complex)
-    p_shed, q_shed, curtailment = np.zeros(case.n_bus), np.zeros(case.n_bus), np.zeros(case.n_bus)
-    turns = _turns(case, zones, plans)
-    for zone, item, turn in zip(zones, plans, turns, strict=True):
+    left = np.zeros((3, case.n_bus))
+    for zone, item, turn in zip(zones, plans, _turns(case, zones, plans), strict=True):
         pg[zone.gens] = item.pg
         own = np.searchsorted(zone.buses, zone.own)
         voltage[zone.own] = item.voltage[own] * np.exp(1j * turn)
-        p_shed[zone.own], q_shed[zone.own], curtailment[zone.own] = (
-            item.p_shed,
-            item.q_shed,
-            item.curtailment,
-        )
+        left[:, zone.own] = item.p_shed, item.q_shed, item.curtailment
     vm = np.abs(voltage)
-    return Dispatch(pg, np.where(vm > 0, vm, 1.0), np.angle(voltage), p_shed, q_shed, curtailment)
+    return Dispatch(pg, np.where(vm > 0, vm, 1.0), np.angle(voltage), *left)
 
 
 def _turns(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Floats:
     """Return the angle to add to each zone's, so that both sides of a tree of ties agree."""
-    owner = owner_of(case, zones)
-    turns, known = np.zeros(len(zones)), np.zeros(len(zones), bool)
+    owner, turns, known = owner_of(case, zones), np.zeros(len(zones)), set[int]()
+    angles = [np.angle(plan.voltage) for plan in plans]
     for root in range(len(zones)):
-        if known[root]:
-            continue
-        known[root] = True
-        queue = [root]
+        queue = [] if root in known else [root]
+        known.add(root)
         while queue:
             z = queue.pop()
-            angle = np.angle(plans[z].voltage)
-            for place in np.flatnonzero(owner[zones[z].buses] != z).tolist():
-                bus = zones[z].buses[place]
+            for place, bus in enumerate(zones[z].buses):
                 other = int(owner[bus])
-                if known[other]:
-                    continue
-                seen = np.angle(plans[other].voltage)[np.searchsorted(zones[other].buses, bus)]
-                turns[other] = turns[z] + angle[place] - seen
-                known[other] = True
-                queue.append(other)
+                if other not in known:
+                    seen = angles[other][np.searchsorted(zones[other].buses, bus)]
+                    turns[other] = turns[z] + angles[z][place] - seen
+                    known.add(other)
+                    queue.append(other)
     return turns
