@@ -21,7 +21,7 @@ from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import dead_buses
-from gridpriv.power.ac.block import Block, Elimination, P, R
+from gridpriv.power.ac.block import Elimination, P, R
 from gridpriv.power.ac.interior import FIRST_MU, MU_FACTOR, Border, Iteration, iterate
 from gridpriv.power.ac.joint import tie_ends
 from gridpriv.power.ac.optimum import AcOptimum, acopf, overloaded
@@ -30,7 +30,7 @@ from gridpriv.power.objective import AcObjective
 from gridpriv.power.zone import Network, Zone, coordinates
 
 if TYPE_CHECKING:
-    from gridpriv.power.conic_block import ConicBlock, Progress
+    from gridpriv.power.conic_block import Progress
 
 AC_TOLERANCE = 1e-6
 """Error of the optimality conditions (p.u., and multiples of c0) at which AC rounds end."""
@@ -215,7 +215,7 @@ def schedule_in_rounds(
         if not live:  # nothing generates anywhere: there is no voltage to schedule
             return AcRounds(None, ())
         border = Border(ends.size, [at for at in places if at is not None])
-        asked = _Asked(transport, len(zones), live)
+        asked = _Asked(transport, ZoneMember.ac_ask, len(zones), live)
         made: list[Iteration] = []
         for each in iterate(asked, border, MOST_AC_ROUNDS, AC_TOLERANCE, first_mu):
             made.append(each)
@@ -257,20 +257,19 @@ def _searches(case: Case) -> tuple[tuple[bool, float], ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """The zones' blocks behind a transport."""
+    """The zones' blocks behind a transport, asked by a method of the zones."""
 
     transport: Transport
+    method: Callable[..., Any]
     zones: int
     live: Sequence[int]
 
-    def ask(
-        self, verb: Callable[Concatenate[Block, P], R], *given: P.args, **_: P.kwargs
-    ) -> list[R]:
-        return self._all(call(ZoneMember.ac_ask, verb, *given))
+    def ask(self, verb: Callable[Concatenate[Any, P], R], *given: P.args, **_: P.kwargs) -> list[R]:
+        return self._all(call(self.method, verb, *given))
 
-    def each(self, verb: Callable[[Block, Floats], R], given: Sequence[Floats]) -> list[R]:
+    def each(self, verb: Callable[[Any, Floats], R], given: Sequence[Floats]) -> list[R]:
         parts = dict(zip(self.live, given, strict=True))
-        return self._all([call(ZoneMember.ac_ask, verb, parts.get(z)) for z in range(self.zones)])
+        return self._all([call(self.method, verb, parts.get(z)) for z in range(self.zones)])
 
     def value(self) -> tuple[float, float]:
         """Return the objective, in multiples of c0, and the load shedding, p.u., of all zones."""
@@ -334,15 +333,9 @@ def conic_rounds(transport: Transport, shared: Ints) -> Iterator[ConicRound]:
     """
     from gridpriv.power.conic_block import ConicBlock  # imports the conic solver
 
-    def ask(
-        verb: Callable[Concatenate[ConicBlock, P], R], *given: P.args, **_: P.kwargs
-    ) -> list[R]:
-        return answers(transport, call(ZoneMember.in_block, verb, *given))
-
-    def each(verb: Callable[[ConicBlock, Floats], R], parts: list[Floats]) -> list[R]:
-        return answers(transport, [call(ZoneMember.in_block, verb, part) for part in parts])
-
     places = answers(transport, call(ZoneMember.open_block, shared))
+    asked = _Asked(transport, ZoneMember.in_block, len(places), range(len(places)))
+    ask, each = asked.ask, asked.each
     known = np.unique(np.concatenate(places))
     border = Border(len(known), [np.searchsorted(known, at) for at in places])
     opened = ask(ConicBlock.open)
