@@ -12,9 +12,7 @@ from gridpriv.core.tables import Number, Row, Text, key, private
 class Audit(Row, name="audit"):
     """One level that a configuration was audited at."""
 
-    configuration: Text = key(
-        "Configuration: perturbation, mechanism and update of the audited run"
-    )
+    configuration: Text = key("Configuration: perturbation, mechanism, update of the audited run")
     level: Text = key("Observed: observations of the adversary")
     nominal: Number = private("Nominal epsilon: epsilon according to the settings")
     certified: Number = private("Certified epsilon: epsilon under a proven sensitivity")
@@ -30,12 +28,8 @@ class Attack(Row, name="attack"):
     adversary: Text = key("Reads: observations of the adversary")
     mae_mw: Number = private("Mean error: mean absolute error of a bus's active demand", "MW")
     interval_mw: Number = private("95 % +-: half width of the 95 % interval over seeds", "MW")
-    recovered_pct: Number = private(
-        ("Within 5 %: share of estimates within 5 % of the true demand"), "% of buses"
-    )
-    of_prior_pct: Number = private(
-        ("Of the prior's error: mean error divided by the error of the prior"), "%"
-    )
+    recovered_pct: Number = private("Within 5 %: share within 5 % of the true demand", "% of buses")
+    of_prior_pct: Number = private("Of the prior's error: mean error over that of the prior", "%")
 
 
 TABLES = (Audit.table, Attack.table)

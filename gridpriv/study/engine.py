@@ -84,15 +84,9 @@ class ClaimRow(Row, name="claims"):
 
     claim: Text = key("Claim: claim of the paper")
     case: Text = like(OfData, "case")
-    sensitivity: Text = key(
-        "Sensitivity bound: sensitivity bound that sets the noise in the compared runs"
-    )
-    outcome: Text = private(
-        "Outcome: outcome of the claim: holds, does not hold, or no information (near chance)"
-    )
-    holding: Number = private(
-        "Comparisons that hold: number of comparisons for which the claim holds"
-    )
+    sensitivity: Text = key("Sensitivity bound: bound that sets the noise in the compared runs")
+    outcome: Text = private("Outcome: holds, does not hold, or no information (near chance)")
+    holding: Number = private("Comparisons that hold: comparisons for which the claim holds")
     comparisons: Number = private("Comparisons: number of comparisons")
     detail: Text = private("Details: figures compared, and exceptions")
     ours: Any = known("Own question: true for a question of gridpriv's, not a paper's statement")
@@ -137,9 +131,7 @@ class ChargeRow(Row, name="charges"):
     run: Text = like(Identity, "run")
     owner: Text = key("Zone or client: zone or client that owns the protected data")
     kind: Text = known("Mechanism: mechanism in the accountant's terms")
-    parameter: Number = released(
-        "Parameter: noise over sensitivity, or epsilon or rho of mechanisms that state one"
-    )
+    parameter: Number = released("Parameter: noise over sensitivity, or a stated epsilon or rho")
     second: Number = released("Second parameter: sampling rate, or delta")
     count: Number = released("Count: number of equal releases")
 

@@ -64,37 +64,25 @@ class Physical(rows.SettledFigures, name="physical"):
     status: Text = like(rows.StepRow, "status")
     failure: Text = private("Failure: reason of a failed AC power flow")
     load_mw: Number = private("Load: sum of positive active demand")
-    generation_cost: Number = private(
-        "Generation cost: cost of generation after AC redispatch", "$/h"
-    )
+    generation_cost: Number = private("Generation cost: generation cost after AC redispatch", "$/h")
     optimality_gap: Number = private(
-        "Optimality gap: cost minus that of the AC optimum of the whole grid", "$/h"
+        "Optimality gap: cost minus that of the grid's AC optimum", "$/h"
     )
     shed_mw: Number = like(Interchange, "shed_mw")
-    deenergized_mw: Number = private(
-        "Shed on de-energized islands: load shedding on islands without generation"
-    )
+    deenergized_mw: Number = private("Shed on de-energized islands: load of de-energized buses")
     curtailed_mw: Number = private("Curtailed generation: curtailed active generation")
     balancing_cost: Number = like(Interchange, "balancing_cost")
     interchange_deviation_mw: Number = like(rows.RunFigures, "interchange_deviation_mw")
     losses_mw: Number = private("Losses: active power losses of branches")
-    regulation_mw: Number = private(
-        "Regulation: active power that generators add to the dispatch in the AC solution"
-    )
-    worst_loading_percent: Number = private(
-        "Largest loading: largest apparent power of a branch over its rating"
-    )
+    regulation_mw: Number = private("Regulation: generation that the AC solution adds to dispatch")
+    worst_loading_percent: Number = private("Largest loading: branch apparent power over rating")
     worst_branch: Text = private("Branch of largest loading: bus numbers of that branch")
     lowest_vm_pu: Number = private("Lowest voltage: lowest voltage of an energized bus")
     lowest_vm_bus: Number = private("Bus of lowest voltage: number of that bus")
     highest_vm_pu: Number = private("Highest voltage: highest voltage of an energized bus")
     highest_vm_bus: Number = private("Bus of highest voltage: number of that bus")
-    unused_capacity_mw: Number = private(
-        "Unused capacity: upper limits of active generation minus generation after AC redispatch"
-    )
-    fallback_zones: Any = private(
-        "Fallback zones: zones without an AC plan, which follow the last round"
-    )
+    unused_capacity_mw: Number = private("Unused capacity: upper limits minus active generation")
+    fallback_zones: Any = private("Fallback zones: zones that keep to the last round's plan")
     replans: Number = private("Replans: number of repeated zone plans")
     violations: list[Violation] | None = part(Violation)
     interchange: list[Interchange] | None = part(Interchange)
@@ -108,13 +96,9 @@ class Meter(Row, name="meter"):
         "Interchange: largest change of the interchange by the active demand of one bus", "MW/MW"
     )
     bus: Number = private("At bus: number of that bus")
-    tie_mw_per_mw: Number = private(
-        "Tie flow: largest change of one tie flow by the active demand of one bus", "MW/MW"
-    )
+    tie_mw_per_mw: Number = private("Tie flow: largest change of a tie flow by one bus", "MW/MW")
     tie: Text = private("On tie: bus numbers of that tie line")
-    noise_mw: Number = private(
-        "Message noise: standard deviation of the noise in the released total of the zone"
-    )
+    noise_mw: Number = private("Message noise: standard deviation of noise in the released total")
     meter_tells_more: Flag = private(
         "Meter shows more: flag of an interchange that reveals the total demand more precisely "
         "than the message"
@@ -133,13 +117,9 @@ class CostOfPrivacy(rows.Baselines, name="cost_of_privacy"):
     """Cost of the noise over the baselines."""
 
     cost: Number = private("Cost of privacy: cost minus that of the noise-free baseline", "$/h")
-    shed_mw: Number = private(
-        "Load shedding by privacy: load shedding less that of the noise-free baseline"
-    )
+    shed_mw: Number = private("Load shedding by privacy: load shedding beyond the noise-free run")
     optimality_gap: Number = like(Physical, "optimality_gap")
-    least_shed_mw: Number = private(
-        "Least load shedding: load shedding of the AC optimum that sheds least"
-    )
+    least_shed_mw: Number = private("Least load shedding: that of the AC optimum that sheds least")
     island_mw: Number = like(Physical, "deenergized_mw")
     unavoidable_mw: Number = private(
         "Load shedding in the AC optimum: load shedding of the AC optimum that sheds least, "
@@ -160,12 +140,8 @@ class AcRoundsFigures(Row, name="ac_rounds"):
 
     rounds: Number = released("AC rounds: number of rounds in the search that is kept")
     converged: Flag = released("Converged: fulfilment of the optimality conditions to 1e-6")
-    primal_residual: Number = released(
-        "Primal residual: largest residual of the AC equations in the last round", "p.u."
-    )
-    dual_residual: Number = released(
-        "Dual residual: largest component of the Lagrangian's gradient in the last round"
-    )
+    primal_residual: Number = released("Primal residual: largest residual of AC equations", "p.u.")
+    dual_residual: Number = released("Dual residual: largest entry of the Lagrangian's gradient")
 
 
 class Final(rows.Residuals, rows.Plans):
@@ -184,13 +160,9 @@ class PrivacyBlock(NoiseBlock):
 
     beta: Any = known("Beta: adjacency distance", "p.u.")
     protects: Text = known("Protects: protected demand of a bus: active, reactive or both")
-    releases_per_zone: Number = released(
-        "Releases per zone: largest number of releases of one zone"
-    )
+    releases_per_zone: Number = released("Releases per zone: largest number of releases of a zone")
     per_release: PerRelease = part(PerRelease)
-    noise_multiplier: Number = known(
-        "Noise multiplier: noise scale over the sensitivity it is calibrated to"
-    )
+    noise_multiplier: Number = known("Noise multiplier: noise scale over the assumed sensitivity")
     total_pure: Number = released("Pure total epsilon: largest total epsilon (pure DP) of a zone")
     total: TotalEpsilon = part(TotalEpsilon)
     published_total: Number = known("The paper's total: Ryu and Kim's theorem 4.6; no certificate")
@@ -270,14 +242,10 @@ class AfterOutage(Row):
         "Status: converged, diverged (no AC state) or screened (DC loading only, not known to be "
         "secure)"
     )
-    worst_loading_percent: Number = released(
-        "Worst loading: largest apparent power over the rating"
-    )
+    worst_loading_percent: Number = released("Worst loading: largest apparent power over rating")
     worst_branch: Text = released("Worst branch: bus numbers of that branch")
     violations: list[LimitPassed] = part(LimitPassed)
-    islanded_mw: Number = released(
-        "Islanded: active demand separated from the largest part of its island"
-    )
+    islanded_mw: Number = released("Islanded: demand separated from the largest part of its island")
     shed_mw: Number = released("Shed: active load shedding")
 
 
@@ -292,9 +260,7 @@ class ZoneCorrectionRow(OfZone, name="zones"):
 class CorrectionRow(Row, name="corrective"):
     """Corrective redispatch after an outage; null where none is needed or asked for."""
 
-    status: Text = released(
-        "Status: corrected, limits left, or no state (no set points keep the limits)"
-    )
+    status: Text = released("Status: corrected, limits left, or no state (no feasible set points)")
     shed_mw: Number = released("Shed: load shedding of all zones after the outage")
     violations: Number = released("Violations: limits that are still passed")
     zones: list[ZoneCorrectionRow] = part(ZoneCorrectionRow)
@@ -325,13 +291,9 @@ class Prevention(Row):
         "Loading before: largest branch loading after a contingency in the plan without them", "%"
     )
     cuts: Number = released("Cuts: number of post-contingency limits added to the plan")
-    plans: Number = released(
-        "Plans: number of plans until no more violations could be removed; 0 without --secure"
-    )
+    plans: Number = released("Plans: plans until no violation was removable; 0 without --secure")
     rounds: Number = released("Rounds: number of rounds of all plans")
-    not_prevented: Any = released(
-        "Not prevented: contingencies that still violate a limit or shed load"
-    )
+    not_prevented: Any = released("Not prevented: contingencies still with violations or shed load")
 
 
 class Analysis(CaseDocument):
@@ -395,9 +357,7 @@ class BranchExchange(Row):
     rating_mva: Number = known("Rating: permanent rating")
     flow_mw: Number = released("Flow: active flow from the first end")
     margin_mw: Number = released("Margin: spare capacity for additional flow")
-    opposite_margin_mw: Number = released(
-        "Opposite margin: spare capacity in the opposite direction"
-    )
+    opposite_margin_mw: Number = released("Opposite margin: spare capacity in the other direction")
     largest_ptdf: Number = released("Largest PTDF: largest difference between two zones")
     ptdf: list[Ptdf] = part(Ptdf)
 
@@ -489,9 +449,7 @@ class ReleasedOnce(OfZone, name="released_once"):
     """One zone: what it releases of all steps at once."""
 
     statistics: Text = known("Statistics: statistics of mean demand that carry the noise")
-    cosines: Number = known(
-        "Cosines: number of released cosine coefficients of the total, besides its mean"
-    )
+    cosines: Number = known("Cosines: number of released cosine coefficients, besides the mean")
     weight: Number = known("Weight: weight of a cosine coefficient relative to the mean")
     expected_error_mw: Number = known(
         "Expected error: expected error, from public data, in a step at load scale 1, as of a "
@@ -516,9 +474,7 @@ class SeriesDocument(CaseDocument, Seeded, name="series"):
     released_once: list[ReleasedOnce] = part(ReleasedOnce)
     steps: list[rows.StepRow] = part(rows.StepRow)
     step_hours: Number = known("Step length: hours of a step, where files couple the steps")
-    coupled: Any = known(
-        "Coupling: inputs that couple the steps, of storage, ramps, reserves and commitment"
-    )
+    coupled: Any = known("Coupling: inputs that couple steps, such as storage and ramps")
     storage: list[StorageStep] = part(StorageStep)
     reserves: list[ReserveStep] = part(ReserveStep)
     privacy: SeriesPrivacy = part(SeriesPrivacy)
@@ -533,9 +489,7 @@ class PublishedProtection(Row):
     total_epsilon: Number = released("Total epsilon: total epsilon (pure DP) of all releases")
     noise: Text = known("Noise: source of randomness, simulated or secure")
     caveat: Text = known("Caveat: consequence of the noise's source for privacy")
-    best_guess: Number = released(
-        "Best guess: largest probability of distinguishing two demands at distance beta"
-    )
+    best_guess: Number = released("Best guess: largest chance of telling demands beta apart")
     inversion_error_mw: Number = released(
         "Inversion error: least mean absolute error of any estimate of one bus's demand, over two "
         "demands"
@@ -551,7 +505,7 @@ class PublishedRelease(Row, name="releases"):
     scale: Number = released("Scale: scale of the noise")
     standard_deviation: Number = released("Noise: standard deviation of one number (active)")
     reactive_weight: Number = released(
-        "Reactive weight: noise of active values divided by that of reactive ones"
+        "Reactive weight: noise of active values over reactive noise"
     )
     unit: Text = known("Unit: unit of sensitivity, scale and noise")
     norm: Text = known("Norm: norm of the sensitivity")
@@ -570,12 +524,8 @@ class PublishedDemand(Row):
         "Expected error of a bus: root mean square of posterior standard deviations"
     )
     negative_loads: Number = released("Negative loads: number of buses of negative active demand")
-    projected_mw: Number = released(
-        "Moved: sum of changes of active demand to the nearest AC-feasible demand"
-    )
-    projected_mvar: Number = released(
-        "Moved: sum of changes of reactive demand to the nearest AC-feasible demand"
-    )
+    projected_mw: Number = released("Moved: total active change to the nearest AC-feasible demand")
+    projected_mvar: Number = released("Moved: total reactive change to the nearest feasible demand")
     metric: Text = known("Metric: distance to the nearest AC-feasible demand")
     margin: Number = released("Margin: share by which limits were tightened")
 
@@ -583,12 +533,8 @@ class PublishedDemand(Row):
 class PublishedOptimum(Row):
     """AC optimum of a published case."""
 
-    ac_feasible: Flag = released(
-        "AC-feasible: existence of an AC optimum without load shedding or violated limit"
-    )
-    cost: Number = released(
-        "Optimal cost: optimal cost of the published case; null without costs", "$/h"
-    )
+    ac_feasible: Flag = released("AC-feasible: AC optimum without load shedding or violated limit")
+    cost: Number = released("Optimal cost: that of the published case; null without costs", "$/h")
     cost_range: Any = released(
         "Cost range: range of the true case's optimal cost that holds 38 of 40 posterior "
         "draws; null without --fidelity cost",

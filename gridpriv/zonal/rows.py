@@ -71,11 +71,11 @@ class PlanBalance(Row):
         at="final.plan_surplus_mw",
     )
     plan_shortage_mvar: Number = private(
-        "Reactive shortage of the plan: reactive demand above what the plan supplies",
+        "Reactive shortage of the plan: reactive demand above supply",
         at="final.plan_shortage_mvar",
     )
     plan_surplus_mvar: Number = private(
-        "Reactive surplus of the plan: reactive power of the plan above the demand"
+        "Reactive surplus of the plan: reactive supply above demand"
     )
 
 
@@ -121,9 +121,7 @@ class RoundRow(Residuals, Plans, name="rounds"):
     penalty_min: Number = released("Least penalty: smallest rho of the round")
     penalty_max: Number = released("Largest penalty: largest rho of the round")
     solver_iterations: Number = private("Solver iterations: solver iterations, sum over zones")
-    solver_retries: Number = private(
-        "Solver retries: solves that were tried again", at="solver.failures"
-    )
+    solver_retries: Number = private("Solver retries: solves tried again", at="solver.failures")
     seconds: Number = private("Time: wall-clock time")
 
 
@@ -136,9 +134,7 @@ class ZoneSize(OfZone, name="zones"):
     tie_lines: Number = known("Tie lines: branches with one end in the zone")
     generators: Number = known("Generators: number of generators")
     connected: Flag = known("Connected: connectedness of the zone's buses")
-    share_of_mean: Number = known(
-        "Share of the mean size: number of buses divided by the mean over zones"
-    )
+    share_of_mean: Number = known("Share of the mean size: number of buses over the zones' mean")
     capacity_mw: Number = known("Capacity: capacity of the zone's generators")
 
 
@@ -178,7 +174,7 @@ class BusRow(OfBus, OfZone, name="buses"):
     plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
     vm_pu: Number = private("Voltage: voltage magnitude in the last round's plan")
     redispatch_shed_mw: Number = private(
-        "Load shedding: active demand of the bus that is shed after AC redispatch",
+        "Load shedding: active demand shed after AC redispatch",
         at="final.physical.shed_mw",
     )
     redispatch_shed_mvar: Number = private(
@@ -194,9 +190,7 @@ class BusPrice(OfBus, OfZone, name="zone_prices"):
         "balancing price where the zone deviates from its schedule, so it is no nodal price (LMP)"
     )
     p_unit: Text = key("Unit: unit of the active price in the same row")
-    q_price: Number = private(
-        "Reactive price: change of the zone's redispatch cost per MVAr of reactive demand"
-    )
+    q_price: Number = private("Reactive price: change of the redispatch cost per MVAr of demand")
     q_unit: Text = key("Reactive unit: unit of the reactive price in the same row")
 
 
@@ -243,22 +237,14 @@ class ResBus(StateRow, name="res_bus"):
 class ResLine(StateRow, OfBranch, name="res_line"):
     """One branch or transformer: state of the dispatch; signs and names are pandapower's."""
 
-    p_from_mw: Number = private(
-        "Active flow, from: active power flow into the branch at the from end"
-    )
-    q_from_mvar: Number = private(
-        "Reactive flow, from: reactive power flow into the branch at the from end"
-    )
-    i_from_ka: Number = private(
-        "Current, from: current at the from end; empty without a base voltage"
-    )
+    p_from_mw: Number = private("Active flow, from: active power into the from end")
+    q_from_mvar: Number = private("Reactive flow, from: reactive power into the from end")
+    i_from_ka: Number = private("Current, from: from-end current; empty without a base voltage")
     vm_from_pu: Number = private("Voltage, from: voltage magnitude at the from end")
     va_from_degree: Number = private("Angle, from: voltage angle at the from end")
-    p_to_mw: Number = private("Active flow, to: active power flow into the branch at the to end")
-    q_to_mvar: Number = private(
-        "Reactive flow, to: reactive power flow into the branch at the to end"
-    )
-    i_to_ka: Number = private("Current, to: current at the to end; empty without a base voltage")
+    p_to_mw: Number = private("Active flow, to: active power into the to end")
+    q_to_mvar: Number = private("Reactive flow, to: reactive power into the to end")
+    i_to_ka: Number = private("Current, to: to-end current; empty without a base voltage")
     vm_to_pu: Number = private("Voltage, to: voltage magnitude at the to end")
     va_to_degree: Number = private("Angle, to: voltage angle at the to end")
     pl_mw: Number = private("Active loss: active power loss of the branch")
@@ -302,24 +288,14 @@ class Baselines(Row):
     """Figures of other runs of the same zones."""
 
     noise_free_cost: Number = private("Noise-free cost: cost of the noise-free baseline", "$/h")
-    noise_free_shed_mw: Number = private(
-        "Noise-free load shedding: load shedding of the noise-free baseline"
-    )
-    noise_free_status: Text = private(
-        "Noise-free AC feasibility: status of the noise-free baseline"
-    )
+    noise_free_shed_mw: Number = private("Noise-free load shedding: load shed without noise")
+    noise_free_status: Text = private("Noise-free AC feasibility: status of the noise-free run")
     noise_free_residual: Number = private(
         "Noise-free residual: consensus residual of the noise-free baseline", "p.u."
     )
-    prior_only_status: Text = private(
-        "Prior-only AC feasibility: status of the prior-only baseline (epsilon = 0)"
-    )
-    prior_only_cost: Number = private(
-        "Prior-only cost: cost of the prior-only baseline (epsilon = 0)", "$/h"
-    )
-    prior_only_shed_mw: Number = private(
-        "Prior-only load shedding: load shedding of the prior-only baseline (epsilon = 0)"
-    )
+    prior_only_status: Text = private("Prior-only AC feasibility: status of the run at epsilon = 0")
+    prior_only_cost: Number = private("Prior-only cost: cost of the run at epsilon = 0", "$/h")
+    prior_only_shed_mw: Number = private("Prior-only load shedding: load shed at epsilon = 0")
     prior_only_balancing_mw: Number = private(
         "Prior-only balancing power: balancing power of the prior-only baseline (epsilon = 0)"
     )
@@ -328,12 +304,8 @@ class Baselines(Row):
 class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
     """One step of a series."""
 
-    status: Text = private(
-        "AC state: feasible, marginal (violations within 0.1 % of the limit) or infeasible"
-    )
-    violated: Text = private(
-        "Violated limits: largest violations, or the reason why no AC state was found"
-    )
+    status: Text = private("AC state: feasible, marginal (within 0.1 % of the limit) or infeasible")
+    violated: Text = private("Violated limits: largest violations, or the reason for no AC state")
     rounds: Number = released(
         "Rounds finished: number of finished rounds of the step, or of the plan that couples it "
         "with others"
@@ -372,9 +344,7 @@ class TemporalCoefficient(OfStep, OfZone, name="temporal_coefficients"):
     """One cosine of a zone's sum over the steps: what one release leaves likely."""
 
     cosine: Number = key("Cosine: number of half waves over all steps")
-    p_pu: Number = released(
-        "Active coefficient: DCT coefficient of active demand, as a mean over steps"
-    )
+    p_pu: Number = released("Active coefficient: DCT coefficient of active demand, mean over steps")
     q_pu: Number = released(
         "Reactive coefficient: DCT coefficient of reactive demand, as a mean over steps"
     )
@@ -411,9 +381,7 @@ class RunFigures(SettledFigures):
     consensus_residual: Number = like(Residuals, "consensus_residual")
     plan_shortage_mw: Number = like(PlanBalance, "plan_shortage_mw")
     plan_surplus_mw: Number = like(PlanBalance, "plan_surplus_mw")
-    imbalance_mw: Number = private(
-        "Imbalance of the convex model: sum of shortage and surplus in the last round's plan"
-    )
+    imbalance_mw: Number = private("Imbalance of the convex model: plan's shortage plus surplus")
     plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
     redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
     noise_magnitude: Number = like(RoundRow, "noise_magnitude")
@@ -422,14 +390,10 @@ class RunFigures(SettledFigures):
         at="final.physical.interchange_deviation_mw",
     )
     explanation: Text = private(
-        "Explanation: load shedding and binding limits", at="final.explanation"
+        "Explanation: load shedding, binding limits", at="final.explanation"
     )
-    beta_pu: Number = known(
-        "Protected distance: adjacency distance on the base of the case", at="privacy.beta"
-    )
-    solves: Number = released(
-        "Solves: local updates of all zones in finished rounds", at="solver.solves"
-    )
+    beta_pu: Number = known("Protected distance: adjacency distance beta", at="privacy.beta")
+    solves: Number = released("Solves: zones' local updates in finished rounds", at="solver.solves")
     solver_retries: Number = like(RoundRow, "solver_retries")
 
 
