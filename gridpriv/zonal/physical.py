@@ -216,16 +216,11 @@ def cost_of_privacy(figures: Json, current: Reference) -> Json:
     return {
         "cost": _beyond(figures["cost"], current.noise_free_cost),
         "shed_mw": _beyond(figures["shed_mw"], current.noise_free_shed_mw),
-        "optimality_gap": optimality_gap(figures, current),
+        "optimality_gap": _beyond(figures["cost"], current.optimum_cost),
         "least_shed_mw": current.least_shed_mw,
         **Baselines.of(current).as_dict(),
         **shed_causes(figures, current),
     }
-
-
-def optimality_gap(figures: Json, current: Reference) -> float | None:
-    """Return the cost of a state over the AC optimum, $/h; None where one of them is missing."""
-    return _beyond(figures["cost"], current.optimum_cost)
 
 
 def _beyond(value: float | None, base: float | None) -> float | None:
@@ -238,15 +233,11 @@ def shed_causes(figures: Json, current: Reference) -> dict[str, float | None]:
     What lies on islands in which nothing generates; what no dispatch of the rest serves; what the
     same zones shed without noise beyond that, so for rounds that are not finished; noise.
     """
+    causes = ("island_mw", "unavoidable_mw", "coordination_mw", "noise_mw")
     shed, dead = figures["shed_mw"], figures["deenergized_mw"]
     least, plain = current.least_shed_mw, current.noise_free_shed_mw
     if shed is None or dead is None or least is None or plain is None:
-        return dict.fromkeys(("island_mw", "unavoidable_mw", "coordination_mw", "noise_mw"))
+        return dict.fromkeys(causes)
     least = min(max(least, dead), shed)
     plain = min(max(plain, least), shed)
-    return {
-        "island_mw": dead,
-        "unavoidable_mw": least - dead,
-        "coordination_mw": plain - least,
-        "noise_mw": shed - plain,
-    }
+    return dict(zip(causes, (dead, least - dead, plain - least, shed - plain), strict=True))

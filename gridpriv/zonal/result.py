@@ -40,12 +40,11 @@ from gridpriv.zonal.opening import Trace
 from gridpriv.zonal.physical import (
     Reference,
     cost_of_privacy,
-    optimality_gap,
     physical_figures,
     verdict,
 )
 from gridpriv.zonal.prepared import Instance
-from gridpriv.zonal.rows import Plans, RoundRow, Timing, ZoneSize
+from gridpriv.zonal.rows import Plans, Residuals, RoundRow, Timing, ZoneSize
 from gridpriv.zonal.settings import SHARED, Settings
 from gridpriv.zonal.summary import notes
 
@@ -152,9 +151,7 @@ class FinishedRun(Instance):
         together they share tie-end voltages without copies: it is the largest residual of its
         equations.
         """
-        if self.ac_rounds is not None and self.ac_rounds.schedule is not None:
-            return self.ac_rounds.iterations[-1].primal
-        return self.trace.rounds[-1].consensus_residual if self.trace.rounds else None
+        return self.round_rows[-1]["consensus_residual"] if self.round_rows else None
 
     @cached_property
     def round_rows(self) -> list[Json]:
@@ -184,15 +181,13 @@ class FinishedRun(Instance):
             return rows
         iterations = self.ac_rounds.iterations
         unknown: Json = dict.fromkeys(RoundRow.table.names)
+        last = unknown | (rows[-1] if rows else {})  # none where the exchange failed
+        names = ("round", *Residuals.table.names)
         return [
-            (unknown if item.number < len(iterations) else unknown | rows[-1])
-            | {
-                "round": item.number,
-                "consensus_residual": item.primal,
-                "consensus_residual_max": item.primal,
-                "dual_residual": item.dual,
-            }
-            for item in iterations
+            row | dict(zip(names, (item.number, item.primal, item.primal, item.dual), strict=True))
+            for row, item in zip(
+                [unknown] * (len(iterations) - 1) + [last], iterations, strict=True
+            )
         ]
 
     @cached_property
@@ -271,26 +266,17 @@ class FinishedRun(Instance):
 
     def _final(self, meter: list[Json] | None) -> Json:
         """Return the figures of a run after its last round and after redispatch."""
-        last = self.trace.rounds[-1] if self.trace.rounds else None
-        figures, reference = last.figures if last else {}, self.reference
-        physical, on_ac = self.physical, ac_rounds_document(self.ac_rounds)
-        gap = None if reference is None else optimality_gap(physical, reference)
-        largest, dual = (
-            (on_ac["primal_residual"], on_ac["dual_residual"])
-            if on_ac is not None and on_ac["converged"]
-            else (getattr(last, n, None) for n in ("consensus_residual_max", "dual_residual"))
-        )
+        last = self.round_rows[-1] if self.round_rows else {}
+        costs = self.reference and cost_of_privacy(self.physical, self.reference)
         return {
-            **{name: figures.get(name) for name in Plans.table.names},
+            **{name: last.get(name) for name in Plans.table.names},
             "explanation": self.explanation(),
-            "consensus_residual": self.consensus_residual,
-            "consensus_residual_max": largest,
-            "dual_residual": dual,
-            "ac_rounds": on_ac,
-            "physical": physical | {"optimality_gap": gap},
+            **{name: last.get(name) for name in Residuals.table.names},
+            "ac_rounds": ac_rounds_document(self.ac_rounds),
+            "physical": self.physical | {"optimality_gap": costs and costs["optimality_gap"]},
             "meter": meter,
-            "hold": None if self.hold is None else self.hold.rows(self.case.base_mva),
-            "cost_of_privacy": None if reference is None else cost_of_privacy(physical, reference),
+            "hold": self.hold and self.hold.rows(self.case.base_mva),
+            "cost_of_privacy": costs,
         }
 
 

@@ -47,15 +47,15 @@ from gridpriv.core.errors import GridprivError, GridprivWarning, InputError
 from gridpriv.core.text import Json
 from gridpriv.core.threads import one_blas_thread
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.optimum import acopf
+from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.ac.redispatch import Boundary
 from gridpriv.power.ac.settle import Settlement, agreed_boundaries, scheduled_boundaries, settle
 from gridpriv.power.fleet import Fleet, ZoneMember, ZoneOutcome
-from gridpriv.power.objective import has_convex_costs
+from gridpriv.power.objective import AcObjective
 from gridpriv.power.zone import flat_start
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.statement import ZoneCertificate, all_planned
+from gridpriv.privacy.statement import all_planned
 from gridpriv.zonal.opening import (
     PublicInputs,
     RoundRecord,
@@ -259,7 +259,12 @@ class _Unfinished:
             disclosures=prepared.disclosures,
             settlement=settled,
             ac_rounds=self.ac_rounds,
-            certificates=_certificates(prepared, trace),
+            certificates=zone_certificates(
+                {name: drawn[name] for name in prepared.zoning.names if name in drawn},
+                prepared.settings,
+                prepared.rules,
+                planned,
+            ),
             timing=Timing(
                 load=0.0,
                 build=self.built - self.began,
@@ -490,13 +495,6 @@ def _boundaries(
     return agreed_boundaries(network, zones, averages)
 
 
-def _certificates(prepared: Prepared, trace: Trace) -> tuple[ZoneCertificate, ...]:
-    """Return every zone's privacy loss, in the order of the zone map."""
-    drawn = trace.releases
-    releases = {name: drawn[name] for name in prepared.zoning.names if name in drawn}
-    return zone_certificates(releases, prepared.settings, prepared.rules, trace.planned)
-
-
 def planned_releases(
     prepared: Prepared, transport: Transport, opening: Opening
 ) -> dict[str, dict[Release, int]]:
@@ -568,10 +566,11 @@ def reference(result: RunResult, scale: float, zones: Connect | None = None) -> 
         silent = {"status": "infeasible"}  # it is no baseline of a feasible one
     kinds = {"noise_free": plain, "prior_only": silent}
     figures = {f"{kind}_{k}": v for kind, current in kinds.items() for k, v in current.items()}
-    sheds = (own["shed_mw"] or 0.0) > negligible_mw(own["load_mw"] or 0.0)
+    sheds = own["status"] == "infeasible" or own["shed_mw"] > negligible_mw(own["load_mw"])
+    cheapest, least = _acopf(result, "cost"), _acopf(result, "shed") if sheds else None
     return Reference(
-        optimum_cost=_optimum_cost(result),
-        least_shed_mw=_least_shed_mw(result) if sheds or own["status"] == "infeasible" else 0.0,
+        optimum_cost=None if cheapest is None else cheapest.cost,
+        least_shed_mw=least.state.shed_mw if least else None if sheds else 0.0,
         **{name: figures.get(name) for name in Baselines.table.names},
     )
 
@@ -588,25 +587,15 @@ def _settled(result: RunResult, scale: float, zones: Connect | None, given: Json
             matches = run_prepared(prepared, transport=zones)
         except GridprivError:
             return {}
-    physical = matches.physical
-    figures = {name: physical[name] for name in ("cost", "status")}
-    figures["residual"] = matches.consensus_residual
     # zones' plans without a power flow say nothing of what is served
-    kept = ("shed_mw", "balancing_mw") if not physical["failure"] else ()
-    return figures | {name: physical[name] for name in kept}
+    served = () if matches.physical["failure"] else ("shed_mw", "balancing_mw")
+    figures = {name: matches.physical[name] for name in ("cost", "status", *served)}
+    return figures | {"residual": matches.consensus_residual}
 
 
-def _optimum_cost(result: RunResult) -> float | None:
-    if not has_convex_costs(result.case):
-        return None
+def _acopf(result: RunResult, objective: AcObjective) -> AcOptimum | None:
+    """Return an AC optimum of a run's grid; None where none is found, or costs are not convex."""
     try:
-        return acopf(result.case, "cost", result.settings.voll).cost
-    except GridprivError:
-        return None
-
-
-def _least_shed_mw(result: RunResult) -> float | None:
-    try:
-        return acopf(result.case, "shed").state.shed_mw
+        return acopf(result.case, objective, result.settings.voll)
     except GridprivError:
         return None

@@ -35,9 +35,9 @@ from gridpriv.power.security import (
     security_analysis,
     worst_loading,
 )
-from gridpriv.zonal.documents import Prevention, SecurityDocument
+from gridpriv.zonal.documents import CorrectionRow, Prevention, SecurityDocument
 from gridpriv.zonal.result import RunAnalysis, RunResult, analysis_of
-from gridpriv.zonal.settings import LOCAL, SHARED, Security, check_view_of, viewing_zone
+from gridpriv.zonal.settings import LOCAL, SHARED, ZONE, Security, check_view_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,12 +159,9 @@ def _correction(result: Correction | None) -> Json | None:
     """Return a corrective redispatch (:class:`gridpriv.zonal.documents.CorrectionRow`)."""
     if result is None:
         return None
-    return {
-        "status": result.status,
-        "shed_mw": result.shed_mw,
-        "violations": len(result.violations),
-        "zones": [asdict(zone) for zone in result.zones],
-    }
+    zones = [asdict(zone) for zone in result.zones]
+    shown = CorrectionRow.of(result, violations=len(result.violations), zones=zones)
+    return shown.as_dict()
 
 
 def _before(state: AcState) -> Json:
@@ -365,9 +362,9 @@ def viewed_case(result: RunResult, view: str = SHARED) -> Case:
         If the view is of no zone, or a zone has released no demand.
     """
     check_view_of(view, result.zoning.names, result.rules.perturbation.target)
-    demand, own = np.zeros((2, result.case.n_bus)), viewing_zone(view)
+    demand = np.zeros((2, result.case.n_bus))
     for zone, outcome in zip(result.zone_models, result.outcomes, strict=True):
-        known = zone.demand if zone.name == own else outcome.released
+        known = zone.demand if view == f"{ZONE}{zone.name}" else outcome.released
         if known is None:
             raise InputError(
                 f"zone {zone.name} has released no demand: {result.early}"

@@ -547,11 +547,6 @@ def check_view(view: str) -> None:
         raise not_allowed("view", view, f"{SHARED}, {LOCAL} or {ZONE}NAME")
 
 
-def viewing_zone(view: str) -> str | None:
-    """Return the zone whose true demand a view takes; None for the other views."""
-    return view.removeprefix(ZONE) if view.startswith(ZONE) else None
-
-
 def check_view_of(view: str, zones: Collection[str], perturbed: str) -> None:
     """Refuse a view that a run does not have.
 
@@ -563,8 +558,7 @@ def check_view_of(view: str, zones: Collection[str], perturbed: str) -> None:
         Target of the run's noise: none, demand, objective or output.
     """
     check_view(view)
-    zone = viewing_zone(view)
-    if zone is not None:
+    if view.startswith(ZONE):
         one_of("view", view, [f"{ZONE}{name}" for name in zones])
     if view != LOCAL and perturbed not in ("none", "demand"):
         raise InputError(
