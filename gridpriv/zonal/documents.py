@@ -119,7 +119,7 @@ class CostOfPrivacy(rows.Baselines, name="cost_of_privacy"):
     cost: Number = private("Cost of privacy: cost minus that of the noise-free baseline", "$/h")
     shed_mw: Number = private("Load shedding by privacy: load shedding beyond the noise-free run")
     optimality_gap: Number = like(Physical, "optimality_gap")
-    least_shed_mw: Number = private("Least load shedding: that of the AC optimum that sheds least")
+    least_shed_mw: Number = private("Least load shedding: least load shedding of an AC optimum")
     island_mw: Number = like(Physical, "deenergized_mw")
     unavoidable_mw: Number = private(
         "Load shedding in the AC optimum: load shedding of the AC optimum that sheds least, "
@@ -534,7 +534,9 @@ class PublishedOptimum(Row):
     """AC optimum of a published case."""
 
     ac_feasible: Flag = released("AC-feasible: AC optimum without load shedding or violated limit")
-    cost: Number = released("Optimal cost: that of the published case; null without costs", "$/h")
+    cost: Number = released(
+        "Optimal cost: optimum of the published case; null without costs", "$/h"
+    )
     cost_range: Any = released(
         "Cost range: range of the true case's optimal cost that holds 38 of 40 posterior "
         "draws; null without --fidelity cost",
