@@ -101,8 +101,8 @@ def shared_baselines():
     honest = zonal_run._settled
 
     def shared(result, scale, zones, given):
-        grid = (result.case.fingerprint(), result.zoning.names, result.zoning.zone_of.tobytes())
-        settings = replace(result.settings, seed=None, **given)
+        grid = (result.case.fingerprint, result.zoning.names, result.zoning.zone_of.tobytes())
+        settings = repr((replace(result.settings, seed=None), given))
         key = (*grid, result.network.objective.kind, scale, settings)
         if key not in BASELINES:
             BASELINES[key] = honest(result, scale, zones, given)
@@ -121,7 +121,7 @@ SHORTENED = {
     "network": ["few_replans", "unpainted", "shared_baselines"],
     "power": ["unpainted"],
     "privacy": ["few_replans", "unpainted", "shared_baselines"],
-    "report": ["few_replans", "shared_baselines"],
+    "report": ["few_replans", "unpainted", "shared_baselines"],
     "study": ["few_replans", "unpainted", "shared_baselines"],
     "zonal": ["unpainted"],
 }

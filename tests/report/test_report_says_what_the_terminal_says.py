@@ -105,7 +105,8 @@ def test_a_report_says_every_sentence_that_the_terminal_said(told: tuple[Path, l
 
 
 def test_a_report_has_the_row_of_an_infeasible_prior_only_baseline(tmp_path: Path) -> None:
-    assert main(["run", "case14", *NOISE, "--quiet", "--out", str(tmp_path / "run")]) == 0
+    words = [*QUICK, *NOISE, "--quiet", "--out", str(tmp_path / "run")]
+    assert main(["run", "case14", *words]) == 0
     study = read_source(tmp_path / "run")
     costs = study.manifest["document"]["final"]["cost_of_privacy"]
     assert costs["prior_only_status"] == "feasible" and costs["prior_only_cost"] > 0
@@ -210,6 +211,7 @@ def test_the_prior_only_row_of_a_study_is_that_of_a_run_that_asks_for_it(
     study = compare(plan, out=tmp_path / "study", jobs=1)
     silent = study.runs[study.runs.method == "prior-only"]
     words = ["--mechanism", "knorm", "--release", "nothing", "--noise-schedule", "once"]
+    words += ["--no-reference"]
     assert main(["run", "case14", "--solver", "clarabel", *words, "--seed", "8", "--json"]) == 0
     alone = json.loads(capsys.readouterr().out)["final"]["physical"]["cost"]
     assert silent.cost.tolist() == pytest.approx([alone], rel=1e-9)

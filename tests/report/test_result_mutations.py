@@ -29,7 +29,7 @@ from mutations import VALUES, damaged, in_a_process
 from gridpriv.cli.main import main
 from gridpriv.core.store import reopen_store
 
-BATCH, SAMPLE, ALL = 250, 12, 20_000
+BATCH, SAMPLE, ALL = 250, 8, 20_000
 RUN = ["case14", "--zones", "3", "--rounds", "2", "--noise-schedule", "round", "--quiet"]
 RUN += ["--planning", "soc"]
 STUDY = [

@@ -2,51 +2,25 @@
 
 The second owner has other demand (and another operating point) or other training samples, and
 another seed; the releases are forced to be the first one's. Whatever differs between the two in
-any public byte was computed from private data. The commands run as a user runs them.
+any public byte was computed from private data.
 """
 
 from __future__ import annotations
 
-import os
+import io
 import re
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from gridpriv.cli.main import main
+from gridpriv.core.arrays import Floats
+from gridpriv.privacy.release import Release
+
 SHIPPED = Path(__file__).parents[2] / "cases" / "case14.m"
-DRIVER = """
-import pickle, sys
-from pathlib import Path
-
-tape, words = Path(sys.argv[1]), sys.argv[2:]
-
-if __name__ == "__main__":
-    import gridpriv.cli.main
-    from gridpriv.privacy.release import Release
-
-    told = pickle.loads(tape.read_bytes()) if tape.exists() else None
-    heard = []
-    honest = Release.apply
-
-    def apply(self, value, stream):
-        if told is None:
-            heard.append(honest(self, value, stream))
-            return heard[-1]
-        heard.append(told[len(heard)])
-        assert heard[-1].shape == value.shape
-        return heard[-1].copy()
-
-    Release.apply = apply
-    sys.argv[1:] = words
-    code = gridpriv.cli.main.main()
-    assert told is None or len(told) == len(heard)
-    if told is None:
-        tape.write_bytes(pickle.dumps(heard))
-    sys.exit(code)
-"""
 
 
 def scrambled(text: str) -> str:
@@ -65,24 +39,30 @@ def scrambled(text: str) -> str:
     return head + changed(bus, (2, 3, 7, 8)) + before + changed(gen, (1, 2)) + after
 
 
-def commands(place: Path, words: list[list[str]], tape: Path) -> str:
-    """Run commands one after the other as a user does; return what they print."""
-    (place / "driver.py").write_text(DRIVER)
-    environment = os.environ | {"PYTHONPATH": str(SHIPPED.parents[1]), "COLUMNS": "100"}
-    told = ""
-    for number, one in enumerate(words):
-        done = subprocess.run(
-            [sys.executable, "driver.py", str(tape) + f"-{number}", *one],
-            cwd=place,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        if "--public" in one:
-            told += done.stdout + done.stderr
-    return told
+Tape = list[Floats]
+"""What releases gave, in the order of their draws."""
+
+
+def recorded(words: list[str], tape: Tape, *, replay: bool) -> str:
+    """Run a command; return what it prints. Its releases go to a tape, or come from it."""
+    honest, heard, out = Release.apply, Tape(), io.StringIO()
+
+    def apply(self: Release, value: Floats, stream: Any) -> Floats:
+        if replay:
+            heard.append(tape[len(heard)])
+            assert heard[-1].shape == value.shape
+        else:
+            heard.append(honest(self, value, stream))
+        return heard[-1].copy()
+
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(out):
+        patch.setattr(Release, "apply", apply)
+        assert main(words) == 0, out.getvalue()
+    if replay:
+        assert len(heard) == len(tape)
+    else:
+        tape[:] = heard
+    return out.getvalue()
 
 
 def published(place: Path) -> dict[str, bytes]:
@@ -93,14 +73,21 @@ def published(place: Path) -> dict[str, bytes]:
 
 def differing(tmp_path: Path, owners: list[list[list[str]]], data: list[dict[str, bytes]]) -> None:
     """Run both owners' commands on their data and compare all that they publish, byte for byte."""
-    seen = []
+    seen, tapes = [], [Tape() for _ in owners[0]]
     for number, (words, files) in enumerate(zip(owners, data, strict=True)):
         place = tmp_path / f"owner{number}" / "work"
         place.mkdir(parents=True)
         for name, content in files.items():
             (place / name).write_bytes(content)
-        told = commands(place, words, tmp_path / "tape")
-        seen.append((told, published(place)))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(place)
+            patch.setenv("COLUMNS", "100")
+            told = [
+                recorded(one, tape, replay=number > 0)
+                for one, tape in zip(words, tapes, strict=True)
+            ]
+        public = [text for text, one in zip(told, words, strict=True) if "--public" in one]
+        seen.append((public, published(place)))
     (told, files), (other_told, other_files) = seen
     assert files and set(files) == set(other_files)
     assert [name for name in files if files[name] != other_files[name]] == []
