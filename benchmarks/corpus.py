@@ -1,4 +1,4 @@
-"""A corpus of grids: every run judged by arithmetic of its own, one row each.
+"""Run a corpus of grids and check every run by independent arithmetic, one row each.
 
     python benchmarks/corpus.py [--only PATTERN] [--size small|medium|large] [--mode NAME ...]
                                 [--seeds N] [--set NAME=VALUE ...] [--timeout SECONDS]
@@ -10,7 +10,7 @@ Sizes: small up to 120 buses, medium up to 600, large beyond. Modes: ``central``
 without noise; ``shortage``, rounds without noise at loads above what the grid can serve;
 ``private``, default noise; ``hedge``, a central schedule with strong noise (10 MW, total 1).
 
-Figures of a row are the judge's (judge.py), not gridpriv's. Grids need the extras ``cases``,
+Values of a row are computed by judge.py, not by gridpriv. Grids need the extras ``cases``,
 ``metis`` and ``simbench``; without one its grids are rows with an error. Extended wards of
 pandapower's ``example_multivoltage`` are taken out of service.
 """
@@ -166,10 +166,10 @@ MODES: dict[str, dict[str, Any]] = {
     "hedge": {"coordination": "central", "mechanism": "knorm", "beta": "10MW", "budget": "total:1"},
 }
 MEANINGS = {
-    "central": "runs have no noise; one AC optimization schedules all zones, without rounds.",
-    "rounds": "runs have no noise; zones find the schedule in rounds on the AC equations.",
+    "central": "noise-free runs; one AC optimization schedules all zones, without rounds.",
+    "rounds": "noise-free runs; zones find the schedule in rounds on the AC equations.",
     "shortage": "as *rounds*, at loads above what the grid can serve.",
-    "private": "runs have the default noise.",
+    "private": "runs with the default noise.",
     "hedge": "central schedules with noise (10 MW, total epsilon 1).",
 }
 
@@ -181,14 +181,14 @@ def size_of(buses: int) -> str:
 
 @dataclass(frozen=True)
 class Instance:
-    """One row to be: a grid, a partition, a load scale and a mode.
+    """Inputs of one row: a grid, a partition, a load scale and a mode.
 
     Attributes
     ----------
     buses : int
         Of the source; sorts rows and estimates time.
     scale : str
-        Factor on every demand, or ``limit*X`` for X times the largest that can be served.
+        Factor on every demand, or ``limit*X`` for X times the largest factor that can be served.
     seed : int
         Of the noise; 0 where there is none.
     """
@@ -203,7 +203,7 @@ class Instance:
 
     @property
     def label(self) -> str:
-        """Words that ``--only`` is matched with."""
+        """Text that ``--only`` is matched against."""
         seed = f" seed {self.seed}" if self.seed else ""
         return f"{self.grid} x{self.scale} {self.zones} {self.method} {self.mode}{seed}"
 
@@ -215,7 +215,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; the judge's figures unless ``printed``.
+    """One line of the table; values of judge.py unless ``printed``.
 
     ``cost`` is generation and shed load in $/h; on grids without convex costs it is generation in
     MW plus shed load at the same ratio (``unit``). None: does not apply, or no AC state.
@@ -386,7 +386,7 @@ class Best:
     cost : float or None
         In the unit of :attr:`Row.cost`; None where there is no optimum.
     second_percent : float or None
-        By how much an independent formulation's cost is above it; None where that was not tried.
+        Cost of an independent formulation above it; None where that was not tried.
     """
 
     cost: float | None
@@ -446,7 +446,7 @@ def settings_of(instance: Instance, scale: float, given: dict[str, str]) -> Sett
 
 
 def run_and_print(instance: Instance, scale: float, given: dict[str, str]) -> tuple[RunResult, str]:
-    """Return a run's result, and all that ``gridpriv run`` would print of it."""
+    """Return the result of a run, and the output of ``gridpriv run``."""
     case = loaded(instance.grid)
     settings = settings_of(instance, scale, given)
     with warnings.catch_warnings(record=True) as caught:
@@ -470,7 +470,7 @@ def run_and_print(instance: Instance, scale: float, given: dict[str, str]) -> tu
 
 
 def judged(instance: Instance, given: dict[str, str]) -> Row:
-    """Run an instance and return its row by the judge."""
+    """Run an instance and return its row, computed by judge.py."""
     row = Row(**{one.name: getattr(instance, one.name) for one in fields(Instance)})
     scale = load_scale(instance)
     row = replace(row, load_scale=scale)
@@ -534,14 +534,14 @@ def judged(instance: Instance, given: dict[str, str]) -> Row:
 
 
 def _printed_status(physical: dict[str, Any]) -> str:
-    """Return gridpriv's own verdict."""
+    """Return the status that gridpriv prints."""
     if "status" in physical:
         return str(physical["status"])
     return "feasible" if physical["ac_feasible"] else "infeasible"
 
 
 def safely(instance: Instance, given: dict[str, str]) -> Row:
-    """Return an instance's row, of its error where it has one."""
+    """Return the row of an instance; if it fails, with its error."""
     try:
         return judged(instance, given)
     except Exception as error:
@@ -560,7 +560,7 @@ def failed(instance: Instance, error: str) -> Row:
 
 
 def stored(path: Path) -> list[Row]:
-    """Return the rows of a CSV file; a line that was cut off is removed from it."""
+    """Return the rows of a CSV file; an incomplete last line is removed."""
     if not path.exists():
         return []
     text = path.read_text()
@@ -596,7 +596,7 @@ def _read(name: str, text: str) -> Any:
 
 
 def append(path: Path, row: Row) -> None:
-    """Add a row to a CSV file, with the header where it is new."""
+    """Add a row to a CSV file, with the header if the file is new."""
     new = not path.exists() or path.stat().st_size == 0
     with path.open("a", newline="") as file:
         file.write(_csv([row], header=new))
@@ -634,7 +634,7 @@ def run_all(left: Sequence[Instance], path: Path, given: dict[str, str], timeout
 
 
 def remarkable(row: Row) -> bool:
-    """Return whether a row is listed: not feasible, no AC optimum, or a gap above the aim."""
+    """Return True if a row is listed: not feasible, no AC optimum, or a gap above the aim."""
     listed = row.status != "feasible" or bool(row.error)
     return listed or abs(row.gap_percent or 0.0) > GAP_PERCENT
 
@@ -690,23 +690,23 @@ def page(rows: Sequence[Row], command: str) -> str:
     sections = [
         "# Corpus",
         "",
-        "Runs on grids of MATPOWER, PGLib-OPF, pandapower and simbench, judged by independent",
+        "Runs on grids of MATPOWER, PGLib-OPF, pandapower and simbench, checked by independent",
         "arithmetic (`benchmarks/judge.py`): power balance, limits at both branch ends, costs,",
-        "interchange. A row is AC-feasible (`feasible`) where no limit is exceeded by more than",
-        "rounding (0.0001 p.u. of voltage, 0.01 degree, 0.01 MVA or 0.01 % of a rating),",
+        "interchange. A row is AC-feasible (`feasible`) if no limit is exceeded by more than",
+        "rounding (0.0001 p.u. of voltage, 0.01 degree, 0.01 MVA or 0.01 % of a rating). It is",
         "*marginal* up to 0.1 % of the element's rating or voltage limit, else *infeasible*. The",
-        "gap is to the",
-        "AC optimum of the whole grid, shed load included at the value of lost load. On grids",
+        "gap is relative to the AC optimum of the whole grid, shed load included at the value of",
+        "lost load. On grids",
         "without convex costs, cost is generation in MW plus 200 times the shed load in MW (10,000",
-        "over 50 $/MWh, as the objective `losses` weighs them). *Statements* counts the",
-        "printed figures and sentences that the judge checked, *wrong* the rows with one that it",
-        "contradicts.",
+        "over 50 $/MWh, as the objective `losses` weighs them). *Statements* is the number of",
+        "printed numbers and sentences that were checked; *wrong* is the number of rows with a",
+        "false one.",
         "",
         *(f"- *{mode}*: {MEANINGS[mode]}" for mode in MODES if any(r.mode == mode for r in rows)),
         "",
         "*AC rounds* are rounds of all zones on the AC equations. *SOC rounds* are rounds on the",
-        "SOC relaxation, where AC rounds have not converged; 1 is the one exchange of the AC",
-        "schedule. In a central schedule both are 0.",
+        "SOC relaxation, used where AC rounds have not converged; after converged AC rounds the",
+        "number is 1, the exchange of the AC schedule. In a central schedule both are 0.",
         "",
         f"Measured with gridpriv at commit {_commit()}, {_today()}.",
         "",
@@ -729,7 +729,7 @@ def page(rows: Sequence[Row], command: str) -> str:
         f"## Rows that are not feasible, more than {GAP_PERCENT:g} % from the AC optimum, or where "
         "the second solver found no optimum",
         "",
-        "A gap below zero is of a state that exceeds a limit, or comes within rounding of it.",
+        "A negative gap belongs to a state that exceeds a limit, or is within rounding of it.",
         "",
         *_lines([r for r in rows if remarkable(r)], LISTED),
         "",
@@ -769,7 +769,7 @@ def _summary(mode: str, rows: Sequence[Row]) -> str:
 
 
 def _optimum_lines(rows: Sequence[Row]) -> list[str]:
-    """Return how far a second formulation's AC optimum is from gridpriv's."""
+    """Return the difference of a second formulation's AC optimum from gridpriv's, in words."""
     each = {
         (r.grid, r.load_scale): r.second_optimum_percent
         for r in rows
@@ -785,10 +785,10 @@ def _optimum_lines(rows: Sequence[Row]) -> list[str]:
     ]
     if apart:
         named = ", ".join(f"{g} x{s:.4g} {v:+.3g} %" for (g, s), v in apart.items())
-        lines.append(f"Others (positive: the second one is dearer): {named}.")
+        lines.append(f"The others, with the cost of the second optimum above the first: {named}.")
     if max(apart.values(), default=0.0) > 100.0:
         lines.append(
-            "Both are local solutions. Where the second one is dearer by more than 100 %, it sheds "
+            "Both are local solutions. If the second one costs more than twice as much, it sheds "
             "load that the grid can serve (example_multivoltage x1.3: 53 of 232 MW)."
         )
     return lines
