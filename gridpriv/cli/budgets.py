@@ -52,7 +52,7 @@ class Releases(Part):
         "mechanism",
         "laplace",
         choices=("laplace", "gaussian", "knorm"),
-        help="noise mechanism; the loss of K-norm noise is that of Laplace noise",
+        help="noise mechanism; K-norm noise has the privacy loss of Laplace noise",
     )
     calibration: Calibration = choice(
         "analytic",

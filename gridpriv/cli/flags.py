@@ -122,7 +122,7 @@ def add_settings(
     **options: Any,
 ) -> None:
     """Add ``--preset``, ``--epsilon`` and the flags of settings; see :func:`add_flags`."""
-    preset = f"base settings, overridden by other flags: {' | '.join(presets)} (default: none)"
+    preset = f"base settings, which other flags override: {' | '.join(presets)} (default: none)"
     flag(parser, "--preset", "NAME", help=preset)
     if "budget" not in without:
         flag(parser, "--epsilon", "E", reading(float))

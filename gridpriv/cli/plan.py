@@ -33,7 +33,7 @@ WIDE = 39
 
 @dataclass(frozen=True, kw_only=True)
 class Scenarios(Part):
-    """Planned protection and demand scenarios; gridpriv run protects 1 MW at total:5 by default."""
+    """Planned protection (defaults of gridpriv run: 1 MW at total:5) and demand scenarios."""
 
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
     total: float = number(1.0, "total epsilon (pure DP)", positive)

@@ -345,8 +345,8 @@ class Privacy(Part):
     )
     delta: float = number(
         1e-5,
-        "delta of each Gaussian release; with a total budget, delta of the epsilon that is stated "
-        "for one release",
+        "delta of each Gaussian release; with a total budget it sets no noise: only the epsilon of "
+        "one release is stated at it",
         check_delta,
     )
     target_delta: float = number(1e-5, "delta at which total epsilon is reported", check_delta)

@@ -27,6 +27,7 @@ from gridpriv.report.summary import (
     COSTS,
     RESIDUAL,
     ROUND_SHED,
+    UNITS,
     Metric,
     budget_words,
     named_runs,
@@ -80,7 +81,8 @@ def _metric_chart(
 ) -> Chart:
     """Return a chart of a metric, in its unit and no finer than it is exact."""
     given = {"floor": metric.least} | look
-    return Chart(title, x_label, metric.label, tuple(series), metric.unit, **given)
+    unit = metric.unit if metric.unit in UNITS else ""
+    return Chart(title, x_label, metric.label, tuple(series), unit, **given)
 
 
 def _cost_series(rows: pd.DataFrame, metric: Metric) -> list[Series]:

@@ -185,7 +185,8 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     else:
         all_ran = len(text) and not text.failed.any()
         rows = text.drop(columns="failed") if all_ran else text
-        yield schema.SUMMARY, "Means over seeds", rows
+        costs = " (costs: over AC-feasible runs)" if "ac_feasible_pct" in rows else ""
+        yield schema.SUMMARY, f"Means over seeds{costs}", rows
         yield schema.ConvexMeans.table, "Convex model, means over seeds", _relaxed(study, text)
     yield ClaimRow.table, "Claims of the paper", current.get("claims", pd.DataFrame())
     yield schema.ZoneMeans.table, _zones_caption(study), _zones(study)

@@ -88,16 +88,17 @@ class Chart(Plot):
             if not values:
                 continue
             (x0, y0), (x1, y1) = values[0], values[-1]
-            text = f"{s.name}: {figure(y0)} {self.unit}"
+            shown = [f"{figure(y)} {self.unit}".rstrip() for y in (y0, y1)]
+            text = f"{s.name}: {shown[0]}"
             if len(values) > 1:
-                ends = self._place(x0), self._place(x1)
-                text += f" at {ends[0]} to {figure(y1)} {self.unit} at {ends[1]}"
+                text += f" at {self._place(x0)} to {shown[1]} at {self._place(x1)}"
             lines.append(text)
         return f"{self.subject or self.title}. {'; '.join(lines)}."
 
     def _place(self, x: float) -> str:
         """Return a place across the chart in words: its quantity, and its name or number."""
         quantity, _, unit = self.x_label.partition(" (")
+        unit = "" if " " in unit else unit  # a remark, not a unit
         named = self.x_names[round(x) - 1] if self.x_names else f"{x:.4g}"
         return f"{quantity} {named} {unit.rstrip(')')}".rstrip()
 

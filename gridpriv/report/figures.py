@@ -331,7 +331,7 @@ class Bars(Plot):
     @property
     def alt(self) -> str:
         """The bars in words."""
-        each = "; ".join(f"{b.name}: {figure(sum(b.parts))} {b.note}".rstrip() for b in self.bars)
+        each = "; ".join(f"{b.name}: {b.note or figure(sum(b.parts))}" for b in self.bars)
         return f"{self.title}. {self.x_label}: {each}."
 
     def draw(self, axes: Axes, *, legend: bool) -> None:
@@ -347,6 +347,9 @@ class Bars(Plot):
         if low <= self.line <= high + 0.5 * span:
             high = max(high, self.line)
             axes.axvline(self.line, color="black", lw=1.0, ls="--", label=self.line_name)
+        elif math.isfinite(self.line):
+            beyond = f"{self.line_name}: {figure(self.line)}, beyond the axis"
+            axes.plot([], [], color="black", lw=1.0, ls="--", label=beyond)
         for k, bar in enumerate(self.bars):
             end = min(max(*bar.parts, total[k], 0.0) + bar.half, high)
             axes.annotate(bar.note, (end, k), (5, 0), va="center", **TEXT)

@@ -92,7 +92,7 @@ BY_ROUND = (
     PLAN_COST,
     Metric("objective", "Squared imbalance", "p.u. squared", DEMAND, 1e-6),
     RESIDUAL,
-    Metric("dual_residual", "Dual residual", "units below", RELEASES),
+    Metric("dual_residual", "Dual residual", "unit: see note", RELEASES),
 )
 ROUND_SHED = Metric("plan_shortage_mw", "Shortage in the convex model", "MW", DEMAND)
 BY_STEP = (Metric("demand_mw", "Demand", "MW", DEMAND), COST, REDISPATCH_SHED, RESIDUAL)

@@ -206,8 +206,8 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "weight of the squared imbalance (p.u.^2), in units of the mean marginal cost of 1 p.u. "
-        "(objective cost) or of 1 p.u. of losses (objective losses)",
+        "weight of the squared imbalance; at 1, 1 p.u.^2 of imbalance costs as much as 1 p.u. of "
+        "generation (objective cost) or of losses (objective losses)",
         positive,
         unset="1e4 times base / 100 MVA",
     )
@@ -262,8 +262,9 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of Clarabel; tight: 1e-8; matched: 1e-8, looser while the consensus residual is "
-        f"large, if there are more than {FEW_ZONES} zones and no release depends on the solve",
+        "tolerance of Clarabel; tight: 1e-8; matched: the same, but with more than "
+        f"{FEW_ZONES} zones, and if no release depends on the solve, looser while the consensus "
+        "residual is large",
     )
 
 

@@ -135,8 +135,8 @@ def _valued(document: Json) -> str:
         return ""
     share = f"{figure(100.0 * power / load, 2)} % of the load; " if load > 0 else ""
     return (
-        f"{share}{amount(physical['balancing_cost'], '$/h')} $/h at {price:g} $/MWh; "
-        "not part of the cost, and not billed"
+        f"{share}would be {amount(physical['balancing_cost'], '$/h')} $/h at {price:g} $/MWh; "
+        "not part of the cost"
     )
 
 
