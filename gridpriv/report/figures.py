@@ -331,7 +331,9 @@ class Bars(Plot):
     @property
     def alt(self) -> str:
         """The bars in words."""
-        each = "; ".join(f"{b.name}: {b.note or figure(sum(b.parts))}" for b in self.bars)
+        notes = [f" ({bar.note})" if bar.note else "" for bar in self.bars]
+        values = [f"{bar.name}: {figure(sum(bar.parts))}" for bar in self.bars]
+        each = "; ".join(map(str.__add__, values, notes))
         return f"{self.title}. {self.x_label}: {each}."
 
     def draw(self, axes: Axes, *, legend: bool) -> None:

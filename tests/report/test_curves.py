@@ -294,7 +294,7 @@ def test_what_an_image_says_to_those_who_cannot_see_it() -> None:
         "quiet: 3.00 %."
     )
     bars = Bars("t", "epsilon", [Bar("a", (0.5,)), Bar("b", (2.0,), note="violation")])
-    assert bars.alt == "t. epsilon: a: 0.500; b: 2.00 violation."
+    assert bars.alt == "t. epsilon: a: 0.500; b: 2.00 (violation)."
 
 
 def test_bars_intervals_marks_and_levels_stand_at_their_values() -> None:
