@@ -1,10 +1,10 @@
-"""Rounds over a network with mutual TLS, a process a zone, beside one process: time and equality.
+"""Compare rounds over mutual TLS, one process per zone, with one process: time and equality.
 
     python benchmarks/consortium.py FOLDER CASE [ZONES [ROUNDS]]
 
-FOLDER is where parties keep what they know (a flush to its disk is part of a round); nothing is
-left there. Zones are forked from a process that has imported what they need.
-docs/decisions/0060-network.md rests on these figures.
+Parties store their state in FOLDER (a flush to its disk is part of a round); it is empty again at
+the end. Zones are forked from a process that has imported their modules. The numbers are used in
+docs/decisions/0060-network.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ADDRESS = "127.0.0.1:50933"
 
 
 def zone(place: Path, name: str) -> int:
-    """Take part as a zone in a process of its own; return its id."""
+    """Take part as a zone in a separate process; return its id."""
     child = os.fork()
     if child:
         return child
@@ -57,13 +57,13 @@ def unheard(*_: Any, **__: Any) -> None:
 
 
 def median_ms(times: list[float]) -> str:
-    """Return the median and the least difference of times that follow each other."""
+    """Return the median and the least difference of successive times."""
     rounds = [1000.0 * (after - before) for before, after in pairwise(times)]
     return f"{statistics.median(rounds):.1f} ms a round (least {min(rounds):.1f})"
 
 
 def main(folder: str, name: str, zones: str = "", rounds: str = "30") -> None:
-    """Run both, and say how long they took and whether they are the same."""
+    """Run both, and print their times and their equality."""
     case = load_case(name)
     zoning = partition(case, int(zones), "metis") if zones else shipped_zoning(case)
     assert zoning is not None

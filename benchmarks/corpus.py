@@ -463,10 +463,10 @@ def run_and_print(instance: Instance, scale: float, given: dict[str, str]) -> tu
         is_judged(message["code"])
     with redirect_stdout(said):
         summarise(document)
-    told = dict.fromkeys(
+    warned = dict.fromkeys(
         f"warning: {w.message}" for w in caught if issubclass(w.category, GridprivWarning)
     )
-    return result, "\n".join([*told, said.getvalue()])
+    return result, "\n".join([*warned, said.getvalue()])
 
 
 def judged(instance: Instance, given: dict[str, str]) -> Row:

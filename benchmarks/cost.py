@@ -1,4 +1,4 @@
-"""Zonal cost runs against the centralized bound, and the bound against PGLib-OPF's gaps.
+"""Compare costs of zonal runs with the centralized bound, and the bound with PGLib-OPF's gaps.
 
     python benchmarks/cost.py [--json FILE] [--pglib MOST_BUSES]
 
@@ -26,14 +26,14 @@ ZONAL = {
     "case118": (3, "-", "-"),
     "case300": (4, "11", "5.64"),
 }
-DISAGREEMENT = 1e-2
+RESIDUAL = 1e-2
 ROW = re.compile(r"\| pglib_opf_(\S+) \| (\d+) \| \d+ \| \S+ \| (\S+) \| \S+ \| (\S+) \|")
 
 
 def zonal(name: str) -> dict[str, object]:
     zones, rounds, seconds = ZONAL[name]
     case = load_case(name)
-    settings = make_settings(objective="cost", mechanism="none", rounds=60, tolerance=DISAGREEMENT)
+    settings = make_settings(objective="cost", mechanism="none", rounds=60, tolerance=RESIDUAL)
     zoning = shipped_zoning(case, zones) or partition(case, zones)
     result = run(case, zoning, settings)
     last, bound = result.trace.rounds[-1], relax(case, "cost").bound
@@ -88,8 +88,8 @@ def main() -> None:
     parser.add_argument("--pglib", type=int, default=0, metavar="MOST_BUSES")
     args = parser.parse_args()
     print(
-        f"zonal cost runs until disagreement {DISAGREEMENT:g} (after 20 rehearsal rounds); "
-        "PowerModelsADA's published figures at the right"
+        f"zonal cost runs to a consensus residual of {RESIDUAL:g} (after 20 rounds of warm start); "
+        "right: published values of PowerModelsADA"
     )
     document = {"zonal": [], "pglib": []}
     for name in ZONAL:
@@ -98,7 +98,7 @@ def main() -> None:
         print(
             f"{name:8s} {row['zones']} zones  {row['rounds']:3d} rounds  "
             f"residual {row['residual']:.1e}  gap {row['gap_percent']:.4f} %  "
-            f"{row['round_seconds']:.2f} s ({row['seconds']:.2f} with rehearsal)   "
+            f"{row['round_seconds']:.2f} s ({row['seconds']:.2f} with warm start)   "
             f"ADA {row['ada_rounds']} rounds, {row['ada_seconds']} s"
         )
     if args.pglib:

@@ -1,11 +1,11 @@
-"""An independent judge of a run's AC state, and of the sentences that a run prints.
+"""Check a run's AC state, and the sentences that a run prints, by independent arithmetic.
 
-The judge reads the case, the reported state (voltages, dispatch, shed, curtailment) and the agreed
-interchange, and nothing else of gridpriv's: admittances, balance, limits, interchange and costs are
-computed by the lines of this file. Residuals are those that the rounds recorded, and Newton rounds
-without noise are compared with Clarabel's optimum of the whole grid. ``STATEMENTS`` is the one
-table that ties the words of ``gridpriv run`` to figures; wording that changes is adapted there.
-``NOT_JUDGED`` names the messages that state nothing of an AC state.
+It reads the case, the reported state (voltages, dispatch, shed load, curtailment) and the scheduled
+interchange, and nothing else of gridpriv's. Admittances, balance, limits, interchange and costs are
+computed in this file. Residuals are those that the rounds recorded, and Newton rounds
+without noise are compared with Clarabel's optimum of the whole grid. ``STATEMENTS`` is the
+table that maps sentences of ``gridpriv run`` to numbers; adapt it when wording changes.
+``NOT_JUDGED`` names the messages without a statement on an AC state.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class State:
     pg, qg : (g,)
     zone_of : (n,) int
     scheduled : (zones,)
-        Agreed interchange, exports positive, in the order of the zone numbers in ``zone_of``.
+        Scheduled interchange, exports positive, in the order of the zone numbers in ``zone_of``.
     zone_names : tuple of str
     """
 
@@ -149,12 +149,12 @@ def output_cost(case: Case, pg: np.ndarray) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """An AC state by the judge's own arithmetic.
+    """An AC state, evaluated by independent arithmetic.
 
     Attributes
     ----------
     case : Case
-        With the demand that was asked for.
+        With the demand before load shedding.
     state : State
     voll : float
         $/MWh.
@@ -236,7 +236,7 @@ class Judgement:
 
     @property
     def status(self) -> str:
-        """Verdict: feasible, marginal (within 0.1 % of every rating) or infeasible."""
+        """Status: feasible, marginal (within 0.1 % of every rating) or infeasible."""
         if self.balance_mva > 10 * ROUNDING_PU * self.case.base_mva:
             return "infeasible"
         if self.worst is None:
@@ -245,7 +245,7 @@ class Judgement:
 
     @property
     def overloaded_generators(self) -> int:
-        """Number of generators above a limit of theirs."""
+        """Number of generators above one of their limits."""
         return len({v.at for v in self.violations if v.kind.startswith("generator")})
 
     @cached_property
@@ -260,12 +260,12 @@ class Judgement:
 
     @cached_property
     def deviation(self) -> np.ndarray:
-        """Interchange of every zone less what was scheduled, MW."""
+        """Actual less scheduled interchange of every zone, MW."""
         return self.interchange - self.case.base_mva * self.state.scheduled
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
-        """Figures in MW and $/h by gridpriv's names."""
+        """Values in MW and $/h by gridpriv's names."""
         case, state, base = self.case, self.state, self.case.base_mva
         generated, shed = output_cost(case, state.pg), base * float(state.p_shed.sum())
         lost = float((self.flows[0] + self.flows[1]).real.sum())  # of branches, without shunts
@@ -291,17 +291,17 @@ NAMES = {"curtailed_mw": ("curtailed_mw", "curtailed_mw")}
 
 
 def printed(physical: dict[str, Any], name: str) -> Any:
-    """Return a figure of a run's document."""
+    """Return a value of a run's document."""
     return next((physical[key] for key in NAMES.get(name, (name,)) if key in physical), None)
 
 
 def figure_difference(judgement: Judgement, physical: dict[str, Any]) -> tuple[float, str]:
-    """Return the largest difference to a run's figures, relative above 1 MW or 1 $/h."""
+    """Return the largest difference from a run's values, relative above 1 MW or 1 $/h."""
     worst = (0.0, "")
     for name, own in judgement.figures.items():
         theirs = printed(physical, name)
         if theirs is None and name.endswith("cost") and judgement.status == "infeasible":
-            continue  # no cost is stated of a state outside its limits
+            continue  # no cost is printed for a state outside its limits
         if (own is None) != (theirs is None):
             return math.inf, name
         if own is not None:
@@ -314,7 +314,7 @@ def figure_difference(judgement: Judgement, physical: dict[str, Any]) -> tuple[f
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Everything that a printed sentence is checked against.
+    """Reference values for printed sentences.
 
     Attributes
     ----------
@@ -347,7 +347,7 @@ class Facts:
     def excess(self, residual: float) -> str | None:
         """Return the fault of rounds whose objective is not the whole grid's optimum, by Clarabel.
 
-        None where it is, and where noise or a grid's size leaves nothing to compare with. The dual
+        None where it is, and where noise or the size of a grid prevents the comparison. The dual
         residual is relative to the mean marginal cost, so costs differ by as much, relatively.
         """
         result, last = self.result, self.result.trace.rounds[-1]
@@ -387,7 +387,7 @@ def same(text: str, value: float | None, digits: int = 4, decimals: int = 3) -> 
 
 
 def equals(name: str, digits: int = 4, decimals: int = 3) -> Check:
-    """Return the check that the first number of a sentence is a figure of the judge."""
+    """Return the check that the first number of a sentence equals a value of the judgement."""
     return lambda match, facts: same(match[1], facts[name], digits, decimals)
 
 
@@ -505,7 +505,7 @@ def _residual(match: re.Match[str], facts: Facts) -> str | None:
 
 
 def _not_converged(match: re.Match[str], facts: Facts) -> str | None:
-    """Return the fault of a residual that is called too large."""
+    """Return the fault of a residual that is printed as too large."""
     last = facts.result.trace.rounds[-1].consensus_residual
     if last <= MOST_RESIDUAL:
         return f"residual {last:.3g} p.u. counts as converged"
@@ -522,7 +522,7 @@ def _agree(match: re.Match[str], facts: Facts) -> str | None:
 
 
 def _optimality(match: re.Match[str], facts: Facts) -> str | None:
-    """Return the fault of optimality conditions that are said to hold to a residual."""
+    """Return the fault of a printed residual of the optimality conditions."""
     last, bound = facts.result.trace.rounds[-1], float(match[1])
     if last.consensus_residual_max >= bound or last.dual_residual >= 10.0 * bound:
         return f"residuals are {last.consensus_residual_max:.3g} and {last.dual_residual:.3g}"
@@ -577,7 +577,7 @@ def _without_costs(_: re.Match[str], facts: Facts) -> str | None:
 
 
 def _convex(model: int, values: np.ndarray) -> bool:
-    """Return True where a cost is convex on [0, inf): slopes that rise, or c2 >= 0 of a square."""
+    """Return True if a cost is convex on [0, inf): increasing slopes, or c2 >= 0."""
     if model == PIECEWISE:
         slopes = np.diff(values[1::2]) / np.diff(values[::2])
         return bool((np.diff(slopes) >= -1e-9 * np.abs(slopes).max()).all())
@@ -648,7 +648,7 @@ def _percent(text: str | None, difference: float, base: float) -> str | None:
 
 
 def reference(name: str, digits: int, decimals: int) -> Check:
-    """Return the check that a number is a figure of the run's references."""
+    """Return the check that a number is a value of the run's baselines."""
 
     def check(match: re.Match[str], facts: Facts) -> str | None:
         return same(match[1], getattr(facts.result.reference, name, None), digits, decimals)
@@ -698,7 +698,7 @@ def _more_balancing(match: re.Match[str], facts: Facts) -> str | None:
 
 
 def _within(_: re.Match[str], facts: Facts) -> str | None:
-    """Return the fault of a claim that two costs are within 0.25 %."""
+    """Return the fault of a statement that two costs are within 0.25 %."""
     own, other = facts["cost"], getattr(facts.result.reference, "prior_only_cost", None)
     near = None not in (own, other) and abs(own - other) <= 2.5e-3 * abs(other) * (1 + 1e-6)
     return None if near else f"{own} and {other} are more than 0.25 % apart"
@@ -762,7 +762,7 @@ def _unplanned(match: re.Match[str], facts: Facts) -> str | None:
 
 AMOUNT = r"(-?[\d.]+(?:e[+-]?\d+)?|under [\d.]+|-)"
 STATEMENTS: tuple[tuple[str, Check | None], ...] = (
-    # pattern of a line or of a part of it, and its check; None: no claim about the state
+    # pattern of a line or of a part of it, and its check; None: no statement on the state
     # --- the tables
     (r"^(\S+): (\d+) bus(?:es)?, (\d+) zones?(?=,)", _size),
     (r"(?:(?<= zone, )|(?<= zones, ))(no noise|no demand released|\S+ noise on .*)$", _noise),
@@ -939,7 +939,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _without_costs,
     ),
     (rf"Costs are generation plus load shedding at {NUMBER} \$/MWh", _voll),
-    # --- advice and privacy: no claim about the state
+    # --- advice and privacy: no statement on the state
     (
         r"Add rounds \(--rounds\)(?: or a larger --penalty)?|A smaller tolerance lowers it|"
         r"Noise drawn in every round prevents convergence: draw it once .*|"
@@ -1029,7 +1029,7 @@ JUDGED = frozenset(
 
 
 def is_judged(code: str) -> bool:
-    """Return True where a message states what the judge compares with the state.
+    """Return True if a message makes a statement that is compared with the state.
 
     Raises
     ------
@@ -1048,9 +1048,9 @@ class Reading:
     Attributes
     ----------
     checked : int
-        Claims that were compared with the state.
+        Statements that were compared with the state.
     wrong : tuple of str
-        Claims that the state contradicts.
+        Statements that the state contradicts.
     unknown : tuple of str
         Text that no pattern of ``STATEMENTS`` covers.
     """
@@ -1089,11 +1089,11 @@ def polar_cost(case: Case, shed_price: float, *, sheds: bool, priced: bool) -> f
     case : Case
         With polynomial costs, where ``priced``.
     shed_price : float
-        Of a MW, in the unit of the cost.
+        Price of 1 MW of shed load, in the unit of the cost.
     sheds : bool
-        Allow load shedding; where not, all demand is served.
+        Allow load shedding; otherwise all demand is served.
     priced : bool
-        Costs of generation in $/h; where not, generation in MW.
+        Costs of generation in $/h; otherwise generation in MW.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Processor seconds of a round beside what no round can do without, measured in turns.
+"""Compare processor seconds of a round with those of its necessary parts, in alternation.
 
-That is a float32 product of the same shapes, and a normal draw for every client's every parameter.
-The data are made (the shape of MNIST), so no files are needed. Figures are medians; the ratio is
-what to read on a machine that does other work.
+The necessary parts are a float32 product of the same shapes, and a normal draw for every parameter
+of every client. The data are synthetic (the shape of MNIST), so no files are needed. Values are
+medians. On a machine with other work, read the ratio.
 
     python benchmarks/learning.py --rounds 20 --json results/learning.json
 """

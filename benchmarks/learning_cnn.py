@@ -1,9 +1,9 @@
-"""The network of examples/learning_cnn.py beside Opacus' DP-SGD at the same certificate.
+"""Compare the network of examples/learning_cnn.py with Opacus' DP-SGD at the same certificate.
 
-``pip install opacus`` and the extra ``learning``; MNIST in $GRIDPRIV_DATA. Three ways to spend
+``pip install opacus`` and the extra ``learning``; MNIST in $GRIDPRIV_DATA. Three methods at
 (3, 1e-5) for one sample, with equal steps, clip and learning rate: ten clients without a trusted
-server (gridpriv), one client of the ten by itself (Opacus), and a server that all trust with all
-samples (Opacus; batches ten times as large). ``python benchmarks/learning_cnn.py [ROUNDS]``.
+server (gridpriv), one of the ten clients alone (Opacus), and a trusted server with all samples
+(Opacus; batches ten times as large). ``python benchmarks/learning_cnn.py [ROUNDS]``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def opacus(
 
 
 def main() -> None:
-    """Print the three."""
+    """Print the three methods."""
     warnings.simplefilter("ignore")
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     data = load_dataset("mnist")

@@ -1,4 +1,4 @@
-"""A private forecast of demand: its errors by zone, and the cost of privacy with it as the prior.
+"""Measure a private forecast of demand: errors by zone, and cost of privacy with it as prior.
 
     python benchmarks/learning_forecast.py errors case118 [--seeds 3]
     python benchmarks/learning_forecast.py cost case39 --load-scale 0.7 [--seeds 3]
@@ -7,13 +7,14 @@ Demand is made from simbench (``pip install simbench``): every bus of the case f
 five profiles of 1-HV-mixed, drawn by seed 0, in hours from 7 March 2016. Four weeks are the
 history, the five days after them are forecast. Beta is 1 MW.
 
-``errors`` prints MAPE and pinball loss by zone at totals 0.1, 0.3, 1 and without noise, beside a
-seasonal-naive forecast (the same hour a week ago) and scikit-learn's quantile regression on each
-zone's own demand with the same features and weights; neither of these is protected.
+``errors`` prints MAPE and pinball loss by zone at totals 0.1, 0.3, 1 and without noise. It also
+prints those of a seasonal-naive forecast (the same hour a week ago) and of scikit-learn's quantile
+regression on each zone's own demand with the same features and weights. These two are not
+protected.
 
-``cost`` runs 18 h of each day three ways, with the same demand: on a forecast of total epsilon 0.3
-with nothing released (the training is all that is charged); on the prior from capacity with a fifth
-of 0.3 a day (the same total over the five days); and on that prior with 0.3 a day.
+``cost`` runs the hour from 18:00 of each day with three settings and the same demand: a forecast of
+total epsilon 0.3 without a release (only the training is charged); the prior from capacity with a
+fifth of 0.3 per day (the same total over the five days); and that prior with 0.3 per day.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def demand_of(case: Case, scale: float) -> tuple[np.ndarray, list[str]]:
-    """Return the factor on every bus's demand (steps, buses), and the names of the hours."""
+    """Return the factor on the demand of every bus (steps, buses), and the names of the hours."""
     import simbench
 
     with warnings.catch_warnings():

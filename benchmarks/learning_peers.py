@@ -1,15 +1,15 @@
-"""Seconds and memory of a round of federated DP-SGD: gridpriv, a torch loop, Opacus, Flower.
+"""Measure time and memory of a round of federated DP-SGD: gridpriv, torch, Opacus, Flower.
 
     python benchmarks/learning_peers.py [--clients 10,100,1000] [--rounds 5] [--json FILE]
 
-The same work for all: softmax regression on 60,000 made rows of 784 features; in a round every
-client takes the gradient of all its rows, each row's clipped to norm 1, adds Gaussian noise of one
-scale and sends it; the server averages and steps. Every program runs in a process of its own on one
-thread. Seconds are processor time of a round (median, without the first). Memory is that of the
-process, with its data read and libraries imported, and at its peak.
+All programs do the same work: softmax regression on 60,000 synthetic rows of 784 features. In a
+round every client computes the gradient of all its rows (each clipped to norm 1), adds Gaussian
+noise of one scale and sends it. The server averages and steps. Every program runs in a separate
+process on one thread. Time is processor time of a round (median, without the first). Memory is that
+of the process, after reading of data and imports, and at its peak.
 
-Opacus (``pip install opacus``) gets a module and a private optimizer per client, as a client of its
-own would have. Flower (``pip install "flwr[simulation]" psutil``) simulates clients in processes
+Opacus (``pip install opacus``) has a module and a private optimizer per client, as separate clients
+have. Flower (``pip install "flwr[simulation]" psutil``) simulates clients in processes
 of Ray, two at a time; its seconds and memory are those of all its processes, Ray's included.
 """
 
@@ -45,7 +45,7 @@ def made() -> tuple[np.ndarray, np.ndarray]:
 
 
 def gridpriv(clients: int, rounds: int) -> Iterator[None]:
-    """Run gridpriv's DP-SGD; yield once the data are there and after every round."""
+    """Run gridpriv's DP-SGD; yield when the data are ready and after every round."""
     from gridpriv.learning import Dataset, learn, make_learn_settings
 
     x, y = made()
@@ -95,7 +95,7 @@ def clipped_gradient(x: Any, y: Any, w: Any) -> Any:
 
 
 def plain_torch(clients: int, rounds: int) -> Iterator[None]:
-    """Run the loop that one would write in torch."""
+    """Run a plain loop in torch."""
     import torch
 
     parts, w = parts_of(clients), torch.zeros(FEATURES, CLASSES)
@@ -144,7 +144,7 @@ def opacus(clients: int, rounds: int) -> Iterator[None]:
 
 
 def all_processes() -> tuple[float, float]:
-    """Return processor seconds so far and resident MiB of this process and all it started."""
+    """Return processor seconds and resident MiB of this process and its children."""
     import psutil
 
     me, seconds, size = psutil.Process(), 0.0, 0.0
@@ -229,7 +229,7 @@ def peak() -> float:
 
 
 def one(program: str, clients: int, rounds: int) -> None:
-    """Run a program in this process and print its figures as JSON."""
+    """Run a program in this process and print its values as JSON."""
     runs: dict[str, Callable[[int, int], Iterator[None]]] = {
         "gridpriv": gridpriv,
         "torch": plain_torch,

@@ -1,9 +1,9 @@
-"""The ledger's file against an SQLite database: time of a charge, and flips that pass unseen.
+"""Compare the ledger's file with an SQLite database: time of a charge, undetected bit flips.
 
     python benchmarks/ledger.py FOLDER
 
-FOLDER is on the disk to measure; nothing is left there. docs/decisions/0015-ledger-file.md rests
-on these figures.
+FOLDER is on the disk to measure; it is empty again at the end. The numbers are used in
+docs/decisions/0015-ledger-file.md.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def ledger_is_whole(path: Path) -> bool:
 
 
 def unseen(path: Path, is_whole: Callable[[], bool], flips: int) -> float:
-    """Return the share of random single flipped bits with which the file still passes."""
+    """Return the share of random single bit flips that the file's check does not detect."""
     content, passed = path.read_bytes(), 0
     with path.open("r+b", buffering=0) as file:
         for bit in random.Random(1).choices(range(8 * len(content)), k=flips):
@@ -124,7 +124,7 @@ def main() -> None:
         for name, share in shares.items():
             print(f"single flipped bits that pass unseen, {name}: {100 * share:.1f} %")
         with Ledger(path, [DATA]) as ledger:
-            os.fsync = lambda _: None  # the rest is about reading
+            os.fsync = lambda _: None  # the remaining measurements are of reading
             for _ in range(20_000):
                 ledger.charge("zone", "run", ONE)
         began = time.process_time()

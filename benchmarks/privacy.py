@@ -1,4 +1,4 @@
-"""What one certified total buys: objective and residual by perturbation, mean over seeds.
+"""Print objective and residual by perturbation at one certified total, mean over seeds.
 
 python benchmarks/privacy.py --seeds 5 --json results/privacy.json
 """

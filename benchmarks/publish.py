@@ -1,16 +1,15 @@
-"""Published cases: AC feasibility, error of the optimal cost, and other tools that open them.
+"""Measure published cases: AC feasibility, error of the optimal cost, use in other tools.
 
     python benchmarks/publish.py measure rows.csv [--seeds N] [--cases A,B] [--minutes M]
     python benchmarks/publish.py table rows.csv
 
-``measure`` appends a row per publication and skips those that stand in the file, so it can be
-stopped and started. Grids come in order of size. Noise depends on beta/total alone, so the nine
-pairs of beta 1, 10, 100 MW and total 0.1, 1, 10 are five ratios, and a row stands for all pairs of
-its ratio.
+``measure`` appends a row per publication and skips rows of the file, so it can be stopped and
+restarted. Grids are in order of size. Noise depends on beta/total alone. The nine pairs of beta 1,
+10, 100 MW and total 0.1, 1, 10 have five ratios, and a row applies to all pairs of its ratio.
 
 Methods: ``auto``, as ``gridpriv publish`` does; ``naive``: Laplace noise on every bus at the same
-total, unprojected. A row's verdict is the judge's (judge.py) on the state
-in the written file, which the reader of MATPOWER files has read; seed 0 is also opened in
+total, unprojected. The status of a row is computed by judge.py from
+the state in the written file, read by the reader of MATPOWER files. Seed 0 is also opened in
 pandapower and, where installed, PYPOWER: a power flow must find the voltages of the file
 (``~``: it converges to others; pandapower puts taps at high-voltage sides, MATPOWER at from buses).
 """
@@ -73,7 +72,7 @@ def tasks(grids: list[str], seeds: int) -> Iterator[tuple[str, str, float, int]]
 
 
 def measure(path: Path, grids: list[str], seeds: int, minutes: float) -> None:
-    """Run what the file does not have yet, until the time is over."""
+    """Run the rows that the file lacks, until the time is over."""
     if not path.exists():
         path.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
     with path.open(encoding="utf-8", newline="") as file:
@@ -98,7 +97,7 @@ def measure(path: Path, grids: list[str], seeds: int, minutes: float) -> None:
 
 
 def published(case: Case, true: float, ratio: float, seed: int) -> tuple[str, ...]:
-    """Publish a case and judge its file; return the columns from ``status`` to ``opened``."""
+    """Publish a case and check its file; return the columns from ``status`` to ``opened``."""
     settings = make_settings(beta=f"{10.0 * ratio}MW", budget="total:10", seed=seed)
     try:
         made = protect(prepare_publication(case, settings))
@@ -155,7 +154,7 @@ def openers(file: Path, read: Case) -> Iterator[str]:
 
 
 def table(path: Path) -> str:
-    """Return the Markdown table: mean error of the optimal cost, a row a grid, and the shares."""
+    """Return the Markdown table: mean error of the optimal cost and shares, one row per grid."""
     rows = pd.read_csv(path, keep_default_na=False)
     rows["error"] = pd.to_numeric(rows["cost_error_pct"], errors="coerce").abs()
     rows["feasible"] = rows["status"].eq("feasible")
@@ -184,7 +183,7 @@ def table(path: Path) -> str:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("do", choices=("measure", "table"))
     parser.add_argument("rows", type=Path)

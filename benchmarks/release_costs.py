@@ -1,14 +1,14 @@
-"""Where a release pays: costs after AC redispatch, by grid, noise, public prior and method.
+"""Measure costs after AC redispatch, by grid, noise, public prior and method.
 
     python benchmarks/release_costs.py measure rows.csv [--seeds N] [--cases A,B]
     python benchmarks/release_costs.py tables rows.csv tables.md
     python benchmarks/release_costs.py figure rows.csv figure.png
 
-``measure`` appends a row per run and skips those that stand in the file, so it can be stopped and
-started. Coordination is central: the cost of rounds is not part of the comparison.
+``measure`` appends a row per run and skips rows of the file, so it can be stopped and restarted.
+Coordination is central: the cost of rounds is not part of the comparison.
 
-The public prior is the guess from capacity, or a file in which every zone's demand and every bus's
-is off by a normal error of 10 or 30 % (one draw per grid, seed 0).
+The public prior is the estimate from capacity, or a file with normal errors of 10 or 30 % in the
+demand of every zone and of every bus (one draw per grid, seed 0).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ COLUMNS = (
 )
 KEY = COLUMNS[:6]
 NOISES = (4, 8, 20, 40, 80)  # MW, of the pairs
-FLOOR = 1e-3  # %, below which costs are drawn alike
+FLOOR = 1e-3  # %, below which costs are drawn as equal
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def cells(grid: str, priors: dict[str, str | None], scale: float, seeds: int) ->
 
 
 def measure(path: Path, grids: list[str], seeds: int) -> None:
-    """Run what the file does not have yet."""
+    """Run the rows that the file lacks."""
     done = set()
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:
@@ -145,7 +145,7 @@ def measure(path: Path, grids: list[str], seeds: int) -> None:
 
 
 def cost_table(path: Path) -> pd.DataFrame:
-    """Return costs over the noise-free run in %, a row a grid, prior, method and noise.
+    """Return costs over the noise-free run in %, one row per grid, prior, method and noise.
 
     Columns: ``over`` the mean over seeds with an AC-feasible outcome, ``error`` its standard error,
     ``runs`` and ``infeasible``, ``shed_mw`` and ``balancing_mw`` means.
@@ -156,7 +156,7 @@ def cost_table(path: Path) -> pd.DataFrame:
     rows["infeasible"] = rows["status"].isin(["none", "infeasible"])
     rows["noise"] = 2.0 * rows["beta"] / rows["total"]
     rows.loc[rows["infeasible"], "over"] = np.nan
-    # methods that draw nothing have no noise; equal noise is equal draws
+    # methods without draws have no noise; equal noise means equal draws
     found = rows[rows["method"] != "noise-free"].drop_duplicates(
         ["grid", "prior", "method", "noise", "seed"]
     )
@@ -172,7 +172,7 @@ def cost_table(path: Path) -> pd.DataFrame:
 
 
 def cell(row: pd.Series | None) -> str:
-    """Return a cell: mean, and how many runs were not AC-feasible."""
+    """Return a cell: mean, and the number of runs that were not AC-feasible."""
     if row is None:
         return ""
     mean = "none" if np.isnan(row["over"]) else f"{row['over']:.3g}"
@@ -180,7 +180,7 @@ def cell(row: pd.Series | None) -> str:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """Return one table a grid: a row a prior and noise, a column a method; balancing power last."""
+    """Return a table per grid: rows of prior and noise, columns of methods and balancing power."""
     lines = []
     for grid in GRIDS:
         here = table[table["grid"] == grid]
@@ -206,7 +206,7 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:
-    """Draw a panel a grid: the automatic release against the prior-only baseline."""
+    """Draw one panel per grid: the automatic release and the prior-only baseline."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(2, 4, figsize=(11, 5.2), sharex=True, constrained_layout=True)
@@ -237,7 +237,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("do", choices=("measure", "tables", "figure"))
     parser.add_argument("rows", type=Path)

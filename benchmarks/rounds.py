@@ -1,11 +1,11 @@
-"""Rounds of the relaxation: until zones agree, and until they agree on its optimum.
+"""Count rounds on the relaxation: until the residual is small, and until the cost is optimal.
 
 Without noise, with cost; decision 0017. The first table counts rounds until no variable's
-residual is above 1e-2, accelerated and plain. The second one, by PowerModelsADA's criterion,
-counts rounds from which on the residual (2-norm) stays below 1e-2 and the cost within 1 % of the
+residual is above 1e-2, accelerated and plain. The second table uses PowerModelsADA's criterion: the
+round from which on the residual (2-norm) stays below 1e-2 and the cost within 1 % of the
 relaxation's bound: by Newton steps (the default on the relaxation; the residual is that of all
-constraints), with Anderson's acceleration and plain. Beside them are PowerModelsADA's ADMM with
-parameters tuned per case, and the rounds that the default takes to the AC optimum
+constraints), with Anderson's acceleration and plain. It also lists PowerModelsADA's ADMM with
+parameters tuned per case, and the rounds of the default to the AC optimum
 (docs/decisions/0031-ac-rounds.md).
 
     python benchmarks/rounds.py [--large] [--optimum]
@@ -48,7 +48,7 @@ KINDS = "newton", "anderson", "none"
 
 
 def rounds_to_agree(name: str, zones: int, acceleration: str) -> str:
-    """Return the number of rounds, or that the most of them do not do."""
+    """Return the number of rounds, or a text if the largest number is not enough."""
     case = gridpriv.load_case(name)
     method = "metis" if case.n_bus > 1000 else "spectral"
     settings = gridpriv.make_settings(
@@ -89,7 +89,7 @@ def ac_rounds(name: str, zones: int) -> str:
 
 
 def main() -> None:
-    """Print a line a grid."""
+    """Print one line per grid."""
     if "--optimum" not in sys.argv[1:]:
         print(f"{'grid':18} {'zones':>5} {'anderson':>9} {'plain':>6}")
         for name, zones in (*GRIDS, *LARGE) if "--large" in sys.argv[1:] else GRIDS:

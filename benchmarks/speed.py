@@ -1,18 +1,17 @@
-"""Seconds and memory of commands, beside a plain Pyomo + Ipopt loop, and growth with the grid.
+"""Measure time and memory of commands, of a plain Pyomo + Ipopt loop, and growth with the grid.
 
     python benchmarks/speed.py [--commands WORD ...] [--sizes 14,118,300,1354] [--workers N]
-                               [--tries N] [--keep "what else the machine did"]
+                               [--tries N] [--keep "other load of the machine"]
 
-Of every command: seconds from its start to its end, processor time (user and system, of it and of
-what it starts, one thread a process), and the peak memory of it and of the largest process that it
-started. Processor time leaves out what other work on the machine takes, though caches and clock
-that they share still show.
+For every command: wall time, processor time (user and system, with its child processes, one thread
+per process), and the peak memory of it and of its largest child process. Processor time excludes
+other work on the machine, except for effects of shared caches and clock.
 
 Runs of the growth table warm-start, do ten rounds without noise and redispatch on AC; the
-seconds of each are stated: read and compiled; rehearsed; rounds; redispatch and settling. The plain
-loop writes and reads a Pyomo model at every solve (``--solver pyomo:ipopt``) and runs the same
-rounds. ``--keep`` adds the run to history.json. Grids above 118 buses need the extra ``cases``,
-PGLib's too.
+seconds of each stage are printed: reading and compilation; warm start; rounds; AC redispatch. The
+plain loop writes and reads a Pyomo model at every solve (``--solver pyomo:ipopt``) and runs the
+same rounds. ``--keep`` adds the run to history.json. Grids above 118 buses and those of PGLib need
+the extra ``cases``.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ atexit.register(lambda: print(*peaks, file=sys.stderr))
 from gridpriv.cli.main import main
 raise SystemExit(main())
 """
-AIMED = {  # seconds; None: nothing is aimed at
+AIMED = {  # seconds; None: no target
     "--help": 0.3,
     "run case14": 1.2,
     "run case14 --mechanism none": None,
@@ -70,7 +69,7 @@ LARGE = 300  # buses from which start-up is a small part
 
 
 def measured(words: str, tries: int) -> dict[str, object]:
-    """Return the least seconds of a command over the tries, and its peak memory."""
+    """Return the least time of a command over the tries, and its peak memory."""
     found = [_once(words.split()) for _ in range(tries)]
     least = min(found, key=lambda one: one["seconds"])
     for peak in ("megabytes", "megabytes_worker"):
@@ -97,12 +96,12 @@ def _once(words: list[str]) -> dict[str, object]:
                 stderr=err,
             )
             _, status, used = os.wait4(begun.pid, 0)
-        wall, told = time.perf_counter() - began, problems.read_text().splitlines()
+        wall, errors = time.perf_counter() - began, problems.read_text().splitlines()
         if status:
             ended = os.waitstatus_to_exitcode(status)
-            raise SystemExit(f"gridpriv {' '.join(words)} ended {ended}: {told[-1:]}")
+            raise SystemExit(f"gridpriv {' '.join(words)} ended {ended}: {errors[-1:]}")
         split = _split(said.read_text()) if "--json" in words else {}
-    own, worker = (round(int(peak) / 1024) for peak in told[-1].split())
+    own, worker = (round(int(peak) / 1024) for peak in errors[-1].split())
     seconds = used.ru_utime + used.ru_stime
     return {
         "seconds": round(seconds, 2),
@@ -114,19 +113,19 @@ def _once(words: list[str]) -> dict[str, object]:
 
 def _split(document: str) -> dict[str, object]:
     """Return the seconds of a run's stages."""
-    told = json.loads(document)
-    rounds, timing = sum(one["seconds"] for one in told["rounds"]), told["timing"]
+    run = json.loads(document)
+    rounds, timing = sum(row["seconds"] for row in run["rounds"]), run["timing"]
     stages = {
         "read": timing["total"] - timing["build"] - timing["solve"],
-        "rehearsed": timing["build"],
+        "warm_start": timing["build"],
         "rounds": rounds,
-        "settled": timing["solve"] - rounds,
+        "redispatch": timing["solve"] - rounds,
     }
     return {"split": {stage: round(taken, 2) for stage, taken in stages.items()}}
 
 
 def commands(holding: list[str], tries: int) -> Iterator[dict[str, object]]:
-    """Measure the commands that hold one of some words."""
+    """Measure the commands that contain one of the words."""
     for words, aimed in AIMED.items():
         if any(word in words for word in holding):
             yield measured(words, tries) | {"aimed": aimed}

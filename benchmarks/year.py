@@ -1,8 +1,8 @@
-"""A year of hourly releases: noise and cost by month, by method.
+"""Measure a year of hourly releases: noise and cost by month and method.
 
     python benchmarks/year.py case14 --beta 1MW --json case14.json
 
-Loads follow the active load profiles of SimBench's 1-HV-mixed, one profile a bus in turn, each
+Loads follow the active load profiles of SimBench's 1-HV-mixed, assigned to buses in turn, each
 scaled to its bus's demand at its own peak, at the bus's power factor. Every hour of the year is
 released. Costs are those of a sample of hours (``--days`` evenly spaced days of every month,
 ``--hours`` of each), after AC redispatch, under central coordination, over the noise-free run of
@@ -116,7 +116,7 @@ def measure(name: str, beta: str, days: int, hours: int, seed: int) -> Iterator[
 
 
 def _missed(ready: Prepared) -> float:
-    """Return by how many MW the zones' estimated totals miss the demand, root sum of squares."""
+    """Return the error of the zones' estimated totals in MW, root sum of squares."""
     found = []
     for zone, held in zip(ready.zones, ready.disclosures, strict=True):
         rule = ready.rules.noise

@@ -1,9 +1,9 @@
-"""What somebody who hears every message learns about each bus, with noise and without.
+"""Attack a run: estimate the load of each bus from all messages, with noise and without.
 
     python examples/attack.py
 
-Linearized updates, whose messages tell most, and one zone of case14 to keep it short. An attack
-that fails proves nothing; the certificate is what holds.
+Updates are linearized, because their messages reveal most. One zone of case14 is attacked, to
+save time. A failed attack proves nothing; the guarantee is the certificate.
 """
 
 import gridpriv

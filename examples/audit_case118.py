@@ -1,4 +1,4 @@
-"""Audit the paper's settings on case118: its nominal epsilon is refuted, the certified one stands.
+"""Audit the paper's settings on case118: the nominal epsilon is refuted, the certified one is not.
 
 python examples/audit_case118.py
 """

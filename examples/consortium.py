@@ -1,9 +1,9 @@
-"""A coordinator and three zones as four processes on this machine, over mutual TLS.
+"""Run a coordinator and three zones as four processes on this machine, over mutual TLS.
 
     python examples/consortium.py
 
-Each zone's demand is in its own folder only; what crosses are released values. It ends with the
-coordinator's public report and what each zone knows of itself. Needs the extra ``network``.
+Each zone's demand is in its own folder only; messages contain released values. The script prints
+the coordinator's public report and each zone's own outcome. Needs the extra ``network``.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def main() -> int:
             for command, file in configured
         ]
         for party in parties:
-            told, _ = party.communicate()
-            print(told)
+            output, _ = party.communicate()
+            print(output)
         return max(party.returncode for party in parties)
 
 

@@ -1,9 +1,9 @@
-"""A day under one budget: the demand is released once, and serves every hour's load scale.
+"""Run a day under one budget: one release of the unscaled demand serves every hour.
 
     python examples/day.py
 
-Load scales are public. A series of demand by bus (columns step,bus,pd_mw,qd_mvar) draws new noise
-in every step instead, and the total is split over them.
+Load scales are public. A series of demand by bus (columns step,bus,pd_mw,qd_mvar) is also released
+once: its mean and cosine coefficients of each zone's total (``--temporal-basis``).
 """
 
 import tempfile

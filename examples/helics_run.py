@@ -1,15 +1,15 @@
-"""A run inside a HELICS co-simulation, beside a federate of another simulator.
+"""Run three zones in a HELICS co-simulation, with a federate of another simulator.
 
     python examples/helics_run.py
 
 Needs the extras ``network`` (for the folders' certificates) and ``helics``. The other federate
-stands for a weather or market simulator; it steps through a second of simulated time.
+represents a weather or market simulator; it steps through a second of simulated time.
 
-The transport is here, for it is short and shows how another one is made. Coordinator and zones
-are message federates with one endpoint each, ``gridpriv/coordinator`` and ``gridpriv/ZONE``. A zone
-is granted time when an order comes, the coordinator when an answer comes and at the latest after a
-period; so turns take next to none of the co-simulation's time. HELICS encrypts nothing and asks
-nobody who they are: it is for simulations, on one machine or in a network that is one's own.
+The transport is in this file, as an example of a transport. Coordinator and zones are message
+federates with one endpoint each, ``gridpriv/coordinator`` and ``gridpriv/ZONE``. A zone is granted
+time when an order arrives, the coordinator when an answer arrives and at the latest after a period.
+Turns therefore take almost no simulated time. HELICS neither encrypts nor authenticates: use it for
+simulations only, on one machine or in a private network.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-# loaded after HELICS, casadi's library takes functions of its own from HELICS's and writes numbers
-# as nothing: "Duplicate IO name: i" (helics 3.6.1, casadi 3.7)
+# import casadi before HELICS: otherwise casadi's library uses functions of HELICS's library and
+# writes numbers as empty texts: "Duplicate IO name: i" (helics 3.6.1, casadi 3.7)
 import casadi  # noqa: F401
 import helics
 
@@ -56,7 +56,7 @@ OPTIONS = f"--federates=1 --broker={BROKER}"  # on other machines: --broker_addr
 
 
 class Federate:
-    """One party's message federate and endpoint.
+    """Message federate and endpoint of one party.
 
     Parameters
     ----------
@@ -84,12 +84,12 @@ class Federate:
         helics.helicsEndpointSendBytesTo(self._endpoint, content, f"gridpriv/{party}")
 
     def wait(self, until: float | None = None) -> float:
-        """Let time pass until a message comes, or until a time; return the time that is granted."""
+        """Wait for a message, or until a time; return the granted time."""
         most = helics.HELICS_TIME_MAXTIME if until is None else until
         return float(helics.helicsFederateRequestTime(self.federate, most))
 
     def messages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the messages that have come, each with the endpoint that sent it."""
+        """Yield the received messages, each with the endpoint of its sender."""
         while helics.helicsEndpointHasMessage(self._endpoint):
             message = helics.helicsEndpointGetMessage(self._endpoint)
             sender = str(helics.helicsMessageGetOriginalSource(message))
@@ -102,14 +102,14 @@ class Federate:
 
 
 class FederateServer:
-    """The coordinator's side: carries orders to the zones' federates and their replies back.
+    """Server of the coordinator: sends orders to the zones' federates and returns their replies.
 
     Parameters
     ----------
     federate : Federate
-        The coordinator's, in the co-simulation.
+        Federate of the coordinator, in the co-simulation.
     period : float
-        Seconds of the co-simulation's time after which it asks again for messages.
+        Longest wait for messages, in seconds of simulated time.
     """
 
     def __init__(self, public: PublicAgreement, federate: Federate, period: float) -> None:
@@ -126,7 +126,7 @@ class FederateServer:
                 raise
 
     def carry(self, phase: Phase) -> Exchange:
-        """Return what carries orders of a phase to the zones and their replies back."""
+        """Return a function that sends orders of a phase to the zones and returns their replies."""
 
         def exchange(orders: Sequence[Order]) -> list[Reply]:
             requests = {
@@ -135,20 +135,20 @@ class FederateServer:
             }
             for zone, request in requests.items():
                 self._federate.send(zone, encode(request))
-            replies = {zone: self._reply(requests[zone], told) for zone, told in self._each(len)}
+            replies = {zone: self._reply(requests[zone], data) for zone, data in self._each(len)}
             return [replies[zone] for zone in self._public.zones]
 
         return exchange
 
     def close(self, error: GridprivError | None) -> None:
-        """Tell all zones that the run is over, and leave."""
+        """Send the shutdown to all zones, and leave."""
         for zone in self._public.zones:
             self._federate.send(zone, encode(self._public.shutdown(error)))
         self._federate.wait(self._now + self._period)
         self._federate.leave()
 
     def _each(self, whole: Callable[[bytes], Any]) -> Iterator[tuple[str, bytes]]:
-        """Yield one message of every zone, as they come."""
+        """Yield one message of every zone, in the order of arrival."""
         missing = set(self._public.zones)
         while missing:
             self._now = self._federate.wait(self._now + self._period)
@@ -193,7 +193,7 @@ def take_part(client: ZoneClient, hello: Callable[[], bytes], federate: Federate
 
 
 def coordinate(folder: Path, options: str = OPTIONS, level: str = "info") -> CoordinatedRun:
-    """Coordinate a run of laid-out folders."""
+    """Coordinate a run from configuration folders."""
     agreement = read_agreement(folder / COORDINATOR / "agreement.json")
     federate = Federate(COORDINATOR, "inproc", options)
     federate.begin()
@@ -204,7 +204,7 @@ def coordinate(folder: Path, options: str = OPTIONS, level: str = "info") -> Coo
 
 
 def zone(folder: Path, name: str, options: str = OPTIONS) -> dict[str, Any]:
-    """Take part as a zone of laid-out folders."""
+    """Take part as a zone, from its configuration folder."""
     place = folder / name
     party = read_party(place / "zone.toml", ZoneParty)
     agreement = read_agreement(place / "agreement.json")
@@ -218,7 +218,7 @@ def zone(folder: Path, name: str, options: str = OPTIONS) -> dict[str, Any]:
 
 
 def weather(options: str = OPTIONS) -> list[float]:
-    """Step another simulator's federate by a tenth of a second, ten times."""
+    """Step the federate of another simulator ten times by a tenth of a second."""
     how = helics.helicsCreateFederateInfo()
     helics.helicsFederateInfoSetCoreTypeFromString(how, "inproc")
     helics.helicsFederateInfoSetCoreInitString(how, options)
@@ -231,7 +231,7 @@ def weather(options: str = OPTIONS) -> list[float]:
 
 
 def main() -> int:
-    """Run three zones of case14 beside the other federate."""
+    """Run three zones of case14 together with the other federate."""
     case = load_case("case14")
     zoning = shipped_zoning(case)
     settings = make_settings(rounds=5, seed=7, solver="clarabel")

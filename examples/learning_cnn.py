@@ -1,9 +1,9 @@
-"""A small convolutional network on MNIST, trained by ten clients who trust nobody.
+"""Train a small convolutional network on MNIST with ten clients and no trusted server.
 
 Needs the extra ``learning`` (torch) and MNIST's files in $GRIDPRIV_DATA. Every client adds its own
-noise to the clipped gradients of a Poisson batch that it draws in secret; what is certified is
-printed. Twenty rounds take 40 s of one processor; ``python examples/learning_cnn.py 300`` takes ten
-minutes and learns more of the same budget.
+noise to the clipped gradients of a Poisson batch that it draws in secret. The script prints the
+certified epsilon. Twenty rounds take 40 s of one processor; ``python examples/learning_cnn.py 300``
+takes ten minutes, at the same budget.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gridpriv.learning import LearnSettings, learn, load_dataset
 
 
 def network() -> nn.Module:
-    """Return 26,010 parameters that read a row of 784 pixels."""
+    """Return a network of 26,010 parameters for a row of 784 pixels."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Unflatten(1, (1, 28, 28)),

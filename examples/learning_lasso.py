@@ -1,4 +1,4 @@
-"""A fully distributed Lasso with decaying noise (CDP-ADMM) on a ring; needs no data files."""
+"""Fit a Lasso without a server, by CDP-ADMM and DDP-ADMM on a graph; needs no data files."""
 
 from gridpriv.learning import learn, load_dataset, make_learn_settings
 

@@ -1,8 +1,8 @@
-"""Ryu and Kim's MNIST experiment at one budget: objective against output perturbation.
+"""Run Ryu and Kim's MNIST experiment at one budget: objective and output perturbation.
 
     GRIDPRIV_DATA=~/data python examples/learning_mnist.py
 
-Needs the four MNIST files; without them it says where it looked and how to fetch them.
+Needs the four MNIST files. Without them the error names the folder and the download command.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""Hide whether a substation of 10 MW runs at all: plan from public data, then run what it says.
+"""Hide the presence of a 10 MW substation: plan on public data, then run the recommendation.
 
     python examples/protect_substation.py
 
-Change CASE, BETA and TOTAL to ask it of another grid. The plan reads no demand; the run that
-follows is a simulation, whose seed undoes its noise.
+Change CASE, BETA and TOTAL for another grid. The plan reads no demand. The run is a simulation:
+its seed removes the noise.
 """
 
 import gridpriv
@@ -24,10 +24,11 @@ settings = {
 
 options = list(methods(["nothing", "bus", "total"], ["knorm"], ["central"]))
 tried = forecast(case, zones, gridpriv.make_settings(**settings), options, scenarios=3)
-for way in tried:
+for method in tried:
+    gap = method.over_optimum
     print(
-        f"{way.release:8} of {way.rounds}: {way.over_optimum.median:8.2f} $/h over the optimum "
-        f"({way.over_optimum.least:.2f} to {way.over_optimum.most:.2f})"
+        f"release {method.release:8} coordination {method.rounds}: {gap.median:8.2f} $/h over the "
+        f"AC optimum ({gap.least:.2f} to {gap.most:.2f})"
     )
 best = recommended(tried)
 print(f"recommended: release {best.release}, coordination {best.rounds}")

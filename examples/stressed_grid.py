@@ -1,9 +1,8 @@
-"""A grid that must shed: what no dispatch can serve, the AC optimum, and what a run sheds.
+"""Run a grid that must shed load: least shedding, the AC optimum, and the shedding of a run.
 
     python examples/stressed_grid.py
 
-What the run without noise sheds beyond the optimum is the price of going by zones, the rest of
-privacy.
+Shedding of the noise-free run above the optimum is due to the zones; the rest is due to privacy.
 """
 
 import gridpriv
@@ -20,12 +19,12 @@ print(f"AC optimum: {optimum.as_dict()['shed_mw']:.1f} MW shed, {optimum.cost:.0
 
 zones = gridpriv.shipped_zoning(case)
 for name, chosen in {
-    "no noise": {"mechanism": "none"},
+    "noise-free": {"mechanism": "none"},
     "total epsilon 5": {"mechanism": "knorm", "budget": "total:5"},
 }.items():
     settings = gridpriv.make_settings(solver="clarabel", beta="1MW", seed=1, **chosen)
     result = gridpriv.run(case, zones, settings)
-    settled = result.physical
-    print(f"{name}: {settled['shed_mw']:.1f} MW shed, {settled['cost']:.0f} $/h")
+    physical = result.physical
+    print(f"{name}: {physical['shed_mw']:.1f} MW shed, {physical['cost']:.0f} $/h")
     worst = result.buses.nlargest(3, "redispatch_shed_mw")
 print(worst[["bus", "zone", "pd_mw", "redispatch_shed_mw"]].round(1).to_string(index=False))

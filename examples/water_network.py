@@ -1,12 +1,12 @@
-"""Another network on the same core: three water districts agree on the flow in their pipes.
+"""Run another network on the same core: three water districts share the flow in their pipes.
 
     python examples/water_network.py
 
 District k pumps x (m3/h, at most its capacity) from its own well and takes b'q from its pipes, to
-meet a demand d that is nobody else's business: f(x, q; d) = (d - x - b'q)^2 + 0.01 x^2. Protected
-is a change of one district's demand by BETA m3/h at most. Each district releases its demand once,
-with Laplace noise; the rounds that follow see nothing else of it. What a district lacks in the end
-it takes from its own tank, by its true demand; below zero, what flows over.
+meet a private demand d: f(x, q; d) = (d - x - b'q)^2 + 0.01 x^2. Protected is a change of one
+district's demand by at most BETA m3/h. Each district releases its demand once, with Laplace noise;
+the rounds read only this release. In the end a district takes its deficit (by its true demand) from
+its own tank; a negative deficit overflows.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.privacy.sensitivity import Sensitivity
 
-BETA, EPSILON = 5.0, 1.0  # m3/h; of all that a district ever says
+BETA, EPSILON = 5.0, 1.0  # m3/h; total epsilon of a district
 DEMAND = np.array([120.0, 80.0, 40.0])  # m3/h, private
 CAPACITY = np.array([60.0, 90.0, 130.0])  # m3/h of each well, public
 PIPES = [(0, 1), (1, 2), (0, 2)]  # positive from the first to the second
@@ -37,7 +37,7 @@ class District:
         at_hand = [k for k, ends in enumerate(PIPES) if place in ends]
         self.coordinates = np.array([place, *(len(DEMAND) + k for k in at_hand)])
         inflow = [1.0 if PIPES[k][1] == place else -1.0 for k in at_hand]
-        self.supply = np.array([1.0, *inflow])  # what the district gets is supply'z
+        self.supply = np.array([1.0, *inflow])  # supply of the district is supply'z
         self.curvature = 2.0 * np.outer(self.supply, self.supply)
         self.curvature[0, 0] += 2.0 * PUMPING
         self.smoothness = float(np.linalg.eigvalsh(self.curvature)[-1])
@@ -55,8 +55,8 @@ class District:
         return Minimiser(lsq_linear(factor, target, self.box, tol=1e-12).x)
 
     def figures(self, z, data):
-        lack = float(data[0] - self.supply @ z)
-        return {"objective": lack**2 + PUMPING * z[0] ** 2, "lack": lack}
+        deficit = float(data[0] - self.supply @ z)
+        return {"objective": deficit**2 + PUMPING * z[0] ** 2, "deficit": deficit}
 
     @property
     def disclosure(self):
@@ -66,14 +66,14 @@ class District:
         return data
 
     def sensitivity(self, adjacency, norm):
-        return Sensitivity(adjacency, norm, "one demand moves by beta")
+        return Sensitivity(adjacency, norm, "one demand changes by beta")
 
     def estimate(self, released, release):
         return released
 
 
-def agree(noise):
-    """Return the agents after the last round, and that round."""
+def run(noise):
+    """Return the agents after the last round, and the last round."""
     target = Perturbation("none") if noise is None else Perturbation("demand", "once")
     rules = AgentRules("exact", 1, target, noise, adjacency=BETA)
     shared = np.array([False, True, True])
@@ -82,7 +82,7 @@ def agree(noise):
         for k in range(len(DEMAND))
     ]
     consensus = make_consensus([agent.problem.coordinates[shared] for agent in agents])
-    ends = np.zeros(2 * len(PIPES))  # each pipe's flow as its two districts have it
+    ends = np.zeros(2 * len(PIPES))  # copies of each pipe's flow in its two districts
     begin = State(ends, ends, np.ones(len(PIPES)))
     plan = Plan(ROUNDS, nonsmooth_step(), ConstantPenalty(1.0))
     *_, last = rounds(exchange(InProcess(agents), Agent.round), consensus, begin, plan)
@@ -90,14 +90,14 @@ def agree(noise):
 
 
 for name, noise in {
-    "no noise": None,
+    "noise-free": None,
     f"epsilon {EPSILON:g}": NoiseRule("laplace", "simulated", multiplier=1.0 / EPSILON),
 }.items():
-    agents, last = agree(noise)
-    print(f"{name}: pipes {last.w.round(1)} m3/h, they disagree by {last.residual:.1e} m3/h")
+    agents, last = run(noise)
+    print(f"{name}: pipes {last.w.round(1)} m3/h, consensus residual {last.residual:.1e} m3/h")
     for agent in agents:
         figures, drawn = agent.figures().values, agent.drawn()
         certified = total_pure({release.certified: n for release, n in drawn.items()})
-        told = f"certified epsilon {certified:g}" if drawn else "no privacy"
-        print(f"  {agent.problem.name}: lacks {figures['lack']:6.2f} m3/h; {told}")
+        privacy = f"certified epsilon {certified:g}" if drawn else "no privacy"
+        print(f"  {agent.problem.name}: deficit {figures['deficit']:6.2f} m3/h; {privacy}")
 print(f"Protected: one district's demand changes by {BETA:g} m3/h at most.")

@@ -28,8 +28,8 @@ SAYS = {
     "own_grid.py": r"5\d\d\d\.\d\d \$/h, 0\.000 MW shed",
     # the relaxation's bound, which other programs print too
     "stressed_grid.py": r"of 777\.0 MW at least 203\.3 MW(.*\n)*total epsilon 5: 2\d\d\.\d MW",
-    # by hand: lacks are equal, 0.01 x of a well below its capacity: 240 - 60 - 2 x = 3 * 0.01 x
-    "water_network.py": r"(  district \d: lacks   0\.8[89] m3/h; no privacy\n){3}",
+    # by hand: deficits are equal, 0.01 x of a well below its capacity: 240 - 60 - 2 x = 3 * 0.01 x
+    "water_network.py": r"(  district \d: deficit   0\.8[89] m3/h; no privacy\n){3}",
 }
 SLOW = {
     "audit_case118.py": r"nominal 0\.1, certified 1\.3, (.*\n)*the certified epsilon stands",
