@@ -290,7 +290,7 @@ def test_the_page_explains_its_modes_and_a_second_optimum_that_sheds_load(module
     row = replace(row, status="feasible", second_optimum_percent=1e-5)
     near = corpus.page([row], "command")
     dear = corpus.page([replace(row, second_optimum_percent=3640.0)], "command")
-    assert "*rounds*: runs have no noise" in near and "*central*:" not in near
+    assert "*rounds*: noise-free runs" in near and "*central*:" not in near
     assert "local solutions" in dear and "local solutions" not in near
     assert corpus.MODES.keys() == corpus.MEANINGS.keys()
 
