@@ -44,8 +44,7 @@ SEAMS = {
         "privacy.linear.auto",
     ),
     "Solvers of a zone": (
-        "power.solvers.base.ZoneSolver",
-        "power.solvers.base.Solution",
+        "power.solvers.ZoneSolver",
         "power.program.ZoneProgram",
         "power.presolve.ReducedProgram",
     ),

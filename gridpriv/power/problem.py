@@ -114,18 +114,16 @@ class ZoneProblem:
                 from gridpriv.power.solvers.clarabel import Certified
 
                 self._certified[exact] = Certified(self.reduced, exact=exact)
-            solution = self._certified[exact].solve(linear, metric, within)
-        else:
-            if exact not in self._solvers:
-                self._solvers[exact] = make_solver(
-                    self.solver,
-                    self.program,
-                    lambda: self.reduced,
-                    exact=exact,
-                    solver_tolerance=self.solver_tolerance,
-                )
-            solution = self._solvers[exact].solve(linear, metric, near=near)
-        return Minimiser(solution.z, solution.iterations, solution.retries)
+            return self._certified[exact].solve(linear, metric, within)
+        if exact not in self._solvers:
+            self._solvers[exact] = make_solver(
+                self.solver,
+                self.program,
+                lambda: self.reduced,
+                exact=exact,
+                solver_tolerance=self.solver_tolerance,
+            )
+        return self._solvers[exact].solve(linear, metric, near=near)
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:
         """Return squared imbalance (p.u.), shortage and surplus in MW and MVAr, cost; private.

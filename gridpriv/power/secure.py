@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -28,15 +29,7 @@ from gridpriv.grid.scenarios import Contingency, Rating
 from gridpriv.power.ac.block import Block, LocalBlocks
 from gridpriv.power.ac.flow import LARGEST_MOVE
 from gridpriv.power.ac.interior import Border, iterate
-from gridpriv.power.ac.joint import (
-    Cuts,
-    TieEnds,
-    ZoneBlock,
-    ZoneCuts,
-    joint_plan,
-    tie_ends,
-    zone_block,
-)
+from gridpriv.power.ac.joint import Cuts, TieEnds, ZoneBlock, joint_plan, tie_ends, zone_block
 from gridpriv.power.ac.model import NOTIONAL_COST
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.state import TOLERANCE, AcState, Limit
@@ -197,17 +190,10 @@ class SecureProblem:
         live = [z for z in self.zones if not dead[z.own].all()]
         for place, zone in enumerate(live):
             first = ends.size + place * count
-            shared = None if cuts is None else ZoneCuts(cuts, first + np.arange(count))
-            block = zone_block(
-                zone,
-                self.demand(zone),
-                ends.of(zone),
-                self.voll,
-                self.unit,
-                estimated=estimated,
-                shed=shed,
-                cuts=shared,
-            )
+            shared = None if cuts is None else (cuts, first + np.arange(count))
+            settings: Any = {"estimated": estimated, "shed": shed, "cuts": shared}
+            inputs = self.demand(zone), ends.of(zone), self.voll, self.unit
+            block = zone_block(zone, *inputs, **settings)
             assert block is not None
             blocks.append(block)
             at.append(block.at)

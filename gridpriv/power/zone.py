@@ -160,14 +160,8 @@ def make_network(case: Case, objective: Objective = IMBALANCE) -> Network:
     """Return the network of a case: its pairs, the orientation of its branches, its objective."""
     low, high = np.minimum(case.f_bus, case.t_bus), np.maximum(case.f_bus, case.t_bus)
     pairs, pair_of = np.unique(np.stack([low, high], axis=1), axis=0, return_inverse=True)
-    return Network(
-        case=case,
-        pair_i=pairs[:, 0],
-        pair_j=pairs[:, 1],
-        pair_of=pair_of.reshape(-1),
-        forward=case.f_bus < case.t_bus,
-        objective=objective,
-    )
+    forward = case.f_bus < case.t_bus
+    return Network(case, pairs[:, 0], pairs[:, 1], pair_of.reshape(-1), forward, objective)
 
 
 def make_zones(network: Network, zoning: Zoning) -> tuple[Zone, ...]:
@@ -177,22 +171,15 @@ def make_zones(network: Network, zoning: Zoning) -> tuple[Zone, ...]:
     ends = grouped(np.concatenate([f_zone, t_zone]), zoning.n_zone)
     gens = grouped(zone_of[case.gen_bus], zoning.n_zone)
     lines = [np.unique(end % max(case.n_branch, 1)) for end in ends]
-    return tuple(_zone(network, zoning, z, lines[z], gens[z]) for z in range(zoning.n_zone))
+    parts = zip(zoning.names, zoning.members, lines, gens, strict=True)
+    return tuple(_zone(network, *part) for part in parts)
 
 
-def _zone(network: Network, zoning: Zoning, z: int, branches: Ints, gens: Ints) -> Zone:
-    case, own = network.case, zoning.members[z]
-    ends = np.concatenate([own, case.f_bus[branches], case.t_bus[branches]])
-    return Zone(
-        network=network,
-        name=zoning.names[z],
-        key=int(case.bus_id[own].min()),
-        own=own,
-        buses=np.unique(ends),
-        pairs=np.unique(network.pair_of[branches]),
-        branches=branches,
-        gens=gens,
-    )
+def _zone(network: Network, name: str, own: Ints, branches: Ints, gens: Ints) -> Zone:
+    case = network.case
+    buses = np.unique(np.concatenate([own, case.f_bus[branches], case.t_bus[branches]]))
+    pairs, key = np.unique(network.pair_of[branches]), int(case.bus_id[own].min())
+    return Zone(network, name, key, own, buses, pairs, branches, gens)
 
 
 def owner_of(case: Case, zones: Sequence[Zone]) -> Ints:
@@ -206,17 +193,8 @@ def owner_of(case: Case, zones: Sequence[Zone]) -> Ints:
 def whole_grid(network: Network) -> Zone:
     """Return the zone that owns every bus, pair, branch and generator."""
     case = network.case
-    every = np.arange(case.n_bus)
-    return Zone(
-        network=network,
-        name="whole grid",
-        key=int(case.bus_id.min()),
-        own=every,
-        buses=every,
-        pairs=np.arange(len(network.pair_i)),
-        branches=np.arange(case.n_branch),
-        gens=np.arange(case.n_gen),
-    )
+    every = (np.arange(number) for number in (case.n_bus, case.n_branch, case.n_gen))
+    return _zone(network, "whole grid", *every)
 
 
 def flat_start(zone: Zone) -> Floats:

@@ -200,7 +200,7 @@ class Block:
         low, high = self._distances(at)
         self._sigma = at.z_low / low + at.z_high / high
         push = np.where(self._has_low, mu / low, 0.0) - np.where(self._has_high, mu / high, 0.0)
-        self._mu, self._delta = mu, delta
+        self._mu, self._push = mu, push
         self._gradient = form.gradient(at.x)
         lagrangian = self._gradient + form.adjoint(at.x, at.multiplier)
         self._rx = lagrangian - push[:n]
@@ -243,16 +243,13 @@ class Block:
         dz_high = np.where(self._has_high, (self._mu + at.z_high * du) / high - at.z_high, 0.0)
         self._step = BlockPoint(dx, ds, dual, dz_low, dz_high)
         tau = max(0.99, 1.0 - self._mu)
-        push = np.where(self._has_low, self._mu / low, 0.0) - np.where(
-            self._has_high, self._mu / high, 0.0
-        )
         return Direction(
             min(_longest(low, du, self._has_low, tau), _longest(high, -du, self._has_high, tau)),
             min(
                 _longest(at.z_low, dz_low, self._has_low, tau),
                 _longest(at.z_high, dz_high, self._has_high, tau),
             ),
-            float(self._gradient @ dx - push @ du),
+            float(self._gradient @ dx - self._push @ du),
             float(-self._rx @ dx - dual @ form.along(at.x, dx) - self._rs @ ds + dual[k] @ ds),
             float(du @ du),
         )

@@ -142,75 +142,66 @@ def day_optimum(
     SolverError
         If the rounds do not converge.
     """
+    count, case = len(demands), zones[0].network.case
+    on = np.ones((count, case.n_gen), bool) if committed is None else committed
     for estimated in (False, True):
-        built = _Built.of(zones, demands, chronology, voll, unit, committed, estimated)
+        steps, units, blocks, border = _built(zones, demands, chronology, voll, unit, on, estimated)
         last = None
-        iterations = iterate(LocalBlocks(built.blocks), built.border, MOST_ROUNDS, TOLERANCE)
-        for last in iterations:  # noqa: B007
+        for last in iterate(LocalBlocks(blocks), border, MOST_ROUNDS, TOLERANCE):  # noqa: B007
             pass
         if last is not None and last.converged(ACCEPTED):
-            return DayOptimum(built.steps, built.units, last.number, last.primal)
+            return DayOptimum(steps, units, last.number, last.primal)
     error = "none" if last is None else f"{last.error:.3g}"
     raise SolverError(
-        f"the plan of {len(demands)} steps did not converge in {MOST_ROUNDS} rounds (error {error})"
+        f"the plan of {count} steps did not converge in {MOST_ROUNDS} rounds (error {error})"
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Built:
-    """All blocks of a day, and their border."""
+def _built(
+    zones: Sequence[Zone],
+    demands: Sequence[Sequence[Floats]],
+    chronology: Chronology,
+    voll: float,
+    unit: float | None,
+    committed: Bools,
+    estimated: bool,
+) -> tuple[list[list[ZoneBlock]], list[UnitBlock], list[Block], Border]:
+    """Return the zones' blocks by step and those of units, then all blocks, and their border."""
+    case = zones[0].network.case
+    ends, count = tie_ends(case, zones), len(demands)
+    coupled = coupled_units(chronology)
 
-    blocks: list[Block]
-    border: Border
-    steps: list[list[ZoneBlock]]
-    units: list[UnitBlock]
-
-    @staticmethod
-    def of(
-        zones: Sequence[Zone],
-        demands: Sequence[Sequence[Floats]],
-        chronology: Chronology,
-        voll: float,
-        unit: float | None,
-        committed: Bools | None,
-        estimated: bool,
-    ) -> _Built:
-        case = zones[0].network.case
-        ends, count = tie_ends(case, zones), len(demands)
-        coupled = coupled_units(chronology)
-
-        steps = []
-        for t, released in enumerate(demands):
-            running = None if committed is None else committed[t]
-            settings: Any = {"estimated": estimated, "shared_gens": coupled, "running": running}
-            parts = zip(zones, released, strict=True)
-            every = [zone_block(z, d, ends.of(z), voll, unit, **settings) for z, d in parts]
-            steps.append([block for block in every if block is not None])
-        price = next((block.price for live in steps for block in live), 1.0)
-        size = count * len(coupled)
-        outputs = count * ends.size + np.arange(size).reshape(count, len(coupled))
-        blocks, at, start = [], [], np.zeros(outputs.shape)
-        for t, live in enumerate(steps):
-            for block in live:
-                place = np.searchsorted(coupled, block.part.gens[block.shared])
-                start[t, place] = block.block.point.x[block.model.pg[block.shared]]
-                blocks.append(block.block)
-                at.append(_numbered(block, t * ends.size, outputs[t, place]))
-        holding = np.flatnonzero((chronology.reserve_most > 0).any(axis=0))
-        size = 2 * count * len(holding)
-        reserves = count * ends.size + outputs.size + np.arange(size).reshape(2, count, -1)
-        units = []
-        for j, gen in enumerate(coupled.tolist()):
-            running = None if committed is None else committed[:, gen]
-            own = _unit_block(case, gen, chronology, start[:, j], gen in holding, price, running)
-            units.append(own)
-            at.append(np.append(outputs[:, j], reserves[:, :, holding == gen].ravel()))
-        blocks += [own.block for own in units]
-        for t in range(count) if len(holding) else ():
-            blocks.append(_reserve_block(chronology, holding, t, voll / price))
-            at.append(reserves[:, t].ravel())
-        border = Border(count * ends.size + outputs.size + reserves.size, at)
-        return _Built(blocks, border, steps, units)
+    steps = []
+    for t, released in enumerate(demands):
+        settings: Any = {"estimated": estimated, "shared_gens": coupled, "running": committed[t]}
+        parts = zip(zones, released, strict=True)
+        every = [zone_block(z, d, ends.of(z), voll, unit, **settings) for z, d in parts]
+        steps.append([block for block in every if block is not None])
+    price = next((block.price for live in steps for block in live), 1.0)
+    size = count * len(coupled)
+    outputs = count * ends.size + np.arange(size).reshape(count, len(coupled))
+    blocks, at, start = [], [], np.zeros(outputs.shape)
+    for t, live in enumerate(steps):
+        for block in live:
+            place = np.searchsorted(coupled, block.part.gens[block.shared])
+            start[t, place] = block.block.point.x[block.model.pg[block.shared]]
+            blocks.append(block.block)
+            at.append(_numbered(block, t * ends.size, outputs[t, place]))
+    holding = np.flatnonzero((chronology.reserve_most > 0).any(axis=0))
+    size = 2 * count * len(holding)
+    reserves = count * ends.size + outputs.size + np.arange(size).reshape(2, count, -1)
+    units = []
+    for j, gen in enumerate(coupled.tolist()):
+        on = committed[:, gen].astype(float)
+        own = _unit_block(case, gen, chronology, start[:, j], gen in holding, price, on)
+        units.append(own)
+        at.append(np.append(outputs[:, j], reserves[:, :, holding == gen].ravel()))
+    blocks += [own.block for own in units]
+    for t in range(count) if len(holding) else ():
+        blocks.append(_reserve_block(chronology, holding, t, voll / price))
+        at.append(reserves[:, t].ravel())
+    border = Border(count * ends.size + outputs.size + reserves.size, at)
+    return steps, units, blocks, border
 
 
 def _numbered(block: ZoneBlock, offset: int, entries: Ints) -> Ints:
@@ -227,11 +218,10 @@ def _unit_block(
     start: Floats,
     holding: bool,
     price: float,
-    running: Bools | None,
+    on: Floats,
 ) -> UnitBlock:
     """Return the block of a generator or a storage over all steps."""
     count, program = len(start), QuadraticProgram()
-    on = np.ones(count) if running is None else running.astype(float)
     low, high = case.pmin[gen] * on, case.pmax[gen] * on
     output = program.add_variables(count, start=start)
     reserve = np.zeros((2, 0), dtype=np.int64)

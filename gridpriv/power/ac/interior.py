@@ -172,9 +172,8 @@ def iterate(
         slope = sum(direction.slope for direction in directions)
         now, length = _searched(blocks, border, now, filter_, (primal, dual, slope), largest)
         blocks.ask(Block.accept)
-        yield Iteration(
-            number, mu, now.primal, now.dual, now.complement, length, delta, now.optimality
-        )
+        errors = now.primal, now.dual, now.complement
+        yield Iteration(number, mu, *errors, length, delta, now.optimality)
         if now.optimality < tolerance:
             return
 

@@ -76,33 +76,18 @@ class Cuts:
         block = Block(program.form(), part, np.zeros(0, dtype=np.int64), program.start)
         return block, first + np.arange(zones * count)
 
-
-@dataclass(frozen=True, eq=False)
-class ZoneCuts:
-    """A zone's part of cuts.
-
-    Attributes
-    ----------
-    cuts : Cuts
-    at : (k,) int
-        Numbers in the border of the zone's t.
-    """
-
-    cuts: Cuts
-    at: Ints
-
     def added(self, model: AcModel, part: SubCase, own: Ints) -> Ints:
-        """Add the zone's t to its model; return these variables.
+        """Add a zone's t to its model; return these variables.
 
         Parameters
         ----------
         own : int array
             Buses of the part that belong to the zone.
         """
-        program, count = model.program, len(self.at)
-        by_pg, by_w = self.cuts.by_pg[:, part.gens], self.cuts.by_w[:, part.buses[own]]
+        program = model.program
+        by_pg, by_w = self.by_pg[:, part.gens], self.by_w[:, part.buses[own]]
         # a border entry starts at the same value in all blocks, as they take the same steps
-        total = program.add_variables(count)
+        total = program.add_variables(len(self.bound))
         row = program.add_sums(0.0, 0.0, (total, -1.0))
         cut, gen = np.nonzero(by_pg)
         program.add_linear(row[cut], model.pg[gen], by_pg[cut, gen])
@@ -251,7 +236,7 @@ def zone_block(
     shed: bool = True,
     shared_gens: Ints | None = None,
     running: Bools | None = None,
-    cuts: ZoneCuts | None = None,
+    cuts: tuple[Cuts, Ints] | None = None,
 ) -> ZoneBlock | None:
     """Return a zone's block; None for a zone of de-energized buses.
 
@@ -273,8 +258,8 @@ def zone_block(
         Generators of the case whose output is a border entry, between voltages and balances.
     running : (g,) bool, optional
         Generators of the case that run; by default all.
-    cuts : ZoneCuts, optional
-        The zone's part of cuts on all zones' set points.
+    cuts : (Cuts, int array), optional
+        Cuts on all zones' set points, and numbers in the border of the zone's t.
     """
     live = live_part(zone, demand)
     if live is None:
@@ -298,8 +283,8 @@ def zone_block(
     if estimated:
         add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * lost)
     if cuts is not None:
-        columns = np.append(columns, cuts.added(model, part, np.flatnonzero(own)))
-        at = np.insert(at, len(columns) - len(cuts.at), cuts.at)
+        at = np.insert(at, len(columns), cuts[1])
+        columns = np.append(columns, cuts[0].added(model, part, np.flatnonzero(own)))
     shared = np.flatnonzero(np.isin(part.gens, [] if shared_gens is None else shared_gens))
     columns = np.append(columns, model.pg[shared])
     form = model.program.form()

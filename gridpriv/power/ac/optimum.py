@@ -57,6 +57,7 @@ from gridpriv.privacy.sensitivity import Norm
 if TYPE_CHECKING:
     import pandas as pd
 
+AMOUNTS = ("shed_mw", "deenergized_mw", "curtailed_mw", "losses_mw")
 LITTLE = 1e-4
 """Share of an estimated demand up to which load shedding is not searched a second time."""
 
@@ -152,10 +153,7 @@ class AcOptimum:
             "objective": self.objective,
             "cost": self.cost,
             "generation_cost": self.generation_cost,
-            "shed_mw": self.state.shed_mw,
-            "deenergized_mw": self.state.deenergized_mw,
-            "curtailed_mw": self.state.curtailed_mw,
-            "losses_mw": self.state.losses_mw,
+            **{name: getattr(self.state, name) for name in AMOUNTS},
             "status": self.status,
             "violations": [limit._asdict() for limit in self.violations],
             "iterations": self.iterations,
@@ -221,18 +219,9 @@ def acopf(
     priced = _with_demand(case)[live.buses]
     for price, rows in ((p_price, model.p_balance), (q_price, model.q_balance)):
         price[live.buses] = np.where(priced, unit * solve.multiplier[rows], np.nan)
-    return AcOptimum(
-        state,
-        objective,
-        voll,
-        p_price,
-        q_price,
-        solve.status,
-        solve.iterations,
-        time.perf_counter() - began,
-        _voltage_gradient(case, live, model, solve),
-        unit,
-    )
+    found = solve.status, solve.iterations, time.perf_counter() - began
+    gradient = _voltage_gradient(case, live, model, solve)
+    return AcOptimum(state, objective, voll, p_price, q_price, *found, gradient, unit)
 
 
 def _voltage_gradient(
@@ -336,10 +325,8 @@ def _solve(
             if solution.solved and model.dispatch(solution.x).p_shed.sum() <= little:
                 return solution
             if solution.solved:
-                again, value = (
-                    model.program.solve(begin, kind="far"),
-                    model.program.form().objective,
-                )
+                again = model.program.solve(begin, kind="far")
+                value = model.program.form().objective
                 return min(solution, again, key=lambda x: value(x.x) if x.solved else np.inf)
     return solution
 

@@ -31,12 +31,13 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
+from gridpriv.consensus.agent import Minimiser
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import LiftedProgram, ReducedProgram, lifted
 from gridpriv.power.program import Matrix, ZoneProgram
-from gridpriv.power.solvers.base import Solution, Unsolved
+from gridpriv.power.solvers import Unsolved
 
 
 class ClarabelSolver:
@@ -56,7 +57,7 @@ class ClarabelSolver:
         # the solver and its values of P, where a point near the minimiser serves, or not
         self._kept: dict[bool, tuple[Any, Floats]] = {}
 
-    def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Solution | Unsolved:
+    def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Minimiser | Unsolved:
         """Return the minimiser; a solve not ended as Solved is repeated with safer settings.
 
         Where none ends so, the first that ended AlmostSolved is the point near it; where such a
@@ -85,7 +86,7 @@ class ClarabelSolver:
             almost = _almost(ended)
             z = self._program.restore(np.asarray(almost[0].x)) if almost else None
             return Unsolved(f"clarabel ended {solution.status}", iterations, retries, z)
-        return Solution(self._program.restore(np.asarray(solution.x)), iterations, retries)
+        return Minimiser(self._program.restore(np.asarray(solution.x)), iterations, retries)
 
     def _first(self, p: Floats, q: Floats, *, near: bool) -> Any:
         """Return the solver that is tried first, at P and q."""
@@ -208,7 +209,7 @@ class Certified:
         self._block = np.searchsorted(self._depths, everywhere, side="right") - 1  # of each row
         self._rest = ~np.isin(everywhere, self._depths)  # of a cone, after its head
 
-    def solve(self, linear: Floats, metric: Floats, within: float) -> Solution:
+    def solve(self, linear: Floats, metric: Floats, within: float) -> Minimiser:
         """Return a point at most ``within`` from the minimiser in the norm of diag(metric).
 
         Raises
@@ -244,7 +245,7 @@ class Certified:
                 if (self._depth(slack) >= ROUNDING).all():
                     least = min(least, self._error(p, q, point, slack, y))
                 if least <= within:
-                    return Solution(self._program.restore(point), iterations, solves - 1)
+                    return Minimiser(self._program.restore(point), iterations, solves - 1)
         proven = "none is proven" if math.isinf(least) else f"the proven bound is {least:.3g}"
         raise SolverError(
             f"the solver is not accurate enough for this release: its noise covers a solver error "

@@ -8,10 +8,11 @@ import casadi
 import numpy as np
 from scipy import sparse
 
+from gridpriv.consensus.agent import Minimiser
 from gridpriv.core.arrays import Floats
 from gridpriv.core.threads import interruptible
 from gridpriv.power.presolve import ReducedProgram
-from gridpriv.power.solvers.base import Solution, Unsolved
+from gridpriv.power.solvers import Unsolved
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,
@@ -42,7 +43,7 @@ class IpoptSolver:
         self._x = np.clip(_start(program), program.lower, program.upper)
 
     @interruptible()
-    def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Solution | Unsolved:
+    def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Minimiser | Unsolved:
         """Return the minimiser; a solve not ended as solved is repeated with safer settings."""
         del near  # no status of Ipopt's says how near a point is
         p = self._program.quadratic(metric, exact=self._exact)
@@ -52,12 +53,12 @@ class IpoptSolver:
         iterations = int(stats["iter_count"])
         for retries, more in enumerate(({}, *SAFER)):
             if stats["return_status"] == "Solve_Succeeded":
-                return Solution(self._program.restore(result), iterations, retries)
+                return Minimiser(self._program.restore(result), iterations, retries)
             safer = casadi.nlpsol("zone", "ipopt", self._problem, OPTIONS | more)
             result, stats = self._run(safer, parameters)
             iterations += int(stats["iter_count"])
         if stats["return_status"] == "Solve_Succeeded":
-            return Solution(self._program.restore(result), iterations, len(SAFER) + 1)
+            return Minimiser(self._program.restore(result), iterations, len(SAFER) + 1)
         return Unsolved(f"ipopt ended {stats['return_status']}", iterations, len(SAFER))
 
     def _run(self, solver: Any, parameters: Floats) -> tuple[Floats, dict[str, Any]]:

@@ -20,10 +20,10 @@ from pyomo.common.errors import ApplicationError
 from pyomo.common.log import LoggingIntercept
 from scipy import sparse
 
+from gridpriv.consensus.agent import Minimiser
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.power.program import Matrix, ZoneProgram
-from gridpriv.power.solvers.base import Solution
 
 
 def zone_model(program: ZoneProgram) -> pyo.ConcreteModel:
@@ -75,14 +75,14 @@ class PyomoSolver:
         self._solver, self._model = pyomo_solver(solver), zone_model(program)
         self._hessian = program.hessian if exact else Matrix((program.size, program.size))
 
-    def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Solution:
+    def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
         """Return the minimiser; ``linear`` holds the cost's linear part and the demand's effect."""
         del near
         m = self._model
         m.del_component("objective")
         hessian = self._hessian + sparse.diags_array(metric)
         m.objective = pyo.Objective(expr=_quadratic(m, linear, hessian))
-        return Solution(_solve(m, self._solver, self.name), 0, 0)
+        return Minimiser(_solve(m, self._solver, self.name), 0, 0)
 
 
 def _solve(m: pyo.ConcreteModel, solver: Any, name: str) -> Floats:
