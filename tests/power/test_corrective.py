@@ -18,7 +18,7 @@ from gridpriv import load_case, partition
 from gridpriv.grid.scenarios import Contingency, contingencies
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.optimum import acopf
-from gridpriv.power.ac.requests import requests
+from gridpriv.power.ac.settle import requests
 from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.corrective import correct
 from gridpriv.power.objective import IMBALANCE
