@@ -57,13 +57,7 @@ from gridpriv.consensus.messages import (
     packed,
     unpacked_record,
 )
-from gridpriv.consensus.sessions import (
-    DivergedError,
-    LateError,
-    RefusedError,
-    Sessions,
-    TakenError,
-)
+from gridpriv.consensus.sessions import DivergedError, LateError, RefusedError, Sessions, TakenError
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, InputError, not_allowed
 from gridpriv.core.files import Records

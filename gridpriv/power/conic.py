@@ -55,15 +55,7 @@ from scipy import sparse
 
 from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.core.errors import SolverError
-from gridpriv.power.program import (
-    Columns,
-    Matrix,
-    Rows,
-    ZoneProgram,
-    cone_rows,
-    stacked,
-    term_rows,
-)
+from gridpriv.power.program import Columns, Matrix, Rows, ZoneProgram, cone_rows, stacked, term_rows
 from gridpriv.power.solvers.clarabel import conic_rows
 from gridpriv.power.zone import FLOWS, Zone
 

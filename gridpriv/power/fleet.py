@@ -18,13 +18,7 @@ from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.power.ac.block import R
 from gridpriv.power.ac.joint import TieEnds, ZoneBlock, zone_block
 from gridpriv.power.ac.quadratic import Compiled, Solved
-from gridpriv.power.ac.redispatch import (
-    Boundary,
-    Scheduled,
-    ZonePlan,
-    operating_unit,
-    plan_zone,
-)
+from gridpriv.power.ac.redispatch import Boundary, Scheduled, ZonePlan, operating_unit, plan_zone
 from gridpriv.power.objective import ObjectiveKind, Service
 from gridpriv.power.prior import capacity
 from gridpriv.power.problem import ZoneProblem

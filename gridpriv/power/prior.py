@@ -368,12 +368,7 @@ def disclose_over_time(
             continue
         variance = noise.release(sensitivity).mechanism.variance
         left = expected_error(
-            strategy,
-            variance,
-            prior,
-            use,
-            reactive=reactive,
-            power_factors=adjacency.power_factors,
+            strategy, variance, prior, use, reactive=reactive, power_factors=adjacency.power_factors
         )
         expected = math.hypot(left, shared * math.sqrt(coefficient_left(over, variance, level)))
         matches.append(TemporalDisclosure(replace(still, expected=expected), over))

@@ -15,11 +15,7 @@ from gridpriv.core.arrays import Floats, Ints
 from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve
 from gridpriv.power.program import ZoneProgram
-from gridpriv.power.sensitivity import (
-    SOLVER_ERROR,
-    gradient_sensitivity,
-    output_sensitivity,
-)
+from gridpriv.power.sensitivity import SOLVER_ERROR, gradient_sensitivity, output_sensitivity
 from gridpriv.power.solvers import ZoneSolver, make_solver
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.linear import Disclosure

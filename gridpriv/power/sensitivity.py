@@ -88,11 +88,7 @@ def gradient_sensitivity(
 
 
 def output_sensitivity(
-    program: ZoneProgram,
-    adjacency: DemandAdjacency,
-    norm: Norm,
-    update: Update,
-    metric: Floats,
+    program: ZoneProgram, adjacency: DemandAdjacency, norm: Norm, update: Update, metric: Floats
 ) -> Sensitivity:
     """Return the sensitivity of the minimiser; ``metric``: the local quadratic's diagonal."""
     if update == "exact":

@@ -116,11 +116,7 @@ class Prior:
         typical = float(size.mean())
         scale = np.maximum(size, LEAST_SHARE * typical) if typical > 0 else np.ones_like(size)
         return Sums(
-            mean,
-            scale,
-            float(self.spread[half]),
-            float(self.lower[half]),
-            float(self.upper[half]),
+            mean, scale, float(self.spread[half]), float(self.lower[half]), float(self.upper[half])
         )
 
 

@@ -85,10 +85,7 @@ class PreviousState:
 
 
 def ac_flow(
-    case: Case,
-    dispatch: Dispatch,
-    schedule: Schedule | None = None,
-    before: AcState | None = None,
+    case: Case, dispatch: Dispatch, schedule: Schedule | None = None, before: AcState | None = None
 ) -> AcState:
     """Return the AC state of a dispatch.
 

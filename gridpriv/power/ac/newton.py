@@ -322,10 +322,7 @@ def _elimination(row: Ints, column: Ints, n: int) -> Ints:
     graph.data[:] = 1.0
     dominant = (graph + sparse.diags_array(np.full(n, n + 1.0))).tocsc()
     factors = splu(
-        dominant,
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": True},
+        dominant, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
     )
     return np.asarray(factors.perm_c, dtype=np.int64)
 
@@ -400,11 +397,7 @@ class FlowSolution:
 
 
 def solve_power_flow(
-    equations: FlowEquations,
-    jacobian: Jacobian,
-    voltage: Complexes,
-    alpha: Floats,
-    delta: Floats,
+    equations: FlowEquations, jacobian: Jacobian, voltage: Complexes, alpha: Floats, delta: Floats
 ) -> FlowSolution:
     """Solve from a starting point.
 

@@ -237,11 +237,7 @@ def scheduled_boundaries(
 
 
 def measured_boundary(
-    zone: Zone,
-    state: AcState,
-    planned: Boundary,
-    beyond: Surroundings | None,
-    gain: float,
+    zone: Zone, state: AcState, planned: Boundary, beyond: Surroundings | None, gain: float
 ) -> Boundary:
     """Return a zone's boundary as measured at its tie ends, with the reaction of the grid beyond.
 
@@ -389,12 +385,7 @@ def settle(
 
 
 def _damped(
-    grid: _Grid,
-    agreed: Sequence[Boundary],
-    last: Settlement,
-    order: Order,
-    *,
-    free: bool,
+    grid: _Grid, agreed: Sequence[Boundary], last: Settlement, order: Order, *, free: bool
 ) -> Settlement:
     """Let all zones go to the agreed interchange by damped steps; return the best outcome.
 
@@ -685,9 +676,7 @@ def within_request(boundary: Boundary, low: Floats, high: Floats) -> Boundary:
     vmin, vmax = np.maximum(boundary.vmin, low), np.minimum(boundary.vmax, high)
     kept = vmin <= vmax
     return replace(
-        boundary,
-        vmin=np.where(kept, vmin, boundary.vmin),
-        vmax=np.where(kept, vmax, boundary.vmax),
+        boundary, vmin=np.where(kept, vmin, boundary.vmin), vmax=np.where(kept, vmax, boundary.vmax)
     )
 
 
