@@ -380,25 +380,6 @@ class View:
     released: Target
 
 
-@dataclass(frozen=True, eq=False)
-class Attraction:
-    """The attraction of minimisers to global variables: -<pull, z> + 1/2 z' diag(rho) z.
-
-    Attributes
-    ----------
-    pull : (n,)
-        rho w + dual.
-    rho : (n,)
-        0 on coordinates that nobody shares.
-    step : float
-        eta, of the proximal term of a linearized update.
-    """
-
-    pull: Floats
-    rho: Floats
-    step: float
-
-
 class Agent:
     """One agent's state: its iterate, its duals and its releases.
 
@@ -542,11 +523,11 @@ class Agent:
         """Return where a round leads from here, and what it took."""
         rho = self._spread(order.penalty)
         pull = self._spread(order.penalty * order.w) + self.iterate.dual
-        attraction = Attraction(pull, rho, order.step)
         z, solved = self.iterate.z, []
         for e in range(1, self.rules.local_updates + 1):
             try:
-                solved.append(self._local_update(z, (order.number, e), attraction, view))
+                place = (order.number, e)
+                solved.append(self._local_update(z, place, pull, rho, order.step, view))
             except SolverError as error:
                 where = f"zone {self.problem.name}, {view.called} {order.number}, local update {e}"
                 raise SolverError(f"{where}: {error}") from error
@@ -556,17 +537,23 @@ class Agent:
         iterations, retries = sum(m.iterations for m in solved), sum(m.retries for m in solved)
         return Iterate(z, average, dual), Effort(iterations, retries, len(solved))
 
-    def _local_update(self, z: Floats, place: Place, to: Attraction, view: View) -> Minimiser:
-        """(3.2): the noisy linearized update from ``z``, or the exact one."""
+    def _local_update(
+        self, z: Floats, place: Place, pull: Floats, rho: Floats, step: float, view: View
+    ) -> Minimiser:
+        """(3.2): the noisy linearized update from ``z``, or the exact one.
+
+        Global variables attract its minimiser by -<pull, z> + 1/2 z' diag(rho) z, with pull =
+        rho w + dual; rho is 0 on coordinates that nobody shares.
+        """
         exact = self.rules.update == "exact"
-        metric = to.rho if exact else to.rho + 1.0 / to.step
+        metric = rho if exact else rho + 1.0 / step
         at = np.zeros_like(z) if exact else z
         near, within = view.released != "output", math.inf
         if self.releases.certifies_minimisers and not near:
             within = self.releases.covered(metric) or math.inf
         data = view.perturb("demand", view.data, place, metric)
         gradient = view.perturb("objective", self.problem.gradient(at, data), place, metric)
-        linear = gradient - to.pull if exact else gradient - to.pull - z / to.step
+        linear = gradient - pull if exact else gradient - pull - z / step
         minimise = self.problem.minimise_exact if exact else self.problem.minimise
         solved = minimise(linear, metric, near=near, within=within)
         return replace(solved, z=self._released(solved.z, place, metric, view))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -39,16 +39,15 @@ def strongly_convex_step(modulus: float) -> StepSize:
     return lambda t: 2.0 / (modulus * (t + 2))
 
 
-@runtime_checkable
-class PenaltySchedule(Protocol):
+class PenaltySchedule:
     """rho of every shared variable, round by round, from released values only."""
 
     def first(self, size: int) -> Floats:
         """Return rho^1 of each of ``size`` shared variables."""
-        ...
+        raise NotImplementedError
 
     def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
-        """Return rho^{t+1} after round t.
+        """Return rho^{t+1} after round t; rho as it is where a schedule has no other.
 
         Parameters
         ----------
@@ -56,11 +55,12 @@ class PenaltySchedule(Protocol):
             The round's penalties and, per shared variable, the norm of its consensus
             residual over its holders and of the change of w times rho.
         """
-        ...
+        del t, primal, dual
+        return rho
 
 
 @dataclass(frozen=True)
-class ConstantPenalty:
+class ConstantPenalty(PenaltySchedule):
     """rho^t = rho."""
 
     rho: float
@@ -75,14 +75,9 @@ class ConstantPenalty:
         """Return the constant."""
         return np.full(size, self.rho)
 
-    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
-        """Return the constant."""
-        del t, primal, dual
-        return rho
-
 
 @dataclass(frozen=True)
-class GeometricPenalty:
+class GeometricPenalty(PenaltySchedule):
     """rho^t = min(most, start * factor^floor(t/every)): nondecreasing and bounded (E.1)."""
 
     start: float
@@ -118,7 +113,7 @@ class GeometricPenalty:
 
 
 @dataclass(frozen=True)
-class ResidualBalancing:
+class ResidualBalancing(PenaltySchedule):
     """Per-variable residual balancing on released values (He, Yang and Wang 2000).
 
     A variable whose copies disagree more than it moves gets a larger rho, one that moves
@@ -152,7 +147,7 @@ class ResidualBalancing:
 
 
 @dataclass(frozen=True)
-class KeptPenalty:
+class KeptPenalty(PenaltySchedule):
     """The rho of a warm start, unchanged.
 
     For rounds whose noise is fresh: it moves w every round, and a rule that reads residuals would
@@ -165,14 +160,9 @@ class KeptPenalty:
         """Return the start of the schedule that was warm-started."""
         return self.given.first(size)
 
-    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
-        """Return rho as it is."""
-        del t, primal, dual
-        return rho
-
 
 @dataclass(frozen=True, eq=False)
-class InUnits:
+class InUnits(PenaltySchedule):
     """A schedule whose numbers hold in other units than the shared variables'.
 
     Residual balancing compares how far copies are apart with how far the objective would move

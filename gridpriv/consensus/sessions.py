@@ -34,7 +34,7 @@ from gridpriv.consensus.messages import (
     decode,
     encode,
 )
-from gridpriv.core.errors import BudgetError, GridprivError
+from gridpriv.core.errors import BudgetError, GridprivError, RunError
 
 Note = Callable[..., None]
 Verify = Callable[[bytes, bytes], None]
@@ -44,28 +44,20 @@ LOOK = 0.1  # seconds between two looks whether a zone that waits is still conne
 CLOSING = 5.0  # seconds in which zones are told that a run is over
 
 
-class LateError(GridprivError):
+class LateError(RunError):
     """A zone that was waited for in vain."""
 
-    exit_code = 3
 
-
-class ZoneError(GridprivError):
+class ZoneError(RunError):
     """A zone that could not answer."""
 
-    exit_code = 3
 
-
-class DivergedError(GridprivError):
+class DivergedError(RunError):
     """Rounds whose own orders are beyond what a message may hold."""
 
-    exit_code = 3
 
-
-class LostStateError(GridprivError):
+class LostStateError(RunError):
     """A coordinator whose journal ends before the turn that a zone has answered."""
-
-    exit_code = 3
 
 
 class RefusedError(GridprivError):

@@ -26,16 +26,18 @@ class InputError(GridprivError):
     setting: tuple[str, object, str] | None = None
 
 
-class WorkerError(GridprivError):
+class RunError(GridprivError):
+    """Work that began and could not be finished (exit code 3)."""
+
+    exit_code = 3
+
+
+class WorkerError(RunError):
     """A worker process that ended before it answered."""
 
-    exit_code = 3
 
-
-class SolverError(GridprivError):
+class SolverError(RunError):
     """A solver ended without a usable solution (exit code 3)."""
-
-    exit_code = 3
 
 
 class BudgetError(GridprivError):

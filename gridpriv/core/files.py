@@ -47,7 +47,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from gridpriv.core.errors import GridprivError, InputError
+from gridpriv.core.errors import InputError, RunError
 from gridpriv.core.text import Json
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the latter less the process's umask
@@ -55,10 +55,8 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 LEFT_BESIDE = re.compile(r"\.[0-9a-f]{16}\.part")
 
 
-class StorageError(GridprivError):
+class StorageError(RunError):
     """A file or folder that cannot be written to; what was stored before stays."""
-
-    exit_code = 3
 
 
 @contextmanager
