@@ -43,7 +43,7 @@ from gridpriv.core.errors import InputError, SolverError
 from gridpriv.grid.network import branch_admittance, bus_admittance, dead_buses, islands
 from gridpriv.grid.scenarios import Contingency
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.model import NOTIONAL_COST, SPILL_WEIGHT, AcModel, ac_model, add_service_cost
+from gridpriv.power.ac.model import NOTIONAL_COST, SPILL_WEIGHT, ac_model, add_service_cost
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch, Limit
@@ -283,7 +283,9 @@ def _least_moves(live: SubCase, pg: Floats, voll: float) -> Dispatch:
         vmax=np.maximum(case.vmax - MARGIN, case.vmin),
     )
     model = ac_model(tight)
-    _price_moves(model, pg)
+    row = model.program.add_sums(pg, pg, (model.pg, 1.0))  # pg = pg0 + up - down
+    for sign in (-1.0, 1.0):
+        model.program.add_slack(row, sign, 1.0)
     add_service_cost(model, voll / NOTIONAL_COST, SPILL_WEIGHT * voll / NOTIONAL_COST)
     for kept in (np.concatenate([model.cut, model.curtailment]), None):
         solution = model.program.solve(None, kept)
@@ -292,13 +294,6 @@ def _least_moves(live: SubCase, pg: Floats, voll: float) -> Dispatch:
     raise SolverError(
         f"no set points keep the limits of {case.name}: ipopt ended {solution.status}"
     )
-
-
-def _price_moves(model: AcModel, pg: Floats) -> None:
-    """Add sum |pg - pg0| by two variables a generator: pg = pg0 + up - down."""
-    row = model.program.add_sums(pg, pg, (model.pg, 1.0))
-    for sign in (-1.0, 1.0):
-        model.program.add_slack(row, sign, 1.0)
 
 
 def _by_zone(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.consensus.transport import Call, call
 from gridpriv.core.arrays import Complexes, Floats, Ints
-from gridpriv.power.ac.block import R
+from gridpriv.power.ac.block import Block, R
 from gridpriv.power.ac.joint import TieEnds, ZoneBlock, zone_block
 from gridpriv.power.ac.quadratic import Compiled, Solved
 from gridpriv.power.ac.redispatch import Boundary, Scheduled, ZonePlan, operating_unit, plan_zone
@@ -103,7 +103,7 @@ class ZoneMember:
     _planned: Solved | None = field(init=False, default=None)
     _ac: ZoneBlock | None = field(init=False, default=None)
     _ac_before: ZoneBlock | None = field(init=False, default=None)
-    _conic: ConicBlock | None = field(init=False, default=None)
+    _block: Block | ConicBlock | None = field(init=False, default=None)
 
     def reset(
         self,
@@ -125,7 +125,7 @@ class ZoneMember:
             self._warm_start = WarmStart()
         self.problem = self.problem.disclosing(disclosure)
         self._warm_start.reset()
-        self._planned = self._ac = self._ac_before = self._conic = None
+        self._planned = self._ac = self._ac_before = self._block = None
         zone = self.problem.program.zone
         self._agent = Agent(
             self.problem, zone.demand, self.shared, rules, streams, charge, public_proxy(zone)
@@ -197,6 +197,7 @@ class ZoneMember:
             self.unit,
             estimated=estimated,
         )
+        self._block = None if self._ac is None else self._ac.block
         return None if self._ac is None else self._ac.at
 
     def _released(self) -> Floats:
@@ -205,9 +206,9 @@ class ZoneMember:
             raise ValueError(f"{self.problem.name}: no data have been released")
         return released
 
-    def ac_ask(self, verb: Callable[..., R], *given: Any) -> R | None:
+    def in_block(self, verb: Callable[..., R], *given: Any) -> R | None:
         """Return the answer of the zone's block to a method of it; None without a live part."""
-        return None if self._ac is None else verb(self._ac.block, *given)
+        return None if self._block is None else verb(self._block, *given)
 
     def ac_value(self) -> tuple[float, float] | None:
         """Return the objective of the zone's block and its load shedding, p.u."""
@@ -241,17 +242,12 @@ class ZoneMember:
         """
         from gridpriv.power.conic_block import ConicBlock  # imports the conic solver
 
-        self._conic = ConicBlock(self.problem, self._released(), shared)
-        return self._conic.at
-
-    def in_block(self, verb: Callable[..., R], *given: Any) -> R:
-        """Return the answer of the zone's block of the relaxation to a method of it."""
-        return verb(self._conic, *given)
+        self._block = block = ConicBlock(self.problem, self._released(), shared)
+        return block.at
 
     def take_block(self) -> Floats:
         """Take the block's point in place of rounds; return its coupling variables."""
-        assert self._conic is not None
-        self.set_iterate(self._conic.variables)
+        self.set_iterate(cast("ConicBlock", self._block).variables)
         return self.agent.average[self.shared]
 
     def outcome(self) -> ZoneOutcome:

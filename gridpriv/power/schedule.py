@@ -215,7 +215,7 @@ def schedule_in_rounds(
         if not live:  # nothing generates anywhere: there is no voltage to schedule
             return AcRounds(None, ())
         border = Border(ends.size, [at for at in places if at is not None])
-        asked = _Asked(transport, ZoneMember.ac_ask, len(zones), live)
+        asked = _Asked(transport, len(zones), live)
         made: list[Iteration] = []
         for each in iterate(asked, border, MOST_AC_ROUNDS, AC_TOLERANCE, first_mu):
             made.append(each)
@@ -257,19 +257,18 @@ def _searches(case: Case) -> tuple[tuple[bool, float], ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """The zones' blocks behind a transport, asked by a method of the zones."""
+    """The zones' blocks behind a transport."""
 
     transport: Transport
-    method: Callable[..., Any]
     zones: int
     live: Sequence[int]
 
     def ask(self, verb: Callable[Concatenate[Any, P], R], *given: P.args, **_: P.kwargs) -> list[R]:
-        return self._all(call(self.method, verb, *given))
+        return self._all(call(ZoneMember.in_block, verb, *given))
 
     def each(self, verb: Callable[[Any, Floats], R], given: Sequence[Floats]) -> list[R]:
         parts = dict(zip(self.live, given, strict=True))
-        return self._all([call(self.method, verb, parts.get(z)) for z in range(self.zones)])
+        return self._all([call(ZoneMember.in_block, verb, parts.get(z)) for z in range(self.zones)])
 
     def value(self) -> tuple[float, float]:
         """Return the objective, in multiples of c0, and the load shedding, p.u., of all zones."""
@@ -334,7 +333,7 @@ def conic_rounds(transport: Transport, shared: Ints) -> Iterator[ConicRound]:
     from gridpriv.power.conic_block import ConicBlock  # imports the conic solver
 
     places = answers(transport, call(ZoneMember.open_block, shared))
-    asked = _Asked(transport, ZoneMember.in_block, len(places), range(len(places)))
+    asked = _Asked(transport, len(places), range(len(places)))
     ask, each = asked.ask, asked.each
     known = np.unique(np.concatenate(places))
     border = Border(len(known), [np.searchsorted(known, at) for at in places])

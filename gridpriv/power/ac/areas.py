@@ -257,8 +257,10 @@ def _limited(
     grid: AreaGrid, bound: Ints, voltage: Complexes, first: bool, eased: float
 ) -> tuple[FlowEquations, Floats, Floats, Bools]:
     """Return equations with limits, the limits of alpha, and the areas that stay at theirs."""
-    unlimited, exhausted = _unlimited(grid, bound)
-    unlimited |= first & (bound == 0)
+    # the area of each island that goes beyond its limits first
+    widest = last_of_each(grid.area_island, len(grid.reference), grid.bias, bound == 0)
+    exhausted = bound[widest] != 0
+    unlimited = np.isin(np.arange(len(bound)), widest[~exhausted]) | (first & (bound == 0))
     stopped = np.where(bound > 0, grid.most, grid.least)
     stays = exhausted[grid.area_island]
     least = np.where(unlimited, -np.inf, np.where(stays, stopped, grid.least))
@@ -268,14 +270,6 @@ def _limited(
         grid.equations, q_low=low, q_high=high, least=least, most=most, exhausted=exhausted
     )
     return equations, least, most, stays
-
-
-def _unlimited(grid: AreaGrid, bound: Ints) -> tuple[Bools, Bools]:
-    """Return the area of each island that goes beyond its limits first, and exhausted islands."""
-    widest = last_of_each(grid.area_island, len(grid.reference), grid.bias, bound == 0)
-    exhausted = bound[widest] != 0
-    unlimited = np.isin(np.arange(len(bound)), widest[~exhausted])
-    return unlimited, exhausted
 
 
 @lru_cache(maxsize=4)

@@ -108,14 +108,6 @@ class DayOptimum:
     mismatch: float
 
 
-def coupled_units(chronology: Chronology) -> Ints:
-    """Return the generators that steps or reserves couple, as indices of the case."""
-    coupled = np.isfinite(chronology.ramp_up) | np.isfinite(chronology.ramp_down)
-    coupled |= (chronology.reserve_most > 0).any(axis=0)
-    coupled[[storage.gen for storage in chronology.storages]] = True
-    return np.flatnonzero(coupled)
-
-
 def day_optimum(
     zones: Sequence[Zone],
     demands: Sequence[Sequence[Floats]],
@@ -169,8 +161,10 @@ def _built(
     """Return the zones' blocks by step and those of units, then all blocks, and their border."""
     case = zones[0].network.case
     ends, count = tie_ends(case, zones), len(demands)
-    coupled = coupled_units(chronology)
-
+    reserved = (chronology.reserve_most > 0).any(axis=0)
+    joined = np.isfinite(chronology.ramp_up) | np.isfinite(chronology.ramp_down) | reserved
+    joined[[storage.gen for storage in chronology.storages]] = True
+    coupled, holding = np.flatnonzero(joined), np.flatnonzero(reserved)
     steps = []
     for t, released in enumerate(demands):
         settings: Any = {"estimated": estimated, "shared_gens": coupled, "running": committed[t]}
@@ -187,7 +181,6 @@ def _built(
             start[t, place] = block.block.point.x[block.model.pg[block.shared]]
             blocks.append(block.block)
             at.append(_numbered(block, t * ends.size, outputs[t, place]))
-    holding = np.flatnonzero((chronology.reserve_most > 0).any(axis=0))
     size = 2 * count * len(holding)
     reserves = count * ends.size + outputs.size + np.arange(size).reshape(2, count, -1)
     units = []
