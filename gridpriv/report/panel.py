@@ -332,8 +332,8 @@ class Panel:
                     f"not distinguishable from {len(ranking.leaders) - 1} of "
                     f"{counted(len(ranking.order) - 1, 'other method')}; paired "
                     f"over {counted(ranking.seeds, 'seed')}, corrected for "
-                    f"{counted(pairs, 'pair')} of methods (Bonferroni), as the "
-                    "bars below are not"
+                    f"{counted(pairs, 'pair')} of methods (Bonferroni); "
+                    "intervals below are not"
                 )
                 facts.append(Fact(f"Lowest mean {metric.noun}", str(first.series), alike))
             facts += self._figures(first, metric)
