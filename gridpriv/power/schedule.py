@@ -106,9 +106,17 @@ class CentralSchedule:
 
 
 def central_schedule(
-    network: Network, zones: Sequence[Zone], demands: Sequence[Floats], voll: float, *, ac: bool
-) -> CentralSchedule:
+    network: Network,
+    zones: Sequence[Zone],
+    demands: Sequence[Floats],
+    voll: float,
+    *,
+    ac: bool,
+    slack: bool = True,
+) -> CentralSchedule | None:
     """Return the schedule that is best for the zones' demands taken together.
+
+    None where ``ac``, without ``slack``, finds none.
 
     Parameters
     ----------
@@ -121,6 +129,8 @@ def central_schedule(
     ac : bool
         Plan on the AC equations; on the relaxation where not, and for demand that has no AC
         optimum (a noisy one may ask for what no AC state gives).
+    slack : bool
+        As of :func:`estimated_optimum`.
 
     Raises
     ------
@@ -131,11 +141,13 @@ def central_schedule(
     if dead_buses(case).all():  # nothing generates anywhere: there is no voltage to schedule
         return CentralSchedule(np.zeros(network.offsets["end"]), None)
     if ac and objective.kind != "imbalance":
-        optimum = estimated_optimum(case, objective.kind, voll)
+        optimum = estimated_optimum(case, objective.kind, voll, slack=slack)
         if optimum is not None:
             state = optimum.state
             z = coordinates(network, state.voltage, state.pg, state.qg)
             return CentralSchedule(z, _by_zone(optimum, zones))
+        if not slack:
+            return None
     from gridpriv.power.centralized import relax  # imports the conic solver
 
     priced = objective.kind == "cost"
@@ -151,14 +163,17 @@ def _disclosed(network: Network, zones: Sequence[Zone], demands: Sequence[Floats
     return replace(network.case, pd=pd, qd=qd)
 
 
-def estimated_optimum(case: Case, objective: AcObjective, voll: float) -> AcOptimum | None:
+def estimated_optimum(
+    case: Case, objective: AcObjective, voll: float, *, slack: bool = True
+) -> AcOptimum | None:
     """Return the AC optimum of an estimated demand; None if there is none.
 
-    Where the estimate has no optimum, its reactive part is departed from at a price. At once so
-    where a bus asks for more than its branches carry, whatever is shed: searches that must end
-    infeasible take the longest (case_ACTIVSg70k: over 900 s for 420).
+    Where the estimate has no optimum, its reactive part is departed from at a price, if ``slack``.
+    At once so where a bus asks for more than its branches carry, whatever is shed: searches that
+    must end infeasible take the longest (case_ACTIVSg70k: over 900 s for 420).
     """
-    for estimated in (True,) if overloaded(case, shed=True).any() else (False, True):
+    beyond = overloaded(case, shed=True).any()
+    for estimated in (True,) if beyond else (False, True)[: 1 + slack]:
         try:
             return acopf(case, objective, voll, estimated=estimated)
         except SolverError:

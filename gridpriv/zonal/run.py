@@ -362,7 +362,8 @@ def disclosed_schedule(
     """Let every zone disclose once; return a central schedule, or rounds on the AC equations.
 
     Where the central search finds no AC optimum, rounds may: Ipopt ends infeasible on MATPOWER's
-    case2848rte. Neither is returned where zones go by rounds on the relaxation.
+    case2848rte. A central search that prices reactive slack is the last. Neither is returned where
+    zones go by rounds on the relaxation.
     """
     if prepared.scheduled is not None:
         return prepared.scheduled, None
@@ -373,13 +374,12 @@ def disclosed_schedule(
 
     network, zones = prepared.network, prepared.zones
     demands, ac = answers(transport, call(ZoneMember.disclose)), prepared.planning == "ac"
-    schedule = None
-    if central:
-        schedule = central_schedule(network, zones, demands, prepared.settings.voll, ac=ac)
-        if schedule.schedule is not None or not ac or network.objective.kind == "imbalance":
-            return schedule, None
-    rounds = schedule_in_rounds(network, zones, demands, transport, watch=watch)
-    return (schedule, None) if central and rounds.schedule is None else (None, rounds)
+    given = network, zones, demands
+    search = partial(central_schedule, *given, prepared.settings.voll, ac=ac)
+    if central and (schedule := search(slack=False)) is not None:
+        return schedule, None
+    rounds = schedule_in_rounds(*given, transport, watch=watch)
+    return (search(), None) if central and rounds.schedule is None else (None, rounds)
 
 
 def play_rounds(
