@@ -159,10 +159,9 @@ def varied(prepared: Prepared, **changes: Any) -> Prepared:
     return twin
 
 
-def opening(script: Sequence[Heard], rounds: int) -> list[Heard]:
-    """Return the warm start, if there is one, and the first private rounds."""
-    warm_started = [heard for heard in script if heard.warm_start]
-    return warm_started + [heard for heard in script if not heard.warm_start][:rounds]
+def opening(script: Sequence[Heard]) -> Sequence[Heard]:
+    """Return the warm start, if there is one, and the first private round."""
+    return script[: sum(heard.warm_start for heard in script) + 1]
 
 
 def answer(agent: Agent, heard: Heard) -> Reply:

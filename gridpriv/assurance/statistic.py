@@ -475,7 +475,7 @@ def zone_levels(
         The rounds of the ``messages`` level; the others use the first.
     """
     single = varied(prepared, rules=replace(prepared.rules, local_updates=1))
-    opened, data = opening(script, 1), prepared.problems[zone].program.zone.demand
+    opened, data = opening(script), prepared.problems[zone].program.zone.demand
     moved = data + other.change
     play = agent_play(single, zone, opened)
     first = play(data.copy(), Tape()).draws

@@ -282,8 +282,8 @@ def feeder(case: str = "case15da") -> Computed:
     multiplier = math.sqrt(2.0 * math.log(1.25 / DELTA)) / EPSILON  # the classical Gaussian
     depth = _depth(load_case(case))
     sigma = SHARE * multiplier
-    scaled = excess_loss(1.0, sigma, 1.0 - SHARE, (1.0 - SHARE) * sigma)
-    fixed = excess_loss(1.0, sigma, 1.0 - SHARE, sigma)
+    scaled = excess_loss(sigma, 1.0 - SHARE, (1.0 - SHARE) * sigma)
+    fixed = excess_loss(sigma, 1.0 - SHARE, sigma)
     path = epsilon_of(Charge("gaussian", multiplier / math.sqrt(depth)), DELTA)
     single = epsilon_of(Charge("gaussian", multiplier), DELTA)
     lax = math.sqrt(2.0 * math.log(1.25 / FEEDER_DELTA)) / EPSILON
@@ -317,8 +317,8 @@ def feeder(case: str = "case15da") -> Computed:
     )
 
 
-def excess_loss(mean: float, sigma: float, other: float, deviation: float) -> float:
-    """Return delta at epsilon 1 between two normal laws, in the worse direction, by integration."""
+def excess_loss(sigma: float, other: float, deviation: float) -> float:
+    """Return delta at epsilon 1 of normal laws of means 1 and ``other``, in the worse direction."""
 
     def one_way(first: tuple[float, float], second: tuple[float, float]) -> float:
         def excess(x: float) -> float:
@@ -328,7 +328,7 @@ def excess_loss(mean: float, sigma: float, other: float, deviation: float) -> fl
         points = np.linspace(-12.0, 12.0, 49) * width + first[0]
         return float(sum(quad(excess, a, b, limit=200)[0] for a, b in pairwise(points)))
 
-    pair = (mean, sigma), (other, deviation)
+    pair = (1.0, sigma), (other, deviation)
     return max(one_way(*pair), one_way(*reversed(pair)))
 
 

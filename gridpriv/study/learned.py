@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from gridpriv.learning.result import LearnResult, LearnRound
 from gridpriv.learning.run import Tuning, learn, make_task, split_for, tune
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.stored import MODEL_FILE, Keeper, make_keeper
-from gridpriv.privacy.settings import NO_NOISE, QUIET, parse_budget
+from gridpriv.privacy.settings import NO_NOISE, QUIET, Budget, parse_budget
 from gridpriv.privacy.statement import Certificate
 from gridpriv.study import engine
 from gridpriv.study.context import open_charge
@@ -141,10 +142,19 @@ class LearnPlan:
         for method in self.methods:
             given = dict(self.settings) | dict(method.settings)
             own = {name: given.pop(name, None) for name in ("dataset", "preset", "budgets")}
-            budgets = tuple(own["budgets"] or self.budgets)
-            dataset = own["dataset"] or self.dataset
-            for budget, seed in _repeated(given, own["preset"], dataset, budgets, self.seeds):
-                settings = self._settings(method, given, own["preset"], dataset, budget, seed)
+            dataset, budgets = own["dataset"] or self.dataset, own["budgets"] or self.budgets
+            make = partial(make_learn_settings, dataset_name(dataset), own["preset"])
+            algorithm = given.setdefault("algorithm", make().algorithm)
+            one_of("algorithm", algorithm, READS)
+            unread = SPECIFIC - READS[algorithm] - dict(method.settings).keys()
+            given = {name: value for name, value in given.items() if name not in unread}
+            noises: list[Json] = [{"mechanism": NO_NOISE}]
+            if given.get("mechanism") != NO_NOISE and algorithm not in NON_PRIVATE:
+                noises = [_noise(parse_budget(budget), given) for budget in budgets]
+            if not noises:
+                raise empty_axis("budgets")
+            for noise, seed in product(noises, self.seeds):
+                settings = self._effort(make(**given | noise, seed=seed))
                 candidates = self.tuning.candidates(settings) if self.tuning else ()
                 listed.append(
                     Trial(len(listed), dataset, method.name, settings, candidates, self.measure)
@@ -152,23 +162,9 @@ class LearnPlan:
         self._refuse_unlike(listed)
         return listed
 
-    def _settings(
-        self, method: Method, given: Json, preset: str | None, dataset: str, budget: str, seed: int
-    ) -> LearnSettings:
-        """Return a run's settings: of the common ones those that its algorithm reads."""
-        own = dict(method.settings)
-        base = make_learn_settings(dataset_name(dataset), preset)
-        algorithm = given.get("algorithm", base.algorithm)
-        one_of("algorithm", algorithm, READS)
-        unread = SPECIFIC - READS[algorithm]
-        chosen = {k: v for k, v in given.items() if k in own or k not in unread}
-        chosen |= {"mechanism": NO_NOISE} if budget == NO_NOISE else {"budget": budget}
-        if budget != NO_NOISE and parse_budget(budget).scope == "total":
-            chosen.setdefault("target_delta", parse_budget(budget).delta or DELTA)
-        settings = make_learn_settings(
-            dataset_name(dataset), preset, **(chosen | {"algorithm": algorithm, "seed": seed})
-        )
-        if self.client_rounds is None or algorithm == "centralized":
+    def _effort(self, settings: LearnSettings) -> LearnSettings:
+        """Return settings with the rounds that the plan's client-rounds leave them."""
+        if self.client_rounds is None or settings.algorithm == "centralized":
             return settings
         return replace(settings, rounds=max(1, self.client_rounds // _participants(settings)))
 
@@ -277,17 +273,10 @@ def _unit(settings: LearnSettings) -> str:
     return protected(settings.algorithm, settings.adjacency, settings.trust)
 
 
-def _repeated(
-    given: Json, preset: str | None, dataset: str, budgets: tuple[str, ...], seeds: tuple[int, ...]
-) -> list[tuple[str, int]]:
-    """Return the budgets and seeds of a method; without noise no budget."""
-    base = make_learn_settings(dataset_name(dataset), preset)
-    quiet = given.get("mechanism") == NO_NOISE
-    if quiet or given.get("algorithm", base.algorithm) in NON_PRIVATE:
-        return [(NO_NOISE, seed) for seed in seeds]
-    if not budgets:
-        raise empty_axis("budgets")
-    return [(str(parse_budget(budget)), seed) for budget in budgets for seed in seeds]
+def _noise(budget: Budget, given: Json) -> Json:
+    """Return the settings of a budget; a total is stated at its delta, unless one is given."""
+    delta = given.get("target_delta", budget.delta or DELTA)
+    return {"budget": budget} | ({"target_delta": delta} if budget.scope == "total" else {})
 
 
 # from a data set's name and a run's settings to the data set

@@ -551,26 +551,17 @@ def plan_from(given: Json, name: str = "") -> StudyPlan:
     check_names(given, (*SCALARS, *AXES))
     text = plain(given)
     check_kinds(text, KINDS, (each(object), "a list"))
-    axes = {key: value for key, value in text.items() if key not in SCALARS}
-    if "cases" not in axes:
+    if "cases" not in text:
         raise InputError("cases is missing: a list of cases, such as cases = ['case14']")
-    if not axes.get("local_updates", [1]):
-        del axes["local_updates"]
-    for key, values in axes.items():
-        if not values:
+    if not text.get("local_updates", [1]):
+        del text["local_updates"]
+    for key, values in text.items():
+        if key not in SCALARS and not values:
             raise empty_axis(key)
-    return make_plan(
-        axes.pop("cases"),
-        per_release=text.get("per_release", False),
-        methods=[method_of(table) for table in text.get("methods", [])],
-        seeds=text.get("seeds", DEFAULT_SEEDS),
-        settings=plain(text.get("settings", {})),
-        reference=text.get("reference", True),
-        title=str(text.get("title", DEFAULT_TITLE)),
-        question=str(text.get("question", DEFAULT_QUESTION)),
-        name=name,
-        **axes,
-    )
+    text["methods"] = [method_of(table) for table in text.get("methods", [])]
+    text["settings"] = plain(text.get("settings", {}))
+    text |= {key: str(text[key]) for key in ("title", "question") if key in text}
+    return make_plan(text.pop("cases"), name=name, **text)
 
 
 def to_toml(plan: StudyPlan) -> str:

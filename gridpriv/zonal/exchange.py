@@ -26,7 +26,7 @@ from gridpriv.power.ac.optimum import AcOptimum
 from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order
 from gridpriv.power.objective import cost_at, has_convex_costs, marginal_cost
 from gridpriv.zonal.documents import ExchangeDocument
-from gridpriv.zonal.result import RunAnalysis, RunResult, analysis_of
+from gridpriv.zonal.result import RunAnalysis, RunResult
 from gridpriv.zonal.security import viewed_case, viewed_optimum
 from gridpriv.zonal.settings import LOCAL, SHARED, FlowBased, FlowModel
 
@@ -251,7 +251,8 @@ def exchange(
         optimum,
         flow_domain(optimum.state, result.zoning.zone_of, ptdf),
         _market(case, optimum.state.pg),
-        **analysis_of(result, view, began),
+        result=result,
+        seconds=time.perf_counter() - began,
     )
 
 

@@ -322,7 +322,9 @@ class Publication:
     @property
     def release(self) -> Release:
         """The release of demand."""
-        return _release(self.ready, self.disclosure)
+        rules = self.ready.rules
+        assert rules.noise is not None
+        return rules.noise.release(self.disclosure.sensitivity(rules.adjacency, rules.noise.norm))
 
     @property
     def query_epsilon(self) -> float:
@@ -546,12 +548,6 @@ def _served_draws(
 
 def _nearest(first: DemandRelease, demand: Floats) -> Served:
     return nearest_served(first.at(demand), first.release.mechanism.norm)
-
-
-def _release(ready: Prepared, disclosure: Disclosure) -> Release:
-    rule = ready.rules.noise
-    assert rule is not None
-    return rule.release(disclosure.sensitivity(ready.rules.adjacency, rule.norm))
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ from gridpriv.zonal.physical import (
 )
 from gridpriv.zonal.prepared import Instance
 from gridpriv.zonal.rows import Plans, Residuals, RoundRow, Timing, ZoneSize
-from gridpriv.zonal.settings import SHARED, Settings
+from gridpriv.zonal.settings import SHARED, FlowBased, Security, Settings
 from gridpriv.zonal.summary import notes
 
 if TYPE_CHECKING:
@@ -210,6 +209,11 @@ class FinishedRun(Instance):
             return Physical().as_dict()
         return physical_figures(self.case, self.zone_models, self.settlement, self.settings)
 
+    @cached_property
+    def privacy(self) -> Json:
+        """Certified totals of the worst zone and of every zone (:func:`privacy_document`)."""
+        return privacy_document(self.settings, self.case, self.rules, self.certificates)
+
     def explanation(self) -> str | None:
         """Return AC feasibility and load shedding in a sentence; local."""
         return None if self.settlement is None else verdict(self.physical)
@@ -260,7 +264,7 @@ class FinishedRun(Instance):
         settings = self.settings
         return {
             "final": self._final(meter),
-            "privacy": privacy_document(settings, self.case, self.rules, self.certificates),
+            "privacy": self.privacy,
             "solver": solver_document(settings.solver, self.trace),
         }
 
@@ -286,20 +290,17 @@ class RunAnalysis(ABC):
 
     Attributes
     ----------
-    view : str
-        Demand that is analysed.
-    privacy : dict
-        Privacy block of the run (:func:`privacy_document`).
-    protected : bool
-        Messages of the run carry noise.
+    settings : FlowBased or Security
+        With the view.
+    result : FinishedRun
+        The run.
     seconds : float
         Wall clock of the analysis.
     """
 
     schema: ClassVar[TableSchema]
-    view: str
-    privacy: Json
-    protected: bool
+    settings: FlowBased | Security
+    result: FinishedRun
     seconds: float
 
     @abstractmethod
@@ -309,7 +310,7 @@ class RunAnalysis(ABC):
     @property
     def public(self) -> bool:
         """Every figure is a function of noisy releases and public data."""
-        return self.view == SHARED and self.protected
+        return self.settings.view == SHARED and self.result.settings.mechanism != "none"
 
     def as_dict(self, *, public: bool = False) -> Json:
         """Return the analysis as JSON can hold it; ``public`` leaves null whatever is local.
@@ -321,35 +322,24 @@ class RunAnalysis(ABC):
         """
         if public and not self.public:
             raise InputError(
-                f"--public exports figures of releases with noise only, but --view {self.view} of "
-                f"this run follows from true demand. Take --view {SHARED} of a run with noise."
+                "--public exports figures of releases with noise only, but --view "
+                f"{self.settings.view} of this run follows from true demand. Take --view {SHARED} "
+                "of a run with noise."
             )
         case, figures = self.figures()
         told: Json = {
             "case": case.name,
             "buses": case.n_bus,
-            "view": self.view,
+            "view": self.settings.view,
             "visibility": "public" if self.public else "local",
             **figures,
-            "privacy": self.privacy,
+            "privacy": self.result.privacy,
             "seconds": self.seconds,
             "version": version("gridpriv"),
         }
         published = publish(told, self.schema, protected=True) if public else told
         cleaned: Json = json_ready(published)
         return cleaned
-
-
-def analysis_of(result: FinishedRun, view: str, began: float) -> Json:
-    """Return the fields of a :class:`RunAnalysis` of a result that began at a clock time."""
-    return {
-        "view": view,
-        "privacy": privacy_document(
-            result.settings, result.case, result.rules, result.certificates
-        ),
-        "protected": result.settings.mechanism != "none",
-        "seconds": time.perf_counter() - began,
-    }
 
 
 @dataclass(frozen=True, eq=False, repr=False)

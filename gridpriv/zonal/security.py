@@ -36,7 +36,7 @@ from gridpriv.power.security import (
     worst_loading,
 )
 from gridpriv.zonal.documents import CorrectionRow, Prevention, SecurityDocument
-from gridpriv.zonal.result import RunAnalysis, RunResult, analysis_of
+from gridpriv.zonal.result import RunAnalysis, RunResult
 from gridpriv.zonal.settings import LOCAL, SHARED, ZONE, Security, check_view_of
 
 if TYPE_CHECKING:
@@ -247,7 +247,8 @@ def security(
         analysed,
         prevention,
         _corrections(result, before, analysed) if corrective or secure else None,
-        **analysis_of(result, view, began),
+        result=result,
+        seconds=time.perf_counter() - began,
     )
 
 
