@@ -29,10 +29,10 @@ from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, zoning_of
 from gridpriv.grid.scenarios import DemandSeries
+from gridpriv.zonal.horizon import make_horizon
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.run import run_prepared
 from gridpriv.zonal.settings import PRIOR_ONLY, make_settings
-from gridpriv.zonal.stream import make_stream
 
 HOURS, TOTAL = 8760, 5.0
 MONTH_ENDS = 24 * np.cumsum([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
@@ -86,7 +86,7 @@ def measure(name: str, beta: str, days: int, hours: int, seed: int) -> Iterator[
     rows, streams = {}, {}
     for method, window in STREAMS.items():
         settings = make_settings(**common, budget=f"total:{TOTAL}", stream=window)
-        stream = make_stream(series, zoning, settings)
+        stream = make_horizon(series, zoning, settings)
         known = stream.draw()
         streams[method] = partial(stream.prepared, known=known)
         missed = case.base_mva * np.stack(

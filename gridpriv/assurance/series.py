@@ -56,7 +56,7 @@ from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.privacy.settings import BUILT_IN, Budget
 from gridpriv.privacy.temporal import TemporalBasis, TemporalDisclosure
 from gridpriv.zonal.certificate import certificate
-from gridpriv.zonal.horizon import Horizon, Known, make_horizon
+from gridpriv.zonal.horizon import Horizon, Known, Stream, estimates, make_horizon
 from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.protected_case import (
     PricedRelease,
@@ -68,7 +68,6 @@ from gridpriv.zonal.protected_case import (
     protect,
 )
 from gridpriv.zonal.settings import Settings
-from gridpriv.zonal.stream import Stream, estimates, make_stream
 
 MOST_BUSES = 150
 """Largest grid of which a publication is audited: each demand is projected."""
@@ -300,7 +299,7 @@ def stream_findings(prepared: Prepared) -> list[Finding]:
     def make(series: DemandSeries, given: Settings) -> Stream:
         budget, window = Budget("total", EPSILON), f"{WINDOW}h"
         settings = replace(given, release="total", stream=window, budget=budget)
-        made = make_stream(series, prepared.zoning, settings)
+        made = make_horizon(series, prepared.zoning, settings)
         assert isinstance(made, Stream)
         return made
 

@@ -221,7 +221,7 @@ def summarise(document: Json, outages: str = "") -> None:
 def _horizon(args: argparse.Namespace, case: Case, zoning: Zoning, settings: Settings) -> Horizon:
     """Return the steps of a series, with what couples them."""
     from gridpriv.grid.chronology import Chronology, with_storage
-    from gridpriv.zonal.stream import make_stream
+    from gridpriv.zonal.horizon import make_horizon
 
     case, storages = with_storage(case, args.storage) if args.storage else (case, ())
     series = flags.read_series(args, case)
@@ -238,7 +238,7 @@ def _horizon(args: argparse.Namespace, case: Case, zoning: Zoning, settings: Set
     for step in dict.fromkeys((int(sizes.argmax()), int(sizes.argmin()))):
         scaled = series.at(step).scale_load(settings.load_scale)
         flags.question_demand(args, scaled, settings.load_scale, series.steps[step])
-    return make_stream(series, zoning, settings, chronology)
+    return make_horizon(series, zoning, settings, chronology)
 
 
 def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon) -> int:

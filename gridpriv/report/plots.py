@@ -44,10 +44,9 @@ from gridpriv.report.summary import REDISPATCH_SHED, Metric, budget_words, cost_
 from gridpriv.study.record import STORED
 from gridpriv.study.run_folder import RunFolder, run_document
 from gridpriv.zonal.documents import RESERVE_FILE, SERIES_FILE, STORAGE_FILE, SeriesDocument
-from gridpriv.zonal.horizon import Horizon
+from gridpriv.zonal.horizon import Horizon, Stream
 from gridpriv.zonal.prepared import zone_certificates
 from gridpriv.zonal.result import totals
-from gridpriv.zonal.stream import Stream
 from gridpriv.zonal.tables import frames_json, result_tables
 
 if TYPE_CHECKING:

@@ -587,6 +587,8 @@ def prepare_series(series: DemandSeries, settings: Settings) -> Horizon:
 
     ``release`` auto is the choice for the first step's case (public).
     """
+    if settings.stream is not None:
+        raise not_allowed("stream", settings.stream, "left out for a published series")
     if settings.release == "auto":
         chosen = prepare_publication(series.at(0), settings).disclosure.strategy.name
         settings = replace(settings, release=cast(Statistics, chosen))

@@ -17,7 +17,7 @@ from gridpriv.consensus.agent import AgentReleases
 from gridpriv.power import fleet, problem
 from gridpriv.power import prior as power_disclosure
 from gridpriv.privacy import linear, mechanism, noise, staircase, temporal
-from gridpriv.zonal import prepared, protected_case, settings, stream
+from gridpriv.zonal import horizon, prepared, protected_case, settings
 from gridpriv.zonal import run as zonal_run
 
 private: dict[int, float] = {}
@@ -192,8 +192,8 @@ def staircase_with_a_wrong_step() -> None:
 
 
 def stream_without_its_band() -> None:
-    honest = stream.horizon_multiplier
-    stream.horizon_multiplier = lambda settings, _: honest(settings, 1)
+    honest = horizon.horizon_multiplier
+    horizon.horizon_multiplier = lambda settings, _: honest(settings, 1)
 
 
 def stream_repeats_its_noise() -> None:
@@ -318,7 +318,7 @@ PATCHED = (
     (schedules.ResidualBalancing, "following"),
     (noise.NoiseStreams, "stream"),
     (prepared, "zone_prior"),
-    (stream, "horizon_multiplier"),
+    (horizon, "horizon_multiplier"),
     (settings.Adjacency, "protected"),
     (prepared, "noise_multiplier"),
     (mechanism.KNorm, "charge"),

@@ -13,7 +13,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.privacy.sensitivity import length
 from gridpriv.privacy.temporal import TotalFilter, blocks_of, expected_error, parse_window
-from gridpriv.zonal.stream import estimates, make_stream
+from gridpriv.zonal.horizon import estimates, make_horizon
 
 CASE = gridpriv.load_case("case14")
 
@@ -27,7 +27,7 @@ def stream(hours: Any = range(72), **given: Any) -> Any:
     zoning = gridpriv.shipped_zoning(CASE)
     assert zoning is not None
     settings = gridpriv.make_settings(stream="24h", seed=1, **given)
-    return make_stream(series(hours), zoning, settings)
+    return make_horizon(series(hours), zoning, settings)
 
 
 def test_windows_are_parsed_and_refused() -> None:
@@ -69,7 +69,7 @@ def test_the_block_follows_from_public_figures_only() -> None:
     zoning = gridpriv.shipped_zoning(CASE)
     assert zoning is not None
     settings = gridpriv.make_settings(stream="24h", seed=1)
-    twin, own = make_stream(other, zoning, settings), stream()
+    twin, own = make_horizon(other, zoning, settings), stream()
     assert (twin.block, twin.multiplier) == (own.block, own.multiplier)
 
 

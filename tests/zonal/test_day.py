@@ -23,7 +23,6 @@ from gridpriv.grid.scenarios import DemandSeries, read_demand_series
 from gridpriv.report.export import make_report
 from gridpriv.report.source import read_source
 from gridpriv.zonal.horizon import make_horizon, run_series
-from gridpriv.zonal.stream import make_stream
 
 STORAGE = (
     "name,bus,p_mw,energy_mwh,efficiency_charge,efficiency_discharge\n"
@@ -235,7 +234,7 @@ def test_steps_of_a_stream_without_numbers_count_as_consecutive_hours(tmp_path):
     series = read_demand_series(tmp_path / "day.csv", case)
     settings = make_settings(budget="total:5", stream="2h", seed=3)
     with pytest.warns(GridprivWarning, match="consecutive hours"):
-        stream = make_stream(series, shipped_zoning(case), settings)
+        stream = make_horizon(series, shipped_zoning(case), settings)
     assert stream.hours == (0, 1)
 
 
@@ -321,7 +320,7 @@ def streamed(folder, changed=None):
     settings = make_settings(
         objective="cost", mechanism="knorm", budget="total:5", beta="1 MW", stream="2h", seed=3
     )
-    horizon = make_stream(series, shipped_zoning(series.case), settings, chronology)
+    horizon = make_horizon(series, shipped_zoning(series.case), settings, chronology)
     known = horizon.draw()
     return horizon, horizon.plan(known), known
 
@@ -354,7 +353,7 @@ def test_a_step_of_a_stream_is_an_hour(tmp_path):
     settings = make_settings(mechanism="knorm", budget="total:5", stream="2h")
     halves = replace(chronology, hours=0.5)
     with pytest.raises(InputError, match="must be 1 with --stream"):
-        make_stream(series, shipped_zoning(series.case), settings, halves)
+        make_horizon(series, shipped_zoning(series.case), settings, halves)
 
 
 def test_a_commitment_of_a_stream_is_refused(tmp_path):
@@ -363,4 +362,4 @@ def test_a_commitment_of_a_stream_is_refused(tmp_path):
     switched = Chronology.of(series.case, steps=4, switches=tmp_path / "units.csv")
     settings = make_settings(mechanism="knorm", budget="total:5", stream="4h", seed=3)
     with pytest.raises(InputError, match="--commitment: must be left out"):
-        make_stream(series, shipped_zoning(series.case), settings, switched)
+        make_horizon(series, shipped_zoning(series.case), settings, switched)
