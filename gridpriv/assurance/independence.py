@@ -77,7 +77,7 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.settings import BUILT_IN
 from gridpriv.privacy.staircase import best_share
-from gridpriv.zonal import rows
+from gridpriv.zonal import documents
 from gridpriv.zonal.meter import Hold, make_hold
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.result import RunResult
@@ -468,7 +468,7 @@ def published_run(prepared: Prepared, tape: Tape) -> dict[str, Any]:
             raise
         result = early[0]
     drawn = {zone: Counter(each) for zone, each in result.trace.releases.items() if each}
-    frames = [(table, getattr(result, table.name, None)) for table in rows.TABLES]
+    frames = [(table, getattr(result, table.name, None)) for table in documents.TABLES]
     return {
         "messages": recorders[0].crossed,
         "uncharged": list(differences(drawn, charged)),

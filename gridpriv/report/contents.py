@@ -31,11 +31,12 @@ from gridpriv.zonal.documents import (
     RESERVE_FILE,
     STORAGE_FILE,
     Interchange,
+    PlanBalance,
     ReserveStep,
+    StepRow,
     StorageStep,
 )
 from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
-from gridpriv.zonal.rows import PlanBalance, StepRow
 from gridpriv.zonal.steps import series_figures
 from gridpriv.zonal.summary import figures, protection, zone_interchange
 

@@ -36,7 +36,7 @@ from gridpriv.privacy.statement import Bound, Certificate, TotalEpsilon
 from gridpriv.study.engine import Ending, Identity, Manifest
 from gridpriv.study.record import STORED
 from gridpriv.zonal import documents
-from gridpriv.zonal.rows import BusRow, OfBus, OfZone, RunFigures, ZoneRow
+from gridpriv.zonal.documents import BusRow, OfBus, OfZone, RunFigures, ZoneRow
 
 CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
 """Columns that state what noise certifies: of simulated noise their headers say so."""

@@ -31,8 +31,8 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import Certificate, charges_of
 from gridpriv.study.engine import ChargeRow, ClaimRow, Ending, Identity, Manifest, charge_rows
 from gridpriv.study.plan import BESIDE_GROUND, StudyTask
-from gridpriv.zonal import rows as zonal
-from gridpriv.zonal.rows import RunFigures
+from gridpriv.zonal import documents as zonal
+from gridpriv.zonal.documents import RunFigures
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:

@@ -67,6 +67,7 @@ from gridpriv.privacy.temporal import (
     releases_in,
 )
 from gridpriv.zonal.day import DayPlan, look_ahead, plan_day, plan_receding
+from gridpriv.zonal.documents import Baselines
 from gridpriv.zonal.messages import BEFORE_FACTORS, limits_named
 from gridpriv.zonal.prepared import (
     Earlier,
@@ -76,7 +77,6 @@ from gridpriv.zonal.prepared import (
     zone_certificates,
 )
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.rows import Baselines
 from gridpriv.zonal.run import (
     Admit,
     Leave,
@@ -801,7 +801,7 @@ def run_series(
 
 
 def step_row(name: str, result: RunResult, number: int = 0, plan: DayPlan | None = None) -> Json:
-    """Return a step's figures (:class:`gridpriv.zonal.rows.StepRow`).
+    """Return a step's figures (:class:`gridpriv.zonal.documents.StepRow`).
 
     Rounds and residual are those of the ``plan`` where the step, counted from 0, is of one.
     """

@@ -20,8 +20,7 @@ from gridpriv.power.ac.state import GridState
 from gridpriv.power.objective import Service, generation_cost
 from gridpriv.power.security import worst_loading
 from gridpriv.power.zone import Network, Zone
-from gridpriv.zonal.documents import CostOfPrivacy, Physical, Violation
-from gridpriv.zonal.rows import Baselines
+from gridpriv.zonal.documents import Baselines, CostOfPrivacy, Physical, Violation
 
 
 @dataclass(frozen=True, eq=False)

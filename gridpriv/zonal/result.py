@@ -33,7 +33,15 @@ from gridpriv.privacy.accounting import published_total
 from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.statement import ZoneCertificate, noise_caveat
 from gridpriv.zonal import summary
-from gridpriv.zonal.documents import Physical, RunDocument
+from gridpriv.zonal.documents import (
+    Physical,
+    Plans,
+    Residuals,
+    RoundRow,
+    RunDocument,
+    Timing,
+    ZoneSize,
+)
 from gridpriv.zonal.meter import meter_rows
 from gridpriv.zonal.opening import Trace
 from gridpriv.zonal.physical import (
@@ -43,7 +51,6 @@ from gridpriv.zonal.physical import (
     verdict,
 )
 from gridpriv.zonal.prepared import Instance
-from gridpriv.zonal.rows import Plans, Residuals, RoundRow, Timing, ZoneSize
 from gridpriv.zonal.settings import SHARED, FlowBased, Security, Settings
 from gridpriv.zonal.summary import notes
 
@@ -154,7 +161,7 @@ class FinishedRun(Instance):
 
     @cached_property
     def round_rows(self) -> list[Json]:
-        """One row per round (:class:`gridpriv.zonal.rows.RoundRow`).
+        """One row per round (:class:`gridpriv.zonal.documents.RoundRow`).
 
         Rounds on the AC equations have residuals only: the largest of the equations and of the
         Lagrangian's gradient. The last has the figures of the plan that zones then exchanged.
@@ -191,7 +198,7 @@ class FinishedRun(Instance):
 
     @cached_property
     def zone_rows(self) -> list[Json]:
-        """One row per zone (:class:`gridpriv.zonal.rows.ZoneRow`)."""
+        """One row per zone (:class:`gridpriv.zonal.documents.ZoneRow`)."""
         size = {
             zone.name: {"variables": len(zone.coordinates), "shared": int(shared.sum())}
             for zone, shared in zip(self.zone_models, self.shared, strict=True)

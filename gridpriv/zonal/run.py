@@ -56,6 +56,7 @@ from gridpriv.power.zone import flat_start
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import all_planned
+from gridpriv.zonal.documents import Baselines, Timing
 from gridpriv.zonal.opening import (
     PublicInputs,
     RoundRecord,
@@ -78,7 +79,6 @@ from gridpriv.zonal.prepared import (
     zoning_for,
 )
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.rows import Baselines, Timing
 from gridpriv.zonal.settings import PRIOR_ONLY, Settings
 
 if TYPE_CHECKING:
