@@ -31,7 +31,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -47,6 +47,7 @@ from gridpriv.privacy.settings import NO_NOISE, stated_epsilon
 LATE = 10
 HOLDS, FAILS, SILENT = "holds", "does not hold", "no information"
 CAUSES = ("paper", "data", "ours")
+LABELS = ["method", "budget", "local_updates"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +135,7 @@ class Means:
     @cached_property
     def rounds(self) -> pd.DataFrame:
         """Rounds of those runs with the runs' labels."""
-        keys = self.runs[["run", "method", "budget", "local_updates"]]
-        return self.study.rounds.merge(keys, on="run")
+        return self.study.rounds.merge(self.runs[["run", *LABELS]], on="run")
 
     def budgets(self, method: str) -> list[str]:
         """Return a method's budgets, by epsilon."""
@@ -151,11 +151,7 @@ class Means:
         table = self.runs if at is None and figure in self.runs else self.rounds
         if figure not in table:
             return math.nan
-        chosen = table[
-            (table["method"] == cell.method)
-            & (table["budget"] == cell.budget)
-            & (table["local_updates"] == cell.updates)
-        ]
+        chosen = table[(table[LABELS] == [*cell]).all(axis=1)]
         if at == "late":
             last = chosen.groupby("run")["round"].transform("max")
             chosen = chosen[chosen["round"] > last - LATE]
@@ -169,8 +165,7 @@ class Means:
         return here.groupby("round")[figure].mean()
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One combination of a study: its runs differ in their seed."""
 
     method: str

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,21 +88,19 @@ class ExchangeResult(RunAnalysis):
     @cached_property
     def exchanges(self) -> list[Json]:
         """One row per ordered pair of zones: the most that one can sell to the other."""
-        base, count = self.domain.case.base_mva, len(self.zones)
-        rows_of, rows = self.domain.case.branch_row, []
-        for seller in range(count):
-            for buyer in (zone for zone in range(count) if zone != seller):
-                amount, limit = self.domain.exchange(seller, buyer)
-                rows.append(
-                    {
-                        "from_zone": self.zones[seller],
-                        "to_zone": self.zones[buyer],
-                        "most_mw": base * amount if np.isfinite(amount) else None,
-                        "limit": f"branch:{rows_of[limit]}" if limit >= 0 else "",
-                        "limit_at": self._ends(limit) if limit >= 0 else "",
-                        "generation_mw": base * self._generation_room(seller, buyer),
-                    }
-                )
+        base, rows_of, rows = self.domain.case.base_mva, self.domain.case.branch_row, []
+        for seller, buyer in permutations(range(len(self.zones)), 2):
+            amount, limit = self.domain.exchange(seller, buyer)
+            rows.append(
+                {
+                    "from_zone": self.zones[seller],
+                    "to_zone": self.zones[buyer],
+                    "most_mw": base * amount if np.isfinite(amount) else None,
+                    "limit": f"branch:{rows_of[limit]}" if limit >= 0 else "",
+                    "limit_at": self._ends(limit) if limit >= 0 else "",
+                    "generation_mw": base * self._generation_room(seller, buyer),
+                }
+            )
         return rows
 
     def _ends(self, branch: int) -> str:
@@ -158,17 +157,14 @@ class ExchangeResult(RunAnalysis):
             return []
         case, state, zone_of = self.domain.case, self.optimum.state, self.domain.zone_of
         price = 0.5 * (self.optimum.p_price[case.f_bus] + self.optimum.p_price[case.t_bus])
-        flow = 0.5 * case.base_mva * (state.s_from - state.s_to).real
-        totals: dict[tuple[int, int], list[float]] = {}
-        for k in np.flatnonzero(zone_of[case.f_bus] != zone_of[case.t_bus]).tolist():
-            ends = int(zone_of[case.f_bus[k]]), int(zone_of[case.t_bus[k]])
-            sold = flow[k] if ends[0] < ends[1] else -flow[k]
-            sums = totals.setdefault((min(ends), max(ends)), [0.0, 0.0])
-            sums[0] += sold
-            sums[1] += sold * float(np.nan_to_num(price[k]))
+        first, second, count = zone_of[case.f_bus], zone_of[case.t_bus], len(self.zones)
+        sold = np.sign(second - first) * 0.5 * case.base_mva * (state.s_from - state.s_to).real
+        pairs = count * np.minimum(first, second) + np.maximum(first, second)
+        sums = [np.bincount(pairs, each) for each in (sold, sold * np.nan_to_num(price))]
         rows = []
-        for pair, (energy, amount) in sorted(totals.items()):
-            payer, paid = pair[::-1] if amount >= 0 else pair
+        for pair in np.unique(pairs[first != second]).tolist():
+            (energy, amount), ends = (float(total[pair]) for total in sums), divmod(pair, count)
+            payer, paid = ends[::-1] if amount >= 0 else ends
             rows.append(
                 {
                     "from_zone": self.zones[payer],

@@ -117,6 +117,7 @@ class Horizon:
     seed: int
     multiplier: float | None
     chronology: Chronology | None = None
+    changed_steps: ClassVar[str] = "in every step"
 
     @property
     def released_once(self) -> bool:
@@ -227,8 +228,7 @@ class Horizon:
         """Adjacency over the horizon, as a sentence."""
         case = self.series.case
         protection = self.settings.adjacency(case).protection(case.base_mva)
-        steps = BEFORE_FACTORS if self.series.scales else "in every step"
-        return f"{protection}, {steps}"
+        return f"{protection}, {BEFORE_FACTORS if self.series.scales else self.changed_steps}"
 
     def plan(self, known: Known | None) -> DayPlan | None:
         """Return the joint plan of all steps; None where nothing couples them."""
@@ -389,6 +389,7 @@ class Stream(Horizon):
     """
 
     block: int = 1
+    changed_steps: ClassVar[str] = "in every hour of the series"
 
     @property
     def window(self) -> int:
@@ -493,22 +494,12 @@ class Stream(Horizon):
             matches.append(estimates(item, self._data(zone), drawn, variance))
         return tuple(matches)
 
-    def _data(self, zone: Zone) -> Floats:
-        return np.hstack([self.series.pd[:, zone.own], self.series.qd[:, zone.own]])
-
     def expected(self) -> Known:
         """Return the public prior where nothing has been drawn."""
         return tuple(
             TemporalBasis(disclosure.level.prior.mean, np.zeros((2, self.ahead * len(self.series))))
             for disclosure in self.disclosures
         )
-
-    @property
-    def adjacency(self) -> str:
-        """The neighbours of the stream, in words."""
-        case = self.series.case
-        protection = self.settings.adjacency(case).protection(case.base_mva)
-        return f"{protection}, in every hour of the series"
 
     @property
     def costs(self) -> Json:

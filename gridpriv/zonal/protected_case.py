@@ -111,22 +111,6 @@ class PriceQuery:
         return float(sum(Fraction(price) * Fraction(pair) for price, pair in pairs))
 
 
-def check_priced(case: Case) -> None:
-    """Refuse a case without convex costs: it has no prices.
-
-    Raises
-    ------
-    InputError
-        Before anything is drawn.
-    """
-    if not has_convex_costs(case):
-        raise not_allowed(
-            "fidelity",
-            "cost",
-            f"left out: case {case.name} has no convex generation costs, hence no prices",
-        )
-
-
 def price_query(
     optimum: AcOptimum, adjacency: DemandAdjacency, epsilon: float, source: str
 ) -> PriceQuery:
@@ -250,9 +234,10 @@ class DemandRelease:
         )
         return (demand.reshape(2, -1) for demand in draws)
 
-    def at(self, demand: Floats) -> Case:
-        """Return the network with a demand (2, n)."""
-        return replace(self.network, pd=demand[0].copy(), qd=demand[1].copy())
+    @property
+    def first(self) -> DemandRelease:
+        """The release itself: none comes before it."""
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,7 +359,7 @@ class ProtectedCase:
     @property
     def first(self) -> DemandRelease:
         """The release of demand."""
-        return self.posterior.first if isinstance(self.posterior, PricedRelease) else self.posterior
+        return self.posterior.first
 
     def case(self, name: str) -> Case:
         """Return the case to be published, in the state of its AC optimum."""
@@ -456,7 +441,9 @@ def prepare_publication(case: Case, settings: Settings, *, priced: bool = False)
         For settings that this case cannot have.
     """
     if priced:
-        check_priced(case)
+        if not has_convex_costs(case):
+            none = f"left out: case {case.name} has no convex generation costs, hence no prices"
+            raise not_allowed("fidelity", "cost", none)
         share = (1.0 - FIDELITY_SHARE) * settings.budget.epsilon
         settings = replace(settings, budget=Budget("total", share))
     ready = prepare(without_state(case), whole_grid(case), settings)
@@ -520,7 +507,7 @@ def protect(publication: Publication, charge: Charging = lambda *_: None) -> Pro
     charge(WHOLE_GRID, {release: 1})
     released = publication.draw(release, value, RELEASE)
     first = DemandRelease(public_network(ready.case), disclosure, release, released)
-    served = _nearest(first, first.mean)
+    served = _nearest(first.network, first.mean, release)
     if not publication.priced:
         return ProtectedCase(publication, first, served, Counter([release]), None)
     query = price_query(
@@ -530,7 +517,7 @@ def protect(publication: Publication, charge: Charging = lambda *_: None) -> Pro
     charge(WHOLE_GRID, {query.release: 1})
     answer = publication.draw(query.release, true, QUERY)
     posterior = PricedRelease(first, query, float(answer[0]))
-    served = _nearest(first, posterior.mean)
+    served = _nearest(first.network, posterior.mean, release)
     draws = _served_draws(publication, posterior, RANGE_DRAWS)
     costs = [draw.optimum.cost or 0.0 for draw in draws]
     drawn = Counter([release, query.release])
@@ -541,13 +528,14 @@ def _served_draws(
     publication: Publication, posterior: DemandRelease | PricedRelease, count: int
 ) -> Iterator[Served]:
     """Yield posterior demands, each projected."""
-    first = posterior.first if isinstance(posterior, PricedRelease) else posterior
     draws = islice(posterior.draws(publication.stream(DRAWS)), count)
-    return (_nearest(first, demand) for demand in draws)
+    return (_nearest(posterior.first.network, demand, publication.release) for demand in draws)
 
 
-def _nearest(first: DemandRelease, demand: Floats) -> Served:
-    return nearest_served(first.at(demand), first.release.mechanism.norm)
+def _nearest(network: Case, demand: Floats, release: Release) -> Served:
+    """Return the nearest demand to (2, n) that an AC optimum serves, in the release's norm."""
+    case = replace(network, pd=demand[0].copy(), qd=demand[1].copy())
+    return nearest_served(case, release.mechanism.norm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -615,8 +603,6 @@ def protect_series(horizon: Horizon, charge: Charging = lambda *_: None) -> Prot
     def served(step: int) -> Served:
         earlier = horizon.prepared(step, known).known
         assert earlier is not None
-        demand: Floats = earlier[0].demand.reshape(2, -1)
-        case = replace(network, pd=demand[0].copy(), qd=demand[1].copy())
-        return nearest_served(case, release.mechanism.norm)
+        return _nearest(network, earlier[0].demand.reshape(2, -1), release)
 
     return ProtectedSeries(horizon, release, tuple(map(served, range(len(horizon.series)))))

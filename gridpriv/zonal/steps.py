@@ -78,17 +78,19 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
         yield code, mean | {"most": amount(most, "MW"), "step": at}
     if any(step.get("cost") is not None for step in steps):
         yield "costs-include", {"voll": f"{settings['voll']:g}"}
-    large = [r for r in (step["consensus_residual"] or 0.0 for step in steps) if r > AGREED]
-    if large:
-        values = {"steps": counted(len(large), "step"), "residual": shown(max(large))}
-        yield f"steps-not-converged{'-fresh-noise' if fresh_noise(settings) else ''}", values
-    plain = [r for r in (step.get("noise_free_residual") or 0.0 for step in steps) if r > AGREED]
-    if plain:
+    if large := _not_converged(steps, "consensus_residual"):
+        yield f"steps-not-converged{'-fresh-noise' if fresh_noise(settings) else ''}", large
+    if plain := _not_converged(steps, "noise_free_residual"):
         costs = (step.get("noise_free_cost") for step in steps)
         priced = settings["objective"] == "cost" and any(cost is not None for cost in costs)
         so = ", so the cost of privacy is approximate" if priced else ""
-        values = {"steps": counted(len(plain), "step"), "residual": shown(max(plain)), "so": so}
-        yield "steps-noise-free-not-converged", values
+        yield "steps-noise-free-not-converged", plain | {"so": so}
+
+
+def _not_converged(steps: list[Json], key: str) -> Json:
+    """Return the number of steps whose residual is large, and the largest; empty without any."""
+    large = [r for r in (step.get(key) or 0.0 for step in steps) if r > AGREED]
+    return {"steps": counted(len(large), "step"), "residual": shown(max(large))} if large else {}
 
 
 def series_notes(document: Json) -> list[Message]:
