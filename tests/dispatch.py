@@ -1,4 +1,4 @@
-"""Dispatches that tests hold grids to."""
+"""Dispatches for tests of power flows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accidents that befall files, drawn from a generator, and batches of them in processes."""
+"""Random damages of files, and batches of them in processes."""
 
 from __future__ import annotations
 

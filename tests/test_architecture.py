@@ -1,4 +1,4 @@
-"""Imports go down only, and in no circle: read off the source, imports inside functions too."""
+"""Imports go down only, without cycles; imports inside functions are included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mechanisms and agents that are broken on purpose, and prepared runs to break."""
+"""Deliberately faulty mechanisms and agents, and prepared runs for them."""
 
 from __future__ import annotations
 

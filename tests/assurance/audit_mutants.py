@@ -1,6 +1,6 @@
-"""``gridpriv audit`` on a gridpriv that is broken in one place: ``python audit_mutants.py NAME``.
+"""Run ``gridpriv audit`` with one faulty function: ``python audit_mutants.py NAME``.
 
-Every mutant replaces one function before the command runs; no setting and no flag names it.
+Every mutant replaces one function before the command runs; no setting or flag selects it.
 """
 
 from __future__ import annotations

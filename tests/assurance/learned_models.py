@@ -1,9 +1,9 @@
-"""Whole learning runs under the statistical audit.
+"""Statistical audit of whole learning runs.
 
-:class:`LearnedModels` is a mechanism of :func:`gridpriv.assurance.audit.audit_mechanism`: observed
-is every client's model of every round, as it is sent; nominal and certified are the totals of the
-rounds run. It reads neither charges nor draws, so it sees what :mod:`gridpriv.assurance.learned`
-cannot replay: Laplace noise, and noise that is a part of the objective.
+:class:`LearnedModels` is a mechanism of :func:`gridpriv.assurance.audit.audit_mechanism`: it
+observes every sent model of every client and round; nominal and certified are the totals of all
+rounds. It reads neither charges nor draws, so it covers noise that
+:mod:`gridpriv.assurance.learned` cannot replay: Laplace noise, and noise in the objective.
 """
 
 from __future__ import annotations

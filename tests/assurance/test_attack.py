@@ -1,4 +1,4 @@
-"""What messages give away: without noise nearly everything, with enough noise nothing."""
+"""Attacks on messages: nearly all demands without noise, none with enough noise."""
 
 from __future__ import annotations
 

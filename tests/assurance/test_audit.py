@@ -1,4 +1,4 @@
-"""The statistical audit sees what it must and nothing else."""
+"""The statistical audit detects each fault, and passes valid mechanisms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to break the guarantee, each seen by the audit of case14."""
+"""Faults that break the guarantee; the audit of case14 detects each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to break the guarantees of ``gridpriv learn``, each seen by ``gridpriv audit learning``."""
+"""Faults in the guarantees of ``gridpriv learn``; ``gridpriv audit learning`` detects each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Low bits of secure noise, beside the same laws drawn as floats."""
+"""Low bits of secure noise, compared with the same distributions drawn as floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit of a registered mechanism: a valid one passes, one that lies about its scale fails."""
+"""The audit of a registered mechanism: a valid one passes, one with a wrong scale fails."""
 
 from __future__ import annotations
 

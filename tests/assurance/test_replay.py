@@ -1,4 +1,4 @@
-"""Neighbouring demand, releases frozen: what each release hides moves by no more than declared."""
+"""Replay on adjacent demand, releases frozen: values change by at most the sensitivity."""
 
 from __future__ import annotations
 

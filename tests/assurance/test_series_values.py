@@ -1,4 +1,4 @@
-"""The audit's lane of series: what a zone measures moves by the declared sensitivity at most."""
+"""Audit of series: a zone's statistics change by at most the declared sensitivity."""
 
 from __future__ import annotations
 

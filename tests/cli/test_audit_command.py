@@ -1,4 +1,4 @@
-"""Flags that a study of settings cannot honour are refused, not passed over."""
+"""Flags that a study of settings cannot apply are refused, not ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grids and demand at the edge of what a run can take: a clear result, or an early error."""
+"""Extreme grids and demands: a clear result, or an early error."""
 
 from __future__ import annotations
 

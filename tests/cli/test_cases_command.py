@@ -1,4 +1,4 @@
-"""``gridpriv cases``: what is said of one case's source."""
+"""``gridpriv cases``: the report of one case's source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command lines that nobody should write: each ends in a known exit code, without a traceback."""
+"""Invalid command lines: each ends with a known exit code, without a traceback."""
 
 from __future__ import annotations
 

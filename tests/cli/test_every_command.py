@@ -1,4 +1,4 @@
-"""``--quiet`` and ``--json`` mean the same on every command, and so does a misspelt setting."""
+"""``--quiet``, ``--json`` and misspelt settings have the same effect in every command."""
 
 from __future__ import annotations
 

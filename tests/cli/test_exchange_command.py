@@ -1,4 +1,4 @@
-"""``gridpriv exchange``: its document, what it publishes, what it refuses."""
+"""``gridpriv exchange``: document, published values, refused input."""
 
 from __future__ import annotations
 

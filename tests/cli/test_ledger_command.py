@@ -1,4 +1,4 @@
-"""``gridpriv ledger`` as a user types it."""
+"""``gridpriv ledger`` on the command line."""
 
 from __future__ import annotations
 

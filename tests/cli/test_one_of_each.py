@@ -1,4 +1,4 @@
-"""One zone is no "1 zones": every command on a grid that is left whole."""
+"""Singular and plural in messages: every command on a grid with one zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gridpriv publish``: its files, what other tools make of them, the ledger, bad input."""
+"""``gridpriv publish``: its files, their use in other tools, the ledger, bad input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run command as users and outside checks see it."""
+"""The run command: output for users and for independent checks."""
 
 from __future__ import annotations
 

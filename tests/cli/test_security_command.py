@@ -1,4 +1,4 @@
-"""``gridpriv security``: its document, its views, what it publishes, what it refuses."""
+"""``gridpriv security``: document, views, published values, refused input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gridpriv run --series``: one budget for all steps, whatever interrupts them."""
+"""``gridpriv run --series``: one budget for all steps, also after interruptions."""
 
 from __future__ import annotations
 

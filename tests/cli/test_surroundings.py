@@ -1,4 +1,4 @@
-"""The command in poor surroundings: no room, few file handles, a closed pipe, another locale."""
+"""Commands under adverse conditions: full disk, few file handles, a closed pipe, another locale."""
 
 from __future__ import annotations
 

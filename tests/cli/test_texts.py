@@ -1,4 +1,4 @@
-"""The catalog of texts and the commands that print them fit together."""
+"""The catalog of texts matches the commands that print them."""
 
 from __future__ import annotations
 

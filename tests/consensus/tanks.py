@@ -1,10 +1,10 @@
 """Two water tanks with a pipe between them: the smallest application of the consensus algorithm.
 
 Each tank takes an inflow x of at most its own capacity, and water moves through the pipe at rate
-q from the first tank to the second. A tank's demand d is private; what it lacks is
-s = d - x + q (first) or d - x - q (second), and it minimises s^2. Only q is shared.
+q from the first tank to the second. A tank's demand d is private. Its deficit is
+s = d - x + q (first) or d - x - q (second), and it minimizes s^2. Only q is shared.
 
-With both inflows at their capacity the tanks share the lack evenly: s = (D - C)/2 each, where D
+With both inflows at their capacity the tanks share the deficit evenly: s = (D - C)/2 each, where D
 and C are the sums of demands and capacities, and q = (d2 - c2 - d1 + c1)/2.
 """
 

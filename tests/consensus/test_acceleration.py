@@ -1,4 +1,4 @@
-"""Anderson steps against what is known of them, and rounds that take them against plain ones."""
+"""Anderson steps: known properties, and accelerated rounds compared with plain ones."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Agent, coordinator and every transport on an application that knows no grid."""
+"""Agent, coordinator and every transport on an application without a grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files are whole or not there, private ones are private, links and pipes are not followed."""
+"""Files are complete or absent, private ones have mode 0600, links and pipes are not followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names imported on first use, wherever the package's code is."""
+"""Names are imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One writer per folder, whoever it is and however it ended."""
+"""One writer per folder, whatever process it is and however it ended."""
 
 from __future__ import annotations
 

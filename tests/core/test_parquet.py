@@ -1,4 +1,4 @@
-"""What a Parquet file may unpack to, measured from outside: memory and processor time."""
+"""Memory and processor time of reading a Parquet file, measured from outside."""
 
 from __future__ import annotations
 

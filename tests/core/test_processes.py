@@ -1,4 +1,4 @@
-"""Functions in other processes: same answers, failures heard, nothing left behind."""
+"""Functions in other processes: same results, reported failures, no remaining processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of one file: what is read back, and what a kill or damage leaves."""
+"""Records of one file: reading after writing, after a kill and after damage."""
 
 from __future__ import annotations
 

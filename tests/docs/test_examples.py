@@ -1,4 +1,4 @@
-"""Every file of examples/ does what it is for, and says so; none can be added without a line here.
+"""Every file of examples/ runs and prints its result; a new file needs a line here.
 
 Scripts and notebooks are run in this process, one after the other, in an empty folder.
 """

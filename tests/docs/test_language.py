@@ -1,7 +1,7 @@
 """The program speaks the field's language: no word of an earlier private dialect, plain docstrings.
 
-The terms are those of docs/glossary.md. What a reader sees is read from the sources: strings that
-hold a space, docstrings, and the pages of the documentation.
+The terms are those of docs/glossary.md. Texts are read from the sources: strings that
+contain a space, docstrings, and the pages of the documentation.
 """
 
 from __future__ import annotations

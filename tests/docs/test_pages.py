@@ -1,8 +1,8 @@
-"""README and every page of docs/ as a reader uses them: each block is run as it stands.
+"""README and every page of docs/: each block is run unchanged.
 
 A block of ``python`` or ``sh`` is run in the page's order, in one empty folder and one namespace a
-page. A comment right above it says when: ``<!-- run -->`` in the default suite, ``<!-- not run:
-why -->`` never, no comment with ``-m slow``. Any other language shows text and is not run.
+page. A comment right above it selects the suite: ``<!-- run -->`` in the default suite, ``<!-- not
+run: why -->`` never, no comment with ``-m slow``. Any other language shows text and is not run.
 """
 
 from __future__ import annotations

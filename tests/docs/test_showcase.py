@@ -1,4 +1,4 @@
-"""Pictures in the documentation show what a run gives today."""
+"""Pictures in the documentation equal those of a run today."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site as a browser shows it: built strictly, nothing fetched, nothing wider than the page."""
+"""The site in a browser: strict build, no network access, nothing wider than the page."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Ends a process, or fails its storage, at a chosen one of its file operations.
+"""End a process, or fail its storage, at a chosen file operation.
 
-The action runs in a fork of this process. What counts as an operation: every change that it makes
+The action runs in a fork of this process. An operation is every change
 in the watched folder (create, write, flush, rename, remove, make or remove a folder, lock) and,
-where operations fail instead of ending the process, every opening for reading too.
+where operations fail instead of ending the process, every opening for reading, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Commands under a fault at every file operation: the same command with --resume ends the same.
+"""Commands with a fault at every file operation: --resume then gives the same result.
 
-What is compared is every table byte by byte but ``timing`` (it holds seconds and
-process numbers), and the names of all files: nothing missing, nothing left over.
+Compared are every table byte by byte except ``timing`` (seconds and process numbers), and the
+names of all files: none missing, none left over.
 
     GRIDPRIV_FAULTS_EVERY=1 pytest -m slow tests/faults
 

@@ -1,8 +1,8 @@
 """A simulated disk under ledger, records and store: power fails, flushes are lost or reordered.
 
-Every write of a file is recorded, with the flushes between them. What a power failure can leave is
-every write before the last flush, and any of those after it, each whole, cut in half or missing.
-On a disk that lies, a flush has done nothing: then any of all writes may be missing.
+Every write of a file is recorded, with the flushes between them. After a power failure
+every write before the last flush remains. Any write after it may be complete, cut in half or
+missing. On a disk whose flush does nothing, any write may be missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whatever ends a command ends its workers: nothing of it is alive two seconds later."""
+"""Workers end with their command, however it ends: no process is alive two seconds later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store under every fault, on a toy study that takes milliseconds."""
+"""The store under every fault, on a small study that takes milliseconds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A program of its own: read files while every audit event of the interpreter is watched.
+"""Separate program: read files and record every audit event of the interpreter.
 
-``python audited_reading.py CALM... -- FILE...`` reads the calm files first, so that what gridpriv
-imports by itself is imported, and then each FILE under watch. For each it prints a line of JSON:
-how the reading ended, and every audit event beyond opening that very file to read.
+``python audited_reading.py CALM... -- FILE...`` reads the harmless files CALM first, so that
+gridpriv's own imports are done, and then each FILE. For each it prints a line of JSON: the outcome
+of reading, and every audit event except opening that file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A program of its own: what reading each file costs, in a process forked for it alone.
+"""Separate program: measure the reading of each file in a separate forked process.
 
-``python measured_reading.py CALM... -- FILE...`` reads the calm files first, so that every import
-is done and counted as memory but not as time, then prints a line of JSON per FILE: how reading
-ended, the seconds of processor time it took, and the most memory (MB) the process ever held.
+``python measured_reading.py CALM... -- FILE...`` reads the harmless files CALM first, so that
+imports count as memory but not as time. It then prints a line of JSON per FILE: the outcome of
+reading, processor seconds, and the peak memory of the process (MB).
 """
 
 from __future__ import annotations

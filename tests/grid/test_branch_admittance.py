@@ -1,6 +1,6 @@
-"""Branch admittances against the two-port by hand, another code, and a published solution.
+"""Branch admittances compared with a two-port, another code, and a published solution.
 
-A few buses' part of an inverse, found without the rest of it.
+Entries of an inverse for a few buses, computed without the others.
 """
 
 from __future__ import annotations

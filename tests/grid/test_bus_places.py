@@ -1,4 +1,4 @@
-"""Coordinates of buses: read from a net, kept on every way, and no part of a case's identity."""
+"""Coordinates of buses: read from a net, kept by conversions, not part of a case's identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Case object: what it refuses, scaling, outages and its fingerprint."""
+"""The Case object: refused input, scaling, outages and its fingerprint."""
 
 from __future__ import annotations
 

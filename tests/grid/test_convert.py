@@ -1,4 +1,4 @@
-"""Conversions between formats: what is kept to the last bit, and what is said to be lost.
+"""Conversions between formats: data kept to the last bit, and reported losses.
 
 A written MATPOWER file reads back as the same case, here and in other readers.
 """

@@ -1,4 +1,4 @@
-"""Damaged demand files: an error with the line, or exactly the figures that stand in the file."""
+"""Damaged demand files: an error with the line, or exactly the values in the file."""
 
 from __future__ import annotations
 

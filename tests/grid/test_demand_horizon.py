@@ -1,4 +1,4 @@
-"""A series of runs: one budget for all of them, fresh noise in every step."""
+"""A series of runs: one budget for all steps, new noise in every step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Demand from CSV and profiles: what is changed, what is kept, what is refused."""
+"""Demand from CSV and profiles: changed, unchanged and refused values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Files that want their reader to run code: refused, and nothing is imported, opened or run.
+"""Files that try to run code in their reader: refused, and nothing is imported, opened or run.
 
-The judge is the interpreter's own audit (``audited_reading.py``, in a process of its own), not a
-list that the reader knows.
+The check is the interpreter's audit hook (``audited_reading.py``, in a separate process), not a
+list of the reader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The MATPOWER reader against published figures and a second reader, and what it refuses."""
+"""The MATPOWER reader compared with published values and a second reader, and refused input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results in pandapower: its power flow finds what the tables say, and files hold them."""
+"""Results in pandapower: its power flow equals the tables, and files contain them."""
 
 from __future__ import annotations
 

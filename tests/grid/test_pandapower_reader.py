@@ -1,4 +1,4 @@
-"""pandapower nets: their power flow satisfies the case's equations, and what is refused."""
+"""pandapower nets: their power flow satisfies the case's equations; refused input."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Damaged files of every format that pypowsybl reads: a case, or a sentence; never more.
+"""Damaged files of every format that pypowsybl reads: a case, or an error message, nothing else.
 
 A batch is read in a fresh interpreter with a bound on its processor time, so that a crash or an
-endless loop inside pypowsybl is seen. 1,000 files a format:
+endless loop inside pypowsybl is detected. 1,000 files per format:
 
     pytest -m slow tests/grid/test_powsybl_mutations.py
 """

@@ -1,4 +1,4 @@
-"""Files and networks that pypowsybl reads: against its own load flow, an independent judge."""
+"""Files and networks that pypowsybl reads: compared with its own load flow."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""1 MB of any input costs at most 5 s and 500 MB; what has no end is not waited for.
+"""1 MB of any input costs at most 5 s and 500 MB; endless input is not awaited.
 
-The default run reads files of a fifth of that in a fifth of the time; `pytest -m slow` the whole.
+The default run reads files of a fifth of that in a fifth of the time; `pytest -m slow` 1 MB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Damaged MATPOWER files: an InputError, or a case that holds exactly what the file says."""
+"""Damaged MATPOWER files: an InputError, or a case with exactly the content of the file."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Damaged files of every kind: read, or refused with exit code 2, never a traceback or a crash.
 
-Each reader meets files that are damaged in one to four ways, drawn from a generator whose seed is
-the number of the batch, so that a failure can be repeated. A batch runs in a process of its own.
+Each reader reads files with one to four damages, drawn from a generator whose seed is the number of
+the batch, so that a failure can be repeated. A batch runs in a separate process.
 
     pytest -m slow tests/grid/test_reader_mutations.py
 
-runs 20,000 a reader; the default suite runs a sample.
+runs 20,000 per reader; the default suite runs a sample.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Storage and ramps from the columns of a case's own file."""
+"""Storage and ramps from the columns of the case's file."""
 
 from __future__ import annotations
 

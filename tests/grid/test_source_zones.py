@@ -1,4 +1,4 @@
-"""Zones that the source itself gives: MATPOWER's areas, pandapower's bus.zone."""
+"""Zones of the source: MATPOWER's areas, pandapower's bus.zone."""
 
 from __future__ import annotations
 

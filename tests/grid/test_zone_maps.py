@@ -1,4 +1,4 @@
-"""Zone maps: what is shipped, what is refused, and what is only warned of."""
+"""Zone maps: shipped maps, refused input, and warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small data sets that tests make."""
+"""Small data sets for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Totals against published values and other accountants, and what is not certified."""
+"""Totals compared with published values and other accountants, and uncertified cases."""
 
 from __future__ import annotations
 

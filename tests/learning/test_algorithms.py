@@ -1,4 +1,4 @@
-"""Algorithms: limits without noise, replays on neighbours, independence of workers."""
+"""Algorithms: limits without noise, replays on adjacent data, independence of workers."""
 
 from __future__ import annotations
 

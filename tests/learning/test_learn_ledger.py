@@ -1,4 +1,4 @@
-"""A ledger for training samples: what leaves is charged before it is drawn, and refused past it."""
+"""A ledger for training samples: releases are charged before a draw, and refused above a grant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``learn run --public`` writes follows from releases and public numbers alone."""
+"""Output of ``learn run --public`` depends on releases and public numbers only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An interrupted run goes on where it was and ends as if nothing had happened."""
+"""An interrupted run continues and ends with the same result as an undisturbed one."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Replays on neighbours: no release moves further, and none has less noise, than is charged.
+"""Replays on adjacent data: no release changes more, and none has less noise, than charged.
 
-D and D' differ in one sample of client 1. Both runs release the same, whatever a test chooses
-(releases are the adversary's to pick), so what is left to differ is what one sample moves. The
-neighbours are extreme: a sensitivity that is half of the right one is passed, one that is twice
-the right one is not reached.
+D and D' differ in one sample of client 1. Both runs have the same releases, chosen by
+the test (as by an adversary), so the remaining difference is the effect of one sample. The data are
+extreme: half of the correct sensitivity is exceeded, twice the correct sensitivity is not reached.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A torch module in the place of a linear model, held against the linear one and plain autograd."""
+"""A torch module instead of a linear model, compared with the linear one and plain autograd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data of one's own: what is read, and what is refused with its place."""
+"""Own data: reading, and refusals with the place in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that a run writes: what they predict, what they hold, and what is refused."""
+"""Models that a run writes: predictions, content, and refused input."""
 
 from __future__ import annotations
 

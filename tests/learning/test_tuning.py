@@ -1,4 +1,4 @@
-"""Tuning on a declared grid: what is public, what noise candidates meet, what trying costs."""
+"""Tuning on a declared grid: public rows, noise of candidates, and the cost of tuning."""
 
 from __future__ import annotations
 

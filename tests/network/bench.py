@@ -1,9 +1,8 @@
-"""A consortium of two water tanks in one process and one thread, where parties may lie or end.
+"""A consortium of two water tanks in one thread, whose parties may be dishonest or end.
 
-The coordinator waits on a :class:`Pump` in place of a condition: what it waits for is brought about
-by the bench, one event after the other, so a run is a function of its script. Files are kept in
-:class:`Disk`; a crash of a party forgets what it had in memory. Signatures are left out: they are
-another layer, with tests of its own.
+The coordinator waits on a :class:`Pump` instead of a condition. The bench causes the awaited events
+one after the other, so a run is a function of its script. Files are in :class:`Disk`; a party that
+crashes loses its memory. Signatures are left out: they are another layer, with separate tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What these tests share; without the ``network`` extra only those of messages are run."""
+"""Fixtures of these tests; without the ``network`` extra only those of messages are run."""
 
 from __future__ import annotations
 

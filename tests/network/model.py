@@ -1,16 +1,16 @@
 """A model of the protocol's core, explored state by state.
 
 Events: order, charge, draw, keep (the state), send (the answer), take, journal, crash.
-Two zones and a coordinator play a list of turns. A party may end at any point, as often as
-``crashes`` allows; what it had in memory and what was under way to it are then lost. A zone's
+Two zones and a coordinator run a list of turns. A party may end at any point, as often as
+``crashes`` allows; its memory and the messages on their way to it are then lost. A zone's
 ledger and state and the coordinator's journal are on disk. ``explore`` visits every reachable state
 and raises :class:`BrokenError` where
 
 - two different draws of one turn have left a zone,
 - a round's release is charged twice, or a finished run has a round that was not charged once,
-- a state that is no end has no way to an end.
+- no final state can be reached from a state.
 
-``bugs`` are the protocol's defects that a test seeds; each has its place in ``steps``.
+``bugs`` are defects that a test inserts into the protocol; each has its place in ``steps``.
 """
 
 from __future__ import annotations

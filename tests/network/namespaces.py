@@ -1,15 +1,15 @@
-"""Schedules of faults between processes in network namespaces; a program of its own (root, Linux).
+"""Schedules of faults between processes in network namespaces; a separate program (root, Linux).
 
     python tests/network/namespaces.py FOLDER FIRST COUNT
 
-plays COUNT schedules from seed FIRST and prints a JSON line for each. A party is a process in a
-namespace of its own, forked from this one; a link joins each zone's to the coordinator's. Faults:
+runs COUNT schedules from seed FIRST and prints a JSON line for each. A party is a process in a
+separate namespace, forked from this one; a link joins each zone's to the coordinator's. Faults:
 
 - partition: the link is down;
-- loss one way: the other side's hardware address is a wrong one, so that frames are dropped unseen;
+- loss one way: the other side's hardware address is a wrong one, so that frames are dropped;
 - stop: a party gets SIGSTOP, and SIGCONT later (delay of everything);
 - kill: a party gets SIGKILL and is started again;
-- clock: a party starts again with its clock a day back (within its certificates' time).
+- clock: a party is restarted with its clock one day back (within the validity of certificates).
 
 """
 

@@ -1,4 +1,4 @@
-"""Runs in which the coordinator or a zone lies by a grammar, and everybody may end at any point.
+"""Runs with a dishonest coordinator or zone, by a grammar; every party may end at any point.
 
     pytest -m slow tests/network/test_byzantine.py
 

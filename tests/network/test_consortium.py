@@ -1,4 +1,4 @@
-"""A consortium over loopback: the same as one process, and what becomes of faults."""
+"""A consortium over loopback: equality with one process, and effects of faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--cluster tls://...``: Dask's own TLS settings are honoured, and nobody gets in without."""
+"""``--cluster tls://...``: Dask's TLS settings are applied; other connections are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is refused, who is waited for, and what is undisturbed by it."""
+"""Refused parties, awaited parties, and undisturbed results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same rounds inside a co-simulation, beside a federate that is not gridpriv's."""
+"""The same rounds in a co-simulation with a federate of another program."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Parties that are killed and started again: the undisturbed result, and no release twice.
+"""Parties that are killed and restarted: the undisturbed result, and no repeated release.
 
-Each party is a process, killed by SIGKILL at a random time. What leaves it is written by a
-listener between it and the coordinator's machine (the test), and compared round by round.
+Each party is a process, killed by SIGKILL at a random time. A listener between it and the
+coordinator's machine (the test) records its messages, and they are compared round by round.
 """
 
 from __future__ import annotations

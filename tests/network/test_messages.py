@@ -1,4 +1,4 @@
-"""Messages as bytes, and who answers them: a zone's own beside an agent of the same problem."""
+"""Messages as bytes, and their answers: a zone's client and an agent of the same problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An AC power flow that shares nothing with gridpriv's: the tests' second opinion.
+"""An AC power flow that shares no code with gridpriv's: reference of the tests.
 
 Rectangular coordinates (V = e + jf) with |V|^2 rows at voltage-controlled buses, admittances
 multiplied out branch by branch from chain matrices of an ideal transformer and a pi section.

@@ -1,4 +1,4 @@
-"""A central multi-period AC optimum in polar voltages that CasADi differentiates; written apart."""
+"""A central multi-period AC optimum in polar voltages, differentiated by CasADi."""
 
 from __future__ import annotations
 

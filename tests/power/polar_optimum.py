@@ -1,6 +1,6 @@
 """A second AC optimum: polar voltages, CasADi's own derivatives, admittances of ``ac_reference``.
 
-It shares Ipopt with gridpriv's, and nothing else: no rectangular rows, no hand-made derivatives.
+It shares only Ipopt with gridpriv's: no rectangular rows, no analytic derivatives.
 """
 
 from __future__ import annotations

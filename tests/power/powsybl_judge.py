@@ -1,4 +1,4 @@
-"""An independent judge of outages: pypowsybl's security analysis of the same grid and dispatch."""
+"""Reference of outages: pypowsybl's security analysis of the same grid and dispatch."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """The SOC-relaxed model of a zone in Pyomo: the reference of ``compile_zone``.
 
-It shares nothing with the compiled program but the variables' order: ``test_program.py`` holds
-every matrix against what Pyomo makes of this model.
+It shares only the variables' order with the compiled program: ``test_program.py`` compares every
+matrix with Pyomo's matrix of this model.
 
 One small function per family, in the order of the equations of Ryu and Kim (2022), appendix
 D. Their (D.2f)-(D.2i) print w^RI_ji + w^RI_ij where the power-flow equations have the
-difference; the difference is used here, and a test holds it against AC power flows.
+difference; the difference is used here, and a test compares it with AC power flows.
 
 Symbols: ``w`` = |V_i|^2, ``wr`` and ``wi`` = real and imaginary part of V_i V_j* for each
 connected pair i < j; ``p_from, q_from, p_to, q_to`` flows into each branch at its ends;

@@ -1,4 +1,4 @@
-"""What Pyomo makes of a zone's model, as matrices: the reference of ``compile_zone``.
+"""Pyomo's model of a zone as matrices: the reference of ``compile_zone``.
 
 Every number is read from Pyomo's representation of the model's constraints and expressions.
 """

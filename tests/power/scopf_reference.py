@@ -1,9 +1,9 @@
 """A central preventive SCOPF in polar voltages: all states after outages are variables of one NLP.
 
-Written apart from gridpriv's: CasADi differentiates, Ipopt solves; admittances of ``ac_reference``.
-Generators hold their voltage set points after every outage unless they stand at a reactive limit:
+Independent code: CasADi differentiates, Ipopt solves; admittances of ``ac_reference``.
+Generators hold their voltage set points after every outage unless they are at a reactive limit:
 v0 - v = a - b with a, b >= 0, a (qmax - q) <= s and b (q - qmin) <= s for a small s. They share
-what is missing by their headroom upwards.
+missing power by their upward headroom.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The corpus's judge, held to pandapower's admittances and to states that are wrong on purpose."""
+"""The check of the corpus, on pandapower's admittances and on deliberately wrong states."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Corrective redispatch: by hand, against a second optimum, and judged by pypowsybl.
+"""Corrective redispatch: by formula, against a second optimum, and by pypowsybl.
 
-Requests for voltage: who is asked, and for what.
+Requests for voltage: receivers and content.
 """
 
 from __future__ import annotations

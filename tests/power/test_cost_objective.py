@@ -1,4 +1,4 @@
-"""Cost, bounds, prices and what binds, against published values and finite differences."""
+"""Cost, bounds, prices and binding limits, against published values and finite differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public beliefs about demand, what zones may release, and flows on their tie lines."""
+"""Public priors of demand, releases of zones, and flows on their tie lines."""
 
 from __future__ import annotations
 

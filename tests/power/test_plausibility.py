@@ -1,4 +1,4 @@
-"""Demand that a grid can hardly have raises a question; demand of published grids raises none."""
+"""Implausible demand causes a message; demand of published grids causes none."""
 
 from __future__ import annotations
 

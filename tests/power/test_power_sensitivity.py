@@ -1,4 +1,4 @@
-"""Declared sensitivities against closed forms and against what solvers measure."""
+"""Declared sensitivities against closed forms and against solved problems."""
 
 from __future__ import annotations
 

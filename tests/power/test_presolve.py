@@ -1,4 +1,4 @@
-"""The reduced program is the program."""
+"""The reduced program is equivalent to the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled matrices against what Pyomo makes of the zones' model."""
+"""The compiled matrices compared with Pyomo's model of the zones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The state after an outage, against other power flows and against arithmetic by hand.
+"""The state after an outage, compared with other power flows and with closed forms.
 
-The preventive plan of zones beside a central SCOPF that holds every state as variables.
+The preventive plan of zones, compared with a central SCOPF with all states as variables.
 """
 
 from __future__ import annotations

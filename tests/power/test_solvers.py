@@ -1,6 +1,6 @@
 """Independent solvers on every zone.
 
-Minimisers with a proven error, on problems whose minimiser is known in closed form.
+Minimizers with a proven error, on problems whose minimizer is known in closed form.
 """
 
 from __future__ import annotations

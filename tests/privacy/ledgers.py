@@ -1,4 +1,4 @@
-"""Ledgers for tests: units without a grid, and what a process does that must not live on."""
+"""Ledgers for tests: units without a grid, and actions in processes that are killed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""No digest that anybody could compute from guessed data leaves under --public.
+"""No digest that an adversary could compute from guessed data is published under --public.
 
-Whatever is hashed in this process while something public is made is taken down; none of it may
-stand in what was made, not even its beginning, unless it is of something that was published.
+Every hash computed while public output is made is recorded. None of them, nor a prefix, may occur
+in the output, unless it is the hash of something published.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statistics under secure noise move by at most what is declared, rounding included."""
+"""Statistics under secure noise change by at most the declared sensitivity, rounding included."""
 
 from __future__ import annotations
 

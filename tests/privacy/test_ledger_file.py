@@ -1,4 +1,4 @@
-"""The ledger's file under flips, cuts, forgery, faults of the disk and processes that end."""
+"""The ledger's file under bit flips, truncation, forgery, disk faults and killed processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of case14 that charges a ledger: what leaves was charged, what is refused never left."""
+"""A run of case14 that charges a ledger: every release was charged, a refused one was not sent."""
 
 from __future__ import annotations
 

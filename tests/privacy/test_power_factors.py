@@ -1,4 +1,4 @@
-"""Public power factors: neighbours, sensitivities, noise, estimates, grants and refusals."""
+"""Public power factors: adjacency, sensitivities, noise, estimates, grants and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Totals against published values and against what is known in closed form."""
+"""Totals compared with published values and closed forms."""
 
 from __future__ import annotations
 

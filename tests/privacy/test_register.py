@@ -1,4 +1,4 @@
-"""Nothing refills a bus's budget on one machine: second ledgers, other maps, bases, old copies."""
+"""A bus's budget cannot be renewed on one machine: second ledgers, maps, bases, old copies."""
 
 from __future__ import annotations
 

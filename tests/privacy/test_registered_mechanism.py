@@ -1,4 +1,4 @@
-"""A mechanism of a user's own module beside the built-in one that it copies."""
+"""A mechanism of a user's module, compared with the built-in one that it copies."""
 
 from __future__ import annotations
 

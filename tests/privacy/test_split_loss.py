@@ -1,4 +1,4 @@
-"""A release that moves several statistics at once, against sums of densities over grids."""
+"""Loss of a change of several statistics at once, compared with sums of densities over grids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Continual release: any window costs its total, the filter is causal, and the audit's lane."""
+"""Continual release: any window costs its total, the filter is causal, and the audit of streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is released of a demand over time: sensitivities by brute force, estimates by simulation."""
+"""Released statistics over time: sensitivities by brute force, estimates by simulation."""
 
 from __future__ import annotations
 

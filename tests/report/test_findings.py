@@ -1,4 +1,4 @@
-"""A report shows the audit and the attack that lie in its folder, and no others."""
+"""A report shows the audit and the attack of its folder, and no others."""
 
 from __future__ import annotations
 

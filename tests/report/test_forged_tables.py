@@ -1,11 +1,11 @@
-"""Folders whose checksums are right and whose tables are not: reported, or refused with a sentence.
+"""Folders with valid checksums and invalid tables: reported, or refused with an error message.
 
-Of every table of a run and of a study, each column is left out, emptied, or put in another kind;
-manifest and tables carry checksums made anew. What the report code reads is not looked at.
+Of every table of a run and of a study, each column is removed, emptied, or changed in type; the
+checksums of manifest and tables are updated. The test does not depend on the report code.
 
     pytest -m slow tests/report/test_forged_tables.py
 
-takes every column in every way; the default suite draws a few.
+takes every change of every column; the default suite draws a few.
 """
 
 from __future__ import annotations

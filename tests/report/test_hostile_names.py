@@ -1,7 +1,7 @@
-"""Names that somebody else chose run nowhere: not in a spreadsheet, LaTeX, Typst, HTML, a terminal.
+"""Hostile names run no code in a spreadsheet, LaTeX, Typst, HTML or a terminal.
 
-The names are an adversary's, written for what each reader of a report runs. A report with them
-must have the structure of one with harmless names of as many words.
+The names attack each program that opens a report. A report with them must have the structure of one
+with harmless names of the same number of words.
 """
 
 from __future__ import annotations

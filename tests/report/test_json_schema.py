@@ -1,4 +1,4 @@
-"""The published JSON schemas hold the documents that commands print."""
+"""The documents that commands print are valid under the published JSON schemas."""
 
 from __future__ import annotations
 

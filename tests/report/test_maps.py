@@ -1,4 +1,4 @@
-"""Pictures of grids: what stands in them can be counted, and they are the same every time."""
+"""Pictures of grids: their elements are counted, and they are equal in every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves under --public: an outsider looks for seed, demand, and what gives them away."""
+"""Output of --public: a search for the seed, demand, and values that reveal them."""
 
 from __future__ import annotations
 

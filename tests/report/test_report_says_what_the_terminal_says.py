@@ -1,7 +1,7 @@
-"""A report of a stressed run says what the terminal said of it, and nothing kinder.
+"""A report of a stressed run has the same messages as the terminal.
 
-Every run here is one of which a careless report would be false: no agreement, an island, a bus
-without demand, a dispatch that no grid can carry, noise that is worth nothing.
+The runs are those of which a report could be false: no convergence, an island, a bus without
+demand, a dispatch that is not AC-feasible, noise that costs more than prior-only.
 """
 
 from __future__ import annotations

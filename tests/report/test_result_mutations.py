@@ -1,9 +1,8 @@
 """Damaged and forged results: reported, or refused with exit code 2, never a traceback.
 
-Each kind of file that ``gridpriv report`` reads is damaged in a folder that is whole otherwise.
-Of kinds that are checked beyond their checksum, half of the damage is *forged*: the checksum is
-made anew, as somebody would who wants to be believed. The seed of a batch is its
-number; a batch runs in a process of its own.
+Each kind of file that ``gridpriv report`` reads is damaged in an otherwise valid folder. For kinds
+with checks in addition to the checksum, half of the damage is *forged*: the checksum is updated, as
+an attacker would. The seed of a batch is its number; a batch runs in a separate process.
 
     pytest -m slow tests/report/test_result_mutations.py
 

@@ -1,4 +1,4 @@
-"""Every column and entry that occurs is declared: what is not would be missing where it is public.
+"""Every column and entry that occurs is declared; an undeclared one is missing in public output.
 
 The commands are run and their files read back by pandas and json; the declarations are read by
 name only.

@@ -1,8 +1,8 @@
-"""Two owners whose zones sent the same: nobody can tell from what is published who is who.
+"""Two owners with equal releases: published output does not distinguish them.
 
 The second owner has other demand (and another operating point) or other training samples, and
-another seed; the releases are forced to be the first one's. Whatever differs between the two in
-any public byte was computed from private data.
+another seed; the releases are forced to be those of the first. Any difference between their
+public bytes was computed from private data.
 """
 
 from __future__ import annotations

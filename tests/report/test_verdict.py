@@ -1,4 +1,4 @@
-"""Verdict cards and messages of a study, worked out again from its runs."""
+"""Verdict cards and messages of a study, computed again from its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studies in processes of their own: workers, kills, full disks, a Dask cluster."""
+"""Studies in separate processes: workers, kills, full disks, a Dask cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published together: held against the analytic Gaussian mechanism, worked out by scipy."""
+"""Totals of joint publications, compared with the analytic Gaussian mechanism by scipy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small grids at the edges of what a grid can be, from a seed, as MATPOWER text and a zone map.
+"""Small degenerate grids from a seed, as MATPOWER text and a zone map.
 
 One bus, two buses, buses without lines, islands, zones of one bus, zones without ties, no
 generators, no demand, negative demand, equal or infinite limits, parallel lines, shunts.

@@ -1,4 +1,4 @@
-"""One release a zone, and one schedule of the whole grid on what was released."""
+"""One release per zone, and one schedule of the whole grid on the releases."""
 
 from __future__ import annotations
 

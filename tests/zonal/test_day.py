@@ -1,4 +1,4 @@
-"""A day planned together: against a central optimum, and what it may never pass."""
+"""A day planned jointly: compared with a central optimum, and its limits."""
 
 from __future__ import annotations
 

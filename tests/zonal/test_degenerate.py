@@ -1,7 +1,7 @@
-"""Grids at the edges run: no traceback, the right exit code, and answers that hold.
+"""Degenerate grids run: no traceback, the right exit code, and correct results.
 
-What is held against what: the command's figures against the centralized relaxation (another
-program, another solver path), and against what a bus that nothing reaches must shed.
+Results of the command are compared with the centralized relaxation (another program, another solver
+path), and with the load that an unreachable bus must shed.
 """
 
 from __future__ import annotations

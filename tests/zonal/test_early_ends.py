@@ -1,7 +1,7 @@
 """Totals of runs that end early: at a delta they count all planned releases.
 
-How many rounds are run may depend on what was released. PLDs of what was drawn compose for a number
-of releases that is fixed in advance only; the transcript until a stop is post-processing of all.
+The number of rounds may depend on releases. PLDs compose only for a number of releases that is
+fixed in advance; the transcript until a stop is post-processing of all planned releases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The first page of a run: figures that mean something, and what must be said beside them."""
+"""The first page of a run: interpretable values, and the warnings next to them."""
 
 from __future__ import annotations
 

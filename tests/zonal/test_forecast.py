@@ -1,4 +1,4 @@
-"""What protection is expected to cost: by public data, and by nothing else."""
+"""Expected cost of protection, computed from public data only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Held interchange: equal on neighbouring demands, and its chance against the mechanism's law."""
+"""Held interchange: equal on adjacent demands, and its probability against the distribution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of the same zones one after the other: what each comes to, and what is not done again."""
+"""Successive runs of the same zones: their results, and work that is not repeated."""
 
 from __future__ import annotations
 

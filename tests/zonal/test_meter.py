@@ -1,4 +1,4 @@
-"""Derivatives of what neighbours meter, against finite differences of the settled state."""
+"""Derivatives of tie-line meters, compared with finite differences of the AC state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A published case: sensitivity of the priced query, what it is a function of, its bounds."""
+"""A published case: sensitivity and inputs of the priced query, and its bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that scale one demand share its release: drawn once, charged once, whatever interrupts."""
+"""Steps that scale one demand share its release: one draw, one charge, also when interrupted."""
 
 from __future__ import annotations
 

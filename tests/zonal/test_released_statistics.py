@@ -1,4 +1,4 @@
-"""Runs on statistics of demand: what is drawn and charged, and what the messages depend on."""
+"""Runs on statistics of demand: draws, charges, and dependencies of the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs against published figures, and what must not change a run."""
+"""Whole runs compared with published values, and changes that must not affect a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grids that nobody should bring: a clear result, and no error once something was charged."""
+"""Grids without a feasible plan: a clear result, and no error after a charge."""
 
 from __future__ import annotations
 

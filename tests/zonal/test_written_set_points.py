@@ -1,4 +1,4 @@
-"""``run --write``: the set points of a run in the source's format, judged by other programs."""
+"""``run --write``: the set points of a run in the source's format, checked by other programs."""
 
 from __future__ import annotations
 
