@@ -29,9 +29,11 @@ SHIPPED = (
     *(f"{PGLIB}pglib_opf_{n}.m" for n in ("case14_ieee", "case30_ieee", "case118_ieee")),
 )  # fmt: skip
 NETS = (
-    "case4gs", "case5", "case6ww", "case9", "case14", "case24_ieee_rts", "case30",
-    "case39", "case57", "case118", "case145", "case_ieee30", "case33bw", "case89pegase",
+    "case4gs", "case9", "case24_ieee_rts", "case39", "case145", "case33bw",
     "create_cigre_network_mv", "iceland",
+)  # fmt: skip
+MORE_NETS = (
+    "case5", "case6ww", "case14", "case30", "case57", "case118", "case_ieee30", "case89pegase",
 )  # fmt: skip
 
 
@@ -111,7 +113,9 @@ def test_voltages_are_those_of_an_independent_newton_method_on_the_library():
     assert not wrong
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(
+    "name", [*NETS, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE_NETS)]
+)
 def test_voltages_are_those_of_pandapower(name):
     import pandapower as pp
     import pandapower.networks as nets

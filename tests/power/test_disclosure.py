@@ -201,8 +201,16 @@ def test_a_source_of_unknown_size_leaves_the_release_as_it_is(rates):
     assert sums == pytest.approx([3.2, 0.9], abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["mv_oberrhein", "create_cigre_network_mv", "case14"])
-@pytest.mark.parametrize("budget", ["total:5", "total:0.1"])
+@pytest.mark.parametrize(
+    ("name", "budget"),
+    [
+        pytest.param("mv_oberrhein", "total:5", marks=pytest.mark.slow),
+        ("mv_oberrhein", "total:0.1"),
+        ("create_cigre_network_mv", "total:5"),
+        ("case14", "total:5"),
+        ("case14", "total:0.1"),
+    ],
+)
 def test_the_expected_error_is_that_of_thirty_draws(name, budget):
     """Printed before a run, from public data, it is the error of what neighbours use after it."""
     if name == "case14":

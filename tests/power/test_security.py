@@ -97,6 +97,9 @@ GRIDS = {
 }
 
 
+SOME = [name if name != "case118" else pytest.param(name, marks=pytest.mark.slow) for name in GRIDS]
+
+
 def analysed(case, rating="C"):
     return pre_contingency(case, dispatch_of(case), rating)
 
@@ -116,7 +119,7 @@ def energized_part(outage):
     )
 
 
-@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize("name", SOME)
 def test_every_single_outage_has_the_state_of_an_independent_power_flow(name):
     """One slack bus and no reactive limits: what a textbook power flow finds after the outage."""
     case = classic(GRIDS[name]())
@@ -180,7 +183,7 @@ def test_generators_take_up_an_outage_in_proportion_to_headroom_within_reactive_
     assert within > 0.8 * (case.n_branch + case.n_gen)
 
 
-@pytest.mark.parametrize("name", ["case30", "case39"])
+@pytest.mark.parametrize("name", [pytest.param("case30", marks=pytest.mark.slow), "case39"])
 def test_loadings_and_voltages_are_those_of_pandapower_after_each_line_outage(name):
     import pandapower as pp
     import pandapower.networks as nets
@@ -220,7 +223,7 @@ def test_loadings_and_voltages_are_those_of_pandapower_after_each_line_outage(na
     assert compared > 20
 
 
-@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize("name", SOME)
 def test_the_state_found_near_the_one_before_is_that_of_a_power_flow_from_the_start(name):
     case = GRIDS[name]()
     before = analysed(case)

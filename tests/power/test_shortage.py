@@ -21,7 +21,9 @@ TIGHT = (
 )
 
 
-@pytest.mark.parametrize(("name", "scale"), TIGHT)
+@pytest.mark.parametrize(
+    ("name", "scale"), [*TIGHT[:2], pytest.param(*TIGHT[2], marks=pytest.mark.slow)]
+)
 def test_the_least_shed_lies_between_the_bound_and_the_plan(name, scale):
     case = load_case(name).scale_load(scale)
     value, shed = polar_optimum(case)

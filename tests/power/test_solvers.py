@@ -41,8 +41,15 @@ def objective(program, z, linear, metric, *, exact):
     return curved + linear @ z + 0.5 * z @ (metric * z)
 
 
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("name", ["case14", "case118"])
+@pytest.mark.parametrize(
+    ("name", "exact"),
+    [
+        ("case14", False),
+        ("case118", True),
+        pytest.param("case14", True, marks=pytest.mark.slow),
+        pytest.param("case118", False, marks=pytest.mark.slow),
+    ],
+)
 def test_ipopt_clarabel_and_pyomo_agree_on_every_zone(name, exact):
     for program, zone in zone_programs(name):
         linear, metric = first_update(program, zone, exact=exact)
