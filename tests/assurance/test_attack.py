@@ -272,7 +272,7 @@ def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
     assert heard[0] == pytest.approx(heard[1])
 
 
-@pytest.mark.parametrize("load_scale", [1.0, 0.5])
+@pytest.mark.parametrize("load_scale", [pytest.param(1.0, marks=pytest.mark.slow), 0.5])
 def test_sums_tell_a_zones_mean_and_nothing_of_a_bus(load_scale: float) -> None:
     """Without noise to speak of, the sum is known, and every bus is off by the same."""
     summed = prepared(

@@ -81,7 +81,12 @@ def test_more_runs_see_smaller_violations() -> None:
 
 @pytest.mark.parametrize(
     ("nominal", "runs", "delta", "confidence"),
-    [(1.0, 30, 0.0, 0.95), (0.5, 500, 0.0, 0.999), (5.0, 1200, 0.0, 0.999), (1.0, 400, 0.02, 0.95)],
+    [
+        (0.5, 500, 0.0, 0.999),
+        (1.0, 400, 0.02, 0.95),
+        pytest.param(1.0, 30, 0.0, 0.95, marks=pytest.mark.slow),
+        pytest.param(5.0, 1200, 0.0, 0.999, marks=pytest.mark.slow),
+    ],
 )
 def test_an_audit_tells_the_detectable_epsilon_from_the_nominal_one(
     nominal: float, runs: int, delta: float, confidence: float
@@ -234,7 +239,7 @@ def test_the_exact_minimiser_nearly_reaches_its_bound_whatever_zones_minimise(
     assert 0.8 < max(ratios) <= 1.0
 
 
-@pytest.mark.parametrize("protects", ["p+q", "p"])
+@pytest.mark.parametrize("protects", ["p+q", pytest.param("p", marks=pytest.mark.slow)])
 def test_knorm_noise_is_seen_at_nearly_what_it_states(protects: str) -> None:
     run = prepared(
         mechanism="knorm",

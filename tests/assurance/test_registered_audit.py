@@ -113,7 +113,9 @@ def _failed(name: str) -> set[str]:
     return {finding.check for finding in findings if not finding.passed}
 
 
-@pytest.mark.parametrize("name", ["logistic", "declared", "ball"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("logistic", marks=pytest.mark.slow), "declared", "ball"]
+)
 def test_a_valid_mechanism_passes(name: str) -> None:
     assert _failed(name) == set()
 

@@ -23,12 +23,12 @@ def numbers(path: Path) -> None:
 
 
 def texts(path: Path) -> None:
-    one = pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**4, np.int32)), ["a" * 10**5])
-    pq.write_table(pa.table({"x": one.cast(pa.string())}), path)  # 1 GB of one text
+    one = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2000, np.int32)), ["a" * 10**5])
+    pq.write_table(pa.table({"x": one.cast(pa.string())}), path)  # 200 MB of one text
 
 
 def compressed(path: Path) -> None:
-    rows = ["a" * 10**6 + str(number) for number in range(800)]
+    rows = ["a" * 10**6 + str(number) for number in range(200)]
     pq.write_table(pa.table({"x": rows}), path, use_dictionary=False, compression="zstd")
 
 

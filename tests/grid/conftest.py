@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pandapower_nets import keep_networks
 
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case
 
+keep_networks()
 settings.register_profile(
     "grid",
     deadline=None,

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import gridpriv
+from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.mechanism import MECHANISMS, Charge, Gaussian, Laplace
 from gridpriv.privacy.settings import NAMES, noise_multiplier, parse_budget
@@ -66,36 +67,25 @@ def test_its_noise_is_that_of_the_mechanism_it_copies(
     assert gridpriv.make_settings(mechanism=copy, budget=budget).mechanism == copy
 
 
-def test_a_run_and_a_study_take_it_by_name(tmp_path: Path) -> None:
+def test_a_run_and_a_study_take_it_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     module = tmp_path / "mine.py"
     module.write_text(MODULE)
-    environment = os.environ | {"GRIDPRIV_PLUGINS": str(module)}
-    costs = {}
-    for name in ("laplace", "copied"):
-        words = [
-            "run",
-            "case14",
-            "--mechanism",
-            name,
-            "--rounds",
-            "1",
-            "--planning",
-            "soc",
-            "--seed",
-            "3",
-            "--no-reference",
-            "--json",
-        ]
-        told = subprocess.run(
-            [sys.executable, "-c", COMMAND, *words],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        document = json.loads(told.stdout)
-        costs[name] = document["final"]["physical"]["cost"], document["privacy"]["total_pure"]
-    assert costs["laplace"] == pytest.approx(costs["copied"], rel=1e-7)
+    run = ["run", "case14", "--rounds", "1", "--planning", "soc", "--seed", "3", "--no-reference"]
+    assert main([*run, "--json", "--mechanism", "laplace"]) == 0
+    told = subprocess.run(
+        [sys.executable, "-c", COMMAND, *run, "--json", "--mechanism", "copied"],
+        env=os.environ | {"GRIDPRIV_PLUGINS": str(module)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    own, copied = map(json.loads, (capsys.readouterr().out, told))
+    totals = [document["privacy"]["total_pure"] for document in (own, copied)]
+    assert totals == pytest.approx([5.0, 5.0], rel=1e-6)
+    cost, of_copy = (document["final"]["physical"]["cost"] for document in (own, copied))
+    assert of_copy == pytest.approx(cost, rel=1e-7)
 
 
 @dataclass(frozen=True)
@@ -182,31 +172,35 @@ gridpriv.register_mechanism("late", Late)
 """
 
 
+@pytest.fixture
+def late() -> Iterator[None]:
+    yield
+    NAMES.remove("late")
+    del MECHANISMS["late", "simulated"]
+
+
+@pytest.mark.usefixtures("late")
 @pytest.mark.parametrize(
     ("when", "charged"), [("self.scale not in (1.0, 2.0)", False), ("value.size > 100", True)]
 )
-def test_a_fault_of_a_runs_own_noise_is_an_input_error(when: str, charged: bool, tmp_path) -> None:
+def test_a_fault_of_a_runs_own_noise_is_an_input_error(
+    when: str, charged: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """At registration the noise of scales 1 and 2 is sound; a run's scale is tried before charges.
 
     What only the draw of a long value shows ends the run in the same way, after its charge.
     """
-    module, ledger = tmp_path / "late.py", tmp_path / "ledger.jsonl"
-    module.write_text(LATE.format(when=when))
-    environment = os.environ | {"GRIDPRIV_PLUGINS": str(module)}
-
-    def command(*words: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-c", COMMAND, *words]
-        return subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
-
+    ledger = tmp_path / "ledger.jsonl"
+    exec(LATE.format(when=when), {})
     case = "case118" if charged else "case14"
-    made = command("ledger", "grant", str(ledger), "--case", case, "--epsilon", "20")
-    assert made.returncode == 0, made.stderr
+    assert main(["ledger", "grant", str(ledger), "--case", case, "--epsilon", "20"]) == 0
     words = [case, "--zones", "2", "--mechanism", "late", "--release", "bus", "--planning", "soc"]
-    ended = command("run", *words, "--ledger", str(ledger), "--no-reference")
-    assert ended.returncode == 2, ended.stderr
-    assert "perturb() of mechanism 'late' returns NaN or infinite numbers" in ended.stderr
-    account = command("ledger", "export", str(ledger))
-    assert ("laplace" in account.stdout) == charged, account.stdout
+    assert main(["run", *words, "--ledger", str(ledger), "--no-reference"]) == 2
+    told = "perturb() of mechanism 'late' returns NaN or infinite numbers"
+    assert told in capsys.readouterr().err
+    assert main(["ledger", "export", str(ledger)]) == 0
+    account = capsys.readouterr().out
+    assert ("laplace" in account) == charged, account
 
 
 @pytest.mark.usefixtures("registered")
