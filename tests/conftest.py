@@ -86,9 +86,9 @@ REPLANS = {
 
 @pytest.fixture(scope="module")
 def few_replans():
-    """Let zones replan a few times only, for tests of what is said, stored or charged.
+    """Let zones replan a few times only, for tests of messages, storage or charges.
 
-    What all replans reach, the other modules of tests/zonal and tests/power hold.
+    The other modules of tests/zonal and tests/power test the result of all replans.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settle, "MOST_REPLANS", 3)
@@ -105,7 +105,7 @@ BASELINES: dict[tuple[object, ...], dict[str, object]] = {}
 def shared_baselines():
     """Compute the baselines of a grid's runs once per process, for tests of other things.
 
-    No seed counts: baselines have no noise, as tests/zonal/test_baselines.py holds.
+    The seed has no effect: baselines have no noise (tests/zonal/test_baselines.py).
     """
     honest = zonal_run._settled
 

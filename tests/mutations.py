@@ -109,7 +109,7 @@ NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?")
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
-    """Return the bytes after one to four accidents."""
+    """Return the bytes with one to four damages."""
     held = bytearray(content)
     for _ in range(draw.randint(1, 4)):
         at = draw.randrange(len(held) + 1)
@@ -136,7 +136,7 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
 
 
 def in_a_process(batch: Callable[[], Any]) -> Any:
-    """Return what a function returns in a fork that may take ``LONGEST_S`` of processor time.
+    """Return the result of a function in a fork that may take ``LONGEST_S`` of processor time.
 
     A fork that ends otherwise raises ``ChildProcessError``.
     """

@@ -45,7 +45,7 @@ MODULES = dict(sources())
 
 
 def imports(path):
-    """Return what a file imports of gridpriv, at its top, under a condition or in a function."""
+    """Return the imports of gridpriv in a file: at its top, under a condition or in a function."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
@@ -112,7 +112,7 @@ def test_the_page_draws_the_same_order():
 
 
 def test_the_reader_of_imports_sees_every_kind(tmp_path):
-    """Held against a file whose imports are known."""
+    """Compared with a file whose imports are known."""
     path = tmp_path / "sample.py"
     path.write_text(
         "from __future__ import annotations\n"

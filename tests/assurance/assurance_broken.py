@@ -94,7 +94,7 @@ class HiddenState(Agent):
 
 
 class Uncharged(Agent):
-    """Forgets to report what it released."""
+    """Agent that does not report its releases."""
 
     def round(self, order: Any) -> Any:
         return replace(super().round(order), releases={})

@@ -28,14 +28,14 @@ from gridpriv.privacy.noise import NoiseStreams
 
 @dataclass(frozen=True, eq=False)
 class LearnedModels:
-    """The models that clients send, on a data set and on its neighbour.
+    """The models that clients send, on a data set and on an adjacent one.
 
     Parameters
     ----------
     dataset, neighbour : Dataset
-        Equal but for one training sample (:func:`with_sample`).
+        Equal except for one training sample (:func:`with_sample`).
     settings : LearnSettings
-        Noisy, with split ``contiguous``: the seed of a run must move nothing but its noise.
+        Noisy, with split ``contiguous``: the seed of a run must change only its noise.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class LearnedModels:
 
     @cached_property
     def _tasks(self) -> tuple[Task, Task]:
-        """The task on the data set and on its neighbour; a run changes its noise only."""
+        """The task on the data set and on the adjacent one; a run changes its noise only."""
         here, _ = make_task(self.dataset, self.settings)
         there, _ = make_task(self.neighbour, self.settings)
         return here, there
@@ -85,7 +85,7 @@ class LearnedModels:
 
     @property
     def nominal(self) -> float:
-        """Total of all rounds, as stated: what is certified, unless a paper states less."""
+        """Stated total of all rounds: the certified one, unless a paper states less."""
         if self.settings.sensitivity == "proven":
             return self.certified
         if self._privacy["total"]["nominal"] is not None:

@@ -83,7 +83,7 @@ def test_demand_noise_at_the_size_of_the_load_leaves_the_prior() -> None:
 
 
 def test_sums_tell_nothing_of_a_bus_but_its_zones_sum() -> None:
-    """Against who knows every zone's total; who knows the grid's learns the zones' from them."""
+    """The adversary has every zone's total; with the grid's only, it learns the zones' totals."""
     given = {"mechanism": "laplace", "noise_schedule": "once", "rounds": 20, "beta": "10MW"}
     run = prepared(**given, budget="total:1", release="total")
     told = {
@@ -200,7 +200,7 @@ def test_optimality_conditions_need_all_variables() -> None:
 
 
 def test_demands_that_messages_do_not_tell_apart() -> None:
-    """Exact updates on case118: zone 1's generators take up what its demands do."""
+    """Exact updates on case118: the generators of zone 1 compensate changes of its demands."""
     run = prepared("case118", objective="imbalance", mechanism="none", update="exact", rounds=3)
     model = forward_model(run, 0, listen(run).heard[0])
     prior, demand = zone_prior(run, AttackPlan(), 0), run.zones[0].demand
@@ -260,7 +260,7 @@ def test_noise_drawn_each_round_averages_out() -> None:
 
 
 def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
-    """The same megawatts: 10 at one bus of the demand that is run, whoever's multiple it is."""
+    """The same megawatts: 10 at one bus of the scaled demand, at any scale."""
     heard = []
     for load_scale, beta in ((1.0, "10MW"), (0.5, "20MW")):
         run = prepared(mechanism="laplace", release="bus", beta=beta, load_scale=load_scale)

@@ -138,7 +138,7 @@ def test_protocol_audits_any_mechanism() -> None:
 
 
 def test_floating_point_gives_simulated_laplace_away() -> None:
-    """Mironov (CCS 2012): the low bits tell; rounded statistics do not read them."""
+    """Mironov (CCS 2012): the low bits reveal the value; rounded statistics do not read them."""
     streams = [NoiseStreams(seed).stream(0, 0, 0) for seed in range(40_000)]
     noise = np.array([stream.laplace(0.0, 2.0, 1) for stream in streams])
     here, there = 0.123 + noise[:20_000], 1.123 + noise[20_000:]
@@ -161,7 +161,7 @@ def test_half_the_noise_is_caught(perturbation: str) -> None:
 
 
 def test_noise_skipped_on_one_coordinate_is_caught() -> None:
-    """Whoever moves that coordinate is identified by it."""
+    """A change of that coordinate identifies the data set."""
     run = broken(
         prepared(perturbation="demand", protects="q", rounds=1, budget="per-release:1"), SkipsOne
     )
@@ -259,7 +259,7 @@ def test_knorm_noise_is_seen_at_nearly_what_it_states(protects: str) -> None:
 def test_neighbours_of_a_scaled_run_move_as_its_owners_demand_does(
     scale: float, perturbation: str
 ) -> None:
-    """Beta of the owner's demand is scale * beta of what is run, and that uses the noise up."""
+    """Beta of the owner's demand is scale * beta of the run's, which needs the full noise."""
     run = prepared(perturbation=perturbation, load_scale=scale, beta="2MW", rounds=2)
     zone, worst = target(run, None)
     moved = scale * 2.0 / run.case.base_mva
@@ -290,7 +290,7 @@ class _Claims:
 
 
 def test_under_noise_on_outputs_the_local_solution_is_the_release() -> None:
-    """No solver is asked again: what an agent sends is what it released, bit by bit."""
+    """Without a further solve: sent and released values are equal, bit by bit."""
     run = prepared(perturbation="output", update="exact", penalty="3", rounds=1)
     network = listen(run)
     zone, other = target(run, None)

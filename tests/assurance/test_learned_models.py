@@ -19,7 +19,7 @@ RUNS = 1000
 
 
 def models(**given: Any) -> LearnedModels:
-    """Eight samples of one feature; a flipped label moves a clipped gradient all the way."""
+    """Eight samples of one feature; a flipped label changes a clipped gradient fully."""
     x, y = np.ones((8, 1)), np.where(np.arange(8) % 2, 1, -1)
     data = Dataset("made", "binary", x, y, x[:2], y[:2], classes=2, norm=1.0)
     settings: dict[str, Any] = {

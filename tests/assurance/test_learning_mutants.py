@@ -130,7 +130,7 @@ def secure_sum_of_shares_too_small(patch):
 
 
 def mean_over_clients_twice(patch):
-    """The mean moves by 1/P of a client's value, not by 1/P^2."""
+    """The mean changes by 1/P of a client's value, not by 1/P^2."""
     honest = dpsgd._of_mean
 
     def twice(task, distance, source, multiplier, active, *rest):

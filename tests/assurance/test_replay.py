@@ -125,7 +125,7 @@ def test_any_neighbour(config: dict[str, Any], zone: int, bus: int, dp: float, d
     ],
 )
 def test_a_cost_beside_the_imbalance(perturbation: str, update: str, mechanism: str) -> None:
-    """The weight of the imbalance scales what a release hides; the cost itself hides nothing."""
+    """The weight of the imbalance scales the private value; the cost is not private."""
     run = prepared(
         objective="cost",
         imbalance_weight=30.0,
@@ -173,7 +173,7 @@ def test_the_error_is_proven_where_many_constraints_are_active() -> None:
 
 
 def test_paper_calibration_declares_the_sound_sensitivity() -> None:
-    """What the accountant charges for is sound even where the noise is not."""
+    """The charged sensitivity is proven, also where the noise has the published one."""
     run = prepared(
         "case118",
         perturbation="objective",
@@ -202,7 +202,7 @@ def test_paper_calibration_declares_the_sound_sensitivity() -> None:
 def test_noise_on_outputs_that_a_solver_cannot_keep_is_refused_before_anything_is_drawn(
     changed: dict[str, Any],
 ) -> None:
-    """Clarabel's own minimisers move by more than what would be declared."""
+    """Clarabel's minimizers change by more than the sensitivity that would be declared."""
     run = prepared(perturbation="output", update="linearized", consensus="all", **changed)
     drawn: list[Any] = []
     with pytest.raises(SolverError, match=r"trial on public data, round \d+.*not accurate enough"):

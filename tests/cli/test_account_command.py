@@ -95,7 +95,7 @@ def test_the_noise_for_a_total(
 
 
 def test_the_noise_for_a_total_costs_that_total(capsys: pytest.CaptureFixture[str]) -> None:
-    """What one question answers, the reverse question confirms, with the total never passed."""
+    """The inverse command confirms the result, and the total is never exceeded."""
     for total, releases in (("2,1e-6", "50"), ("5", "10")):
         noise = account(capsys, "--total", total, "--releases", releases)
         epsilon = float(total.partition(",")[0])

@@ -107,7 +107,7 @@ def test_a_load_scale_of_zero_is_asked_about_in_every_view(
 def test_a_public_run_says_nothing_of_demand(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither view of a public run differs between demand files that a question tells apart."""
+    """Both views of a public run are equal for demand files that differ in their warnings."""
     seen, path = [], tmp_path / "demand.csv"
     case = grid(tmp_path, (1, 3), JOINED)  # 400 MW of capacity
     words = ["run", *case, "--demand", str(path), "--rounds", "1", "--seed", "1"]

@@ -65,7 +65,7 @@ def test_the_document_balances(noisy: Any) -> None:
 
 
 def test_private_demand_moves_no_byte_of_the_shared_view(noisy: Any) -> None:
-    """With the releases held, every figure of the shared view is the same for any demand."""
+    """With fixed releases, every value of the shared view is the same for any demand."""
     draw = np.random.default_rng(7)
     other = replace(
         noisy.case,

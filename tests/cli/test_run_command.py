@@ -432,7 +432,7 @@ def test_the_extremes_that_are_allowed_end_in_no_defect(beta, epsilon, capsys):
 
 @pytest.mark.parametrize("perturbation", ["objective", "output", "demand"])
 def test_a_distance_that_is_allowed_is_so_at_every_load(perturbation, tmp_path, capsys):
-    """What noise then covers is further than any distance that may be stated."""
+    """The noise then covers more than any distance that may be stated."""
     words = ["--beta", "9e7MW", "--load-scale", "4", "--perturbation", perturbation, "--seed", "1"]
     one = ["--rounds", "1", "--solver", "clarabel", "--no-reference", "--json"]
     assert main(["run", *grid(tmp_path, (1, 3), JOINED), *one, *words]) == 0
@@ -503,7 +503,7 @@ def test_a_folder_that_states_one_setting_less_is_told_how_it_is_made_again(caps
 
 
 def test_a_command_whose_defaults_were_others_is_not_said_to_make_a_folder_again(capsys, tmp_path):
-    """What a line leaves out it makes as today's defaults are, so it names what they changed."""
+    """Options that a command line omits have today's defaults, so it names the changed ones."""
     folder = tmp_path / "out"
     words = ["run", "case14", "--rounds", "1", "--seed", "1", "--no-reference", "--out"]
     assert call(capsys, *words, str(folder))[0] == 0
@@ -560,7 +560,7 @@ ALONE = "warning: one zone holds the whole grid: there is no other zone to coord
     ],
 )
 def test_what_has_no_effect_is_said_to_have_none(words, said, capsys):
-    """A budget without noise, and zones of which there is one: each is said once."""
+    """A budget without noise, and a single zone: each has one message."""
     reference = [] if "--reference" in words else ["--no-reference"]
     assert main(["run", "case14", "--rounds", "1", "--seed", "1", *reference, *words]) == 0
     assert capsys.readouterr().err.splitlines() == said

@@ -91,7 +91,7 @@ def test_names_that_the_locale_does_not_have(tmp_path: Path) -> None:
     [*(pytest.param(one, marks=pytest.mark.slow) for one in (">&-", "2>&-")), "<&- >&- 2>&-"],
 )
 def test_closed_standard_streams(closed: str, tmp_path: Path) -> None:
-    """What a solver prints must not go into the file that takes a closed stream's place."""
+    """Output of a solver must not be written into the file that replaces a closed stream."""
     out = tmp_path / "out"
     words = [*PROGRAM, *RUN, "--solver", "ipopt", "--out", str(out), "--quiet"]
     command = f"{shlex.join(words)} {closed}"

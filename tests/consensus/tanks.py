@@ -27,7 +27,7 @@ INFLOW, FLOW = 0, 1  # the variables of a tank: (x, q)
 
 
 class Itself:
-    """Release the demand itself, and take what was released for it."""
+    """Release the demand itself, and use the released value as its estimate."""
 
     def measure(self, data):
         return data

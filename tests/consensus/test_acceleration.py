@@ -48,7 +48,7 @@ def test_a_step_that_raises_the_residual_is_dropped():
 
 
 def drifting(penalty):
-    """Return how many of 50 rounds two agents take whose values drift by 5e-4 a round together."""
+    """Return the number of rounds, of 50, of two agents whose values drift by 5e-4 per round."""
     consensus = make_consensus([np.array([0]), np.array([0])])
     plan = Plan(50, nonsmooth_step(), ConstantPenalty(penalty), tolerance=1e-3)
 
@@ -87,7 +87,7 @@ def test_accelerated_rounds_reach_the_optimum_that_plain_ones_are_far_from():
 
 
 class Recorded(Anderson):
-    """Anderson's step that keeps what it was given."""
+    """Anderson's step that records its arguments."""
 
     def __init__(self, given):
         super().__init__(memory=2)
@@ -112,7 +112,7 @@ def test_every_round_that_is_remembered_is_told_at_the_next_penalty():
 
 
 def test_rounds_of_another_penalty_are_steps_of_the_same_map():
-    """Twice the penalty each round: what is remembered is told in the new one, and stays exact."""
+    """Twice the penalty each round: the memory is expressed in the new penalty and stays exact."""
     grown = played(Anderson(), 9, GeometricPenalty(30.0, 2.0, 1, 1e6))
     assert grown[-1].w == pytest.approx([0.75], abs=1e-6)
     assert abs(played(None, 9, GeometricPenalty(30.0, 2.0, 1, 1e6))[-1].w[0] - 0.75) > 0.05

@@ -132,10 +132,10 @@ def test_every_draw_is_told_in_a_reply_counted_and_planned(
 @pytest.mark.parametrize("update", ["exact", "linearized"])
 @pytest.mark.parametrize("target", ["none", "demand", "objective", "output"])
 def test_only_an_output_may_not_rest_on_a_point_near_the_minimiser(target, update, monkeypatch):
-    """Its noise covers how far the minimiser moves; what is near it may move farther.
+    """Its noise covers changes of the minimizer; a point near it may change more.
 
-    Demand and gradients are released before the solver, and a warm_start releases nothing. What is
-    tried before anything is charged is what rounds will ask for.
+    Demand and gradients are released before the solver, and a warm_start releases nothing. The
+    trial before any charge has the accuracy that rounds require.
     """
     agent = Waterworks(**SHORT, rules=rules(update, target)).agent(1)
     name = "minimise_exact" if update == "exact" else "minimise"
@@ -203,7 +203,7 @@ def test_a_coordinator_is_given_replies_and_nothing_else():
 
 @pytest.mark.parametrize("away", [1, 3])
 def test_rounds_go_on_while_an_agent_is_away(away):
-    """The others come to what it sent last, which is no agreement of its own."""
+    """The others converge to its last sent value; the absent agent does not take part."""
     zones = in_process(Waterworks(**SHORT, rules=rules("exact")))
     last, back = np.zeros(1), 60
 
@@ -296,7 +296,7 @@ def test_a_dask_cluster_changes_nothing(dask):
 
 
 def the_others_go_on(make):
-    """A tank that fails in round 3 keeps nobody else from answering, and both say what they drew.
+    """A tank that fails in round 3 does not stop the other, and both report their draws.
 
     The rounds end with its error; the other has drawn in round 3 as well.
     """

@@ -14,7 +14,7 @@ from gridpriv.core.settings import Part, changed, choice, count, documented, not
 
 @dataclass(frozen=True)
 class Size:
-    """A size with a notation of its own: ``3x4``."""
+    """A size with a text notation: ``3x4``."""
 
     wide: int
     high: int

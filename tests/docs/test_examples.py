@@ -64,7 +64,7 @@ def told(name: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def shows(cell: ast.Module, held: dict[str, object]) -> None:
-    """Run a cell of a notebook, and make what Jupyter would show of its last expression."""
+    """Run a cell of a notebook, and make Jupyter's representation of its last expression."""
     last = cell.body.pop() if isinstance(cell.body[-1], ast.Expr) else None
     exec(compile(cell, "cell", "exec", dont_inherit=True), held)
     if last is None:

@@ -96,7 +96,7 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: boo
 
 @pytest.fixture(autouse=True)
 def lists_of_names() -> Iterator[None]:
-    """Leave what can be had by name as it was: pages add to it."""
+    """Restore the lists of names: pages add to them."""
     lists: list[dict[Any, Any]] = [METHODS, MECHANISMS]
     before = [dict(one) for one in lists]
     yield
@@ -137,7 +137,7 @@ def test_links_to_files_of_the_repository_are_there(page: Path) -> None:
 
 
 def test_what_files_say_of_pages_is_there() -> None:
-    """Source, tests and settings name pages; a page that moves takes its name along."""
+    """Pages named in source, tests and settings exist."""
     kept = [ROOT / part for part in ("gridpriv", "tests", "examples", "benchmarks")]
     files = [p for folder in kept for p in folder.rglob("*.py")]
     files += [ROOT / part for part in ("SECURITY.md", "pyproject.toml", "mkdocs.yml")]

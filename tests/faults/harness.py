@@ -38,7 +38,7 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the action ended: exit status, what it said, and how many operations it got to."""
+    """Outcome of the action: exit status, output, and number of operations."""
 
     status: int
     said: str
@@ -135,7 +135,7 @@ class Faults:
 
 
 class Watched(io.BufferedIOBase):
-    """A file whose every write is an operation, the last of which may stop half way."""
+    """A file whose every write is an operation; the last one may stop half way."""
 
     def __init__(self, file: Any, faults: Faults) -> None:
         self._file, self._faults = file, faults

@@ -164,7 +164,7 @@ def test_a_run_that_was_killed_now_and_then(
 def test_a_charged_run_says_at_least_what_the_ledger_says_wherever_it_is_killed(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whole, killed, or killed and gone on with: no zone released more than its folder says."""
+    """Complete, killed, or killed and resumed: no zone released more than its folder records."""
     book, granted, folder = tmp_path / "book", tmp_path / "granted", tmp_path / "out"
     grant = ["ledger", "grant", str(granted), "--case", "case14", "--epsilon", "11"]
     assert main([*grant, "--quiet"]) == 0

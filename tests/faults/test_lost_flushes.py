@@ -41,7 +41,7 @@ class Disk:
         self.done[len(self.log)] = number
 
     def states(self, *, honest: bool) -> Iterator[tuple[int, int, bytes]]:
-        """Yield what was acknowledged, what was begun, and a content that may be left."""
+        """Yield the acknowledged writes, the begun writes, and a possible content."""
         for end in range(1, len(self.log) + 1):
             past = self.log[:end]
             flushes = [k for k, (kind, *_) in enumerate(past) if kind == "flush"]
@@ -112,7 +112,7 @@ def charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Disk
 def after_failures(
     disk: Disk, path: Path, number: Callable[[], int], *, honest: bool
 ) -> tuple[int, int]:
-    """Open what every failure leaves; return how many states were read, and how many refused."""
+    """Open the state after every failure; return the numbers of read and of refused states."""
     begun, read, refused = False, 0, 0
     for known, most, left in dict.fromkeys(disk.states(honest=honest)):
         begun = begun or known > 0
@@ -178,10 +178,10 @@ def test_records_after_a_power_failure(tmp_path: Path, honest: bool) -> None:
 
 
 class NamesAndContents:
-    """What a file system may hold after a power failure, of a folder that is written to.
+    """Possible content of a written folder after a power failure.
 
-    A content is safe once its file was flushed, a name once its folder was. What is not safe may
-    be there or not, in any order. Every change is followed by ``failures``, called with this disk.
+    A content is safe once its file was flushed, a name once its folder was. Anything else may be
+    present or not, in any order. After every change ``failures`` is called with this disk.
     """
 
     def __init__(self, folder: Path, failures: Callable[[NamesAndContents], None]) -> None:

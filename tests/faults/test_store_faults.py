@@ -38,7 +38,7 @@ def rows(run: str) -> Tables:
 
 
 def toy_study(folder: Path, *, resume: bool) -> int:
-    """Do what every command does with a store; return its exit code."""
+    """Use a store like every command; return the exit code."""
     common = {"network_buses": [{"bus": 1, "x": 0.5}, {"bus": 2, "x": None}]}
     try:
         with open_store(folder, MANIFEST, resume=resume, common=lambda: common) as store:

@@ -173,7 +173,7 @@ def test_the_command_prints_what_is_lost(
 
 
 def test_powsybl_formats_keep_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through XIIDM a case keeps all but its costs; from PSS/E the file keeps what PowSyBl does."""
+    """XIIDM keeps a case except its costs; a PSS/E file keeps the data that PowSyBl keeps."""
     networks = pytest.importorskip("pypowsybl").network
     answer_here(monkeypatch)
     converted = convert("case118", tmp_path / "a.xiidm")

@@ -40,7 +40,7 @@ def zoning() -> gridpriv.Zoning:
     [({}, 1), ({"temporal_basis": "per-step"}, 4), ({"noise_schedule": "round"}, 4 * 3)],
 )
 def test_the_total_of_the_horizon_is_the_budget(given: dict[str, Any], releases: int) -> None:
-    """Steps with demand of their own are released at once, or draw as often as they are told to."""
+    """Steps with different demand have one release, or the configured number of draws."""
     result = run_series(flat(4), zoning(), replace(SETTINGS, **given))
     assert len(result.certificates) == 2
     for statement in result.certificates:

@@ -74,7 +74,7 @@ def payloads(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def escaped(value: Any) -> str:
-    """Return JSON text in which no underscore stands."""
+    """Return JSON text without underscores."""
     return json.dumps(value).replace("_", r"\u005f")
 
 

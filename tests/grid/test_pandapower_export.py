@@ -41,7 +41,7 @@ def power_flow(net: Any) -> Any:
 
 
 def solution_of_voltages(case: Case, voltage: Any, pg: Any, qg: Any) -> GridSolution:
-    """Return the solution at given voltages: what generators do not cover of a balance is shed."""
+    """Return the solution at given voltages; demand that generators do not cover is shed."""
     s_from, s_to = branch_flows(case, voltage)
     lacking = case.pd + 1j * case.qd + abs(voltage) ** 2 * (case.gs - 1j * case.bs)
     for at, flow in ((case.f_bus, s_from), (case.t_bus, s_to), (case.gen_bus, -(pg + 1j * qg))):

@@ -158,7 +158,7 @@ def test_the_graph_adds_up_parallel_branches(case118: Case) -> None:
 
 
 def _given_away(graph: nx.Graph, groups: list[set[int]]) -> list[set[int]]:
-    """Give away loose pieces one by one, all ranked anew each time: slow, and as it is defined."""
+    """Reassign disconnected pieces one by one, all ranked again each time (slow definition)."""
     kept, loose = [], []
     for group in groups:
         pieces = sorted(

@@ -30,7 +30,7 @@ LONGEST_S = 300
 
 
 def damaged_file(suffix: str, content: bytes, draw: random.Random) -> bytes:
-    """Return a file with accidents: of an archive, mostly in one of its documents."""
+    """Return a damaged file; archives are mostly damaged in one of their documents."""
     if suffix != ".zip" or draw.random() < 0.2:
         return damaged(content, draw)
     packed = io.BytesIO()

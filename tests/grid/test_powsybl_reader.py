@@ -36,7 +36,7 @@ MOST_APART = 1e-6
 
 
 def solved(network: Any) -> tuple[Any, int]:
-    """Return the buses in PowSyBl's load flow, and the one that holds the balance."""
+    """Return the buses in PowSyBl's load flow, and its slack bus."""
     gens, stated = network.get_generators(), network.get_extensions("slackTerminal")
     largest = gens[gens["voltage_regulator_on"]].sort_values("target_p")["bus_id"].iloc[-1]
     slack = stated["bus_id"].iloc[0] if len(stated) else largest
@@ -75,7 +75,7 @@ def flow(case: Case, slack: int) -> Any:
 
 
 def assert_same_state(network: Any, case: Case, *, own_voltage: bool = False) -> None:
-    """Hold the case's AC state against PowSyBl's."""
+    """Compare the case's AC state with PowSyBl's."""
     buses, slack = solved(network)
     vm, va = buses["v_mag"].to_numpy(), buses["v_angle"].to_numpy()
     if own_voltage:

@@ -132,7 +132,7 @@ def saved(content: dict[str, Any], folder: Path) -> bytes:
 
 
 def incompressible_grid(folder: Path) -> bytes:
-    """Return the grid with the most rows that a packed file of the size may hold."""
+    """Return the grid with the largest number of rows in a packed file of the size."""
     n = 40_000
     table = np.zeros((n, 13))
     table[:, :2] = np.column_stack([np.arange(1, n + 1), np.ones(n)])

@@ -217,7 +217,7 @@ READERS: dict[str, tuple[str, Callable[[random.Random], bytes], Callable[[Path],
 
 
 def failures(reader: str, batch: int, count: int, folder: Path) -> tuple[list[str], int]:
-    """Return what went wrong in a batch, and how many of its files were read whole."""
+    """Return the failures of a batch, and the number of its files that were read completely."""
     suffix, make, read = READERS[reader]
     draw = random.Random(f"{reader} {batch}")
     path = folder / f"damaged{suffix}"

@@ -139,7 +139,7 @@ def test_dual_perturbation_certificate_holds_in_one_dimension():
 
 @pytest.mark.parametrize(("multiplier", "delta"), [(20.0, 1e-5), (4.0, 1e-3), (0.3, 1e-5)])
 def test_dual_perturbation_certificate_covers_the_gaussian_it_may_be(multiplier, delta):
-    """A sample that every likely output gets wrong moves the noise by s: the Gaussian mechanism."""
+    """A sample that every likely output misclassifies changes the noise by s (Gaussian)."""
     exact = total_epsilon({Charge("gaussian", multiplier): 1}, delta)
     found = certificate(multiplier, delta, 0.0, 50.0, 0.1)
     assert exact <= found <= 1.7 * exact
@@ -164,7 +164,7 @@ def test_dual_perturbation_certificate_covers_the_determinants():
 
 
 def test_fedspd_recursion_bounds_two_neighbours_steps():
-    """Q steps on neighbouring batches move the mean iterate by half of the bound at most."""
+    """Q steps on adjacent batches change the mean iterate by at most half of the bound."""
     random = np.random.default_rng(1)
     gamma, rho, steps, batch = 2.0, 1.0, 4, 5
     x = random.normal(size=(batch, 3))

@@ -203,7 +203,7 @@ def test_dual_perturbation_refuses_what_no_noise_can_meet():
     ],
 )
 def test_newton_finds_the_minimisers_that_scipy_finds(data, clients, scale):
-    """Held to gradients of 1e-6, which is what the sensitivity of a minimiser counts on."""
+    """Gradients are below 1e-6, as the sensitivity of a minimizer assumes."""
     settings = made.plain(
         algorithm="pvp", mechanism="none", clients=clients, regularizer="l2:0.01", split="iid"
     )

@@ -29,7 +29,7 @@ STEP = 2.0 * WIDTH / BINS
 
 
 def densities(kind, multiplier, rate):
-    """The densities of x under both neighbours, on a fine grid, times its spacing."""
+    """The densities of x under both adjacent data sets, on a fine grid, times its spacing."""
     x = np.linspace(-14.0, 14.0, 1_000_001)
 
     def normal(centre):
@@ -214,7 +214,7 @@ def test_a_sampled_multiplier_is_the_smallest_within_the_budget(kind, releases, 
 
 
 def test_discrete_noise_is_charged_as_the_continuous_noise_that_it_comes_from():
-    """Epsilon of a discrete Gaussian by its own sum, at a scale of 40 steps."""
+    """Epsilon of a discrete Gaussian by its sum, at a scale of 40 steps."""
     scale, distance = 40.0, 30.0
     k = np.arange(-4000, 4000)
     p = np.exp(-0.5 * (k / scale) ** 2)

@@ -327,7 +327,7 @@ def test_adult_columns_are_those_of_the_paper(tmp_path):
 
 
 def test_adult_standardized_reads_nothing_off_its_rows(tmp_path):
-    """A row's features are the same whatever other rows stand beside it; the bound holds."""
+    """The features of a row do not depend on other rows; the bound holds."""
     made.write_adult(tmp_path)
     before = load_adult(tmp_path, missing="mode", scaling="standard")
     assert before.norm == pytest.approx(np.sqrt(8 + 6 * 9))

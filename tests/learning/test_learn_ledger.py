@@ -69,7 +69,7 @@ CHEAP = ("--rounds", "3", "--budget", "total:1,1e-5", "--evaluate-every", "3")
     ],
 )
 def test_every_algorithm_charges_what_it_certifies(tmp_path, data, capsys, given, noise):
-    """The ledger's total of what was charged is the run's certificate, or above it."""
+    """The ledger's total of charges is at least the run's certificate."""
     ledger = tmp_path / "l.db"
     of_samples = given[:2] if "dp-fedavg" in given else ()
     granted = ("--epsilon", f"{EPSILON}", "--delta", "1e-5", *of_samples)
@@ -105,7 +105,7 @@ DVP = ("--algorithm", "dvp", "--penalty", "40", "--regularizer", "l2:0.1", *CHEA
 
 
 def test_releases_of_an_epsilon_and_delta_count_as_the_plan_of_a_grant(tmp_path, data, capsys):
-    """They fit within what is granted, by themselves, once."""
+    """Alone they fit into the grant, once."""
     ledger, small, used = (tmp_path / f"{name}.db" for name in ("enough", "small", "used"))
     for file, epsilon in ((ledger, "1.01"), (small, "0.9"), (used, "9")):
         assert learn("grant", data, file, "--epsilon", epsilon, "--delta", "1e-5") == 0
@@ -139,7 +139,7 @@ def test_neighbours_further_apart_are_charged_as_a_group(data):
 
 
 def test_budgets_belong_to_samples_however_they_are_split(tmp_path, data):
-    """Another number of clients finds every sample with what is left of its budget."""
+    """With another number of clients every sample keeps its remaining budget."""
     ledger = tmp_path / "l.db"
     assert learn("grant", data, ledger, "--epsilon", "1.2", "--delta", "1e-5") == 0
     run = ("--algorithm", "dp-admm", *CHEAP)

@@ -84,7 +84,7 @@ def test_other_samples_under_the_same_releases_change_no_byte(tmp_path, monkeypa
 
 
 def test_another_test_label_changes_no_byte(tmp_path, capsys):
-    """A certificate is of training samples: what is measured on test rows is not published."""
+    """A certificate covers training samples: measurements on test rows are not published."""
     x, y = np.random.default_rng(3).normal(size=(40, 3)) / 4, np.resize((-1, 1), 40)
     written, private = [], []
     for first in (-1, 1):

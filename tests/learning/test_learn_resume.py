@@ -78,7 +78,7 @@ def test_every_algorithm_ends_as_if_it_had_not_been_interrupted(tmp_path, algori
 
 
 def dying_after(monkeypatch, draws):
-    """Let the process die right after these many draws; return what was drawn, by round."""
+    """Kill the process after a number of draws; return the draws by round."""
     drawn, real = Counter(), Task.drawn
 
     def counted(self, t, values, releases):

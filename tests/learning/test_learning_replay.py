@@ -51,7 +51,7 @@ CLIP = {"squares": 0.5}
 
 @dataclass(frozen=True, eq=False)
 class Chosen(Task):
-    """A task whose noise in some rounds is what a test chooses."""
+    """A task with chosen noise in some rounds."""
 
     draws: dict = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class Ledger(Tally):
 
 
 def play(data, settings, draws):
-    """Run an algorithm with chosen noise; return its rounds and what it charged."""
+    """Run an algorithm with chosen noise; return its rounds and charges."""
     task, _ = make_task(data, settings)
     ledger, rounds = Ledger(), []
     given = {f.name: getattr(task, f.name) for f in fields(task)} | {"tally": ledger}
@@ -122,14 +122,14 @@ def _changed(data, kind, adjacency):
 
 
 def units(settings):
-    """Return noise over what it does to a client's model (dpsgd: to the mean over clients)."""
+    """Return noise over its effect on a client's model (dpsgd: on the mean over clients)."""
     return {"dpsgd": -1.0 / settings.learning_rate, "fedspd-dp": 2.0}.get(settings.algorithm, 1.0)
 
 
 def released(settings, done):
-    """Return what a round released, up to a shift that is public, in the units of its noise.
+    """Return the releases of a round, up to a public shift, in the units of its noise.
 
-    Of dpsgd the clients' sum: where one client's release differs, all of the difference is its.
+    For dpsgd the clients' sum: a difference is due to the one client whose release differs.
     """
     if settings.algorithm == "dpsgd":
         return units(settings) * settings.clients * done.w[None]
@@ -139,9 +139,9 @@ def released(settings, done):
 
 
 def replay(data, other, far, settings):
-    """Return how far client 1's releases move over what is stated, shape (rounds,).
+    """Return changes of client 1's releases over the stated sensitivity, shape (rounds,).
 
-    After each round the noise on D' makes up for the difference, so both release the same.
+    After each round the noise on D' compensates the difference, so both have equal releases.
     """
     draws = dict.fromkeys(range(2, settings.rounds + 1), 0.0) | {1: units(settings) * far}
     first, ledger = play(data, settings, dict(draws))
@@ -199,7 +199,7 @@ def settings_for(name, **given):
 @pytest.mark.parametrize("kind", ["softmax", "logistic", "squares"])
 @pytest.mark.parametrize("name", ADDITIVE)
 def test_a_release_moves_as_far_as_is_stated_and_no_further(name, kind, adjacency):
-    """Given equal releases before, one sample moves the next by at most the sensitivity."""
+    """Given equal earlier releases, one sample changes the next by at most the sensitivity."""
     settings = settings_for(name, adjacency=adjacency, clip=CLIP.get(kind))
     ratios = replay(*neighbours(kind, adjacency), settings)
     assert ratios.max() <= 1.0 + 1e-5
@@ -238,7 +238,7 @@ def taped(monkeypatch, tape, data, settings):
 def test_ryu_kim_releases_move_as_far_as_is_stated(
     monkeypatch, noise, perturbation, kind, adjacency
 ):
-    """The gradient, or the minimiser, moves by at most the sensitivity in the noise's norm."""
+    """The gradient, or the minimizer, changes by at most the sensitivity in the noise's norm."""
     data, other, far = neighbours(kind, adjacency)
     mechanism, sensitivity = noise.split()
     updates, order = 2, 1 if mechanism == "laplace" else 2
@@ -296,7 +296,7 @@ FEDAVG = {
 
 
 def test_dp_fedavg_moves_by_one_clipped_update_over_the_active_clients():
-    """A client's whole training set moves the mean by clip/A, however far it would take it."""
+    """A client's whole training set changes the mean by at most clip/A."""
     data = neighbours("squares", "replace-one")[0]
     settings = made.plain(**FEDAVG)
     draws = dict.fromkeys(range(1, 4), 0.0)
@@ -330,7 +330,7 @@ def test_dp_fedavg_clips_updates_and_divides_by_the_active_clients(active):
 
 
 def test_an_update_that_is_no_number_counts_as_none():
-    """So a client whose local steps diverge moves the mean by no more than any other."""
+    """A client whose local steps diverge changes the mean by no more than any other."""
     updates = np.array([np.inf, np.nan, 1e200, -3.0, 0.5]).reshape(5, 1, 1)
     with np.errstate(over="ignore"):
         found = clipped(updates, 1.0)
@@ -338,7 +338,7 @@ def test_an_update_that_is_no_number_counts_as_none():
 
 
 def wide(task="regression", features=3000, rows=6):
-    """Return data of so many features that one round's noise tells its scale to 2 %."""
+    """Return data with enough features to estimate the noise scale of one round to 2 %."""
     random = np.random.default_rng(1)
     x, _ = clip_rows(random.normal(size=(rows, features)), 1.0)
     y = random.choice([-1, 1], rows)
@@ -354,7 +354,7 @@ NOISY = ADDITIVE | {
 
 @pytest.mark.parametrize("name", NOISY)
 def test_noise_has_the_charged_scale(name):
-    """Value and release differ by multiplier times sensitivity, anew for every release."""
+    """Value and release differ by multiplier times sensitivity, independently per release."""
     clients = NOISY[name].get("clients", 3 if "graph" in NOISY[name] else 1)
     settings = made.plain(
         **{"split": "contiguous", "budget": "per-release:1", "adjacency": "zero-out", "clip": 0.5}
@@ -382,7 +382,7 @@ def related(draws):
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 @pytest.mark.parametrize("perturbation", ["objective", "output"])
 def test_ryu_kim_noise_has_the_charged_scale(monkeypatch, perturbation, mechanism):
-    """A gradient's or a minimiser's noise is as large as charged, anew for every release."""
+    """Noise of a gradient or a minimizer has the charged scale, independently per release."""
     kind = {"gaussian": Gaussian, "laplace": Laplace}[mechanism]
     perturb, drawn = kind.perturb, []
 
@@ -434,7 +434,7 @@ def test_dual_perturbation_has_the_noise_of_its_certificate():
 
 
 def test_dual_perturbation_covers_what_the_solver_errs(monkeypatch):
-    """Two iterates within 1e-6/rho of one minimiser cannot be told apart past the cover's share."""
+    """Iterates within 1e-6/rho of a minimizer are distinguishable at most by the cover's share."""
     found, minimise = [], admm.minimise_locally
 
     def watched(*given):
@@ -492,7 +492,7 @@ def task_for(algorithm="fedspd-dp", samples=40, **given):
 
 
 def test_a_sample_is_in_a_secret_batch_at_the_rate_that_amplifies():
-    """1 - (1 - b/m)^Q for Q secret batches, by the kind that its drawing and neighbours have."""
+    """1 - (1 - b/m)^Q for Q secret batches, by sampling and adjacency."""
 
     def rate(samples, steps, **given):
         found = amplification(task_for(batch=10, **given), samples, steps)
@@ -523,7 +523,7 @@ def test_amplification_is_charged_where_there_is_a_rate(sampling):
 
 
 def test_batches_are_drawn_as_they_are_charged():
-    """Poisson: each sample on its own with chance b/m. Else b samples, or b draws of one each."""
+    """Poisson: each sample independently with chance b/m. Else b samples, or b single draws."""
     random = np.random.default_rng(0)
     draws = {}
     for how in ("poisson", "without-replacement", "with-replacement"):
@@ -562,9 +562,9 @@ def test_paper_reach_is_lemma_2s():
 @pytest.mark.parametrize("convex", [True, False])
 @pytest.mark.parametrize("smoothness", [0.0, 4.0, 6.0, 9.0])
 def test_sound_sensitivity_is_reached_step_by_step(smoothness, convex):
-    """Two iterates under the worst function of smoothness L, gradients apart by s the worst way.
+    """Two iterates under the worst function of smoothness L; gradients differ by s, the worst case.
 
-    Its slope is -L x where it need not be convex; else L x, or no slope at all while L is small.
+    The slope is -L x where it may be nonconvex; else L x, or zero while L is small.
     """
     gamma, rho, one, steps = 2.0, 0.7, 0.3, 5
     slope = -smoothness if not convex else smoothness if smoothness > 2.0 * gamma else 0.0
@@ -596,7 +596,7 @@ def test_a_poisson_batch_may_be_every_sample():
 
 
 def test_fedspd_states_what_its_largest_batch_does(monkeypatch):
-    """One step on the sample and one on all others, 3.9 b of them, stretch what it moved.
+    """One step on the sample and one on all others, 3.9 b of them, increase its change.
 
     Batches of b samples would not: the least-squares steps are non-expansive there.
     """
@@ -797,7 +797,7 @@ def test_proximity_and_what_a_batch_moves_by_are_settings():
 
 
 def test_sums_under_secure_noise_round_by_less_than_is_charged_for():
-    """Neighbours at the stated distance, against exact sums; float32 is past the margin here."""
+    """Adjacent data at the stated distance, against exact sums; float32 exceeds the margin here."""
     pytest.importorskip("opendp")
     random = np.random.default_rng(0)
     samples, clip = 8_000, 0.5

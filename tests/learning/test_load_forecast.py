@@ -36,7 +36,7 @@ RECENT = recency(TIMES)
 
 
 def histories(seed=1, sizes=(4, 3)):
-    """Zones whose buses follow the calendar, with an hour's own deviation."""
+    """Zones whose buses follow the calendar, with a deviation per hour."""
     random = np.random.default_rng(seed)
     shape = 1.0 + 0.3 * np.sin(2 * np.pi * np.arange(len(TIMES)) / 24)
     made = []
@@ -90,7 +90,7 @@ def test_no_change_of_a_bus_moves_the_shape_further_than_is_stated(count):
 
 
 def test_every_release_moves_by_no_more_than_its_distance(monkeypatch):
-    """Replay on a neighbour: one bus moves by beta in every step; what is private is compared."""
+    """Replay on adjacent data: one bus changes by beta in every step."""
     beta, seen = 2.0, []
     whole = histories()
     signs = np.sign(np.random.default_rng(3).normal(size=len(TIMES)))
@@ -121,7 +121,7 @@ def test_every_release_moves_by_no_more_than_its_distance(monkeypatch):
 
 
 def test_under_secure_noise_the_rounding_of_sums_is_charged(monkeypatch):
-    """Sums of 504 hours in floating point move by more than a small beta; the distance says so."""
+    """Sums of 504 hours in floating point may change by more than a small beta."""
     beta = 2.0**-30
     exact = [
         History(h.zone, *(np.round(part * 2.0**40) / 2.0**40 for part in (h.p, h.q)))
@@ -193,7 +193,7 @@ def test_releases_add_up_to_the_total_and_are_charged_before_they_are_drawn():
 
 
 def test_zones_of_one_shape_are_forecast_alike_under_noise():
-    """What zones differ by is noise here: shapes are drawn together, a season's drift followed."""
+    """Zones differ by noise only: shapes are pooled, and the seasonal drift remains."""
     days = np.arange(len(TIMES)) / 24.0
     shape = 1.0 + 0.02 * (days - 10.0) * np.cos(2 * np.pi * days)
     whole = [History(f"zone {z}", *np.full((2, len(TIMES), 20), 40.0)) for z in range(3)]

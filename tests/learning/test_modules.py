@@ -64,7 +64,7 @@ def test_clipped_sums_are_those_of_one_gradient_at_a_time():
 
 @pytest.mark.parametrize("strange", [math.nan, math.inf, 1e30])
 def test_one_sample_moves_a_sum_by_no_more_than_the_clip(strange):
-    """Whatever it holds: also where its gradient is no number."""
+    """For any sample: also where its gradient is NaN."""
     data, clip = made.multiclass(), 0.05
     _, modules = clients_of(data, nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)))
     every, w = np.ones(int(modules.counts[0])), modules.start()[0]

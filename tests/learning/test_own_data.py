@@ -37,7 +37,7 @@ def archive(folder, **arrays):
     "shape", ["(1000000000000000,)", "(20, 4)", "(9, 4)", "(1000000, 1000000000)"]
 )
 def test_a_header_that_states_other_numbers_than_follow_is_refused(tmp_path, shape):
-    """numpy would make room for what the header states: 1e15 numbers were "out of memory"."""
+    """numpy allocates the size that the header states: 1e15 numbers were "out of memory"."""
     head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
     head += b" " * (118 - len(head) - 1) + b"\n"
     content = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + bytes(8 * 40)
@@ -120,7 +120,7 @@ def test_images(tmp_path):
 
 
 class Bomb:
-    """What unpickling would run."""
+    """Code that unpickling would run."""
 
     def __reduce__(self):
         return (pytest.fail, ("an object was unpickled",))
@@ -206,7 +206,7 @@ def packed_zeros(folder):
 
 
 def claimed_zeros(folder):
-    """An archive whose directory tells less than its members hold."""
+    """An archive whose directory states less than the size of its members."""
     path = packed_zeros(folder).rename(folder / "nominal.npz")
     content = path.read_bytes()
     size = (6 * 10**7 + 128).to_bytes(4, "little")

@@ -89,7 +89,7 @@ def test_clients_are_lost_at_any_stage(schedule: int) -> None:
 
 
 def test_colluding_clients_do_not_unmask_another() -> None:
-    """The server and t clients pool all they hold; what is left of a value looks uniform."""
+    """The server and t clients share all their data; the rest of a value is uniform."""
     rule, values = SumRule(6, colluding=3, dropouts=1), np.zeros((6, 4000))
     clients = sum_clients(rule, values)
     keys = {i: one.keys() for i, one in enumerate(clients)}

@@ -87,7 +87,7 @@ def records(disk):
 
 
 class Book:
-    """A zone's ledger: what was charged is on disk before the call returns."""
+    """A zone's ledger: a charge is on disk before the call returns."""
 
     path = "ledger"
 
@@ -141,7 +141,7 @@ class Zone:
             raise Crash
 
     def start(self):
-        """Start the zone's process, on what its disk and its ledger hold."""
+        """Start the zone's process, with the content of its disk and ledger."""
         with self.patched():
             kept = client.read_state(Path("zone"))
             drawn = None if kept is None else kept.memory.drawn
@@ -173,7 +173,7 @@ class Zone:
             client.Records, take_part.read_book, Release.apply = kept
 
     def answer(self, content):
-        """Return the answer that leaves, or None; check what may not happen."""
+        """Return the answer that is sent, or None; check the invariants."""
         before = self.client.last
         try:
             with self.patched():
@@ -209,7 +209,7 @@ class Zone:
         self.audit()
 
     def audit(self, ended=False):
-        """Compare the ledger, what left, and the certificate."""
+        """Compare the ledger, the sent releases, and the certificate."""
         answered = sum(turn.phase == "round" for turn in self.kept | set(self.left))
         total = self.book.charges.total()
         if not answered <= total <= answered + 1:
@@ -224,7 +224,7 @@ class Zone:
 
 
 class Pump:
-    """Stands for a condition: whoever waits lets the bench go on until there is nothing to do."""
+    """Replacement of a condition: waiting runs the bench until no event is left."""
 
     def __init__(self, step):
         self._step = step
@@ -248,7 +248,7 @@ class Pump:
 
 @dataclass
 class Lie:
-    """What the lying zone does at its n-th chance to answer."""
+    """Action of the dishonest zone at its n-th answer."""
 
     kind: str
     at: int
@@ -417,7 +417,7 @@ class Coordination:
         return None
 
     def lied(self, lie, answer):
-        """Return what the liar sends in place of its answer."""
+        """Return the message of the dishonest zone instead of its answer."""
         told = decode(answer) if answer is not None else None
         if not isinstance(told, Answer):
             return answer
@@ -471,7 +471,7 @@ class Coordination:
         return encode(told)
 
     def audit(self, outcome):
-        """Check what holds after every run, whoever lied."""
+        """Check the invariants after every run, whatever party is dishonest."""
         self.honest.audit(ended=True)
         self.liar.audit()
         # with late = stop a run may end for the honest zone too, where its process has ended
@@ -519,7 +519,7 @@ class Asked:
 
 
 class LyingCoordinator:
-    """An honest zone and a coordinator that sends whatever its script says."""
+    """An honest zone and a coordinator that sends the messages of its script."""
 
     def __init__(self, script):
         self.zone, self.script = Zone(ZONES[0], []), script

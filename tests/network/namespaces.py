@@ -204,7 +204,7 @@ def template(folder):
 
 
 def schedule(net, folder, seed):
-    """Play one schedule; return what happened."""
+    """Run one schedule; return its events."""
     chance, events = random.Random(seed), []
     run = Run(net, folder)
     for party in PARTIES:
@@ -265,7 +265,7 @@ def quietly(act):
 
 
 def verdict(folder, codes, residuals):
-    """Return what is wrong after a schedule; empty where nothing is."""
+    """Return the faults after a schedule; empty if there are none."""
     from gridpriv.privacy.ledger import read_book
 
     if set(codes.values()) != {0} or len(codes) < len(PARTIES):

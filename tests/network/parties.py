@@ -22,7 +22,7 @@ LOOPBACK = "127.0.0.1:0"
 
 
 def settings(**given):
-    """A release in every round, unless what is given says otherwise."""
+    """A release in every round, unless given otherwise."""
     rounds = {} if given.get("perturbation", "demand") != "demand" else {"noise_schedule": "round"}
     return make_settings(**{"solver": "clarabel", "rounds": 3, "seed": 11} | rounds | given)
 
@@ -33,7 +33,7 @@ def laid_out(case, zoning, folder: Path, **given) -> Path:
 
 
 class Notes(list):
-    """What a party logs."""
+    """Log of a party."""
 
     def __call__(self, level, event, **about):
         self.append((level, event, about))
@@ -43,7 +43,7 @@ class Notes(list):
 
 
 class Consortium:
-    """Starts parties of laid-out folders; ``done`` is what each returned or raised."""
+    """Parties started from configuration folders; ``done`` has each result or exception."""
 
     def __init__(self, folder: Path, *, secure=True, timeout=30.0, late="wait", **zone):
         self.folder, self.secure = folder, secure
@@ -93,7 +93,7 @@ class Consortium:
         return take_part_as_zone(agreement, party, folder, serving, note, proved)
 
     def result(self, name, timeout=90.0):
-        """What a party returned, or the exception that it ended with."""
+        """Result of a party, or its exception."""
         try:
             return self.futures[name].result(timeout)
         except Exception as error:

@@ -48,7 +48,7 @@ QUIET = lambda *_, **__: None  # noqa: E731
 
 
 def zone_client(folder, agreement, name="1", **more):
-    """A zone of laid-out folders with its client, and its own folder's party."""
+    """A zone with its client, and the party of its configuration folder."""
     place = folder / name
     party = read_party(place / "zone.toml", ZoneParty)
     own = read_own(agreement, party, place)

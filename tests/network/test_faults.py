@@ -178,7 +178,7 @@ def test_a_second_agent_for_a_zone_is_refused(folder, in_one_process):
 
 
 def test_certificates_that_nobody_should_believe(folder):
-    """Each is refused by its own party, and what gets past that by TLS."""
+    """Each is refused by its own party, or else by TLS."""
     now = datetime.now(UTC)
     others = make_keys(ZONES)
     old = make_keys(ZONES, 1, now - timedelta(days=3))
@@ -239,7 +239,7 @@ def test_tls_itself_asks_for_a_certificate_of_the_authority(folder):
 
 
 def test_a_zones_certificate_is_no_coordinators(folder):
-    """A zone that listens where the coordinator should be is not believed."""
+    """A zone that listens at the coordinator's address is refused."""
     shutil.copytree(folder / "coordinator", folder / "false")
     for name in ("certificate.pem", "key.pem"):
         shutil.copy(folder / "3" / name, folder / "false" / name)
@@ -310,7 +310,7 @@ def test_a_zone_that_falls_silent_is_named_with_the_round(folder, monkeypatch):
 
 
 def test_a_round_can_go_on_with_the_last_release_and_it_is_accounted(folder, monkeypatch):
-    """The late zone comes back, agrees on its dual, and tells every draw in its last answer."""
+    """The late zone returns, updates its dual, and reports every draw in its last answer."""
     asleep = silent_from(monkeypatch, "round 2", 3.0)
     parties = Consortium(folder, timeout=2.0, late="last").coordinator()
     results = parties.zones(*ZONES, timeout=30.0).results()
@@ -526,11 +526,10 @@ def wire(monkeypatch, drop=None):
 
 
 def said(messages):
-    """What a zone said: its first message, then each answer once.
+    """Messages of a zone: its first message, then each answer once.
 
-    When it is heard does not depend on it alone: a connection may break, and the zone calls again.
-    It then says only what it has said: its first message with the turn that it answered last, and
-    that answer, byte for byte.
+    A connection may break, and the zone connects again. It then repeats only earlier messages: its
+    first message with the turn that it answered last, and that answer, byte for byte.
     """
     first, last, answers = decode(messages[0]), BEFORE, {}
     assert first.last == BEFORE
@@ -549,9 +548,9 @@ CALLS = {"seated": {"zone", "last"}, "left": {"zone"}, "welcome": {"run"}, "lost
 
 
 def logged(notes):
-    """What a party logs, once each, but for calls; of those no figure but the last turn's.
+    """Log entries of a party, once each, except calls; of those only the number of the last turn.
 
-    In no order: threads of a coordinator log beside each other.
+    Without order: threads of a coordinator log concurrently.
     """
     for _, event, about in notes:
         assert about.keys() == CALLS.get(event, about.keys())
@@ -709,7 +708,7 @@ def test_a_thousand_malformed_messages(folder, in_one_process):
 
 
 def test_garbage_of_a_coordinator_is_refused_and_the_agent_lives(folder, monkeypatch):
-    """A coordinator that sends garbage first: the agent says so, and goes on with the run."""
+    """A coordinator that sends garbage first: the agent logs it and continues the run."""
     from gridpriv.consensus.sessions import Sessions
 
     honest, left = Sessions.messages, list(garbage(folder, 32, NAME))[:-1]

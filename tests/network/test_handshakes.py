@@ -54,7 +54,7 @@ def is_over(address, *parts, within=5.0):
 
 
 def check_undisturbed(serving):
-    """Nobody was let in, nothing is left of the attack, and a member is welcome."""
+    """No stranger was admitted, nothing remains of the attack, and a member is admitted."""
     assert not any(session.known for session in serving.sessions.zones.values())
     until = time.monotonic() + 5.0
     while serving._guests and time.monotonic() < until:
@@ -243,7 +243,7 @@ END = b"the connection ends here"
 
 
 class Relay:
-    """Passes the bytes of connections on, and does something to what zones send."""
+    """Relay that forwards the bytes of connections and changes those of zones."""
 
     def __init__(self, address, change):
         self._there, self._change = address, change
@@ -348,7 +348,7 @@ def false_server(context, act):
 
 
 def gives_up(folder, address):
-    """Let zone 1 call a server; return what it ends with, and how long that took."""
+    """Let zone 1 connect to a server; return its exception and the time."""
     parties = Consortium(folder, timeout=0.8)
     parties._address = address
     parties._here.set()

@@ -38,7 +38,7 @@ def cosimulate(folder, zones):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["case14", "case118"])
 def test_the_same_rounds_in_a_cosimulation(name, tmp_path):
-    """In a process of its own, for HELICS may hang when its library is closed."""
+    """In a separate process, because HELICS may hang when its library is closed."""
     words = [sys.executable, __file__, name, str(tmp_path / "here")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300.0, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

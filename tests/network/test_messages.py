@@ -93,7 +93,7 @@ def test_whatever_is_cut_or_added_is_refused(message):
 
 @pytest.mark.parametrize("message", EVERY, ids=NAMES)
 def test_damaged_bytes_are_refused_or_are_another_whole_message(message):
-    """Nothing but a MessageError comes out, and what is read can be written again."""
+    """The result is a MessageError, or a message that can be written again."""
     rng = np.random.default_rng(5)
     content = encode(message)
     for _ in range(300):
@@ -137,7 +137,7 @@ NOISY = {"demands": (3.0, 4.0), "capacities": (2.0, 1.5)}
 
 
 class Purse:
-    """Counts what is charged, and refuses after so many."""
+    """Ledger that counts charges, and refuses after a number of them."""
 
     def __init__(self, most=100):
         self.charged, self.most = Counter(), most

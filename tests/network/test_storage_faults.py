@@ -163,7 +163,7 @@ def mutated(content, chance):
 
 
 def orders_another_turn(bad, message):
-    """Tell a mutation that is an order of its own: a coordinator may give that of the next turn."""
+    """Return True if a mutation is a valid order: a coordinator may send that of the next turn."""
     try:
         return decode(bad).turn != decode(message).turn
     except MessageError:

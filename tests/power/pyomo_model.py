@@ -52,7 +52,7 @@ def variables(m: pyo.ConcreteModel) -> list[Any]:
 
 
 def declare_voltage_products(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Declare w within (D.2d), and wr and wi within what voltage and angle bounds imply."""
+    """Declare w within (D.2d), and wr and wi within the bounds that voltages and angles imply."""
     case, network = zone.network.case, zone.network
     lower, upper = (case.vmin**2).tolist(), (case.vmax**2).tolist()
     m.buses = pyo.Set(initialize=zone.buses.tolist(), ordered=True)
@@ -170,7 +170,7 @@ def constrain_angles(m: pyo.ConcreteModel, zone: Zone) -> None:
 
 
 def constrain_angle_envelope(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Cut what voltage and angle bounds leave of V_i V_j*: the lifted nonlinear cuts.
+    """Add the lifted nonlinear cuts on V_i V_j* from voltage and angle bounds.
 
     Coffrin, Hijazi and Van Hentenryck (arXiv:1512.04644), for pairs with both angle limits. They
     hold for every AC point within the bounds and tighten the cone where limits are narrow;

@@ -137,7 +137,7 @@ def test_voltages_are_those_of_pandapower(name):
 
 
 def balance(case, state):
-    """What every bus lacks, from admittances multiplied out another way."""
+    """Mismatch of every bus, from independently computed admittances."""
     drawn = state.voltage * np.conj(chain_admittance(case) @ state.voltage)
     drawn += case.pd + 1j * case.qd - state.p_shed - 1j * state.q_shed + state.curtailment
     np.subtract.at(drawn, case.gen_bus, state.pg + 1j * state.qg)
@@ -228,7 +228,7 @@ def test_no_grid_stands_where_charging_is_all_that_holds_its_voltage():
 
 
 def test_a_generator_stands_at_its_lower_reactive_limit_where_a_reactor_holds_the_voltage():
-    """A reactor r vm^2 takes up what a constant source gives and the generator cannot absorb."""
+    """A reactor r vm^2 absorbs the power of a constant source that the generator cannot absorb."""
     r, source, absorbed = 0.7, 1.0, 0.2
     grid = replace(
         two_buses(1.0),
@@ -265,7 +265,7 @@ def test_imbalance_is_taken_up_by_share_of_headroom(case118):
 
 
 def interchange_of(state, zone_of):
-    """What the tie lines take from every zone, metered in their middle, line by line."""
+    """Export of every zone over its tie lines, metered in their middle, line by line."""
     case, out = state.case, np.zeros(zone_of.max() + 1)
     s_from, s_to = branch_flows(case, state.voltage)
     for k in range(case.n_branch):
@@ -277,7 +277,7 @@ def interchange_of(state, zone_of):
 
 
 def shifted(case, rng, size):
-    """A dispatch that a run with noise might ask for: set points moved within their limits."""
+    """A dispatch as of a noisy run: set points shifted within their limits."""
     asked = dispatch_of(case)
     pg = np.clip(case.pg + rng.normal(0, size, case.n_gen), case.pmin, case.pmax)
     return replace(asked, pg=pg)
@@ -301,7 +301,7 @@ def test_every_zone_keeps_its_interchange_or_has_nothing_left(case118, zones118,
 
 
 def test_a_zone_with_hardly_any_headroom_still_keeps_its_interchange(case118, zones118):
-    """Set points of an optimum stand a hair below their limits; this zone has to go down."""
+    """Set points of an optimum are just below their limits; this zone must reduce generation."""
     asked = dispatch_of(case118)
     agreed = interchange_of(ac_flow(case118, asked), zones118.zone_of)
     mine = zones118.zone_of[case118.gen_bus] == 0
@@ -377,7 +377,7 @@ def chain(demand, least, most) -> Case:
 
 
 def shared(demand, least, most, agreed, bias):
-    """What areas give where each keeps its interchange up to K delta, or stands at a limit."""
+    """Regulation of areas that keep their interchange up to K delta, or are at a limit."""
     low, high = -1e6, 1e6
     for _ in range(100):
         delta = (low + high) / 2

@@ -304,7 +304,7 @@ def test_a_solution_of_another_shape_or_of_no_use_is_as_good_as_none():
 
 
 def test_an_interrupt_within_a_solve_is_not_swallowed():
-    """CasADi ends the solve with a status of its own; in several solves' time one is running."""
+    """CasADi ends the solve with its own status; the interrupt arrives during a solve."""
     program = ac_model(load_case("case118")).program
     for attempt in range(5):
         after = f"sleep {0.1 + 0.013 * attempt}; kill -{signal.SIGINT:d} {os.getpid()}"
@@ -374,7 +374,7 @@ def test_the_norm_is_least(norm, least) -> None:
 
 
 def test_pairs_move_together() -> None:
-    """Noise on pairs lets reactive demand of a bus move as far as its active demand for nothing."""
+    """With noise on pairs, reactive demand of a bus may change as much as its active demand."""
     case = load_case("case14").scale_load(4.0)
     pairs, numbers = nearest_served(case, "box"), nearest_served(case, 1)
     box = [np.abs(one.moved).max(axis=0).sum() for one in (pairs, numbers)]

@@ -32,7 +32,7 @@ def chronology(case, folder, text):
 
 
 def merit_order(case, need, running):
-    """Return the cost in $/h of one step, inf where what runs does not meet the need."""
+    """Return the cost in $/h of one step, inf if the running generators do not meet the demand."""
     on = np.flatnonzero(running)
     output = case.pmin[on].copy()
     left = need - output.sum()

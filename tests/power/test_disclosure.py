@@ -212,7 +212,7 @@ def test_a_source_of_unknown_size_leaves_the_release_as_it_is(rates):
     ],
 )
 def test_the_expected_error_is_that_of_thirty_draws(name, budget):
-    """Printed before a run, from public data, it is the error of what neighbours use after it."""
+    """Printed before a run from public data, it is the error of the estimate after the run."""
     if name == "case14":
         case, beta = load_case(name), "1MW"
         zoning = shipped_zoning(case)
@@ -235,7 +235,7 @@ def test_the_expected_error_is_that_of_thirty_draws(name, budget):
 
 
 def test_a_tree_is_the_zones_sum_and_its_buses():
-    """Its weights add up to 1, so that no bus moves it by more than it moves itself."""
+    """Its weights add up to 1, so no bus changes it by more than its own change."""
     for zone in zones_of(load_case("case118")):
         n = len(zone.own)
         for option in strategies(zone, "tree"):
@@ -246,7 +246,7 @@ def test_a_tree_is_the_zones_sum_and_its_buses():
 
 
 def test_tie_flows_are_those_of_a_dc_power_flow():
-    """Against pandapower's DC power flow: a load moves, and generators share it by capacity."""
+    """Compared with pandapower's DC power flow: generators share a change by capacity."""
     pp = pytest.importorskip("pandapower")
     case = load_case("case14")
     zone = zones_of(case)[0]

@@ -39,7 +39,7 @@ def domain(name: str, model: str) -> tuple[FlowDomain, object]:
 
 
 def dc_flows(case: Case, injected: Floats) -> Floats:
-    """Return DC flows by a dense inverse, apart from the package's own."""
+    """Return DC flows by a dense inverse, independently of the package."""
     b = 1.0 / case.x / case.tap
     incidence = np.zeros((case.n_branch, case.n_bus))
     incidence[np.arange(case.n_branch), case.f_bus] = 1.0
@@ -73,9 +73,9 @@ def test_dc_exchanges_are_those_of_dc_power_flows(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("model", "apart"), [("dc", 0.06), ("ac", 0.03)])
 def test_exchanges_are_those_of_ac_power_flows(name: str, model: str, apart: float) -> None:
-    """In the AC state after a sale of the whole margin the limiting branch stands at its rating.
+    """In the AC state after a sale of the whole margin the limiting branch is at its rating.
 
-    Active flow alone: reactive flows, which the domain holds, change with the sale.
+    Active flow only: reactive flows, which the domain keeps constant, change with the sale.
     """
     found, state = domain(name, model)
     case = found.case

@@ -58,7 +58,7 @@ def test_the_objective_of_x_is_the_objective_of_z(reduced, seed, exact):
 
 
 def test_bounds_are_dropped_only_where_a_cone_implies_them(reduced):
-    """What is left has the bounds of w and of generation; wr and wi follow from the cones."""
+    """The rest has the bounds of w and of generation; those of wr and wi follow from the cones."""
     for program in reduced:
         zone = program.program.zone
         free = zone.gens[zone.network.case.pmin[zone.gens] < zone.network.case.pmax[zone.gens]]
@@ -85,7 +85,7 @@ def star(tmp_path_factory):
 
 
 def test_what_a_bus_with_many_lines_lacks_is_a_variable(star):
-    """The same objective where it is what it stands for, and a P that is not dense in the lines."""
+    """The same objective where the variable equals the imbalance, and a P that is not dense."""
     wide, rng = lifted(star, 20), np.random.default_rng(5)
     assert wide.size == star.size + 2  # active and reactive
     assert len(wide.p_indices) < len(star.p_indices) / 4
@@ -122,7 +122,7 @@ def test_matched_solves_come_to_the_minimiser_of_exact_ones(star):
 def test_only_matched_solves_take_what_a_bus_lacks_for_a_variable(
     star, solver_tolerance, monkeypatch
 ):
-    """Exact ones are what they were to the last bit."""
+    """Tight solves are unchanged to the last bit."""
     asked = []
     monkeypatch.setattr(
         "gridpriv.power.solvers.clarabel.lifted", lambda *given: asked.append(given) or star

@@ -109,7 +109,7 @@ def single(outage):
 
 
 def energized_part(outage):
-    """What an outage leaves in service, as a case of its own."""
+    """The elements in service after an outage, as a case."""
     case, live = outage.case, ~outage.dead
     return part_of(
         case,
@@ -121,7 +121,7 @@ def energized_part(outage):
 
 @pytest.mark.parametrize("name", SOME)
 def test_every_single_outage_has_the_state_of_an_independent_power_flow(name):
-    """One slack bus and no reactive limits: what a textbook power flow finds after the outage."""
+    """One slack bus and no reactive limits: a textbook power flow after the outage."""
     case = classic(GRIDS[name]())
     before, compared = analysed(case), 0
     for contingency in contingencies(case, "all"):

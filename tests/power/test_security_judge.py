@@ -41,7 +41,7 @@ def limited_motors(case):
 
 
 def compared(case, dispatch, kind):
-    """Return passed limits that both see, and every difference."""
+    """Return the violations that both find, and every difference."""
     before = pre_contingency(case, dispatch, "C")
     listed = contingencies(case, kind)
     theirs = judged(case, before.state, before.dispatch.vm, listed)

@@ -121,7 +121,7 @@ mpc.gencost = [2 0 0 3 0.01 20 0];
 
 
 def test_acopf_says_which_limits_stand_in_the_way_and_what_to_try(tmp_path, capsys):
-    """1.09 p.u. beside 0.91 over a line of 0.1 p.u. drives 180 MVAr through a rating of 20 MVA."""
+    """1.09 and 0.91 p.u. over a line of 0.1 p.u. drives 180 MVAr through a rating of 20 MVA."""
     grid = tmp_path / "bad.m"
     grid.write_text(CONTRADICTION)
     assert main(["acopf", str(grid)]) == 3

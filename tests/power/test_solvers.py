@@ -133,7 +133,7 @@ def test_what_one_solver_does_not_solve_the_other_does(first, monkeypatch):
 
 
 def test_a_point_near_the_minimiser_serves_where_it_is_asked_for_only(monkeypatch):
-    """Clarabel is asked for more than a float holds, and Ipopt is lost."""
+    """Clarabel's tolerance is below floating-point accuracy, and Ipopt fails."""
     (program, zone), *_ = zone_programs("case14")
     linear, metric = first_update(program, zone, exact=True)
     ipopt, clarabel = (
@@ -158,7 +158,7 @@ def test_a_point_near_the_minimiser_serves_where_it_is_asked_for_only(monkeypatc
 @pytest.mark.parametrize("solver_tolerance", ["matched", "tight"])
 @pytest.mark.parametrize("solver", ["ipopt", "clarabel"])
 def test_a_solver_has_no_memory(solver, solver_tolerance):
-    """What it solved before does not move a bit of what it solves next: runs share solvers."""
+    """Earlier solves do not change a bit of later ones: runs share solvers."""
     program, _ = zone_programs("case14")[0]
     reduced, rng = presolve(program), np.random.default_rng(3)
 
@@ -185,8 +185,8 @@ def zones():
 def known(program, rng, metric):
     """A feasible z, and the linear term that makes it the minimiser.
 
-    Voltages are flat and generators stand at a bound or inside. What draws a generator points out
-    of the bound it stands at, and is zero inside: the optimality conditions, written by hand.
+    Voltages are flat and generators are at a bound or inside. The gradient of a generator points
+    out of its active bound, and is zero inside: the optimality conditions.
     """
     at, z, outward = Columns(program.zone), program.start.copy(), np.zeros(program.size)
     for family in ("pg", "qg"):

@@ -89,7 +89,7 @@ def test_another_island_gives_nothing(case14):
 
 
 def kron(case, own, ends):
-    """What is beyond, by eliminating its other buses one from another in a dense matrix."""
+    """The grid outside, by elimination of its other buses in a dense matrix."""
     b = case.x / (case.r**2 + case.x**2) / case.tap
     beyond = ~np.isin(np.arange(case.n_bus), own)
     there = beyond[case.f_bus] & beyond[case.t_bus]

@@ -53,7 +53,7 @@ def in_child(act: Callable[[], None]) -> int:
 
 
 def told_by_child(act: Callable[[], object]) -> str:
-    """Return what a fork's act returns or refuses, as text, after a fork that may end anyhow."""
+    """Return the result or error of an action in a fork, as text."""
     receiving, sending = os.pipe()
 
     def tell() -> None:

@@ -73,7 +73,7 @@ def of_public(folder: Path) -> set[str]:
 
 
 def leaks(text: str, noted: set[str]) -> list[str]:
-    """Return the digests of which at least ``LEAST`` digits stand in a text."""
+    """Return the digests of which at least ``LEAST`` digits occur in a text."""
     tokens = re.findall(rf"(?<![0-9a-f])[0-9a-f]{{{LEAST},}}(?![0-9a-f])", text.lower())
     return [t for t in set(tokens) for digest in noted if t[:LEAST] == digest[:LEAST]]
 

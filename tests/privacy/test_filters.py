@@ -141,9 +141,9 @@ def worst_delta(
 ) -> float:
     """Return the exact delta at ``epsilon`` of the best adversary the filter allows.
 
-    Charges are randomised responses of epsilon ``unit`` and twice that, so the privacy loss is a
-    walk on multiples of ``unit``, and dynamic programming over (counts, loss) finds what an
-    adversary who picks every next release after seeing the loss can reach.
+    Charges are randomized responses of epsilon ``unit`` and twice that, so the privacy loss is a
+    walk on multiples of ``unit``. Dynamic programming over (counts, loss) gives the largest loss of
+    an adversary who chooses every release by the loss so far.
     """
     small, large = Charge("pure", unit), Charge("pure", 2 * unit)
     reach = most[0] + 2 * most[1] + 2

@@ -69,7 +69,7 @@ def hockey_stick(shift, epsilons, half=24.0, cells=1600):
 
 
 def laplace_hockey_stick(distance, epsilon):
-    """Of a Laplace draw of scale 1 whose value moves by ``distance`` (Balle et al. 2018)."""
+    """Of a Laplace draw of scale 1 whose value changes by ``distance`` (Balle et al. 2018)."""
     return max(0.0, 1.0 - math.exp((epsilon - distance) / 2.0))
 
 
@@ -105,7 +105,7 @@ def test_a_change_over_two_pairs_costs_no_more_than_one_over_one():
 
 
 def test_composition_is_that_of_laplace_noise_by_sampling():
-    """Three releases: the hockey stick of the summed sampled losses is not above what is stated."""
+    """Three releases: the hockey stick of the summed sampled losses is not above the stated one."""
     ratio, releases, delta = 0.8, 3, 1e-2
     x, y = noise_of(KNorm(1.0), releases * 400_000, seed=5)
     loss = np.maximum(abs(x - ratio), abs(y - ratio)) - np.maximum(abs(x), abs(y))
@@ -174,7 +174,7 @@ def test_the_secure_map_covers_what_rounding_adds_and_hardly_more():
 
 
 def discrete_delta(rate, shift, epsilon):
-    """delta of integers z with P[z] proportional to exp(-rate max|z|) that move by a shift."""
+    """delta of integers z with P[z] proportional to exp(-rate max|z|) under a shift."""
     reach = math.ceil(40.0 / rate)
     grid = np.meshgrid(*[np.arange(-reach, reach + 1)] * len(shift), indexing="ij")
     here = np.abs(grid).max(axis=0)

@@ -297,7 +297,7 @@ def test_names_of_any_characters_are_kept(tmp_path: Path) -> None:
 
 
 def test_an_agent_charges_its_certified_releases_before_its_message(file: Path) -> None:
-    """Under the paper's calibration what is charged is the sound cost, not the nominal one."""
+    """Under the published sensitivity the certified cost is charged, not the nominal one."""
     release = Release(Laplace(scale=1.0), Sensitivity(0.2, 1, "test"), assumed=0.02)
     with Ledger(file, [NORTH]) as ledger:
         charge = ReleaseCharge(ledger, "run-3")
@@ -359,10 +359,10 @@ def worker(
 ) -> None:
     """Charge ``asks`` times; log a release only after its charge returned.
 
-    Who does not die by its own hand pauses, or on a busy machine it might spend the grant before
-    the others have come to the charge they die in: those killed from outside after 10, for good,
-    and those that will live after 12. With at most 7 and 12 charges of the two that die in one
-    (a charge writes twice), that is 87 at most.
+    Workers that do not end by themselves pause. Otherwise they might spend the grant on a busy
+    machine before the others reach their last charge. Those killed from outside pause after 10,
+    for good, and the surviving ones after 12. The two that end within a charge make at most 7 and
+    12 (a charge writes twice), so the sum is at most 87.
     """
     pause = 12 if number >= 4 else 10 if number >= 2 else asks
     with Ledger(path, [NORTH], timeout=300.0) as ledger:
@@ -453,7 +453,7 @@ def charge_and_log(path: Path, number: int) -> None:
 
 @pytest.mark.slow
 def test_fifty_random_schedules_of_kills_are_exact(tmp_path: Path) -> None:
-    """Four processes, each killed at a random charge or not at all; then a fifth goes on."""
+    """Four processes, each killed at a random charge or not at all; then a fifth continues."""
     dice = random.Random(11)
     context = multiprocessing.get_context("fork")
     killed = 0

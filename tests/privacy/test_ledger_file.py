@@ -80,7 +80,7 @@ def test_what_follows_the_last_row_is_no_charge_and_a_line_is_refused(small: Pat
 
 
 def refuses(path: Path) -> None:
-    """Whoever reads the ledger, and whoever would write it, is refused; nothing is written."""
+    """Reading and writing of the ledger are refused; nothing is written."""
     before = path.read_bytes()
     for act in (lambda: read_book(path), lambda: Ledger(path, [dataset("z", [7])])):
         with pytest.raises(InputError) as refused:
@@ -437,7 +437,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def as_nobody(act: Callable[[], object]) -> str:
-    """Return what a user without this one's rights is told; files are given to them first."""
+    """Return the message to a user without these rights, who owns the files."""
 
     def drop_rights() -> object:
         if os.geteuid() == 0:
@@ -669,7 +669,7 @@ def test_a_disk_that_fails_in_the_first_grant_leaves_one_that_can_be_made(
 def test_a_full_disk_is_refused_through_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file system of its own, if this user may mount one; else a limit on file size."""
+    """A separate file system, if this user may mount one; else a limit on file size."""
     import resource
 
     path = granted(tmp_path)
@@ -691,7 +691,7 @@ def test_a_full_disk_is_refused_through_the_command(
 
 
 def test_a_row_that_the_head_does_not_count_yet_counts(file: Path) -> None:
-    """What a process leaves that was killed after its row was on disk."""
+    """The file of a process that was killed after its row was on disk."""
     before = file.read_bytes()[:HEAD_BYTES]
     charge_once(file)
     file.write_bytes(before + file.read_bytes()[HEAD_BYTES:])

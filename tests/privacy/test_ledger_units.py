@@ -166,7 +166,7 @@ def worst_loss(granted: Protection, b: float) -> float:
 def test_what_is_charged_is_at_least_the_loss_between_granted_neighbours(
     of_grant: Protection, of_run: Protection
 ) -> None:
-    """The run draws for its own distance; the owner's neighbours lie where the grant says."""
+    """The run draws for its own distance; the owner's adjacent data are those of the grant."""
     b = 7.0
     stated = sum(m.most for m in of_run.moves)
     release = Release(Laplace(b), Sensitivity(stated, 1, "demand"), stated)

@@ -21,7 +21,7 @@ MATRICES = {
 
 @pytest.mark.parametrize("name", MATRICES)
 def test_draws_have_the_posterior_mean_and_covariance(name, monkeypatch) -> None:
-    """The oracle conditions one joint normal law of demand and statistics."""
+    """The reference conditions one joint normal distribution of demand and statistics."""
     monkeypatch.setattr(linear, "DEVIATIONS", np.array([0.8]))
     matrix, wide = MATRICES[name], np.full(2, 1e6)
     mean = np.array([1.0, 2.0, 3.0, 0.5, 0.5, 0.5])

@@ -93,7 +93,7 @@ def test_neighbours_at_other_power_factors_are_not_what_is_measured():
 
 
 def test_a_narrow_band_costs_little_more_than_active_demand_alone():
-    """Noise on q: of the middle of the band as p's, and of its half width beside it."""
+    """Noise on q: that of p times the middle of the band, and that of its half width."""
     factors = PowerFactors(0.95, 1.0)
     square = np.linalg.inv(factors.shear) @ np.linalg.inv(factors.shear).T
     assert square[0, 0] == pytest.approx(1.0)
@@ -117,7 +117,7 @@ def test_published_demand_outside_the_band_is_refused_and_private_demand_is_not_
 @pytest.mark.parametrize("lag", [0.0, 0.5, 2.0, 90.0])
 @pytest.mark.parametrize("shift", [1e-11, 1e-9, 1e-8, 1e-7])
 def test_no_grant_is_for_neighbours_beyond_those_of_the_run(lag, shift):
-    """The narrowest bands, a hair apart: either they are told apart, or nothing is beyond."""
+    """Narrowest bands, almost equal: they are distinguished, or none exceeds the other."""
     stated, granted = (
         PowerFactors(*(1.0 / math.hypot(1.0, t) for t in (at, at + 0.0021)))
         for at in (lag, lag + shift)

@@ -160,7 +160,7 @@ def test_equal_laplace_charges_are_between_the_bounds_of_dp_accounting(each, cou
     [(0.05, 100), (0.01, 1000), pytest.param(0.005, 3000, marks=pytest.mark.slow)],
 )
 def test_chances_added_by_fourier_transform_err_by_less_than_is_allowed_for(each, count):
-    """Beside them, the same chances by repeated convolution, whose terms are all positive."""
+    """Compared with repeated convolution, whose terms are all positive."""
     chance = accounting.laplace_chances(each, count)
     by_transform = accounting.self_convolved(chance, count)
     by_sums, power, left = np.ones(1), chance, count
@@ -239,7 +239,7 @@ def test_gaussian_charges_among_others_are_one_gaussian(count):
 def test_one_laplace_release_costs_what_its_two_densities_say(epsilon, delta):
     """The curve in closed form, against the best test of one bit and dp_accounting's grid.
 
-    The best test of two Laplace laws says "here" below a threshold.
+    The best test of two Laplace distributions accepts below a threshold.
     """
     found, scale = total_epsilon({Charge("laplace", 1.0 / epsilon): 1}, delta), 1.0 / epsilon
     t = np.concatenate([np.linspace(-1.0, 0.0, 1001), np.geomspace(1e-12, 1.0, 1_000_001)])

@@ -186,9 +186,9 @@ def late() -> Iterator[None]:
 def test_a_fault_of_a_runs_own_noise_is_an_input_error(
     when: str, charged: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """At registration the noise of scales 1 and 2 is sound; a run's scale is tried before charges.
+    """At registration the noise of scales 1 and 2 is valid; a run's scale is tested before charges.
 
-    What only the draw of a long value shows ends the run in the same way, after its charge.
+    A fault that appears only in the draw of a long value ends the run alike, after its charge.
     """
     ledger = tmp_path / "ledger.jsonl"
     exec(LATE.format(when=when), {})

@@ -24,7 +24,7 @@ LEVELS = (np.zeros(5, dtype=int), np.arange(5))
 
 
 def two_laplace(first, second, epsilon):
-    """delta(epsilon) of two draws of scale 1 whose values move so far, by quadrature."""
+    """delta(epsilon) of two draws of scale 1 whose values change by two amounts, by quadrature."""
 
     def one(at):
         if at >= first:
@@ -41,7 +41,7 @@ def two_laplace(first, second, epsilon):
 
 @pytest.mark.parametrize("share", [0.5, 0.7])
 def test_a_tree_is_charged_as_its_two_moves(share):
-    """Epsilon 2 in all: delta 0.632 at epsilon 0 as one move, 0.448 as two halves."""
+    """Epsilon 2 in total: delta 0.632 at epsilon 0 as one change, 0.448 as two halves."""
     adjacency = DemandAdjacency(0.1)
     strategy = tree(LEVELS, (share, 1.0 - share))
     rule = NoiseRule("knorm", "simulated", multiplier=0.5)
@@ -72,7 +72,7 @@ def hockey_stick(moves, epsilon, half=11.0, cells=55):
 
 
 def test_no_move_within_the_shares_costs_more_than_the_stated_corner():
-    """Over a grid of 55^4 cells; moves are whole cells, of 5 in all and 3 a pair at most."""
+    """Over a grid of 55^4 cells; changes are whole cells, at most 5 in total and 3 per pair."""
     step = 22.0 / 54.0
     distance, share = 5 * step, 3 / 5
     charge = Release(KNorm(1.0), Sensitivity(distance, "box", "test", share), distance).certified

@@ -25,10 +25,10 @@ KINDS = {2: Staircase, 1: NumberStaircase}
 
 
 def cells(shift, epsilon, dimension, reach=60):
-    """Masses of all cells on which the density and its neighbour are constant (step 1).
+    """Masses of all cells on which the density and the shifted density are constant (step 1).
 
-    Both are constant between the edges of their cubes, so that the sums are exact up to what lies
-    beyond ``reach`` steps.
+    Both are constant between the edges of their cubes, so the sums are exact up to the mass beyond
+    ``reach`` steps.
     """
     share = staircase.best_share(epsilon, dimension)
     radii = share + np.arange(reach)
@@ -168,7 +168,7 @@ def test_a_total_at_delta_buys_staircases_that_keep_it():
 
 
 def test_staircases_below_a_step_of_the_accountant_lose_no_mass():
-    """Enumerated: 20 losses of +-epsilon or 0, and two Laplace releases beside them."""
+    """Enumerated: 20 losses of +-epsilon or 0, and two Laplace releases."""
     small = Charge("staircase", 9e-5, 0.4)
     alone = total_epsilon({Charge("laplace", 1.0): 2}, 1e-5)
     assert alone < total_epsilon({Charge("laplace", 1.0): 2, small: 20}, 1e-5) < alone + 20 * 3e-4

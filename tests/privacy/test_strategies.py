@@ -37,7 +37,7 @@ def prior_of(mean, spread=1.0, lower=-np.inf, upper=np.inf):
 
 
 def brute_force(strategy, adjacency, norm, units):
-    """The largest move of the statistics over every corner of the adjacency, at random data."""
+    """The largest change of the statistics over every corner of the adjacency, at random data."""
     generator = np.random.default_rng(4)
     steps = {"p+q": (-1, 0, 1), "p": (-1, 0, 1), "q": (-1, 0, 1)}[adjacency.protects]
     most = 0.0
@@ -194,7 +194,7 @@ def test_the_expected_error_is_what_a_simulation_of_the_prior_finds():
 
 @pytest.mark.parametrize("factors", [None, PowerFactors(0.85, 0.95)])
 def test_with_boundless_beliefs_an_error_in_p_and_q_is_that_of_the_noise(factors):
-    """q = middle p + half q': what q' and p carry of the noise, whatever is believed."""
+    """q = middle p + half q': the noise of q' and p, for any prior."""
     prior, variance = prior_of(np.full(4, 0.5), 1e3), 0.02
     found = expected_error(
         bus(4), variance, prior, np.eye(4), 1e3, reactive=True, power_factors=factors

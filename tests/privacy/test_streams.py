@@ -40,7 +40,7 @@ def test_windows_are_parsed_and_refused() -> None:
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4])
 def test_no_window_moves_blocks_by_more_than_its_aligned_ones(block: int) -> None:
-    """Brute force over all signs: moves of a window in the box norm, w = 12."""
+    """Brute force over all signs: changes of a window in the box norm, w = 12."""
     window, largest = 12, 0.0
     for start in range(block):
         for signs in itertools.product((1.0, -1.0), repeat=6):
@@ -74,7 +74,7 @@ def test_the_block_follows_from_public_figures_only() -> None:
 
 
 def test_an_estimate_rests_on_the_releases_until_its_hour() -> None:
-    """Demand from hour 40 on changes no estimate before the block that holds it ends."""
+    """Demand from hour 40 on changes no estimate before the end of its block."""
     made = stream()
     (one, *_), zone = made.disclosures, made.owned.zones[0]
     demand = made._data(zone)

@@ -32,7 +32,7 @@ def released(strategy, weights, steps=STEPS, prior=WIDE, factors=None):
 
 
 def corners(protects, factors):
-    """Every corner of what one unit may do over the steps, (corners, STEPS, 2)."""
+    """Every corner of the changes of one unit over the steps, (corners, STEPS, 2)."""
     ends = [(0.0, 0.0)]
     box = list(itertools.product((-BETA, BETA), repeat=2))
     if factors is not None:  # |dp| <= beta and dq within half a band of middle dp: its corners
@@ -106,7 +106,7 @@ def test_a_step_keeps_to_the_public_range_of_its_sums():
 
 
 def test_the_expected_swing_error_is_what_a_simulation_finds():
-    """Swings of the public guess, noise of known size, the estimate that knows both."""
+    """Coefficients of the public prior, noise of known scale, and the estimate from both."""
     rng, level, over, variance = np.random.default_rng(6), 3.0, Cosines(24, (1.0, 0.5)), 0.02
     guess = 0.15 * level / np.arange(1, 7)
     temporal_coefficients = rng.normal(0.0, guess, (20_000, 6))

@@ -77,7 +77,7 @@ def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def planned(folder: Path) -> Study:
-    """Return a run beside a plan that tried its method, as a report reads them."""
+    """Return a run and a plan that includes its method, as a report reads them."""
     plan = ["plan", "case14", "--scenarios", "1", "--rounds", "2", "--mechanisms", "laplace"]
     plan += ["--beta", "1MW", "--total", "5", "--releases", "bus", "--quiet"]
     assert main([*plan, "--out", str(folder / "plan")]) == 0

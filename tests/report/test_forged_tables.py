@@ -98,7 +98,7 @@ def forge(folder: Path, name: str, column: str, way: str) -> None:
 
 
 def refused(folder: Path, out: Path, draw: random.Random) -> tuple[int, list[str]]:
-    """Report a folder; return the exit code and what is wrong about how it ended."""
+    """Report a folder; return the exit code and the faults of its ending."""
     words = [
         "report",
         str(folder),

@@ -44,7 +44,7 @@ def lasso(tmp_path_factory):
 
 
 def made_up(**columns):
-    """Return a study of one algorithm at one total whose runs have the given figures."""
+    """Return a study of one algorithm at one total whose runs have the given values."""
     runs = pd.DataFrame(columns).assign(
         case="adult",
         zoning="",

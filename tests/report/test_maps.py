@@ -134,7 +134,7 @@ def test_another_process_lays_out_the_same_picture() -> None:
 
 
 def test_a_layout_does_not_hang_on_the_last_digit() -> None:
-    """A machine whose arithmetic rounds otherwise draws the same picture."""
+    """A machine with different rounding draws the same picture."""
     from gridpriv.grid import layout
 
     case, zoning = grid("case118")

@@ -50,7 +50,7 @@ def published(private_study: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def content(folder: Path) -> dict[str, str]:
-    """Return the text of every file, of what is in a workbook too."""
+    """Return the text of every file, including the content of workbooks."""
     found = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         if path.suffix == ".xlsx":

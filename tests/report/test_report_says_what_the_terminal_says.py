@@ -132,7 +132,7 @@ def test_a_report_shows_the_figures_of_the_settled_grid(told: tuple[Path, list[s
 
 
 def test_the_settings_are_those_that_were_used(told: tuple[Path, list[str]]) -> None:
-    """No objective was asked for: case14 has costs, and its run's document says what was taken."""
+    """No objective was given: case14 has costs, and the run's document states the objective."""
     folder, _ = told
     used = json.loads((folder / "run.json").read_text())["settings"]["objective"]
     assert used == "cost"

@@ -133,7 +133,7 @@ KINDS: dict[str, tuple[str, str]] = {
 
 
 def read(folder: Path, draw: random.Random) -> tuple[int, str]:
-    """Report a folder; return the exit code and what is wrong about how it ended."""
+    """Report a folder; return the exit code and the faults of its ending."""
     shutil.rmtree(folder.parent / "out", ignore_errors=True)
     words = [
         "report",
@@ -162,7 +162,7 @@ def read(folder: Path, draw: random.Random) -> tuple[int, str]:
 
 
 def failures(kind: str, batch: int, count: int, whole: Path, place: Path) -> tuple[list[str], int]:
-    """Return what went wrong in a batch, and how many of its folders were reported."""
+    """Return the failures of a batch, and the number of its reported folders."""
     name, pattern = KINDS[kind]
     draw = random.Random(f"{kind} {batch}")
     folder = place / f"{name} {batch}"

@@ -41,7 +41,7 @@ def undeclared(value: Any, schema: Any, place: str = "") -> list[str]:
 
 
 def strangers(folder: Path) -> list[str]:
-    """Return table.column of what no table declares."""
+    """Return table.column of every undeclared column."""
     found = []
     for path in [*folder.glob("*.csv"), *folder.glob("*.parquet")]:
         table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
@@ -201,7 +201,7 @@ def test_the_command_tells_every_table(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_number_of_private_rows_is_not_published() -> None:
-    """A list of rows that nobody may read says not even how long it is."""
+    """The length of a list of private rows is not published."""
     private = TableSchema("limits", "a limit", (), (Column("mw", "private", "Amount", "", "MW"),))
     document = TableSchema("document", "a document", (), (), {"limits": private})
     lists: list[list[dict[str, float]]] = [[], [{"mw": 1.0}], [{"mw": 1.0}, {"mw": 2.0}]]

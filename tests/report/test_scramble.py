@@ -24,7 +24,7 @@ SHIPPED = Path(__file__).parents[2] / "cases" / "case14.m"
 
 
 def scrambled(text: str) -> str:
-    """Return a case with other demand, dispatch and voltages, which only their owner knows."""
+    """Return a case with other demand, dispatch and voltages, which are private."""
     random = np.random.default_rng(5)
     head, bus, rest = re.split(r"(?<=mpc\.bus = \[\n)(.*?)(?=\];)", text, maxsplit=1, flags=re.S)
     before, gen, after = re.split(r"(?<=mpc\.gen = \[\n)(.*?)(?=\];)", rest, maxsplit=1, flags=re.S)
@@ -44,7 +44,7 @@ Tape = list[Floats]
 
 
 def recorded(words: list[str], tape: Tape, *, replay: bool) -> str:
-    """Run a command; return what it prints. Its releases go to a tape, or come from it."""
+    """Run a command; return its output. Its releases are recorded, or replayed."""
     honest, heard, out = Release.apply, Tape(), io.StringIO()
 
     def apply(self: Release, value: Floats, stream: Any) -> Floats:
@@ -210,7 +210,7 @@ def test_a_public_report_of_a_run(tmp_path: Path) -> None:
 
 
 def samples(tmp_path: Path) -> list[dict[str, bytes]]:
-    """Return two owners' training samples beside one public test set."""
+    """Return the training samples of two owners and one public test set."""
     random = np.random.default_rng(1)
     test = {"x_test": random.normal(size=(20, 3)), "y_test": np.arange(20) % 2}
     files = []

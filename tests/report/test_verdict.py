@@ -93,7 +93,7 @@ def test_a_method_is_ranked_first_where_its_paired_difference_is_significant() -
 
 
 def test_equal_methods_are_told_apart_in_at_most_one_study_of_twenty() -> None:
-    """Six methods that do not differ: each pair at 95 % tells some apart in a third of studies."""
+    """Six equal methods: each pair at 95 % distinguishes some in a third of studies."""
     rng, ranked, trials = np.random.default_rng(3), 0, 200
     for _ in range(trials):
         runs = pd.DataFrame(
@@ -113,7 +113,7 @@ def test_one_seed_is_never_a_ranking() -> None:
 
 
 def test_a_method_with_failed_runs_is_not_ranked() -> None:
-    """Its mean is over the seeds that it survived; the others were said to have one seed each."""
+    """Its mean is over the seeds that succeeded; the others had a message of one seed each."""
     failed = method("c", [0.0] * 2, status="failed", cost=math.nan, ac_feasible=None)
     study = made(
         noise_free(8000.0),
@@ -132,7 +132,7 @@ def test_a_method_with_failed_runs_is_not_ranked() -> None:
     [((5.0, 2.0, 3.0), "lowest-noise-free"), ((2.0, 2.0, 2.0), "not-distinguishable")],
 )
 def test_noise_free_methods_are_compared_exactly(costs: tuple[float, ...], code: str) -> None:
-    """They draw nothing: one run of each is all there is to know."""
+    """They draw nothing, so one run of each is exact."""
     study = made(
         *(noise_free(8000.0, f"m{k}", redispatch_shed_mw=mw) for k, mw in enumerate(costs))
     )
@@ -382,7 +382,7 @@ UNUSED = {"budget-unused", "budget-unused-pure", "budget-unused-tree"}
 
 
 def test_cost_and_cost_of_privacy_are_means_over_the_same_runs() -> None:
-    """A marginal run has a cost of its own, but none in a study."""
+    """A marginal run has a cost, but none in a study."""
     marginal = method("a", [9000.0], seed=3, ac_feasible=False)
     study = made(noise_free(8000.0), method("a", [8100.0, 8120.0]), marginal)
     row = summary(study).set_index("method").loc["a"]

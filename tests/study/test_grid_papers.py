@@ -22,14 +22,14 @@ from gridpriv.study.grid_papers import (
 
 
 def test_a_shadow_price_is_that_of_the_triangle() -> None:
-    """One more MW on line 1-3 moves 3 MW from the dear generator to the cheap one."""
+    """One more MW on line 1-3 shifts 3 MW from the expensive generator to the cheap one."""
     table = capacities().table.set_index("dearest")
     for dear in (20.0, 50.0, 100.0):
         assert table.loc[dear, "shadow_price"] == pytest.approx(3.0 * (dear - 10.0))
 
 
 def test_the_price_of_a_load_is_that_of_the_triangle() -> None:
-    """One more MW at bus 3 takes one from the cheap generator and two more from the dear one."""
+    """One more MW at bus 3: one MW less from the cheap generator, two more from the other."""
     table = loads().table.set_index("dearest")
     for dear in (20.0, 50.0, 100.0):
         assert table.loc[dear, "price"] == pytest.approx(2.0 * dear - 10.0)
@@ -37,7 +37,7 @@ def test_the_price_of_a_load_is_that_of_the_triangle() -> None:
 
 
 def test_one_line_uses_up_what_its_three_releases_cost() -> None:
-    """Every line of case30 in turn: g moves by alpha and b by the same share of itself."""
+    """Every line of case30 in turn: g changes by alpha and b by the same relative change."""
     case, alpha = load_case("case30"), 0.1
     lines = case.r != 0.0
     y, n = 1.0 / (case.r[lines] + 1j * case.x[lines]), case.n_branch

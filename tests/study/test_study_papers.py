@@ -83,7 +83,7 @@ def test_a_statement_holds_only_if_all_its_comparisons_do() -> None:
 
 
 def made_up(reverse: str = "") -> Study:
-    """Return a study whose figures obey every statement, but for the metric ``reverse``."""
+    """Return a study whose values satisfy every statement, except for the metric ``reverse``."""
     runs, rounds = [], []
     for method in ("ObjG", "ObjL", "OutG", "OutL"):
         for eps in (0.05, 0.1, 0.5, 1.0):

@@ -44,7 +44,7 @@ def test_default_study_sets_the_stated_ways_side_by_side_at_equal_totals() -> No
 
 
 def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> None:
-    """Neither budgets nor seeds nor what is said of noise change a run that draws none."""
+    """Budgets, seeds and settings of noise do not change a run without draws."""
     plan = make_plan(["case14"], seeds=3, load_scales=[1.0, 1.2], beta=["1MW", "5MW"])
     silent = [t for t in plan.tasks() if t.settings.release == "nothing"]
     assert [(t.method, t.budget, t.settings.load_scale) for t in silent] == [
@@ -56,7 +56,7 @@ def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> N
 
 
 def beside(plan: StudyPlan) -> set[tuple[str, str, int]]:
-    """What a plan runs that draws no noise: its name, what it draws, and its rounds."""
+    """Runs of a plan without noise: name, draws, and rounds."""
     return {
         (t.method, t.budget, t.settings.rounds)
         for t in plan.tasks()

@@ -26,7 +26,7 @@ from gridpriv.zonal.run import run_prepared
 
 
 class StopError(Exception):
-    """Stands for a kill: nothing catches it."""
+    """Simulated kill: no handler catches it."""
 
 
 def stopping_after(count: int):
@@ -208,7 +208,7 @@ def test_storage_errors_have_an_exit_code_of_their_own() -> None:
 
 
 def forge(folder: Path, name: str, table: pa.Table) -> None:
-    """Replace a table of a folder and make every checksum anew."""
+    """Replace a table of a folder and update every checksum."""
     pq.write_table(table, folder / f"{name}.parquet")
     manifest = json.loads((folder / "manifest.json").read_text())
     held = (folder / f"{name}.parquet").read_bytes()

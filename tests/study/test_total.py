@@ -75,7 +75,7 @@ def test_a_run_counts_by_its_charges_and_not_by_the_budget_that_it_names() -> No
 
 
 def test_what_a_killed_run_may_have_drawn_counts_before_any_has_finished() -> None:
-    """The first step of a series was killed: it left its charges, and no row of its own."""
+    """The first step of a series was killed: it left its charges, but no row."""
     study = made([], [("000000", "1", "gaussian", 4.0, 0.0, 3)], {"": {"1": "1"}})
     study.tables["runs"] = pd.DataFrame({"run": [], "status": []}, dtype=str)
     study.manifest["study"] = {
@@ -113,7 +113,7 @@ def test_distances_are_compared_on_the_base_of_the_case_and_what_differs_is_name
 
 
 def test_scaled_demand_is_charged_as_it_was() -> None:
-    """Beta is of the owner's demand, so a run's charges are what they say, whatever its scale."""
+    """Beta refers to the owner's demand, so the charges of a run hold at any scale."""
     charges = [("a", "1", "gaussian", 4.0, 0.0, 1), ("b", "1", "gaussian", 4.0, 0.0, 1)]
     runs = [{"run": "a"}, {"run": "b", "load_scale": 2.0}]
     (total,) = study_totals(made(runs, charges, {"": {"1": "1"}}))
@@ -208,7 +208,7 @@ def test_learning_composes_over_seeds(tmp_path: Path) -> None:
 def test_a_comparison_that_was_killed_draws_no_secure_noise_again(
     noise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the lost run had drawn is known to nobody, so no total may follow."""
+    """The draws of the lost run are unknown, so no total may be stated."""
     pytest.importorskip("opendp")
     way = method_of({"name": "ours", "algorithm": "pvp", "noise": noise})
     plan = LearnPlan(

@@ -222,7 +222,7 @@ def test_an_estimate_that_no_shedding_serves_is_scheduled_in_one_search(
 
 
 def test_zones_of_one_bus_and_of_many_ties_converge():
-    """Every bus of a meshed grid a zone of its own: nothing but borders."""
+    """Every bus of a meshed grid is a zone: border variables only."""
     case = load_case("case14")
     optimum = acopf(case)
     for zones in itertools.chain(range(2, 6), [14]):

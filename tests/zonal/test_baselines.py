@@ -89,7 +89,7 @@ def test_baselines_are_those_of_runs_that_ask_for_them(capsys):
 
 
 def test_the_prior_of_a_scaled_run_expects_scaled_demand(capsys):
-    """The factor is public: whoever releases nothing knows it too."""
+    """The factor is public, also without a release."""
     heavy = [*ONCE, "--load-scale", "1.2"]
     costs = final(capsys, *heavy)["cost_of_privacy"]
     silent = final(capsys, *heavy, "--release", "nothing", "--seed", "9")["physical"]
@@ -131,7 +131,7 @@ def test_a_run_is_dearer_than_the_prior_only_baseline_where_it_is(private, cost,
 
 
 def test_costs_that_the_number_of_rounds_may_turn_are_said_to_be_close(private):
-    """Releasing nothing moves by 0.18 % with the number of rounds on case300 (docs/limits.md)."""
+    """On case300 the cost of prior-only changes by 0.18 % with the number of rounds."""
     for cost, near in ((8107.0, True), (8090.8, True), (8112.0, False), (9000.0, False)):
         document = changed(private, physical={"cost": cost}, costs={"prior_only_cost": 8090.7})
         for on_ac in (True, False):  # rounds on the AC equations reach one optimum to 1e-6
@@ -496,7 +496,7 @@ def test_a_run_that_releases_nothing_is_its_own_baseline(capsys):
 
 
 def test_what_is_released_for_scaled_demand_errs_by_scaled_power(capsys):
-    """Neighbours use the estimate of what the owner released, times the public factor."""
+    """Other zones use the estimate of the owner's release, times the public factor."""
     one, half = (
         document_of(capsys, *ONCE, "--no-reference", "--load-scale", factor)["released"]
         for factor in ("1", "0.5")

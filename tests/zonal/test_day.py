@@ -65,7 +65,7 @@ def outputs(result):
 
 
 def never_passed(result, chronology):
-    """State of charge, ramps and reserves of what the grid did, not of what was planned."""
+    """State of charge, ramps and reserves of the actual states, not of the plan."""
     pg, hours, case = outputs(result), chronology.hours, result.series.case
     change = np.diff(pg, axis=0) / hours
     assert (change - chronology.ramp_up).max() < 1e-6
@@ -129,7 +129,7 @@ def test_noise_passes_no_limit_over_time_and_the_day_has_one_release(tmp_path):
 
 
 def test_the_plan_is_a_function_of_the_release(tmp_path):
-    """With the release held, other private demand changes no byte of the plan."""
+    """With a fixed release, other private demand changes no byte of the plan."""
     series, chronology = day(tmp_path, 3)
     settings = make_settings(
         objective="cost", mechanism="knorm", budget="total:5", beta="1 MW", seed=2
@@ -311,7 +311,7 @@ def test_a_generator_that_stands_still_gives_nothing(tmp_path):
 
 
 def streamed(folder, changed=None):
-    """Return a day whose hours are released as they come, its plan, and what it knows."""
+    """Return a day with hourly releases, its plan, and its estimates."""
     series, chronology = day(folder, 3)
     chronology = replace(chronology, hours=1.0)
     if changed is not None:

@@ -114,7 +114,7 @@ def test_five_hundred_degenerate_grids_run(first, tmp_path, capsys):
 
 
 def test_the_generator_reaches_every_edge():
-    """What the acceptance names is among the first 525 grids."""
+    """The grids of the acceptance list are among the first 525."""
     edges = {"one bus": 0, "no generator": 0, "lone bus": 0, "one-bus zones": 0, "negative": 0}
     for seed in range(525):
         made = grid(seed)

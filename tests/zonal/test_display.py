@@ -50,7 +50,7 @@ def test_rounds_that_agreed_early_are_counted_among_those_planned(case14, zones1
 def test_what_moves_with_what_is_protected_is_said(
     case14, zones14, result, protects, other, own
 ) -> None:
-    """A bus of constant power factor moves both; demand that is protected whole needs no word."""
+    """A bus of constant power factor changes both; fully protected demand needs no message."""
     settings = gridpriv.Settings(rounds=1, solver="clarabel", seed=1, protects=protects)
     document = gridpriv.run(case14, zones14, settings).as_dict()
     told = " ".join(texts(document))

@@ -65,7 +65,7 @@ def test_what_exporting_zones_do_not_serve_is_said(heavy, capsys):
 
 
 def test_the_ac_optimum_sheds_in_zones_that_export_too(case14, zones14):
-    """So it is no defect of the zones' plans: reactive power is what the grid lacks."""
+    """The zones' plans are correct: the grid lacks reactive power."""
     optimum = acopf(case14.scale_load(2.5), "shed").state
     for z in range(zones14.n_zone):
         inside = zones14.zone_of == z
@@ -144,7 +144,7 @@ def test_figures_of_the_first_page_are_those_of_the_document(heavy, capsys):
 
 
 def test_what_no_cost_holds_is_said_with_its_amount(heavy, capsys):
-    """Added up here: generation and shed demand; balancing apart, at the price of the settings."""
+    """Summed here: generation and shed load; balancing power separately, at its price."""
     summarise(heavy)
     told, physical = " ".join(capsys.readouterr().out.split()), heavy["final"]["physical"]
     voll, price = heavy["settings"]["voll"], heavy["settings"]["balancing_price"]

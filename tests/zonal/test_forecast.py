@@ -125,7 +125,7 @@ def test_bad_input_is_named(tmp_path, capsys):
 
 
 def test_scenarios_spread_as_the_public_prior_says():
-    """A zone's sum spreads by what its prior states, and zones are high and low together."""
+    """A zone's sum spreads by its prior, and zones are correlated."""
     case = load_case("case14")
     zoning = partition(case, 3, "louvain")
     generator = np.random.default_rng(1)
@@ -178,7 +178,7 @@ def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
 
 
 def measured(name, way, capsys, seeds=range(1, 6)):
-    """What a planned way costs beyond the AC optimum on the true demand, of every seed."""
+    """Cost of a planned method above the AC optimum on the true demand, by seed."""
     schedule = (
         ["--coordination", "central"]
         if way["rounds"] == "central"

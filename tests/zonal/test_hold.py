@@ -37,7 +37,7 @@ def ready_for(case: Case, hold: str | None, release: str = "auto") -> Prepared:
 
 
 def released(ready: Prepared) -> tuple[Earlier, ...]:
-    """Return what one draw of every zone leaves to be known."""
+    """Return the estimates after one draw of every zone."""
     rule, found = ready.rules.noise, []
     assert rule is not None
     for zone, disclosure in zip(ready.zones, ready.disclosures, strict=True):
@@ -49,7 +49,7 @@ def released(ready: Prepared) -> tuple[Earlier, ...]:
 
 
 def interchanges(hold: str | None, moves: Sequence[tuple[int, float, float]]) -> Floats:
-    """Return every zone's interchange in MW on neighbours of case14; releases are frozen."""
+    """Return every zone's interchange in MW on demands adjacent to case14's, releases frozen."""
     case = gridpriv.load_case("case14")
     known, found = released(ready_for(case, hold)), []
     for bus, dp, dq in moves:

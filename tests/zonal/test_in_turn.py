@@ -17,7 +17,7 @@ CASE30 = "tests/data/pglib/pglib_opf_case30_ieee.m"
 
 
 def test_a_zone_alone_redispatches_before_it_sheds() -> None:
-    """The line 6-8 binds in zone 2; 0.99 MW were shed beside generation that is not used."""
+    """Line 6-8 binds in zone 2; 0.99 MW were shed although generation was unused."""
     settings = make_settings(budget="total:1", beta="10 MW", coordination="central", seed=11)
     case = load_case("case30")
     result = run(case, partition(case, 5), settings)

@@ -76,7 +76,7 @@ def test_zones_are_compiled_and_rehearse_once(case14, zones14, counted):
 
 
 def test_zones_of_a_lost_process_are_made_again():
-    """A transport that cannot begin anew is closed, and another one carries the next run."""
+    """A transport that cannot restart is closed, and another one is used for the next run."""
 
     class Lost:
         def __init__(self, factory):
@@ -120,7 +120,7 @@ def test_a_run_that_rehearses_less_goes_on_from_there(case14, zones14, monkeypat
 
 
 class Adds:
-    """Stands at the sum of what it was told, each weighed by step and penalty."""
+    """Agent whose state is the sum of its orders, weighted by step and penalty."""
 
     def __init__(self):
         self.iterate = 0.0

@@ -66,7 +66,7 @@ def test_zones_of_one_bus_lose_no_budget(tmp_path):
 def test_what_fails_on_public_data_fails_before_a_charge(
     case14, zones14, monkeypatch, start, error
 ):
-    """Whatever a zone's solver does wrong on any data, it does wrong on the public stand-in."""
+    """A fault of a zone's solver on any data also occurs on the public scenario."""
 
     def broken(*_, **__):
         raise error
@@ -113,7 +113,7 @@ def test_an_empty_feasible_set_is_refused_before_a_charge(zones14):
     ],
 )
 def test_the_plan_is_what_will_be_charged(case14, given):
-    """Release by release: what is admitted before the first draw, and what is drawn."""
+    """Release by release: the admitted releases before the first draw equal the drawn ones."""
     settings = make_settings(**({"rounds": 4, "seed": 1, "solver": "clarabel"} | given))
     charged, plans = Charged(), []
 
@@ -194,7 +194,7 @@ def test_ctrl_c_leaves_a_folder_that_says_what_the_ledger_says(tmp_path, workers
 
 
 def test_two_zones_that_share_nothing_run_and_draw_nothing_they_would_send():
-    """Output perturbation of an exact update draws on what is sent; islands send nothing."""
+    """Output perturbation of an exact update draws noise on sent values; islands send none."""
     case = load_case("case14").without(("branch:8", "branch:9", "branch:10"))
     zoning = zoning_from_groups(case, [[0, 1, 2, 3, 4], list(range(5, 14))], "islands")
     settings = make_settings(perturbation="output", rounds=2, seed=1, solver="clarabel")

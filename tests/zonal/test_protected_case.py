@@ -150,9 +150,9 @@ def test_bounds_hold_for_the_best_attack_on_the_release(epsilon) -> None:
 
 @pytest.mark.slow
 def test_an_attack_on_published_files_stays_within_the_bounds() -> None:
-    """Two demands of bus 14 that are beta apart, 300 files each; the best threshold on its demand.
+    """Two demands of bus 14 that differ by beta, 300 files each; the best threshold on its demand.
 
-    The threshold is chosen on the files it is judged by, which favours the attack.
+    The threshold is chosen on the files of its evaluation, which favours the attack.
     """
     case = load_case("case14")
     values = []

@@ -83,7 +83,7 @@ def grant(ledger, epsilon):
 
 
 class Counting:
-    """A ledger that counts what it is told."""
+    """A ledger that counts its charges."""
 
     def __init__(self):
         self.told = []
@@ -134,7 +134,7 @@ def test_steps_of_their_own_demand_share_a_release_unless_drawn_anew(
 def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
     either, tmp_path, monkeypatch
 ):
-    """Secure noise cannot be made again: what was released is what the folder holds."""
+    """Secure noise cannot be repeated: the release is that of the folder."""
     pytest.importorskip("opendp")
     ledger = str(tmp_path / "owner.ledger")
     grant(ledger, "1.01")
@@ -179,7 +179,7 @@ def test_a_ledger_admits_a_day_that_its_grant_covers_once(either, tmp_path):
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_scaled_demand_is_released_as_its_owner_has_it(scale):
-    """With next to no noise the estimate is the scaled sum, and a corner moves by beta unscaled."""
+    """With negligible noise the estimate is the scaled sum; a corner changes by beta unscaled."""
     case = load_case("case14")
     settings = make_settings(**(ONCE | {"budget": "total:1e6", "load_scale": scale}))
     prepared = prepare(case, shipped_zoning(case), settings)
@@ -290,7 +290,7 @@ def test_a_single_run_has_no_course():
     ("error", "steps"), [(BudgetError("no more"), DAY), (KeyboardInterrupt(), PROFILE)]
 )
 def test_a_draw_that_was_cut_off_is_told_as_it_was_charged(error, steps, tmp_path, monkeypatch):
-    """One zone has paid when the second is refused: folder and ledger say so, zone by zone."""
+    """One zone was charged when the second is refused: folder and ledger record it by zone."""
     either = written(steps, tmp_path)
     ledger, out = str(tmp_path / "owner.ledger"), tmp_path / "out"
     grant(ledger, "5")
@@ -357,7 +357,7 @@ def test_steps_whose_release_is_gone_are_not_joined_by_others(
 
 @pytest.mark.parametrize(("charged", "steps"), [(True, DAY), (False, PROFILE)])
 def test_a_day_killed_once_it_has_drawn_counts_the_draw(charged, steps, tmp_path, capsys):
-    """With a ledger what nobody read is paid again; without, the seed makes the same again."""
+    """With a ledger an unread draw is charged again; without, the seed repeats the same draw."""
     either = written(steps, tmp_path)
     ledger, out = str(tmp_path / "owner.ledger"), tmp_path / "out"
     words = ["run", "case14", "--series", either, *FLAGS, "--quiet", "--out", str(out)]

@@ -140,7 +140,7 @@ def test_the_default_distance_is_a_megawatt_on_any_base(case14):
     ],
 )
 def test_a_distance_that_no_grid_has_is_refused_in_its_own_unit(case14, beta, base, said):
-    """And not questioned first: what is questioned is used."""
+    """Without a warning before: a value with a warning is used."""
     settings, case = make_settings(beta=beta), replace(case14, base_mva=base)
     with warnings.catch_warnings(), pytest.raises(InputError) as refused:
         warnings.simplefilter("error")

@@ -107,7 +107,7 @@ def test_the_imbalance_objective_is_not_indifferent_to_losses_any_more():
 
 @pytest.fixture(scope="module")
 def agreed14(case14, zones14):
-    """Zones, and what an AC optimum of the whole grid would have them agree."""
+    """Zones, and the schedule of an AC optimum of the whole grid."""
     network = make_network(case14)
     zones = make_zones(network, zones14)
     optimum = gridpriv.acopf(case14).state
@@ -389,8 +389,8 @@ TRUE_DEMAND = (
 
 
 def test_replans_that_cost_far_more_than_first_plans_begin_again_softer(tmp_path, capsys):
-    """A noisy forecast of case39: voltages first pass their band, and replans held as firmly as the
-    schedule is ended 5.6 % dearer, in a poor local optimum of zone 1 (171 MW beside 815)."""
+    """A noisy forecast of case39: voltages first exceed their band. Replans at full firmness ended
+    5.6 % more expensive, in a poor local optimum of zone 1 (171 MW and 815 MW)."""
     for name, rows in (("forecast", FORECAST), ("true", TRUE_DEMAND)):
         text = "\n".join(["bus,pd_mw,qd_mvar", *rows.split()]) + "\n"
         (tmp_path / f"{name}.csv").write_text(text)
@@ -403,7 +403,7 @@ def test_replans_that_cost_far_more_than_first_plans_begin_again_softer(tmp_path
 
 
 def test_demand_far_below_a_forecast_is_served_near_its_optimum(tmp_path):
-    """All zones see voltages too high; replans that end that were 15 % dearer than the optimum."""
+    """All zones measure high voltages; replans that correct them cost 15 % above the optimum."""
     case = load_case("case39")
     expected = tmp_path / "expected.csv"
     columns = {"bus": case.bus_id, "pd_mw": 70.0 * case.pd, "qd_mvar": 70.0 * case.qd}

@@ -66,7 +66,7 @@ def test_both_settle_at_one_cost(pair):
 
 @pytest.mark.parametrize(("name", "zones", "rounds"), [("case14", 5, 100), ("case118", 3, 40)])
 def test_more_zones_settle_at_one_cost_too(name, zones, rounds):
-    """A tenth of what solves to 1e-6 add to the cost here."""
+    """The cost differs by a tenth of the error of solves to 1e-6."""
     case = load_case(name)
     zoning = partition(case, zones, "spectral", 0)
     cost = {

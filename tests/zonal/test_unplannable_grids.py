@@ -55,7 +55,7 @@ def test_a_slack_fixed_outside_its_neighbours_reach_is_not_ac_feasible():
 
 
 def test_negative_loads_everywhere_end_with_a_status():
-    """Their reactive part cannot be curtailed; no AC state is known to hold all limits."""
+    """Their reactive part cannot be curtailed; no AC state within all limits is known."""
     case = load_case("case14")
     settlement = _settled(replace(case, pd=-case.pd, qd=-case.qd), "rounds").settlement
     assert settlement.status == "feasible" or settlement.violations
