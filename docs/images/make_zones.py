@@ -75,7 +75,7 @@ def draw(totals: dict[str, tuple[int, float]]) -> None:
     ax.text(
         0.5,
         0.97,
-        "case39: any one bus may change by 20 MW and 20 MVAr; total epsilon = 1",
+        "case39; protected: a change of 20 MW and 20 MVAr at any one bus; total epsilon 1",
         ha="center",
     )
     figure.savefig(FILE, metadata={"Date": None}, bbox_inches="tight")

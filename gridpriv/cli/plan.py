@@ -33,7 +33,7 @@ WIDE = 39
 
 @dataclass(frozen=True, kw_only=True)
 class Scenarios(Part):
-    """Planned protection (defaults of gridpriv run: 1 MW at total:5) and demand scenarios."""
+    """Planned protection (its defaults differ from those of gridpriv run) and demand scenarios."""
 
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
     total: float = number(1.0, "total epsilon (pure DP)", positive)

@@ -62,7 +62,11 @@ class Publishing(Part):
     total: float = number(1.0, "total epsilon (pure DP)", _pure)
     protects: Protects = changed(Adjacency, "protects", "p+q")
     release: Release = changed(
-        ReleaseSchedule, "release", "auto", choices=RELEASES, help="released statistics of demand"
+        ReleaseSchedule,
+        "release",
+        "auto",
+        choices=RELEASES,
+        help="released statistics of demand (tree: bus values and totals)",
     )
     mechanism: Mechanism | None = choice(
         None,

@@ -43,7 +43,7 @@ class BudgetedPenalty(GeometricPenalty):
 
 
 def parse_penalty(text: str) -> BudgetedPenalty:
-    """Return the penalty of a number or ``geometric:INITIAL,FACTOR,INTERVAL,MAX[,OVER]``."""
+    """Return the penalty of a number or ``geometric:INITIAL,FACTOR,INTERVAL,MAX[,C]``."""
     kind, _, rest = text.partition(":")
     try:
         numbers = [float(part) for part in (rest if kind == "geometric" else text).split(",")]
@@ -55,9 +55,7 @@ def parse_penalty(text: str) -> BudgetedPenalty:
             return BudgetedPenalty(numbers[0], most=max(numbers[0], BudgetedPenalty.most))
     except (ValueError, OverflowError):
         pass
-    raise not_allowed(
-        "penalty", text, "a number or geometric:INITIAL,FACTOR,INTERVAL,MAX[,OVER_EPSILON]"
-    )
+    raise not_allowed("penalty", text, "a number or geometric:INITIAL,FACTOR,INTERVAL,MAX[,C]")
 
 
 def output_step(size: int, sensitivity: float, multiplier: float) -> StepSize:

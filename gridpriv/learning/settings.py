@@ -241,7 +241,7 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         BudgetedPenalty(2.0, 1.2, 10_000, 1e9, 5.0),
         parse_penalty,
         "PENALTY",
-        "penalty rho: a number, or geometric:INITIAL,FACTOR,INTERVAL,MAX[,OVER_EPSILON]",
+        "penalty rho: a number, or geometric:INITIAL,FACTOR,INTERVAL,MAX[,C]; C / epsilon is added",
     )
     workers: int = changed(Rounds, "workers", 2, help="threads over clients")
 

@@ -345,8 +345,8 @@ class Privacy(Part):
     )
     delta: float = number(
         1e-5,
-        "delta of each Gaussian release; with a total budget it sets no noise: only the epsilon of "
-        "one release is stated at it",
+        "delta of each Gaussian release; with a total budget it does not change the noise, and is "
+        "only the delta at which the epsilon of one release is stated",
         check_delta,
     )
     target_delta: float = number(1e-5, "delta at which total epsilon is reported", check_delta)

@@ -333,7 +333,7 @@ class Panel:
                     f"{counted(len(ranking.order) - 1, 'other method')}; paired "
                     f"over {counted(ranking.seeds, 'seed')}, corrected for "
                     f"{counted(pairs, 'pair')} of methods (Bonferroni); "
-                    "intervals below are not"
+                    "the intervals below are neither paired nor corrected"
                 )
                 facts.append(Fact(f"Lowest mean {metric.noun}", str(first.series), alike))
             facts += self._figures(first, metric)

@@ -164,8 +164,8 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
-        "number of cosine (DCT) coefficients of a zone's total, released with its mean over all "
-        "steps of a series (auto: the number of least expected error; per-step: one release in "
+        "number of cosine (DCT) coefficients of a zone's total over a series, released with the "
+        "mean of the total (auto: the number of least expected error; per-step: one release in "
         "every step)",
     )
     noise_schedule: NoiseSchedule | None = choice(
@@ -207,7 +207,7 @@ class Grid(Scenario):
     imbalance_weight: float | None = number(
         None,
         "weight of the squared imbalance; at 1, 1 p.u.^2 of imbalance costs as much as 1 p.u. of "
-        "generation (objective cost) or of losses (objective losses)",
+        "generation at the mean marginal cost (objective cost) or of losses (objective losses)",
         positive,
         unset="1e4 times base / 100 MVA",
     )
@@ -262,9 +262,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of Clarabel; tight: 1e-8; matched: the same, but with more than "
-        f"{FEW_ZONES} zones, and if no release depends on the solve, looser while the consensus "
-        "residual is large",
+        "tolerance of Clarabel, 1e-8; with matched it is looser while the consensus residual is "
+        f"large, on maps of more than {FEW_ZONES} zones where no release depends on the solve",
     )
 
 
@@ -580,12 +579,15 @@ VIEW = partial(
 
 @dataclass(frozen=True, kw_only=True)
 class FlowBased(Part):
-    """The demand on which exchange between zones is analysed, and the power flow of its PTDFs."""
+    """The demand on which exchange is analysed, and the power-flow model that gives the PTDFs."""
 
     view: str = VIEW()
-    ptdf: FlowModel = choice("dc", ("dc", "ac"), "power flow of the PTDFs")
+    ptdf: FlowModel = choice("dc", ("dc", "ac"), "power-flow model that gives the PTDFs")
     threshold: float = number(
-        5.0, "least zone-to-zone PTDF of a listed branch", not_negative, unit="%"
+        5.0,
+        "a branch is listed if its largest zone-to-zone PTDF is at least this",
+        not_negative,
+        unit="%",
     )
 
 
