@@ -363,7 +363,11 @@ MODELS = {"numpy", "scipy", "casadi", "clarabel"}
             },
         ),
         ("run case14 --rounds 1 --quiet", MODELS - {"clarabel"}),
-        ("run case14 --rounds 1 --quiet --mechanism none", MODELS - {"clarabel"}),
+        pytest.param(
+            "run case14 --rounds 1 --quiet --mechanism none",
+            MODELS - {"clarabel"},
+            marks=pytest.mark.slow,
+        ),
         ("relax case14 --json", MODELS),
     ],
 )
@@ -383,7 +387,7 @@ def test_a_command_imports_no_package_that_it_does_not_use(words, needed):
 
 @pytest.mark.usefixtures("all_replans")
 def test_the_command_checks_in_another_process_what_main_checks_in_this_one(capsys):
-    words = ["run", "case14", "--rounds", "3", "--seed", "7", "--solver", "clarabel"]
+    words = ["run", "case14", "--seed", "7", "--no-reference"]
     here = as_json(capsys, *words)
     code = (
         "import sys; from gridpriv.cli.main import main\n"

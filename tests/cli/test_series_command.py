@@ -188,7 +188,7 @@ def test_a_step_that_was_killed_counts_as_released_in_ledger_and_document(
     assert early["count"].sum() == 2 * 3
 
 
-@pytest.mark.parametrize("public", [(), ("--public",)])
+@pytest.mark.parametrize("public", [(), pytest.param(("--public",), marks=pytest.mark.slow)])
 def test_a_repeated_step_without_ledger_draws_the_same_noise_and_counts_once(
     day: str, tmp_path: Path, public: tuple[str, ...]
 ) -> None:

@@ -156,7 +156,7 @@ def survive(folder: Path, undisturbed: tuple[str, dict[str, bytes]], how: How, e
 def test_a_run_that_was_killed_now_and_then(
     tmp_path: Path, undisturbed: tuple[str, dict[str, bytes]]
 ) -> None:
-    survive(tmp_path / "out", undisturbed, "kill", 97)
+    survive(tmp_path / "out", undisturbed, "kill", 211)
 
 
 @pytest.mark.slow

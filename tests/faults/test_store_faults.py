@@ -73,7 +73,7 @@ def test_the_undisturbed_study_is_what_was_put_in(tmp_path: Path) -> None:
     assert list(study.tables["network_buses"].bus) == [1, 2]
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["kill", "full", "error"])
 def test_after_a_fault_at_every_operation_the_study_resumes_to_the_same_bytes(
     tmp_path: Path, whole: dict[str, bytes], how: How, every: int
@@ -98,7 +98,7 @@ def test_after_a_fault_at_every_operation_the_study_resumes_to_the_same_bytes(
         assert content(folder) == whole, where
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["kill", "full", "error"])
 def test_a_fault_at_every_operation_of_a_resume_is_survived_too(
     tmp_path: Path, whole: dict[str, bytes], how: How, every: int
@@ -118,7 +118,7 @@ def test_a_fault_at_every_operation_of_a_resume_is_survived_too(
     assert at > 20
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["kill", "full", "error"])
 def test_runs_that_are_forgotten_and_run_again_leave_the_same_bytes(
     tmp_path: Path, whole: dict[str, bytes], how: How, every: int

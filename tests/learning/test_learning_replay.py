@@ -746,7 +746,13 @@ SECURE = NOISY | {
 }
 
 
-@pytest.mark.parametrize("name", SECURE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name == "fedspd-poisson" else name
+        for name in SECURE
+    ],
+)
 def test_secure_noise_has_the_scale_that_is_charged_and_no_seed(name):
     """Twice the same seed, other noise; its spread and OpenDP's own map give the charge."""
     clients = SECURE[name].get("clients", 3 if "graph" in SECURE[name] else 1)

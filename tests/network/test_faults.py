@@ -417,8 +417,10 @@ class Crash(BaseException):
     """A process that ends where it stands."""
 
 
-@pytest.mark.parametrize("point", ["before the charge", "after it", "before the state", "after"])
-@pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [("before the charge", 3), ("after it", 1), ("before the state", 3), ("after", 1)],
+)
 def test_a_zone_that_ends_anywhere_in_a_round_pays_once(
     folder, case14, zones14, in_one_process, monkeypatch, point, nth
 ):

@@ -25,10 +25,10 @@ import pytest
 
 from gridpriv.cli.main import main
 
-RUN = ["run", "case14", "--zones", "3", "--rounds", "2", "--seed", "1", "--solver", "clarabel"]
+RUN = ["run", "case9", "--zones", "3", "--rounds", "2", "--seed", "1", "--solver", "clarabel"]
 STUDY = [
     "compare",
-    "case14",
+    "case9",
     "--zonings",
     "3",
     "--rounds",

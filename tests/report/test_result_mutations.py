@@ -29,10 +29,10 @@ from gridpriv.cli.main import main
 from gridpriv.core.store import reopen_store
 
 BATCH, SAMPLE, ALL = 250, 8, 20_000
-RUN = ["case14", "--zones", "3", "--rounds", "2", "--noise-schedule", "round", "--quiet"]
+RUN = ["case9", "--zones", "3", "--rounds", "2", "--noise-schedule", "round", "--quiet"]
 RUN += ["--planning", "soc"]
 STUDY = [
-    "case14",
+    "case9",
     "--zonings",
     "3",
     "--rounds",
@@ -71,7 +71,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--levels",
         "release",
     ]
-    attack = ["attack", *RUN, "--mechanism", "none", "--bus", "12", "--attack-rounds", "1"]
+    attack = ["attack", *RUN, "--mechanism", "none", "--bus", "5", "--attack-rounds", "1"]
     for name, words in {
         "study": ["compare", *STUDY],
         "run": ["run", *RUN, "--seed", "1"],

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from gridpriv.study import Method, StudyPlan, make_plan
+from gridpriv.study import Method, StudyPlan, compare, make_plan
 
 ONCE = Method("demand, one-shot", (("perturbation", "demand"), ("noise_schedule", "once")))
 QUIET = Method("noise-free", (("mechanism", "none"),))
@@ -30,6 +32,19 @@ def plan_of(**changes: Any) -> StudyPlan:
 @pytest.fixture
 def make_small_plan() -> Any:
     return plan_of
+
+
+@pytest.fixture(scope="session")
+def finished_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished") / "study"
+    compare(plan_of(), out=folder, jobs=1)
+    return folder
+
+
+@pytest.fixture
+def finished(finished_study: Path, tmp_path: Path) -> Path:
+    """Return a copy of the folder of the small plan's study."""
+    return Path(shutil.copytree(finished_study, tmp_path / "finished"))
 
 
 def same_tables(a: Any, b: Any) -> None:

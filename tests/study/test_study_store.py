@@ -45,9 +45,9 @@ def stopping_after(count: int):
 
 
 def test_an_interrupted_study_resumes_to_the_same_tables(
-    tmp_path: Path, small_plan, assert_same_tables
+    tmp_path: Path, finished: Path, small_plan, assert_same_tables
 ) -> None:
-    whole = compare(small_plan, out=tmp_path / "whole", jobs=1)
+    whole = read_study(finished)
     out = tmp_path / "cut"
     with pytest.raises(StopError):
         compare(small_plan, out=out, jobs=1, progress=stopping_after(2))
@@ -60,10 +60,9 @@ def test_an_interrupted_study_resumes_to_the_same_tables(
     assert not (out / "parts").exists()
 
 
-def test_a_resume_runs_nothing_twice(tmp_path: Path, small_plan) -> None:
-    compare(small_plan, out=tmp_path, jobs=1)
-    before = read_study(tmp_path).tables["timing"]
-    again = compare(small_plan, out=tmp_path, jobs=1, resume=True).tables["timing"]
+def test_a_resume_runs_nothing_twice(finished: Path, small_plan) -> None:
+    before = read_study(finished).tables["timing"]
+    again = compare(small_plan, out=finished, jobs=1, resume=True).tables["timing"]
     assert again.equals(before)
 
 
@@ -90,13 +89,12 @@ def test_a_study_is_finished_by_one_reading_of_its_parts(
 
 
 def test_a_folder_with_another_study_or_other_files_is_refused(
-    tmp_path: Path, small_plan, make_small_plan
+    tmp_path: Path, finished: Path, small_plan, make_small_plan
 ) -> None:
-    compare(small_plan, out=tmp_path / "a", jobs=1)
     other = make_small_plan(seeds=[1, 2, 3])
     for resume in (False, True):
         with pytest.raises(InputError, match=r"holds another study .*other seeds"):
-            compare(other, out=tmp_path / "a", jobs=1, resume=resume)
+            compare(other, out=finished, jobs=1, resume=resume)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.doc").write_text("years of work")
     with pytest.raises(InputError, match=r"other files \(thesis.doc\)"):
@@ -171,15 +169,13 @@ def test_a_stopped_run_keeps_its_rounds(
     assert len(retried.done) == len(small_plan.tasks())
 
 
-def test_the_manifest_repeats_the_study(tmp_path: Path, small_plan, assert_same_tables) -> None:
+def test_the_manifest_repeats_the_study(tmp_path: Path, finished, assert_same_tables) -> None:
     from gridpriv.study.plan import plan_from, read_plan
 
-    first = compare(small_plan, out=tmp_path / "a", jobs=1)
-    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
-    from_manifest = compare(plan_from(manifest["study"]), out=tmp_path / "b", jobs=1)
-    from_file = compare(read_plan(tmp_path / "a" / "study.toml"), out=tmp_path / "c", jobs=1)
-    assert_same_tables(from_manifest, first)
-    assert_same_tables(from_file, first)
+    manifest = json.loads((finished / "manifest.json").read_text())
+    again = plan_from(manifest["study"])
+    assert again == read_plan(finished / "study.toml")
+    assert_same_tables(compare(again, out=tmp_path / "b", jobs=1), read_study(finished))
     assert manifest["seeds"] == [1, 2]
     assert len(manifest["cases"][0]["fingerprint"]) == 64
     assert manifest["cases"][0]["load_mw"] == pytest.approx(259.0)  # IEEE 14-bus
@@ -219,12 +215,11 @@ def forge(folder: Path, name: str, table: pa.Table) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
-def test_a_forged_table_that_unpacks_without_end_is_refused(tmp_path: Path, small_plan) -> None:
-    compare(small_plan, out=tmp_path, jobs=1)
+def test_a_forged_table_that_unpacks_without_end_is_refused(finished: Path) -> None:
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 10**4, pa.int32()), ["a" * 10**5])
-    forge(tmp_path, "runs", pa.table({"reason": text}))
+    forge(finished, "runs", pa.table({"reason": text}))
     with pytest.raises(InputError, match=r"runs\.parquet: must be .* unpacks to"):
-        read_study(tmp_path)
+        read_study(finished)
 
 
 def test_a_title_that_no_file_can_hold_is_refused_before_a_folder_is_begun(
@@ -235,13 +230,12 @@ def test_a_title_that_no_file_can_hold_is_refused_before_a_folder_is_begun(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_forged_table_that_holds_lists_is_refused(tmp_path: Path, small_plan) -> None:
-    compare(small_plan, out=tmp_path, jobs=1)
-    forge(tmp_path, "runs", pa.table({"run": [["a"], ["b"]]}))
+def test_a_forged_table_that_holds_lists_is_refused(finished: Path) -> None:
+    forge(finished, "runs", pa.table({"run": [["a"], ["b"]]}))
     with pytest.raises(
         InputError, match=r"runs\.parquet: must be a table without lists \(column run\)"
     ):
-        read_study(tmp_path)
+        read_study(finished)
 
 
 @pytest.mark.parametrize("order", [("laplace", "knorm"), ("knorm", "laplace")])

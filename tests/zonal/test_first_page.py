@@ -197,7 +197,7 @@ def newton(capsys, *words):
 OPTIMUM = pytest.approx(8295.99, rel=1e-4)  # Clarabel's, of the whole grid
 
 
-@pytest.mark.parametrize(("tolerance", "zones"), [("1e-5", "3"), ("1e-12", "6"), ("0", "3")])
+@pytest.mark.parametrize(("tolerance", "zones"), [("1e-5", "3"), ("0", "6")])
 def test_newton_steps_end_at_the_optimum(capsys, tolerance, zones):
     """Also where rounding errors end them; of 3 zones they leave a dual residual of 1.03e-5."""
     cost, ends = newton(capsys, "--rounds", "80", "--tolerance", tolerance, "--zones", zones)
