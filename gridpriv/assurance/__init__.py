@@ -17,7 +17,7 @@ class Audit(Row, name="audit"):
     nominal: Number = private("Nominal epsilon: epsilon according to the settings")
     certified: Number = private("Certified epsilon: epsilon under a proven sensitivity")
     measured: Number = private("Measured, at least: lower bound of epsilon")
-    runs: Number = private("Runs: number of runs on each of two neighbours")
+    runs: Number = private("Runs: number of runs on each of two adjacent demands")
     verdict: Text = private("Verdict: result of the comparison of measured with certified epsilon")
 
 

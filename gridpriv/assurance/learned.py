@@ -7,7 +7,7 @@ is what one sample (with dp-fedavg: one client) moves. Four checks of each lane:
 - ``values``: no value moves further than its charge covers;
 - ``total``: Gaussian noise at the measured movement, composed by a numerical integration of its
   own, costs at most the certified total. Every draw counts, so that one that was not charged shows;
-- ``law``: noise over its declared scale has standard deviation 1;
+- ``distribution``: noise over its declared scale has standard deviation 1;
 - ``independence``: noise of other rounds and clients is uncorrelated.
 
 The neighbours are extreme: sample 1 has features of full norm, reversed in D', so that a clipped
@@ -38,7 +38,7 @@ from gridpriv.privacy.release import Release
 CLIENTS, SAMPLES, FEATURES = 3, 8, 40
 CLIP, ROUNDS, DELTA = 0.05, 12, 1e-5
 SLACK = 1e-2  # of a total: two grids of losses
-DEVIATIONS = 5.0  # of the law and independence: one in two million
+DEVIATIONS = 5.0  # of the distribution and independence: one in two million
 LOSS_STEP, LOSS_REACH = 2e-4, 40.0
 
 
@@ -173,7 +173,7 @@ def audit_lane(lane: Lane) -> list[LearnedCheck]:
     return [
         LearnedCheck(lane.name, "values", excess, 1.0 + 1e-4),
         LearnedCheck(lane.name, "total", measured, certified * (1.0 + SLACK)),
-        LearnedCheck(lane.name, "law", *_law(noise)),
+        LearnedCheck(lane.name, "distribution", *_deviation(noise)),
         LearnedCheck(lane.name, "independence", *_independence(noise)),
     ]
 
@@ -286,7 +286,7 @@ def _composed(p: Floats, q: Floats, count: int, delta: float) -> float:
     return 0.0 if excess(0.0) <= 0.0 else float(brentq(excess, 0.0, LOSS_REACH - 1.0))
 
 
-def _law(noise: Sequence[Floats]) -> tuple[float, float]:
+def _deviation(noise: Sequence[Floats]) -> tuple[float, float]:
     """Return the distance of the mean square of standardized noise from 1, and its bound."""
     pooled = np.concatenate([item.ravel() for item in noise])
     return abs(float((pooled**2).mean()) - 1.0), DEVIATIONS * math.sqrt(2.0 / len(pooled))

@@ -136,7 +136,7 @@ def _print_audit(document: Json, *, on_ac: bool = False) -> None:
     ]
     columns = {"check": "check", "neighbours": "tests", "quantity": "quantity"}
     columns |= {name: name for name in ("measured", "allowed", "passed")}
-    title = f"{document['case']}: replay on neighbouring demand, releases frozen"
+    title = f"{document['case']}: replay on adjacent demand, releases frozen"
     output.print_records(title, columns, replayed)
     output.say(output.worded("audit-replay"))
     measured = [

@@ -86,12 +86,12 @@ class GeometricPenalty(PenaltySchedule):
     most: float
 
     def __post_init__(self) -> None:
-        positive("penalty start", self.start)
+        positive("penalty INITIAL", self.start)
         if not 1.0 <= self.factor < math.inf:
-            raise not_allowed("penalty factor", self.factor, "a number of 1 or more")
-        whole("penalty every", self.every)
+            raise not_allowed("penalty FACTOR", self.factor, "a number of 1 or more")
+        whole("penalty INTERVAL", self.every)
         if not self.start <= self.most < math.inf:
-            raise not_allowed("penalty most", self.most, "a number of at least the start")
+            raise not_allowed("penalty MAX", self.most, "a number of at least INITIAL")
 
     def __str__(self) -> str:
         numbers = (self.start, self.factor, self.every, self.most)

@@ -70,7 +70,7 @@ class Samples(Part):
     adjacency: Kind = choice(
         "replace-one",
         KINDS,
-        "neighbouring data sets: one sample replaced by any other (replace-one) or by a blank one "
+        "adjacent data sets: one sample replaced by any other (replace-one) or by a blank one "
         "(zero-out); sample counts are public",
     )
     norm: float | None = number(

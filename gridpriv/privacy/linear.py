@@ -538,7 +538,7 @@ class Disclosure:
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return the sensitivity of the statistics."""
         if adjacency.power_factors != self.power_factors:
-            raise ValueError("neighbours at other power factors than what is measured")
+            raise ValueError("adjacency and statistics have different power factors")
         bound = self.strategy.sensitivity(adjacency, norm)
         return with_rounding(bound, adjacency.beta) if self.exact else bound
 

@@ -246,7 +246,7 @@ def loads() -> Computed:
             f"{STEPS} steps of the public code cost epsilon 1",
             steps["public code"] <= EPSILON,
             f"epsilon {steps['public code']:.4g} with its scale of cost answers, "
-            f"{steps['as meant']:.3g} with the scale multiplied by 4T",
+            f"{steps['as intended']:.3g} with the scale multiplied by 4T",
         ),
     )
 
@@ -260,7 +260,7 @@ def steps_epsilon(steps: int, epsilon: float) -> dict[str, float]:
     """
     picks = steps * 2.0 * epsilon / (4.0 * steps)
     return {
-        "as meant": epsilon / 2.0 + picks + steps * epsilon / (4.0 * steps),
+        "as intended": epsilon / 2.0 + picks + steps * epsilon / (4.0 * steps),
         "public code": epsilon / 2.0 + picks + steps * 4.0 * steps * epsilon,
     }
 

@@ -906,8 +906,8 @@ class PublishedRelease(Row, name="releases"):
     """One release."""
 
     quantity: Text = known("Quantity: perturbed quantity")
-    mechanism: Text = known("Mechanism: law of the noise")
-    sensitivity: Number = released("Sensitivity: largest change between neighbours")
+    mechanism: Text = known("Mechanism: distribution of the noise")
+    sensitivity: Number = released("Sensitivity: largest change between adjacent demands")
     scale: Number = released("Scale: scale of the noise")
     standard_deviation: Number = released("Noise: standard deviation of one number (active)")
     reactive_weight: Number = released(

@@ -151,7 +151,7 @@ MUTANTS = {
     last_chunk_not_clipped: ("torch module", "values"),
     tuning_not_charged: ("dpsgd, charged tuning", "total"),
     every_second_release_not_charged: ("dpsgd", "total"),
-    secure_sum_of_shares_too_small: ("dpsgd, secure sum", "law"),
+    secure_sum_of_shares_too_small: ("dpsgd, secure sum", "distribution"),
     mean_over_clients_twice: ("dpsgd, central", "values"),
 }
 

@@ -33,7 +33,7 @@ def test_the_price_of_a_load_is_that_of_the_triangle() -> None:
     table = loads().table.set_index("dearest")
     for dear in (20.0, 50.0, 100.0):
         assert table.loc[dear, "price"] == pytest.approx(2.0 * dear - 10.0)
-    assert steps_epsilon(10, 1.0) == pytest.approx({"as meant": 1.25, "public code": 401.0})
+    assert steps_epsilon(10, 1.0) == pytest.approx({"as intended": 1.25, "public code": 401.0})
 
 
 def test_one_line_uses_up_what_its_three_releases_cost() -> None:

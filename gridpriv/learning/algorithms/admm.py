@@ -276,7 +276,7 @@ def step_sizes(task: Task) -> tuple[list[StepSize], Ints]:
     return [step_size(task, float(s)) for s in distinct], place
 
 
-BOUND_SOURCE = "two neighbours' strongly convex local problems (lemma 4)"
+BOUND_SOURCE = "strongly convex local problems of adjacent data sets (lemma 4)"
 
 
 class Pvp(StarAdmm):
