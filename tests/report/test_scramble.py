@@ -20,6 +20,8 @@ from gridpriv.cli.main import main
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.release import Release
 
+pytestmark = pytest.mark.usefixtures("painted")
+
 SHIPPED = Path(__file__).parents[2] / "cases" / "case14.m"
 
 
