@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from inspect import getattr_static
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ QUICK = {
 @pytest.mark.parametrize("name", QUICK)
 def test_a_part_of_the_audit_sees_a_broken_gridpriv(name, monkeypatch):
     for owner, attribute in PATCHED:  # restored after the test
-        monkeypatch.setattr(owner, attribute, vars(owner)[attribute])
+        monkeypatch.setattr(owner, attribute, getattr_static(owner, attribute))
     mutate, check = MUTANTS[name]
     mutate()
     case = load_case("case14")
