@@ -10,8 +10,8 @@ from scipy.stats import norm
 
 from gridpriv.cli.main import main
 from gridpriv.grid.library import load_case
-from gridpriv.study import grid_papers
-from gridpriv.study.grid_papers import (
+from gridpriv.study import papers
+from gridpriv.study.papers import (
     admittances,
     capacities,
     excess_loss,
@@ -86,6 +86,6 @@ def test_the_command_prints_writes_and_refuses(tmp_path, capsys) -> None:
 
 @pytest.mark.large
 def test_a_feeder_s_flows_need_more_noise_than_one() -> None:
-    table = grid_papers.feeder().table
+    table = papers.feeder().table
     assert table["delta"].iloc[1] > 1e-3
     assert table["certified"].iloc[2] > 1.5
