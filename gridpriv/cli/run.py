@@ -265,8 +265,7 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
 def _summarise_series(document: Json) -> None:
     """Print the figures of a series and its messages."""
     from gridpriv.zonal.messages import message
-    from gridpriv.zonal.steps import series_figures, series_notes
-    from gridpriv.zonal.summary import protected
+    from gridpriv.zonal.summary import protected, series_figures, series_notes
 
     steps, privacy = document["steps"], document["privacy"]
     noisy, total = privacy["mechanism"] != "none", privacy["total"]

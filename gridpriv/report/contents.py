@@ -37,8 +37,7 @@ from gridpriv.zonal.documents import (
     StorageStep,
 )
 from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
-from gridpriv.zonal.steps import series_figures
-from gridpriv.zonal.summary import figures, protection, zone_interchange
+from gridpriv.zonal.summary import figures, protection, series_figures, zone_interchange
 
 
 def noisy_runs(study: Study) -> pd.DataFrame:

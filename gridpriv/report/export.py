@@ -49,8 +49,7 @@ from gridpriv.report.summary import summary
 from gridpriv.report.tables import Table, cell, in_parts, shown, to_csv, to_tex, typst_widths
 from gridpriv.study.engine import Identity
 from gridpriv.study.record import STORED
-from gridpriv.zonal.steps import series_messages, series_notes
-from gridpriv.zonal.summary import notes
+from gridpriv.zonal.summary import notes, series_messages, series_notes
 
 if TYPE_CHECKING:
     from gridpriv.report.figures import Look, Plot

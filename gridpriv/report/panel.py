@@ -23,8 +23,15 @@ from gridpriv.report.contents import epsilon_text, quoted
 from gridpriv.report.source import message, step_rows
 from gridpriv.study.engine import study_totals
 from gridpriv.zonal.opening import AGREED
-from gridpriv.zonal.steps import series_figures
-from gridpriv.zonal.summary import EXTREME, FEASIBILITY, SAVED, noise, results, scaled_beta
+from gridpriv.zonal.summary import (
+    EXTREME,
+    FEASIBILITY,
+    SAVED,
+    noise,
+    results,
+    scaled_beta,
+    series_figures,
+)
 
 STATES = {"feasible": "good", "marginal": "warn", "infeasible": "bad"}
 

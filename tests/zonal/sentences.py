@@ -1,7 +1,6 @@
 """Messages of runs and series as text."""
 
-from gridpriv.zonal.steps import series_messages
-from gridpriv.zonal.summary import notes
+from gridpriv.zonal.summary import notes, series_messages
 
 
 def series_sentences(*given):

@@ -16,7 +16,7 @@ from gridpriv.core.text import amount, shown
 from gridpriv.power import schedule
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.physical import extremes
-from gridpriv.zonal.steps import series_figures
+from gridpriv.zonal.summary import series_figures
 
 pytestmark = pytest.mark.usefixtures("few_replans")
 

@@ -24,7 +24,7 @@ from gridpriv.report.summary import summary
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
-from gridpriv.zonal.steps import series_notes
+from gridpriv.zonal.summary import series_notes
 
 pytestmark = pytest.mark.usefixtures("few_replans")
 
