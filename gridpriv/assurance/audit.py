@@ -275,9 +275,7 @@ SECURE_RUNS = 8_000  # of the same release under secure noise
 
 
 def audit(
-    prepared: Prepared,
-    plan: AuditPlan | None = None,
-    watch: Callable[[str], None] = lambda _: None,
+    prepared: Prepared, plan: AuditPlan | None = None, watch: Callable[[str], None] = lambda _: None
 ) -> AuditResult:
     """Audit what a run's settings promise.
 

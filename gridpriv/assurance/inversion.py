@@ -131,10 +131,7 @@ class _Fitted:
 
 
 def fit(
-    model: MessageModel,
-    prior: DemandPrior,
-    noise: NoiseModel,
-    generator: np.random.Generator,
+    model: MessageModel, prior: DemandPrior, noise: NoiseModel, generator: np.random.Generator
 ) -> Estimate:
     """Return the MAP estimate of a zone's demand from its messages.
 

@@ -186,9 +186,7 @@ Made = TypeVar("Made", Horizon, Stream)
 
 
 def _on_demands(
-    prepared: Prepared,
-    curve: Floats,
-    make: Callable[[DemandSeries, Settings], Made],
+    prepared: Prepared, curve: Floats, make: Callable[[DemandSeries, Settings], Made]
 ) -> tuple[Made, dict[str, Made]]:
     """Return a series of the run's demand along daily curves (steps, buses), and twins by name."""
     case, steps = prepared.case, tuple(map(str, range(len(curve))))

@@ -56,9 +56,7 @@ class Run:
 
 
 def play(
-    prepared: Prepared,
-    data: Sequence[Floats] | None = None,
-    frozen: Sequence[Floats] | None = None,
+    prepared: Prepared, data: Sequence[Floats] | None = None, frozen: Sequence[Floats] | None = None
 ) -> Run:
     """Run all rounds on a tape; on other data, and with releases as they were, if these are given.
 

@@ -197,12 +197,7 @@ def compare(
     def work(left: list[StudyTask], store: Store, advance: engine.Advance) -> None:
         store.text("study.toml", to_toml(plan))
         run_tasks(
-            left,
-            grids,
-            store,
-            jobs=jobs or os.cpu_count() or 1,
-            cluster=cluster,
-            advance=advance,
+            left, grids, store, jobs=jobs or os.cpu_count() or 1, cluster=cluster, advance=advance
         )
 
     return engine.run_study(

@@ -217,10 +217,7 @@ def forecast_series(
     case, count = series.case, len(series) - settings.test_steps
     adjacency = DemandAdjacency(settings.beta.distance(case.base_mva))
     with open_charge(
-        ledger,
-        key,
-        lambda: zone_datasets(case, zoning, adjacency),
-        noisy=settings.total < math.inf,
+        ledger, key, lambda: zone_datasets(case, zoning, adjacency), noisy=settings.total < math.inf
     ) as charge:
         past_times, times = list(series.steps[:count]), list(series.steps[count:])
         if not times:

@@ -72,8 +72,7 @@ class PlanBalance(Row):
         at="final.plan_surplus_mw",
     )
     plan_shortage_mvar: Number = private(
-        "Reactive shortage of the plan: reactive demand above supply",
-        at="final.plan_shortage_mvar",
+        "Reactive shortage of the plan: reactive demand above supply", at="final.plan_shortage_mvar"
     )
     plan_surplus_mvar: Number = private(
         "Reactive surplus of the plan: reactive supply above demand"
@@ -175,8 +174,7 @@ class BusRow(OfBus, OfZone, name="buses"):
     plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
     vm_pu: Number = private("Voltage: voltage magnitude in the last round's plan")
     redispatch_shed_mw: Number = private(
-        "Load shedding: active demand shed after AC redispatch",
-        at="final.physical.shed_mw",
+        "Load shedding: active demand shed after AC redispatch", at="final.physical.shed_mw"
     )
     redispatch_shed_mvar: Number = private(
         "Reactive load shedding: reactive demand of the bus that is shed after zone redispatch"
@@ -458,8 +456,7 @@ class Interchange(OfZone, name="interchange"):
         "deviate the other way"
     )
     balancing_cost: Number = private(
-        "Shortfall at the balancing price: no payment, since it is not settled between zones",
-        "$/h",
+        "Shortfall at the balancing price: no payment, since it is not settled between zones", "$/h"
     )
     shed_mw: Number = private("Load shedding: active load shedding")
 

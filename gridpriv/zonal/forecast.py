@@ -224,11 +224,7 @@ def forecast(
 
 
 def scenario(
-    case: Case,
-    zoning: Zoning,
-    expected: PublicDemand,
-    generator: np.random.Generator,
-    voll: float,
+    case: Case, zoning: Zoning, expected: PublicDemand, generator: np.random.Generator, voll: float
 ) -> tuple[Case, float | None, int]:
     """Return the case with demand that the public could expect, and its AC optimum in $/h.
 

@@ -533,10 +533,7 @@ def stream_costs(settings: Settings, window: int, block: int) -> Json:
 
 
 def estimates(
-    item: StreamDisclosure,
-    demand: Floats,
-    drawn: Callable[[int, Floats], Floats],
-    variance: float,
+    item: StreamDisclosure, demand: Floats, drawn: Callable[[int, Floats], Floats], variance: float
 ) -> TemporalBasis:
     """Release every block and return the estimate of every step by the releases until then.
 
@@ -574,10 +571,7 @@ def estimates(
 
 
 def make_horizon(
-    series: DemandSeries,
-    zoning: Zoning,
-    settings: Settings,
-    chronology: Chronology | None = None,
+    series: DemandSeries, zoning: Zoning, settings: Settings, chronology: Chronology | None = None
 ) -> Horizon:
     """Return the horizon of a series: a stream where the settings name a window.
 

@@ -226,11 +226,7 @@ class DemandRelease:
         """Yield demands (2, n) of the posterior, without end."""
         disclosure = self.disclosure
         draws = posterior_draws(
-            disclosure.strategy,
-            self.released,
-            self.release.mechanism,
-            disclosure.prior,
-            generator,
+            disclosure.strategy, self.released, self.release.mechanism, disclosure.prior, generator
         )
         return (demand.reshape(2, -1) for demand in draws)
 

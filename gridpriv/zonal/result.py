@@ -44,12 +44,7 @@ from gridpriv.zonal.documents import (
 )
 from gridpriv.zonal.meter import meter_rows
 from gridpriv.zonal.opening import Trace
-from gridpriv.zonal.physical import (
-    Reference,
-    cost_of_privacy,
-    physical_figures,
-    verdict,
-)
+from gridpriv.zonal.physical import Reference, cost_of_privacy, physical_figures, verdict
 from gridpriv.zonal.prepared import Instance
 from gridpriv.zonal.settings import SHARED, FlowBased, Security, Settings
 from gridpriv.zonal.summary import notes

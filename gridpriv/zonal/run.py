@@ -23,14 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridpriv.consensus.coordinator import (
-    DUAL_TOLERANCE,
-    Plan,
-    State,
-    Turn,
-    orders_at,
-    rounds,
-)
+from gridpriv.consensus.coordinator import DUAL_TOLERANCE, Plan, State, Turn, orders_at, rounds
 from gridpriv.consensus.messages import Order, Phase, Reply
 from gridpriv.consensus.schedules import nonsmooth_step
 from gridpriv.consensus.transport import (

@@ -32,11 +32,7 @@ BASELINES = {
     "prior_only_cost": "cost, prior-only (epsilon = 0)",
 }
 SAVED = "cost saved by the release"
-STATISTICS = {
-    "bus": "bus values",
-    "total": "zone total",
-    "tree": "bus values and zone total",
-}
+STATISTICS = {"bus": "bus values", "total": "zone total", "tree": "bus values and zone total"}
 MECHANISM_NAMES = {"knorm": "K-norm", "laplace": "Laplace", "gaussian": "Gaussian"}
 FEASIBILITY = {"feasible": "yes", "marginal": "marginal", "infeasible": "no"}
 
@@ -107,12 +103,7 @@ def results(document: Json) -> list[list[object]]:
     money = [
         ("cost", cost, None, ""),
         ("cost of privacy", price, costs.get("noise_free_cost"), "over noise-free"),
-        (
-            SAVED,
-            None if alike else prior - cost,
-            prior,
-            "relative to prior-only (epsilon = 0)",
-        ),
+        (SAVED, None if alike else prior - cost, prior, "relative to prior-only (epsilon = 0)"),
         ("optimality gap", gap, None if None in (cost, gap) else cost - gap, "over the AC optimum"),
     ]
     rows: list[list[object]] = [

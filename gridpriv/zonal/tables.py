@@ -248,11 +248,7 @@ def _powsybl_result(solution: GridSolution) -> dict[str, Any]:
     base = case.base_mva
     gens = np.column_stack([case.gen_row, base * case.pg, base * solution.qg, case.vg])
     demand = np.column_stack([case.bus_id, base * case.pd, base * case.qd])
-    return {
-        "gens": gens.tolist(),
-        "demand": demand.tolist(),
-        "branches": case.branch_row.tolist(),
-    }
+    return {"gens": gens.tolist(), "demand": demand.tolist(), "branches": case.branch_row.tolist()}
 
 
 def _same_grid(case: Case, other: Case) -> None:
