@@ -72,11 +72,9 @@ class PlanBalance(Row):
         at="final.plan_surplus_mw",
     )
     plan_shortage_mvar: Number = private(
-        "Reactive shortage of the plan: reactive demand above supply", at="final.plan_shortage_mvar"
+        "Reactive shortage of the plan: reactive demand over supply", at="final.plan_shortage_mvar"
     )
-    plan_surplus_mvar: Number = private(
-        "Reactive surplus of the plan: reactive supply above demand"
-    )
+    plan_surplus_mvar: Number = private("Reactive surplus of the plan: reactive supply over demand")
 
 
 class PlanCost(Row):
@@ -289,9 +287,7 @@ class Baselines(Row):
     noise_free_cost: Number = private("Noise-free cost: cost of the noise-free baseline", "$/h")
     noise_free_shed_mw: Number = private("Noise-free load shedding: load shed without noise")
     noise_free_status: Text = private("Noise-free AC feasibility: status of the noise-free run")
-    noise_free_residual: Number = private(
-        "Noise-free residual: consensus residual of the noise-free baseline", "p.u."
-    )
+    noise_free_residual: Number = private("Noise-free residual: residual without noise", "p.u.")
     prior_only_status: Text = private("Prior-only AC feasibility: status of the run at epsilon = 0")
     prior_only_cost: Number = private("Prior-only cost: cost of the run at epsilon = 0", "$/h")
     prior_only_shed_mw: Number = private("Prior-only load shedding: load shed at epsilon = 0")
@@ -388,9 +384,7 @@ class RunFigures(SettledFigures):
         "Largest interchange deviation: largest deviation of a zone from its scheduled interchange",
         at="final.physical.interchange_deviation_mw",
     )
-    explanation: Text = private(
-        "Explanation: load shedding, binding limits", at="final.explanation"
-    )
+    explanation: Text = private("Explanation: shedding and binding limits", at="final.explanation")
     beta_pu: Number = known("Protected distance: adjacency distance beta", at="privacy.beta")
     solves: Number = released("Solves: zones' local updates in finished rounds", at="solver.solves")
     solver_retries: Number = like(RoundRow, "solver_retries")
@@ -468,9 +462,7 @@ class Physical(SettledFigures, name="physical"):
     failure: Text = private("Failure: reason of a failed AC power flow")
     load_mw: Number = private("Load: sum of positive active demand")
     generation_cost: Number = private("Generation cost: generation cost after AC redispatch", "$/h")
-    optimality_gap: Number = private(
-        "Optimality gap: cost minus that of the grid's AC optimum", "$/h"
-    )
+    optimality_gap: Number = private("Optimality gap: cost minus that of the AC optimum", "$/h")
     shed_mw: Number = like(Interchange, "shed_mw")
     deenergized_mw: Number = private("Shed on de-energized islands: load of de-energized buses")
     curtailed_mw: Number = private("Curtailed generation: curtailed active generation")
@@ -907,9 +899,7 @@ class PublishedRelease(Row, name="releases"):
     sensitivity: Number = released("Sensitivity: largest change between adjacent demands")
     scale: Number = released("Scale: scale of the noise")
     standard_deviation: Number = released("Noise: standard deviation of one number (active)")
-    reactive_weight: Number = released(
-        "Reactive weight: noise of active values over reactive noise"
-    )
+    reactive_weight: Number = released("Reactive weight: noise of active over reactive values")
     unit: Text = known("Unit: unit of sensitivity, scale and noise")
     norm: Text = known("Norm: norm of the sensitivity")
     epsilon: Number = released("Epsilon: epsilon (pure DP) of this release")
@@ -937,9 +927,7 @@ class PublishedOptimum(Row):
     """AC optimum of a published case."""
 
     ac_feasible: Flag = released("AC-feasible: AC optimum without load shedding or violated limit")
-    cost: Number = released(
-        "Optimal cost: optimum of the published case; null without costs", "$/h"
-    )
+    cost: Number = released("Optimal cost: optimal cost of this case; null without costs", "$/h")
     cost_range: Any = released(
         "Cost range: range of the true case's optimal cost that holds 38 of 40 posterior "
         "draws; null without --fidelity cost",

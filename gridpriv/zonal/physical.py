@@ -5,7 +5,6 @@ Local: computed from private demand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -23,17 +22,6 @@ from gridpriv.power.zone import Network, Zone
 from gridpriv.zonal.documents import Baselines, CostOfPrivacy, Physical, Violation
 
 
-@dataclass(frozen=True, eq=False)
-class GridSolution(GridState):
-    """State of a grid and its source; negative load shedding is a surplus.
-
-    A relaxation's angles follow its wi/wr along a spanning tree; they are consistent on every
-    branch only where it is tight.
-    """
-
-    source: str = ""
-
-
 def _imbalance(
     case: Case, w: Floats, s_from: Complexes, s_to: Complexes, pg: Floats, qg: Floats
 ) -> Complexes:
@@ -45,8 +33,12 @@ def _imbalance(
     return np.asarray(total, dtype=np.complex128)
 
 
-def solution_of_variables(network: Network, z: Floats, source: str) -> GridSolution:
-    """Return the solution of the grid's variables, numbered as :mod:`gridpriv.power.zone` does."""
+def solution_of_variables(network: Network, z: Floats) -> GridState:
+    """Return the state of the grid's variables, numbered as :mod:`gridpriv.power.zone` does.
+
+    Angles follow wi/wr along a spanning tree; they are consistent on every branch only where the
+    relaxation is tight. Negative load shedding is a surplus.
+    """
     start = network.offsets
     part = {name: z[start[name] : start[after]] for name, after in pairwise(start)}
     s_from = part["p_from"] + 1j * part["q_from"]
@@ -55,9 +47,8 @@ def solution_of_variables(network: Network, z: Floats, source: str) -> GridSolut
     imbalance = _imbalance(network.case, w, s_from, s_to, part["pg"], part["qg"])
     difference = np.angle(part["wr"] + 1j * part["wi"])
     angles = tree_angles(network.case, network.pair_i, network.pair_j, difference)
-    left = imbalance.real, imbalance.imag, source
-    vm, pg, qg = np.sqrt(w), part["pg"], part["qg"]
-    return GridSolution(network.case, vm, angles, s_from, s_to, pg, qg, *left)
+    left = imbalance.real, imbalance.imag
+    return GridState(network.case, np.sqrt(w), angles, s_from, s_to, part["pg"], part["qg"], *left)
 
 
 def tree_angles(

@@ -24,7 +24,7 @@ from gridpriv.core.text import Json, html_page, json_ready
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import zone_rows
 from gridpriv.power.ac.settle import Settlement
-from gridpriv.power.ac.state import limit_table
+from gridpriv.power.ac.state import GridState, limit_table
 from gridpriv.power.fleet import ZoneOutcome
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.solvers import solver_version
@@ -44,7 +44,13 @@ from gridpriv.zonal.documents import (
 )
 from gridpriv.zonal.meter import meter_rows
 from gridpriv.zonal.opening import Trace
-from gridpriv.zonal.physical import Reference, cost_of_privacy, physical_figures, verdict
+from gridpriv.zonal.physical import (
+    Reference,
+    cost_of_privacy,
+    physical_figures,
+    solution_of_variables,
+    verdict,
+)
 from gridpriv.zonal.prepared import Instance
 from gridpriv.zonal.settings import SHARED, FlowBased, Security, Settings
 from gridpriv.zonal.summary import notes
@@ -53,7 +59,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gridpriv.power.schedule import AcRounds
-    from gridpriv.zonal.physical import GridSolution
 
 
 def ac_rounds_document(rounds: AcRounds | None) -> Json | None:
@@ -508,22 +513,18 @@ class RunResult(FinishedRun):
         return to_pandapower(self.solution, net)
 
     @cached_property
-    def solution(self) -> GridSolution:
+    def solution(self) -> GridState:
         """The settled grid, or where a run has none, what the last round's variables say; local.
 
         A variable that several zones hold is then the mean of their copies.
         """
-        from gridpriv.zonal.physical import GridSolution, solution_of_variables
-
         if self.settlement is not None and self.settlement.state is not None:
             s = self.settlement.state
             shed = s.p_shed - s.curtailment, s.q_shed
-            return GridSolution(
-                s.case, s.vm, s.va, s.s_from, s.s_to, s.pg, s.qg, *shed, "settled grid"
-            )
+            return GridState(s.case, s.vm, s.va, s.s_from, s.s_to, s.pg, s.qg, *shed)
         size = self.network.offsets["end"]
         total, holders = np.zeros(size), np.zeros(size)
         for zone, after in zip(self.zone_models, self.outcomes, strict=True):
             total[zone.coordinates] += after.z
             holders[zone.coordinates] += 1.0
-        return solution_of_variables(self.network, total / np.maximum(holders, 1.0), "last round")
+        return solution_of_variables(self.network, total / np.maximum(holders, 1.0))

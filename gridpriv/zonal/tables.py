@@ -27,12 +27,12 @@ from gridpriv.grid.pandapower_tables import PandapowerLink
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.grid.powsybl import WRITTEN, write_powsybl
 from gridpriv.grid.readreport import POWSYBL_FORMATS
-from gridpriv.zonal.physical import GridSolution
+from gridpriv.power.ac.state import GridState
 
 FORMATS = ("csv", "parquet", "json")
 
 
-def result_tables(solution: GridSolution) -> dict[str, DataFrame]:
+def result_tables(solution: GridState) -> dict[str, DataFrame]:
     """Return pandapower's result tables of a solution, one row per row of the case.
 
     Returns
@@ -64,7 +64,7 @@ def result_tables(solution: GridSolution) -> dict[str, DataFrame]:
 
 
 def _of_buses(
-    solution: GridSolution, taken: Complexes, at: Any, own: Floats, index: Any
+    solution: GridState, taken: Complexes, at: Any, own: Floats, index: Any
 ) -> tuple[DataFrame, DataFrame]:
     """Return state and load shedding of some buses; ``own`` is 0 where another bus has theirs."""
     base = solution.case.base_mva
@@ -78,7 +78,7 @@ def _of_buses(
     return DataFrame(state, index=index), DataFrame(shed, index=index)
 
 
-def _from_reference(solution: GridSolution) -> GridSolution:
+def _from_reference(solution: GridState) -> GridState:
     """Return the solution with all angles turned so that the reference bus has the case's."""
     case = solution.case
     slack = np.flatnonzero(case.reference & (solution.vm > 0))[:1]
@@ -88,7 +88,7 @@ def _from_reference(solution: GridSolution) -> GridSolution:
     return replace(solution, va=np.where(solution.vm > 0, solution.va + turn, solution.va))
 
 
-def bus_intake(solution: GridSolution, s_from: Complexes, s_to: Complexes) -> Complexes:
+def bus_intake(solution: GridState, s_from: Complexes, s_to: Complexes) -> Complexes:
     """Return every bus's inflow from its branches (p.u.)."""
     taken = np.zeros(solution.case.n_bus, dtype=np.complex128)
     np.subtract.at(taken, solution.case.f_bus, s_from)
@@ -97,7 +97,7 @@ def bus_intake(solution: GridSolution, s_from: Complexes, s_to: Complexes) -> Co
 
 
 def branch_flows(
-    solution: GridSolution,
+    solution: GridState,
     s_from: Complexes,
     s_to: Complexes,
     rows: NDArray[np.int64],
@@ -130,7 +130,7 @@ def branch_flows(
     return DataFrame(table, index=RangeIndex(len(rows)))
 
 
-def generator_output(solution: GridSolution, rows: NDArray[np.int64]) -> DataFrame:
+def generator_output(solution: GridState, rows: NDArray[np.int64]) -> DataFrame:
     """Return output and voltage of some generators."""
     base, bus = solution.case.base_mva, solution.case.gen_bus[rows]
     return DataFrame(
@@ -156,7 +156,7 @@ SMALLEST_MVA = 1e-9
 """Differences of served demand below this are rounding."""
 
 
-def to_pandapower(solution: GridSolution, net: Any = None) -> Any:
+def to_pandapower(solution: GridState, net: Any = None) -> Any:
     """Return a pandapower net that carries a solution.
 
     Parameters
@@ -195,12 +195,12 @@ def to_pandapower(solution: GridSolution, net: Any = None) -> Any:
     return filled
 
 
-def write_set_points(solution: GridSolution, source: str | Path, path: Path) -> None:
+def write_set_points(solution: GridState, source: str | Path, path: Path) -> None:
     """Write a solution as a case file: set points, outages and the demand that is served.
 
     Parameters
     ----------
-    solution : GridSolution
+    solution : GridState
         Local: it follows from private demand, so only its owner may read the file.
     source : str or path
         The case's source (:func:`gridpriv.load_case`). A file that pypowsybl reads keeps all that
@@ -228,7 +228,7 @@ def write_set_points(solution: GridSolution, source: str | Path, path: Path) -> 
         write_case(settled_case(solution), path, solution.qg, private=True)
 
 
-def settled_case(solution: GridSolution) -> Case:
+def settled_case(solution: GridState) -> Case:
     """Return the case with the demand that is served, the outputs and the voltages; local."""
     case, vm = solution.case, np.where(solution.vm > 0, solution.vm, 1.0)
     return replace(
@@ -242,7 +242,7 @@ def settled_case(solution: GridSolution) -> Case:
     )
 
 
-def _powsybl_result(solution: GridSolution) -> dict[str, Any]:
+def _powsybl_result(solution: GridState) -> dict[str, Any]:
     """Return a solution as :func:`gridpriv.grid.powsybl.apply` takes it."""
     case = settled_case(solution)
     base = case.base_mva
@@ -291,7 +291,7 @@ def _rows(rows: NDArray[np.int64], elements: tuple[Any, ...]) -> list[int]:
     return rows.tolist() if len(elements) != len(rows) else list(range(1, len(rows) + 1))
 
 
-def _set_points(net: Any, link: PandapowerLink, solution: GridSolution) -> None:
+def _set_points(net: Any, link: PandapowerLink, solution: GridState) -> None:
     case, base = solution.case, solution.case.base_mva
     for table in ("ext_grid", "gen", "sgen"):
         rows, index = _gen_rows(link, case, table)
@@ -310,7 +310,7 @@ def _set_points(net: Any, link: PandapowerLink, solution: GridSolution) -> None:
             frame.loc[index, "q_mvar"] = base * solution.qg[rows] / scaling
 
 
-def _not_served(net: Any, link: PandapowerLink, solution: GridSolution, given: Complexes) -> None:
+def _not_served(net: Any, link: PandapowerLink, solution: GridState, given: Complexes) -> None:
     """Add a static generator wherever less (or more) is served than the net's loads ask for."""
     from pandapower import create_sgen
 
@@ -334,7 +334,7 @@ def _net_buses(link: PandapowerLink) -> dict[int, int]:
     return {link.bus[bus]: bus for bus in sorted(link.bus, reverse=True)}
 
 
-def _fill_results(net: Any, link: PandapowerLink, solution: GridSolution) -> None:
+def _fill_results(net: Any, link: PandapowerLink, solution: GridState) -> None:
     case, base = solution.case, solution.case.base_mva
     rows = np.array(_rows(case.branch_row, link.branch), dtype=np.int64) - 1
     w = solution.vm**2

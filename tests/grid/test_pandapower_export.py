@@ -16,9 +16,10 @@ from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.network import branch_flows
 from gridpriv.grid.pandapower import case_from_pandapower, convert_net
 from gridpriv.grid.pandapower_writer import write_net
+from gridpriv.power.ac.state import GridState
 from gridpriv.power.centralized import relax
 from gridpriv.power.zone import make_network
-from gridpriv.zonal.physical import GridSolution, solution_of_variables
+from gridpriv.zonal.physical import solution_of_variables
 from gridpriv.zonal.run import run
 from gridpriv.zonal.tables import frames_json, result_tables, to_pandapower
 
@@ -40,13 +41,13 @@ def power_flow(net: Any) -> Any:
     return net
 
 
-def solution_of_voltages(case: Case, voltage: Any, pg: Any, qg: Any) -> GridSolution:
+def solution_of_voltages(case: Case, voltage: Any, pg: Any, qg: Any) -> GridState:
     """Return the solution at given voltages; demand that generators do not cover is shed."""
     s_from, s_to = branch_flows(case, voltage)
     lacking = case.pd + 1j * case.qd + abs(voltage) ** 2 * (case.gs - 1j * case.bs)
     for at, flow in ((case.f_bus, s_from), (case.t_bus, s_to), (case.gen_bus, -(pg + 1j * qg))):
         np.add.at(lacking, at, flow)
-    return GridSolution(
+    return GridState(
         case,
         np.abs(voltage),
         np.angle(voltage),
@@ -59,7 +60,7 @@ def solution_of_voltages(case: Case, voltage: Any, pg: Any, qg: Any) -> GridSolu
     )
 
 
-def ac_solution(net: Any, served: float = 1.0) -> tuple[GridSolution, Any]:
+def ac_solution(net: Any, served: float = 1.0) -> tuple[GridState, Any]:
     """Return an AC-feasible state of a net's case, where ``served`` of the load is served."""
     net = power_flow(net)
     found = convert_net(net)
@@ -164,7 +165,7 @@ def test_a_tight_optimum_is_its_own_power_flow(make: Any) -> None:
     w, product = found.z[: found.case.n_bus], product_of(found)
     i, j = found.network.pair_i, found.network.pair_j
     assert np.abs(w[i] * w[j] - np.abs(product) ** 2).max() < 1e-7, "tight on every branch"
-    filled = to_pandapower(solution_of_variables(found.network, found.z, "relaxation"), net)
+    filled = to_pandapower(solution_of_variables(found.network, found.z), net)
     losses = filled.res_line.pl_mw.sum() + filled.res_trafo.pl_mw.sum()
     assert_power_flow_agrees(filled)
     after = filled.res_line.pl_mw.sum() + filled.res_trafo.pl_mw.sum()
@@ -178,7 +179,7 @@ def test_on_a_meshed_grid_a_tight_cone_on_every_branch_is_not_enough() -> None:
     found = relax(case_from_pandapower(net), "cost")
     w, i, j = found.z[: found.case.n_bus], found.network.pair_i, found.network.pair_j
     assert np.abs(w[i] * w[j] - np.abs(product_of(found)) ** 2).max() < 1e-7
-    solution = solution_of_variables(found.network, found.z, "relaxation")
+    solution = solution_of_variables(found.network, found.z)
     around = np.angle(product_of(found)) - (solution.va[i] - solution.va[j])
     assert np.abs(around).max() > 1e-3
     filled = to_pandapower(solution, net)
@@ -253,7 +254,7 @@ def test_angles_of_a_tight_solution_are_the_ac_angles(case118: Case) -> None:
             exact.qg,
         ]
     )
-    ours = solution_of_variables(network, z, "test")
+    ours = solution_of_variables(network, z)
     np.testing.assert_allclose(ours.va, case118.va, atol=1e-10)
     np.testing.assert_allclose(ours.vm, case118.vm, atol=1e-12)
     np.testing.assert_allclose(ours.p_shed, exact.p_shed, atol=1e-10)

@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 
 from gridpriv import acopf, load_case
-from gridpriv.zonal.physical import GridSolution
+from gridpriv.power.ac.state import GridState
 from gridpriv.zonal.tables import result_tables
 
 
 def test_currents_need_a_base_voltage_and_angles_a_reference() -> None:
     case = load_case("case14")  # its baseKV are 0
     state = acopf(case).state
-    turned = GridSolution(
+    turned = GridState(
         case, state.vm, state.va - 0.001, state.s_from, state.s_to, state.pg, state.qg,
-        state.p_shed, state.q_shed, "test",
+        state.p_shed, state.q_shed,
     )  # fmt: skip
     tables = result_tables(turned)
     assert tables["res_bus"]["va_degree"].loc[1] == 0.0
