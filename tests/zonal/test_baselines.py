@@ -543,7 +543,7 @@ def test_balancing_power_stands_beside_the_cost_of_privacy_with_its_value(privat
     names = [row[0] for row in results(document)]
     assert names[names.index("cost of privacy") + 1] == "balancing power"
     note = results(document)[names.index("balancing power")][3]
-    assert note.startswith("10 % of the load; would be 25900.0 $/h at 1000 $/MWh; not part of the cost")
+    assert note.startswith("10 % of the load; would be 25900.0 $/h at 1000 $/MWh; ")
 
 
 @pytest.mark.parametrize("dead", [0.0, 3.0])
