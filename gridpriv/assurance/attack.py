@@ -1,21 +1,20 @@
-"""Demand reconstruction: what an adversary who sees every message works out about each bus.
+"""Demand reconstruction attack: estimates of each bus's demand from all messages of a run.
 
-The adversary knows the topology, the settings, every other zone's data, the noise's scale and
-a public prior, and hears every message. Four estimates are set against each other:
+The adversary knows the topology, the settings, every other zone's data, the scale of the noise and
+a public prior, and receives every message. These estimates are compared:
 
-prior      the public prior alone: the baseline;
-stationarity  the MAP fit of each round's optimality conditions, where every variable is heard
-           (:mod:`gridpriv.assurance.forward`);
-messages   the MAP fit of all rounds' messages (:mod:`gridpriv.assurance.inversion`), which
-           averages noise drawn anew each round;
-releases   under demand perturbation, the posterior mean from the released statistics themselves:
-           more than any network carries, and so a bound on what anybody could do. Of releases of
-           sums it is the only one with noise, as messages are computed from it;
-noise-free  the same fit of a run without a mechanism: what the protection is measured against.
+prior         the public prior alone: the baseline;
+stationarity  the MAP fit of each round's optimality conditions, where every variable is sent
+              (:mod:`gridpriv.assurance.forward`);
+messages      the MAP fit of all rounds' messages (:mod:`gridpriv.assurance.inversion`), which
+              averages noise that is drawn in each round;
+releases      under demand perturbation, the posterior mean from the released statistics. They
+              contain more than any message, so this bounds every adversary. For releases of sums
+              it is the only estimate with noise, as messages are computed from it;
+noise-free    the same fit of a run without a mechanism: the reference for the protection.
 
-Averaging attack: error against the number of observed rounds.
-
-Results are estimates and tables, one row for each adversary.
+The averaging attack gives the error against the number of observed rounds. Results are estimates
+and tables, with one row for each adversary.
 """
 
 from __future__ import annotations

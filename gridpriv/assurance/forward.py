@@ -1,8 +1,8 @@
-"""A zone's answers as a differentiable function of its demand.
+"""Forward model of a zone's messages, its derivatives, and the inversion of optimality conditions.
 
-Everything but the demand is known to the adversary: the feasible set, B, the settings, what
-the network sent. The duals follow from messages alone. So each answer is computed, and with it
-how it moves with the demand and with the noise.
+**Forward model.** The adversary knows everything but the demand: the feasible set, B, the settings,
+and what the network sent. The duals follow from messages. So each solution can be computed, and its
+derivatives by demand and by noise.
 
 Derivative of a local update. Its reduced program is  min 1/2 x'Px + q'x,  Ax + s = b,  s in K.
 On the central path at the solver's last barrier, s = -mu grad F*(y) for the dual y, whose
@@ -15,21 +15,20 @@ row, eta^2 (2 u u' - J) for a second-order cone. With P dx + A'dy = -dq and A dx
 a quasi-definite system, also where constraints are nearly active (the path is smooth there).
 With z = T x + t0, a change g of the gradient gives dz = T dx, dq = T'g.
 
-Stationarity inversion: demand from a round's optimality conditions, where z is all heard.
-
-Under consensus ``all`` every variable crosses the network, so an update's minimiser z and the
-iterate it started from are both known. With z = T x + t0, A x + s = b, s in K, optimality is
+**Stationarity inversion.** Under consensus ``all`` every variable crosses the network, so the
+minimizer z of an update and the iterate before it are known. With z = T x + t0, A x + s = b, s in
+K, optimality is
 
     T'(g + 2 M B'd) + A'y = 0,    y in K*, orthogonal to s
 
-with g all that is known of the gradient. y is zero where a constraint is slack and lies along
-one known direction where it binds (for a cone: s mirrored). Projected away from the directions
-that bind, N, this is linear in d, and in the noise xi on the gradient:
+with g the known part of the gradient. y is zero where a constraint is slack, and lies along one
+known direction where it is active (for a cone: s mirrored). Projected off these directions N, this
+is linear in d and in the noise xi on the gradient:
 
     (I - N N^+) T' (2 M B'd + xi) = -(I - N N^+) T'g.
 
-No solver runs and nothing is linearised. What the projection leaves no trace of is hidden in
-that round: demand at buses around which everything is at a limit.
+No program is solved and nothing is linearized. Demand in the null space of the projection stays
+hidden in that round: at buses where everything is at a limit.
 """
 
 from __future__ import annotations

@@ -1,46 +1,42 @@
-"""Noise follows the declared law, and is independent across coordinates, zones and rounds.
+"""Tests of a run's noise (distribution, independence, low-order bits) and of its public state.
 
-Every zone releases its statistics many times under different seeds, on its own demand, on no demand
-and on twice the demand. A *unit* of a draw is one pair (p, q) under the norms ``box`` and ``pair``,
-else one number; its norm is N = max(|p|, |q|), or |x|.
+**Noise.** Every zone releases its statistics many times under different seeds, on its own demand,
+on no demand and on twice the demand. A *unit* of a draw is one pair (p, q) under the norms ``box``
+and ``pair``, else one number; its norm is N = max(|p|, |q|), or |x|.
 
 distribution   N over the declared scale has the declared distribution on each of the three demands
                (Kolmogorov and Smirnov's test); the smaller coordinate of a pair over the larger one
-               is uniform; signs are positive as often as not. A registered mechanism is compared
-               with its own ``cdf``; one that declares none is not compared with anything.
-independence   Signs of all pairs of coordinates, of one zone and of two, agree as often as not, and
-               so do those of p and q of a unit and of consecutive rounds. N of all pairs of units
-               lies on the same side of its median as often as not: noise from one generator has
-               common radii also where signs fall apart. The numbers of one draw of a registered
-               mechanism without ``cdf`` may depend on each other: of each zone one is compared.
+               is uniform; both signs are equally likely. A registered mechanism is compared with
+               its own ``cdf``, and not at all without one.
+independence   Signs agree with probability 1/2: of all pairs of coordinates, within a zone and
+               between two, of p and q of a unit, and of consecutive rounds. N of all pairs of units
+               lies on the same side of its median with probability 1/2: noise from one generator
+               has common radii even where its signs differ. The numbers of one draw of a registered
+               mechanism without ``cdf`` may be dependent, so one number per zone is compared.
 
 Products of independent signs are independent, so their count is binomial. Where each of two columns
 is split at its own median, the number of rows above both is hypergeometric. Each bound is exact,
 and the largest of many is compared with the confidence divided by their number (Bonferroni).
 
-Test of the low-order bits of values with secure noise.
+**Low-order bits.** A float draw added to an unrounded value leaves a trace (Mironov, CCS 2012). Let
+v be the value, u its last place, L the draw. Where |v + L| < v/16, |L| is between v/2 and 2v, so
+both are multiples of u/2, and so is their sum, which is exact (Sterbenz): the sum's own last place
+is u/32 or finer, and its last bits, all zero, reveal those of v. A secure mechanism rounds v to a
+grid finer than u/32 (at most scale/2^60) and adds a whole number of grid steps, with a distribution
+nearly constant over u/2: such a sum is a multiple of u/2 with probability at most 1/8. So many
+values are released at once and the multiples among the small sums are counted. The bound on their
+number is exact.
 
-A float that is drawn and added to an unrounded one leaves a trace (Mironov, CCS 2012). Let v be
-the value, u its last place, L the draw. Where |v + L| < v/16, |L| is between v/2 and 2v, so both
-are multiples of u/2, and so is their sum, which is exact (Sterbenz): the sum's own last place is
-u/32 or finer, and its last bits, all zero, tell v's. A secure mechanism rounds v to a grid of its
-own that is finer than u/32 (at most scale/2^60) and adds a whole number of its steps, whose law
-is all but level over u/2: such a sum is a multiple of u/2 with probability at most 1/8.
-
-So many values are released at once, and the multiples among the small sums counted; the bound on
-their number is exact.
-
-Everything public is a function of releases and public data: prepared and run on other demand.
+**Public state.** Everything public must be a function of releases and public data:
 
 public state   The run is prepared again from a case with other demand. Sensitivities, scales,
-               statistics, priors, warm starts, penalties and the order sent to every zone in round
-               1 must be equal: none of them may have read demand.
-public bytes   The prepared run is carried out on other demand while every release returns what it
-               returned before. The document and the tables that ``--public`` would write must be
-               equal byte by byte.
+               statistics, priors, warm starts, penalties and the first order to every zone must be
+               equal.
+public bytes   The prepared run is repeated on other demand while every release returns its earlier
+               value. The document and the tables of ``--public`` must be equal byte by byte.
 
-Both are exact. The demands are the two corners of the box at the bus that moves the gradient most,
-no demand, and demand of which buses have exchanged their parts.
+Both are exact. The demands are the two corners of the box at the bus that changes the gradient
+most, no demand, and demand with the parts of its buses permuted.
 """
 
 from __future__ import annotations

@@ -1,46 +1,43 @@
-"""From messages back to demand: a damped Gauss-Newton MAP estimate.
+"""MAP estimate of demand from messages (damped Gauss-Newton), and the identifiability of demand.
 
-The estimate minimises, over demands d within public bounds,
+**Estimate.** It minimizes, over demands d within public bounds,
 
     sum_t || y_t - phi_t(d) ||^2_{C_t^{-1}}  +  || (d - d0) / s0 ||^2
 
-with y_t what was heard in round t, phi_t the forward model, d0 and s0 the public prior and C_t
-the covariance of what the noise does to y_t, linearised:
+with y_t the messages of round t, phi_t the forward model, d0 and s0 the public prior and C_t
+the linearized covariance of the noise in y_t:
 
     gradient noise   C = v G G' + tau^2 I     G = d y_t / d gradient
     output noise     C = v I
-    demand noise     C = v J J' + tau^2 I     J = d y_t / d d, if it is drawn anew each round
+    demand noise     C = v J J' + tau^2 I     J = d y_t / d d, if it is drawn every round
                      C = tau^2 I              if it is drawn once
 
-NoiseModel of earlier rounds that reaches a message through variables nobody hears (linearized
+Noise of earlier rounds that reaches a message through variables that are not sent (linearized
 updates, boundary messages) is left out: the estimate is then weaker than it could be.
 
-What can be fitted is not d but d plus the noise that even the releases leave in it, so the
-prior of the fit is widened by that variance and the answer then shrunk by what it takes up.
-v is the variance of one coordinate's noise and tau the solver's error. All rounds are fitted at
-once, which is how noise drawn anew each round is averaged out.
+The fit is to d plus the noise that the releases leave in it. So its prior is widened by that
+variance, and the estimate is then shrunk accordingly. v is the variance of one coordinate's noise
+and tau the solver's error. All rounds are fitted at once, which averages noise drawn every round.
 
-Answers are piecewise smooth in d (active sets change), so plain Gauss-Newton wanders: steps are
-damped (Levenberg-Marquardt), clipped to the bounds, and tau falls in stages for as long as the
-fit keeps up. Without noise the rounds are taken in one after the other. A round that cannot be
-explained from where the last one left off is tried again from draws of what the last one leaves
-open; if that fails twice, the estimate is that of the last round that could be explained.
+Solutions are piecewise smooth in d (active sets change), and plain Gauss-Newton need not converge.
+Steps are damped (Levenberg-Marquardt) and clipped to the bounds, and tau is reduced in stages.
+Without noise the rounds are added one by one. A round that cannot be fitted from the last estimate
+is tried again from draws of its posterior. If that fails twice, the estimate is that of the last
+round that was fitted.
 
-Identifiability of demand: the Fisher information of a noise-free trace.
-
-With J the derivative of all messages of R rounds by the zone's demand d, taken at the true
-demand, tau the error of the solves behind them and s0 the spread of the prior, no unbiased
-reading of the messages is sharper than the posterior covariance
+**Identifiability.** With J the derivative of all messages of R rounds by the zone's demand d, at
+the true demand, tau the error of the solves and s0 the spread of the prior, no unbiased estimate
+from the messages is sharper than the posterior covariance
 
     P = ( J'J / tau^2 + diag(1 / s0^2) )^{-1}.
 
-It says what is there to be found, not that a search finds it. Per bus:
+It bounds every search; a search need not reach it. Per bus:
 
 ``identifiable``  two posterior standard deviations are within 5 % of the demand;
-``confounded``    alone it would be: its demand moves the messages, but so does that of
-                  others, in the same directions;
-``unobservable``  even alone it would not be: its demand hardly moves the messages, because its
-                  news has not arrived in the rounds heard, or the zone's generators take it up.
+``confounded``    identifiable only if other demand were known: its demand changes the messages,
+                  but in the same directions as that of other buses;
+``unobservable``  not identifiable even then: its demand hardly changes the messages, because too
+                  few rounds have passed, or the zone's generators balance it.
 """
 
 from __future__ import annotations

@@ -1,28 +1,28 @@
-"""A series of the run's demand: one release for all steps, replayed on neighbouring series.
+"""Replay audits of a series, a stream and a publication of the run's demand on adjacent data.
 
-The demand of each bus follows a daily curve of its own. On other series:
+**Series**: one release for all steps. The demand of each bus follows a daily curve of its own.
 
 public state   statistics, number of coefficients, weights and the noise scale are equal;
-series         the statistics of all steps move by at most the declared sensitivity while one bus
-               moves by beta in every step, in the signs that move the mean and every combination of
-               coefficients most, and at random; every coordinate gets noise;
+series         the statistics of all steps change by at most the declared sensitivity while one bus
+               changes by beta in every step, with the signs that change the mean and every
+               combination of coefficients most, and with random ones; every coordinate gets noise;
 public bytes   with that release frozen, the last step sends and publishes the same.
 
-A stream of the run's demand: every block's release, replayed on neighbouring streams.
+**Stream**: one release per block of hours.
 
 public state   block, noise scale and statistics are equal on other demand;
-stream         while one bus moves by beta in the hours of a window, wherever it begins and with any
-               signs, the losses of all blocks' releases (distance over noise scale) add up to at
-               most the budget of a window; each release is charged once; every coordinate gets
-               noise, and no two draws share it;
+stream         while one bus changes by beta in the hours of a window, at any offset and with any
+               signs, the losses of all releases (distance over noise scale) add up to at most the
+               budget of a window; each release is charged once; every coordinate gets noise, and no
+               two draws share it;
 public bytes   with releases frozen, the estimate of every hour is equal.
 
-A publication of the run's demand, replayed on other demand.
+**Publication**: a protected case.
 
 public state   statistics and noise scale are equal on other demand;
-publish        the priced query moves by its declared sensitivity at most, at every corner of every
-               box; what is charged is what is drawn; secure statistics and prices charge the
-               rounding of demand;
+publish        the priced query changes by its declared sensitivity at most, at every corner of
+               every box; draws and charges agree; secure statistics and prices charge the rounding
+               of demand;
 public bytes   with every release frozen, the published case and its certificate are the same.
 """
 

@@ -1,11 +1,10 @@
-"""The coordinator: lines 1-9 of Algorithm 3.1, on whatever carries orders and replies.
+"""The coordinator, lines 1-9 of Algorithm 3.1, and the Anderson acceleration of its rounds.
 
-It is given an :class:`Exchange` and nothing else, so no private figure can reach it.
+The coordinator has only an :class:`Exchange` of orders and replies, so no private value can reach
+it.
 
-Anderson steps on what coordinators know: fewer rounds where every round is the same map.
-
-A round of Algorithm 3.1 with exact updates maps what attracts the agents, y = w + dual/rho at
-every holder, to its next value (a Douglas-Rachford step; Eckstein and Bertsekas 1992)::
+A round of Algorithm 3.1 with exact updates maps y = w + dual/rho, at every agent that has a
+variable, to its next value (a Douglas-Rachford step; Eckstein and Bertsekas 1992)::
 
     y -> y + g(y),    g(y) = average(2 sent - y) - sent,    sent = argmin f + rho/2 ||z - y||^2
 
@@ -14,10 +13,9 @@ takes the combination whose g is smallest in the metric of rho (Walker and Ni 20
 
     y+ = y + g - (dY + dG) argmin_c ||g - dG c||_rho
 
-It reads nothing but w, duals and what was sent, so it is post-processing of releases. The map has
-to stay the same: fresh noise would be extrapolated as if it were progress. Rounds of another rho
-are expressed as steps of the present map. What was tried beside it:
-docs/decisions/0017-acceleration.md.
+It reads only w, duals and replies, so it is post-processing of releases. It needs a stationary
+iteration: fresh noise would be extrapolated like progress. Rounds of another rho are expressed as
+steps of the present map. Alternatives that were tried: docs/decisions/0017-acceleration.md.
 """
 
 from __future__ import annotations

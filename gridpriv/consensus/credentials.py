@@ -1,20 +1,18 @@
-"""Certificates and signatures: which party a certificate is of, and who signed a message.
+"""Certificates, message signatures, and the TLS connection between a zone and the coordinator.
 
-A zone's certificate has the zone's name as its only common name and the usage *client*; the
-coordinator's has the name ``coordinator`` and the usage *server*. Both are signed by the
-consortium's authority.
+A zone's certificate has the zone's name as its only common name and the usage *client*; that of the
+coordinator has the name ``coordinator`` and the usage *server*. Both are signed by the consortium's
+authority.
 
-A message's last field is a signature of all bytes before it, under the key of its sender's
+The last field of a message is a signature of all bytes before it, with the key of the sender's
 certificate: ECDSA or RSA (PKCS 1 v1.5) with SHA-256, or Ed25519. Without certificates it is empty.
 
-A connection between a zone and its coordinator: messages over TCP, with mutual TLS.
-
-::
+A connection transports messages over TCP, with mutual TLS 1.3 by Python's ``ssl`` (OpenSSL)::
 
     length, u32 | message
 
-A message has at most 128 KiB and 32 bytes a shared variable more. TLS is 1.3, by Python's ``ssl``
-(OpenSSL). docs/decisions/0060-network.md compares it with gRPC, which came before.
+A message has at most 128 KiB plus 32 bytes per coupling variable. docs/decisions/0060-network.md
+compares this with gRPC, which was used before.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
-"""The coordinator's server: zones call it, so that only the coordinator has a port.
+"""The coordinator's server, its exchange with all zones over the network, and its journal.
 
-A zone holds one connection: its first message, then an answer to every request. With credentials
-both sides show a certificate of the consortium's authority; the name in a zone's is the one zone
-that it may take part for. docs/decisions/0060-network.md compares the ways.
+Zones open the connections, so only the coordinator needs a port. A zone has one connection: it
+sends a first message, and the server then sends requests that it answers. With credentials both
+sides show a certificate of the consortium's authority, and the certificate's name is the one zone
+that its client may act for. docs/decisions/0060-network.md compares the alternatives.
 
-Until a zone is admitted its connection is *pending*, and never in a member's way:
+Until a zone is admitted its connection is *pending*, and cannot delay an admitted zone:
 
-- a pending connection that says nothing ends after SILENT seconds, any after PENDING seconds, by
-  deadlines of its own;
-- they are at most ``most``: one more ends the oldest, those that said nothing first. So a member
-  who connects is let in, whoever else is waiting, but where ``most`` others begin to speak between
-  its connection and its first message.
-
-The turns of a run over a network: the exchange with all zones, and its journal.
+- a pending connection without a message is closed after SILENT seconds, any other after PENDING
+  seconds;
+- at most ``most`` connections are pending. A further connection closes the oldest, those without a
+  message first. So a member is admitted unless ``most`` other clients send a first message between
+  its connection and its own first message.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""A power grid as arrays in per unit: what every other module reads.
+"""The :class:`Case`: a power grid as arrays in per unit, and its JSON file without demand.
 
-Rows that do not take part (branches and generators out of service, isolated buses) are
-left out when a case is made; ``branch_row`` and ``gen_row`` keep the source's row numbers.
+Branches and generators out of service and isolated buses are left out of a case; ``branch_row`` and
+``gen_row`` are the source's row numbers.
 
-A grid without its demand, as one JSON file: what every party of a consortium may have.
-
-The format has no place for demand, nor for what demand could be computed from: voltages, angles
-and outputs of a solved state. Numbers are per unit and radians, as in :class:`Case`, and are read
-back to the last bit; a limit that is not there is ``null``.
+The JSON file is for all parties of a consortium. It has no place for demand, nor for voltages,
+angles and outputs of a solved state, from which demand could be computed. Numbers are in per unit
+and radians, as in :class:`Case`, and are read back exactly; a missing limit is ``null``.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
-"""Read pandapower nets, from memory or from JSON.
+"""Read pandapower nets, from memory or from JSON, and report which of their tables are read.
 
 pandapower's own conversion (``to_ppc``) resolves switches, tap changers, three-winding
-transformers and unit systems; what it keeps beside MATPOWER's columns is brought into the
-case here, exactly where it can be:
+transformers and unit systems. The case adds what that conversion leaves out of MATPOWER's columns:
 
-- iron losses and unequal shunts of a branch become shunts at its end buses (the balance of
-  every bus and every voltage stay the same, :class:`PandapowerLink` knows what was moved);
-- buses fused by closed switches are one bus, named after the smallest of them;
+- iron losses and unequal shunts of a branch become shunts at its end buses. Bus balances and
+  voltages do not change, and :class:`PandapowerLink` records the conversion;
+- buses that closed switches fuse are one bus, named after the smallest of them;
 - limits and costs are read from the net's tables, because ``to_ppc`` leaves them out.
 
-docs/readers.md lists every table.
-
-Report on a pandapower net: each of its tables, read, ignored or unsupported.
-
-simbench grids by name, and the demand over time that simbench nets carry.
+simbench grids are read by name, with the demand over time that their nets include. docs/readers.md
+lists every table.
 """
 
 from __future__ import annotations

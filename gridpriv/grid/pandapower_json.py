@@ -1,14 +1,12 @@
-"""pandapower's JSON, read as data.
+"""Read pandapower's JSON as data, and check a net before its conversion.
 
-Such a file names a Python module and a class for every object in it; pandapower imports the one
-and calls the other. Here nothing is imported or called by name: every name in the file, also in
-texts within texts, must stand on the lists below; tables are built from their columns, and the
-rest (controllers, graphs, types of lines) is left out.
+The file names a Python module and a class for every object in it; pandapower imports the module and
+calls the class. Here nothing is imported or called by name. Every name in the file, also in nested
+JSON texts, must be on the lists below. Tables are built from their columns; controllers, graphs and
+line types are left out.
 
-Requirements on a pandapower net before conversion.
-
-pandapower indexes arrays with bus numbers and would take a missing bus for another one, so
-references and numbers are checked here first, each error naming table, row and column.
+pandapower indexes arrays with bus numbers, so a missing bus would be taken for another one.
+References and numbers are therefore checked first; each error names table, row and column.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""MATPOWER's tables of a pandapower net, and where its buses are drawn.
+"""Convert a pandapower net to MATPOWER's tables: branches, generators, limits, costs, coordinates.
 
-Limits and costs are read from the net's own tables, because ``to_ppc`` leaves them out.
-
-Elements of a pandapower net as branches and generators, and its PYPOWER tables.
-
-pandapower's ``to_ppc`` resolves switches, tap changers and unit systems; what is done here is to
-call it on public figures only, and to remember which element each of its rows stands for.
+``to_ppc`` resolves switches, tap changers and unit systems. This module calls it on public data
+only, and records which element each of its rows belongs to. Limits and costs are read from the
+net's own tables, because ``to_ppc`` leaves them out.
 """
 
 from __future__ import annotations

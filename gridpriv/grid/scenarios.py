@@ -1,16 +1,14 @@
-"""Scenarios of a case: demand that replaces its own, demand over time, and contingencies.
+"""Read demand, demand over time and contingencies of a case.
 
-Demand is read from CSV, per bus or over time.
-
-Three CSV shapes, units in the column names, the first line is the header:
+Demand is read from CSV with a header line and units in the column names. There are three forms:
 
 - ``bus,pd_mw,qd_mvar``: one row per bus to change (:func:`override_demand`);
-- ``step,load_scale``: one row per step, every demand times the factor;
-- ``step,bus,pd_mw,qd_mvar``: rows of a step stand together; buses not named keep their demand.
+- ``step,load_scale``: one row per step, with a factor on every demand;
+- ``step,bus,pd_mw,qd_mvar``: consecutive rows form a step; other buses keep their demand.
 
 ``pd_mw`` or ``qd_mvar`` may be left out, as a column or as an empty cell: that demand is kept.
 
-Contingencies are the outages that a grid is to withstand, by kind or from a file.
+Contingencies are all outages of a kind, or are read from a file.
 """
 
 from __future__ import annotations

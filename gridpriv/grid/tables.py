@@ -1,10 +1,8 @@
-"""From MATPOWER's tables (MW, degrees, source bus numbers) to a per-unit :class:`Case`.
+"""Convert MATPOWER's tables (MW, degrees, source bus numbers) to a per-unit :class:`Case`.
 
-Every reader (.m, .mat, PYPOWER, pandapower) ends here, so units and conventions are
-converted in one place. Column numbers are those of MATPOWER's ``idx_bus``, ``idx_brch`` and
-``idx_gen`` (counted from 0).
-
-The CSV files that a user writes, row by row, with errors that name the line.
+All readers (.m, .mat, PYPOWER, pandapower) use this module, so units and conventions are converted
+in one place. Column numbers are those of MATPOWER's ``idx_bus``, ``idx_brch`` and ``idx_gen``,
+counted from 0. The module also reads users' CSV files row by row; errors name the line.
 """
 
 from __future__ import annotations

@@ -1,23 +1,22 @@
-"""Privacy cost of a learning run: one tally per client, totals by dp_accounting.
+"""Privacy cost of a learning run by client, and training data as units of a ledger.
 
-Clients' data are disjoint and others see a client only through its releases, so a run's loss
-is its worst client's. Four kinds of release occur:
+Clients' data are disjoint and a client is seen only through its releases, so the loss of a run is
+that of its worst client. There are four kinds of release:
 
 - plain Laplace and Gaussian noise of known sensitivity: composed by
   :mod:`gridpriv.privacy.accounting`;
-- Gaussian noise on a step over a sample that the client draws in secret: the PLD of the sampled
+- Gaussian noise on a step over a batch that the client samples in secret: the PLD of the sampled
   Gaussian mechanism, for Poisson batches under either adjacency and for batches of fixed size
-  without replacement under ``replace-one`` (:mod:`gridpriv.privacy.accounting`). Batches drawn
-  with replacement are charged in full. Participation of clients is known to whoever sees the
-  messages, so it amplifies nothing, but where a trusted server draws clients in secret
-  (``dp-fedavg`` with ``participation`` secret);
-- (epsilon, delta) mechanisms that are no additive noise (objective perturbation of an exact
-  minimiser): the PLD that dominates every such mechanism;
-- releases about which nothing is proved: then nothing is certified, and the total is infinite.
+  without replacement under ``replace-one`` (:mod:`gridpriv.privacy.accounting`). Batches drawn with
+  replacement are charged in full. Participation of clients is visible in the messages, so it does
+  not amplify privacy, except where a trusted server samples clients in secret (``dp-fedavg`` with
+  ``participation`` secret);
+- (epsilon, delta) mechanisms without additive noise (objective perturbation of an exact minimizer):
+  the PLD that dominates every such mechanism;
+- releases without a proof: nothing is certified, and the total is infinite.
 
-Training data as a ledger knows them: the units are samples, released client by client.
-
-``dp-fedavg`` protects a client's whole training set, so there the units are clients.
+The units of a ledger are samples, released client by client. ``dp-fedavg`` protects a client's
+whole training set, so there the units are clients.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""The whole grid in one model: the bound for zonal runs.
+"""The whole grid in one model: the lower bound for zonal runs, and its least load shedding.
 
-The whole grid is one zone that owns every bus. ``cost`` with a hard balance is the SOC relaxation
-of AC-OPF (with lifted nonlinear cuts, as PowerModels' SOCWRPowerModel); ``imbalance`` is the
-least squared imbalance that any dispatch can reach.
+The grid is one zone with all buses. ``cost`` with a hard balance is the SOC relaxation of AC-OPF
+(with lifted nonlinear cuts, as PowerModels' SOCWRPowerModel); ``imbalance`` is the least squared
+imbalance of any dispatch.
 
-Least load shedding of a grid, and the limits that cause it.
-
-Two figures enclose the least shed demand at constant power factor: the relaxation's bound (no
-dispatch sheds less) and an AC plan (so much suffices). A limit is named as a cause only if the AC
-plan sheds less once exactly the limits named are gone.
+Two values enclose the least shed load at constant power factor: the relaxation's bound (no dispatch
+sheds less) and an AC plan (which sheds no more than that). A limit is reported as a cause only if
+the AC plan sheds less without exactly the reported limits.
 """
 
 from __future__ import annotations

@@ -1,24 +1,22 @@
-"""Corrective redispatch of zones after an outage that violates a limit or sheds load.
+"""Corrective redispatch after an outage, and the derivatives of limited quantities by set points.
 
-The AC optimal power flow of the grid after the outage, in outputs and voltages, that moves least:
+The redispatch is an AC optimal power flow of the grid after the outage, in outputs and voltages,
+with the least change:
 
-    minimise   c sum_g |pg_g - pg0_g| + VOLL shed + VOLL/100 curtailed
+    minimize   c sum_g |pg_g - pg0_g| + VOLL shed + VOLL/100 curtailed
     subject to AC power flow, all limits by the emergency ratings, 0 <= shed <= demand
 
-with pg0 the outputs after the outage and the automatic regulation that follows it, or before it
-where no AC state is found, and c a notional price of 50 $/MWh, far below VOLL. Its result is
-judged by an AC power flow of its set points. It is solved on the demand that the analysis knows:
-on released demand it is post-processing.
+with pg0 the outputs after the outage and automatic regulation, or before the outage if no AC state
+was computed, and c a notional price of 50 $/MWh, far below VOLL. An AC power flow of the set points
+checks the result. It uses the demand of the analysis; with released demand it is post-processing.
 
 An outage that this cannot correct without load shedding has no secure preventive plan either, as
-far as a local optimum shows it: the state after any plan is one of those that are searched here.
+far as a local optimum shows it: the state after any plan is feasible for this program.
 
-Derivatives of an AC state's limited quantities by the set points of its generators.
-
-An AC state solves F(x, u) = 0: the balances of all buses, with x the angles, the voltages of buses
-that hold no set point and what each island regulates (alpha), and u the active and voltage set
-points of generators. For a limited quantity h(x, u) the adjoint method needs one factorization of
-F_x per state and one solve per quantity:
+Derivatives. An AC state solves F(x, u) = 0: the balances of all buses. x are the angles, the
+voltages of buses without a set point and the regulation alpha of each island; u are the active and
+voltage set points of generators. For a limited quantity h(x, u) the adjoint method needs one
+factorization of F_x per state and one solve per quantity:
 
     F_x' lambda = h_x        dh/du = h_u - F_u' lambda
 

@@ -1,24 +1,22 @@
-"""Contingency analysis: the AC state of a grid after each outage, and the limits that it violates.
+"""Contingency analysis: the AC state after each outage with its violated limits, and a DC estimate.
 
-After an outage, before anybody acts:
+After an outage, before any manual action:
 
-- generators hold their voltage set points while their reactive limits allow;
-- lost generation, and the change of losses, is taken up by all generators of an island in
-  proportion to their headroom (pmax - pg upwards, pg - pmin downwards), until none has any left;
-- what an island then lacks is shed: the same share of the demand of each of its buses, at
-  constant power factor; an island in which nothing can generate, or which the outage leaves
-  without demand, is de-energized;
-- branches are held to their emergency ratings.
+- generators keep their voltage set points within their reactive limits;
+- all generators of an island balance lost generation and the change of losses in proportion to
+  their headroom (pmax - pg upwards, pg - pmin downwards), until none is left;
+- a remaining deficit of an island is shed: the same share of the demand of each of its buses, at
+  constant power factor. An island without generation or without demand is de-energized;
+- branches are limited by their emergency ratings.
 
-A state is found by Newton's method from the one before the outage, in the order of elimination
-of the whole grid. Where the outage splits the grid, exhausts its generators or leads away from
-that state, :func:`gridpriv.power.ac.flow.ac_flow` looks for it.
+Newton's method starts at the state before the outage, in the elimination order of the whole grid.
+Where the outage splits the grid or exhausts its generators, or Newton's method fails,
+:func:`gridpriv.power.ac.flow.ac_flow` computes the state.
 
-Active flows after outages by the DC power flow: factors of the whole grid, once.
-
-With X the inverse of the susceptance matrix B, an outage of the branches L is a change of the
-injections at their ends. It is such that each of them carries, in the grid as it was, what is
-injected at its ends, so that it might as well not be there:
+DC estimate. Active flows after all outages use one factorization of the whole grid. With X the
+inverse of the susceptance matrix B, an outage of the branches L is a change of the injections at
+their ends: each of them carries, in the intact grid, exactly the injection at its ends, as if it
+were removed:
 
     phi = (1 - b_L A_L X A_L')^-1 (p_L + b_L A_L X dp)        injected at the ends of L
     p_after = p + b A X (dp + A_L' phi)

@@ -1,6 +1,6 @@
-"""The ledger's file: a head of fixed width, then one line for each row, chained under a key.
+"""The ledger's file, authenticated with a key, and the register of all ledgers of a user.
 
-::
+**File.** A head of fixed width is followed by one line for each row::
 
     gridpriv ledger 2 000000000017 <seal>
     <mac 1> <row 1, JSON>
@@ -10,36 +10,35 @@
     mac_n = HMAC-SHA256(key, "row" | n | mac_{n-1} | row n),  mac_0 = 0
     seal  = HMAC-SHA256(key, "head" | n | mac_n)
 
-Every byte is covered: a row by its own MAC and all that follow, the head by its seal, which says
-how many rows there are. So without the key no row can be changed, moved, dropped or added, and the
-file cannot be cut short. What cannot be seen is an older copy of the whole file put back in its
-place: for that, keep a head elsewhere (:func:`gridpriv.privacy.ledger.verify`).
+Every byte is authenticated: a row by its own MAC and all later ones, the head by its seal, which
+includes the number of rows. Without the key no row can be changed, moved, removed or added, and the
+file cannot be truncated. An older copy of the whole file is not detected; for that, keep a head
+elsewhere (:func:`gridpriv.privacy.ledger.verify`).
 
 A row is appended and flushed to disk; then the head is overwritten in place, within one sector,
-which a disk writes whole or not at all. A process that is killed in between leaves one of:
+which a disk writes atomically. A process that is killed in between leaves one of:
 
-- the end of a row without its newline: nobody has read it, and the next writer cuts it off;
-- whole rows that the head does not count yet: they count, and the next writer sets the head.
+- the end of a row without its newline: the next writer removes it;
+- complete rows that the head does not count yet: they are valid, and the next writer updates the
+  head.
 
-The head reaches the disk with the next row or when the ledger is closed. Writers hold the file's
-lock (``flock``), readers share it, so the file must lie on a disk whose file system keeps such
-locks. docs/decisions/0015-ledger-file.md compares this with an SQLite database.
+The head reaches the disk with the next row or when the ledger is closed. Writers take the file's
+exclusive lock (``flock``) and readers a shared one, so the file system must support such locks.
+docs/decisions/0015-ledger-file.md compares this with an SQLite database.
 
-The register: which ledger holds the grant of a physical unit, and its last head.
+**Register.** It records which ledger has the grant of a physical unit, and the last head of each
+ledger. All ledgers made on a machine are entered, and the processes of one user share it:
 
-A ledger knows nothing of another one. So every ledger that is made on a machine is entered in a
-register, which the processes of one user share:
-
-- a unit of which any ledger holds a grant is granted nothing by a second ledger, whatever zones the
-  map has, however the demand is scaled, and on whatever base the case is;
-- a ledger that is older than the last head seen of it (a copy that was put back) is not charged.
+- a unit with a grant in any ledger is granted nothing by a second ledger, whatever the zones, the
+  scale of demand or the base of the case;
+- a ledger older than its last recorded head (a restored copy) is not charged.
 
 A unit is entered by a digest of public data: the numbers of its bus and of all buses of the grid.
-Another user's register, another machine, and somebody who deletes the register are out of reach.
+The register cannot protect against another user, another machine, or its own deletion.
 
-The register is the folder ``$GRIDPRIV_STATE``, by default ``$XDG_STATE_HOME/gridpriv`` or
-``~/.local/state/gridpriv``. Ledgers in the folder of temporary files are for trials: they are
-entered in a register beside them.
+It is the folder ``$GRIDPRIV_STATE``, by default ``$XDG_STATE_HOME/gridpriv`` or
+``~/.local/state/gridpriv``. Ledgers in the folder of temporary files are for trials and have a
+register in the same folder.
 """
 
 from __future__ import annotations

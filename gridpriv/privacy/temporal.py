@@ -1,62 +1,58 @@
-r"""Releases over time: of a stream hour by hour, and of all steps of a series at once.
+"""Releases over time: a stream of zone totals hour by hour, and one release for a whole series.
 
-Continual release of a zone's total, hour by hour, under w-event privacy.
+**Streams.** A zone's total is released continually under w-event privacy. Adjacent streams differ
+at one unit in at most w consecutive hours, by at most beta in each (Kellaris, Papadopoulos, Xiao
+and Papadias, VLDB 2014). With w = 24 that includes any one day. Each release is the mean of the
+total over the last b hours, at the end of every b-th hour, with fresh noise. b divides w.
 
-Neighbours are two streams that differ at one unit in at most w consecutive hours, by at most beta
-in each (Kellaris, Papadopoulos, Xiao and Papadias, VLDB 2014). With w = 24 that includes any one
-day. What is released is a banded linear query of the stream: at the end of every b-th hour the mean
-of the total over the last b hours, with fresh noise. b divides w.
+Loss. Let one unit change by x_t, |x_t| <= beta, in hours t of a window W of w hours. Block k
+changes by b^-1 sum over its hours in W of x_t, at most beta |W and block k| / b in each of p and q.
+The changes of all blocks lie in the convex hull of those of the windows that begin and end with a
+block: a window that begins c hours into a block changes its first block by (1 - c/b) beta and its
+last by (c/b) beta, which is the mean, in the shares 1 - c/b and c/b, of two aligned windows of w/b
+whole blocks each. Norms are convex, so in every norm the changes of a window are at most those of
+w/b blocks. Where the noise is log-concave and even, the same holds of the loss: delta(eps; v) =
+1 - M(v) with M log-concave and even (:class:`gridpriv.privacy.mechanism.KNorm`), which is least at
+an extreme point of the hull. So any w hours cost as much as w/b releases of sensitivity beta, and h
+hours of a unit that differs in all of them as much as ceil(h/b) releases.
+Staircase noise is not log-concave: part of a block's change would cost a whole epsilon.
 
-Loss. Let one unit move by x_t, |x_t| <= beta, in hours t of a window W of w hours. Block k moves by
-b^-1 sum over its hours in W of x_t, at most beta |W and block k| / b in each of p and q. The moves
-of all blocks lie in the convex hull of those of the windows that begin and end with a block: a
-window that begins c hours into a block moves its first block by (1 - c/b) beta and its last by
-(c/b) beta, which is the mean, in the shares 1 - c/b and c/b, of two aligned windows of w/b whole
-blocks each. Norms are convex, so in every norm the moves of a window are at most those of w/b
-blocks; and where the noise is log-concave and even, so is the loss: delta(eps; v) = 1 - M(v) with M
-log-concave and even (:class:`gridpriv.privacy.mechanism.KNorm`), which is least at an extreme point
-of the hull. So any w hours cost what w/b releases of sensitivity beta cost, and h hours of a unit
-that differs in all of them what ceil(h/b) releases cost.
-Staircase noise is not log-concave: part of a block's move would cost a whole epsilon.
-
-Estimate. Everything after the releases is post-processing. The total is modelled as
+Estimate. It is post-processing of the releases. The model of the total is
 
     s_t = level + sum over k = 1..3 of (a_k cos + b_k sin)(2 pi k t / 24) + e_t,
 
-with level, a_k and b_k that drift, and e_t autoregressive. A Kalman filter takes in the released
-means and predicts every hour from the releases until then. Its variances depend on public figures
-only, so that b is chosen by them.
+with drifting level, a_k and b_k, and autoregressive e_t. A Kalman filter is updated with the
+released means and predicts every hour from the releases until then. Its variances depend on public
+data only, so they can choose b.
 
-The temporal basis of a demand over T steps: one release for all steps.
-
-Neighbours differ at one unit, by (dp_t, dq_t) in each step t, all within beta. Released are, of p
-and of q alike,
+**Series.** The temporal basis gives one release for all T steps. Adjacent series differ at one
+unit, by (dp_t, dq_t) in each step t, all within beta. Released are, for p and for q,
 
     S m,        m the units' means over the steps,
     v_j h_j,    h_j = 1/T sum_t c_jt 1'd_t,    c_jt = sqrt(2) cos(pi j (t - 1/2) / T),
 
-j = 1..K: the first cosines of the zone's sum (DCT-II), so that 1'd_t = 1'm + sum_j h_j c_jt and
-what is left out. The first costs what one step does; the rest is weighted, and few.
+j = 1..K: the first DCT-II coefficients of the zone's sum, 1'd_t = 1'm + sum_j h_j c_jt + remainder.
+S m costs as much as the release of one step.
 
-Sensitivity. Let one kind of demand of unit i move by x, |x_t| <= beta. With b_0t = ||S_i|| / T and
-b_jt = v_j c_jt / T the statistics move by b_j'x, b_0'x along S_i. For a set J of them,
+Sensitivity. Let one kind of demand of unit i change by x, |x_t| <= beta. With b_0t = ||S_i|| / T
+and b_jt = v_j c_jt / T the statistics change by b_j'x, and by b_0'x along S_i. For a set J of them,
 
     max over x of sum_J |b_j'x| = beta f(J),    f(J) = max over signs s of sum_t |sum_J s_j b_jt|,
 
 as the maximum over x and over s may be taken in either order. So
 
     norm 1    f(all) beta for p, and as much for q;
-    norm box  sum_j max(|b_j'x|, |b_j'y|) counts each j by the one or by the other: max over J of
-              f(J) + f(rest), or f(all) where q does not move;
+    norm box  sum_j max(|b_j'x|, |b_j'y|) counts either term for each j: max over J of
+              f(J) + f(rest), or f(all) where q does not change;
     norm 2    the b_j are orthogonal, T ||b_0||^2 = ||S_i||^2 and T ||b_j||^2 = v_j^2:
               max(||S_i||_2, v_j) beta for p, and as much for q.
 
-Those of norm 1 and box are attained, that of norm 2 where no v_j is the larger. Half of the signs
+Those of norm 1 and box are attained, that of norm 2 where no v_j is larger. Half of the signs
 suffice, as f is even.
 
-Estimate. m as of one step. h_j ~ N(a_j, s^2 g_j^2) with g_j = :data:`BASIS_SWING` / j of the
-zone's sum, a = 0 for p and along the power factor of m for q; s is weighed by the likelihood of the
-release (:mod:`gridpriv.privacy.linear`). The sum of a step is moved into its public range.
+Estimate. m is estimated as for one step. h_j ~ N(a_j, s^2 g_j^2) with g_j = :data:`BASIS_SWING` / j
+of the zone's sum, a = 0 for p and along the power factor of m for q; s is weighed by the likelihood
+of the release (:mod:`gridpriv.privacy.linear`). The sum of a step is projected on its public range.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
-"""ADMM of clients around an aggregator, and on a graph without a server.
+"""ADMM of clients with an aggregator (star), and on a graph without a server.
 
-The star ADMM of Huang et al. (algorithms 1 to 3): clients, an aggregator, dual updates.
+**Star** (Huang et al., algorithms 1 to 3): clients, an aggregator and dual updates. The local step
+is exact without noise (``admm``), exact with noise on the minimizer (``pvp``: primal variable
+perturbation), or linearized with noise on the released model (``dp-admm``). Dual variable
+perturbation is that of Zhang and Zhu (2017), with Gaussian noise as in Huang et al.
 
-The local step is exact without noise (``admm``), exact with noise on the minimizer (``pvp``: primal
-variable perturbation), or linearized with noise on what is sent (``dp-admm``).
-
-ADMM with dual variable perturbation (Zhang and Zhu 2017), Gaussian as in Huang et al.
-
-CDP-ADMM and DDP-ADMM (Gauthier et al.): linearized ADMM on a graph, no server.
-
-The two differ in the noise: its variance falls by a constant factor R a round (CDP) or like
-1/sqrt(t) (DDP). Either way a run's releases are Gaussian and compose to one Gaussian release
-of multiplier (sum 1/m_t^2)^(-1/2), which is set to the budget's.
+**Graph** (Gauthier et al.): CDP-ADMM and DDP-ADMM, both linearized. The variance of their noise
+falls by a constant factor R per round (CDP) or as 1/sqrt(t) (DDP). The releases of a run are
+Gaussian and compose to one Gaussian release of multiplier (sum 1/m_t^2)^(-1/2), which is set to
+that of the budget.
 """
 
 from __future__ import annotations

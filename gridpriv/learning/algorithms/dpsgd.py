@@ -1,21 +1,19 @@
-"""Distributed DP-SGD (Abadi et al. 2016), with or without a trusted server.
+"""Distributed DP-SGD (Abadi et al. 2016) and DP-FedAvg (McMahan et al. 2018).
 
-Every client sends its noisy gradient and the server averages and steps. With ``--batch`` a
-client's gradient is that of a batch; with ``--clip`` every sample's gradient is scaled down to
-the clip, as published; without, the loss's own bound holds. With ``--trust central`` the server
-sees gradients and releases their mean with noise: the mean of P clients moves by 1/P of what one
-moves, and every client is charged for it. With ``--trust secure-sum`` the server sees that noisy
-mean alone (:mod:`gridpriv.learning.secure_sum`).
+**DP-SGD.** Every client sends its noisy gradient; the server averages and steps. With ``--batch`` a
+client's gradient is that of a batch. With ``--clip`` every sample's gradient is scaled down to the
+clip, as published; otherwise the loss's own bound holds. With ``--trust central`` the server
+receives gradients and releases their mean with noise: the mean of P clients changes by 1/P of the
+change of one client, and every client is charged. With ``--trust secure-sum`` the server sees only
+that noisy mean (:mod:`gridpriv.learning.secure_sum`).
 
-With ``--centring on`` clients first release the mean of their features: between neighbours it moves
-by at most twice the norm bound over their samples. Steps are then taken on features less that mean,
-which is as linear a model: its intercept takes up the difference. Momentum and averages over rounds
-are functions of what was released.
+With ``--centring on`` clients first release the mean of their features. Between adjacent data sets
+it changes by at most twice the norm bound divided by the number of samples. Steps use features less
+that mean; the model stays linear, with another intercept. Momentum and averages over rounds are
+functions of releases.
 
-DP-FedAvg (McMahan et al. 2018): clients' clipped updates, noise added by a trusted server.
-
-It protects a client's whole training set from those who see the models, not from the server:
-another adjacency and another adversary than the rest of the module, and stated as such.
+**DP-FedAvg.** A trusted server adds noise to clients' clipped updates. It protects a client's whole
+training set from readers of the models, but not from the server.
 """
 
 from __future__ import annotations

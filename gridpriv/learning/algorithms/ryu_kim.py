@@ -1,14 +1,12 @@
-"""Ryu and Kim's linearized ADMM on a convex loss: the grid's algorithm, unchanged.
+"""Ryu and Kim's linearized ADMM on a convex loss, with the agents and coordinator of the grid.
 
-Agents, coordinator and releases are those of :mod:`gridpriv.consensus`; here are the
-learning settings of section 6.2: what the gradient is divided by, the steps, the penalty, and
-the sensitivities the paper's noise is calibrated to.
+Agents, coordinator and releases are those of :mod:`gridpriv.consensus`. This module has the
+learning settings of section 6.2 (divisor of the gradient, step sizes, penalty, published
+sensitivities) and a client as the local problem of a consensus agent.
 
-A client as the consensus algorithm's local problem.
-
-The private data that the algorithm passes around are *weights*, one per sample and 1 where
-nothing is changed: f(z; weights) = sum_j weights_j loss_j(z) / count + lambda R(z). So a
-neighbour under ``zero-out`` is a weight of 0, and an audit can replay on it.
+The private data of a client are *weights*, one per sample, 1 unless changed:
+f(z; weights) = sum_j weights_j loss_j(z) / count + lambda R(z). Adjacent data under ``zero-out``
+have a weight of 0, which an audit can replay.
 """
 
 from __future__ import annotations

@@ -1,32 +1,30 @@
-"""The AC optimal power flow of zones over many steps: ramps, storage and shared reserves.
+"""AC optimal power flow of zones over many steps (ramps, storage, reserves); unit commitment.
 
-The interior-point method of :mod:`gridpriv.power.ac.interior` takes blocks that share a border.
-Here a block is a zone in one step (:func:`gridpriv.power.ac.joint.zone_block`), a generator or a
-storage over all steps, or the reserve requirement of one step. The border holds the tie-end
-voltages of every step, the outputs of coupled generators in every step, and their reserves.
+The interior-point method of :mod:`gridpriv.power.ac.interior` takes blocks with a common border. A
+block is a zone in one step (:func:`gridpriv.power.ac.joint.zone_block`), a generator or a storage
+over all steps, or the reserve requirement of one step. The border has the tie-end voltages, the
+outputs of coupled generators and their reserves, for every step.
 
 A storage is a generator whose output p = discharge - charge changes its energy,
 
     e_t = (1 - loss h) e_(t-1) + h (efficiency_charge charge_t - discharge_t / efficiency_discharge)
 
-with h the hours of a step. Charging and discharging at once is not excluded: with losses it pays
-only where power has a negative price, so this is the usual convex relaxation.
-Reserves are held back: pg + up <= pmax and pg - down >= pmin; their sum over all zones meets the
-requirement of a step, or what is missing is priced as shed demand.
+with h the hours of a step. Simultaneous charging and discharging is not excluded: with losses it
+pays only where power has a negative price. This is the usual convex relaxation. Reserves satisfy
+pg + up <= pmax and pg - down >= pmin. Their sum over all zones meets the requirement of a step; a
+deficit is priced as load shedding.
 
-Privacy. As in the joint rounds of one step: all blocks are made of public data and released demand.
+Privacy. As in the joint rounds of one step: all blocks use public data and released demand.
 
-Unit commitment: a mixed-integer linear program, solved by HiGHS.
-
-The network is one node: what generators give in a step meets the released demand and the losses
-of the plan in which all run. Costs are the largest of tangents, in perspective form, so that a
-generator that does not run costs nothing:
+Unit commitment is a mixed-integer linear program, solved by HiGHS. The network is one node:
+generation meets the released demand and the losses of the plan in which all generators run. Cost is
+the maximum of tangents, in perspective form, so that a generator that does not run costs nothing:
 
     cost >= C(p_k) u + C'(p_k) (p - p_k u)        at points p_k of its range
 
-The AC plan of what runs follows (:mod:`gridpriv.power.ac.day`); it sheds demand where the network
-needs a generator that does not run. Without a commitment every generator runs, between its
-limits: the usual relaxation.
+The AC plan of the committed generators follows (:mod:`gridpriv.power.ac.day`); it sheds load where
+the network needs a generator that does not run. Without a commitment every generator runs, between
+its limits: the usual relaxation.
 """
 
 from __future__ import annotations

@@ -1,30 +1,26 @@
-"""AC power flow of a dispatch: the judge of what a grid does with it.
+"""AC power flow of a dispatch, and the derivatives of tie-line flows by demand.
 
-Generators hold their voltage set points while their reactive limits allow, and follow their
-active set points; what is missing or in excess is taken up by the generators of each control
-area, in proportion to their headroom, until the area exchanges what it has agreed to. What an
-area cannot take up is carried by all areas of the island, in proportion to their regulating
-range. Only where every area of an island is at its limits does the reference bus give more than
-it can; the state says so.
+Generators keep their voltage set points within their reactive limits, and follow their active set
+points. The generators of each control area balance the rest in proportion to their headroom, so
+that the area's interchange is the scheduled one. All areas of an island share what an area cannot
+balance, in proportion to their regulating range. Where every area of an island is at its limits,
+the reference bus exceeds its own; the state reports it.
 
-Interchange is metered in the middle of a tie line, so each side bears half of its losses, and
-what one area exports the others import.
+Interchange is metered in the middle of a tie line, so each side bears half of its losses, and the
+exports of all areas add up to zero. Every island has its own reference. An island without
+generation is de-energized: its demand is shed, and its voltages are 0.
 
-Every island has a reference of its own. An island in which nothing can generate is dead: its
-demand is shed, its voltages are 0.
-
-Derivatives of tie-line meters by demand, at the AC state after redispatch.
-
-Around the settled state every generator keeps its set point and voltage, control areas that have
-room regulate until their interchange is the scheduled one, and areas at a limit do not regulate.
-With x the voltage angles and magnitudes, the areas' regulation and the islands' common deviation,
-these are the equations F(x; pd, qd) = 0 of :mod:`gridpriv.power.ac.areas`, and
+Derivatives. Around the state after redispatch every generator keeps its set point and voltage,
+areas within their limits regulate to the scheduled interchange, and areas at a limit do not
+regulate. With x the voltage angles and magnitudes, the regulation of areas and the frequency
+deviation of islands, these are the equations F(x; pd, qd) = 0 of :mod:`gridpriv.power.ac.areas`,
+and
 
     dF/dx dx/dpd = -dF/dpd,
 
-so that one factorization gives the change of every tie flow, and of every zone's interchange, by
-the active and the reactive demand of every bus. The derivative holds until a generator or an area
-reaches a limit or leaves one, and until a zone plans again.
+so one factorization gives the derivative of every tie-line flow and of every zone's interchange by
+the active and the reactive demand of every bus. It holds until a generator or an area reaches or
+leaves a limit, and until a zone replans.
 """
 
 from __future__ import annotations

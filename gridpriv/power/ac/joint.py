@@ -1,22 +1,20 @@
-"""The AC optimal power flow of all zones together, solved in rounds.
+"""The AC optimal power flow of all zones together, solved in rounds, and its linear cuts.
 
-Zones share the voltages e + jf of the buses at the ends of tie lines, and nothing else: a tie
-line's flow at either end follows from them. Each zone's block holds its own buses' balances and
-limits, its generators, and the flows of its lines at its own ends; the blocks and the border of
-tie-end voltages make up the AC optimal power flow of the whole grid, without copies. Balance
-multipliers of tie-end buses belong to the border too (:mod:`gridpriv.power.ac.block`).
-
-Privacy. A block is made of public topology, limits and costs and of the zone's *released* demand,
-the estimate that its one release leaves. Every message of these rounds (a Schur complement, a
-residual, a step length, sums) is a function of that estimate and of earlier messages, so the
-rounds are post-processing: they cost no epsilon, however many there are. Where noise is drawn anew
-in every round there is no such estimate, and these rounds are refused.
-
-Linear cuts on the set points of all generators, in the joint AC optimal power flow of zones.
+The coupling variables are the voltages e + jf of the buses at the ends of tie lines; tie-line flows
+at both ends follow from them. Each zone's block has the balances and limits of its own buses, its
+generators, and the flows of its lines at its own ends. The blocks and the border of tie-end
+voltages form the AC optimal power flow of the whole grid, without copies. Balance multipliers of
+tie-end buses belong to the border too (:mod:`gridpriv.power.ac.block`).
 
 A cut bounds a sum over zones, sum_z t_z <= bound + slack, where t_z is linear in the outputs and
-squared voltages of zone z. Zones and the coordinator share the t_z: they belong to the border.
-The coordinator's own block holds the cuts and their slacks.
+squared voltages of zone z. The t_z belong to the border, and the coordinator's own block has the
+cuts and their slacks.
+
+Privacy. A block uses public topology, limits and costs and the zone's *released* demand: the
+estimate from its one release. Every message of these rounds (a Schur complement, a residual, a step
+length, sums) is a function of that estimate and of earlier messages. So the rounds are
+post-processing and cost no epsilon. If noise is drawn in every round there is no such estimate, and
+these rounds are refused.
 """
 
 from __future__ import annotations

@@ -1,25 +1,20 @@
-"""Newton's method for the equations of AC power flow with shared regulation.
+"""AC power flow with shared regulation: its equations, their Jacobian, and Newton's method.
 
-Every step solves one sparse system. Once, a step may raise the residual where it moves buses or
-areas from one side of a limit to the other; if it always might, the search could go in a circle.
-
-The equations of AC power flow with shared regulation, and their Jacobian.
-
-Unknown are the voltages V = vm e^{j va} and, beside them, what regulates active power: alpha_a of
-every area and the common frequency deviation delta of an island's areas. With S = diag(V) conj(Y V)
-and S_tie the flows into tie lines at their own ends,
+The unknowns are the voltages V = vm e^{j va} and the regulation of active power: alpha_a of every
+area, and the frequency deviation delta that the areas of an island have in common. With S =
+diag(V) conj(Y V) and S_tie the flows into tie lines at their own ends,
 
     Re S_i - (p_i + sum_a R_ia alpha_a) = 0      at every bus
     Im S_i - q_i - mid(low_i, high_i, Im S_i - q_i + kappa (vset_i - vm_i)) = 0    at every bus
     alpha_a - mid(least_a, most_a, alpha_a - excess_a) = 0    in every area
     excess_a = sum of Re S_tie / 2 at own ends less other ends - X_a - K_a delta
 
-so one solve finds the state whose areas keep their interchange X_a, up to what all of them lack,
-which they share by K_a. mid is the middle of three: a bus whose generators can still move holds
-its set point vset; else they stand at a limit, with the voltage beyond the set point on that side.
-(low = high = 0 where nothing generates.) So does an area: it keeps its interchange, or it stands at
-a limit of alpha and takes too much or too little. The Jacobian is exact on either side. Where all
-areas of an island are exhausted none has a use for delta, and its reference bus injects it.
+so that areas meet their interchange X_a, up to the deficit of the island, which they share by K_a.
+mid is the middle of three. A bus whose generators are within their reactive limits is at its set
+point vset; otherwise they are at a limit, and the voltage is beyond the set point on that side (low
+= high = 0 where nothing generates). Likewise an area meets its interchange or is at a limit of
+alpha. The Jacobian is exact on either side. Where all areas of an island are at their limits, no
+equation has delta, and the reference bus injects it.
 
 Rows of Y are those of the buses, then those of the tie line ends; row i is multiplied by the
 voltage of the bus a(i) where it is measured. With I = Y V its derivatives are
@@ -27,9 +22,12 @@ voltage of the bus a(i) where it is measured. With I = Y V its derivatives are
     dS_i/dva_c = j ([c = a(i)] conj(I_i) V_c - V_a(i) conj(Y_ic V_c))
     dS_i/dvm_c =   ([c = a(i)] conj(I_i) V_c + V_a(i) conj(Y_ic V_c)) / vm_c
 
-on a pattern that no iterate changes: where each term goes is worked out once, and so is the order
-of elimination. Rows and columns of a bus (of an area) stay together and buses are taken by least
-degree, which leaves half as many nonzeros as an order that knows nothing of buses.
+on a sparsity pattern that is the same in all iterations, so the places of all terms and the
+elimination order are computed once. Rows and columns of a bus (of an area) stay together and buses
+are eliminated by least degree, which halves the nonzeros of a general ordering.
+
+Every Newton step solves one sparse system. A single step per solve may raise the residual where it
+takes buses or areas across a limit; without that bound the iteration could cycle.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
-"""The AC optimum of a whole grid: the reference for every other result.
+"""AC optimal power flow of a whole grid, and the nearest demand that the grid can serve.
 
-Ipopt finds a local optimum; its distance to the relaxation's bound says how far from the global
-one it can be. Where no dispatch serves all demand, some is shed at the value of lost load.
+Ipopt finds a local optimum; the relaxation's bound limits its distance from the global optimum.
+Where no dispatch serves all demand, load is shed at the value of lost load. The optimum is the
+reference for all other results.
 
-The nearest demand that a grid can serve: an AC optimal power flow with demand as variables.
+The nearest demand that can be served has demand as variables:
 
-    minimise   N(x)    subject to the AC equations and limits of the grid at demand d + x.
+    minimize   N(x)    subject to the AC equations and limits of the grid at demand d + x.
 
-N is the norm of the noise that d carries: sum_i max(|x_pi|, |x_qi|) for noise on pairs (p, q), the
-1-norm for noise on numbers, and the squared 2-norm for normal noise.
-
-A point of the boundary is feasible in exact arithmetic only, and other solvers may miss it, so
-limits are tightened by a small share in the projection. All of it is post-processing where d is
-released demand.
+N is the norm of the noise in d: sum_i max(|x_pi|, |x_qi|) for noise on pairs (p, q), the 1-norm for
+noise on numbers, and the squared 2-norm for normal noise. A point on the boundary is feasible in
+exact arithmetic only, and other solvers may reject it, so limits are tightened by a small share.
+The projection is post-processing where d is released demand.
 """
 
 from __future__ import annotations

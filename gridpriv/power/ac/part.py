@@ -1,25 +1,23 @@
-"""A part of a grid as a case of its own.
+"""A part of a grid as a :class:`Case`, and the linear equivalent of the rest of the grid.
 
-Linear equivalent of the rest of a grid at a zone's tie ends.
-
-The far ends of tie lines are not free. While everything beyond them injects what it does, the
-active flow p_j into the tie lines at far end j follows the angles of the far ends,
+The far ends of a zone's tie lines react to the zone. While all injections beyond them stay
+constant, the active flow p_j into the tie lines at far end j follows the angles of the far ends,
 
     p_j = p0_j - sum_k B_jk (theta_k - theta0_k) + s_j a,
 
-with B the susceptances of the network beyond, reduced to the far ends (Kron), and a what the
-generators beyond give in all, by their share of the range. So a flow that a zone pushes into one
-tie line comes back through the others. Reactive flow follows voltages in the same way,
+with B the susceptances of the network beyond, reduced to the far ends (Kron), a the total change of
+the generators beyond, and s_j their shares by range. So a flow that a zone pushes into one tie line
+returns through the others. Reactive flow follows voltages in the same way,
 
     q_j = q0_j - sum_k K_jk (v_k - v0_k),
 
 with K the Kron reduction of the derivative of reactive injections by voltage, d q_i / d v_j =
--b_ij and d q_i / d v_i = sum_j b_ij - 2 shunts near 1 p.u.; generators beyond hold their voltages.
-All of it is public; p0, q0, theta0 and v0 a zone measures.
+-b_ij and d q_i / d v_i = sum_j b_ij - 2 shunts near 1 p.u.; generators beyond keep their voltages.
+All of it is public; a zone measures p0, q0, theta0 and v0.
 
-The whole grid is factored once for all zones. Its inverse between the ends of a zone's tie lines,
-inverted, is the whole grid reduced to them: in the rows of the far ends, that is the network beyond
-and the tie lines themselves. A stake holds every island to the ground meanwhile.
+The whole grid is factored once for all zones. The inverse of its inverse at the ends of a zone's
+tie lines is the grid reduced to them; its rows of the far ends are the network beyond and the tie
+lines. A shunt at one bus of each island makes the matrix regular.
 """
 
 from __future__ import annotations

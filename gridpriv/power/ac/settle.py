@@ -1,26 +1,22 @@
-"""Settling: every zone's plan on the whole grid, and what is left of what was agreed.
+"""AC redispatch: the AC state of the whole grid under all zones' plans, and zones' replans.
 
-The grid decides. It takes all plans at once (:func:`gridpriv.power.ac.flow.ac_flow`), holds every
-zone's interchange while its generators can, and spreads the rest over all zones' headroom: that is
-balancing energy. A zone that then finds something outside a limit plans again with the
-boundary that it measures at its own ends, its actual interchange included, and with what the
-grid beyond would do with its changes; from then on it holds the interchange that it planned.
-Limits then have a price, so that no zone sheds load for a violation that neighbours can end. From
-the second replan on, neighbours of zones whose voltages stay outside their band plan again too, as
-they are asked to. Where load is still shed or a limit is
-passed, zones replan one at a time, held by the grid's reaction alone. Zones that shed what an AC
-optimum of their true demand sheds do not replan within limits. What a zone gives to others beyond
-what was agreed, or takes from them, is balancing energy.
+An AC power flow takes the plans of all zones (:func:`gridpriv.power.ac.flow.ac_flow`). It keeps
+every zone's scheduled interchange within its generators' limits and distributes the rest over the
+headroom of all zones as balancing power. A zone with a violated limit replans. It uses the boundary
+measured at its own ends, its actual interchange, and a linear model of the grid beyond; afterwards
+it keeps the interchange of the replan. Limits then have a price, so that no zone sheds load for a
+violation that its neighbours can correct. From the second replan on, neighbours of zones whose
+voltages stay outside their band replan too, on request. Where load is still shed or a limit
+violated, zones replan one at a time, subject only to the model of the grid beyond. A zone that
+sheds as much as an AC optimum of its true demand does not replan within limits.
 
-Requests to neighbours for voltage, once the grid has settled outside a limit.
+Requests. A zone can only change voltages that its own generators reach. Where its replan leaves a
+voltage outside the band, it requests from its neighbours to change the voltages of the buses that
+both see by as much; a neighbour without generators forwards the request.
 
-A zone can only move voltages that its own generators reach. Where its replan leaves a voltage
-outside the band, it asks its neighbours to move the voltages of the buses that both see by as much;
-a neighbour without generators passes the request on.
-
-Privacy. A request states by how much a voltage is outside its band, so it depends on true demand.
-It is part of operation, like the voltages and flows that neighbours measure at their tie lines, and
-no certificate covers it (docs/threat-model.md).
+Privacy. A request contains the violation of a voltage band, so it depends on true demand. Like the
+voltages and flows that neighbours measure at their tie lines it belongs to operation, and no
+certificate covers it (docs/threat-model.md).
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""A dispatch, and the AC state that a grid settles in under it.
+"""Dispatch, schedule and AC state of a grid, the limits of its elements, and emergency shedding.
 
-Emergency load shedding: the last step of a redispatch that leaves generators above limits.
-
-Plans that draw on reserves which do not exist leave the reference generators of an island above
-their active limits, or generators above their reactive ones. Relays then cut load: under-frequency
-shedding for active power, under-voltage shedding for reactive power, both at constant power
-factor. Zones that draw more than their schedule are cut first.
-The limits of a grid's elements, and where a solution stands to them.
+A plan that uses missing reserves leaves the reference generators of an island above their active
+limits, or generators above their reactive limits. Protection then sheds load: under-frequency
+shedding for active power and under-voltage shedding for reactive power, both at constant power
+factor. Zones that draw more than their schedule are shed first.
 """
 
 from __future__ import annotations
