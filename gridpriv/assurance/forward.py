@@ -57,7 +57,7 @@ FLOOR = 1e-14  # of slacks and duals, so that the scaling stays finite
 
 @dataclass(frozen=True, eq=False)
 class SolvedUpdate:
-    """A local update's minimiser and the factors of its derivative."""
+    """A local update's minimizer and the factors of its derivative."""
 
     z: Floats
     factor: Any
@@ -72,7 +72,7 @@ class SolvedUpdate:
 
 
 class DifferentiableSolver(ClarabelSolver):
-    """Clarabel on a zone's reduced program, with the derivative of its minimiser."""
+    """Clarabel on a zone's reduced program, with the derivative of its minimizer."""
 
     def __init__(self, program: ReducedProgram, *, exact: bool) -> None:
         super().__init__(program, exact=exact)
@@ -80,7 +80,7 @@ class DifferentiableSolver(ClarabelSolver):
         self._blocks = _cone_pattern(self._linear, program.cone_sizes)
 
     def solve(self, linear: Floats, metric: Floats) -> SolvedUpdate:
-        """Return the minimiser for a linear term on z and a diagonal quadratic."""
+        """Return the minimizer for a linear term on z and a diagonal quadratic."""
         program = self._program
         p = program.quadratic(metric, exact=self._exact)
         q = program.linear(linear, metric, exact=self._exact)

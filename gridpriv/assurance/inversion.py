@@ -104,7 +104,7 @@ class Estimate:
     ----------
     demand : (2 b,)
     spread : (2 b,)
-        Posterior standard deviation at the linearisation.
+        Posterior standard deviation at the linearization.
     misfit : float
         Root mean square of the residuals y_t - phi_t.
     rounds : int

@@ -18,7 +18,7 @@ secure`` closes it.
 
 A zone is audited at three levels:
 
-``release``   one local update's perturbed quantity (gradient, minimiser or demand): where the
+``release``   one local update's perturbed quantity (gradient, minimizer or demand): where the
               paper states its guarantee, and the most that can be seen;
 ``solution``  the local solution computed from it;
 ``messages``  what the zone sends over several rounds, which is all that a network carries.
@@ -249,7 +249,7 @@ RARE = 1e-12
 def detectable(nominal: float, runs: int, delta: float, confidence: float) -> float:
     """Return the least epsilon distinguishable from ``nominal`` with probability :data:`POWER`.
 
-    Of a mechanism that answers one question with randomised response at that epsilon and delta,
+    Of a mechanism that answers one question with randomized response at that epsilon and delta,
     whose loss lies in one event; vector mechanisms spread their loss and need more.
 
     Parameters
@@ -275,7 +275,7 @@ def detectable(nominal: float, runs: int, delta: float, confidence: float) -> fl
 
 
 def detection(nominal: float, epsilon: float, runs: int, delta: float, confidence: float) -> float:
-    """Return the probability that the bound of randomised response exceeds ``nominal``.
+    """Return the probability that the bound of randomized response exceeds ``nominal``.
 
     The event S has P[S on D] = delta + (1 - delta) e^epsilon/(1 + e^epsilon) and P[S on D'] =
     (1 - delta)/(1 + e^epsilon); counts on the two sides are independent and binomial. For each

@@ -12,7 +12,7 @@ stated        beta of the run is that of its settings, on its base; no draw cost
               than is charged, and no zone's draws cost more than the budget. The loss of a pure law
               is its steepest slope times the sensitivity, of normal noise the exact delta is taken;
               that of a registered mechanism is not known, so of it only beta is compared.
-outputs       the shared part of every zone's exact minimiser is moved by corner changes at tie
+outputs       the shared part of every zone's exact minimizer is moved by corner changes at tie
               buses, at several penalties (where the bound is attained depends on a bus's row), and
               stays within the sensitivity that output perturbation would declare.
 """
@@ -223,7 +223,7 @@ def budget_spent(releases: Mapping[Release, int], budget: Budget, delta: float) 
 
 
 def _outputs(prepared: Prepared, zone: int) -> Finding:
-    """Return the exact minimiser's largest move over what is declared for it, in both norms."""
+    """Return the exact minimizer's largest move over what is declared for it, in both norms."""
     problem, shared = prepared.problems[zone], prepared.shared[zone]
     adjacency, demand = _box(prepared), problem.program.zone.demand
     start, worst, where = problem.start(), 0.0, "-"

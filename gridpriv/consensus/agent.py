@@ -55,8 +55,8 @@ class LocalProblem(Protocol):
     smoothness : float
         Lipschitz constant L of the gradient of f (public).
     solver_error : float
-        Error of a minimiser, in the norm of the metric, that its noise covers and its solver must
-        prove, within 5 to 50 % of the sensitivity; 0 where minimisers are exact.
+        Error of a minimizer, in the norm of the metric, that its noise covers and its solver must
+        prove, within 5 to 50 % of the sensitivity; 0 where minimizers are exact.
     """
 
     @property
@@ -112,7 +112,7 @@ class LocalProblem(Protocol):
     def output_sensitivity(
         self, adjacency: Any, norm: Norm, update: Update, metric: Floats
     ) -> Sensitivity:
-        """Return the sensitivity of the released minimiser; ``metric`` is the local quadratic's."""
+        """Return the sensitivity of the released minimizer; ``metric`` is the local quadratic's."""
         ...
 
     @property
@@ -288,13 +288,13 @@ class AgentReleases:
 
     @property
     def certifies_minimisers(self) -> bool:
-        """True where errors of minimisers count, which a published sensitivity ignores."""
+        """True where errors of minimizers count, which a published sensitivity ignores."""
         noise = self.rules.noise
         output = self.rules.perturbation.target == "output"
         return output and noise is not None and noise.assumed is None
 
     def covered(self, metric: Floats) -> float:
-        """Return the error of a minimiser that its noise covers, in the norm of the metric.
+        """Return the error of a minimizer that its noise covers, in the norm of the metric.
 
         It is 0 where no error counts.
         """
@@ -350,7 +350,7 @@ class AgentReleases:
         return exact.widened(2.0 * error * reach(metric[metric > 0.0], noise.norm) / exact.value)
 
     def _output(self, noise: NoiseRule, metric: Floats) -> Sensitivity:
-        """Return the sensitivity of exact minimisers."""
+        """Return the sensitivity of exact minimizers."""
         rules = self.rules
         return self.problem.output_sensitivity(rules.adjacency, noise.norm, rules.update, metric)
 
@@ -370,7 +370,7 @@ class View:
     called : str
         The round, in words.
     released : {'none', 'objective', 'output', 'demand'}
-        What of it is released. The noise of an output covers how far the minimiser moves, not a
+        What of it is released. The noise of an output covers how far the minimizer moves, not a
         solver's error; demand and gradient are released before a solver sees them.
     """
 
@@ -439,7 +439,7 @@ class Agent:
         """Try a round on the public proxy and forget it: what cannot work fails before it costs.
 
         The solver is asked for what it will be asked for in rounds: where its errors count, for a
-        minimiser near a w as far from the proxy's as noise may carry it.
+        minimizer near a w as far from the proxy's as noise may carry it.
         """
         view = self._public_view("trial on public data, round")
         release = self.release(order.penalty, order.step)
@@ -542,7 +542,7 @@ class Agent:
     ) -> Minimiser:
         """(3.2): the noisy linearized update from ``z``, or the exact one.
 
-        Global variables attract its minimiser by -<pull, z> + 1/2 z' diag(rho) z, with pull =
+        Global variables attract its minimizer by -<pull, z> + 1/2 z' diag(rho) z, with pull =
         rho w + dual; rho is 0 on coordinates that nobody shares.
         """
         exact = self.rules.update == "exact"
@@ -559,7 +559,7 @@ class Agent:
         return replace(solved, z=self._released(solved.z, place, metric, view))
 
     def _released(self, z: Floats, place: Place, metric: Floats, view: View) -> Floats:
-        """Perturb the minimiser: all of it where it is fed back, else what is sent."""
+        """Perturb the minimizer: all of it where it is fed back, else what is sent."""
         if self.rules.update == "linearized":
             return view.perturb("output", z, place, metric)
         kept = z.copy()

@@ -1,6 +1,6 @@
 """Where each bus is drawn: the source's own coordinates, or else a layout by graph distances.
 
-The layout minimises stress, the sum over pairs of (|x_i - x_j| / d_ij - 1)^2 with d_ij the
+The layout minimizes stress, the sum over pairs of (|x_i - x_j| / d_ij - 1)^2 with d_ij the
 length of the shortest path (Gansner, Koren, North: Graph drawing by stress majorization, 2005),
 from a classical-scaling start. No random number is drawn, and no step is chaotic: the same grid
 gives the same picture on every run and machine.

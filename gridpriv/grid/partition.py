@@ -243,7 +243,7 @@ def _fiedler_side(graph: nx.Graph, size: int, seed: int) -> set[int]:
 
 
 def _fiedler(graph: nx.Graph, nodes: list[int], seed: int) -> list[float]:
-    """Return the Fiedler vector of the normalised Laplacian, rounded so that ties are ties."""
+    """Return the Fiedler vector of the normalized Laplacian, rounded so that ties are ties."""
     if len(nodes) <= 2:
         return list(map(float, range(len(nodes))))
     ordered = nx.Graph()

@@ -1,6 +1,6 @@
 """A zone's whole problem, demand included, as one conic program: for centralized solves.
 
-    minimise 1/2 z'Hz + c'z [+ M ||s||^2]   subject to   z in W,  B z + d = s
+    minimize 1/2 z'Hz + c'z [+ M ||s||^2]   subject to   z in W,  B z + d = s
 
 with s = 0 where the balance is hard; or s is what is shed of the demand at constant power factor,
 0 <= s <= d, at a price of 1 per unit of active power. Flows stay variables: eliminating them saves

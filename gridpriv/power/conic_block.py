@@ -3,7 +3,7 @@
 The blocks and the border of voltage products at tie lines (w, wr, wi; flows follow from them) make
 up the relaxation of the whole grid without copies,
 
-    minimise 1/2 x'Px + q'x   subject to   A x + s = b,  s in K        in every block.
+    minimize 1/2 x'Px + q'x   subject to   A x + s = b,  s in K        in every block.
 
 An iteration of the primal-dual method is Newton's step on the optimality conditions, in the scaling
 W of Nesterov and Todd with Mehrotra's corrector:

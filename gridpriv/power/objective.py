@@ -1,4 +1,4 @@
-"""Objectives of a zone: squared imbalance, or cost or losses with imbalance penalised.
+"""Objectives of a zone: squared imbalance, or cost or losses with imbalance penalized.
 
     imbalance   f(z; d) = ||B z + d||^2                                    (RK (D.2a))
     cost        f(z; d) = C(pg) / c0 + M ||B z + d||^2

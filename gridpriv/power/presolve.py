@@ -29,7 +29,7 @@ CONSTANT_TOLERANCE = 1e-6
 class ReducedProgram(Inequalities):
     """The program of a zone in the variables x that are left, shape (r,).
 
-    minimise 1/2 x'Px + q'x  subject to the inequalities.
+    minimize 1/2 x'Px + q'x  subject to the inequalities.
 
     P is upper triangular in the pattern (``p_indices``, ``p_indptr``) of a csc matrix, with
     values ``metric_map @ metric (+ curvature)``. All variables of the zone are

@@ -35,7 +35,7 @@ class ZoneProblem:
     disclosure : Disclosure, optional
         What of the demand is released, where demand is perturbed.
     solver_tolerance : {'matched', 'tight'}
-        How far it is solved where no release rests on the minimiser.
+        How far it is solved where no release rests on the minimizer.
     """
 
     solver_error = SOLVER_ERROR
@@ -161,7 +161,7 @@ class ZoneProblem:
     def output_sensitivity(
         self, adjacency: DemandAdjacency, norm: Norm, update: Update, metric: Floats
     ) -> Sensitivity:
-        """Return the sensitivity of the released minimiser; a round's updates share it."""
+        """Return the sensitivity of the released minimizer; a round's updates share it."""
         place = (adjacency, norm, update, metric.tobytes())
         if self._last_output is None or self._last_output[0] != place:
             result = output_sensitivity(self.program, adjacency, norm, update, metric)

@@ -134,7 +134,7 @@ class SecureProblem:
     voll : float
         Value of lost load in $/MWh.
     unit : float or None
-        Of the objective in $/h per p.u.; None where losses are minimised.
+        Of the objective in $/h per p.u.; None where losses are minimized.
     """
 
     case: Case

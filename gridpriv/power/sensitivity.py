@@ -13,7 +13,7 @@ objective (gradient 2 B'(Bz + d), and the linear term 2 B'd of the exact update)
     convex in (dp, dq), so it is largest at a corner: D2 = 2 beta max_i max_+- ||a_p +- a_q||_2.
 
 output, linearized
-    z minimises <c, z> + 1/2 z'Qz over a convex W with Q = diag(metric), and c moves by g.
+    z minimizes <c, z> + 1/2 z'Qz over a convex W with Q = diag(metric), and c moves by g.
     Adding the two optimality conditions, <Q dz + g, dz> <= 0, that is
         ||dz + u||_Q <= ||u||_Q,   u = Q^{-1} g / 2:
     dz lies in a ball around -u. Over that ball, by the triangle inequality,
@@ -36,7 +36,7 @@ objective ``cost``, f = C(pg)/c0 + M ||Bz + d||^2
     condition and may be dropped, with 2M for 2 and M||e||^2/2 on the right; so the output
     bounds of the exact update grow by sqrt(M).
 
-Both output bounds D are those of exact minimisers. The error of a solver's point is proven for each
+Both output bounds D are those of exact minimizers. The error of a solver's point is proven for each
 solve (gridpriv/power/solvers/clarabel.py), and two points are at most D and two such errors apart.
 An agent draws noise for D + 2 E r and releases no point whose error in the norm of the metric may
 be above E. E is SOLVER_ERROR, at least D/20r and at most D/2r, with r the largest length of a
@@ -56,7 +56,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length, reach
 
 SOLVER_ERROR = 5e-4
-"""Of a minimiser in the norm of the metric, proven for each (docs/decisions/0006)."""
+"""Of a minimizer in the norm of the metric, proven for each (docs/decisions/0006)."""
 
 
 def demand_sensitivity(adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
@@ -90,7 +90,7 @@ def gradient_sensitivity(
 def output_sensitivity(
     program: ZoneProgram, adjacency: DemandAdjacency, norm: Norm, update: Update, metric: Floats
 ) -> Sensitivity:
-    """Return the sensitivity of the minimiser; ``metric``: the local quadratic's diagonal."""
+    """Return the sensitivity of the minimizer; ``metric``: the local quadratic's diagonal."""
     if update == "exact":
         return _exact_output(adjacency, norm, metric[metric > 0], program.weight)
     size, square = _corner_gradients(program, adjacency)

@@ -14,7 +14,7 @@ of its buses, their neighbours and the lines between; two zones share a variable
 Prices of tie lines: what one more unit of flow on one costs a zone.
 
 tie lines
-    The dual lambda of a zone's copy of a shared variable. Its local problem minimises
+    The dual lambda of a zone's copy of a shared variable. Its local problem minimizes
     f(z) - <lambda, z> + rho/2 ||w - z||^2, so lambda is the derivative of f by that variable:
     what the zone pays for one more unit of it. At consensus the copies' duals of one variable add
     up to 0: what one zone pays the other earns. It follows from releases, so it is public.
@@ -58,7 +58,7 @@ class Network:
     forward : (m,) bool
         Whether the branch runs from i to j (else wi changes sign in its flows).
     objective : Objective
-        What its zones minimise.
+        What its zones minimize.
     """
 
     case: Case

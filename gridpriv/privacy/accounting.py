@@ -4,7 +4,7 @@ A charge is what one release costs (:class:`gridpriv.privacy.mechanism.Charge`).
 plain mechanisms are composed by their privacy loss distribution (PLD). Gaussian mechanisms
 alone compose to one Gaussian mechanism of multiplier (sum 1/m_i^2)^(-1/2) exactly (Dong, Roth
 and Su 2022, corollary 3.3), whose curve dp_accounting gives in closed form. A pure release is
-dominated by randomised response; equal ones have a total in closed form.
+dominated by randomized response; equal ones have a total in closed form.
 Staircases are composed by their three losses.
 Mechanisms that are no additive noise are composed by the PLD that dominates every mechanism of
 their epsilon and delta, and a release about which nothing is proved makes the total infinite.
@@ -341,7 +341,7 @@ def _two_laplace_epsilon(moves: list[float], delta: float) -> float:
 def _randomised_responses(epsilon: float, count: int, delta: float) -> float:
     """Return epsilon at ``delta`` of releases that are all pure with one epsilon.
 
-    Each is dominated by randomised response (Kairouz, Oh and Viswanath 2015, theorem 3.3): of n,
+    Each is dominated by randomized response (Kairouz, Oh and Viswanath 2015, theorem 3.3): of n,
     the loss is l_j = (n - 2 j) epsilon with chance C(n, j) e^((n - j) epsilon) / (1 + e^epsilon)^n.
     """
     j = np.arange(1, count + 1)
@@ -424,7 +424,7 @@ def _composed_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> 
 def _loss(charge: Charge, step: float) -> Any:
     """Return the privacy loss distribution of one release, on a grid of losses ``step`` apart.
 
-    Randomised response between two values, the truth with probability e^eps/(1 + e^eps),
+    Randomized response between two values, the truth with probability e^eps/(1 + e^eps),
     dominates every eps-private mechanism (Kairouz, Oh and Viswanath 2015). dp_accounting 0.6's
     PLDAccountant leaves out the count of its event and would charge 40 releases as one (a test
     holds this).

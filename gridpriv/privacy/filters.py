@@ -243,7 +243,7 @@ def _renyi(charge: Charge, orders: Any) -> Floats:
 def _pure_renyi(epsilon: float, orders: Floats) -> Floats:
     """Return the Renyi divergences ln(cosh((a - 1/2) e) / cosh(e/2)) / (a - 1) of two responses.
 
-    Randomised response dominates every purely private mechanism (Kairouz, Oh and Viswanath
+    Randomized response dominates every purely private mechanism (Kairouz, Oh and Viswanath
     2015). The difference of the two cosh is a product, which a small e leaves exact.
     """
     up, down = orders * epsilon, (orders - 1.0) * epsilon  # ln of 2 sinh(up/2) is up/2 + ...

@@ -24,7 +24,7 @@ with k the shares. s, how far units are from their shares, is not known to the p
 learned from y: every s of a grid is weighted by the likelihood of y, which is normal with
 covariance V(s) = v I + spread^2 aa' + s^2 S deviations S', a = Sk (empirical Bayes; noise that is
 not normal is taken for normal, which costs accuracy and no privacy). At every s the mean is the
-generalised least squares estimate. Last, the sum is moved into its public range.
+generalized least squares estimate. Last, the sum is moved into its public range.
 
 Draws. A draw of this model is moved by what it misses of the released statistics (Matheron's rule),
 which makes it a draw of the posterior:

@@ -3,11 +3,11 @@
 A release must be a function of the private data and of what was released before; then each
 costs what its own sensitivity says, and they compose. What is released, by target:
 
-- ``objective``: the perturbed gradient. The minimiser, the averages and the next iterate are
+- ``objective``: the perturbed gradient. The minimizer, the averages and the next iterate are
   computed from it and from public settings: post-processing.
-- ``output``: the perturbed minimiser. A linearized update starts from the last perturbed
-  minimiser, so every coordinate carries noise; an exact update starts from nothing, so its
-  minimiser is released, and perturbed, on the shared coordinates only.
+- ``output``: the perturbed minimizer. A linearized update starts from the last perturbed
+  minimizer, so every coordinate carries noise; an exact update starts from nothing, so its
+  minimizer is released, and perturbed, on the shared coordinates only.
 - ``demand``: the perturbed data; the local problem never sees anything else. Drawn anew per
   update, per round, or once per run, which then costs one release whatever the rounds.
 """

@@ -17,7 +17,7 @@ Sampler. f is a mixture of uniform laws on the cubes of radius (g + j) D,
 With (g + j)^2 = g^2 + (2g + 1) j + j(j - 1), j is geometric, 1 + a sum of two geometric draws, or
 2 + a sum of three, in the shares g^2/(1-q), (2g+1) q/(1-q)^2, 2 q^2/(1-q)^3; with d = 1 the first
 two, in the shares g/(1-q) and q/(1-q)^2. The variance of a number is E[(g + j)^2] D^2/3, which g
-minimises.
+minimizes.
 
 Loss distribution. Let p be the chance of the loss epsilon. Mirrored (x to v - x, as f is even) it
 is the chance of -epsilon under the neighbour, hence q p here: the losses are epsilon, -epsilon and

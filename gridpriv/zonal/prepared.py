@@ -179,7 +179,7 @@ class Prepared(Instance):
 
     @property
     def solver_tolerance(self) -> SolverTolerance:
-        """Solver tolerance of zones where a point near the minimiser serves.
+        """Solver tolerance of zones where a point near the minimizer serves.
 
         On few zones a loose solve costs more rounds than it saves (docs/decisions/0005-solvers.md).
         """

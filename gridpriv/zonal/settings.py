@@ -332,7 +332,7 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
         """Return the objective of a case's zones.
 
         A weight M multiplies the sensitivity of gradients, and the square root of it that of
-        exact minimisers: only noise on demand is the same with cost as without.
+        exact minimizers: only noise on demand is the same with cost as without.
         """
         unpriced = self.effective_perturbation().target in ("objective", "output")
         usual = "imbalance" if unpriced or self.update == "linearized" else "cost"

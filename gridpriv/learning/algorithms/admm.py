@@ -47,7 +47,7 @@ def minimise_locally(task: Task, linear: Array, rho: float, start: Array) -> Arr
     It is rho-strongly convex. A client's answer is its iterate at the first gradient (with an l1
     regularizer: least subgradient, or gradient mapping) of at most 1e-6, the precision of float32
     gradients, so that it does not depend on other clients' data. It is within 1e-6/rho of the
-    minimiser.
+    minimizer.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def minimise_locally(task: Task, linear: Array, rho: float, start: Array) -> Arr
 
 
 def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Array) -> Array:
-    """Minimise by Newton steps in the features' leading directions, all clients at once.
+    """Minimize by Newton steps in the features' leading directions, all clients at once.
 
     There the Hessian is U H U' + rho I; across them it is rho I and little more, for features
     whose moments fall fast, so a step there divides by rho plus half the least of H's diagonal.
     A client whose gradient is shorter than NEAR rho/||x|| keeps its last H while gradients fall
-    fast: its scores are within NEAR of the minimiser's, and a logistic loss's curvature within a
+    fast: its scores are within NEAR of the minimizer's, and a logistic loss's curvature within a
     factor of e^NEAR.
     Iterates are float64: in float32 those of long models stop short of 1e-6.
     With an l1 regularizer a step is taken on a side of 0 in every coordinate that has one (it is
@@ -136,7 +136,7 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
 
 
 def _nesterov(task: Task, linear: Array, rho: float, start: Array) -> Array:
-    """Minimise by Nesterov's method: the gradient's Lipschitz constant is curvature ||x||^2 + rho.
+    """Minimize by Nesterov's method: the gradient's Lipschitz constant is curvature ||x||^2 + rho.
 
     The error falls by a constant factor a step.
     """
@@ -190,7 +190,7 @@ class Admm(StarAdmm):
     """Algorithm 1; it protects nothing."""
 
     def local(self, t: int, state: State) -> State:
-        """Return the exact minimisers."""
+        """Return the exact minimizers."""
         each, dual, w = state
         rho = self.settings.penalty.at(t)
         return (minimise_locally(self.task, -dual - rho * w[None], rho, each),)
@@ -209,7 +209,7 @@ class DpAdmm(StarAdmm):
         return np.array([1.0 / step(t) for step in self.steps])[self.place]
 
     def local(self, t: int, state: State) -> State:
-        """Return every client's minimiser in closed form, (12a) and (10b)."""
+        """Return every client's minimizer in closed form, (12a) and (10b)."""
         each, dual, w = state
         inverse, rho = self.inverse(t), self.settings.penalty.at(t)
         slope = self.clients.gradients(each, self.settings.clip) + self.regularizer.subgradient(
@@ -281,10 +281,10 @@ class Pvp(StarAdmm):
 
     Sensitivity (lemma 4). The local objective on D is (rho + modulus)-strongly convex,
     whatever the regularizer's smoothness, and on D' its gradient differs by g with
-    ||g|| <= factor c_1/m_i at any point. For the minimisers v, v' strong convexity gives
+    ||g|| <= factor c_1/m_i at any point. For the minimizers v, v' strong convexity gives
     (rho + modulus) ||v - v'||^2 <= <g(v'), v - v'>, so
     ||v - v'|| <= factor c_1/(m_i (rho + modulus)). That needs the gradient of a convex loss: with a
-    clip on several outputs it is none, and nothing is certified. Each minimiser is found to
+    clip on several outputs it is none, and nothing is certified. Each minimizer is found to
     TOLERANCE/rho, which adds twice that.
     """
 
@@ -304,7 +304,7 @@ class Pvp(StarAdmm):
         task.tally.note("a clipped loss of several outputs is not convex: lemma 4 does not hold")
 
     def local(self, t: int, state: State) -> State:
-        """Return the exact minimisers.
+        """Return the exact minimizers.
 
         From where the loss is left out: the client's last model is as far off as its noise.
         """
@@ -326,10 +326,10 @@ COVER = 0.05  # of a release's epsilon, for the noise that covers the solver's e
 class Dvp(StarAdmm):
     """Exact ADMM with Gaussian noise of scale m s on the dual before each local update.
 
-    s = factor c_1/m_i is the gradient's sensitivity. The exact minimiser is no additive noise
+    s = factor c_1/m_i is the gradient's sensitivity. The exact minimizer is no additive noise
     mechanism; :func:`certificate` bounds its privacy loss. What a solver finds lies within
-    TOLERANCE/rho of that minimiser, so it is sent with Gaussian noise on a value that moves by
-    2 TOLERANCE/rho: given the exact minimiser that is one more release (approximate minima
+    TOLERANCE/rho of that minimizer, so it is sent with Gaussian noise on a value that moves by
+    2 TOLERANCE/rho: given the exact minimizer that is one more release (approximate minima
     perturbation: Iyengar et al. 2019). It takes :data:`COVER` of a release's epsilon and half of
     its delta. Under sensitivity ``published`` the finite iterate is sent as it is: not certified.
     """
@@ -344,7 +344,7 @@ class Dvp(StarAdmm):
             )
 
     def local(self, t: int, state: State) -> State:
-        """Return the minimisers under a noisy dual, and that noise.
+        """Return the minimizers under a noisy dual, and that noise.
 
         They start from where the loss is left out: the client's last model is as far off as its
         noise.
@@ -408,14 +408,14 @@ class Split:
 
 @dataclass(frozen=True)
 class CoveredMinimiser(Wrapped):
-    """An exact minimiser of a perturbed objective, known to a solver's error that noise covers.
+    """An exact minimizer of a perturbed objective, known to a solver's error that noise covers.
 
     Attributes
     ----------
     noise : Gaussian
         On what the solver found.
     epsilon, delta : float
-        Of the minimiser and the covering noise together, between neighbours.
+        Of the minimizer and the covering noise together, between neighbours.
     distance : float
         Between two neighbours' errors.
     """
@@ -507,7 +507,7 @@ def certificate(
 ) -> float:
     r"""Return an epsilon of one release at ``delta``.
 
-    The noise b and the minimiser v determine each other: b = -grad F_D(v), so the density of v
+    The noise b and the minimizer v determine each other: b = -grad F_D(v), so the density of v
     is phi(b_D(v)) det(Hessian F_D(v)). Between neighbours b moves by u(v) with ||u|| <= s, and
     for a linear model of one output u lies in the plane of the two samples' features, whatever
     v is. So the log of the ratio of the phi's is at most s ||Pi b||/sigma^2 + s^2/(2 sigma^2),

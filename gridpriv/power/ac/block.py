@@ -1,6 +1,6 @@
 """One block of an arrow-shaped interior-point method: a quadratic program with a border.
 
-    minimise   sum over blocks of f_b(x_b, y)
+    minimize   sum over blocks of f_b(x_b, y)
     subject to lower_b <= g_b(x_b, y) <= upper_b,   low_b <= x_b <= high_b
 
 Blocks share nothing but the border y. Each barrier step solves the primal-dual Newton equations of

@@ -123,7 +123,7 @@ def day_optimum(
     voll : float
         Value of lost load in $/MWh.
     unit : float or None
-        Of the objective in $/h per p.u.; None where losses are minimised.
+        Of the objective in $/h per p.u.; None where losses are minimized.
     committed : (T, g) bool, optional
         Generators that run in each step; by default all.
 

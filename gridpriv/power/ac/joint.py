@@ -247,7 +247,7 @@ def zone_block(
     voll : float
         Value of lost load in $/MWh.
     unit : float or None
-        Of the objective in $/h per p.u.; None where losses are minimised.
+        Of the objective in $/h per p.u.; None where losses are minimized.
     estimated : bool
         As of :func:`gridpriv.power.ac.optimum.acopf`.
     shed : bool

@@ -33,7 +33,7 @@ SPILL_WEIGHT = 0.01
 REACTIVE_SLACK_WEIGHT = 0.1
 """Price of a reactive slack over that of shed demand, for schedules of estimated demand."""
 NOTIONAL_COST = 50.0
-"""$/MWh of generation where losses are minimised: it weighs them against shed demand."""
+"""$/MWh of generation where losses are minimized: it weighs them against shed demand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,7 +332,7 @@ def add_operating_cost(model: AcModel, unit: float | None) -> float:
     Parameters
     ----------
     unit : float or None
-        c0 in $/h per p.u.; None to value all generation alike, which minimises losses.
+        c0 in $/h per p.u.; None to value all generation alike, which minimizes losses.
     """
     if unit is None:
         model.program.add_cost(model.pg, 1.0)

@@ -1,6 +1,6 @@
 """Programs whose objective and constraints are quadratic, solved by Ipopt.
 
-    minimise   sum_v (c_v x_v + d_v x_v^2)
+    minimize   sum_v (c_v x_v + d_v x_v^2)
     subject to low_k <= sum_v b_kv x_v + sum_t a_t x_i(t) x_j(t) [over terms t of row k] <= high_k
                low <= x <= high
 

@@ -2,7 +2,7 @@
 
 A zone z solves the AC optimal power flow of its own buses and tie lines:
 
-    minimise   C(pg)/c0 + (VOLL shed + balancing price |X - X_z|)/c0
+    minimize   C(pg)/c0 + (VOLL shed + balancing price |X - X_z|)/c0
                + k_f ||tie flows - agreed||^2 + k_v ||w at tie ends - agreed||^2
     subject to AC power flow at own buses, their limits, 0 <= shed <= demand
 

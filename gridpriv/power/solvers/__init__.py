@@ -45,7 +45,7 @@ def make_solver(
     exact : bool
         Whether the objective holds f's own quadratic.
     solver_tolerance : {'matched', 'tight'}
-        How far Clarabel solves where a point near the minimiser serves.
+        How far Clarabel solves where a point near the minimizer serves.
     """
     if name.startswith("pyomo:"):
         from gridpriv.power.solvers.pyomo import PyomoSolver

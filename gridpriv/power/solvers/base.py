@@ -20,7 +20,7 @@ from gridpriv.power.presolve import ReducedProgram
 
 
 class ZoneSolver(Protocol):
-    """Solve minimise 1/2 z'(D + [exact] 2B'B) z + linear'z over a zone's feasible set.
+    """Solve minimize 1/2 z'(D + [exact] 2B'B) z + linear'z over a zone's feasible set.
 
     D is the diagonal ``metric``. A solver keeps what does not change between solves.
     """
@@ -28,7 +28,7 @@ class ZoneSolver(Protocol):
     name: str
 
     def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
-        """Return the minimiser, or with ``near`` what a solver ends near it.
+        """Return the minimizer, or with ``near`` what a solver ends near it.
 
         Raises
         ------
@@ -48,7 +48,7 @@ class Unsolved:
         Solver and status.
     iterations, retries : int
     z : (n,), optional
-        A point near the minimiser, where a setting came that far.
+        A point near the minimizer, where a setting came that far.
     """
 
     ended: str
@@ -77,7 +77,7 @@ class Attempting(Protocol):
     name: str
 
     def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Minimiser | Unsolved:
-        """Return the minimiser, or how the last setting ended; ``near``: a point near it serves.
+        """Return the minimizer, or how the last setting ended; ``near``: a point near it serves.
 
         Raises
         ------
@@ -107,9 +107,9 @@ class Rescued:
         return self._make_second()
 
     def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
-        """Return the minimiser; the second solver's is counted as one retry more.
+        """Return the minimizer; the second solver's is counted as one retry more.
 
-        With ``near`` a point near the minimiser serves wherever a solver does not come to it.
+        With ``near`` a point near the minimizer serves wherever a solver does not come to it.
         """
         first = self._first.attempt(linear, metric, near=near)
         if isinstance(first, Minimiser):

@@ -1,9 +1,9 @@
 """Clarabel: a conic interior-point solver, kept in memory and updated in place.
 
-A minimiser whose error is proven, for releases that rest on it.
+A minimizer whose error is proven, for releases that rest on it.
 
-A zone's presolved problem is to minimise 1/2 x'Px + q'x where b - Ax is in K, half-lines and
-second-order cones. Let x be feasible with slack s = b - Ax, let x* (slack s*) be the minimiser, y
+A zone's presolved problem is to minimize 1/2 x'Px + q'x where b - Ax is in K, half-lines and
+second-order cones. Let x be feasible with slack s = b - Ax, let x* (slack s*) be the minimizer, y
 any point of K, which is its own dual, and r = Px + q + A'y. As <Px* + q, x - x*> >= 0 and
 <y, s*> >= 0,
 
@@ -54,11 +54,11 @@ class ClarabelSolver:
         self._near = MATCHED if matched else FAST
         rows, self._offset, self._cones = _rows(self._program)
         self._rows = sparse.csc_matrix(rows)
-        # the solver and its values of P, where a point near the minimiser serves, or not
+        # the solver and its values of P, where a point near the minimizer serves, or not
         self._kept: dict[bool, tuple[Any, Floats]] = {}
 
     def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Minimiser | Unsolved:
-        """Return the minimiser; a solve not ended as Solved is repeated with safer settings.
+        """Return the minimizer; a solve not ended as Solved is repeated with safer settings.
 
         Where none ends so, the first that ended AlmostSolved is the point near it; where such a
         point serves and is there, only the settings that are likeliest to end as Solved are tried.
@@ -142,7 +142,7 @@ def conic_rows(program: ZoneProgram | ReducedProgram) -> tuple[Matrix, Floats, l
 # Without equilibration and with refinement to 1e-9 a solve takes half the time, and far fewer
 # solves end AlmostSolved (docs/decisions/0005-solvers.md). What does not end as Solved is
 # repeated at a tolerance of 1e-7 in place of 1e-8, with the objective scaled, with firmer
-# refinement, with less regularisation of the factors, and last with Clarabel's defaults.
+# refinement, with less regularization of the factors, and last with Clarabel's defaults.
 PLAIN = {"equilibrate_enable": False}
 FAST = PLAIN | {"iterative_refinement_abstol": 1e-9, "iterative_refinement_reltol": 1e-9}
 FINE = PLAIN | {"static_regularization_constant": 1e-10}
@@ -210,7 +210,7 @@ class Certified:
         self._rest = ~np.isin(everywhere, self._depths)  # of a cone, after its head
 
     def solve(self, linear: Floats, metric: Floats, within: float) -> Minimiser:
-        """Return a point at most ``within`` from the minimiser in the norm of diag(metric).
+        """Return a point at most ``within`` from the minimizer in the norm of diag(metric).
 
         Raises
         ------

@@ -44,7 +44,7 @@ class IpoptSolver:
 
     @interruptible()
     def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Minimiser | Unsolved:
-        """Return the minimiser; a solve not ended as solved is repeated with safer settings."""
+        """Return the minimizer; a solve not ended as solved is repeated with safer settings."""
         del near  # no status of Ipopt's says how near a point is
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)

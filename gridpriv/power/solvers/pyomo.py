@@ -76,7 +76,7 @@ class PyomoSolver:
         self._hessian = program.hessian if exact else Matrix((program.size, program.size))
 
     def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
-        """Return the minimiser; ``linear`` holds the cost's linear part and the demand's effect."""
+        """Return the minimizer; ``linear`` holds the cost's linear part and the demand's effect."""
         del near
         m = self._model
         m.del_component("objective")
@@ -86,7 +86,7 @@ class PyomoSolver:
 
 
 def _solve(m: pyo.ConcreteModel, solver: Any, name: str) -> Floats:
-    """Return the minimiser of a model; raise :class:`SolverError` where there is none."""
+    """Return the minimizer of a model; raise :class:`SolverError` where there is none."""
     try:
         result = solver.solve(m, load_solutions=False)
     except (ApplicationError, RuntimeError, ValueError) as error:
@@ -142,7 +142,7 @@ def solve_whole_model(
     solver : str
         A name that Pyomo knows.
     hard_balance : bool
-        Whether the balance is a constraint; else its weighted square is minimised.
+        Whether the balance is a constraint; else its weighted square is minimized.
 
     Returns
     -------
