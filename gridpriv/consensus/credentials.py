@@ -101,29 +101,23 @@ def check_certificate(
     """
     from cryptography.exceptions import InvalidSignature
 
+    def refused(why: str) -> InputError:
+        return InputError(f"the certificate of {name!r} {why}")
+
     own = read_certificate(pem)
     try:
         own.verify_directly_issued_by(read_certificate(authority))
     except InvalidSignature:
-        raise InputError(
-            f"the certificate of {name!r} is not signed by its authority"
-            ": use the authority that made it"
-        ) from None
+        why = "is not signed by its authority: use the authority that made it"
+        raise refused(why) from None
     except (ValueError, TypeError) as error:
-        raise InputError(
-            f"the certificate of {name!r} is not usable: {error}; make a new one (gridpriv keys)"
-        ) from None
-    now = datetime.now(UTC) if timed else own.not_valid_before_utc
-    if now > own.not_valid_after_utc:
-        raise InputError(
-            f"the certificate of {name!r} expired on {own.not_valid_after_utc:%F %T} UTC"
-            ": make a new one (gridpriv keys)"
-        )
-    if now < own.not_valid_before_utc:
-        raise InputError(
-            f"the certificate of {name!r} holds from {own.not_valid_before_utc:%F %T} UTC"
-            ": check the clock, or make a new one (gridpriv keys)"
-        )
+        raise refused(f"is not usable: {error}; make a new one (gridpriv keys)") from None
+    now, first, last = datetime.now(UTC), own.not_valid_before_utc, own.not_valid_after_utc
+    if timed and now > last:
+        raise refused(f"expired on {last:%F %T} UTC: make a new one (gridpriv keys)")
+    if timed and now < first:
+        remedy = "check the clock, or make a new one (gridpriv keys)"
+        raise refused(f"holds from {first:%F %T} UTC: {remedy}")
     if (shown := certificate_name(pem, usage)) != name:
         raise InputError(
             f"a certificate of {shown!r} does not speak for {name!r}"

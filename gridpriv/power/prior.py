@@ -349,26 +349,21 @@ def disclose_over_time(
     options : sequence of Cosines
         What may be released of the basis of the zone's sum.
     """
-    use = used(zone, direct)
     level, reactive = float(prior.active.mean.sum()), every_bus(zone)
+    use, factors = used(zone, direct), adjacency.power_factors
     # an error of the sum is shared out over the buses
     shared = float(np.linalg.norm(prior.active.shares)) if reactive else 1.0
     matches = []
     for strategy, option in product(strategies(zone, release), options):
         over = option if len(strategy.matrix) else Cosines(option.steps)  # nothing has no basis
-        still = Disclosure(
-            strategy,
-            prior,
-            0.0,
-            power_factors=adjacency.power_factors,
-            exact=noise.source == "secure",
-        )
+        exact = noise.source == "secure"
+        still = Disclosure(strategy, prior, 0.0, power_factors=factors, exact=exact)
         sensitivity = TemporalDisclosure(still, over).sensitivity(adjacency, noise.norm)
         if math.isinf(sensitivity.value):
             continue
         variance = noise.release(sensitivity).mechanism.variance
         left = expected_error(
-            strategy, variance, prior, use, reactive=reactive, power_factors=adjacency.power_factors
+            strategy, variance, prior, use, reactive=reactive, power_factors=factors
         )
         expected = math.hypot(left, shared * math.sqrt(coefficient_left(over, variance, level)))
         matches.append(TemporalDisclosure(replace(still, expected=expected), over))

@@ -119,11 +119,7 @@ def parse_budget(text: str) -> Budget:
     except ValueError:
         raise not_allowed("budget", text, "per-release:E[,D] or total:E[,D] in numbers") from None
     try:
-        return Budget(
-            "total" if scope == "total" else "per-release",
-            values[0],
-            values[1] if len(values) == 2 else None,
-        )
+        return Budget(cast(Scope, scope), *values)
     except InputError as error:
         name, _, allowed = error.setting or ("epsilon", None, "a positive number")
         form = f"{scope}:E[,D], such as {scope}:5, whose {name} must be {allowed}"
