@@ -321,8 +321,7 @@ def _separated(before: Ints, after: Ints) -> Bools:
     former[after] = before
     largest = np.zeros(len(size), dtype=bool)
     largest[last_of_each(former, before.max() + 1, size)] = True
-    outside: Bools = ~largest[after]
-    return outside
+    return np.asarray(~largest[after])
 
 
 def post_contingency(before: PreContingency, outage: Outage) -> AcState:

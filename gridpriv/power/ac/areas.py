@@ -147,8 +147,7 @@ class AreaGrid:
     @property
     def idle(self) -> Bools:
         """Areas that cannot regulate."""
-        idle: Bools = (self.most == 0) & (self.least == 0)
-        return idle
+        return np.asarray((self.most == 0) & (self.least == 0))
 
     @property
     def endless(self) -> AreaGrid:
@@ -220,8 +219,7 @@ def injection(grid: AreaGrid) -> Complexes:
     """Return bus injections before regulation; reactive ones without generators."""
     case, asked = grid.case, grid.dispatch
     p = np.bincount(case.gen_bus, asked.pg, minlength=case.n_bus) - asked.curtailment
-    total: Complexes = p - (case.pd - asked.p_shed) - 1j * (case.qd - asked.q_shed)
-    return total
+    return np.asarray(p - (case.pd - asked.p_shed) - 1j * (case.qd - asked.q_shed))
 
 
 def solve(
@@ -324,8 +322,7 @@ def reactive_limits(grid: AreaGrid, voltage: Complexes, eased: float) -> tuple[F
 
 def _reactive_generation(grid: AreaGrid, voltage: Complexes) -> Floats:
     drawn = voltage * np.conj(grid.admittance @ voltage)
-    total: Floats = (drawn - injection(grid)).imag
-    return total
+    return np.asarray((drawn - injection(grid)).imag)
 
 
 def share_reactive(case: Case, total: Floats) -> Floats:

@@ -89,8 +89,7 @@ class AcModel:
 
     def voltage(self, x: Floats) -> Complexes:
         """Return the complex voltages of a solution."""
-        voltage: Complexes = x[self.e] + 1j * x[self.f]
-        return voltage
+        return np.asarray(x[self.e] + 1j * x[self.f])
 
     def dispatch(self, x: Floats) -> Dispatch:
         """Return the dispatch of a solution."""

@@ -110,8 +110,7 @@ class Point:
 
     def voltage(self) -> Complexes:
         """Return V."""
-        voltage: Complexes = self.vm * np.exp(1j * self.va)
-        return voltage
+        return np.asarray(self.vm * np.exp(1j * self.va))
 
     def moved(self, change: Floats, reference: Bools) -> Point:
         """Return the point after a change of (va but at references, vm, alpha, delta)."""
@@ -470,8 +469,7 @@ def _improved(
 
 
 def _change(jacobian: Jacobian, factors: SuperLU, lack: Residual) -> Floats:
-    step: Floats = factors.solve(-lack.values[jacobian.row_order])[jacobian.column_place]
-    return step
+    return np.asarray(factors.solve(-lack.values[jacobian.row_order])[jacobian.column_place])
 
 
 def _refined(

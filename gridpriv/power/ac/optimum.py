@@ -260,8 +260,7 @@ def _with_demand(case: Case) -> Bools:
     """Return the buses of islands on which somebody asks for power."""
     island = islands(case)
     asked = np.bincount(island, (case.pd != 0) | (case.qd != 0))
-    mask: Bools = asked[island] > 0
-    return mask
+    return np.asarray(asked[island] > 0)
 
 
 def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float:
@@ -292,8 +291,7 @@ def overloaded(case: Case, *, shed: bool = False) -> Bools:
     np.add.at(able, np.concatenate([case.f_bus, case.t_bus]), np.concatenate([rate, rate]))
     able[case.gen_bus] = np.inf
     able[(case.gs != 0) | (case.bs != 0)] = np.inf
-    over: Bools = (np.hypot(p, q) > able) & ~dead_buses(case)
-    return over
+    return np.asarray((np.hypot(p, q) > able) & ~dead_buses(case))
 
 
 def _solve(

@@ -155,8 +155,7 @@ class QuadraticForm:
 
     def gradient(self, x: Floats) -> Floats:
         """Return the objective's gradient at x, shape (n,)."""
-        gradient: Floats = self.linear + 2.0 * self.square * x
-        return gradient
+        return np.asarray(self.linear + 2.0 * self.square * x)
 
     def values(self, x: Floats) -> Floats:
         """Return the rows' values at x, shape (m,)."""

@@ -251,8 +251,7 @@ def tie_places(zone: Zone) -> Ints:
     """Return the places of a zone's tie ends among its own and its neighbours' buses."""
     case, ties = zone.network.case, tie_branches(zone)
     ends = np.union1d(case.f_bus[ties], case.t_bus[ties])
-    places: Ints = np.searchsorted(zone.buses, ends)
-    return places
+    return np.asarray(np.searchsorted(zone.buses, ends))
 
 
 def plan_zone(
@@ -384,8 +383,7 @@ def _references_without_ties(area: _Area) -> Ints:
     island = islands(case)
     tied = np.unique(island[case.f_bus[area.ties]])
     first = np.unique(island, return_index=True)[1]
-    alone: Ints = first[~np.isin(island[first], tied)]
-    return alone
+    return np.asarray(first[~np.isin(island[first], tied)])
 
 
 def _value_tie_voltages(

@@ -113,8 +113,7 @@ class _Family(NamedTuple):
     def rating(self) -> Floats:
         """Size of each element's limits; 0 where it has none."""
         finite = (np.where(np.isfinite(x), np.abs(x), 0.0) for x in (self.low, self.high))
-        rating: Floats = np.maximum(*finite)
-        return rating
+        return np.asarray(np.maximum(*finite))
 
     @property
     def rounding(self) -> Floats:
@@ -356,8 +355,7 @@ class AcState(GridState):
     @cached_property
     def voltage(self) -> Complexes:
         """Complex voltages."""
-        voltage: Complexes = self.vm * np.exp(1j * self.va)
-        return voltage
+        return np.asarray(self.vm * np.exp(1j * self.va))
 
     @cached_property
     def standing(self) -> LimitedQuantities:
@@ -448,5 +446,4 @@ def emergency_shedding(state: AcState, zone_of: Ints) -> Floats | None:
 
 def _above(value: Floats, limit: Floats, tolerance: float) -> Floats:
     excess = value - limit
-    above: Floats = np.where(excess > tolerance, excess, 0.0)
-    return above
+    return np.asarray(np.where(excess > tolerance, excess, 0.0))
