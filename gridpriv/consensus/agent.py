@@ -76,11 +76,9 @@ class LocalProblem(Protocol):
 
     def start(self) -> Floats:
         """Return the public start z^1, shape (n,)."""
-        ...
 
     def gradient(self, z: Floats, data: Floats) -> Floats:
         """Return the gradient of f at z, shape (n,)."""
-        ...
 
     def minimise(
         self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
@@ -90,7 +88,6 @@ class LocalProblem(Protocol):
         With ``near`` a point serves that a solver ended near it: no release rests on it. Where one
         does, its error in the norm of diag(metric) is proven to be at most ``within``.
         """
-        ...
 
     def minimise_exact(
         self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
@@ -99,26 +96,21 @@ class LocalProblem(Protocol):
 
         For f(z; data) = 1/2 z'Hz + <gradient(0, data), z> + constant with H public.
         """
-        ...
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:
         """Return figures that add up over agents; ``objective`` is one. They use private data."""
-        ...
 
     def gradient_sensitivity(self, adjacency: Any, norm: Norm) -> Sensitivity:
         """Return the sensitivity of the gradient, at any z."""
-        ...
 
     def output_sensitivity(
         self, adjacency: Any, norm: Norm, update: Update, metric: Floats
     ) -> Sensitivity:
         """Return the sensitivity of the released minimizer; ``metric`` is the local quadratic's."""
-        ...
 
     @property
     def disclosure(self) -> Disclosure:
         """The statistics that demand perturbation releases; refuses where that is no release."""
-        ...
 
 
 Place = tuple[int, int]
@@ -130,7 +122,6 @@ class Streams(Protocol):
 
     def stream(self, zone: int, round_: int, update: int) -> np.random.Generator:
         """Return the generator of one agent's update."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,6 @@ class Exchange(Protocol):
 
     def __call__(self, orders: Sequence[Order]) -> Sequence[Reply]:
         """Return every agent's reply."""
-        ...
 
 
 VERSION = 5

@@ -61,11 +61,9 @@ class Transport(Protocol):
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's answer, or the exception it ended with, in order."""
-        ...
 
     def close(self) -> None:
         """Let go of whatever the transport holds."""
-        ...
 
 
 class AgentFactory(Protocol):
@@ -87,11 +85,9 @@ class AgentFactory(Protocol):
 
     def make(self, positions: Sequence[int]) -> Sequence[Any]:
         """Return the agents at these positions."""
-        ...
 
     def resets(self) -> Sequence[Call[None]]:
         """Return the calls that bring existing agents to where new ones would start."""
-        ...
 
 
 Connect = Callable[[AgentFactory], Transport]

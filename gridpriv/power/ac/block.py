@@ -311,11 +311,9 @@ class Blocks(Protocol):
         self, verb: Callable[Concatenate[Block, P], R], *given: P.args, **_: P.kwargs
     ) -> list[R]:
         """Return the blocks' answers to a method of theirs, in order."""
-        ...
 
     def each(self, verb: Callable[[Block, Floats], R], given: Sequence[Floats]) -> list[R]:
         """Return the blocks' answers, each to an array of its own."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ class ZoneSolver(Protocol):
         SolverError
             Where there is none, or none is found.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,6 @@ class Attempting(Protocol):
         SolverError
             With a certificate that there is none.
         """
-        ...
 
 
 class Rescued:
