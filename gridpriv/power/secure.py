@@ -15,7 +15,7 @@ preventive plan. It is left to corrective redispatch, and so is one that violate
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -262,18 +262,23 @@ def secure_plan(
     return first, replace(best, plans=number, rounds=rounds, left=left)
 
 
+def _kept(
+    analysed: Sequence[PostContingency], left: frozenset[str]
+) -> Iterator[tuple[PostContingency, list[Limit]]]:
+    """Yield the contingencies that are not left, with the violations that a cut can prevent."""
+    for c in analysed:
+        if c.contingency.name not in left:
+            yield c, [v for v in c.violations if v.kind in SLACK_PRICE]
+
+
 def _passing(
     analysed: Sequence[PostContingency], left: frozenset[str], share: float = 0.0
 ) -> dict[str, Contingency]:
     """Return the contingencies that violate a limit of a line or a voltage by more than a share."""
     return {
         c.contingency.name: c.contingency
-        for c in analysed
-        if c.contingency.name not in left
-        and (
-            c.status == "diverged"
-            or any(v.kind in SLACK_PRICE and v.amount > share * abs(v.bound) for v in c.violations)
-        )
+        for c, violations in _kept(analysed, left)
+        if c.status == "diverged" or any(v.amount > share * abs(v.bound) for v in violations)
     }
 
 
@@ -289,10 +294,9 @@ def _hopeless(
         return frozenset()
     passes.clear()
     amounts = {
-        name: max(v.amount / abs(v.bound) for v in c.violations if v.kind in SLACK_PRICE)
-        for c in analysed
-        for name in [c.contingency.name]
-        if name in _passing(analysed, left)
+        c.contingency.name: max((v.amount / abs(v.bound) for v in violations), default=np.inf)
+        for c, violations in _kept(analysed, left)
+        if violations or c.status == "diverged"
     }
     return frozenset([max(amounts, key=amounts.__getitem__)] if amounts else [])
 
@@ -311,11 +315,10 @@ def _unpreventable(
 def _worst(analysed: Sequence[PostContingency], left: frozenset[str]) -> dict[Place, Limit]:
     """Return the limits that are passed, of each element in the contingencies that pass it most."""
     places: dict[tuple[str, int, str], list[tuple[float, Place, Limit]]] = {}
-    for c in analysed:
-        for v in c.violations:
-            if v.kind in SLACK_PRICE and not collapsed(c) and c.contingency.name not in left:
-                place = (c.contingency.name, v.kind, v.element, v.limit)
-                places.setdefault(place[1:], []).append((-v.amount, place, v))
+    for c, violations in _kept(analysed, left):
+        for v in () if collapsed(c) else violations:
+            place = (c.contingency.name, v.kind, v.element, v.limit)
+            places.setdefault(place[1:], []).append((-v.amount, place, v))
     return {place: limit for ranked in places.values() for _, place, limit in sorted(ranked)[:MOST]}
 
 
@@ -329,12 +332,8 @@ def collapsed(after: PostContingency) -> bool:
 
 def _passed(plan: SecurePlan, left: frozenset[str]) -> float:
     """Return by how much limits are passed over all contingencies, as shares of the limits."""
-    return sum(
-        v.amount / max(abs(v.bound), 1e-3)
-        for c in plan.contingencies
-        for v in c.violations
-        if v.kind in SLACK_PRICE and c.contingency.name not in left
-    )
+    over = (v for _, violations in _kept(plan.contingencies, left) for v in violations)
+    return sum(v.amount / max(abs(v.bound), 1e-3) for v in over)
 
 
 def _stacked(kept: Mapping[Place, Sequence[Cut]]) -> Cuts | None:

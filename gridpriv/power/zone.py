@@ -288,21 +288,17 @@ def tie_prices(zone: Zone, shared: np.ndarray, dual: Floats) -> pd.DataFrame:
     network, start = zone.network, zone.network.offsets
     case = network.case
     factor, unit = price_unit(network)
-    number = zone.coordinates[shared]
-    tables = []
-    for flow in FLOWS:
-        positions = np.flatnonzero((number >= start[flow]) & (number < start[flow] + case.n_branch))
-        branch = number[positions] - start[flow]
-        table = pd.DataFrame(
-            {
-                "zone": zone.name,
-                "branch_row": case.branch_row[branch],
-                "from_bus": case.bus_id[case.f_bus[branch]],
-                "to_bus": case.bus_id[case.t_bus[branch]],
-                "flow": flow,
-                "price": factor * dual[positions],
-                "unit": unit,
-            }
-        )
-        tables.append(table)
-    return pd.concat(tables, ignore_index=True)
+    number = zone.coordinates[shared] - start["p_from"]
+    positions = np.flatnonzero((number >= 0) & (number < len(FLOWS) * case.n_branch))
+    family, branch = np.divmod(number[positions], max(case.n_branch, 1))
+    return pd.DataFrame(
+        {
+            "zone": zone.name,
+            "branch_row": case.branch_row[branch],
+            "from_bus": case.bus_id[case.f_bus[branch]],
+            "to_bus": case.bus_id[case.t_bus[branch]],
+            "flow": np.array(FLOWS, dtype=object)[family],
+            "price": factor * dual[positions],
+            "unit": unit,
+        }
+    )
