@@ -59,20 +59,15 @@ class LocalProblem(Protocol):
         prove, within 5 to 50 % of the sensitivity; 0 where minimizers are exact.
     """
 
-    @property
-    def name(self) -> str: ...  # noqa: D102
-
-    @property
-    def key(self) -> int: ...  # noqa: D102
+    name: str
+    key: int
+    solver_error: float
 
     @property
     def coordinates(self) -> Ints: ...  # noqa: D102
 
     @property
     def smoothness(self) -> float: ...  # noqa: D102
-
-    @property
-    def solver_error(self) -> float: ...  # noqa: D102
 
     def start(self) -> Floats:
         """Return the public start z^1, shape (n,)."""
