@@ -101,14 +101,14 @@ class AreaGrid:
         places = island, _references(case, island), area_of, areas[:, 0]
         interchange = _area_interchange(schedule, areas, area_of, case)
         bias = _bias(most, least, areas[:, 0], island.max() + 1)
-        given = interchange, _admittance(case), up, down, most, -least, bias
+        given = interchange, bus_admittance(case), up, down, most, -least, bias
         return AreaGrid(case, dispatch, *places, *given)
 
     @cached_property
     def equations(self) -> FlowEquations:
         """The power flow without limits."""
         case, n, count = self.case, self.case.n_bus, len(self.interchange)
-        rows, at, metered = _metered(case, self.area_of.tobytes())
+        rows, at, metered = _metered(case, self.area_of, self.admittance)
         injected, islands = injection(self), np.arange(len(self.reference))
         endless, areas = np.full(n, np.inf), np.arange(count)
         shape = (count, len(islands))
@@ -270,20 +270,15 @@ def _limited(
     return equations, least, most, stays
 
 
-@lru_cache(maxsize=4)
-def _admittance(case: Case) -> sparse.csr_array:
-    """Return Y of the buses, which is the same for all dispatches."""
-    return bus_admittance(case)
-
-
-@lru_cache(maxsize=4)
-def _metered(case: Case, areas_of: bytes) -> tuple[sparse.csr_array, Ints, sparse.csr_array]:
+def _metered(
+    case: Case, area_of: Ints, admittance: sparse.csr_array
+) -> tuple[sparse.csr_array, Ints, sparse.csr_array]:
     """Return admittance rows of buses and tie ends, the rows' buses, and what areas meter of ends.
 
     A tie line is metered in its middle: an area counts half the flow at its own end less half
     that at the other.
     """
-    area_of, y = np.frombuffer(areas_of, dtype=np.int64), branch_admittance(case)
+    y = branch_admittance(case)
     k = np.flatnonzero(area_of[case.f_bus] != area_of[case.t_bus])
     number, size = np.arange(2 * len(k)), (2 * len(k), case.n_bus)
     near = np.concatenate([case.f_bus[k], case.t_bus[k]])
@@ -294,7 +289,7 @@ def _metered(case: Case, areas_of: bytes) -> tuple[sparse.csr_array, Ints, spars
     ends = sparse.coo_array((values, places), shape=size).tocsr()
     halves = (np.repeat([0.5, -0.5], len(number)), (areas, np.tile(number, 2)))
     metered = sparse.coo_array(halves, shape=(area_of.max() + 1, len(number))).tocsr()
-    rows = sparse.vstack([_admittance(case), ends], format="csr")
+    rows = sparse.vstack([admittance, ends], format="csr")
     return rows, np.concatenate([np.arange(case.n_bus), near]), metered
 
 

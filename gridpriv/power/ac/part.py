@@ -23,7 +23,6 @@ lines. A shunt at one bus of each island makes the matrix regular.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from scipy import sparse
@@ -86,12 +85,6 @@ def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
     It has the zone's demand, (pd, qd) of its own buses, and no other. None where nothing of the
     zone is energized.
     """
-    return _live_part(zone, demand.astype(float).tobytes())
-
-
-@lru_cache(maxsize=64)
-def _live_part(zone: Zone, demand: bytes) -> tuple[SubCase, Bools] | None:
-    """Return the same part for every plan of a zone."""
     whole = zone.network.case
     dead = dead_buses(whole)
     if dead[zone.own].all():
@@ -100,11 +93,8 @@ def _live_part(zone: Zone, demand: bytes) -> tuple[SubCase, Bools] | None:
     branches = zone.branches[~dead[whole.f_bus[zone.branches]]]
     gens = zone.gens[~dead[whole.gen_bus[zone.gens]]]
     own = np.isin(buses, zone.own)
-    own.setflags(write=False)
     pd, qd = np.zeros((2, len(own)))
-    pd[own], qd[own] = np.frombuffer(demand).reshape(2, -1)[
-        :, np.searchsorted(zone.own, buses[own])
-    ]
+    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, buses[own])]
     return part_of(whole, buses, branches, gens, pd=pd, qd=qd), own
 
 
