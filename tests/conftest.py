@@ -4,15 +4,20 @@ import gc
 import os
 import shutil
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from html import escape
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from gridpriv import load_case, shipped_zoning
 from gridpriv.core.files import write_bytes
 from gridpriv.power.ac import settle
-from gridpriv.report import plots
+from gridpriv.report import figures, plots
 from gridpriv.zonal import run as zonal_run
 
 # a shell's background job is started with interrupts ignored, and every process that a test starts
@@ -59,24 +64,50 @@ def blank(_figure: object, path: str | Path, *, private: bool) -> None:
     write_bytes(Path(path), SIGNATURE, private=private)
 
 
-PAINTED = {name: getattr(plots, name) for name in ("write_figure", "stacked", "horizon_figure")}
+def blank_svg(plot: figures.Plot, kind: str, name: str = "", *, legend: bool = True) -> str:
+    """Return the element of a figure with its texts for readers, and nothing drawn."""
+    title, description = escape(plot.title), escape(plot.alt)
+    return (
+        f'<svg class="{kind}" id="{name}" data-legend="{legend}">'
+        f"<title>{title}</title><desc>{description}</desc></svg>"
+    )
+
+
+BLANK = {
+    (plots, "write_figure"): blank,
+    (plots, "stacked"): lambda *_: None,
+    (plots, "horizon_figure"): lambda *_: None,
+    (figures, "to_svg"): blank_svg,
+}
+PAINTED = {place: getattr(*place) for place in BLANK}
+
+
+@contextmanager
+def replaced(values: dict[tuple[ModuleType, str], object]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), value in values.items():
+            patch.setattr(module, name, value)
+        yield
 
 
 @pytest.fixture(scope="module")
 def unpainted():
-    """Have commands write the pictures of a run unpainted."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "write_figure", blank)
-        for name in ("stacked", "horizon_figure"):
-            patch.setattr(plots, name, lambda *_: None)
+    """Have commands write the pictures of a run and of a report's page unpainted."""
+    with replaced(BLANK):
         yield
 
 
+@pytest.fixture(scope="session")
+def paint():
+    """Return a context in which pictures are painted, for fixtures of a module or a session."""
+    return partial(replaced, PAINTED)
+
+
 @pytest.fixture
-def painted(monkeypatch):
+def painted(paint):
     """Have a test's commands paint their pictures."""
-    for name, value in PAINTED.items():
-        monkeypatch.setattr(plots, name, value)
+    with paint():
+        yield
 
 
 REPLANS = {
@@ -124,7 +155,7 @@ def shared_baselines():
 
 SHORTENED = {
     "cli": ["few_replans", "unpainted", "shared_baselines"],
-    "docs": ["shared_baselines"],
+    "docs": ["unpainted", "shared_baselines"],
     "faults": ["few_replans", "unpainted", "shared_baselines"],
     "learning": ["unpainted"],
     "network": ["few_replans", "unpainted", "shared_baselines"],

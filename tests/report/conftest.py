@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ SCHEMES = [
 
 
 @pytest.fixture(scope="session")
-def study_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def study_folder(tmp_path_factory: pytest.TempPathFactory, paint: Any) -> Path:
     folder = tmp_path_factory.mktemp("study")
     plan = make_plan(
         ["case14"],
@@ -33,8 +34,9 @@ def study_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         settings={"rounds": 5, "planning": "soc"},
         reference=False,
     )
-    compare(plan, out=folder, jobs=1)
-    export(folder, ["html", "xlsx", "csv", "tex"])
+    with paint():
+        compare(plan, out=folder, jobs=1)
+        export(folder, ["html", "xlsx", "csv", "tex"])
     return folder
 
 

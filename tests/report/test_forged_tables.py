@@ -25,6 +25,8 @@ import pytest
 
 from gridpriv.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("painted")
+
 RUN = ["run", "case9", "--zones", "3", "--rounds", "2", "--seed", "1", "--solver", "clarabel"]
 STUDY = [
     "compare",

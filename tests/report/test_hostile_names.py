@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -92,7 +93,7 @@ def made(folder: Path, names: tuple[str, ...], zones: tuple[str, ...], title: st
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def reports(tmp_path_factory: pytest.TempPathFactory, paint: Any) -> tuple[Path, Path]:
     """Return the folders of reports with hostile and with harmless names."""
     place = tmp_path_factory.mktemp("names")
     title = 'x\n\\input{/etc/passwd} </title><script>alert(1)</script> #panic("typst")'
@@ -100,8 +101,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     harmless = tuple("way number" for k in range(len(HOSTILE)))
     hostile = made(place / "a", HOSTILE, zones, title)
     calm = made(place / "b", harmless, ("one", "two", "three"), "A title of words")
-    export(hostile, ["html", "csv", "tex", "xlsx"])
-    export(calm, ["html", "tex"])
+    with paint():
+        export(hostile, ["html", "csv", "tex", "xlsx"])
+        export(calm, ["html", "tex"])
     return hostile, calm
 
 

@@ -263,6 +263,7 @@ def test_svg_is_well_formed_and_escapes_names() -> None:
     assert {"zone <1>", "zone a&b", 'zone "$c$"', "14"} <= set(shown)
 
 
+@pytest.mark.usefixtures("painted")
 def test_a_runs_report_shows_its_loading_and_a_public_one_does_not(tmp_path: Path) -> None:
     from gridpriv.cli.main import main
     from gridpriv.report.source import read_source

@@ -28,6 +28,8 @@ from mutations import VALUES, damaged, in_a_process
 from gridpriv.cli.main import main
 from gridpriv.core.store import reopen_store
 
+pytestmark = pytest.mark.usefixtures("painted")
+
 BATCH, SAMPLE, ALL = 250, 8, 20_000
 RUN = ["case9", "--zones", "3", "--rounds", "2", "--noise-schedule", "round", "--quiet"]
 RUN += ["--planning", "soc"]

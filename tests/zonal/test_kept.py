@@ -51,7 +51,6 @@ def counted(monkeypatch):
     ("given", "workers"),
     [
         ({"mechanism": "none"}, 1),
-        ({"seed": 9}, 1),
         ({"noise_schedule": "once", "mechanism": "knorm"}, 1),
         ({"acceleration": "newton"}, 2),
         ({"acceleration": None, "penalty": make_settings(penalty="geometric:1,2,2,8").penalty}, 1),
