@@ -42,7 +42,7 @@ from gridpriv.assurance.inversion import (
     identify,
 )
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed, one_of, positive, whole
 from gridpriv.core.text import Json, frame_records
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
@@ -295,13 +295,11 @@ class AttackPlan:
 
     def __post_init__(self) -> None:
         one_of("prior", self.prior, PRIORS)
-        for name in ("seeds", "rounds"):
-            if getattr(self, name) < 1:
-                raise not_allowed(name, getattr(self, name), "1 or more")
-        if any(not (math.isfinite(e) and e > 0) for e in self.epsilons):
-            raise not_allowed("epsilons", self.epsilons, "positive numbers")
-        if not (math.isfinite(self.prior_spread) and self.prior_spread > 0):
-            raise not_allowed("prior-spread", self.prior_spread, "a positive number")
+        whole("seeds", self.seeds)
+        whole("rounds", self.rounds)
+        positive("prior-spread", self.prior_spread)
+        for epsilon in self.epsilons:
+            positive("epsilons", epsilon)
 
 
 def attacked_zones(prepared: Prepared, bus: int | None) -> list[int]:
@@ -491,23 +489,17 @@ class AttackResult:
 
     def zones(self) -> pd.DataFrame:
         """One row per attacked zone: unknowns, rank of the messages' Jacobian, and verdicts."""
-        words = self.identifiability()
-        zone_of = {b: z for z in self.identified for b in self.prepared.zones[z].own}
-        here = np.array([zone_of[bus] for bus in self.attacked])
-        rows = []
-        for zone, result in self.identified.items():
-            counts = {w: int((words[here == zone] == w).sum()) for w in VERDICTS}
-            rows.append(
-                {
-                    "zone": self.prepared.zones[zone].name,
-                    "unknowns": len(result.hidden),
-                    "rank": result.rank,
-                    "largest": float(result.singular[0]),
-                    "smallest": float(result.singular[-1]),
-                    **counts,
-                }
-            )
-        return pd.DataFrame(rows)
+        return pd.DataFrame(
+            {
+                "zone": self.prepared.zones[zone].name,
+                "unknowns": len(result.hidden),
+                "rank": result.rank,
+                "largest": float(result.singular[0]),
+                "smallest": float(result.singular[-1]),
+                **{verdict: result.verdict.count(verdict) for verdict in VERDICTS},
+            }
+            for zone, result in self.identified.items()
+        )
 
     @property
     def beta_mw(self) -> float:

@@ -48,7 +48,7 @@ from gridpriv.assurance.statistic import (
     zone_levels,
 )
 from gridpriv.assurance.whole import fresh, rule_of, whole_run
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed, one_of, whole
 from gridpriv.core.text import Json
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
@@ -138,8 +138,7 @@ class AuditPlan:
             one_of("levels", level, LEVELS)
         for lane in self.lanes:
             one_of("lane", lane, LANES)
-        if self.rounds < 1:
-            raise not_allowed("audit-rounds", self.rounds, "1 or more")
+        whole("audit-rounds", self.rounds)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.files import read_table
 from gridpriv.core.settings import check_names
 from gridpriv.core.store import Study
@@ -82,21 +82,14 @@ class Claim:
     why: str = ""
 
     def __post_init__(self) -> None:
-        kinds = [
-            bool(self.less and self.more),
-            bool(self.falling),
-            bool(self.passes and self.rival),
-            bool(self.spread),
-        ]
-        if sum(kinds) != 1:
+        halves = bool(self.less) != bool(self.more) or bool(self.passes) != bool(self.rival)
+        if halves or sum(bool(getattr(self, kind)) for kind in COMPARED) != 1:
             raise InputError(
                 f"claim {self.text!r}: one of less with more, falling, passes with rival, spread"
                 "; use one of these"
             )
-        if self.verdict and self.verdict not in (HOLDS, FAILS, SILENT):
-            raise not_allowed("verdict", self.verdict, f"{HOLDS}, {FAILS} or {SILENT}")
-        if self.cause and self.cause not in CAUSES:
-            raise not_allowed("cause", self.cause, f"one of {', '.join(CAUSES)}")
+        one_of("verdict", self.verdict or HOLDS, (HOLDS, FAILS, SILENT))
+        one_of("cause", self.cause or CAUSES[0], CAUSES)
 
 
 @dataclass(frozen=True)
@@ -239,15 +232,8 @@ def verdict(result: Sequence[Comparison], *, some: bool = False) -> dict[str, ob
 
 
 def comparisons(claim: Claim, means: Means) -> Iterator[Comparison]:
-    """Yield every comparison that a statement speaks of and the study has the values of."""
-    if claim.less:
-        yield from _below(claim, means)
-    elif claim.falling:
-        yield from _falls(claim, means)
-    elif claim.passes:
-        yield from _passes(claim, means)
-    else:
-        yield from _spreads(claim, means)
+    """Return every comparison that a statement speaks of and the study has the values of."""
+    return next(of(claim, means) for kind, of in COMPARED.items() if getattr(claim, kind))
 
 
 def _below(claim: Claim, means: Means) -> Iterator[Comparison]:
@@ -351,6 +337,10 @@ def _spreads(claim: Claim, means: Means) -> Iterator[Comparison]:
     where = f"range over methods {over_schemes:.4g} < over budgets {over_budgets:.4g}"
     text = bool(cells.min() < claim.chance) and max(over_schemes, over_budgets) > claim.flat
     yield Comparison(where, float(over_schemes), float(over_budgets), informative=text)
+
+
+COMPARED = {"less": _below, "falling": _falls, "passes": _passes, "spread": _spreads}
+"""Comparisons by the field that asks for them."""
 
 
 def _told(cell: Cell, at: int | str | None) -> str:
