@@ -540,15 +540,13 @@ def _rounds(result: LearnResult, measure: Measure | None) -> list[Json]:
     table = result.rounds
     if measure is not None:
         table = table.assign(**{measure.name: measure.values})
-    error = "test_error_pct" if result.dataset["classes"] else "test_mse"
-    local = "local_error_pct" if result.dataset["classes"] else "local_mse"
-    share = 100.0 if result.dataset["classes"] else 1.0
+    unit, share = ("error_pct", 100.0) if result.dataset["classes"] else ("mse", 1.0)
     return [
         {
             "round": row["round"],
             "noise_magnitude": row["noise_magnitude"],
-            error: share * row["test_error"],
-            local: share * row["local_error"],
+            f"test_{unit}": share * row["test_error"],
+            f"local_{unit}": share * row["local_error"],
             "mean_objective": row["objective"],
             "local_loss": row["local_loss"],
             "consensus_residual_max": row["consensus_residual"],

@@ -150,15 +150,12 @@ class RunFolder:
                 )
             return None
         of_bus = tables[RELEASED].set_index("bus")[["pd_pu", "qd_pu"]]
-        temporal_coefficients = tables.get(
-            TEMPORAL_COEFFICIENTS, pd.DataFrame(columns=["zone", "p_pu", "q_pu"])
-        )
+        pair = ["p_pu", "q_pu"]
+        coefficients = tables.get(TEMPORAL_COEFFICIENTS, pd.DataFrame(columns=["zone", *pair]))
         bases = []
         for zone in horizon.owned.zones:
             mean = of_bus.loc[horizon.series.case.bus_id[zone.own]].to_numpy(float)
-            own = temporal_coefficients[temporal_coefficients["zone"] == zone.name][
-                ["p_pu", "q_pu"]
-            ].to_numpy(float)
+            own = coefficients.loc[coefficients["zone"] == zone.name, pair].to_numpy(float)
             bases.append(TemporalBasis(mean.T.ravel(), own.T))
         return tuple(bases)
 
@@ -379,8 +376,7 @@ def _releases(rows: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Release]]:
     for row in rows:
         mechanism = make_mechanism(kinds[row["mechanism"]], row["scale"], row["assumed"])
         norm = norms.get(row["norm"], row["norm"])
-        share = row.get("share", 1.0)  # folders of before have none: their charges were not split
-        sensitivity = Sensitivity(row["sensitivity"], norm, row["bound_source"], share)
+        sensitivity = Sensitivity(row["sensitivity"], norm, row["bound_source"], row["share"])
         release = Release(mechanism, sensitivity, row["assumed"])
         counts.setdefault(row["zone"], Counter())[release] += row["count"]
     return counts

@@ -220,7 +220,7 @@ def _service(document: Json) -> Iterator[tuple[str, Json]]:
     balancing, load = physical["balancing_mw"], physical["load_mw"] or 0.0
     noise_free = settings["mechanism"] == "none" and balancing is not None
     if noise_free and load > 0 and balancing > UNREALIZABLE * load:
-        percent = f"{100.0 * balancing / load:.2g}" if load > 0 else "-"
+        percent = f"{100.0 * balancing / load:.2g}"
         values = {"balancing": amount(balancing, "MW"), "percent": percent}
         yield "balancing-without-noise", values
     yield from _capacity(document)
