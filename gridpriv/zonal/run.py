@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
@@ -497,7 +498,7 @@ def planned_releases(
     every round, so its penalties follow no residual and are known now.
     """
     perturbation, plan = prepared.rules.perturbation, opening.plan
-    planned: dict[str, dict[Release, int]] = {zone.name: {} for zone in prepared.zones}
+    planned = {zone.name: Counter[Release]() for zone in prepared.zones}
     state, releases, updates = opening.state, opening.releases, prepared.rules.local_updates
     unread = np.zeros(prepared.consensus.size)
     for t in range(1, plan.rounds + 1):
@@ -509,8 +510,7 @@ def planned_releases(
             releases = tuple(_releases(transport, orders))
         for zone, release in zip(prepared.zones, releases, strict=True):
             if draws and release is not None:
-                counts = planned[zone.name]
-                counts[release] = counts.get(release, 0) + draws
+                planned[zone.name][release] += draws
     return {name: counts for name, counts in planned.items() if counts}
 
 

@@ -557,9 +557,7 @@ def check_view_of(view: str, zones: Collection[str], perturbed: str) -> None:
     perturbed : str
         Target of the run's noise: none, demand, objective or output.
     """
-    check_view(view)
-    if view.startswith(ZONE):
-        one_of("view", view, [f"{ZONE}{name}" for name in zones])
+    one_of("view", view, (SHARED, LOCAL, *(f"{ZONE}{name}" for name in zones)))
     if view != LOCAL and perturbed not in ("none", "demand"):
         raise InputError(
             f"view = {view!r} needs released demand, but this run perturbs {perturbed!r}. Give "

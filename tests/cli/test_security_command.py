@@ -294,7 +294,7 @@ def test_a_run_is_charged_to_the_ledger_once_and_the_analysis_not_at_all(tmp_pat
         (["--contingencies", "lines"], "--contingencies lines: must be branches"),
         (["--contingencies", "missing.csv"], "missing.csv"),
         (["--view", "mine"], "--view mine: must be shared, local or zone:NAME"),
-        (["--view", "zone:9"], "--view zone:9: must be one of zone:1, zone:2"),
+        (["--view", "zone:9"], "--view zone:9: must be one of shared, local, zone:1, zone:2"),
         (["--rating", "D"], "--rating D: must be"),
         (["--screen", "-1"], "--screen -1: must be"),
         (
