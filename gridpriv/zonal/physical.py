@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.core.arrays import Complexes, Floats
+from gridpriv.core.arrays import Floats
 from gridpriv.core.tables import Number, like, private
 from gridpriv.core.text import Json, amount
 from gridpriv.grid.case import Case
@@ -22,33 +22,26 @@ from gridpriv.power.zone import Network, Zone
 from gridpriv.zonal.documents import Baselines, CostOfPrivacy, Physical, Violation
 
 
-def _imbalance(
-    case: Case, w: Floats, s_from: Complexes, s_to: Complexes, pg: Floats, qg: Floats
-) -> Complexes:
-    """Return every bus's imbalance: flows out + shunts + demand - generation."""
-    total = case.pd + 1j * case.qd + w * (case.gs - 1j * case.bs)
-    np.add.at(total, case.f_bus, s_from)
-    np.add.at(total, case.t_bus, s_to)
-    np.subtract.at(total, case.gen_bus, pg + 1j * qg)
-    return np.asarray(total, dtype=np.complex128)
-
-
 def solution_of_variables(network: Network, z: Floats) -> GridState:
     """Return the state of the grid's variables, numbered as :mod:`gridpriv.power.zone` does.
 
     Angles follow wi/wr along a spanning tree; they are consistent on every branch only where the
     relaxation is tight. Negative load shedding is a surplus.
     """
-    start = network.offsets
+    case, start = network.case, network.offsets
     part = {name: z[start[name] : start[after]] for name, after in pairwise(start)}
     s_from = part["p_from"] + 1j * part["q_from"]
     s_to = part["p_to"] + 1j * part["q_to"]
     w = np.maximum(part["w"], 0.0)
-    imbalance = _imbalance(network.case, w, s_from, s_to, part["pg"], part["qg"])
     difference = np.angle(part["wr"] + 1j * part["wi"])
-    angles = tree_angles(network.case, network.pair_i, network.pair_j, difference)
-    left = imbalance.real, imbalance.imag
-    return GridState(network.case, np.sqrt(w), angles, s_from, s_to, part["pg"], part["qg"], *left)
+    angles = tree_angles(case, network.pair_i, network.pair_j, difference)
+    # imbalance of every bus: demand + shunts + flows out - generation
+    left = case.pd + 1j * case.qd + w * (case.gs - 1j * case.bs)
+    np.add.at(left, case.f_bus, s_from)
+    np.add.at(left, case.t_bus, s_to)
+    np.subtract.at(left, case.gen_bus, part["pg"] + 1j * part["qg"])
+    pg, qg = part["pg"], part["qg"]
+    return GridState(case, np.sqrt(w), angles, s_from, s_to, pg, qg, left.real, left.imag)
 
 
 def tree_angles(
