@@ -36,7 +36,7 @@ def _leak() -> None:
 
 def penalty_reads_private_figures() -> None:
     _leak()
-    for rule in (schedules.KeptPenalty, schedules.ResidualBalancing):
+    for rule in (schedules.PenaltySchedule, schedules.ResidualBalancing):
         rule.following = lambda *given: given[2] * (1.0 + 1e-3 * sum(private.values()))
 
 
@@ -314,7 +314,7 @@ MUTANTS: dict[str, tuple[Callable[[], None], str]] = {
 """Mutants by name, each with the check of the audit that sees it."""
 PATCHED = (
     (agent.Agent, "round"),
-    (schedules.KeptPenalty, "following"),
+    (schedules.PenaltySchedule, "following"),
     (schedules.ResidualBalancing, "following"),
     (noise.NoiseStreams, "stream"),
     (prepared, "zone_prior"),
