@@ -1,35 +1,33 @@
-"""Totals from dp_accounting, but for one or two Laplace releases and equal Laplace or pure ones.
+"""Total epsilons of releases, in closed form where there is one and by dp_accounting otherwise.
 
-A charge is what one release costs (:class:`gridpriv.privacy.mechanism.Charge`). Charges of
-plain mechanisms are composed by their privacy loss distribution (PLD). Gaussian mechanisms
-alone compose to one Gaussian mechanism of multiplier (sum 1/m_i^2)^(-1/2) exactly (Dong, Roth
-and Su 2022, corollary 3.3), whose curve dp_accounting gives in closed form. A pure release is
-dominated by randomized response; equal ones have a total in closed form.
-Staircases are composed by their three losses.
-Mechanisms that are no additive noise are composed by the PLD that dominates every mechanism of
-their epsilon and delta, and a release about which nothing is proved makes the total infinite.
+A charge is the cost of one release (:class:`gridpriv.privacy.mechanism.Charge`). Charges of plain
+mechanisms are composed by their privacy loss distribution (PLD). Gaussian mechanisms alone compose
+to one Gaussian mechanism of multiplier (sum 1/m_i^2)^(-1/2) exactly (Dong, Roth and Su 2022,
+corollary 3.3), whose curve dp_accounting gives in closed form. A pure release is dominated by
+randomized response; equal pure releases have a total in closed form. Staircases are composed by
+their three losses. Mechanisms without additive noise are composed by the PLD that dominates every
+mechanism of their epsilon and delta. A release without a proof makes the total infinite.
 
-One Laplace release of pure epsilon e0 = D1/b, which is what a run makes that draws once, has the
-curve
+One Laplace release of pure epsilon e0 = D1/b (a run that draws noise once) has the curve
 
     delta(e) = 1 - exp((e - e0)/2),   0 <= e <= e0,
 
 (the mass by which Lap(0, b) exceeds exp(e) Lap(D1, b): all of it lies below x = (D1 - eb)/2), so
 epsilon at delta is e0 + 2 ln(1 - delta). dp_accounting rounds the same curve up to a grid.
 
-dp_accounting's default neighbouring relation is kept and multipliers are scale/D with D the
+dp_accounting's default adjacency relation is used and multipliers are scale/D with D the
 full replacement distance: under REPLACE_ONE its accountants disagree (google
 differential-privacy issue 378).
 
 **Sampled batches, between replaced samples.**
 
-A client computes a value from a batch that it draws in secret and adds Gaussian noise. Neighbours
-differ in one sample x, replaced by x'. The unit of length is the noise's standard deviation.
+A client computes a value from a batch that it samples in secret and adds Gaussian noise. Adjacent
+data differ in one sample x, replaced by x'. The unit of length is the noise's standard deviation.
 
 *Poisson batches* (every sample joins on its own with chance q). Given the others of the batch, the
 output is (1 - q) N(c) + q N(c + u) with x and (1 - q) N(c) + q N(c + u') with x', and |u|, |u'| are
-at most mu, half of the distance between neighbours. The hockey-stick divergence is jointly convex,
-so that the worst c counts, and c = 0 by translation. For alpha >= 1,
+at most mu, half of the distance between adjacent data. The hockey-stick divergence is jointly
+convex, so the worst c counts, and c = 0 by translation. For alpha >= 1,
 
     H_alpha(P || Q) = q sup_A [N(u)(A) - k0 N(0)(A) - k1 N(u')(A)],  k0, k1 >= 0,
 
@@ -40,8 +38,8 @@ H_alpha(P || Q) = 1 - alpha + alpha H_{1/alpha}(Q || P). So the pair is
 
     P = (1 - q) N(0, 1) + q N(mu, 1),    Q = (1 - q) N(0, 1) + q N(-mu, 1).
 
-*Batches of b of n without replacement* (q = b/n). Two batches that differ in one member lie at most
-the distance between neighbours apart, 1/m, and with log(1 + q (e^eps - 1)) for eps,
+*Batches of b of n without replacement* (q = b/n). Two batches that differ in one member are at a
+distance of at most 1/m, that of adjacent data, and with log(1 + q (e^eps - 1)) for eps,
 
     delta' = q delta_m(eps),  delta_m the curve of plain Gaussian noise
 
@@ -70,10 +68,10 @@ from gridpriv.privacy.staircase import chance_of_loss
 REPLACED, DRAWN = "replaced-gaussian", "drawn-gaussian"
 """Kinds of charge: a Poisson batch, and a batch without replacement, between replaced samples."""
 TINY = np.finfo(float).tiny
-TAIL = 1e-16  # chance of a loss that counts as infinite
+TAIL = 1e-16  # probability of a loss that counts as infinite
 MOST_POINTS = 200_000
 FOURIER, LEAST_DELTA = 1e-15, 1e-10
-"""Error of sums of chances by Fourier transform, a release; the least delta it is used for."""
+"""Error of sums of probabilities by Fourier transform, per release; its least delta."""
 MOST_EQUAL = 10_000  # equal Laplace releases whose losses are added by Fourier transform
 
 Curve = Callable[[Floats], Floats]
@@ -85,7 +83,7 @@ def poisson_curve(multiplier: float, rate: float) -> Curve:
     Parameters
     ----------
     multiplier : float
-        Noise over the full distance between neighbours, 1/(2 mu).
+        Noise over the full distance between adjacent data, 1/(2 mu).
     rate : float
         q.
     """
@@ -113,7 +111,7 @@ def drawn_curve(multiplier: float, rate: float) -> Curve:
     Parameters
     ----------
     multiplier : float
-        Noise over the full distance between neighbours, m.
+        Noise over the full distance between adjacent data, m.
     rate : float
         q = b/n.
     """
@@ -162,7 +160,7 @@ Charges = Mapping[Charge, int]
 # Compositions with sampled releases take MIDDLE: a third of the time, for 1e-4 of epsilon at most.
 FINE, MIDDLE, COARSE, WIDE = 1e-4, 3e-4, 1e-3, 100.0
 LARGE, SMALL = 30.0, 0.2  # pure epsilon and Gaussian multiplier of a release that hides nothing
-LEAST = math.log(1e-9)  # multiplier of noise that nothing costs
+LEAST = math.log(1e-9)  # multiplier of noise whose cost is 0
 MOST = 30  # different charges whose loss distributions are composed to show a total
 SAMPLED = frozenset({"sampled-gaussian", REPLACED, DRAWN})
 PURE = frozenset({"laplace", "split-laplace", "pure", "staircase"})
@@ -178,16 +176,16 @@ def pure_epsilon(charge: Charge) -> float:
 def parts(charge: Charge) -> tuple[Charge, ...]:
     """Return the charges whose composition bounds a release's loss at every delta.
 
-    A bus moves several statistics of a tree, each with noise of its own: Laplace noise on numbers,
-    or K-norm noise on pairs. Let the moves x_k of numbers or pairs, in the mechanism's norm, add
-    up to at most D, and let none be more than s D, s at least 1/2. Then the loss is at most that of
-    two Laplace mechanisms, whose values move by s D and by (1 - s) D:
+    A bus changes several statistics of a tree, each with its own noise: Laplace noise on numbers,
+    or K-norm noise on pairs. Let the changes x_k of numbers or pairs, in the mechanism's norm, add
+    up to at most D, each of at most s D, s at least 1/2. Then the loss is at most that of two
+    Laplace mechanisms whose values change by s D and by (1 - s) D:
 
     1. delta(eps; v) = 1 - M(v) with M log-concave in v (step 1 of :class:`KNorm`; a product of
        Laplace densities is log-concave too), so that delta is largest at an extreme point of the
        convex set {sum of x_k <= D, x_k <= s D}.
-    2. At an extreme point all but two x_k are 0, and those are s D and (1 - s) D: with two strictly
-       between 0 and s D, one could take from the other; at most one can be s D unless s = 1/2.
+    2. At an extreme point all but two x_k are 0, and those are s D and (1 - s) D: two strictly
+       between 0 and s D would be a mixture of other points; at most one can be s D unless s = 1/2.
     3. Noise on them is independent, and the loss of each that of a Laplace mechanism (step 2 and
        3 of :class:`KNorm`).
     """
@@ -216,8 +214,8 @@ def total_epsilon(charges: Charges, delta: float) -> float:
     Parameters
     ----------
     charges : mapping of Charge to int
-        How often each was made. Queries may depend on earlier releases; the charges and their
-        number are fixed in advance.
+        Number of each charge. Queries may depend on earlier releases; the charges and their number
+        are fixed in advance.
     delta : float
         In (0, 1).
 
@@ -234,7 +232,7 @@ def total_epsilon(charges: Charges, delta: float) -> float:
     Notes
     -----
     Gaussian charges exactly, as one, and equal pure ones exactly; equal Laplace ones by the sum of
-    losses of a dominating discrete law; others by composed loss distributions, or beside
+    losses of a dominating discrete law; others by composed loss distributions, or with
     zero-concentrated ones by Renyi divergence (``dp_accounting``). Never above the sum of pure
     epsilons, nor above the epsilons of pure and (epsilon, delta) private charges plus the total of
     the others at the delta that is left (:func:`_added`).
@@ -288,7 +286,7 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
 
 
 def stated_epsilon(charge: Charge) -> float:
-    """Return the epsilon that a charge states: pure, or beside a delta; infinite if it has none."""
+    """Return the stated epsilon of a charge, pure or with a delta; infinite if it has none."""
     return charge.parameter if charge.kind == "approximate" else pure_epsilon(charge)
 
 
@@ -297,10 +295,10 @@ def _added(
 ) -> float:
     """Return the epsilons of some charges plus the total of the others; infinite without delta.
 
-    Let the charges apart state (e_i, d_i), with d_i = 0 for a pure one. Each is dominated by a pair
+    Let these charges have (e_i, d_i), with d_i = 0 for a pure charge. Each is dominated by a pair
     whose loss is at most e_i but on an event of probability d_i. Dominating pairs compose, also
-    where a release is chosen after others (Zhu, Dong and Wang 2022, theorem 10). The loss of all is
-    L + R with L at most s = sum of e_i outside an event of probability d = sum of d_i, so
+    where a release depends on earlier ones (Zhu, Dong and Wang 2022, theorem 10). The loss of all
+    is L + R with L at most s = sum of e_i outside an event of probability d = sum of d_i, so
 
         E(1 - e^(s + e - L - R))+ <= d + E(1 - e^(e - R))+,
 
@@ -320,9 +318,9 @@ def _two_laplace_epsilon(moves: list[float], delta: float) -> float:
     """Return epsilon of two Laplace releases, by bisection of their curve.
 
     With a >= b the pure epsilons and delta_a(t) = 1 - exp((t - a)/2), |t| <= a, the curve of the
-    first, delta(e) is the mean of delta_a(e - L) over the loss L of the second: b with chance 1/2,
-    -b with chance exp(-b)/2, and density exp((l - b)/2)/4 between. As e - b >= -a, only
-    e - L < a limits it.
+    first, delta(e) is the mean of delta_a(e - L) over the loss L of the second: b with probability
+    1/2, -b with probability exp(-b)/2, and density exp((l - b)/2)/4 between. As e - b >= -a, only e
+    - L < a limits it.
     """
     b, a = sorted(moves)
 
@@ -339,10 +337,11 @@ def _two_laplace_epsilon(moves: list[float], delta: float) -> float:
 
 
 def _randomised_responses(epsilon: float, count: int, delta: float) -> float:
-    """Return epsilon at ``delta`` of releases that are all pure with one epsilon.
+    """Return epsilon at ``delta`` of pure releases of equal epsilon.
 
     Each is dominated by randomized response (Kairouz, Oh and Viswanath 2015, theorem 3.3): of n,
-    the loss is l_j = (n - 2 j) epsilon with chance C(n, j) e^((n - j) epsilon) / (1 + e^epsilon)^n.
+    the loss is l_j = (n - 2 j) epsilon with probability C(n, j) e^((n - j) epsilon) / (1 +
+    e^epsilon)^n.
     """
     j = np.arange(1, count + 1)
     choices = np.append(0.0, np.cumsum(np.log((count + 1 - j) / j)))
@@ -355,12 +354,13 @@ def _randomised_responses(epsilon: float, count: int, delta: float) -> float:
 
 
 def _equal_laplace(epsilon: float, count: int, delta: float) -> float:
-    """Return epsilon at ``delta`` of Laplace releases that all have one pure epsilon.
+    """Return epsilon at ``delta`` of Laplace releases of equal pure epsilon.
 
-    The curve of one is 1 - exp((e - epsilon)/2). Discrete Laplace noise of rate a = epsilon/k on a
-    value that moves by k steps has that delta at its losses (k - 2 j) a, j = 0, ..., k, and
-    between them the chord in e^e, which is above: it dominates (Doroshenko et al. 2022). Its
-    losses add up by Fourier transform, to ``count`` times :data:`FOURIER` in every sum of chances.
+    The curve of one release is 1 - exp((e - epsilon)/2). Discrete Laplace noise of rate a =
+    epsilon/k on a value that changes by k steps has that delta at its losses (k - 2 j) a, j = 0,
+    ..., k, and between them the chord in e^e, which is above: it dominates (Doroshenko et al.
+    2022). Its losses add up by Fourier transform, to ``count`` times :data:`FOURIER` in every sum
+    of probabilities.
     """
     chance = laplace_chances(epsilon, count)
     summed = self_convolved(chance, count)
@@ -371,7 +371,7 @@ def _equal_laplace(epsilon: float, count: int, delta: float) -> float:
 
 
 def laplace_chances(epsilon: float, count: int) -> Floats:
-    """Return the chances of falling losses of discrete Laplace noise that dominates one release."""
+    """Return the probabilities of discrete Laplace noise that dominates one release, by loss."""
     k = max(16, min(math.ceil(epsilon / MIDDLE), 2**18 // count))
     a = epsilon / k
     chance: Floats = math.tanh(a / 2.0) * np.exp(-a * np.arange(k + 1))
@@ -380,17 +380,17 @@ def laplace_chances(epsilon: float, count: int) -> Floats:
 
 
 def self_convolved(chance: Floats, count: int) -> Floats:
-    """Return the chances of a sum of ``count`` draws, by Fourier transform."""
+    """Return the probabilities of a sum of ``count`` draws, by Fourier transform."""
     length = count * (len(chance) - 1) + 1
     size = 2 ** (length - 1).bit_length()
     return np.fft.irfft(np.fft.rfft(chance, size) ** count, size)[:length]
 
 
 def _epsilon_of_losses(losses: Floats, log_chance: Floats, delta: float) -> float:
-    """Return epsilon at ``delta`` of a falling list of losses with their chances.
+    """Return epsilon at ``delta`` of descending losses with their probabilities.
 
     Between l_(i+1) and l_i the curve is delta(e) = A_i - e^e B_i, with A_i and B_i the sums of
-    chances, and of chances times e^(-l_j), over j up to i.
+    probabilities, and of probabilities times e^(-l_j), over j up to i.
     """
     a, log_b = np.cumsum(np.exp(log_chance)), np.logaddexp.accumulate(log_chance - losses)
     reached = a[:-1] - np.exp(losses[1:] + log_b[:-1])  # delta at the next loss
@@ -422,12 +422,11 @@ def _composed_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> 
 
 
 def _loss(charge: Charge, step: float) -> Any:
-    """Return the privacy loss distribution of one release, on a grid of losses ``step`` apart.
+    """Return the privacy loss distribution of one release, on a grid of losses of width ``step``.
 
-    Randomized response between two values, the truth with probability e^eps/(1 + e^eps),
-    dominates every eps-private mechanism (Kairouz, Oh and Viswanath 2015). dp_accounting 0.6's
-    PLDAccountant leaves out the count of its event and would charge 40 releases as one (a test
-    holds this).
+    Randomized response between two values, the truth with probability e^eps/(1 + e^eps), dominates
+    every eps-private mechanism (Kairouz, Oh and Viswanath 2015). dp_accounting 0.6's PLDAccountant
+    leaves out the count of its event and would charge 40 releases as one (a test shows this).
     """
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as of
@@ -453,7 +452,7 @@ def _loss(charge: Charge, step: float) -> Any:
 def _staircase_loss(charge: Charge, step: float) -> Any:
     """Return the loss distribution of a staircase: three losses, on the grid of the others.
 
-    The losses of the neighbour are the same ones (:mod:`gridpriv.privacy.staircase`).
+    The losses under the adjacent data are the same (:mod:`gridpriv.privacy.staircase`).
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
@@ -487,11 +486,11 @@ def _zcdp(charge: Charge) -> float:
 
 
 def total_of(charges: Charges, delta: float) -> float:
-    """Return epsilon of charges at ``delta`` (0: pure), to be shown.
+    """Return epsilon of charges at ``delta`` (0: pure), for display.
 
-    Parameters that agree to nine digits are taken as one. The loss distribution of a release
-    that hides nothing needs gigabytes, and that of many different ones minutes: their epsilons are
-    added to the total of the others, or they are composed by their Renyi divergences.
+    Parameters that agree to nine digits count as equal. The loss distribution of a release with
+    almost no noise needs gigabytes: its epsilon is added to the total of the others. That of many
+    different releases takes minutes: they are composed by their Renyi divergences.
     """
     if not charges or delta == 0.0:
         return total_pure(charges)
@@ -518,7 +517,7 @@ def total_of(charges: Charges, delta: float) -> float:
 def pure_multiplier(
     kind: str, epsilon: float, delta: float, releases: int, dimension: int = 2
 ) -> float:
-    """Return 1 over the pure epsilon of a release of which some cost (epsilon, delta) together.
+    """Return 1 over the pure epsilon of each of the releases that together cost (epsilon, delta).
 
     Parameters
     ----------
@@ -543,8 +542,8 @@ def pure_multiplier(
 def least_multiplier(cost: Callable[[float], float], epsilon: float, most: float) -> float:
     """Return the least multiplier of a falling cost of at most epsilon, to six digits, on its side.
 
-    It is ``most`` where that costs no less: a delta so small buys less than the loss
-    distribution's grid costs.
+    It is ``most`` where that costs no less: at a very small delta the grid of the loss distribution
+    costs more than delta saves.
     """
     from scipy.optimize import brentq
 

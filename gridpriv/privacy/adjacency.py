@@ -1,4 +1,4 @@
-"""When two sets of data count as neighbours."""
+"""Adjacency of data sets: the changes of one unit that must stay hidden."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PROTECTS: tuple[Protects, ...] = ("p+q", "p", "q")
 
 
 SAME = 1e-9  # distances that agree to nine digits are the same
-LEAST_BETA, MOST_BETA = 1e-9, 1e6  # p.u.; no meter sees less, no grid has more
+LEAST_BETA, MOST_BETA = 1e-9, 1e6  # p.u.; below the resolution of meters, above the demand of grids
 
 
 @dataclass(frozen=True)
 class Move:
-    """Largest change of one figure of a unit between adjacent data: ``most``, or unbounded."""
+    """Largest change of one value of a unit between adjacent data: ``most``, or unbounded."""
 
     figure: str
     most: float
@@ -37,14 +37,14 @@ class Move:
 
 @dataclass(frozen=True)
 class Protection:
-    """Difference of adjacent data in comparable figures: one unit, in a box.
+    """Difference of adjacent data in comparable values: one unit, in a box.
 
     Attributes
     ----------
     unit, units : str
-        What a unit of the data is called, one and many (``bus``, ``buses``).
+        Name of a unit of the data, singular and plural (``bus``, ``buses``).
     moves : tuple of Move
-        Each figure of one unit moves within its bound, the other units and figures do not.
+        Each of these values of one unit changes within its bound; all others stay the same.
     """
 
     unit: str
@@ -65,16 +65,15 @@ class Protection:
         Returns
         -------
         float
-            f, at least 1: between these neighbours the release moves by at most f D. Neighbours
-            here that lie within the stated bounds are neighbours there (f = 1).
-            Others leave them by a factor f at most, and every sensitivity is at most f times as
-            large there: it is a norm of a linear map of the move, or that plus a constant. Below
-            1 nothing is gained, because of the constant.
+            f, at least 1: between data that are adjacent here the release changes by at most f D.
+            Within the stated bounds f = 1. Otherwise changes exceed these bounds by a factor of at
+            most f, and so does every sensitivity: it is a norm of a linear map of the change, or
+            that plus a constant. Because of the constant f is not below 1.
 
         Raises
         ------
         InputError
-            If another unit, or not all of these figures, were protected by the release.
+            If the release protected another unit, or not all of these values.
         """
         bounds = {move.figure: move for move in stated.moves}
         matches = [1.0]
@@ -90,22 +89,22 @@ class Protection:
 
 @dataclass(frozen=True)
 class PowerFactors:
-    """Power factors at which a change of demand is (public): dq = t dp, low <= t <= high.
+    """Public range of power factors of a change of demand: dq = t dp, low <= t <= high.
 
-    Those changes with |dp| <= beta make two triangles; the least convex set that holds them is the
-    parallelogram |dp| <= beta, |dq - middle dp| <= half beta. In the coordinates
+    Those changes with |dp| <= beta make two triangles; their convex hull is the parallelogram |dp|
+    <= beta, |dq - middle dp| <= half beta. In the coordinates
 
         p' = p,    q' = (q - middle p) / half
 
-    it is the box of beta: whatever is proven of pairs (p, q) with changes in the box holds of
-    (p', q') with changes in the parallelogram. What is released is p' and q'.
+    it is the box of beta: a proof for pairs (p, q) with changes in the box applies to (p', q') with
+    changes in the parallelogram. The release is of p' and q'.
 
     Attributes
     ----------
     first, last : float
         Power factors between -1 and 1, none nearly 0; negative where the load is capacitive
-        (leading). The middle of a band has nine digits, so bands that are narrow beside them
-        are refused: two of them could not be distinguished.
+        (leading). The middle of a band has nine digits, so bands as narrow as that are refused:
+        they could not be distinguished.
     """
 
     first: float
@@ -127,7 +126,7 @@ class PowerFactors:
 
     @property
     def middle(self) -> float:
-        """Reactive change per active one in the middle of the band."""
+        """Reactive change per active change in the middle of the band."""
         return sum(self._ends) / 2.0
 
     @property
@@ -142,14 +141,14 @@ class PowerFactors:
         return np.array([[1.0, 0.0], [-self.middle / self.half, 1.0 / self.half]])
 
     def holds(self, p: float, q: float) -> bool:
-        """Test a demand for one of the power factors."""
+        """Return True where a demand has one of the power factors."""
         low, high = sorted(t * p for t in self._ends)
         room = SAME * max(abs(p), abs(q))
         return low - room <= q <= high + room
 
 
 LEAST_FACTOR = 0.01
-LEAST_HALF = 1e-3  # of reactive demand per active one
+LEAST_HALF = 1e-3  # of reactive demand per active demand
 POWER_FACTOR = (
     "A..B, such as 0.9..1: two power factors that differ, each from 0.01 to 1, negative if "
     "leading, with tangents at least 0.002 apart"
@@ -201,7 +200,7 @@ class DemandAdjacency:
         return f"any change of one bus's {kind} demand by at most {self.beta:g} p.u."
 
     def scaled(self, scale: float) -> DemandAdjacency:
-        """Return the adjacency of demand that is a multiple of its owner's (never less than)."""
+        """Return the adjacency of ``scale`` times the owner's demand; beta has a lower bound."""
         return replace(self, beta=max(scale * self.beta, LEAST_BETA))
 
     def protection(self, base_mva: float) -> Protection:
@@ -221,7 +220,7 @@ UNITS_MVA = {"kw": 1e-3, "mw": 1.0, "gw": 1e3, "kvar": 1e-3, "mvar": 1.0}
 
 @dataclass(frozen=True)
 class Beta:
-    """Adjacency distance as it was stated: per unit, or with a unit.
+    """Adjacency distance as given: per unit, or with a unit.
 
     Attributes
     ----------
@@ -247,7 +246,7 @@ class Beta:
         return self.value * UNITS_MVA[self.unit.lower()] / base_mva
 
     def distance(self, base_mva: float) -> float:
-        """Return the distance in per unit; refuse, in the unit that is stated, what no grid has."""
+        """Return the distance in per unit; refuse values outside the range of grids."""
         per_unit = self.per_unit(base_mva)
         if LEAST_BETA * (1.0 - SAME) <= per_unit <= MOST_BETA * (1.0 + SAME):
             return per_unit

@@ -1,28 +1,27 @@
-"""Privacy filters: when a ledger must refuse, whoever chooses the next release.
+"""Privacy filters: rules by which a ledger refuses a charge, for adaptively chosen releases.
 
-An owner may choose the noise of the next run after looking at the last one's releases. The
-parameters of the charges are then adaptive, and stopping when the PLD total of what was
-charged would pass the grant proves nothing: that "natural" filter fails in general (arXiv
-2602.06756 and 2602.15815, 2026). A grant (epsilon, delta) is kept by these instead:
+A data owner may choose the noise of the next run after reading earlier releases. The parameters of
+the charges are then adaptive. A stop where the PLD total of all charges would exceed the grant
+proves nothing: that "natural" filter fails in general (arXiv 2602.06756 and 2602.15815, 2026).
+These filters keep a grant (epsilon, delta):
 
 - :class:`PureFilter`: the sum of pure epsilons stays at most epsilon (Rogers, Roth, Ullman and
   Vadhan 2016: basic composition is a valid filter). The only one when delta is 0.
-- :class:`RenyiFilter`: at one order, fixed before the first charge, the sum of the releases'
-  Renyi divergences stays within what converts to (epsilon, delta) (Feldman and Zrnic 2021,
-  Lecuyer 2021; the conversion is Canonne, Kamath and Steinke 2020, proposition 12). It takes
-  any releases in any order and costs some 7 % of epsilon against PLD.
-- :class:`PlannedFilter`: the releases were all stated before the first charge, and their PLD
-  total is within the grant. Nothing is adaptive but the order and the stopping, which cost
-  nothing (Vadhan and Zhang 2023, concurrent composition of f-DP mechanisms). It is exact, and
-  good for that plan alone; it is taken only when the Renyi filter has no room for the plan. An
-  (epsilon, delta) mechanism that is no additive noise has no finite Renyi divergence: a plan is
-  all that adds such releases up.
+- :class:`RenyiFilter`: at one order, fixed before the first charge, the sum of the releases' Renyi
+  divergences stays within what converts to (epsilon, delta) (Feldman and Zrnic 2021, Lecuyer 2021;
+  the conversion is Canonne, Kamath and Steinke 2020, proposition 12). It admits any releases in any
+  order and costs about 7 % of epsilon compared with PLD.
+- :class:`PlannedFilter`: all releases were stated before the first charge, and their PLD total is
+  within the grant. Only the order and the stopping are adaptive, which costs nothing (Vadhan and
+  Zhang 2023, concurrent composition of f-DP mechanisms). It is exact, but for that plan only; it is
+  used where the plan exceeds the Renyi filter. An (epsilon, delta) mechanism without additive noise
+  has no finite Renyi divergence, so only a plan can compose such releases.
 
-A grant's *rule*, Renyi or planned, is fixed before anything of its owner was released, hence
-from public figures alone. The ledger goes on while the pure filter or the rule says yes. That
-is sound at the full delta: let L_t be the privacy loss after t charges, N the last charge, and
-N_1, N_2 the last ones that the pure filter and the rule allow (each says no for good once it
-has). N is N^N_1 or N^N_2 (^: the smaller), so
+A grant's *rule*, Renyi or planned, is fixed before the first release of its owner, hence from
+public data. The ledger admits a charge that the pure filter or the rule admits. That is sound at
+the full delta: let L_t be the privacy loss after t charges, N the last charge, and N_1, N_2 the
+last charges that the pure filter and the rule admit (a refusal is final). N is N^N_1 or N^N_2 (^:
+the smaller), so
 
     E(1 - e^(epsilon-L_N))+ <= E(1 - e^(epsilon-L_{N^N_1}))+ + E(1 - e^(epsilon-L_{N^N_2}))+
 
@@ -45,16 +44,16 @@ from gridpriv.core.errors import not_allowed
 from gridpriv.privacy.accounting import Charges, check_delta, parts, total_epsilon, total_pure
 from gridpriv.privacy.mechanism import Charge
 
-SLACK = 1e-9  # figures are compared to nine digits: sums of floats end a little off
+SLACK = 1e-9  # compared to nine digits: sums of floats are rounded
 CHARGED = ("laplace", "split-laplace", "gaussian", "staircase", "pure", "zcdp", "approximate")
 ORDERS: Floats = 1.0 + np.geomspace(0.05, 1e6, 500)
 
 
 class Rule(Protocol):
-    """A filter beside the pure one; ``str()`` says which."""
+    """A filter in addition to the pure filter; ``str()`` returns its name."""
 
     def used(self, charges: Charges) -> float:
-        """Return the share of the grant that the charges use; above 1 they pass it."""
+        """Return the share of the grant that the charges use; above 1 they exceed it."""
         ...
 
 
@@ -95,7 +94,7 @@ class RenyiFilter:
 
 @dataclass(frozen=True)
 class PlannedFilter:
-    """The releases of a plan and no others; parameters equal to nine digits are the same."""
+    """The releases of a plan only; parameters equal to nine digits are the same."""
 
     plan: tuple[tuple[Charge, int], ...]
 
@@ -104,7 +103,7 @@ class PlannedFilter:
         return f"the plan of its first run ({entries})"
 
     def used(self, charges: Charges) -> float:
-        """Return the largest share of one of the plan's entries; infinite outside the plan."""
+        """Return the largest share of an entry of the plan; infinite outside the plan."""
         counts = dict.fromkeys(range(len(self.plan)), 0)
         for charge, count in charges.items():
             entry = self._entry(charge)
@@ -123,7 +122,7 @@ class PlannedFilter:
 
 @dataclass(frozen=True)
 class GrantFilter:
-    """Filter of a grant: the pure filter, and the PLD rule where delta allows one."""
+    """Filter of a grant: the pure filter, and a rule where delta is positive."""
 
     epsilon: float
     rule: Rule | None
@@ -138,7 +137,7 @@ class GrantFilter:
         return pure if self.rule is None else min(pure, self.rule.used(charges))
 
     def fits(self, charges: Charges) -> bool:
-        """Say whether all charges together stay within the grant."""
+        """Return True where all charges together are within the grant."""
         return self.used(charges) <= 1.0 + SLACK
 
     def room(self, spent: Charges, item: Charges, most: int = 10**12) -> int:
@@ -157,17 +156,17 @@ class GrantFilter:
 def choose_rule(
     epsilon: float, delta: float, first: Charges, *, planned: bool = False
 ) -> Rule | None:
-    """Return the rule of a grant, from what is to be charged first.
+    """Return the rule of a grant, chosen by its first charges.
 
     Parameters
     ----------
     epsilon, delta : float
         The grant.
     first : Charges
-        The first charges: the Renyi order is the one that allows most of them.
+        The first charges: the Renyi order admits most multiples of them.
     planned : bool
-        ``first`` is all that will be charged: a :class:`PlannedFilter` is returned when the
-        others have no room for it and its PLD total is within the grant.
+        ``first`` is all that will be charged: a :class:`PlannedFilter` is returned where it exceeds
+        the other filters and its PLD total is within the grant.
     """
     if delta == 0.0:
         return None
@@ -180,7 +179,7 @@ def choose_rule(
 
 
 def renyi_filter(epsilon: float, delta: float, first: Charges) -> RenyiFilter | None:
-    """Return the filter of the order that allows most multiples of ``first``."""
+    """Return the filter of the order that admits most multiples of ``first``."""
     check_delta("delta", delta)
     capacity = _capacities(epsilon, delta)
     cost = np.sum([n * _divergences(charge) for charge, n in first.items()], axis=0)
@@ -244,7 +243,7 @@ def _pure_renyi(epsilon: float, orders: Floats) -> Floats:
     """Return the Renyi divergences ln(cosh((a - 1/2) e) / cosh(e/2)) / (a - 1) of two responses.
 
     Randomized response dominates every purely private mechanism (Kairouz, Oh and Viswanath
-    2015). The difference of the two cosh is a product, which a small e leaves exact.
+    2015). The difference of the two cosh is computed as a product, which is exact for small e.
     """
     up, down = orders * epsilon, (orders - 1.0) * epsilon  # ln of 2 sinh(up/2) is up/2 + ...
     log = 0.5 * (up + down - epsilon) + np.log(np.expm1(-up) * np.expm1(-down))
@@ -269,7 +268,7 @@ def combined(charges: Charges, more: Charges, times: int = 1) -> dict[Charge, in
 
 
 def check_charges(charges: Mapping[Charge, int]) -> None:
-    """Raise :class:`InputError` for a charge that means nothing, or that no filter counts."""
+    """Raise :class:`InputError` for an invalid charge, or one that no filter can compose."""
     if not charges:
         raise not_allowed("charges", charges, "one release or more")
     for charge, count in charges.items():

@@ -1,18 +1,17 @@
-"""The ledger: what each unit of the data has been granted, and every release charged against it.
+"""The ledger: grants to the units of the data, and every release that is charged to them.
 
-A charge is on disk before its release leaves the agent; it is refused, and nothing is written,
-when the filter of one of the units (:mod:`gridpriv.privacy.filters`) says that all of its charges
-together would pass its grant. Deciding and writing happen under one lock, so processes that charge
-at once cannot overspend together. A process that dies has been charged for everything it released,
-and at most for one group of releases that never left.
+A charge is on disk before its release leaves the agent. It is refused, and nothing is written,
+where the charges of one of the units would exceed its grant (:mod:`gridpriv.privacy.filters`). The
+check and the write happen under one lock, so concurrent processes cannot overspend together. A
+process that dies has been charged for everything it released, and at most for one group of releases
+that it did not send.
 
 Budgets belong to units (:mod:`gridpriv.privacy.ledger_rows`): a release of a zone is charged to
-each of its buses, so another zone map finds every bus with what is left of its own budget.
+each of its buses, so under another zone map every bus has the rest of its own budget.
 
-What the file cannot know, an older copy of it put back in its place or a second ledger for the same
-units, the machine's register does (:mod:`gridpriv.privacy.ledger_file`). On another machine neither
-is seen, but :func:`verify` finds an older copy, given a head that was kept elsewhere. Keep the key
-where only the owner can read it (:mod:`gridpriv.privacy.ledger_file`).
+The machine's register detects a restored older copy of the file and a second ledger for the same
+units (:mod:`gridpriv.privacy.ledger_file`). Another machine detects neither, but :func:`verify`
+detects an older copy by a head stored elsewhere. Keep the key where only the owner can read it.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ WORDS = {
 
 
 class HeldLedger:
-    """A ledger's file and the book of its rows, which grow together."""
+    """A ledger's file and the content of its rows, which grow together."""
 
     def __init__(self, path: Path, key: Path | None, timeout: float = WAIT) -> None:
         self.file = LedgerFile(path, key_path(path, key), timeout)
@@ -84,7 +83,7 @@ class HeldLedger:
                 ) from error
 
     def write(self, entry: Entry) -> None:
-        """Add a row to both."""
+        """Add a row to the file and to the content."""
         self.file.append(encode(entry))
         self.identity = self.identity or self.file.head.mac.hex()
         self.book.apply(self.file.head.count, entry)
@@ -95,12 +94,12 @@ class HeldLedger:
             self.write(Fixed(now(), as_ranges(units), rule))
 
     def number(self, unit: Unit) -> int | None:
-        """Return a unit's number, if it was granted anything."""
+        """Return a unit's number, or None without a grant."""
         return self.book.number(unit.marks(self.file.key)[0])
 
 
 def read_held(path: Path, key: Path | None) -> tuple[HeldLedger, list[ChainedRow]]:
-    """Return a ledger that was read whole, and its rows."""
+    """Return a ledger read from the start, and its rows."""
     held_ledger = HeldLedger(path, key)
     with held_ledger.file.reading() as rows:
         held_ledger.take(rows)
@@ -108,7 +107,7 @@ def read_held(path: Path, key: Path | None) -> tuple[HeldLedger, list[ChainedRow
 
 
 def refuse_shared(datasets: Iterable[LedgerDataset]) -> None:
-    """Refuse a unit that stands in two datasets, or twice in one."""
+    """Refuse a unit that is in two datasets, or twice in one."""
     seen: set[str] = set()
     for dataset in datasets:
         if not dataset.units:
@@ -126,7 +125,7 @@ def refuse_shared(datasets: Iterable[LedgerDataset]) -> None:
 def decide(
     book: Book, units: Ints, charges: Charges, *, planned: bool
 ) -> tuple[Rules, list[tuple[Account, int]]]:
-    """Return the rules to fix for these charges, and the accounts that have no room for them."""
+    """Return the rules to fix for these charges, and the accounts whose grants they exceed."""
     rules: Rules = []
     lacking = []
     for account, members in book.accounts_of(units):
@@ -141,7 +140,8 @@ def decide(
 def under_rule(account: Account, charges: Charges, *, planned: bool) -> Account:
     """Return an account with the rule under which it takes these charges.
 
-    The first charge fixes it. Until then a rule that a plan has fixed is kept if it has room.
+    The first charge fixes it. Until then a rule that a plan has fixed stays if it admits the
+    charges.
     """
     if account.spent or (account.rule is not None and account.rule.used(charges) <= 1.0):
         return account
@@ -158,29 +158,29 @@ def grant(
 ) -> None:
     """Grant (epsilon, delta) to each unit, all or none; make the ledger if there is none.
 
-    A grant is made once: raising it after releases were seen is no longer what the filter
-    proves, and needs a new dataset.
+    A grant is made once. The filter's proof does not cover an increase after releases were read:
+    that needs a new dataset.
 
     Parameters
     ----------
     path : path
         The ledger.
     datasets : iterable of LedgerDataset
-        The units of each owner, all protected against the same moves.
+        The units of each owner, all protected against the same changes.
     epsilon, delta : float
         Of all releases of a unit together; a delta of 0 is a pure budget.
     key : Path, optional
-        The owner's key; without it, one is kept beside the ledger, and made with it.
+        The owner's key; by default a file in the ledger's folder, made with the ledger.
 
     Raises
     ------
     InputError
-        For a unit that has a grant, owners that share a unit or protect different moves, or a
+        For a unit that has a grant, owners that share a unit or protect different changes, or a
         ledger that is damaged or of another key; nothing is granted then.
 
     References
     ----------
-    When a ledger refuses, and why that holds whoever chooses the next release:
+    Rules of refusal and their proofs for adaptive releases:
     :mod:`gridpriv.privacy.filters`.
     """
     owners = list(datasets)
@@ -206,7 +206,7 @@ def grant(
 
 
 def _identity(path: Path, key: Path | None) -> str:
-    """Return the MAC of a ledger's first row; an empty text where there is no whole ledger."""
+    """Return the MAC of a ledger's first row; an empty text where there is no complete ledger."""
     try:
         return read_held(path, key)[0].identity
     except InputError:
@@ -239,35 +239,35 @@ def _write_grant(
 
 
 def read_book(path: str | Path, key: Path | None = None) -> Book:
-    """Return everything a ledger says; it may lie on a read-only disk.
+    """Return the content of a ledger; its disk may be read-only.
 
     Parameters
     ----------
     path : path
     key : Path, optional
-        The owner's key; by default the one beside the ledger.
+        The owner's key; by default the one in the ledger's folder.
 
     Raises
     ------
     InputError
-        For a file that is no ledger, or one that is damaged or of another key.
+        For a file that is not a ledger, is damaged, or has another key.
     """
     return read_held(Path(path), key)[0].book
 
 
 def verify(path: str | Path, expect: Head | None = None, key: Path | None = None) -> LedgerFile:
-    """Return the file of a ledger, of which every byte was checked.
+    """Return the file of a ledger after a check of every byte.
 
     Parameters
     ----------
     expect : Head, optional
-        One that this ledger had before, kept where whoever may put an older copy back cannot
-        reach it: the ledger must go on from there.
+        An earlier head of this ledger, stored where nobody who could restore an older copy can
+        change it; the ledger must continue from it.
 
     Raises
     ------
     InputError
-        If anything was changed, or the ledger does not go on from ``expect``.
+        If anything was changed, or the ledger does not continue from ``expect``.
     """
     current, rows = read_held(Path(path), key)
     if expect is not None and expect not in {Head(), *(row.head for row in rows)}:
@@ -287,16 +287,16 @@ class Ledger:
     path : str or Path
         An existing ledger.
     datasets : iterable of LedgerDataset
-        The data that the caller is about to release from; no unit is in two of them.
+        Data that the caller will release from; no unit is in two of them.
     key : Path, optional
-        The owner's key; without it, the one beside the ledger.
+        The owner's key; by default the one in the ledger's folder.
     timeout : float
         Seconds to wait for other processes' charges.
 
     Raises
     ------
     InputError
-        For a file that is no whole, writable ledger, or that is another dataset's.
+        For a file that is not a complete, writable ledger, or that belongs to another dataset.
     BudgetError
         For a unit without a grant.
     """
@@ -339,7 +339,7 @@ class Ledger:
         Raises
         ------
         BudgetError
-            If all charges of one unit together would pass its grant; nothing is charged.
+            If all charges of one unit together would exceed its grant; nothing is charged.
         InputError
             If the ledger cannot be read, or is not the one that was opened; nothing is charged.
         StorageError
@@ -359,11 +359,11 @@ class Ledger:
             raise self._refused(owner, lacking, charges, "nothing was charged")
 
     def plan(self, planned: Mapping[str, Charges]) -> None:
-        """Check that whole runs fit before their first release; nothing is charged.
+        """Check before the first release that whole runs fit the grants; nothing is charged.
 
-        The plan of units that were never charged also fixes their rule: a plan for which only its
-        own PLD total has room becomes the rule. Other processes' charges come first where they
-        are sooner: a plan reserves nothing.
+        The plan of units that were never charged also fixes their rule: a plan that fits only by
+        its own PLD total becomes the rule. A plan reserves nothing: charges of other processes may
+        come first.
 
         Raises
         ------
@@ -386,11 +386,11 @@ class Ledger:
                 raise self._refused(owner, lacking, planned[owner], "the run was not started")
 
     def close(self) -> None:
-        """Bring the file's head to the disk."""
+        """Flush the file's head to disk."""
         self._held.file.close()
 
     def __reduce__(self) -> tuple[type[Ledger], tuple[object, ...]]:
-        """Open the file anew where a worker process unpickles the ledger."""
+        """Open the file again where a worker process unpickles the ledger."""
         return Ledger, (self.path, *self._given)
 
     def __enter__(self) -> Ledger:
@@ -419,7 +419,7 @@ class Ledger:
         return self._datasets[owner]
 
     def _numbers(self, current: HeldLedger, dataset: LedgerDataset) -> Ints:
-        """Return the numbers of a dataset's units, if this ledger is its data's."""
+        """Return the numbers of a dataset's units; refuse data of another ledger."""
         numbers = [current.number(unit) for unit in dataset.units]
         matches = [number for number in numbers if number is not None]
         if len(matches) < len(numbers):
@@ -440,7 +440,7 @@ class Ledger:
         return np.array(matches, dtype=np.int64)
 
     def _warm_up(self, units: Ints, charges: Charges, *, planned: bool) -> None:
-        """Do the slow part of fixing a rule, which is cached, before the file is locked."""
+        """Compute and cache rules before the file is locked, as that is slow."""
         with self._lock:
             accounts = [account for account, _ in self._held.book.accounts_of(units)]
         for account in accounts:
@@ -461,7 +461,7 @@ class Ledger:
         releases = " + ".join(f"{counted(n, 'release')} of {_noise(c)}" for c, n in asked.items())
         more = f", room for {room} more such release{'s' * (room != 1)}"
         if any(charge.kind == "approximate" for charge in asked):
-            more = ""  # a plan of fewer may fit, which no count of what is left tells
+            more = ""  # a shorter plan may fit, which the remaining count does not show
         return BudgetError(
             f"{kind} {owner!r} in ledger {self.path}: {short} lack the budget: "
             f"needs {_epsilon(account, asked)} for {releases}, "
@@ -473,13 +473,13 @@ class Ledger:
 
 @dataclass(frozen=True)
 class ReleaseCharge:
-    """Callable for an agent's releases before they are drawn; it can be pickled."""
+    """Callable that charges an agent's releases before they are drawn; it can be pickled."""
 
     ledger: Ledger
     run_id: str
 
     def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
-        """Charge what the releases certifiably cost."""
+        """Charge the certified cost of the releases."""
         self.ledger.charge(owner, self.run_id, self.cost(owner, releases))
 
     def cost(self, owner: str, releases: Mapping[Release, int]) -> Charges:
@@ -495,14 +495,14 @@ def _some(number: int, dataset: LedgerDataset) -> str:
 
 
 def _whose(number: int, dataset: LedgerDataset) -> str:
-    """Return ``3 of the 5 buses of 'west'``; an owner that is one unit, by its name."""
+    """Return ``3 of the 5 buses of 'west'``, or the name of an owner that is one unit."""
     if dataset.kind == dataset.protection.unit:
         return f"{dataset.kind} {dataset.owner!r} (the unit of this run is a whole {dataset.kind})"
     return f"{_some(number, dataset)} of {dataset.owner!r}"
 
 
 def _remedy(account: Account, dataset: LedgerDataset, after: Charges) -> str:
-    """Return the request that still fits a grant, or another step, after a refusal."""
+    """Return advice after a refusal: a smaller request or another step."""
     left = account.grant.epsilon - account.total_pure
     used = account.filter.used(account.spent) > 1.0 - SLACK
     if account.grant.delta == 0.0 and math.isinf(total_pure(after)):
@@ -532,6 +532,6 @@ def _percent(share: float) -> str:
 
 
 def _epsilon(account: Account, charges: Charges) -> str:
-    """Return the total of charges; a Renyi filter grants less where they follow each other."""
+    """Return the total of charges; a Renyi filter admits less than it."""
     fixed = " if fixed in advance" if account.grant.delta else ""
     return f"epsilon {total_of(charges, account.grant.delta):.5g}{fixed}"

@@ -101,7 +101,7 @@ def parse_head(text: str) -> Head:
 
 @dataclass(frozen=True)
 class Key:
-    """An owner's secret: what a ledger's rows are chained and its data are marked under."""
+    """An owner's secret key, for the MACs of a ledger's rows and the marks of its data."""
 
     secret: bytes
 
@@ -109,34 +109,34 @@ class Key:
         return "Key(...)"
 
     def digest(self, purpose: str, content: bytes) -> bytes:
-        """Return HMAC-SHA256 of the content, apart for each purpose."""
+        """Return HMAC-SHA256 of the content, separated by purpose."""
         return hmac.digest(
             self.secret, f"gridpriv ledger 2 {purpose}\0".encode() + content, hashlib.sha256
         )
 
     def follow(self, head: Head, row: bytes) -> Head:
-        """Return the head of a chain with one row more."""
+        """Return the head of a chain with a further row."""
         number = head.count + 1
         return Head(number, self.digest("row", number.to_bytes(8) + head.mac + row))
 
     def seal(self, head: Head) -> bytes:
-        """Return a head as it stands in the file."""
+        """Return a head as it is in the file."""
         seal = self.digest("head", head.count.to_bytes(8) + head.mac)
         return b"%s%0*d %s\n" % (MAGIC, COUNT_DIGITS, head.count, seal.hex().encode())
 
 
 def key_path(path: Path, key: Path | None) -> Path:
-    """Return where a ledger's key is: where its owner says, or beside it."""
+    """Return the path of a ledger's key: as given by its owner, or in the ledger's folder."""
     return Path(f"{path}.key") if key is None else key
 
 
 def read_key(path: Path) -> Key:
-    """Return a key from its file, which nobody but its owner may read.
+    """Return a key from its file, which only its owner may read.
 
     Raises
     ------
     InputError
-        If there is none, or others may read it, or it is no key.
+        If the file is missing, readable by others, or not a key.
     """
     try:
         content = read_secret(path, "key")
@@ -152,7 +152,7 @@ def read_key(path: Path) -> Key:
 
 
 def make_key(path: Path) -> None:
-    """Make a key where there is none, or an empty file that a killed process left."""
+    """Make a key where the file is missing, or empty after a killed process."""
     with storing(f"write {path}", UNRELEASED):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
         try:
@@ -186,7 +186,7 @@ class ChainedRow:
 
 
 class LockedFile:
-    """A file at a path that is opened and locked for each use, and refused once it was replaced.
+    """A file at a path, opened and locked for each use; a replaced file is refused.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class LockedFile:
 
     def _open(self, flags: int) -> int:
         try:
-            # without O_NONBLOCK, opening a pipe that nobody writes to waits for ever
+            # without O_NONBLOCK, opening a pipe without a writer blocks
             handle = _opened(self.path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             raise self._missing(flags) from None
@@ -244,7 +244,7 @@ class LockedFile:
         )
 
     def _check_place(self, handle: int) -> None:
-        """Refuse a file that is not, or no longer, the one at the ledger's path."""
+        """Refuse a file that is not, or no longer, at the ledger's path."""
         status = os.fstat(handle)
         place = status.st_dev, status.st_ino
         try:
@@ -259,10 +259,10 @@ class LockedFile:
 
 
 class LedgerFile(LockedFile):
-    """A ledger's rows, as far as this object has read and checked them.
+    """A ledger's file, and the rows that this object has read and checked.
 
-    No file stays open between two uses, so the object may cross a fork. Of a file that only grew
-    what is new is read; anything else that happened to it is refused.
+    No file stays open between two uses, so the object may cross a fork. New rows of a file that
+    grew are read; any other change is refused.
 
     Parameters
     ----------
@@ -288,19 +288,19 @@ class LedgerFile(LockedFile):
 
     @contextmanager
     def reading(self) -> Iterator[list[ChainedRow]]:
-        """Yield the new rows; no writer writes meanwhile."""
+        """Yield the new rows under a shared lock."""
         with self._locked(os.O_RDONLY, fcntl.LOCK_SH):
             yield self._new_rows()
 
     @contextmanager
     def writing(self) -> Iterator[list[ChainedRow]]:
-        """Yield the new rows; :meth:`append` may be called, and nobody else reads or writes."""
+        """Yield the new rows under an exclusive lock; :meth:`append` may be called."""
         with self._locked(os.O_RDWR, fcntl.LOCK_EX):
             yield self._continued()
 
     @contextmanager
     def making(self) -> Iterator[list[ChainedRow]]:
-        """As :meth:`writing`, of a file that is made, with its key beside, if there is none."""
+        """As :meth:`writing`; the file and its key are made where they are missing."""
         own_key = self._key_path == key_path(self.path, None)
         if not own_key or _has_content(self._key_path):
             self._key = read_key(self._key_path)
@@ -321,7 +321,7 @@ class LedgerFile(LockedFile):
         Raises
         ------
         StorageError
-            If it cannot be written. It may count nevertheless.
+            If it cannot be written. The row may count nevertheless.
         """
         assert self._handle is not None
         head = self.key.follow(self.head, body)
@@ -333,13 +333,13 @@ class LedgerFile(LockedFile):
         self._advance(head, line)
 
     def close(self) -> None:
-        """Bring the head to the disk."""
+        """Flush the head to disk."""
         if self._place is not None:
             with suppress(OSError):
                 flush_path(self.path)
 
     def _continued(self) -> list[ChainedRow]:
-        """Return the new rows; put right what a killed writer left."""
+        """Return the new rows; repair the file after a killed writer."""
         assert self._handle is not None
         rows = self._new_rows()
         with storing(f"write {self.path}", UNRELEASED):
@@ -352,7 +352,7 @@ class LedgerFile(LockedFile):
         return rows
 
     def _new_rows(self) -> list[ChainedRow]:
-        """Read and check what is new."""
+        """Read and check the new rows."""
         assert self._handle is not None
         try:
             size = os.fstat(self._handle).st_size
@@ -377,7 +377,7 @@ class LedgerFile(LockedFile):
         return rows
 
     def _check_kind(self, first_line: bytes) -> None:
-        """Refuse what is not a ledger of this format."""
+        """Refuse a file that is not a ledger of this format."""
         if not HEAD.fullmatch(first_line):
             raise InputError(
                 f"ledger {self.path} is not a gridpriv ledger, or its first line was changed; "
@@ -385,7 +385,7 @@ class LedgerFile(LockedFile):
             )
 
     def _checked(self, before: Head, line: bytes) -> Head:
-        """Return the head after a row, if the row is what was written."""
+        """Return the head after a row, if its MAC is correct."""
         mac, space, body = line[:MAC_DIGITS], line[MAC_DIGITS : MAC_DIGITS + 1], line[65:]
         head = self.key.follow(before, body)
         if space != b" " or not hmac.compare_digest(mac, head.mac.hex().encode()):
@@ -416,7 +416,7 @@ class LedgerFile(LockedFile):
 
 
 def _opened(path: Path, flags: int) -> int:
-    """Open a ledger; one that is made is never made through a link."""
+    """Open a ledger; do not create one through a link."""
     if flags & os.O_CREAT:
         with suppress(FileExistsError):
             return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, PRIVATE_MODE)
@@ -466,9 +466,9 @@ TRIAL = ".gridpriv-register"
 
 
 class Register:
-    """The register that a ledger at a path is entered in.
+    """The register of the ledger at a path.
 
-    A ledger is known by the MAC of its first row, so that a copy at another path is the same one.
+    The MAC of its first row identifies a ledger, so a copy at another path is the same ledger.
     """
 
     def __init__(self, ledger: Path) -> None:
@@ -477,7 +477,7 @@ class Register:
 
     @contextmanager
     def granting(self, units: Iterable[str], identity: Callable[[], str]) -> Iterator[None]:
-        """Refuse units of another ledger; enter them as this ledger's once the grant is written.
+        """Refuse units of another ledger; enter them for this ledger when the grant is written.
 
         Parameters
         ----------
@@ -510,7 +510,7 @@ class Register:
             try:
                 yield
             except BaseException:
-                if not entered:  # nothing was here before
+                if not entered:  # no earlier entry
                     with suppress(OSError):
                         (self._folder / LOCK).unlink()
                         self._folder.rmdir()
@@ -519,7 +519,7 @@ class Register:
             write_text(self._folder / ACCOUNTS, json.dumps(entered, indent=0), private=True)
 
     def check(self, identity: str, heads: Iterable[Head]) -> None:
-        """Refuse a ledger that does not hold the last head seen of it.
+        """Refuse a ledger without the last head that was recorded of it.
 
         Raises
         ------
@@ -537,7 +537,7 @@ class Register:
             )
 
     def note(self, identity: str, head: Head) -> None:
-        """Keep the head of a ledger as the last one seen; what was charged stays charged."""
+        """Record the last head of a ledger."""
         if self._made():
             with suppress(StorageError):
                 write_text(self._head_file(identity), str(head), private=True)
@@ -546,7 +546,7 @@ class Register:
         return self._folder / f"{identity[:32]}.head"
 
     def _accounts(self) -> dict[str, tuple[str, str]]:
-        """Return the identity and the path of the ledger that holds each unit's grant."""
+        """Return the identity and the path of the ledger that has each unit's grant."""
         path = self._folder / ACCOUNTS
         try:
             return {unit: (mac, at) for unit, (mac, at) in json.loads(path.read_text()).items()}
@@ -556,7 +556,7 @@ class Register:
             raise InputError(f"register {path} cannot be read: {error}; {UNDONE}") from error
 
     def _made(self) -> bool:
-        """Make the folder; warn where that is not allowed."""
+        """Make the folder; warn where the system does not allow it."""
         if not self._ledger.parent.is_dir():
             return False
         try:

@@ -1,10 +1,10 @@
 """Rows of a ledger: grants to units, rules of their filters, charges.
 
-A unit is the least that a grant protects: a bus, a training sample. The ledger knows it by a mark,
-its name's HMAC under the owner's key, and its data by another: names and data can be guessed, so a
-digest that anybody can compute would give them away. Units are numbered as they are granted, and a
-charge names the units it is for by ranges of these numbers. Budgets are therefore those of units,
-however they are grouped when they release.
+A unit is the least that a grant protects: a bus, a training sample. The ledger identifies it by a
+mark, the HMAC of its name under the owner's key, and its data by another mark. Names and data can
+be guessed, so a digest without a key would reveal them. Units are numbered in the order of their
+grants, and a charge states ranges of these numbers. So budgets belong to units, whatever their
+grouping in a release.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Unit:
     name : str
         Its identity, the same in every grouping of the data.
     record : bytes
-        Its data, or for data that differ from release to release what stays the same of them.
-        Neither is stored, only their marks.
+        Its data, or the constant part of data that differ from release to release. Only the marks
+        of name and data are stored.
     account : str
         Public digest of the physical unit, for the machine's register; empty for none.
     """
@@ -59,16 +59,16 @@ class Unit:
 
 @dataclass(frozen=True)
 class LedgerDataset:
-    """The units that release together, and what their releases protect.
+    """The units that release together, and the protection of their releases.
 
     Attributes
     ----------
     owner : str
-        What messages call them (a zone, a client); no identity.
+        Name in messages (a zone, a client); no identity.
     units : tuple of Unit
     protection : Protection
     kind : str
-        What an owner is, for messages.
+        Kind of the owner, for messages.
     """
 
     owner: str
@@ -79,12 +79,12 @@ class LedgerDataset:
 
 @dataclass(frozen=True)
 class Grant:
-    """A row: the same budget to each of some new units, numbered on from the last.
+    """A row: the same budget for each of some new units, numbered after the existing units.
 
     Attributes
     ----------
     owners : tuple of (str, int)
-        Who they belonged to when they were granted, and how many there were of each.
+        Owners at the time of the grant, each with its number of units.
     units, records : tuple of str
         Marks.
     """
@@ -117,9 +117,9 @@ class Charged:
     Attributes
     ----------
     owner, run : str
-        Whose releases they were, and in which run.
+        Owner of the releases, and their run.
     units : Ranges
-        What each of these units was charged for.
+        The units that were charged.
     charges : tuple of (Charge, int)
     """
 
@@ -135,18 +135,18 @@ Entry: TypeAlias = Grant | Fixed | Charged
 
 @dataclass(frozen=True)
 class Account:
-    """The grant, the rule and the charges of units that have them in common.
+    """The grant, the rule and the charges that some units have in common.
 
     Attributes
     ----------
     owner : str
-        Who the units belonged to when they were granted.
+        Owner of the units at the time of the grant.
     units : int
-        How many there are.
+        Their number.
     rule : Rule or None
         Fixed by the first charge; None before it and where delta is 0.
     spent : dict of Charge to int
-        What each unit was charged for.
+        Charges of each unit, with their number.
     """
 
     owner: str
@@ -157,7 +157,7 @@ class Account:
 
     @property
     def filter(self) -> GrantFilter:
-        """Filter that decides on a charge."""
+        """Filter that admits or refuses a charge."""
         return GrantFilter(self.grant.epsilon, self.rule)
 
     @property
@@ -167,7 +167,7 @@ class Account:
 
     @property
     def total(self) -> float:
-        """Epsilon of all charges at the grant's delta, if their parameters were fixed ahead."""
+        """Epsilon of all charges at the grant's delta, if their parameters were fixed before."""
         return total_of(self.spent, self.grant.delta)
 
     @property
@@ -202,12 +202,12 @@ class Book:
         return self._records[number]
 
     def accounts_of(self, units: Ints) -> list[tuple[Account, Ints]]:
-        """Return the accounts of some units, each with those of the units that have it."""
+        """Return the accounts of some units, each with its units among them."""
         current = self._account_of[units]
         return [(self._accounts[i], units[current == i]) for i in np.unique(current).tolist()]
 
     def apply(self, number: int, entry: Entry) -> None:
-        """Take in a row."""
+        """Add a row."""
         if isinstance(entry, Grant):
             self._grant(entry)
             return
@@ -231,7 +231,7 @@ class Book:
             self._accounts.append(Account(owner, count, grant))
 
     def _apart(self, units: Ints) -> list[int]:
-        """Return the positions of the accounts of these units, with no other units in them."""
+        """Return the positions of accounts of exactly these units; split accounts where needed."""
         positions = []
         current = self._account_of[units]
         for i in np.unique(current).tolist():
@@ -264,7 +264,7 @@ def now() -> str:
 
 
 def encode(entry: Entry) -> bytes:
-    """Return a row as it stands in the file."""
+    """Return a row as it is in the file."""
     entries: Json
     if isinstance(entry, Grant):
         entries = {"grant": asdict(entry)}
@@ -281,7 +281,7 @@ def decode(body: bytes) -> Entry:
     Raises
     ------
     InputError
-        For a row that only another version can have written.
+        For a row of another version.
     """
     try:
         ((kind, text),) = json.loads(body).items()
@@ -321,7 +321,7 @@ ROWS: dict[str, tuple[Callable[..., Entry], dict[str, Callable[[Any], Any]]]] = 
     "rule": (Fixed, {"units": _pairs, "rule": _rule}),
     "charge": (Charged, {"units": _pairs, "charges": _charges}),
 }
-"""By kind of row: what it becomes, and what is made of its entries other than numbers and texts."""
+"""By kind of row: its class, and converters of entries other than numbers and texts."""
 
 
 def _told_rule(rule: Rule | None) -> Json | None:

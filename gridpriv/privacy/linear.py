@@ -1,56 +1,54 @@
-"""Statistics A d of a demand, their sensitivity, the public prior, and the demand likely by both.
+"""Linear statistics of a demand: their sensitivity, the estimate from them, and exact sums.
 
-A matrix of statistics is applied to the private demand before the noise, and the demand is
-estimated from what was released and from public priors after it: everything after the release is
-post-processing. The matrices know vectors of units and groups of them, not grids.
+A matrix of statistics is applied to the private demand, and noise is added. The estimate from the
+release and public priors is post-processing. The matrices apply to vectors of units and groups of
+units, not to grids.
 
-The same matrix S (m, n) is applied to p and, times a weight w, to q. One unit i moves by (dp, dq)
-with |dp|, |dq| <= beta, which moves the statistics by (dp S_i, w dq S_i), S_i a column of S. With
+The same matrix S (m, n) is applied to p and, times a weight w, to q. If one unit i changes by (dp,
+dq) with |dp|, |dq| <= beta, the statistics change by (dp S_i, w dq S_i), S_i a column of S. With
 w = 1:
 
     norm 1    2 beta max_i ||S_i||_1; (1 + w) beta max_i ||S_i||_1 for any w,
     norm 2    sqrt(2) beta max_i ||S_i||_2; sqrt(1 + w^2) for any w,
     norm box  beta max_i ||S_i||_1, as max(|dp S_si|, |dq S_si|) <= beta |S_si|; times max(1, w),
 
-    norm pair beta max_i |S_si| where every column has one entry s that is not 0; else none,
+    norm pair beta max_i |S_si| where every column has a single nonzero entry s; else none,
 
-and beta for 2 beta and sqrt(2) beta where only one of the two is protected. All are attained.
+and beta for 2 beta and sqrt(2) beta where only p or only q is protected. All are attained.
 
-Estimate. Given y = S d + noise of variance v a coordinate, for p and then for q:
+Estimate. Given y = S d + noise of variance v per coordinate, for p and then for q:
 
     d = mean + t k + s e,   t ~ N(0, spread^2),   e ~ N(0, deviations),   1'e = 0,
 
-with k the shares. s, how far units are from their shares, is not known to the public. It is
-learned from y: every s of a grid is weighted by the likelihood of y, which is normal with
-covariance V(s) = v I + spread^2 aa' + s^2 S deviations S', a = Sk (empirical Bayes; noise that is
-not normal is taken for normal, which costs accuracy and no privacy). At every s the mean is the
-generalized least squares estimate. Last, the sum is moved into its public range.
+with k the shares. s, the size of units' deviations from their shares, is not public. It is
+estimated from y: every s of a grid is weighted by the likelihood of y, which is normal with
+covariance V(s) = v I + spread^2 aa' + s^2 S deviations S', a = Sk (empirical Bayes; all noise is
+treated as normal, which costs accuracy but no privacy). For each s the mean is the generalized
+least squares estimate. Last, the sum is projected on its public range.
 
-Draws. A draw of this model is moved by what it misses of the released statistics (Matheron's rule),
-which makes it a draw of the posterior:
+Draws. A draw of this model is corrected by its residual in the released statistics (Matheron's
+rule), which makes it a draw of the posterior:
 
     d0 = mean + t k + s e,   d = d0 + C S' V(s)^-1 (y - S d0 - noise),   C = spread^2 kk' + s^2 D,
 
-with s drawn by its posterior weight and the noise by the mechanism's own law, so that a draw lies
-about the estimate as the true demand does, under the model, also where noise is not normal.
+with s drawn by its posterior weight and the noise from the mechanism's own distribution. Under the
+model a draw differs from the estimate as the true demand does, also with noise that is not normal.
 
-Sums of demand without rounding errors, and the rounding that is charged in their place.
+Exact sums. The sensitivity of S d is that of exact arithmetic. In floating point S d and S d' may
+differ by more: sums of 2,000 numbers that add up to 299 p.u. by 4.6e-5 of a beta of 1e-9 p.u. Under
+secure noise demand is therefore first put on a grid of g = 2^-36 p.u., within 2^17/n p.u. at each
+of n units (public). Then:
 
-The sensitivity of S d is that of exact arithmetic. In floating point S d and S d' may lie further
-apart: sums of 2,000 numbers that add up to 299 p.u. by 4.6e-5 of a beta of 1e-9 p.u. Under secure
-noise demand is therefore put on a grid of g = 2^-36 p.u. first, within 2^17/n p.u. at each of n
-units (public). Then:
-
-1. Clipping and rounding are monotone, clipping moves no two numbers apart, and rounding commutes
-   with whole steps: numbers that were at most beta apart are at most beta + g apart.
+1. Clipping and rounding are monotone, clipping increases no distance, and rounding commutes with
+   whole steps: numbers at a distance of at most beta are then at most beta + g apart.
 2. Sums of n such numbers are whole multiples of g below 2^53 g: every partial sum is exact in
    double precision, in any order.
 3. Weights multiply exact sums once: an error of at most 2^-53 2^17 = g on each side. Where demand
    was scaled or sheared before, or sums are averaged over T steps afterwards, there are at most
    2 (T + 1) more roundings of at most g.
 
-So every statistic moves by at most (1 + 8 (T + 1) g / beta) times its weight times beta, with T = 0
-for one step. That is the sensitivity which is declared, and which the noise is drawn for.
+So every statistic changes by at most (1 + 8 (T + 1) g / beta) times its weight times beta, with T =
+0 for one step. This sensitivity is declared, and sets the scale of the noise.
 """
 
 from __future__ import annotations
@@ -69,12 +67,12 @@ from gridpriv.privacy.mechanism import Mechanism
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
 
-LEAST_SHARE = 0.1  # of the mean demand: how much a unit that should have none may have
+LEAST_SHARE = 0.1  # of the mean demand: largest demand of a unit whose prior is 0
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """A public belief about the demand (p, q) of n units.
+    """Public prior of the demand (p, q) of n units.
 
     Attributes
     ----------
@@ -101,11 +99,11 @@ class Prior:
 
     @property
     def active(self) -> Sums:
-        """The belief about p."""
+        """Prior of p."""
         return self._half(0, np.split(self.mean, 2)[0])
 
     def reactive(self, active: Floats) -> Sums:
-        """Return the belief about q once p is estimated: the public power factor carries over."""
+        """Return the prior of q given the estimate of p, at the public power factor."""
         p, q = np.split(self.mean, 2)
         total = float(p.sum())
         ratio = float(q.sum()) / total if total > 0 else 0.0
@@ -122,13 +120,13 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """A belief about one kind of demand of n units.
+    """Prior of one kind of demand of n units.
 
     Attributes
     ----------
     mean : (n,)
     scale : (n,)
-        How far units deviate from their share, relative to each other.
+        Deviations of units from their shares, relative to each other.
     spread : float
         Standard deviation of the sum.
     lower, upper : float
@@ -142,7 +140,7 @@ class Sums:
     upper: float
 
     def less(self, known: Floats, unit: float) -> Sums:
-        """Return the belief about what is left beside a known part (n,), in units of ``unit``."""
+        """Return the prior of the rest after a known part (n,), in units of ``unit``."""
         part = float(known.sum())
         return Sums(
             (self.mean - known) / unit,
@@ -164,14 +162,14 @@ class Sums:
         return np.asarray(np.diag(variance) - np.outer(variance, variance) / variance.sum())
 
 
-LEAST_NOISE = 1e-12  # variance, of that of what is estimated
+LEAST_NOISE = 1e-12  # variance, relative to that of the estimated demand
 DEVIATIONS = np.geomspace(0.05, 5.0, 25)
-"""Relative sizes s that are weighed against each other, uniform in their logarithm."""
+"""Grid of relative sizes s, uniform in their logarithm."""
 
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Linear statistics (S p, w S q) of the demand of n buses, which a zone releases with noise.
+    """Linear statistics (S p, w S q) of the demand of a zone's n buses, released with noise.
 
     ``gridpriv.Strategy`` is the public name of this class.
 
@@ -180,9 +178,9 @@ class Statistics:
     name : str
         Shown as the source of the sensitivity bound, such as ``total``.
     matrix : (m, n)
-        S: a row per released number, a column per bus of the zone.
+        S: one row per released number, one column per bus of the zone.
     reactive : float
-        w, the weight of the statistics of q; below 1 they take less of the budget in norms 1 and 2.
+        w, the weight of the statistics of q; below 1 they use less of the budget in norms 1 and 2.
     """
 
     name: str
@@ -200,17 +198,17 @@ class Statistics:
         return np.concatenate([matrix @ half for matrix, half in halves])
 
     def weight(self, norm: Norm) -> float:
-        """Return the largest length of a column of S, for a norm of what it moves."""
+        """Return the largest length of a column of S, for a norm of the statistics."""
         columns = np.abs(self.matrix)
         lengths = np.sqrt((columns**2).sum(axis=0)) if norm == 2 else columns.sum(axis=0)
         if norm in ("pair", "number") and (np.count_nonzero(columns, axis=0) > 1).any():
-            return np.inf  # a unit moves several statistics
+            return np.inf  # a unit changes several statistics
         return float(lengths.max(initial=0.0))
 
     def share(self, norm: Norm, moved: Floats) -> float:
-        """Return the largest part of the distance that one number or one pair moves by.
+        """Return the largest share of the distance in one number or one pair.
 
-        In norm 1 p and q are numbers of their own: the larger of the two moves by its part alone.
+        In norm 1 p and q are separate numbers.
         """
         weight = self.weight(norm)
         if norm not in {1, "box"} or not weight:
@@ -252,7 +250,7 @@ class Statistics:
         prior: Prior,
         power_factors: PowerFactors | None = None,
     ) -> Floats:
-        """Return the demand (2n,) that released statistics and the prior leave likely.
+        """Return the posterior mean (2n,) of demand given released statistics and the prior.
 
         Parameters
         ----------
@@ -261,7 +259,7 @@ class Statistics:
         variance : float
             Of the noise on each.
         power_factors : PowerFactors, optional
-            Whose coordinates (p', q') the statistics are of.
+            Power factors whose coordinates (p', q') the statistics have.
         """
         p_seen, q_seen = np.split(released, 2)
         of_p, of_q = self.matrices
@@ -275,7 +273,7 @@ class Statistics:
 
 
 Strategy = Statistics
-"""The public name: what a zone releases of its demand."""
+"""Public name of the statistics that a zone releases."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,10 +299,10 @@ class Evidence:
 
 def evidence(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Evidence:
     """Return the evidence of released statistics on the relative size of deviations."""
-    from scipy.linalg import eigh  # slow to import, and schemas need none of it
+    from scipy.linalg import eigh  # slow to import, and schemas do not need it
 
     total = matrix @ prior.shares
-    # noise far below the spread is as good as none: without a floor the matrix would be singular
+    # without a floor of the noise the matrix could be singular
     noise = max(variance, LEAST_NOISE * prior.spread**2 * float(total @ total))
     known = noise * np.eye(len(seen)) + prior.spread**2 * np.outer(total, total)
     inside = matrix @ prior.deviations @ matrix.T
@@ -327,13 +325,13 @@ def _posterior(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Fl
 
 
 def in_range(demand: Floats, prior: Sums) -> Floats:
-    """Return a demand (n,) with its sum moved into the public range."""
+    """Return a demand (n,) with its sum projected on the public range."""
     outside = float(np.clip(demand.sum(), prior.lower, prior.upper) - demand.sum())
     return np.asarray(demand + outside * prior.shares)
 
 
 def posterior_covariance(matrix: Floats, variance: float, prior: Sums, deviation: float) -> Floats:
-    """Return the covariance (n, n) that statistics leave, before any is drawn.
+    """Return the posterior covariance (n, n) of demand, before any draw.
 
     Parameters
     ----------
@@ -347,15 +345,15 @@ def posterior_covariance(matrix: Floats, variance: float, prior: Sums, deviation
     shares = prior.shares
     before = prior.spread**2 * np.outer(shares, shares) + deviation**2 * prior.deviations
     seen = matrix @ before
-    noise = max(variance, LEAST_NOISE * np.trace(before))  # without it sums of sums are singular
+    noise = max(variance, LEAST_NOISE * np.trace(before))  # nested sums would be singular
     noisy = seen @ matrix.T + noise * np.eye(len(matrix))
     return np.asarray(before - seen.T @ np.linalg.solve(noisy, seen))
 
 
 def bus(units: int) -> Statistics:
-    """Return the strategy that releases every unit by itself: S = I.
+    """Return the strategy that releases every unit separately: S = I.
 
-    The noise of the zone's sum grows with the root of its units.
+    The noise of the zone's sum grows with the root of the number of its units.
     """
     return Statistics("bus", np.eye(units))
 
@@ -363,7 +361,7 @@ def bus(units: int) -> Statistics:
 def total(units: int) -> Statistics:
     """Return the strategy that releases the sum of p and the sum of q: S = 1'.
 
-    Their noise does not grow with the zone; where load sits is public.
+    Their noise does not depend on the size of the zone; the location of load is public.
     """
     return Statistics("total", np.ones((1, units)))
 
@@ -376,15 +374,16 @@ def nothing(units: int) -> Statistics:
 def tree(levels: Sequence[Ints], weights: Sequence[float]) -> Statistics:
     """Return the strategy that releases weighted sums over the parts of every level.
 
-    A unit is in one part of each level, so it moves the statistics by the sum of all weights (in
-    norm 2, the root of their squares), whatever the parts are.
+    A unit is in one part of each level, so it changes the statistics by the sum of all weights (in
+    norm 2, the root of the sum of their squares), whatever the parts are.
 
     Parameters
     ----------
     levels : sequence of (n,) int
-        Every unit's part, level by level.
+        Part of every unit, by level.
     weights : sequence of float
-        Of each level, positive: a part's sum carries noise of the common scale over the weight.
+        Of each level, positive: the noise of a part's sum is the common scale divided by the
+        weight.
     """
     if len(levels) != len(weights) or not all(weight > 0 for weight in weights):
         raise InputError("a tree needs one positive weight for every level: give one per level")
@@ -392,14 +391,14 @@ def tree(levels: Sequence[Ints], weights: Sequence[float]) -> Statistics:
     for parts, weight in zip(levels, weights, strict=True):
         for members in np.unique(parts)[:, None] == parts:
             part = members.tobytes()
-            entries[part] = entries.get(part, 0.0) + weight  # the same part twice is one sum
+            entries[part] = entries.get(part, 0.0) + weight  # equal parts are one sum
     member = np.frombuffer(b"".join(entries), dtype=bool).reshape(len(entries), len(levels[0]))
     return Statistics("tree", member * np.array(list(entries.values()))[:, None])
 
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Released statistics of one kind of demand, and the belief that they are read with.
+    """Released statistics of one kind of demand, and the prior of their estimate.
 
     Attributes
     ----------
@@ -409,7 +408,7 @@ class Observed:
     variance : float
         Of the noise on each.
     belief : Sums
-        Its scale and spread are those of every draw; each draw may have its own mean.
+        Its scale and spread apply to every draw; each draw may have its own mean.
     """
 
     matrix: Floats
@@ -423,7 +422,7 @@ class Observed:
         return evidence(self.matrix, self.seen, self.variance, self.belief)
 
     def draw(self, belief: Sums, noise: Floats, generator: np.random.Generator) -> Floats:
-        """Return a demand (n,) of the posterior for noise (m,), its sum in the belief's range."""
+        """Return a demand (n,) of the posterior for noise (m,), its sum in the prior's range."""
         known = self.evidence
         row = int(generator.choice(len(DEVIATIONS), p=known.weight))
         s, shares = DEVIATIONS[row], belief.shares
@@ -478,14 +477,14 @@ def on_grid(demand: Floats) -> Floats:
 
 
 def exact_statistics(matrix: Floats, demand: Floats) -> Floats:
-    """Return S d of demand (n,) on the grid: each row of S has one weight."""
+    """Return S d of demand (n,) on the grid; all nonzero entries of a row of S are equal."""
     weights = np.abs(matrix).max(axis=1, initial=0.0)
     members = matrix / np.where(weights > 0.0, weights, 1.0)[:, None]
     return np.asarray(weights * (members @ demand))
 
 
 def with_rounding(bound: Sensitivity, beta: float, steps: int = 0) -> Sensitivity:
-    """Return a sensitivity that covers the rounding of demand, and of averages over steps."""
+    """Return a sensitivity that includes the rounding of demand, and of averages over steps."""
     share = 8.0 * (steps + 1) * GRID / beta
     source = f"{bound.bound_source}, with rounding to {GRID:.2g} p.u."
     return replace(bound, value=(1.0 + share) * bound.value, bound_source=source)
@@ -493,19 +492,18 @@ def with_rounding(bound: Sensitivity, beta: float, steps: int = 0) -> Sensitivit
 
 @dataclass(frozen=True, eq=False)
 class Disclosure:
-    """A strategy, and the public prior its releases are read with.
+    """A strategy, and the public prior of the estimate from its releases.
 
     Attributes
     ----------
     expected : float
-        Root of the expected squared error of what the objective counts of the data, per unit; from
-        public quantities.
+        Root of the expected squared error of the data as weighted by the objective, per unit; from
+        public data.
     scale : float
-        By how much the data are a multiple of their owner's, publicly. What is released are the
-        owner's statistics, between neighbours of the owner's data; the estimate is scaled, which
-        is post-processing.
+        Public factor from the owner's data to the data. The release is of the owner's statistics,
+        with the adjacency of the owner's data; the estimate is scaled, which is post-processing.
     power_factors : PowerFactors or None
-        Whose coordinates (p', q') the statistics are of, in place of (p, q).
+        Power factors whose coordinates (p', q') the statistics have, in place of (p, q).
     exact : bool
         Sum without rounding errors (:mod:`gridpriv.privacy.linear`), as secure
         noise needs.
@@ -520,13 +518,13 @@ class Disclosure:
 
     @property
     def matrix(self) -> Floats:
-        """From the data (2n,) to what is measured of them."""
+        """Matrix from the data (2n,) to the statistics."""
         pairs = np.eye(2) if self.power_factors is None else self.power_factors.shear
         weights = np.diag([1.0, self.strategy.reactive])
         return np.asarray(np.kron(weights @ pairs, self.strategy.matrix)) / (self.scale or 1.0)
 
     def measure(self, data: Floats) -> Floats:
-        """Return the private statistics that are to be released."""
+        """Return the private statistics before noise."""
         owned = data / self.scale if self.scale else data
         if self.power_factors is not None:
             owned = (self.power_factors.shear @ owned.reshape(2, -1)).ravel()
@@ -543,7 +541,7 @@ class Disclosure:
         return with_rounding(bound, adjacency.beta) if self.exact else bound
 
     def estimate(self, released: Floats, release: Release | None) -> Floats:
-        """Return the demand that what was released leaves likely; the prior where nothing was."""
+        """Return the posterior mean of demand; the prior without a release."""
         noise = 0.0 if release is None else release.mechanism.variance
         result = self.strategy.estimate(released, noise, self.prior, self.power_factors)
         return self.scale * result
@@ -570,11 +568,11 @@ def expected_error(
     variance : float
         Of the noise on a statistic.
     use : (k, n)
-        What is computed from the demand, and whose error counts.
+        Linear functions of the demand whose error counts.
     reactive : bool
-        Count the error of the reactive demand beside that of the active one.
+        Add the error of reactive demand to that of active demand.
     power_factors : PowerFactors, optional
-        Whose coordinates (p', q') the statistics are of: q = middle p + half q'.
+        Power factors whose coordinates (p', q') the statistics have: q = middle p + half q'.
     """
 
     def error(matrix: Floats, belief: Sums) -> float:
@@ -602,12 +600,12 @@ def auto(
     reactive: bool = False,
     power_factors: PowerFactors | None = None,
 ) -> Disclosure:
-    """Return the option of least expected error; the first of equals.
+    """Return the option of least expected error; the first if several are equal.
 
     Parameters
     ----------
     variance_of : callable
-        Of the noise on each statistic of an option, at the run's budget.
+        Returns the variance of the noise on each statistic of an option, at the run's budget.
     use, reactive, power_factors
         As of :func:`expected_error`.
     """

@@ -1,14 +1,14 @@
-"""Additive noise mechanisms: what the sampler draws and what the accountant charges.
+"""Additive noise mechanisms: the noise of a release and its charge.
 
-Each is one frozen object that does both, so that they cannot disagree. ``distance`` is the
-sensitivity of what is released, in the mechanism's norm, as the full replacement distance.
+One frozen object draws the noise and computes the charge, so they cannot differ. ``distance`` is
+the sensitivity of the released quantity, in the mechanism's norm, as the full replacement distance.
 
-The plain mechanisms draw numpy floats: fine for simulation, but floating-point noise leaks
-(one output can prove which input it came from; Mironov, CCS 2012). The secure ones hand the
-value to OpenDP, which rounds it to a 2^k grid and adds discrete noise there from the operating
-system's entropy, and charge the loss of plain noise at the epsilon or rho of OpenDP's own privacy
-map (K-norm noise, which OpenDP does not have, is drawn here in the same way). The value must go
-through: discrete noise added to an unrounded float would leave the float's low bits readable.
+The plain mechanisms draw numpy floats: fine for simulation, but floating-point noise leaks (one
+output can prove which input it came from; Mironov, CCS 2012). The secure mechanisms pass the value
+to OpenDP, which rounds it to a 2^k grid and adds discrete noise from the operating system's
+entropy. They charge the loss of plain noise at the epsilon or rho of OpenDP's own privacy map.
+K-norm noise, which OpenDP does not have, is drawn here in the same way. The value itself must be
+rounded: discrete noise added to an unrounded float would reveal the float's low bits.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ HIDES_NOTHING = 50.0  # epsilon of a release above which only its pure epsilon i
 
 
 class Mechanism(Protocol):
-    """Additive noise of a given scale, in the unit of what it is added to."""
+    """Additive noise of a given scale, in the unit of the released quantity."""
 
     @property
     def norm(self) -> Norm:
-        """Norm the sensitivity is measured in."""
+        """Norm of the sensitivity."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class Mechanism(Protocol):
         ...
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
-        """Return ``value`` with noise; ``stream`` gives the generator a simulation draws from."""
+        """Return ``value`` with noise; ``stream`` returns the generator of a simulation."""
         ...
 
     def charge(self, distance: float) -> Charge:
@@ -74,12 +74,12 @@ class Charge:
     parameter : float
         Noise multiplier (scale / sensitivity) of a Laplace or Gaussian mechanism; epsilon of
         a staircase, a purely or an (epsilon, delta) private one; rho of a zero-concentrated
-        one; of no meaning where nothing is proved.
+        one; without meaning where nothing is proven.
     second : float
-        Rate of the sample that a sampled Gaussian mechanism sees (Poisson under zero-out adjacency,
+        Sampling rate of a sampled Gaussian mechanism (Poisson under zero-out adjacency,
         ``replaced-``: Poisson under replacement, ``drawn-``: without replacement, under it);
-        chance of a staircase's whole loss; the larger of two shares of the distance of a split
-        Laplace mechanism; delta of an (epsilon, delta) private mechanism; else 0.
+        probability of the whole loss of a staircase; the larger of two shares of the distance of a
+        split Laplace mechanism; delta of an (epsilon, delta) private mechanism; else 0.
     """
 
     kind: str
@@ -89,7 +89,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Additive:
-    """Noise of one law at a scale."""
+    """Noise of a distribution at a scale."""
 
     scale: float
     norm: ClassVar[Norm]
@@ -126,7 +126,7 @@ class Gaussian(Additive):
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value plus normal draws of standard deviation sigma."""
-        noisy = stream().standard_normal(value.shape)  # in place: a draw may be of millions
+        noisy = stream().standard_normal(value.shape)  # in place: draws may be large
         noisy *= self.scale
         noisy += value
         return noisy
@@ -140,10 +140,10 @@ class Gaussian(Additive):
 class KNorm(Additive):
     """Noise shaped to a box: the K-norm mechanism (Hardt and Talwar, STOC 2010).
 
-    A value is pairs (p, q), the p of all pairs first. A pair's noise has density
-    exp(-max(|x|, |y|)/b) / 8b^2: the radius of a Gamma(3, b) law times a uniform point of the
-    box [-1, 1]^2. Distances are in the norm ``box``, N(x) = sum over pairs of max(|p|, |q|), so
-    one bus whose p and q move by beta each is beta away, where the 1-norm has 2 beta; the
+    A value is pairs (p, q), the p of all pairs first. A pair's noise has density exp(-max(|x|,
+    |y|)/b) / 8b^2: the radius of a Gamma(3, b) distribution times a uniform point of the box [-1,
+    1]^2. Distances are in the norm ``box``, N(x) = sum over pairs of max(|p|, |q|), so data that
+    differ by beta in p and in q of one bus have distance beta, where the 1-norm has 2 beta; the
     variance of a coordinate is E r^2/3 = 4 b^2, half that of Laplace noise at the same epsilon.
 
     Pure loss. ln f(y) - ln f(y - v) = (N(y - v) - N(y))/b <= N(v)/b: epsilon = D/b.
@@ -153,11 +153,11 @@ class KNorm(Additive):
     1. delta(eps; v) = 1 - M(v) with M(v) = integral of min(f(x), e^eps f(x - v)) dx. The
        integrand is log-concave in (x, v) together, so M is log-concave (Prekopa), and even, as f
        is: it is least, and delta largest, at an extreme point of {N(v) <= D}. Those are one
-       pair's corners D(+-1, +-1), and by symmetry they are all alike.
+       pair's corners D(+-1, +-1), and by symmetry all have the same loss.
     2. At v = (D, D), with c the middle and h half the distance of the two coordinates of x,
        N(x) = h + |c| and N(x - v) = h + |c - D|: the loss is (|c - D| - |c|)/b.
-    3. (c, h) has density e^(-(h + |c|)/b) / 2b^2, h > 0: c is Laplace of scale b, and the loss
-       that of a Laplace mechanism whose value moves by D.
+    3. (c, h) has density e^(-(h + |c|)/b) / 2b^2, h > 0: c is Laplace of scale b, and the loss that
+       of a Laplace mechanism whose value changes by D.
     """
 
     norm: ClassVar[Norm] = "box"
@@ -177,17 +177,17 @@ class KNorm(Additive):
 
 @dataclass(frozen=True)
 class Staircase(Additive):
-    """Staircase noise on pairs (p, q), of which neighbours move one (Geng et al. 2015).
+    """Staircase noise on pairs (p, q), where adjacent data differ in one pair (Geng et al. 2015).
 
-    The law, its loss and the proofs are in :mod:`gridpriv.privacy.staircase`. Distances are in the
-    norm ``pair``: infinite where several pairs move, which nothing is certified for.
+    The distribution, its loss and the proofs are in :mod:`gridpriv.privacy.staircase`. Distances
+    are in the norm ``pair``: infinite where several pairs change, and then nothing is certified.
 
     Attributes
     ----------
     scale : float
         step / epsilon.
     step : float
-        The distance that costs one epsilon; half of it costs as much.
+        The distance that costs one epsilon; a smaller distance costs as much.
     """
 
     step: float
@@ -196,7 +196,7 @@ class Staircase(Additive):
 
     @property
     def epsilon(self) -> float:
-        """Pure epsilon of a move of at most one step."""
+        """Pure epsilon of a change of at most one step."""
         return self.step / self.scale
 
     @property
@@ -211,13 +211,13 @@ class Staircase(Additive):
         return value + self.step * noise.reshape(value.shape)
 
     def energy(self, noise: Floats) -> Floats:
-        """Return minus the logarithm of the density but for a constant, (runs, k) to (runs,)."""
+        """Return minus the logarithm of the density up to a constant, (runs, k) to (runs,)."""
         norms = np.abs(noise.reshape(len(noise), self.dimension, -1)).max(axis=1) / self.step
         share = staircase.best_share(self.epsilon, self.dimension)
         return np.asarray(self.epsilon * np.floor(norms + 1.0 - share).sum(axis=1))
 
     def charge(self, distance: float) -> Charge:
-        """Return the loss of one step; of more steps an epsilon each, of several pairs nothing."""
+        """Return the charge: one epsilon per step, and nothing certified for several pairs."""
         if math.isinf(distance):
             return Charge("uncertified", 0.0)
         if distance <= self.step:
@@ -228,7 +228,7 @@ class Staircase(Additive):
 
 @dataclass(frozen=True)
 class NumberStaircase(Staircase):
-    """Staircase noise on numbers, of which neighbours move one."""
+    """Staircase noise on numbers, where adjacent data differ in one number."""
 
     norm: ClassVar[Norm] = "number"
     dimension: ClassVar[int] = 1
@@ -239,12 +239,12 @@ class SecureLaplace(Additive):
     """OpenDP's discrete Laplace noise, from the operating system's entropy.
 
     Its loss is that of Laplace noise of the same scale, to :data:`SMOOTHED`. Let OpenDP's grid have
-    steps of a times the scale (2^-1074), and P[z] be proportional to exp(-a |z|). If neighbours
-    move an integer by k steps, the loss a(|z - k| - |z|) has the values a(k - 2j), j = 0, ..., k,
-    and at these epsilons delta is 1 - exp(-a j), as of Laplace noise whose value moves by k steps.
-    As delta falls with epsilon, it is between them at most that of a value that moves by k + 2.
-    Numbers that do not move lose nothing, and those that do compose. The distance is as OpenDP's
-    map widens it for the rounding of values.
+    steps of a times the scale (2^-1074), and P[z] be proportional to exp(-a |z|). If an integer
+    differs by k steps between adjacent data, the loss a(|z - k| - |z|) has the values a(k - 2j), j
+    = 0, ..., k, and at these epsilons delta is 1 - exp(-a j), as for Laplace noise on a value that
+    changes by k steps. As delta falls with epsilon, between these losses it is at most that of a
+    value that changes by k + 2. Unchanged numbers have no loss, and the losses of the others
+    compose. The distance is that of OpenDP's map, which includes the rounding of values.
     """
 
     norm: ClassVar[Norm] = 1
@@ -256,7 +256,7 @@ class SecureLaplace(Additive):
         return np.asarray(_opendp("laplace", self.scale)(_finite(value).tolist()), dtype=float)
 
     def charge(self, distance: float) -> Charge:
-        """Return the Laplace mechanism at the multiplier that OpenDP's own map states."""
+        """Return the Laplace mechanism at the multiplier of OpenDP's own map."""
         epsilon = float(_opendp("laplace", self.scale).map(distance))
         return Charge("laplace", (1.0 - SMOOTHED) / epsilon)
 
@@ -268,11 +268,11 @@ class SecureGaussian(Additive):
     Its loss is that of continuous Gaussian noise of the same scale, to :data:`SMOOTHED`. Let s be
     the scale in steps of OpenDP's grid, on which values are integers u. Continuous noise of
     variance s^2 - r^2 on u, rounded at random to the integers by a discrete Gaussian of variance
-    r^2 around it, has the law of u plus discrete noise of variance s^2, but for a factor
-    1 +- 2 exp(-2 pi^2 r^2) of every probability and coordinate (Peikert 2010, theorem 3.1). The
-    rounding reads no data. With r = 8 that is below 1e-500 a coordinate, and the continuous noise
-    lacks r^2/(2 s^2) of its scale, where OpenDP's grid has s above 2^50. The distance is as OpenDP
-    widens it for the rounding of values, read off its own map, which states D^2/(2 sigma^2).
+    r^2 around it, has the distribution of u plus discrete noise of variance s^2, up to a factor 1
+    +- 2 exp(-2 pi^2 r^2) of every probability and coordinate (Peikert 2010, theorem 3.1). The
+    rounding does not depend on data. With r = 8 that is below 1e-500 a coordinate, and the
+    continuous noise lacks r^2/(2 s^2) of its scale, where OpenDP's grid has s above 2^50. The
+    distance includes OpenDP's rounding of values; it is computed from its own map, D^2/(2 sigma^2).
     """
 
     norm: ClassVar[Norm] = 2
@@ -284,7 +284,7 @@ class SecureGaussian(Additive):
         return np.asarray(_opendp("gaussian", self.scale)(_finite(value).tolist()), dtype=float)
 
     def charge(self, distance: float) -> Charge:
-        """Return the Gaussian mechanism at the multiplier that OpenDP's own map states."""
+        """Return the Gaussian mechanism at the multiplier of OpenDP's own map."""
         rho = float(_opendp("gaussian", self.scale).map(distance))
         return Charge("gaussian", (1.0 - SMOOTHED) / math.sqrt(2.0 * rho))
 
@@ -294,25 +294,25 @@ class SecureKNorm(Additive):
     """Discrete K-norm noise on a grid, drawn exactly from the operating system's entropy.
 
     The grid is g = 2^e with scale/2^101 < g <= scale/2^100. A value is rounded to it,
-    u = round(v/g), and what is released is g(u + z), z integer with P[z] proportional to
+    u = round(v/g), and the release is g(u + z), z integer with P[z] proportional to
     exp(-a N(z)), a = g/b.
 
-    Map. Rounding is monotone and commutes with whole steps, so a coordinate that moves by x moves
-    u by at most x/g + 1, and one that does not move leaves u where it is; so
-    N(u' - u) <= D/g + pairs, and the log-ratio is at most (D + pairs g)/b. ``pairs`` is not a
-    private figure; :data:`MOST_PAIRS` stands for it, and more are refused. What becomes of
-    g(u + z) as a float is post-processing.
+    Map. Rounding is monotone and commutes with whole steps, so a coordinate that changes by x
+    changes u by at most x/g + 1, and an unchanged coordinate leaves u unchanged; so N(u' - u) <=
+    D/g + pairs, and the log-ratio is at most (D + pairs g)/b. ``pairs`` is not private; its bound
+    is :data:`MOST_PAIRS`, and more are refused. The conversion of g(u + z) to a float is
+    post-processing.
 
     Loss distribution. It is that of K-norm noise of the same scale, to :data:`SMOOTHED`:
 
-    1. Let x be plain K-norm noise of scale 1/a on a pair of integers. If x rounds to z,
-       |N(x) - N(z)| <= 1/2, so the chances of z and of rounding to z differ by a factor e^(+-a).
-    2. A pair that moves by k steps, 2 or more, has delta(eps) <= e^a delta'(eps - 2a) with delta'
+    1. Let x be plain K-norm noise of scale 1/a on a pair of integers. If x rounds to z, |N(x) -
+       N(z)| <= 1/2, so the probabilities of z and of rounding to z differ by a factor e^(+-a).
+    2. A pair that changes by k steps, 2 or more, has delta(eps) <= e^a delta'(eps - 2a) with delta'
        of the plain noise, so at most e^a - exp((eps - a k)/2) or 0, for eps >= 0.
-    3. That is at most 1 - exp((eps - a k - s)/2) with s = 4a exp(a k/2): as
-       1 - exp(-s/2) >= (e^a - 1) exp(a k/2). So the pair loses no more than one of plain noise that
-       moves by s/a steps more. Pairs compose: with 2 steps for rounding, plain noise has to move by
-       D + 2^20 g (2 + 4 exp(epsilon/2)) at most. Above an epsilon of 50 the pure one is charged.
+    3. That is at most 1 - exp((eps - a k - s)/2) with s = 4a exp(a k/2): as 1 - exp(-s/2) >= (e^a -
+       1) exp(a k/2). So the loss of the pair is at most that of plain noise at a change larger by
+       s/a steps. Pairs compose: with 2 steps for rounding, the change under plain noise is at most
+       D + 2^20 g (2 + 4 exp(epsilon/2)). Above an epsilon of 50 the pure epsilon is charged.
     """
 
     norm: ClassVar[Norm] = "box"
@@ -347,13 +347,13 @@ class SecureKNorm(Additive):
 
 @dataclass(frozen=True)
 class Wrapped:
-    """Noise of another mechanism, which a subclass draws or charges otherwise."""
+    """Noise of another mechanism; a subclass changes its draw or its charge."""
 
     noise: Mechanism
 
     @property
     def norm(self) -> Norm:
-        """Norm the sensitivity is measured in."""
+        """Norm of the sensitivity."""
         return self.noise.norm
 
     @property
@@ -388,7 +388,7 @@ MECHANISMS: dict[tuple[str, str], type[Additive]] = {
 
 
 def has_secure_sampler(mechanism: str) -> bool:
-    """Return True where secure noise can be drawn for a mechanism, by its name in settings."""
+    """Return True where a mechanism, by its name in settings, has secure noise."""
     return (mechanism, "secure") in MECHANISMS
 
 
@@ -399,7 +399,7 @@ def make_mechanism(kind: type[Additive], scale: float, distance: float) -> Mecha
 
 
 def _finite(value: Floats) -> Floats:
-    """Return the value, refusing what OpenDP would turn into a number without a word."""
+    """Return the value; refuse NaN and infinity, which OpenDP would replace silently."""
     if not np.isfinite(value).all():
         raise InputError(
             "a value to be released is not a finite number: nothing was drawn; give a finite number"

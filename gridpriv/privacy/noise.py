@@ -1,12 +1,11 @@
 """Randomness of noise: streams of a simulation, and exact draws of integers.
 
-A simulation has one independent stream per (run, zone, round, update): a draw depends on where it
-is used and on nothing else, so results are the same whatever the order of zones or number of
-workers.
+A simulation has one independent stream per (run, zone, round, update): a draw depends only on where
+it is used, so results do not depend on the order of zones or the number of workers.
 
-Floating-point logarithms and exponentials leave traces in the low bits of noise, which tell
-inputs apart (Mironov, CCS 2012). The integers of secure noise are built from uniform integers, so
-the laws hold to the last digit.
+Floating-point logarithms and exponentials leave traces in the low bits of noise, which can reveal
+the input (Mironov, CCS 2012). The integers of secure noise are built from uniform integers, so
+their distributions are exact.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class NoiseStreams:
     seed: int
 
     def stream(self, zone: int, round_: int, update: int) -> np.random.Generator:
-        """Return the generator of one zone's update; the same arguments give the same one."""
+        """Return the generator of a zone's update; it depends on the arguments only."""
         spawned = np.random.SeedSequence(self.seed, spawn_key=(zone, round_, update))
         return np.random.Generator(np.random.PCG64(spawned))
 
@@ -55,9 +54,9 @@ def bernoulli_exp(rate: Fraction, below: Below) -> bool:
 def geometric(rate: Fraction, below: Below) -> int:
     """Return x of 0, 1, ... with probability proportional to exp(-rate x).
 
-    Canonne, Kamath and Steinke (2020), algorithm 2: with rate = s/t, X is drawn with
-    P[X] proportional to exp(-X/t) as a remainder below t and a number of whole t, and X // s
-    has the law that is asked for.
+    Canonne, Kamath and Steinke (2020), algorithm 2: with rate = s/t, X is drawn with P[X]
+    proportional to exp(-X/t) as a remainder below t and a number of whole t, and X // s has the
+    required distribution.
     """
     s, t = rate.numerator, rate.denominator
     while True:

@@ -1,15 +1,15 @@
-"""Where noise enters a local update, and how often it is drawn.
+"""The perturbed quantity of a local update, and the noise schedule.
 
-A release must be a function of the private data and of what was released before; then each
-costs what its own sensitivity says, and they compose. What is released, by target:
+A release must be a function of the private data and of earlier releases. Then each costs as much as
+its own sensitivity implies, and they compose. Targets:
 
 - ``objective``: the perturbed gradient. The minimizer, the averages and the next iterate are
   computed from it and from public settings: post-processing.
-- ``output``: the perturbed minimizer. A linearized update starts from the last perturbed
-  minimizer, so every coordinate carries noise; an exact update starts from nothing, so its
-  minimizer is released, and perturbed, on the shared coordinates only.
-- ``demand``: the perturbed data; the local problem never sees anything else. Drawn anew per
-  update, per round, or once per run, which then costs one release whatever the rounds.
+- ``output``: the perturbed minimizer. A linearized update starts from the last perturbed minimizer,
+  so every coordinate has noise. An exact update does not depend on an earlier iterate, so its
+  minimizer is perturbed and released on the coupling variables only.
+- ``demand``: the perturbed data, which replace the data in the local problem. Noise is drawn every
+  update, every round, or once per run. Once is a single release, whatever the number of rounds.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ class Perturbation:
 
 @dataclass(frozen=True)
 class NoiseRule:
-    """From a sensitivity to a release.
+    """Noise settings that make a release from a sensitivity.
 
     Attributes
     ----------
     mechanism : {'laplace', 'gaussian', 'knorm', 'staircase', 'staircase-number'}
     source : {'simulated', 'secure'}
     multiplier : float
-        Scale of the noise over the sensitivity it is calibrated to.
+        Scale of the noise divided by the sensitivity of its calibration.
     assumed : float or None
-        The paper's sensitivity under sensitivity ``published``; None to use the sound one.
+        The paper's sensitivity under sensitivity ``published``; None for the proven one.
     """
 
     mechanism: str
@@ -75,11 +75,11 @@ class NoiseRule:
 
     @cached_property
     def norm(self) -> Norm:
-        """Norm in which the mechanism needs its sensitivity."""
+        """Norm of the mechanism's sensitivity."""
         return MECHANISMS[self.mechanism, "simulated"].norm
 
     def release(self, sensitivity: Sensitivity) -> Release:
-        """Return the release of a quantity of this sensitivity."""
+        """Return the release of a quantity with this sensitivity."""
         assumed = sensitivity.value if self.assumed is None else self.assumed
         kind = MECHANISMS[self.mechanism, self.source]
         mechanism = make_mechanism(kind, self.multiplier * assumed, assumed)

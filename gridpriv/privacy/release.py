@@ -1,4 +1,4 @@
-"""One release: the noise that is drawn and the privacy that it costs, in one frozen object."""
+"""One release: its noise and its privacy cost, in one frozen object."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Release:
     Attributes
     ----------
     sensitivity : Sensitivity
-        The sound one, in the mechanism's norm: what the accountant charges for.
+        The proven sensitivity, in the mechanism's norm, for the charge.
     assumed : float
-        The sensitivity the noise was calibrated to: the same under sensitivity ``proven``,
-        the paper's under ``published``.
+        The sensitivity of the calibration: the same under sensitivity ``proven``, the paper's under
+        ``published``.
     """
 
     mechanism: Mechanism

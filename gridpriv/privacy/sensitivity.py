@@ -56,20 +56,20 @@ def reach(metric: Floats, norm: Norm) -> float:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The largest distance between a quantity on neighbouring data.
+    """The largest distance of a quantity between adjacent data.
 
     Attributes
     ----------
     value : float
-        0 for what no private datum moves, which is no release.
+        0 for a quantity without private data, which is no release.
     norm : {1, 2, 'box', 'pair', 'number'}
-        The norm the distance is taken in.
+        Norm of the distance.
     bound_source : str
-        Where it comes from, in words a reader can check.
+        Source of the bound, in words that a reader can check.
     share : float
-        Bound of the part of the distance that one number (norm 1) or one pair (norm ``box``)
-        moves by, from 0.5 to 1; 1 says nothing. Where several move, each less, the loss is less
-        than that of one which moves by all (:func:`gridpriv.privacy.accounting.parts`).
+        Bound on the share of the distance in one number (norm 1) or one pair (norm ``box``), from
+        0.5 to 1; 1 is no bound. Where several change, the loss is less than that of a single change
+        of the whole distance (:func:`gridpriv.privacy.accounting.parts`).
     """
 
     value: float
@@ -84,7 +84,7 @@ class Sensitivity:
             raise ValueError(f"a share is from 0.5 to 1, not {self.share}")
 
     def widened(self, share: float) -> Sensitivity:
-        """Return the distance with a share of it on top, for errors of solvers."""
+        """Return the sensitivity enlarged by a share of it, for errors of solvers."""
         if not share:
             return self
         why = f"{self.bound_source}; increased by {share:.0%} for the error of the solver"

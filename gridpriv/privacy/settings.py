@@ -1,4 +1,4 @@
-"""The settings of privacy that every application has: what noise is drawn, and how much.
+"""Privacy settings of every application: mechanism, budget, and registered mechanisms.
 
 A budget buys a noise multiplier. Mechanisms from outside the package are accepted by settings,
 command line and studies: a module registers its mechanism by :func:`register_mechanism` when it is
@@ -58,7 +58,7 @@ Scope = Literal["per-release", "total"]
 LEAST_EPSILON, MOST_EPSILON = 1e-12, 1e6
 
 NO_NOISE, NOTHING = "none", "nothing"
-"""In the place of a budget: of a run that draws no noise; of one that releases nothing."""
+"""In place of a budget: of a run without noise; of a run without releases."""
 QUIET = (NO_NOISE, NOTHING)
 
 
@@ -70,7 +70,7 @@ class Budget:
     ----------
     scope : {'per-release', 'total'}
     delta : float or None
-        None where the user states none: pure for a total, the settings' delta per release.
+        None if not given: a total is then pure, and a release has the settings' delta.
     """
 
     scope: Scope
@@ -91,7 +91,7 @@ class Budget:
 
 
 def stated_epsilon(drawn: str) -> float:
-    """Return the epsilon of what a run draws (``Privacy.drawn``).
+    """Return the epsilon of the noise of a run (``Privacy.drawn``).
 
     >>> stated_epsilon("total:1,1e-6"), stated_epsilon("nothing"), stated_epsilon("none")
     (1.0, 0.0, inf)
@@ -144,7 +144,7 @@ def noise_multiplier(
     releases : int
         Planned number for a zone; matters for totals.
     delta : float
-        Of one Gaussian release, where the budget states none.
+        Of one Gaussian release, where the budget has none.
     """
     if mechanism not in BUILT_IN:
         if budget.scope == "total":
@@ -161,7 +161,7 @@ def noise_multiplier(
         total = budget.epsilon, budget.delta or 0.0, releases
         gaussian = mechanism == "gaussian"
         return gaussian_multiplier(*total) if gaussian else pure_multiplier("laplace", *total)
-    if mechanism != "gaussian":  # at a multiplier m all the others cost 1/m
+    if mechanism != "gaussian":  # at a multiplier m all other mechanisms cost 1/m
         return 1.0 / budget.epsilon
     if sensitivity == "published":
         return classical_gaussian_multiplier(budget.epsilon, budget.delta or delta)
@@ -173,10 +173,10 @@ BUILT_IN = ("laplace", "gaussian", "knorm", "staircase", "staircase-number")
 
 PLUGINS = "GRIDPRIV_PLUGINS"
 NAMES = ["none", "laplace", "gaussian", "knorm", "staircase"]
-"""Mechanisms that settings accept; those of users come last."""
+"""Mechanisms that settings accept; registered ones come last."""
 SAME = 1e-9
 MOST = 1e12
-"""Multiplier at which a budget must buy noise."""
+"""Largest multiplier that a budget may imply."""
 
 
 def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
@@ -196,12 +196,12 @@ def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
     Raises
     ------
     InputError
-        For a name that is taken, or a class that is no mechanism: parts are tried here, and
-        again when noise of a scale is made, before a release is charged.
+        For a name in use, or a class that is not a mechanism: its parts are tested here, and again
+        when noise of a scale is made, before a release is charged.
 
     Notes
     -----
-    The certificate is that of ``charge``: nothing here proves it. ``gridpriv audit`` tests it.
+    The certificate relies on ``charge`` without proof. ``gridpriv audit`` tests it.
 
     Examples
     --------
@@ -270,7 +270,7 @@ def load_plugins() -> None:
     Raises
     ------
     InputError
-        For a module that is not there, or whose import fails.
+        For a missing module, or one whose import fails.
     """
     for name in filter(None, os.environ.get(PLUGINS, "").split(",")):
         if name in LOADED:
@@ -312,7 +312,7 @@ PERTURBED: tuple[Target, ...] = ("objective", "output", "demand")
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy(Part):
-    """Noise of a run: mechanism, perturbed quantity, scale and budget."""
+    """Privacy settings of a run: mechanism, perturbed quantity, scale of noise and budget."""
 
     mechanism: Mechanism | None = choice(
         None,
@@ -355,7 +355,7 @@ class Privacy(Part):
 
     @property
     def release_delta(self) -> float:
-        """Delta at which one release's epsilon is stated."""
+        """Delta of one release's epsilon."""
         per_release = self.budget.scope == "per-release"
         return self.budget.delta if per_release and self.budget.delta else self.delta
 
@@ -365,7 +365,7 @@ class Privacy(Part):
 
     @property
     def drawn(self) -> str:
-        """Noise of a run: its budget, or ``none``."""
+        """Budget of the run's noise, or ``none``."""
         return NO_NOISE if self.mechanism == NO_NOISE else str(self.budget)
 
     def agree(self) -> None:
@@ -396,21 +396,21 @@ PARTS = ("scale", "norm", "variance", "perturb", "charge")
 KINDS = (*CHARGED, "sampled-gaussian", REPLACED, DRAWN, "uncertified")
 """Kinds of :class:`gridpriv.privacy.mechanism.Charge` that the accountant composes."""
 SIZES = (2, 32)
-"""Numbers in the values on which noise is tried; even, as some mechanisms take pairs (p, q)."""
+"""Sizes of the values on which noise is tested; even, as some mechanisms take pairs (p, q)."""
 REACH, POINTS = 40.0, 161
-"""Multiples of the scale up to which a distribution function is tried, and at how many points."""
+"""Multiples of the scale up to which a ``cdf`` is tested, and the number of points."""
 ROUNDING = 1e-9
 
 
 def checked(name: str, kind: type[Any]) -> type[Any]:
-    """Return a class like ``kind`` whose faults are errors of input.
+    """Return a subclass of ``kind`` that raises its faults as input errors.
 
     Parameters
     ----------
     name : str
         Of the mechanism.
     kind : class
-        Made from a scale. Its subclass keeps what is asked of its base classes.
+        Made from a scale.
     """
 
     def made(self: Any, *values: Any, **named: Any) -> None:
@@ -436,7 +436,7 @@ def checked(name: str, kind: type[Any]) -> type[Any]:
 
 
 def missing_parts(name: str, kind: Callable[[float], Any]) -> list[str]:
-    """Return the parts that noise of scale 1 lacks."""
+    """Return the names of parts that noise of scale 1 lacks."""
     item = _result(name, "__init__", kind, 1.0)
     return [part for part in PARTS if not _result(name, part, hasattr, item, part)]
 
@@ -447,7 +447,7 @@ def restored(name: str, scale: float) -> Any:
 
 
 def try_parts(name: str, mechanism: Any) -> None:
-    """Draw noise on zeros, and read norm, variance and distribution function.
+    """Test draws on zeros, norm, variance and distribution function.
 
     Raises
     ------
@@ -489,7 +489,7 @@ def check_charge(name: str, charge: Any) -> Charge:
 
 
 def check_probabilities(name: str, x: Floats, values: Any) -> Floats:
-    """Return the probabilities of ``cdf``; refuse those of no distribution function."""
+    """Return the probabilities of ``cdf``; refuse values of no distribution function."""
     below = _numbers(name, "cdf()", values)
     if below.shape != np.shape(x):
         given = f"returns shape {below.shape} for numbers of shape {np.shape(x)}"
@@ -505,7 +505,7 @@ def check_probabilities(name: str, x: Floats, values: Any) -> Floats:
 
 
 def fault(name: str, part: str, given: str, allowed: str) -> InputError:
-    """Return the error of a mechanism's part: what it gives, and what is allowed."""
+    """Return the error of a mechanism's part: its result, and what is allowed."""
     return InputError(
         f"{part} of mechanism {name!r} {given}. It must give {allowed}. Correct the class that is "
         "registered under this name"
@@ -520,7 +520,7 @@ def _numbers(name: str, part: str, values: Any) -> Floats:
 
 
 def _result(name: str, part: str, call: Callable[..., Any], *values: Any) -> Any:
-    """Return a part's result; its exception's type alone is named, as its text may hold data."""
+    """Return a part's result; errors name only the exception's type, as texts may have data."""
     try:
         return call(*values)
     except InputError:

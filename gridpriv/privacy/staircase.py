@@ -1,6 +1,6 @@
-r"""The staircase law on a line and on a square (Geng, Kairouz, Oh and Viswanath 2015).
+r"""The staircase distribution on a line and on a square (Geng, Kairouz, Oh and Viswanath 2015).
 
-A value of d = 1 or 2 numbers moves by at most a step D in each. Noise has a density that falls in
+A value of d = 1 or 2 numbers changes by at most a step D in each. Noise has a density that falls in
 steps of the norm N(x) = max |x_i|: with q = exp(-epsilon) and a share g of the step,
 
     f(x) = a q^s(N(x)),    s(N) = floor(N/D + 1 - g),
@@ -8,9 +8,9 @@ steps of the norm N(x) = max |x_i|: with q = exp(-epsilon) and a share g of the 
 constant up to N = g D, then falling by the factor q at (g + j) D, j = 0, 1, ...
 
 Pure loss. |N(x - v) - N(x)| <= N(v) <= D, so s differs by at most 1: the loss is -epsilon, 0 or
-epsilon. A move of at most k steps costs k epsilon.
+epsilon. A change of at most k steps costs k epsilon.
 
-Sampler. f is a mixture of uniform laws on the cubes of radius (g + j) D,
+Sampler. f is a mixture of uniform distributions on the cubes of radius (g + j) D,
 
     q^s = (1 - q) sum_{j >= s} q^(j - s) q^s,    so P[j] is proportional to (g + j)^d q^j.
 
@@ -19,21 +19,21 @@ With (g + j)^2 = g^2 + (2g + 1) j + j(j - 1), j is geometric, 1 + a sum of two g
 two, in the shares g/(1-q) and q/(1-q)^2. The variance of a number is E[(g + j)^2] D^2/3, which g
 minimizes.
 
-Loss distribution. Let p be the chance of the loss epsilon. Mirrored (x to v - x, as f is even) it
-is the chance of -epsilon under the neighbour, hence q p here: the losses are epsilon, -epsilon and
-0 with p, q p and 1 - (1 + q) p, and
+Loss distribution. Let p be the probability of the loss epsilon. By reflection (x to v - x, as f is
+even) it is the probability of -epsilon under the adjacent value, hence q p here: the losses are
+epsilon, -epsilon and 0 with p, q p and 1 - (1 + q) p, and
 
     delta(e) = p (1 - exp(e - epsilon)),    0 <= e <= epsilon.
 
-Which move is worst: the overlap of f and a multiple c of its neighbour is the integral over levels
+The worst change: the overlap of f and a multiple c of its shifted copy is the integral over levels
 t of vol({f > t} and (v + {f > t/c})). Both sets are cubes, whose overlap is a product of overlaps
 of intervals and falls in every |v_i|. So delta(e) is largest, at every e, at a corner |v_i| = D.
 There
 
     1 - delta(0) = sum_j P[j] (1 - 1/(2(g + j)))_+^d,    p = delta(0)/(1 - q).
 
-Values that move in several pairs at once are not covered: each would cost a whole epsilon, however
-little it moves.
+Values that change in several pairs at once are not covered: each pair would cost a whole epsilon,
+however small its change.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _moment(share: float, power: int, epsilon: float) -> float:
 
 
 def variance(epsilon: float, dimension: int, share: float | None = None) -> float:
-    """Return the variance of a number at step 1; ``share`` is the best one if left out."""
+    """Return the variance of a number at step 1; the default share has the least variance."""
     g = best_share(epsilon, dimension) if share is None else share
     return _moment(g, dimension + 2, epsilon) / (3.0 * _moment(g, dimension, epsilon))
 
@@ -73,7 +73,7 @@ def best_share(epsilon: float, dimension: int) -> float:
     """Return the share g of a step at which the variance is least."""
     from scipy.optimize import minimize_scalar
 
-    # the variance has one minimum in log g: the best share falls as exp(-epsilon/(dimension + 2))
+    # the variance has one minimum in log g, which falls as exp(-epsilon/(dimension + 2))
     low = -epsilon / 2.0 - 3.0
     result = minimize_scalar(
         lambda log: variance(epsilon, dimension, math.exp(log)),
@@ -86,7 +86,7 @@ def best_share(epsilon: float, dimension: int) -> float:
 
 @lru_cache(maxsize=1024)
 def chance_of_loss(epsilon: float, dimension: int) -> float:
-    """Return p, the chance of the whole loss at the worst move, rounded up."""
+    """Return p, the probability of the whole loss at the worst change, rounded up."""
     q, rest = math.exp(-epsilon), -math.expm1(-epsilon)
     g = best_share(epsilon, dimension)
     shifted = (

@@ -1,7 +1,7 @@
 """Privacy cost of a run by zone: nominal and certified, per release and in total.
 
-Neighbouring data differ in one zone, and the others see that zone only through its releases,
-so a zone's loss is that of its own releases and a run's is that of its worst zone.
+Adjacent data differ in one zone, and others see that zone only through its releases. So the loss of
+a zone is that of its own releases, and the loss of a run that of its worst zone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gridpriv.privacy.settings import NO_NOISE, NOTHING
 
 
 class NoiseBlock(Row):
-    """The noise of a run and what it protects."""
+    """The noise of a run and the data that it protects."""
 
     mechanism: Text = known("Mechanism: mechanism that draws the noise")
     perturbation: Text = known("Perturbation: perturbed quantity")
@@ -47,7 +47,7 @@ class TotalEpsilon(Row, name="total"):
 
 
 class Bound(Row):
-    """A sensitivity and the noise that is calibrated to it."""
+    """A sensitivity and the noise of its calibration."""
 
     assumed: float = released("Assumed sensitivity: sensitivity that sets the noise scale")
     sensitivity: float = released("Sensitivity: largest proven sensitivity of a release")
@@ -118,10 +118,10 @@ NO_SAMPLER = "no secure sampler exists for {} noise"
 def noise_caveat(
     drawn: str, noise: str, *mechanisms: str, secure: str = "use --noise secure"
 ) -> str:
-    """Return in words what the source of the noise means for privacy.
+    """Return a sentence on the source of the noise and its effect on privacy.
 
-    ``drawn`` is what a run draws: noise of its budget, ``none``, or ``nothing``, for it releases
-    nothing. ``mechanisms`` are those of the runs. ``secure`` says how secure noise is drawn.
+    ``drawn`` is the budget of the noise, ``none``, or ``nothing`` without releases. ``mechanisms``
+    are those of the runs. ``secure`` describes how secure noise is drawn.
     """
     if drawn == NO_NOISE:
         return "no privacy: no noise"
@@ -141,7 +141,7 @@ def noise_caveat(
 
 
 def certified_for(noise: str, *mechanisms: str) -> str:
-    """Return the noise that a certificate holds for, in parentheses; empty for secure noise."""
+    """Return a note that noise is simulated, in parentheses; empty for secure noise."""
     if noise == "secure":
         return ""
     lacking = [name for name in dict.fromkeys(mechanisms) if not has_secure_sampler(name)]
@@ -160,7 +160,7 @@ def refuse_unprotected(mechanism: str) -> None:
 
 
 def charges_of(releases: Mapping[Release, int], factor: float = 1.0) -> Counter[Charge]:
-    """Return the charges of releases, of data that lie ``factor`` times as far apart."""
+    """Return the charges of releases at ``factor`` times the adjacency distance."""
     charges: Counter[Charge] = Counter()
     for release, count in releases.items():
         charges[release.certified_within(factor)] += count
@@ -168,12 +168,12 @@ def charges_of(releases: Mapping[Release, int], factor: float = 1.0) -> Counter[
 
 
 def all_planned(releases: Mapping[Release, int], planned: int) -> dict[Release, int]:
-    """Return the releases of an owner with those that were planned and not drawn.
+    """Return the releases of an owner, including planned ones that were not drawn.
 
     Each of these counts as the drawn release with the largest loss. A total at a delta holds for a
     number of releases that is fixed in advance, and an early end can depend on earlier releases or
-    on the data. What was drawn until then is a part of what all planned releases reveal, so their
-    total holds.
+    on the data. The drawn releases are a part of the planned ones, so the total of all planned
+    releases holds.
     """
     left = planned - sum(releases.values())
     if left <= 0 or not releases:
@@ -200,7 +200,8 @@ def zone_certificate(
     ----------
     planned : mapping, optional
         All planned releases where some were not drawn (:func:`all_planned`): the total at a delta
-        is theirs, or the sum of the pure epsilons that were drawn if that is less.
+        is that of all planned releases, or the sum of the pure epsilons of drawn ones if that is
+        less.
     """
     charges, worst = charges_of(releases), _worst(releases)
     total = total_epsilon(charges, target_delta)

@@ -75,7 +75,7 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
 MOST_COSINES = 6
-"""Cosines of a sum over time that are released at most (:mod:`gridpriv.privacy.temporal`)."""
+"""Largest number of released cosines of a sum (:mod:`gridpriv.privacy.temporal`)."""
 
 HOURS = {"hour": 1, "day": 24, "week": 168, "month": 720, "year": 8760}
 WINDOW = "a number of hours such as 24h, or hour, day, week, month or year"
@@ -88,14 +88,14 @@ REST, MEMORY = 0.2, 0.95
 """Standard deviation of e_t relative to the level, and its autocorrelation from hour to hour.
 
 With these four the filter's own error is that of the load profiles of SimBench's high-voltage grid
-(1-HV-mixed) in January and February: 14.3 MW expected and 15.1 MW found on case14 at 1 MW, 150 and
-158 MW on case118 at 10 MW, total 5 in 24 hours. With a fourth of them it was 29 and 364 MW."""
+(1-HV-mixed) in January and February: 14.3 MW expected and 15.1 MW measured on case14 at 1 MW, 150
+and 158 MW on case118 at 10 MW, total 5 in 24 hours. With a fourth of them it was 29 and 364 MW."""
 BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48, 72, 168, 360, 720)
 TRIAL_HOURS = 28 * 24
 
 
 def parse_window(text: str) -> int:
-    """Return the hours of a window.
+    """Return the number of hours of a window.
 
     >>> parse_window("day"), parse_window("48h")
     (24, 48)
@@ -108,7 +108,7 @@ def parse_window(text: str) -> int:
 
 
 def blocks_of(window: int) -> list[int]:
-    """Return the numbers of hours that a block may have: those that divide the window."""
+    """Return the possible numbers of hours of a block: the divisors of the window."""
     return [block for block in BLOCKS if window % block == 0 and block <= window]
 
 
@@ -143,12 +143,12 @@ class TotalFilter:
 
     @property
     def expected(self) -> float:
-        """Total of the hour that was reached, as likely by the releases until now."""
+        """Estimate of the current hour's total from the releases so far."""
         return float(self._row @ self._state[:-1])
 
     @property
     def variance(self) -> float:
-        """Variance of that."""
+        """Variance of the estimate."""
         return float(self._row @ self._covariance[:-1, :-1] @ self._row)
 
     @property
@@ -158,7 +158,7 @@ class TotalFilter:
         return np.concatenate([[1.0], waves, [1.0]])
 
     def advance(self, hour: int) -> None:
-        """Go on to an hour, counted from 0, and add it to its block."""
+        """Advance to an hour, counted from 0, and add it to its block."""
         self._hour, size = hour, len(self._state)
         move = np.eye(size)
         move[-2, -2] = MEMORY
@@ -170,7 +170,7 @@ class TotalFilter:
         self._covariance = move @ self._covariance @ move.T + step @ self._noise @ step.T
 
     def predicted(self, hours: Sequence[int]) -> Floats:
-        """Return the totals of hours from now on, the present one first, by the releases so far.
+        """Return predicted totals of the present and later hours from the releases so far.
 
         Parameters
         ----------
@@ -185,12 +185,12 @@ class TotalFilter:
         return np.array(result)
 
     def observe(self, mean: float | None, hours: int, variance: float) -> None:
-        """Take in the released mean of a block that ends here, and begin the next block.
+        """Update with the released mean of a block that ends here, and begin the next block.
 
         Parameters
         ----------
         mean : float or None
-            None where only variances are asked for.
+            None to compute variances only.
         variance : float
             Of its noise.
         """
@@ -226,7 +226,7 @@ def expected_error(level: float, spread: float, block: int, variance: float) -> 
 
 
 def releases_in(hours: int, block: int) -> int:
-    """Return the largest number of whole releases that h consecutive hours change.
+    """Return the number of block releases that a change in h consecutive hours costs.
 
     >>> releases_in(24, 4), releases_in(8760, 4)
     (6, 2190)
@@ -256,12 +256,12 @@ BASIS_SWING = 0.15
 """g_1: of the six daily curves of the IEEE RTS-79, the first six g are 0.12, 0.09, 0.02, 0.03,
 0.06 and 0.01 in the root mean square."""
 WEIGHTS = (0.2, 0.35, 0.7, 1.0)
-"""v: in norm 1 cosines cost nothing while sqrt(2) sum v_j <= 1, as |b_0'x| then pays for them."""
+"""v: in norm 1 cosines add no cost while sqrt(2) sum v_j <= 1, as |b_0'x| then covers them."""
 
 
 @dataclass(frozen=True)
 class Cosines:
-    """Cosine coefficients of a sum over time that are released with its mean.
+    """Cosine coefficients of a sum over time, released with its mean.
 
     Attributes
     ----------
@@ -347,7 +347,7 @@ class TemporalDisclosure:
             return (
                 with_rounding(still, adjacency.beta, self.over.steps) if self.level.exact else still
             )
-        if norm in {"pair", "number"}:  # a unit moves the cosines too
+        if norm in {"pair", "number"}:  # a unit changes the cosines too
             return replace(still, value=np.inf, share=1.0)
         weight = self.level.strategy.weight(norm)
         both = adjacency.protects == "p+q"
@@ -397,12 +397,12 @@ class TemporalDisclosure:
 
 
 def coefficient_left(over: Cosines, variance: float, level: float) -> float:
-    """Return the expected squared error of a sum's cosines, before any is drawn.
+    """Return the expected squared error of a sum's cosines, before any draw.
 
     Parameters
     ----------
     over : Cosines
-        Those that are not released keep their public guess.
+        Cosines that are not released have their prior's error.
     variance : float
         Of the noise on a statistic.
     level : float
@@ -430,14 +430,14 @@ def _likely(seen: Floats, variance: Floats, expected: Floats, level: float) -> F
 
 
 def _shares(mean: Floats, sums: Sums) -> Floats:
-    """Return the shares of the units in a coefficient of the sum: as the demand itself."""
+    """Return the shares of the units in a coefficient of the sum: those of their demand."""
     size = np.abs(mean)
     return size / size.sum() if size.sum() > 0 else sums.shares
 
 
 @lru_cache(maxsize=1024)
 def _reach(over: Cosines, weight: float, norm: Norm, *, both: bool) -> float:
-    """Return by how much the statistics of one kind move for a beta of 1; see the module."""
+    """Return the sensitivity of the statistics of p or of q at a beta of 1; see the module."""
     if norm == 2:
         return max(weight, *over.weights)
     rows = np.vstack([np.full(over.steps, weight), np.array(over.weights)[:, None] * over.rows])
