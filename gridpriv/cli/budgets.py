@@ -52,7 +52,7 @@ class Releases(Part):
         "mechanism",
         "laplace",
         choices=("laplace", "gaussian", "knorm"),
-        help="noise mechanism; K-norm noise has the privacy loss of Laplace noise",
+        help="noise mechanism; totals of K-norm noise are those of Laplace noise",
     )
     calibration: Calibration = choice(
         "analytic",

@@ -86,7 +86,8 @@ class Publishing(Part):
     )
     scenarios: int = count(
         0,
-        "also write N demand scenarios sampled from the posterior, at no further epsilon",
+        "also write N demand scenarios sampled from what is known after the release, at no further "
+        "epsilon",
         least=0,
     )
 

@@ -226,7 +226,7 @@ class Statistics:
         inside = "" if weight == 1.0 else f", with weights whose {total} is {weight:.6g}"
         numbers = int((self.matrix != 0.0).sum(axis=0).max(initial=0))
         if numbers > 1:
-            inside += f", which change {entries * numbers} of the released numbers"
+            inside += f", so that {entries * numbers} of the released numbers change"
         if self.reactive != 1.0:
             inside += f", reactive demand times {self.reactive:g}"
         each = "changes by at most beta" if entries == 1 else "change by at most beta each"

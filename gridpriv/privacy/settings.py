@@ -345,7 +345,9 @@ class Privacy(Part):
         "only the delta at which the epsilon of one release is stated",
         check_delta,
     )
-    target_delta: float = number(1e-5, "delta at which total epsilon is reported", check_delta)
+    target_delta: float = number(
+        1e-5, "delta at which total epsilon is reported, whatever D is", check_delta
+    )
     noise: Noise = choice(
         "simulated",
         get_args(Noise),

@@ -22,6 +22,7 @@ from gridpriv.report.figures import PALETTE, Bar, Bars, Look, Plot, set_labels, 
 from gridpriv.report.network import GridMap
 from gridpriv.report.summary import (
     AC_MISMATCH,
+    AC_MISMATCH_OR_RESIDUAL,
     BY_ROUND,
     BY_STEP,
     COSTS,
@@ -199,13 +200,15 @@ def _by_round(rounds: pd.DataFrame, *more: Metric) -> list[Metric]:
     if len(rounds) > 1:  # rounds on the AC equations have figures of the plan in the last only
         metrics = [m for m in metrics if rounds.groupby("run")[m.key].count().max() > 1]
     metrics = [m for m in metrics if not (of_grid and m.key == "consensus_residual_max")]
-    return [AC_MISMATCH if m is RESIDUAL and _on_ac(rounds) else m for m in metrics]
+    return [_residual(rounds) if m is RESIDUAL else m for m in metrics]
 
 
-def _on_ac(rounds: pd.DataFrame) -> bool:
-    """Return True where all rounds are on the AC equations: only the last has a penalty."""
-    last = ~rounds["run"].duplicated(keep="last")
-    return len(rounds) > last.sum() and bool(rounds.loc[~last, "penalty_max"].isna().all())
+def _residual(rounds: pd.DataFrame) -> Metric:
+    """Return the residual of rounds; those on the AC equations have a penalty in the last only."""
+    before = rounds.loc[rounds["run"].duplicated(keep="last"), "penalty_max"].isna()
+    if not before.any():
+        return RESIDUAL
+    return AC_MISMATCH if before.all() else AC_MISMATCH_OR_RESIDUAL
 
 
 def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:

@@ -332,7 +332,10 @@ class Panel:
                 alike = "of one seed; methods are not ranked"
                 facts.append(Fact(f"Lowest {metric.noun}", str(first.series), alike))
             elif len(ranking.order) > 1 and ranking.decided:
-                facts.append(Fact(f"Lowest {metric.noun}", str(first.series)))
+                alike = (
+                    "" if self.budget in QUIET else "significant against all other ranked methods"
+                )
+                facts.append(Fact(f"Lowest mean {metric.noun}", str(first.series), alike))
             elif len(ranking.order) > 1:
                 pairs = math.comb(len(ranking.order), 2)
                 alike = (
@@ -340,7 +343,7 @@ class Panel:
                     f"{counted(len(ranking.order) - 1, 'other method')}; paired "
                     f"over {counted(ranking.seeds, 'seed')}, corrected for "
                     f"{counted(pairs, 'pair')} of methods (Bonferroni); "
-                    "the intervals below are neither paired nor corrected"
+                    "the intervals below are neither, so separate ones can be not distinguishable"
                 )
                 facts.append(Fact(f"Lowest mean {metric.noun}", str(first.series), alike))
             facts += self._figures(first, metric)

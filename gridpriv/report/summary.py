@@ -75,6 +75,7 @@ OF_LEARNING = (
 )
 RESIDUAL = Metric("consensus_residual", "Consensus residual", "p.u.", RELEASES)
 AC_MISMATCH = replace(RESIDUAL, title="Largest AC mismatch")
+AC_MISMATCH_OR_RESIDUAL = replace(RESIDUAL, title="Consensus residual or AC mismatch")
 COST = Metric("cost", "Cost", "$/h", DEMAND)
 PLAN_COST = Metric("cost", "Generation cost of the plan", "$/h", DEMAND)
 REDISPATCH_SHED = Metric("redispatch_shed_mw", "Load shedding", "MW", DEMAND, 1e-3)

@@ -154,9 +154,8 @@ class ReleaseSchedule(Part):
     )
     stream: str | None = words(
         None,
-        "release one total of every zone per block of hours (a length that gridpriv chooses); the "
-        "budget holds for any WINDOW of "
-        "consecutive hours (such as 48h, day = 24h, year = 8760h); needs --series",
+        "period for which the budget holds, any such one: such as 48h, day or year; zones release "
+        "one total per block of hours, whose length gridpriv chooses; needs --series",
         "WINDOW",
         parse_window,
         unset="none",
@@ -164,15 +163,15 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
-        "number of cosine (DCT) coefficients of a zone's total over a series, released with the "
-        "mean of the total (auto: the number of least expected error; per-step: one release in "
-        "every step)",
+        "how many cosine (DCT) coefficients of a zone's total over a series are released with the "
+        "mean demand (auto: as many as give the least expected error; per-step: one release in every "
+        "step)",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
-        "draws of the noise of --perturbation demand: once a run, every round, or every local "
-        "update; other noise is drawn every update",
+        "how often noise on demand is drawn: once a run, every round, or every local update; "
+        "noise on objective or output is drawn every update",
         unset="once",
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and recorded")
@@ -206,8 +205,8 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "weight of the squared imbalance; at 1, 1 p.u.^2 of imbalance costs as much as 1 p.u. of "
-        "generation at the mean marginal cost (objective cost) or of losses (objective losses)",
+        "weight of the squared imbalance; weight 1 prices 1 p.u.^2 of imbalance like 1 p.u. of "
+        "generation at the mean marginal cost (with objective losses: like 1 p.u. of losses)",
         positive,
         unset="1e4 times base / 100 MVA",
     )
@@ -262,8 +261,9 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of Clarabel, 1e-8; with matched it is looser while the consensus residual is "
-        f"large, on maps of more than {FEW_ZONES} zones where no release depends on the solve",
+        f"tolerance of Clarabel: tight is 1e-8; matched is the same up to {FEW_ZONES} zones; "
+        "beyond these, without noise on objective or output, it is looser while the consensus residual is "
+        "large",
     )
 
 

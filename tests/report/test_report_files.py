@@ -51,7 +51,7 @@ def test_the_card_names_the_method_with_the_lowest_mean(study: Study) -> None:
     (card,) = cards(study, table)
     facts = {fact.label: fact.value for fact in card.facts}
     at = table[table.budget == "total:5,1e-05"].sort_values("cost_of_privacy")
-    assert facts["Lowest cost of privacy"] == at.iloc[0].series
+    assert facts["Lowest mean cost of privacy"] == at.iloc[0].series
     assert facts["Cost of privacy"].startswith(
         share_of(at.iloc[0].cost_of_privacy, at.iloc[0].baseline_cost).removesuffix(")")
     )
