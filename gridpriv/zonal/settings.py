@@ -164,8 +164,8 @@ class ReleaseSchedule(Part):
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
         "how many cosine (DCT) coefficients of a zone's total over a series are released with the "
-        "mean demand (auto: as many as give the least expected error; per-step: one release in every "
-        "step)",
+        "mean demand (auto: as many as give the least expected error; per-step: one release in "
+        "every step)",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
@@ -262,8 +262,8 @@ class Grid(Scenario):
         "matched",
         get_args(SolverTolerance),
         f"tolerance of Clarabel: tight is 1e-8; matched is the same up to {FEW_ZONES} zones; "
-        "beyond these, without noise on objective or output, it is looser while the consensus residual is "
-        "large",
+        "beyond these, without noise on objective or output, it is looser while the consensus "
+        "residual is large",
     )
 
 
