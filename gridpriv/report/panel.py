@@ -328,6 +328,7 @@ class Panel:
         facts = list(self._compared_at())
         if len(ranked):
             ranking, first = self.ranking, ranked.iloc[0]
+            mean = f"mean {metric.noun}".replace("mean mean", "mean")
             if len(ranking.order) > 1 and self.budget not in QUIET and ranking.seeds < 2:
                 alike = "of one seed; methods are not ranked"
                 facts.append(Fact(f"Lowest {metric.noun}", str(first.series), alike))
@@ -335,7 +336,7 @@ class Panel:
                 alike = (
                     "" if self.budget in QUIET else "significant against all other ranked methods"
                 )
-                facts.append(Fact(f"Lowest mean {metric.noun}", str(first.series), alike))
+                facts.append(Fact(f"Lowest {mean}", str(first.series), alike))
             elif len(ranking.order) > 1:
                 pairs = math.comb(len(ranking.order), 2)
                 alike = (
@@ -345,7 +346,7 @@ class Panel:
                     f"{counted(pairs, 'pair')} of methods (Bonferroni); "
                     "the intervals below are neither, so separate ones can be not distinguishable"
                 )
-                facts.append(Fact(f"Lowest mean {metric.noun}", str(first.series), alike))
+                facts.append(Fact(f"Lowest {mean}", str(first.series), alike))
             facts += self._figures(first, metric)
         else:
             alike = "no method finished every run with an AC-feasible state"
