@@ -13,10 +13,17 @@ from pathlib import Path
 import pytest
 
 import gridpriv
+from gridpriv import report
+from gridpriv.assurance.audit import RUNS
+from gridpriv.assurance.statistic import LEVELS
+from gridpriv.cli import learn
 from gridpriv.cli.flags import Parser, examples, given_settings, help_texts
 from gridpriv.cli.main import COMMANDS, _parser, command_of, main
+from gridpriv.consortium import parties
+from gridpriv.grid import partition
 from gridpriv.learning import LearnSettings, make_learn_settings
-from gridpriv.study import make_plan, read_plan
+from gridpriv.study import make_plan, plan, read_plan
+from gridpriv.zonal import tables
 
 
 def leaves(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, argparse.Namespace]]:
@@ -252,3 +259,29 @@ def test_older_names_of_flags_are_read(words: list[str], name: str, value: str) 
     """Scripts and outside checks use them; help names the newer ones only."""
     args = _parser(words[0]).read(words)
     assert str(getattr(args, name)) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("--budgets", f"(default: {','.join(f'{b:g}' for b in plan.DEFAULT_BUDGETS)})"),
+        ("--seeds", f"(default: {','.join(map(str, plan.DEFAULT_SEEDS))})"),
+        ("--partition", f"{' | '.join(partition.METHODS)} (default: spectral)"),
+        ("--format", f"{' | '.join([*report.FORMATS, 'none'])}"),
+        ("report --format", f"{' | '.join(report.FORMATS)}"),
+        ("report --figures", f": {' | '.join(report.PICTURES)}"),
+        ("run --tables", f": {' | '.join(tables.FORMATS)}"),
+        ("--log", f": {' | '.join(parties.LEVELS)}"),
+        ("audit --levels", " | ".join(LEVELS[1:])),
+        (
+            "audit --runs",
+            "(default: {release} at level release, {solution} at solution, {messages} at messages)",
+        ),
+        ("learn compare --algorithms", f"(default: {learn.ALGORITHMS})"),
+        ("learn compare --totals", f"(default: {learn.TOTALS})"),
+        ("learn compare --seeds", f"(default: {learn.SEEDS})"),
+        ("consortium --rounds", f"(default: {gridpriv.Settings().rounds})"),
+    ],
+)
+def test_a_text_of_the_help_names_the_constants_of_the_program(key: str, words: str) -> None:
+    assert words.format(**RUNS) in help_texts()[key]
