@@ -76,14 +76,13 @@ def noise_rule(settings: LearnSettings, releases: int) -> NoiseRule | None:
 def sampled_multiplier(
     settings: LearnSettings, plain: float, rate: float, kind: str, first: float | None = None
 ) -> float:
-    """Return the multiplier at which sampled releases cost what plain ones of ``plain`` do.
+    """Return the multiplier at which sampled releases cost as much as plain ones of ``plain``.
 
-    ``first`` is the multiplier of one plain release besides.
+    ``first`` is the multiplier of one additional plain release.
 
-    ``plain`` is the multiplier of the budget without amplification: as many plain releases as
-    its total allows are (sum 1/plain^2) of one, and as many sampled ones are calibrated by
-    their PLD. A budget per release buys the noise it names, and amplification shows in the
-    certificate alone.
+    ``plain`` is the multiplier of the budget without amplification. The sampled releases are
+    calibrated by their PLD to the total of as many plain ones. With a budget per release the noise
+    is that of the budget, and amplification appears in the certificate only.
     """
     budget = settings.budget
     if budget.scope == "per-release" or rate >= 1.0:
@@ -104,9 +103,9 @@ def sampled_multiplier(
 def _smallest(cost: Callable[[float], float], epsilon: float, least: float, most: float) -> float:
     """Return a multiplier up to ``most`` whose cost is at most epsilon, the smallest to 0.2 %.
 
-    Amplification only lowers the cost, so ``most`` (no amplification) is always enough; the
-    search does not look below ``least``, where there is at most little to gain. Cost falls as the
-    multiplier grows, so that a tolerance above the root is on the safe side.
+    Amplification only lowers the cost, so ``most`` (no amplification) always suffices. The search
+    ends at ``least``, below which little can be gained. Cost falls as the multiplier grows, so a
+    tolerance above the root is on the safe side.
     """
     from scipy.optimize import brentq  # imports scipy: slow
 
@@ -126,10 +125,10 @@ def _smallest(cost: Callable[[float], float], epsilon: float, least: float, most
 
 
 def classical_epsilon(multiplier: float, delta: float, mechanism: str) -> float:
-    """Return the epsilon that the papers' step sizes and penalties read off the noise.
+    """Return the epsilon of the noise that the papers' step sizes and penalties use.
 
-    sqrt(2 ln(1.25/delta)) / multiplier, or 1 / multiplier for Laplace; inf without noise. It
-    states no privacy.
+    sqrt(2 ln(1.25/delta)) / multiplier, or 1 / multiplier for Laplace; inf without noise. It is no
+    privacy statement.
     """
     if multiplier == 0.0:
         return math.inf
@@ -158,14 +157,14 @@ def privacy_statement(
     adjacency: str,
     paper: Json | None,
 ) -> Json:
-    """Return the ``privacy`` block of a run: every figure is its worst over clients.
+    """Return the ``privacy`` block of a run: every value is that of the worst client.
 
     Parameters
     ----------
     multiplier : float
-        Noise over sensitivity that the budget asks for; shown where nothing was released.
+        Noise over sensitivity according to the budget; shown where nothing was released.
     paper : dict or None
-        The total that the paper states, labelled as its own; it certifies nothing.
+        The total of the paper, labelled as such; it certifies nothing.
     """
     tallies = tally.distinct()
     releases = max((sum(t.values()) for t in tallies), default=0)
@@ -213,7 +212,7 @@ def _calibration(client: int, release: Release) -> Json:
 
 
 def _worst_rho(tallies: list[Mapping[Charge, int]]) -> float | None:
-    """Return the largest rho; None where batches are sampled, which it would count in full."""
+    """Return the largest rho; None with sampled batches, as rho has no amplification."""
     if any(charge.kind in SAMPLED for tally in tallies for charge in tally):
         return None
     matches = [zcdp_total(tally) for tally in tallies]
@@ -222,7 +221,7 @@ def _worst_rho(tallies: list[Mapping[Charge, int]]) -> float | None:
 
 
 def _nominal(settings: LearnSettings, scope: str) -> float | None:
-    """Return the epsilon that the budget states for one release, or for all."""
+    """Return the budget's epsilon of one release, or of all."""
     budget = settings.budget
     return budget.epsilon if settings.mechanism != "none" and budget.scope == scope else None
 
@@ -241,7 +240,7 @@ CLIENTS = Protection("client", "clients", (Move("training set", math.inf, "(any 
 
 
 def protection_of(settings: LearnSettings) -> Protection:
-    """Return the protection of an algorithm's releases in the form that grants are compared by."""
+    """Return the protection of an algorithm's releases, for the comparison with grants."""
     if settings.algorithm == "dp-fedavg":
         return CLIENTS
     move = Move("features and label", math.inf, f"({settings.adjacency})")
@@ -256,8 +255,8 @@ def client_datasets(
     Parameters
     ----------
     parts : sequence of (m,) int
-        Training rows of every client. A sample is known by its row and its data, so a budget is
-        found again however rows are split over clients; other rows in its place are refused.
+        Training rows of every client. A sample is identified by its row and its data, so its budget
+        does not depend on the split over clients; other data in its row are refused.
     """
     protection = protection_of(settings)
     whole = settings.algorithm == "dp-fedavg"
@@ -289,7 +288,7 @@ def _samples(dataset: Dataset, rows: Indices) -> tuple[Unit, ...]:
 
 
 def _client(dataset: Dataset, number: int, rows: Indices) -> tuple[Unit, ...]:
-    # a part of a keyed mark, never stored: one digest stands for all of the client's rows
+    # part of a keyed mark, never stored: one digest of all rows of the client
     digest = hashlib.sha256()
     for row in rows:
         digest.update(_record(dataset, int(row)))
@@ -302,7 +301,7 @@ def _record(dataset: Dataset, row: int) -> bytes:
 
 
 def _spans(rows: Indices) -> str:
-    """Return the rows' first and last numbers of every unbroken stretch."""
+    """Return the first and last numbers of every range of consecutive rows."""
     ordered = np.sort(rows)
     breaks = np.flatnonzero(np.diff(ordered) != 1)
     firsts, lasts = ordered[np.r_[0, breaks + 1]], ordered[np.r_[breaks, len(ordered) - 1]]

@@ -4,13 +4,13 @@
 
 Losses are functions of the scores X W and the targets, generalized linear: the gradient of one
 sample is the outer product of its features and a residual, d loss / d score. So one product gives
-the scores, one the gradient, and a sample's gradient norm is ||x|| ||residual||, which is what is
-clipped and bounded.
+the scores and another the gradient. A sample's gradient norm, which is clipped or bounded, is ||x||
+||residual||.
 
 Models are matrices (J, K); binary logistic regression and least squares have K = 1. All
 functions take any leading batch axes and any array library.
 
-Arrays are numpy's, or torch's through array-api-compat: this is the one place that knows which.
+Arrays are numpy's, or torch's through array-api-compat; only this module distinguishes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gridpriv.learning.datasets.base import Dataset, Indices, Labels
 
 DEVICES = ("cpu", "cuda", "torch")
 
-# an array of whichever library runs; the array API standard has no common static type
+# an array of the library in use; the array API standard has no common static type
 Array = Any
 
 
@@ -96,7 +96,7 @@ def import_torch(use: str = "a torch module") -> Any:
     return torch
 
 
-SCORES = 2**22  # of models on test rows that are held at once
+SCORES = 2**22  # of models on test rows that are in memory at once
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def clip_factors(x: Array, residual: Array, clip: float) -> Array:
 
 
 def clipped_residuals(loss: Loss, x: Array, targets: Array, w: Array, clip: float | None) -> Array:
-    """Return the residuals, scaled down where a sample's gradient is longer than the clip."""
+    """Return the residuals, scaled down where the norm of a sample's gradient exceeds the clip."""
     residual = loss.residual(namespace(x).matmul(x, w), targets)
     return residual if clip is None else residual * clip_factors(x, residual, clip)
 
@@ -283,9 +283,9 @@ def test_errors(dataset: Dataset, models: Sequence[Array] | Array) -> Array:
     return np.mean((scores[:, :, 0] - y[:, None]) ** 2, axis=0)
 
 
-CACHE = 2**20  # bytes of a core's cache that features take
+CACHE = 2**20  # bytes of a core's cache for features
 RANK = 16
-"""Directions of a client's features in which an exact solver knows the curvature.
+"""Directions of a client's features in which an exact solver uses the curvature.
 
 With 8 Adult takes hundreds of steps a round at a penalty of 0.002; 32 cost more than they save.
 """
@@ -301,7 +301,7 @@ class Clients:
         Features; their library, type and device are those of every array here.
     targets : (N, K)
     cuts : tuple of int
-        Client p holds rows ``cuts[p]`` to ``cuts[p+1]``.
+        Client p has rows ``cuts[p]`` to ``cuts[p+1]``.
     """
 
     x: Array
@@ -329,14 +329,14 @@ class Clients:
     ) -> list[Array]:
         """Apply a function to the clients' rows and models, and join its arrays over clients.
 
-        Clients of equally many samples are taken together; else each is a block.
+        Clients with equal numbers of samples are one block; else each client is a block.
 
         Parameters
         ----------
         of : callable
             (features, targets, further arrays, models) -> arrays.
         further : (N, ...)
-            Arrays stacked as the samples are.
+            Arrays in the order of the samples.
         """
         xp, arrays = namespace(w), (self.x, self.targets, *further)
         if len(set(self.counts.tolist())) == 1:
@@ -372,7 +372,7 @@ class Clients:
 
     @cached_property
     def _blocks(self) -> list[slice]:
-        """Stretches of clients whose features stay in a core's cache from product to product."""
+        """Ranges of clients whose features fit a core's cache together."""
         most = self.number
         if isinstance(self.x, np.ndarray):
             most = max(1, CACHE * self.number // self.x.nbytes)
@@ -382,8 +382,8 @@ class Clients:
     def leading(self) -> tuple[Array, Array]:
         """Leading directions U of every client's features, (P, J, r), and the features' parts.
 
-        Orthonormal, by subspace iteration on the client's own samples from a fixed start; the
-        parts X U are stacked as the samples are, (N, r).
+        Orthonormal, by subspace iteration on the client's own samples from a fixed start; the parts
+        X U are in the order of the samples, (N, r).
         """
         xp, width = namespace(self.x), self.shape[0]
         first = np.random.default_rng(0).normal(size=(width, min(RANK, width)))
@@ -423,7 +423,7 @@ class Clients:
             scores = namespace(self.x).matmul(self.x, like(w, self.x))
             rows = to_numpy(self.loss.values(scores, self.targets))
             return np.add.reduceat(rows, self.cuts[:-1]) / self.counts
-        # of numbers like the samples': others would have all samples copied into their precision
+        # in the samples' precision: another would copy all samples
         return np.array(
             [
                 float(mean_value(self.loss, *self.part(p), like(w[p], self.x)))

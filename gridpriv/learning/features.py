@@ -1,15 +1,15 @@
-"""Public transforms of images: functions of one row that no other row and no training changes.
+"""Public transforms of images: fixed functions of a single row.
 
-Because a transform is public and acts row by row, a certificate of what is trained on its rows is a
+Because a transform is public and acts on each row, a certificate of a training on its rows is a
 certificate of the images. Every transformed row has 2-norm 1.
 
 - ``hog``: histograms of oriented gradients (Dalal and Triggs 2005) in cells of 4 x 4 pixels,
   normalized in blocks of 2 x 2 cells;
-- ``strokes``: kernel principal components of the histograms above, of images whose slant is taken
-  out, under a Gaussian kernel. Landmarks and components are those of images of random pen strokes,
-  drawn by a public program from a fixed seed: a public prior of what handwriting looks like (as
-  Tang et al. 2023 take random processes). Few components of equal size need less noise, and fewer
-  steps, than thousands of histogram cells.
+- ``strokes``: kernel principal components of these histograms of deslanted images, under a Gaussian
+  kernel. Landmarks and components are those of images of random pen strokes, drawn by a public
+  program from a fixed seed: a public prior of handwriting (as Tang et al. 2023 use random
+  processes). Few components of equal size need less noise, and fewer steps, than thousands of
+  histogram cells.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def transform(name: str, x: Images) -> Images:
     Raises
     ------
     InputError
-        If the rows are no such images.
+        If the rows are not such images.
     """
     if name == RAW:
         return x
@@ -125,7 +125,7 @@ def _components(side: int) -> tuple[Floats, Floats, Floats]:
     """Return landmarks (L, F), the mean of their kernels (L,) and directions (L, d): public.
 
     The kernel of unit rows at distance r is exp(-r^2). Directions are those of the kernel's
-    principal components on the images that are no landmarks, divided by their deviations.
+    principal components on the images that are not landmarks, divided by their deviations.
     """
     drawn = _strokes(DRAWN, side)
     histograms = np.concatenate(
@@ -146,8 +146,8 @@ def _components(side: int) -> tuple[Floats, Floats, Floats]:
 def _strokes(count: int, side: int) -> Floats:
     """Return images of one to three random pen strokes (cubic Bezier curves), (N, s, s) in [0, 1].
 
-    Two thirds of side long and wide at most, their points' mean in the centre, as the digits and
-    letters of MNIST are; half of the strokes begin where the last one ends.
+    At most two thirds of the side long and wide, with the mean of their points in the centre, as in
+    MNIST; half of the strokes begin at the end of the previous stroke.
     """
     random = np.random.default_rng(1)
     t = np.linspace(0.0, 1.0, 24)[:, None]
@@ -172,7 +172,7 @@ def _strokes(count: int, side: int) -> Floats:
 
 
 def _upright(images: Images) -> Images:
-    """Return images without slant: rows are shifted so that columns no longer follow rows."""
+    """Return images without slant: rows are shifted until columns and rows are uncorrelated."""
     side = images.shape[1]
     place = np.arange(side, dtype=images.dtype)
     mass = images.sum(axis=(1, 2)) + 1e-6

@@ -1,35 +1,33 @@
 """Federated forecasts of demand, as a public prior for runs, plans and published cases.
 
-Zones hold the demand y_b(t) of their buses over a history of T steps. Features of time are public
-(calendar, weather columns), so that of a linear model only the products of features and demand are
-private: every zone releases them once, with noise, and the model follows by public arithmetic.
+Each zone has the demand y_b(t) of its buses over a history of T steps. Features of time are public
+(calendar, weather columns). Of a linear model only the products of features and demand are private:
+every zone releases them once, with noise, and the model is computed from the releases.
 
-*Neighbours*: one bus changes its active and its reactive demand by at most beta each, in every step
-of the history at once. With features phi_k of mean 0, orthonormal over the history, zone z releases
+*Adjacency*: one bus changes its active and its reactive demand by at most beta each, in every step
+of the history. With features phi_k of mean 0, orthonormal over the history, zone z releases
 
-1. the mean active demand of every bus, of which one moves by beta, in the 1-norm;
-2. the mean (p, q) of the zone, one pair that moves by beta: distance beta in the norm ``box``. A
+1. the mean active demand of every bus: one value changes by beta, in the 1-norm;
+2. the mean (p, q) of the zone, one pair that changes by beta: distance beta in the norm ``box``. A
    bus's reactive demand is expected at the zone's power factor;
-3. c_k = mean of phi_k(t) P_z(t) of the zone's active demand P_z, which moves in the 1-norm
-   by max over |d(t)| <= beta of sum_k |mean phi_k d|, that is beta times the largest
-   mean |sum_k s_k phi_k| over signs s;
-4. the mean of |P_z(t) - forecast(t)|: the forecast is known from 1 to 3, and the mean moves
-   by at most beta.
+3. c_k = mean of phi_k(t) P_z(t) of the zone's active demand P_z, which changes in the 1-norm by max
+   over |d(t)| <= beta of sum_k |mean phi_k d|, that is beta times the largest mean |sum_k s_k
+   phi_k| over signs s;
+4. the mean of |P_z(t) - forecast(t)|: the forecast is a function of 1 to 3, and the mean changes by
+   at most beta.
 
-Zones hold different buses, so that a run costs what one zone's four releases cost: their epsilons
-add up to the total. What follows is public arithmetic: the levels of buses are drawn towards the
-law that all noisy levels come from (nonparametric empirical Bayes), and shapes c_k/mean towards the
-mean of zones, and that towards 0, as far as noise is in them.
+Zones have disjoint buses, so a run costs as much as the four releases of one zone: their epsilons
+add up to the total. The rest is post-processing. Levels of buses are shrunk to the estimated
+distribution of all levels (nonparametric empirical Bayes). Shapes c_k/mean are shrunk to the mean
+of zones, and that mean to 0, by the size of the noise in them.
 
 Rounding. These distances are those of exact arithmetic. Under secure noise demand is first put on a
-grid of g = 2^-36, within 2^17/n at each of n buses (``on_grid`` of
-:mod:`gridpriv.privacy.linear`), so that one bus moves by at most beta + g and sums
-over buses are exact. A weighted mean
-over T steps of numbers within 2^17 has at most T + 2 roundings of 2^-53 times a sum of at most
-2^17 (weights add up to 1, and so do at most weights times abs(phi_k), by orthonormality): an error
-of (T + 2) g on each side of a pair of neighbours. Forecasts within 2^17, from which P_z(t) is
-subtracted, double it and add 2 g. Every number that moves is thus charged 8 (T + 1) g beside its
-distance.
+grid of g = 2^-36, within 2^17/n at each of n buses (``on_grid`` of :mod:`gridpriv.privacy.linear`),
+so one bus changes by at most beta + g and sums over buses are exact. A weighted mean over T steps
+of numbers within 2^17 has at most T + 2 roundings of 2^-53 times a sum of at most 2^17 (weights add
+up to 1, and so do at most weights times abs(phi_k), by orthonormality): an error of (T + 2) g for
+each of two adjacent data sets. Forecasts within 2^17, from which P_z(t) is subtracted, double it
+and add 2 g. So every number that changes is charged 8 (T + 1) g in addition to its distance.
 
 Lags of private demand would make every feature private; a public lag (last week's published load)
 is a column of the weather file. A hidden layer of public random weights makes the same model
@@ -59,11 +57,11 @@ from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
 SHARES: Mapping[str, float] = {"buses": 0.60, "zone": 0.06, "shape": 0.29, "spread": 0.05}
 """Parts of epsilon (docs/decisions/0071-forecast.md)."""
-MOST_SIGNS = 12  # features whose signs are tried one by one; a bound stands for more
+MOST_SIGNS = 12  # features whose signs are enumerated; above, a bound is used
 HIDDEN = 4
 LAST_YEAR = 2262
 """Times of pandas end in it."""
-HALF_LIFE = 7.0  # days after which a step of the history weighs half
+HALF_LIFE = 7.0  # half-life in days of the weight of a step of the history
 GRID, ROUNDS = 200, 300  # levels that a bus may have, and steps of expectation maximization
 GAUSSIAN_MEAN = math.sqrt(2.0 / math.pi)  # of |x| of a standard normal x
 Charge = Callable[[str, Release], None]
@@ -130,7 +128,7 @@ class Forecast:
 def orthonormal(past: Floats, ahead: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return features of mean 0, orthonormal over the history (T, K), and the same ahead (H, K).
 
-    Means are under the weights (T,). Features that the history does not tell apart are left out.
+    Means are under the weights (T,). Features that are collinear over the history are left out.
     """
     centre = weights @ past
     scale = np.sqrt(weights @ (past - centre) ** 2)
@@ -138,7 +136,9 @@ def orthonormal(past: Floats, ahead: Floats, weights: Floats) -> tuple[Floats, F
     left = (past[:, kept] - centre[kept]) / scale[kept]
     right = (ahead[:, kept] - centre[kept]) / scale[kept]
     rows = np.sqrt(weights)[:, None] * left
-    own = np.abs(np.linalg.qr(rows)[1].diagonal())  # of each beyond the features before it
+    own = np.abs(
+        np.linalg.qr(rows)[1].diagonal()
+    )  # of each after projection off the features before it
     new = np.flatnonzero(own > 1e-6)
     _, triangle = np.linalg.qr(rows[:, new])
     past, ahead = (np.linalg.solve(triangle.T, side[:, new].T).T for side in (left, right))
@@ -156,7 +156,7 @@ def network_features(past: Floats, ahead: Floats, seed: int) -> tuple[Floats, Fl
 
 
 def shape_sensitivity(features: Floats, weights: Floats) -> float:
-    """Return the 1-norm by which the products c move where one bus moves by 1 in every step."""
+    """Return the change of the products c, in the 1-norm, if one bus changes by 1 in every step."""
     count = features.shape[1]
     if count == 0:
         return 0.0
@@ -169,14 +169,14 @@ def shape_sensitivity(features: Floats, weights: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Releases of zones' values: charged, then drawn, and noted.
+    """Releases of zones' values: charged, then drawn, and recorded.
 
     Attributes
     ----------
     epsilon : float
         Total of a zone, pure; inf for none.
     beta : float
-        Distance between neighbours, in the history's unit.
+        Adjacency distance, in the history's unit.
     source : {'simulated', 'secure'}
     steps : int
         Of the history, T.
@@ -195,9 +195,9 @@ class Noise:
     drawn: dict[str, list[Release]] = field(default_factory=dict)
 
     def release(self, part: str, distance: float, moving: int = 1) -> Release:
-        """Return the release of a part that moves by ``distance`` between neighbours.
+        """Return the release of a part that changes by ``distance`` between adjacent data.
 
-        ``moving`` numbers (pairs, in the norm ``box``) move, each with its rounding.
+        ``moving`` numbers (pairs, in the norm ``box``) change, each with its rounding.
         """
         kind = "knorm" if part == "zone" else "laplace"
         norm: Norm = "box" if kind == "knorm" else 1
@@ -255,12 +255,12 @@ def forecast_demand(
     seed: int = 0,
     charge: Charge = lambda *_: None,
 ) -> Forecast:
-    """Return a forecast from what zones release of their histories.
+    """Return a forecast from the releases of zones' histories.
 
     Parameters
     ----------
     histories : sequence of History
-        Of T steps each, one a zone.
+        Of T steps each, one per zone.
     past, ahead : (T, K), (H, K) float
         Public features of the history's steps and of the steps ahead.
     weights : (T,) float
@@ -268,7 +268,7 @@ def forecast_demand(
     epsilon : float
         Total of a zone's releases, pure; inf releases without noise.
     beta : float
-        By how much a bus's active and reactive demand may change in every step, in the unit of the
+        Largest change of a bus's active and reactive demand in every step, in the unit of the
         histories.
     source : {'simulated', 'secure'}
         Secure noise takes histories in per unit: zones' demand is clipped to 2^17.
@@ -308,7 +308,9 @@ def forecast_demand(
         gap = weights @ np.abs(history.p.sum(axis=1) - known)
         seen, _ = noise.released(z, history.zone, "spread", np.array([gap]), beta)
         least = 0.02 * float(sums[z])
-        noisy = len(buses[z][0]) * buses[z][1]  # of the sum of buses, beside the zone's own release
+        noisy = (
+            len(buses[z][0]) * buses[z][1]
+        )  # of the sum of buses, to be compared with the zone's own release
         level = noisy * zones[z][1] / max(noisy + zones[z][1], 1e-300)
         errors.append(math.hypot(max(float(seen[0]), least) / GAUSSIAN_MEAN, math.sqrt(level)))
     return _assembled(levels, sums, relative, np.array(errors), noise.drawn, epsilon)
@@ -331,8 +333,8 @@ def _levels(
 ) -> list[tuple[Floats, Floats]]:
     """Return the means (2, n) of every zone's buses, and the variance of their errors (2, n).
 
-    Active levels are posterior means, moved so that a zone's sum is the best estimate from both of
-    its releases; reactive ones have the zone's power factor.
+    Active levels are posterior means, shifted so that a zone's sum is the best estimate from both
+    of its releases; reactive levels have the zone's power factor.
     """
     noisy = np.concatenate([values for values, _ in buses])
     means, variances = _posterior(noisy, buses[0][1])
@@ -354,7 +356,7 @@ def _levels(
 def _posterior(noisy: Floats, variance: float) -> tuple[Floats, Floats]:
     """Return posterior means and variances of levels under Laplace noise of a variance.
 
-    Their law is the one on a grid that makes what was released likeliest (Kiefer and Wolfowitz
+    Their distribution on a grid maximizes the likelihood of the releases (Kiefer and Wolfowitz
     1956), by expectation maximization.
     """
     scale = math.sqrt(variance / 2.0)
@@ -374,10 +376,10 @@ def _posterior(noisy: Floats, variance: float) -> tuple[Floats, Floats]:
 
 
 def _pooled(shapes: Floats, variances: Floats) -> Floats:
-    """Return every zone's shape (zones, K), drawn towards their mean, and that towards 0.
+    """Return every zone's shape (zones, K), shrunk to their mean, and that mean to 0.
 
-    As far as noise of these variances hides the difference: a feature's mean by itself (features
-    are in the order of their weight in most demand), and all features of a zone together.
+    Shrinkage depends on these variances of the noise. The mean of each feature is shrunk separately
+    (features are in the order of their typical weight in demand), all features of a zone together.
     """
     if not variances.any():
         return shapes
@@ -438,7 +440,7 @@ def dates_and_times(texts: Sequence[str], label: str) -> Any:
     Raises
     ------
     InputError
-        Naming the first text that is no time, or where time zones or offsets differ.
+        Naming the first text that is not a time, or where time zones or offsets differ.
     """
     import pandas as pd
 
@@ -468,7 +470,8 @@ def calendar(times: Sequence[str]) -> Floats:
     Raises
     ------
     InputError
-        Naming the first that is no time, or the first gap: a missing day shifts every later one.
+        Naming the first text that is not a time, or the first gap: a missing day shifts all later
+        ones.
     """
     stamps = dates_and_times(times, "the history's steps")
     gaps = np.diff(stamps.asi8) / 1e9

@@ -1,10 +1,11 @@
-"""A torch module in the place of a linear model: per-sample gradients, clipped, by torch.func.
+"""A torch module in place of a linear model: per-sample gradients, clipped, by torch.func.
 
-The algorithms see what they see of a linear model, an array of parameters and clipped gradients,
-so their releases, sensitivities and certificates are unchanged. The module runs in evaluation
-mode (no dropout), and one that mixes the samples of a batch is refused: a clipped gradient must
-be one sample's. Per-sample gradients by ``vmap(grad)`` take three quarters of the time of
-Opacus' hooks on a small convolutional network (docs/decisions/0020-per-sample-gradients.md).
+Algorithms use the same interface as for a linear model, an array of parameters and clipped
+gradients. So releases, sensitivities and certificates are unchanged. The module runs in evaluation
+mode (no dropout), and a module that mixes the samples of a batch is refused: a clipped gradient
+must depend on a single sample. Per-sample gradients by ``vmap(grad)`` take three quarters of the
+time of Opacus' hooks on a small convolutional network
+(docs/decisions/0020-per-sample-gradients.md).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gridpriv.learning.settings import LearnSettings
 
 # algorithms whose sensitivity holds for any clipped gradient, convex or not
 FOR_MODULES = ("dpsgd", "dp-fedavg", "dp-admm", "cdp-admm", "ddp-admm")
-CHUNK = 256  # samples whose gradients are held at once
+CHUNK = 256  # samples whose gradients are in memory at once
 # of the clip: a gradient's norm is a float32 sum, which errs by less than this
 AIM = 1.0 - 1e-5
 
@@ -32,7 +33,7 @@ AIM = 1.0 - 1e-5
 def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None:
     """Raise :class:`InputError` unless the module can be trained privately under the settings.
 
-    Judged on public input alone: a row of zeros and a row of ones over the root of their number.
+    The test uses public input only: a row of zeros and a row of ones over the root of their number.
     """
     torch = import_torch()
     kinds = _checked_types(module, settings)
@@ -69,7 +70,7 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
 
 
 def _checked_types(module: Any, settings: LearnSettings) -> set[Any]:
-    """Return the types of a module's parameters, which settings and layers can be trained with."""
+    """Return the types of a module's parameters, which select the allowed settings and layers."""
     torch = import_torch()
     if settings.algorithm not in FOR_MODULES:
         raise not_allowed(
@@ -169,8 +170,8 @@ class Functional:
     def mixes(self) -> bool:
         """Return True if a row's scores or their gradient depend on the other rows of its batch.
 
-        Judged on public random rows, in batches of several sizes (one longer than a chunk of
-        samples), whose first, middle and last rows are compared with the same rows alone.
+        The test uses public random rows, in batches of several sizes (one longer than a chunk of
+        samples); their first, middle and last rows are compared with the same rows alone.
         """
         torch = import_torch()
         start, random = self.start(), torch.Generator().manual_seed(0)
@@ -219,8 +220,8 @@ class ModuleClients(Clients):
     def weighted(self, p: int, w: Array, weights: Floats, clip: float | None) -> Array:
         """Return one client's sum of clipped sample gradients times ``weights`` at w.
 
-        A gradient that is not finite counts as none: its sample then moves the sum by less than
-        the clip, as any other.
+        A gradient that is not finite counts as zero, so its sample changes the sum by less than the
+        clip.
         """
         torch = import_torch()
         x, targets = self.part(p)
@@ -239,7 +240,7 @@ class ModuleClients(Clients):
         return total
 
     def values(self, w: Array) -> Floats:
-        """Return every client's mean loss at its own model, or all at one."""
+        """Return every client's mean loss at its own model, or at a common one."""
         matches = []
         for p in range(self.number):
             x, targets = self.part(p)

@@ -1,9 +1,9 @@
 """Releases of a client's private values, and the tally of their cost.
 
-An algorithm states how far its value moves between neighbours; the release drawn from that
-(:class:`gridpriv.privacy.release.Release`) adds the noise and is what is charged. Two mechanisms
-join those of :mod:`gridpriv.privacy.mechanism`: noise on a value of a secret sample, and noise
-about which nothing is proved.
+An algorithm states the change of its value between adjacent data; the release
+(:class:`gridpriv.privacy.release.Release`) adds the noise and is charged. Two mechanisms are added
+to those of :mod:`gridpriv.privacy.mechanism`: noise on a value of a secret sample, and noise
+without a proof.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ TRUSTED = {
 
 @dataclass(frozen=True)
 class SampleAdjacency:
-    """One sample of one client is replaced by any other, or (``zero-out``) by a blank one.
+    """One sample of one client is replaced by any other, or (``zero-out``) by a blank sample.
 
-    A blank sample has no features, so its term of every sum is 0 while the sample keeps its place:
-    counts and how batches are drawn are public and stay. That is how a sample's presence is
-    protected here; a client that draws a batch of fixed size from one sample less would draw
-    another one in its place.
+    A blank sample has no features, so its term of every sum is 0, but it still counts: counts and
+    the sampling of batches are public and do not change. So the presence of a sample is protected.
+    If the sample were removed, a batch of fixed size would have another sample in its place.
     """
 
     kind: Kind = "replace-one"
@@ -70,9 +69,9 @@ DIGITS = 10
 # gradients of norm C errs by N 2^-53 N C at most in float64, so two of them by N^2 2^-53 of their
 # sensitivity 2C: 1e-7 covers 30,000 samples of a client in the worst order, and any number in
 # practice. float32 sums, for simulated noise, err by up to some 1e-4 of it (60,000 samples), which
-# nothing covers; simulated noise protects nothing.
+# is not covered; simulated noise protects nothing.
 MARGIN = 1e-7
-# so noise is this much above what its budget asks for
+# so noise is larger than its budget requires by this factor
 ROUNDING = 1.0 + 2.0 * MARGIN
 
 MULTIPLIERS = ("gaussian", "laplace", *SAMPLED)  # kinds whose parameter is a multiplier
@@ -81,16 +80,16 @@ COSTS = {"pure": 1, "zcdp": 2}  # kinds whose parameter grows with this power of
 
 @dataclass(frozen=True)
 class Sampled(Wrapped):
-    """Gaussian noise on a sum over a sample that its owner draws in secret.
+    """Gaussian noise on a sum over a batch that its owner samples in secret.
 
     Attributes
     ----------
     noise : Mechanism
         Gaussian noise, of which a discrete one is a function (:class:`SecureGaussian`).
     rate : float
-        The chance that one sample takes part.
+        Probability that a sample is in the batch.
     kind : str
-        Of the charge: how the sample is drawn, and what neighbours are
+        Of the charge: method of sampling, and adjacency
         (:mod:`gridpriv.privacy.accounting`).
     """
 
@@ -109,7 +108,7 @@ class Amplification:
     Attributes
     ----------
     rate : float
-        Chance that one sample is in any of the release's batches, below 1.
+        Probability that a sample is in any of the release's batches, below 1.
     kind : str
         Of the charge (:mod:`gridpriv.privacy.accounting`).
     """
@@ -120,7 +119,7 @@ class Amplification:
 
 @dataclass(frozen=True)
 class Unproved(Wrapped):
-    """Noise of a scale that nothing proves: a paper's that leaves something out."""
+    """Noise of a scale without a proof, from a paper whose sensitivity is incomplete."""
 
     def charge(self, distance: float) -> Charge:
         """Return a charge that certifies nothing."""
@@ -139,7 +138,7 @@ class Tally:
     last : dict of int to Release
         Every client's last release.
     notes : list of str
-        What a reader must know about the certificate.
+        Notes on the certificate.
     """
 
     charges: dict[int, Counter[Charge]] = field(default_factory=dict)
@@ -152,7 +151,7 @@ class Tally:
         self.last[client] = release
 
     def charge(self, client: int, what: Charge, count: int = 1) -> None:
-        """Charge what is no additive noise; see :func:`rounded`."""
+        """Charge a mechanism without additive noise; see :func:`rounded`."""
         self.charges.setdefault(client, Counter())[rounded(what)] += count
 
     def note(self, text: str) -> None:
@@ -161,17 +160,16 @@ class Tally:
             self.notes.append(text)
 
     def distinct(self) -> list[Mapping[Charge, int]]:
-        """Return the clients' charges, equal ones once."""
+        """Return the distinct charges of clients."""
         seen = {frozenset(charge.items()): charge for charge in self.charges.values() if charge}
         return list(seen.values())
 
 
 def covering(release: Release) -> Release:
-    """Return a release as a ledger is charged for it, which costs no less.
+    """Return a release as it is charged to a ledger, at no lower cost.
 
-    Its sensitivity covers the rounding of float64 sums, and a secret sample amplifies nothing: no
-    filter adds up sampled releases, and what is released from a sample costs at most what its
-    noise costs where every sample takes part.
+    Its sensitivity includes the rounding of float64 sums, and it has no amplification: no filter
+    composes sampled releases, and a sampled release costs at most as much as one on all samples.
     """
     wider = release.sensitivity.value * (1.0 + MARGIN)
     plain = release.mechanism
@@ -184,10 +182,10 @@ def covering(release: Release) -> Release:
 
 @lru_cache(maxsize=1024)
 def rounded(what: Charge) -> Charge:
-    """Return a charge that costs no less, with ten digits, so that equal ones are one.
+    """Return a charge rounded to ten digits at no lower cost, so that equal charges compare equal.
 
-    Less noise than there is costs more, so a multiplier is rounded down and a cost up; a release
-    without noise certifies nothing. :data:`MARGIN` covers the rounding of float64 sums.
+    A multiplier is rounded down and a cost up; a release without noise certifies nothing.
+    :data:`MARGIN` covers the rounding of float64 sums.
     """
     parameter = what.parameter
     if what.kind in MULTIPLIERS:

@@ -1,10 +1,10 @@
-"""The result of a learning run: its figures, documents and tables.
+"""The result of a learning run: its values, documents and tables.
 
-Every figure states its unit, and who may see it.
+Every value has a unit, and a statement of who may see it.
 
-How many training samples a client has is public: noise is calibrated to it. Under sensitivity
-``proven`` models follow from releases alone. What is measured on them with samples is private: of
-training samples, which a certificate covers, and of test samples, which none does.
+The number of training samples of a client is public: noise is calibrated to it. Under sensitivity
+``proven`` models are functions of releases. Measurements of models on samples are private: on
+training samples, which a certificate covers, and on test samples, which it does not cover.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Client(OfClient, name="clients"):
 
 
 class Compared(Row):
-    """A run of a comparison, whose tables are read beside those of grids."""
+    """A run of a comparison, whose tables are compared with those of grids."""
 
     test_error_pct: Number = private("Test error: error of the global model on test samples", "%")
     test_mse: Number = private(
@@ -124,7 +124,7 @@ class ComparedRound(OfRound, Compared, name="rounds"):
 
 
 class LearnFigures(Compared):
-    """Figures of a learning run in the table of runs."""
+    """Values of a learning run in the table of runs."""
 
     adjacency: Text = like(NoiseBlock, "adjacency")
     client_rounds: Any = known("Client-rounds: rounds times clients per round")
@@ -187,7 +187,7 @@ class AlgorithmFigures(Row, name="solver"):
 
 
 class LearnTiming(Row, name="timing"):
-    """Seconds of a run's parts; ``solve`` leaves out what evaluation took."""
+    """Seconds of a run's parts; ``solve`` excludes evaluation."""
 
     load: float = private("Load: wall-clock time of loading", "s")
     build: float = private("Build: wall-clock time of building", "s")
@@ -260,7 +260,7 @@ def figures(document: Json) -> Table:
     if not _one_solve(document):
         rows.append(["seconds per round", document["solver"]["seconds_per_solve"]])
     rows.append(["seconds in total", document["timing"]["total"]])
-    # a public document leaves out what is private
+    # a public document leaves out private values
     return title(document), ["result", "value"], [row for row in rows if row[1] is not None]
 
 
@@ -270,7 +270,7 @@ def privacy_figures(privacy: Json) -> Table:
     rho, pure = privacy["zcdp"], privacy["total_pure"]
     at = f" at delta {release['delta']:g}"
     releases = counted(privacy["releases_per_client"], "release")
-    # a pure total of at most the stated epsilon is the stated one; a larger one is stated nowhere
+    # a pure total of at most the stated epsilon is the stated one; a larger one is left out
     meets = pure is not None and pure <= (total["nominal"] or 0.0) * (1.0 + 1e-9)
     one = "epsilon of one release" + at * (release["delta"] > 0.0)
     rows: list[list[object]] = [[one, _stated(release["nominal"]), release["certified"]]]
@@ -286,12 +286,12 @@ def privacy_figures(privacy: Json) -> Table:
 
 
 def _stated(nominal: float | None) -> object:
-    """Return a nominal figure; the settings state one release or the total, not both."""
+    """Return a nominal epsilon; the settings have that of one release or the total, not both."""
     return "not stated" if nominal is None else nominal
 
 
 def sentences(document: Json) -> list[str]:
-    """Return the messages beside the figures."""
+    """Return the messages shown with the values."""
     settings, privacy, text = document["settings"], document["privacy"], []
     if settings["mechanism"] != "none":
         text.append(f"Protected: {privacy['adjacency']}.")
@@ -367,19 +367,19 @@ class LearnResult:
 
     @property
     def final(self) -> dict[str, float]:
-        """Figures after the last round."""
+        """Values after the last round."""
         last = self.rounds.iloc[-1]
         return {name: float(last[name]) for name in Evaluated.table.names}
 
     @property
     def public_model(self) -> TrainedModel:
-        """The model without whatever of its certificate is private."""
+        """The model without the private parts of its certificate."""
         shown = publish(self.privacy, LearnPrivacy.table, protected=True)
         described = replace(self.model.description, certificate=shown, public=True)
         return replace(self.model, description=described)
 
     def as_dict(self, *, public: bool = False) -> Json:
-        """Return the run as JSON can hold it; with ``public`` what follows from releases alone."""
+        """Return the run as JSON can hold it; with ``public`` functions of releases only."""
         if public:
             published: Json = publish(self.as_dict(), LearnDocument.table, protected=True)
             return published

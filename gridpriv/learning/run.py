@@ -1,14 +1,13 @@
 """One learning run: data set and settings in, :class:`LearnResult` out.
 
-Settings may be chosen from a declared grid (:func:`tune`), so that what was tried is not free of
-charge, in two ways. ``public:S`` declares a share S of the training rows public (drawn by the seed
-alone, not by what they hold): half of them trains every candidate, half of them judges it, and the
-run itself trains on the other rows. A client then has a fraction r of its rows; its batch shrinks
-with them and noise is r times what its sensitivity asks for, so that candidates meet the noise that
-the run will have. Public rows are protected from nobody, so nothing is charged. ``charged`` tries
-every candidate on the private rows: all candidates and the run itself share the budget, as one
-composition, and are judged on the test rows, which count as public: no certificate covers them, and
-what is chosen on them is released.
+Settings may be chosen from a declared grid (:func:`tune`), so that trials are accounted for, in two
+ways. ``public:S`` declares a share S of the training rows public (drawn by the seed, not by their
+values): half of them trains every candidate and half of them tests it; the run trains on the other
+rows. A client then has a fraction r of its rows. Its batch shrinks with them and the noise is r
+times that of its sensitivity, so candidates have the noise of the run. Public rows are not
+protected, so nothing is charged. ``charged`` trains every candidate on the private rows: all
+candidates and the run share the budget, as one composition. They are compared on the test rows,
+which count as public: no certificate covers them, and the choice is released.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def learn(
     shared : Shared
         The runs that this one shares its budget with.
     keeper : Keeper, optional
-        Keeps the run as it goes on (:mod:`gridpriv.learning.stored`).
+        Stores the state of the run (:mod:`gridpriv.learning.stored`).
 
     Returns
     -------
@@ -190,7 +189,7 @@ def split_for(dataset: Dataset, settings: LearnSettings) -> list[Indices]:
 
 
 def planned_releases(settings: LearnSettings, streams: NoiseStreams, clients: int) -> int:
-    """Return the releases of the client that makes most; who takes part is drawn in public."""
+    """Return the releases of the client with most; the participants are drawn in public."""
     if settings.algorithm == "ryu-kim":
         return settings.rounds * settings.local_updates
     everybody = settings.sampled_clients is None or settings.participation == "secret"
@@ -204,7 +203,7 @@ def planned_releases(settings: LearnSettings, streams: NoiseStreams, clients: in
 
 @dataclass(eq=False)
 class _Log:
-    """Evaluates rounds and keeps their figures; its own time is not the rounds'."""
+    """Evaluates rounds and records their values; its own time is not counted."""
 
     dataset: Dataset
     task: Task
@@ -222,7 +221,7 @@ class _Log:
         self._began = time.perf_counter()
 
     def __call__(self, done: Round) -> None:
-        """Keep one round."""
+        """Record one round."""
         seconds = time.perf_counter() - self._began
         difference = done.apart
         if not math.isfinite(difference):
@@ -269,10 +268,10 @@ class _Log:
 
 
 def _recount(task: Task, drawn: Sequence[int] | None) -> None:
-    """Count what was released before an interruption: a function of the settings.
+    """Charge the releases before an interruption, which are a function of the settings.
 
-    Simulated noise is the same whenever a round is drawn; secure noise counts as often as the
-    round may have been ``drawn``.
+    Simulated noise of a round is the same in every draw; secure noise counts as often as the round
+    may have been ``drawn``.
     """
     times = [1] * task.begun.rounds if drawn is None else drawn
     if task.rule is None or not times:
@@ -284,7 +283,7 @@ def _recount(task: Task, drawn: Sequence[int] | None) -> None:
 
 
 def _described(dataset: Dataset, clipped: int, norm: float | None) -> Json:
-    """Return the data set as given; what training adds to its rows is left out."""
+    """Return the data set as given; without the additions of training to its rows."""
     return {
         "name": dataset.name,
         "train_samples": len(dataset.y_train),
@@ -316,7 +315,7 @@ def _privacy(task: Task) -> Json:
 
 
 CHARGED = "charged"
-APART = 2**32  # between seeds of streams that must have nothing in common
+APART = 2**32  # between seeds of independent streams
 TUNABLE = (
     "learning_rate",
     "radius",
@@ -331,7 +330,7 @@ TUNABLE = (
 
 @dataclass(frozen=True)
 class Tuning:
-    """A grid of settings, and what candidates are judged on.
+    """A grid of settings, and the data that select a candidate.
 
     Attributes
     ----------
@@ -362,7 +361,7 @@ class Tuning:
 
     @property
     def share(self) -> float | None:
-        """Share of the training rows that is public; None where trying is charged."""
+        """Share of the training rows that is public; None where trials are charged."""
         if self.on == CHARGED:
             return None
         kind, _, number = self.on.partition(":")
@@ -398,9 +397,9 @@ class Chosen:
     settings : LearnSettings
         Of the run.
     dataset : Dataset
-        That the run trains on.
+        Training data of the run.
     shared : Shared
-        How many runs share its budget, and what the others cost.
+        Number of runs that share its budget, and the charges of the others.
     choice : str
         The choice in words.
     """
@@ -412,7 +411,7 @@ class Chosen:
 
 
 def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) -> Chosen:
-    """Return the candidate of the lowest error, or the first of equal ones.
+    """Return the candidate of the lowest error; the first if several are equal.
 
     Raises
     ------
@@ -425,7 +424,7 @@ def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) 
         return _charged(dataset, candidates)
     private, public, ratio = divided(dataset, tuning.share, candidates[0].seed)
     errors = []
-    for candidate in candidates:  # clients hold a fraction of their rows
+    for candidate in candidates:  # clients have a fraction of their rows
         batch = candidate.batch and max(1, round(candidate.batch * ratio))
         errors.append(_tried(public, replace(candidate, batch=batch), Shared(noise=ratio))[0])
     return Chosen(_best(candidates, errors), private, choice=_choice(candidates, errors))
@@ -434,7 +433,7 @@ def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) 
 def _charged(dataset: Dataset, candidates: Sequence[LearnSettings]) -> Chosen:
     runs, spent, errors = len(candidates) + 1, dict[int, Counter[Charge]](), []
     for k, candidate in enumerate(candidates):
-        # streams of its own: two runs with the same noise would give it away
+        # separate streams: two runs with the same noise would reveal it
         streams = NoiseStreams(candidate.seed + (k + 1) * APART)
         error, charges = _tried(dataset, candidate, Shared(runs, streams=streams))
         errors.append(error)
@@ -461,7 +460,7 @@ def _tried(
 
 
 def divided(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset, float]:
-    """Return the private rows, the public ones, and training rows of these over those.
+    """Return the private rows, the public rows, and the ratio of public training to private rows.
 
     Half of the public rows trains, half of them tests.
     """

@@ -1,4 +1,4 @@
-"""Step sizes and penalties of the learning papers. All read public figures only."""
+"""Step sizes and penalties of the learning papers. All use public data only."""
 
 from __future__ import annotations
 

@@ -1,33 +1,32 @@
-r"""Sums of clients' values that nobody sees the terms of, with noise that nobody knows.
+r"""Secure aggregation: sums of clients' values with distributed noise; the server sees only sums.
 
-A server that all trust adds noise of scale sigma to the sum of n clients' values, once. Here no
-server is trusted: every client adds a *share* of the noise and masks that cancel in the sum
-(Bonawitz et al. 2017), so that the server sees the noisy sum alone.
+A trusted server would add noise of scale sigma to the sum of n clients' values, once. Here the
+server is not trusted: every client adds a *share* of the noise and masks that cancel in the sum
+(Bonawitz et al. 2017), so the server sees only the noisy sum.
 
-*Whole numbers.* A value x (d coordinates) is sent as round(x/g), g the public step. Neighbours lie
-at most D apart, so that their whole numbers lie at most D/g + sqrt(d) apart: every coordinate is
-rounded by at most 1/2 on either side. The charged distance is D + g sqrt(d). Sums are taken modulo
-2^64, which no sum of noisy values reaches.
+*Whole numbers.* A value x (d coordinates) is sent as round(x/g), g the public step. Adjacent data
+are at a distance of at most D, so their whole numbers are at most D/g + sqrt(d) apart: every
+coordinate is rounded by at most 1/2 on either side. The charged distance is D + g sqrt(d). Sums are
+taken modulo 2^64, which is above every sum of noisy values.
 
 *Noise.* Every client adds discrete Gaussian noise of variance s^2 (in steps). Of n clients up to
-``dropouts`` may be lost and ``colluding`` may tell the server their shares, so that at least
-h = n - dropouts - colluding unknown shares are in a sum. The sum of h discrete Gaussians of
-variance s^2 differs from one of variance h s^2 by a factor within e^(+-tau) in every coordinate,
-tau = 10 sum_{j<h} exp(-2 pi^2 s^2 j/(j + 1)) (Kairouz, Liu and Steinke 2021, theorem 12), which is
-below e^(-10^6) for s >= 2^9. One discrete Gaussian of variance h s^2 in turn is continuous noise
-of variance h s^2 - r^2, rounded at random without reading data, up to a factor of
-1 +- 2 exp(-2 pi^2 r^2) (Peikert 2010, theorem 3.1; see
-:class:`gridpriv.privacy.mechanism.SecureGaussian`). With r = 8 a release therefore costs what
-Gaussian noise of scale sqrt(h) s g (1 - r^2/(2 h s^2)) costs at distance D + g sqrt(d). The noise
-in the sum of all n is n/h times as large in variance as that of a trusted server.
+``dropouts`` may be lost and ``colluding`` may reveal their shares to the server, so a sum has at
+least h = n - dropouts - colluding secret shares. The sum of h discrete Gaussians of variance s^2
+differs from one of variance h s^2 by a factor within e^(+-tau) in every coordinate, tau = 10
+sum_{j<h} exp(-2 pi^2 s^2 j/(j + 1)) (Kairouz, Liu and Steinke 2021, theorem 12), which is below
+e^(-10^6) for s >= 2^9. One discrete Gaussian of variance h s^2 in turn is continuous noise of
+variance h s^2 - r^2, rounded at random independently of data, up to a factor of 1 +- 2 exp(-2 pi^2
+r^2) (Peikert 2010, theorem 3.1; see :class:`gridpriv.privacy.mechanism.SecureGaussian`). So with r
+= 8 a release costs as much as Gaussian noise of scale sqrt(h) s g (1 - r^2/(2 h s^2)) at distance D
++ g sqrt(d). The variance of the noise in the sum of all n is n/h times that of a trusted server.
 
 *Masks.* Clients i and j agree on a key by Diffie-Hellman (X25519), fresh in every round, and expand
-it to d numbers, which i adds and j subtracts. Every client adds a mask of its own besides, and
-gives out shares (Shamir 1979) of that mask's seed and of its key, encrypted for each other client.
-From the clients whose masked value has arrived the server asks for shares of their own masks'
-seeds, from those lost for shares of their keys, and never for both of one client: a client
-refuses. n - dropouts shares recover a secret, so that fewer than n - dropouts colluding clients
-learn nothing. The server and colluding clients follow the protocol and may keep all that they see.
+it to d numbers, which i adds and j subtracts. Every client also adds its own mask, and sends shares
+(Shamir 1979) of that mask's seed and of its key, encrypted for each other client. The server
+requests shares of the seeds of clients whose masked value has arrived, and shares of the keys of
+lost clients, but never both of one client: clients refuse that. n - dropouts shares recover a
+secret, so fewer than n - dropouts colluding clients learn nothing. The server and colluding clients
+follow the protocol and may keep all that they see.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ Words = NDArray[np.uint64]
 Lost = Sequence[set[int]] | None
 SHARE_STEPS = 2.0**10  # least scale of a share of noise, in steps of the grid
 SMOOTHING = 8.0  # r of the derivation, in steps
-ROUNDING = 1e-3  # of a client's distance: what rounding to the grid adds at most
-PRIME = 2**521 - 1  # of the field that secrets are shared in
+ROUNDING = 1e-3  # of a client's distance: largest increase by rounding to the grid
+PRIME = 2**521 - 1  # of the finite field of secret sharing
 KEY = 32  # bytes of a key or seed
 
 
@@ -64,7 +63,7 @@ class SumRule:
     clients : int
         n.
     colluding : int
-        Clients that may tell the server all that they know.
+        Clients that may reveal all their data to the server.
     dropouts : int
         Clients that may be lost in a round.
     """
@@ -83,23 +82,23 @@ class SumRule:
 
     @property
     def needed(self) -> int:
-        """Clients without which a sum is not taken; shares that recover a secret."""
+        """Least number of clients in a sum, and of shares that recover a secret."""
         return self.clients - self.dropouts
 
     @property
     def honest(self) -> int:
-        """Shares of noise that are unknown in every sum, at least: h."""
+        """Least number of secret shares of noise in a sum: h."""
         return self.clients - self.dropouts - self.colluding
 
 
 @dataclass(frozen=True)
 class SharedGaussian(Wrapped):
-    """Gaussian noise on the mean of n clients' values, of which every client adds a share.
+    """Gaussian noise on the mean of n clients' values; every client adds a share of it.
 
     Attributes
     ----------
     noise : Gaussian
-        That the honest clients add at least, on the mean.
+        Least noise of the honest clients, on the mean.
     rule : SumRule
     step : float
         g/n: the grid of the mean.
@@ -137,7 +136,7 @@ class SharedGaussian(Wrapped):
 def shared_gaussian(
     multiplier: float, distance: float, rule: SumRule, dimension: int
 ) -> SharedGaussian:
-    """Return noise of a multiplier on a mean that moves by ``distance`` between neighbours.
+    """Return noise of a multiplier on a mean that changes by ``distance`` between adjacent data.
 
     The grid is a power of two, so that whole steps are exact in floating point, and so fine that
     rounding adds at most :data:`ROUNDING` of the distance and a share has :data:`SHARE_STEPS`.
@@ -169,7 +168,7 @@ def on_grid(values: Floats, step: float) -> Floats:
 
 @dataclass(eq=False)
 class SumClient:
-    """A client's side of the protocol: it holds a private value and sends masked sums.
+    """A client's side of the protocol: it has a private value and sends masked sums.
 
     Parameters
     ----------
@@ -219,7 +218,7 @@ class SumClient:
         Parameters
         ----------
         sealed : mapping
-            Of every other client that has given out shares, what it encrypted for this one.
+            Shares for this client, encrypted, by the other client that sent them.
         """
         for other, text in sealed.items():
             opened = self._sealed(other).decrypt(_nonce(other, self.number), text, None)
@@ -237,12 +236,12 @@ class SumClient:
         return np.asarray(words)
 
     def reveal(self, arrived: Sequence[int]) -> dict[int, bytes]:
-        """Return this client's share of the seed of those that arrived and of the keys of others.
+        """Return this client's shares: of the seeds of clients that arrived, of the keys of others.
 
         Raises
         ------
         InputError
-            On a second call in a round, which could ask for both, or where too few arrived.
+            On a second call in a round, which could request both, or where too few arrived.
         """
         if self._revealed or len(set(arrived)) < self.rule.needed:
             raise InputError(
@@ -257,13 +256,13 @@ class SumClient:
         }
 
     def _sealed(self, other: int) -> Any:
-        """Return the cipher that only this client and another can use."""
+        """Return the cipher between this client and another."""
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
         return ChaCha20Poly1305(self._agreed(self._sealing, other, 1))
 
     def _agreed(self, key: Any, other: int, which: int) -> bytes:
-        """Return the key that only this client and another can compute."""
+        """Return the common key of this client and another."""
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -279,7 +278,7 @@ def secure_sum(transport: Transport, rule: SumRule, dimension: int, lost: Lost =
     Parameters
     ----------
     transport : Transport
-        Of :class:`SumClient`; an exception of one counts as its loss.
+        Of :class:`SumClient`; an exception of a client counts as its loss.
     lost : sequence of four sets of int, optional
         Clients whose answer is lost on the way after each of the four messages, for tests.
 
@@ -320,14 +319,14 @@ def secure_sum(transport: Transport, rule: SumRule, dimension: int, lost: Lost =
         own = _x25519().X25519PrivateKey.from_private_bytes(secret)
         ghost = SumClient(client, rule, 0.0, np.zeros(0))
         ghost._keys = keys
-        for other in masked:  # take out the masks that the others share with the lost client
+        for other in masked:  # remove the masks that others have in common with the lost client
             mask = expanded(ghost._agreed(own, other, 0), dimension)
             total = total + mask if client < other else total - mask
     return np.asarray(total)
 
 
 def shamir(secret: bytes, needed: int, number: int) -> list[bytes]:
-    """Return shares of a secret, of which ``needed`` recover it and fewer tell nothing."""
+    """Return shares of a secret, of which ``needed`` recover it and fewer reveal nothing."""
     size = (PRIME.bit_length() + 7) // 8
     law = [int.from_bytes(secret), *(secrets.randbelow(PRIME) for _ in range(needed - 1))]
     matches = []
@@ -378,7 +377,7 @@ def _noise(share: float, count: int) -> NDArray[np.int64]:
 
 
 def _nonce(writer: int, reader: int) -> bytes:
-    """Return who writes to whom: keys are fresh, so that no nonce comes twice under one."""
+    """Return the nonce of a sender and a receiver; keys are fresh, so it is used once per key."""
     return writer.to_bytes(6) + reader.to_bytes(6)
 
 

@@ -1,4 +1,4 @@
-"""Every choice of a learning run, validated once, and the papers' presets."""
+"""Settings of a learning run, validated once, and the papers' presets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Intercept = Literal["on", "off"]
 Trust = Literal["local", "central", "secure-sum"]
 Participation = Literal["public", "secret"]
 
-# what a comparison sets itself
+# set by a comparison
 SET_BY_COMPARISON = ("algorithm", "budget", "sensitivity", "target_delta", "seed")
 
 
@@ -59,7 +59,7 @@ def fraction(name: str, value: float) -> None:
 
 
 def unread_setting(name: str, value: Any, algorithm: str) -> InputError:
-    """Return the error for a setting that the algorithm would pass over in silence."""
+    """Return the error for a setting that the algorithm would ignore."""
     return not_allowed(name, value, f"left out with {algorithm}, which does not read it")
 
 
@@ -197,7 +197,7 @@ class Model(Part):
 class LearnSettings(Model, Samples, Rounds, Privacy):
     """Settings of a learning run.
 
-    What is shared with :class:`gridpriv.zonal.settings.Settings` means the same there.
+    Settings of the same name mean the same in :class:`gridpriv.zonal.settings.Settings`.
     """
 
     mechanism: Literal["none", "laplace", "gaussian"] = changed(
@@ -246,7 +246,7 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
     workers: int = changed(Rounds, "workers", 2, help="threads over clients")
 
     def agree(self) -> None:
-        """Refuse what the algorithm does not read, which would be ignored, or cannot have."""
+        """Refuse settings that the algorithm does not read or allow."""
         super().agree()
         if self.learning_rate is None and self.algorithm == "dp-fedavg":
             raise not_allowed("learning_rate", None, "a positive number with dp-fedavg")
@@ -282,8 +282,9 @@ PRESETS = read_table(Path(__file__).with_name("presets.toml"), "presets")
 def make_learn_settings(dataset: str, preset: str | None = None, **given: Any) -> LearnSettings:
     """Return settings: the defaults, a preset over them, and what is given over both.
 
-    With another algorithm than the preset's, what that algorithm does not read is left out of the
-    preset; given, it is refused. ``admm`` and ``centralized`` have no noise unless set.
+    With another algorithm than the preset's, settings that it does not read are left out of the
+    preset; given explicitly they are refused. ``admm`` and ``centralized`` have no noise unless
+    set.
 
     Parameters
     ----------

@@ -1,15 +1,15 @@
 """Files of a learning run: the trained model, and the state of an interrupted run.
 
-A model has its weights, what becomes of a row before them, and its privacy certificate. The file is
+A model has its weights, the preparation of its rows, and its privacy certificate. The file is
 a numpy archive with two arrays: ``weights``, and ``description``, a JSON text. Nothing in it is
-pickled. Under ``--public`` it holds what follows from releases and public data alone.
+pickled. Under ``--public`` it contains only functions of releases and public data.
 
-An interrupted run goes on where it stopped. What is kept is what the next round starts from, the
-rounds' figures, and what says that the run is the same: settings and data. Noise streams are keyed
-by round, so that a simulated run ends as if nothing had happened: what it released is a function of
-the settings and is counted anew. The file is private. Secure noise is another each time it is
-drawn, so the file of such a run is written before every round and says how often each round may
-have been drawn: one that was lost counts again.
+An interrupted run continues where it stopped. The file has the start of the next round, the values
+of all rounds, and the identity of the run: settings and data. Noise streams are keyed by round, so
+the interruption does not change the result of a simulated run; its charges are computed again from
+the settings. The file is private. Secure noise differs in every draw, so the file of such a run is
+written before every round. It records how often each round may have been drawn: a lost round counts
+again.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from gridpriv.learning.settings import LearnSettings
 
 
 def prepare_dataset(dataset: Dataset, settings: LearnSettings, *, linear: bool) -> Dataset:
-    """Return the rows that are trained on: clipped, transformed and with an intercept.
+    """Return the training rows: clipped, transformed and with an intercept.
 
-    Every step is public and acts on one row, so that neighbours stay neighbours. A torch module
-    has biases of its own and gets no intercept.
+    Every step is public and acts on a single row, so adjacent data stay adjacent. A torch module
+    has its own biases and gets no intercept.
     """
     if settings.norm is not None:
         dataset = dataset.clip_to(settings.norm)
@@ -57,8 +57,8 @@ def prepare_dataset(dataset: Dataset, settings: LearnSettings, *, linear: bool) 
             columns=(),
         )
     if linear and settings.intercept == "on":
-        # as large as the public bound of the others' norm: a smaller one is learned slowly, a
-        # larger one costs noise (docs/decisions/0070-models.md)
+        # as large as the public bound of the rows' norm: smaller is learned slowly, larger costs
+        # noise (docs/decisions/0070-models.md)
         intercept = dataset.norm
         dataset = replace(
             dataset,
@@ -86,7 +86,7 @@ class ModelDescription:
     Attributes
     ----------
     dataset : str
-        Name of the data set that it was trained on.
+        Name of the training data set.
     task : {'binary', 'multiclass', 'regression'}
     classes : int
         Number of classes; 0 for a regression.
@@ -129,7 +129,7 @@ class ModelDescription:
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A model that predicts rows like those that it was trained on.
+    """A model that predicts rows of the form of its training data.
 
     Attributes
     ----------
@@ -225,7 +225,7 @@ def load_model(path: str | Path) -> TrainedModel:
     Raises
     ------
     InputError
-        If the file is no model, was written in another format, or its module's code has changed.
+        If the file is not a model, has another format, or its module's code has changed.
     """
     path = Path(path)
     content = read_bytes(path, "model", LARGEST_MODEL)
@@ -306,20 +306,20 @@ EVERY_SECONDS = 15.0
 
 @dataclass(eq=False)
 class Keeper:
-    """Writes a run's state to a folder from time to time.
+    """Writes a run's state to a folder at intervals.
 
     Attributes
     ----------
     identity : dict
-        What makes two runs the same.
+        Settings and data that identify a run.
     every : float
         Seconds between two writes; 0 writes every round.
     begun : Begun
-        Where the run goes on.
+        State to continue from.
     rows : list of dict
-        Figures of the rounds that are done.
+        Values of the finished rounds.
     drawn : list of int or None
-        How often each round may have been drawn, from the first; None where a seed draws it again.
+        Number of possible draws of each round; None with simulated noise.
     """
 
     folder: Path
@@ -333,7 +333,7 @@ class Keeper:
         self._last = time.perf_counter()
 
     def start(self) -> None:
-        """Write that the next round may be drawn, before it is, where no seed draws it again."""
+        """Record before a round with secure noise that it may be drawn."""
         if self.drawn is not None:
             self._write(self.begun.rounds, self.begun.state, self.rows)
 
@@ -355,7 +355,7 @@ class Keeper:
         self._last = time.perf_counter()
 
     def done(self) -> None:
-        """Remove what was kept: the run came to its end."""
+        """Remove the stored state of a finished run."""
         remove(self.folder / INTERRUPTED_FILE)
 
 
@@ -365,8 +365,8 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
     Raises
     ------
     InputError
-        If the folder holds a run that was interrupted and ``resume`` is not asked for; with it, if
-        that is another one, or damaged.
+        If the folder has an interrupted run and ``resume`` is not set; with it, if that is another
+        run, or damaged.
     """
     identity = {
         "settings": settings.as_given(),

@@ -1,4 +1,4 @@
-"""Algorithms and models by name: which settings an algorithm reads, and what its noise is on.
+"""Algorithms and models by name: the settings that an algorithm reads, and its perturbed quantity.
 
 A model is linear, or a torch module named on the command line: ``module:FILE.py:CLASS``.
 """
@@ -41,7 +41,7 @@ def _parts(text: str) -> tuple[Path, str]:
 
 
 def source_digest(text: str) -> str:
-    """Return the SHA-256 of a module's file: a model file is read with the same code only."""
+    """Return the SHA-256 of a module's file, as a model file requires the same code."""
     return hashlib.sha256(read_bytes(_parts(text)[0], "module")).hexdigest()
 
 

@@ -44,7 +44,7 @@ NEAR = 0.5
 def minimise_locally(task: Task, linear: Array, rho: float, start: Array) -> Array:
     """Return every client's argmin of f_i(v) + lambda R(v) + <linear_i, v> + rho/2 ||v||^2.
 
-    It is rho-strongly convex. A client's answer is its iterate at the first gradient (with an l1
+    It is rho-strongly convex. A client returns its iterate at the first gradient (with an l1
     regularizer: least subgradient, or gradient mapping) of at most 1e-6, the precision of float32
     gradients, so that it does not depend on other clients' data. It is within 1e-6/rho of the
     minimizer.
@@ -63,7 +63,7 @@ def minimise_locally(task: Task, linear: Array, rho: float, start: Array) -> Arr
         After 5,000 steps.
     """
     clients = task.clients
-    # gradients without bound, as of squares, may be too long for float32 to tell 1e-6 of them
+    # unbounded gradients, as of squares, may be too large for an error of 1e-6 in float32
     able = task.regularizer.kind != "l1" or math.isfinite(clients.loss.bound_2)
     able = able and task.settings.clip is None and clients.loss.slopes is not None
     if able:
@@ -74,17 +74,16 @@ def minimise_locally(task: Task, linear: Array, rho: float, start: Array) -> Arr
 def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Array) -> Array:
     """Minimize by Newton steps in the features' leading directions, all clients at once.
 
-    There the Hessian is U H U' + rho I; across them it is rho I and little more, for features
-    whose moments fall fast, so a step there divides by rho plus half the least of H's diagonal.
-    A client whose gradient is shorter than NEAR rho/||x|| keeps its last H while gradients fall
-    fast: its scores are within NEAR of the minimizer's, and a logistic loss's curvature within a
-    factor of e^NEAR.
-    Iterates are float64: in float32 those of long models stop short of 1e-6.
-    With an l1 regularizer a step is taken on a side of 0 in every coordinate that has one (it is
-    not 0, or would leave it), as if the norm were linear there, and ends at 0 where it would change
-    sides (Andrew and Gao 2007). A client whose least subgradient grows goes back and takes a
-    proximal gradient step. That cannot fail: the least subgradient after it is at most
-    ||(v - grad/L) - (v' - grad'/L)|| L <= L ||v - v'||, which is at most the one before.
+    In these directions the Hessian is U H U' + rho I; orthogonal to them it is nearly rho I, for
+    features whose moments fall fast, so a step there divides by rho plus half the least diagonal
+    entry of H. A client with a gradient below NEAR rho/||x|| keeps its last H while gradients fall
+    fast: its scores are within NEAR of the minimizer's, and the curvature of a logistic loss within
+    a factor of e^NEAR. Iterates are float64: in float32 those of large models do not reach 1e-6.
+    With an l1 regularizer a step treats the norm as linear on the present side of 0 in every
+    coordinate that is not 0, or would leave it. It ends at 0 where the sign would change (Andrew
+    and Gao 2007). A client whose least subgradient grows takes a proximal gradient step instead.
+    That cannot fail: the least subgradient after it is at most ||(v - grad/L) - (v' - grad'/L)|| L
+    <= L ||v - v'||, which is at most the one before.
     """
     start, linear = precise(start), precise(linear)
     regularizer = task.regularizer if task.regularizer.kind == "l1" else Regularizer("l1", 0.0)
@@ -103,7 +102,7 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
         else:
             gradient = clients.gradients(like(v, clients.x))
         slope = gradient + linear + rho * v
-        # of v, and where that is 0 the side that it would go to
+        # of v, and where that is 0 of its next change
         side = xp.where(v != 0, xp.sign(v), xp.sign(-regularizer.prox(slope, 1.0)))
         least = xp.where(side != 0, slope + regularizer.strength * side, 0.0)
         length = xp.sqrt(xp.sum(least**2, axis=(1, 2)))[:, None, None]
@@ -114,10 +113,10 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
         far = (length * task.norm > NEAR * rho) | (length > 0.3 * last)
         last = length
         grew = length > shortest
-        # below every eigenvalue that the directions have
+        # below every eigenvalue in the directions
         lowest = xp.min(xp.sum(hessian * identity, axis=-1), axis=-1)[:, None, None]
         across = rho + 0.5 * lowest
-        # (across I + U B U') of the free coordinates is inverted by way of U
+        # (across I + U B U') of the free coordinates is inverted in terms of U
         free = xp.where(side != 0, basis, 0.0) if bool(xp.any(side == 0)) else basis
         more = hessian + (rho - across) * identity
         solved = xp.linalg.solve(
@@ -179,7 +178,7 @@ class StarAdmm(Algorithm):
         return first, self.clients.zeros(), self.xp.mean(first, axis=0)
 
     def aggregate(self, t: int, state: State, sent: Sent) -> Outcome:
-        """Average released models and duals, and move the duals."""
+        """Average released models and duals, and update the duals."""
         before, dual, _ = state
         rho, each = self.settings.penalty.at(t), like(sent.values, before)
         w = self.xp.mean(each - dual / rho, axis=0)
@@ -228,7 +227,7 @@ class DpAdmm(StarAdmm):
 
 
 def assumed_sensitivity(task: Task) -> Floats:
-    """Return the bound on each client's mean gradient that the published noise assumes.
+    """Return the published noise's assumed bound on each client's mean gradient.
 
     With ``gradient_change`` 2G and sensitivity ``published`` it is 2 G for any number of samples,
     as Li et al. charge their own algorithm.
@@ -242,7 +241,7 @@ def assumed_sensitivity(task: Task) -> Floats:
 def minimizer_sensitivity(gradient: Floats, rho: float, inverse_step: Floats) -> Floats:
     """Return lemma 1: the update is affine in the gradient with factor 1/(rho + 1/eta).
 
-    It starts from released models, so the mean gradient is all that a neighbour changes.
+    It starts from released models, so adjacent data change only the mean gradient.
     """
     distance: Floats = gradient / (rho + inverse_step)
     return distance
@@ -268,7 +267,7 @@ def step_size(task: Task, gradient_sensitivity: float) -> StepSize:
 
 
 def step_sizes(task: Task) -> tuple[list[StepSize], Ints]:
-    """Return the different step sizes, and which is each client's."""
+    """Return the distinct step sizes, and the position of each client's."""
     distinct, place = np.unique(assumed_sensitivity(task), return_inverse=True)
     return [step_size(task, float(s)) for s in distinct], place
 
@@ -277,15 +276,14 @@ BOUND_SOURCE = "strongly convex local problems of adjacent data sets (lemma 4)"
 
 
 class Pvp(StarAdmm):
-    """Algorithm 2: exact local updates, Gaussian noise on what is sent.
+    """Algorithm 2: exact local updates, Gaussian noise on the released minimizer.
 
-    Sensitivity (lemma 4). The local objective on D is (rho + modulus)-strongly convex,
-    whatever the regularizer's smoothness, and on D' its gradient differs by g with
-    ||g|| <= factor c_1/m_i at any point. For the minimizers v, v' strong convexity gives
-    (rho + modulus) ||v - v'||^2 <= <g(v'), v - v'>, so
-    ||v - v'|| <= factor c_1/(m_i (rho + modulus)). That needs the gradient of a convex loss: with a
-    clip on several outputs it is none, and nothing is certified. Each minimizer is found to
-    TOLERANCE/rho, which adds twice that.
+    Sensitivity (lemma 4). The local objective on D is (rho + modulus)-strongly convex, whatever the
+    regularizer's smoothness, and on D' its gradient differs by g with ||g|| <= factor c_1/m_i at
+    any point. For the minimizers v, v' strong convexity gives (rho + modulus) ||v - v'||^2 <=
+    <g(v'), v - v'>, so ||v - v'|| <= factor c_1/(m_i (rho + modulus)). That needs the gradient of a
+    convex loss: a clipped gradient with several outputs is not one, and nothing is certified. Each
+    minimizer is computed to TOLERANCE/rho, which adds twice that.
     """
 
     def __init__(self, task: Task) -> None:
@@ -306,7 +304,8 @@ class Pvp(StarAdmm):
     def local(self, t: int, state: State) -> State:
         """Return the exact minimizers.
 
-        From where the loss is left out: the client's last model is as far off as its noise.
+        The start is the minimizer without the loss: the client's last model has the error of its
+        noise.
         """
         _, dual, w = state
         rho = self.settings.penalty.at(t)
@@ -326,12 +325,12 @@ COVER = 0.05  # of a release's epsilon, for the noise that covers the solver's e
 class Dvp(StarAdmm):
     """Exact ADMM with Gaussian noise of scale m s on the dual before each local update.
 
-    s = factor c_1/m_i is the gradient's sensitivity. The exact minimizer is no additive noise
-    mechanism; :func:`certificate` bounds its privacy loss. What a solver finds lies within
-    TOLERANCE/rho of that minimizer, so it is sent with Gaussian noise on a value that moves by
-    2 TOLERANCE/rho: given the exact minimizer that is one more release (approximate minima
-    perturbation: Iyengar et al. 2019). It takes :data:`COVER` of a release's epsilon and half of
-    its delta. Under sensitivity ``published`` the finite iterate is sent as it is: not certified.
+    s = factor c_1/m_i is the gradient's sensitivity. The exact minimizer is not an additive noise
+    mechanism; :func:`certificate` bounds its privacy loss. A solver's result is within
+    TOLERANCE/rho of that minimizer, so it is sent with Gaussian noise on a value that changes by 2
+    TOLERANCE/rho: given the exact minimizer that is a further release (approximate minima
+    perturbation: Iyengar et al. 2019). It uses :data:`COVER` of a release's epsilon and half of its
+    delta. Under sensitivity ``published`` the finite iterate is sent as it is: not certified.
     """
 
     def __init__(self, task: Task) -> None:
@@ -346,12 +345,12 @@ class Dvp(StarAdmm):
     def local(self, t: int, state: State) -> State:
         """Return the minimizers under a noisy dual, and that noise.
 
-        They start from where the loss is left out: the client's last model is as far off as its
+        They start from the minimizer without the loss: the client's last model has the error of its
         noise.
         """
         each, dual, w = state
         rho = self.settings.penalty.at(t)
-        # its own stream: what covers the solver's error is drawn from the round's first
+        # its own stream: the noise for the solver's error uses the first of the round
         draw = self.task.streams.stream(0, t, 1).normal(size=each.shape)
         multiplier = self.task.multiplier if self.split is None else self.split.dual
         scale = (multiplier * self.task.mean_sensitivity())[:, None, None]
@@ -395,7 +394,7 @@ class Split:
     cover : float
         Multiplier of the noise that covers the solver's error.
     cover_epsilon : float
-        What that noise costs, at half of ``delta``.
+        Cost of that noise, at half of ``delta``.
     delta : float
         Of the whole release.
     """
@@ -408,16 +407,16 @@ class Split:
 
 @dataclass(frozen=True)
 class CoveredMinimiser(Wrapped):
-    """An exact minimizer of a perturbed objective, known to a solver's error that noise covers.
+    """An exact minimizer of a perturbed objective, with noise that covers the solver's error.
 
     Attributes
     ----------
     noise : Gaussian
-        On what the solver found.
+        On the solver's result.
     epsilon, delta : float
-        Of the minimizer and the covering noise together, between neighbours.
+        Of the minimizer and the covering noise together.
     distance : float
-        Between two neighbours' errors.
+        Largest difference of the solver's errors between adjacent data.
     """
 
     epsilon: float
@@ -425,21 +424,21 @@ class CoveredMinimiser(Wrapped):
     distance: float
 
     def charge(self, distance: float) -> Charge:
-        """Return (epsilon, delta), where neighbours lie further apart that of a group of them."""
+        """Return (epsilon, delta); at a larger distance those of group privacy."""
         steps = max(1, math.ceil(distance / self.distance - 2.0 * MARGIN))
         delta = self.delta * steps * math.exp((steps - 1) * self.epsilon)
         return Charge("approximate", steps * self.epsilon, min(1.0, delta))
 
 
 def budget_split(task: Task) -> Split | None:
-    """Return the least noise with which every release, or all of them, meet the budget.
+    """Return the least noise at which every release, or all together, meet the budget.
 
     None without noise, and where nothing is certified.
 
     Raises
     ------
     InputError
-        If the determinants' ratio alone, which no noise lowers, is past the budget.
+        If the ratio of determinants alone, which noise does not lower, exceeds the budget.
     """
     if task.rule is None or task.settings.sensitivity == "published":
         return None
@@ -481,7 +480,7 @@ def budget_split(task: Task) -> Split | None:
 
 
 def _release_epsilon(total: float, whole: float, delta: float, releases: int) -> float:
-    """Return the largest epsilon that ``releases`` of (epsilon, delta) may have in a total."""
+    """Return the largest epsilon of each of ``releases`` (epsilon, delta) within a total."""
     low, high = total / releases, total
     while high / low > 1.001:
         middle = math.sqrt(low * high)
@@ -491,7 +490,7 @@ def _release_epsilon(total: float, whole: float, delta: float, releases: int) ->
 
 
 def _release_delta(task: Task) -> float:
-    """Return each release's delta: half of the total's is theirs, half the composition's."""
+    """Return each release's delta: half of the total's is for releases, half for composition."""
     settings = task.settings
     whole = min(settings.target_delta, settings.budget.delta or settings.target_delta)
     return whole / (2.0 * _releases(task))
@@ -508,7 +507,7 @@ def certificate(
     r"""Return an epsilon of one release at ``delta``.
 
     The noise b and the minimizer v determine each other: b = -grad F_D(v), so the density of v
-    is phi(b_D(v)) det(Hessian F_D(v)). Between neighbours b moves by u(v) with ||u|| <= s, and
+    is phi(b_D(v)) det(Hessian F_D(v)). Between adjacent data b changes by u(v) with ||u|| <= s, and
     for a linear model of one output u lies in the plane of the two samples' features, whatever
     v is. So the log of the ratio of the phi's is at most s ||Pi b||/sigma^2 + s^2/(2 sigma^2),
     where Pi projects on that plane and ||Pi b||/sigma exceeds sqrt(2 ln(1/delta)) with
@@ -544,8 +543,8 @@ def variances_of(task: Task) -> Floats:
 def multipliers(task: Task, variances: Floats) -> Floats:
     """Return every round's noise multiplier, in proportion to the square root of a variance.
 
-    A total budget fixes sum 1/m_t^2. A budget per release holds for every release, the last with
-    the least noise included; under sensitivity ``published`` it is the first round's, as published.
+    A total budget fixes sum 1/m_t^2. A budget per release applies to the last release, which has
+    the least noise; under sensitivity ``published`` it is the first round's, as published.
     """
     if task.settings.mechanism == "none":
         return np.zeros(len(variances))
@@ -579,7 +578,7 @@ class GraphAdmm(Algorithm):
         self.metric = spread(metric, self.clients.x)
 
     def neighbours(self, beta: Array) -> Array:
-        """Return the sum of every client's neighbours' models."""
+        """Return the sum of the models of every client's graph neighbours."""
         flat = self.xp.reshape(beta, (self.clients.number, -1))
         return self.xp.reshape(self.xp.matmul(self.adjacent, flat), beta.shape)
 
@@ -597,7 +596,7 @@ class GraphAdmm(Algorithm):
         return ((pull - slope - dual) / self.metric,)
 
     def aggregate(self, _: int, state: State, sent: Sent) -> Outcome:
-        """Move the duals by the distance from neighbours."""
+        """Update the duals by the distance from graph neighbours."""
         each = sent.values
         dual = state[1] + self.rho * (self.count * each - self.neighbours(each))
         return (each, dual), self.xp.mean(each, axis=0), each
@@ -614,7 +613,7 @@ def make_graph(how: str, clients: int, seed: int) -> Any:
     Raises
     ------
     InputError
-        Naming a client that others cannot reach.
+        Naming a client that is not connected.
     """
     if match := re.fullmatch(r"regular:(\d+)", how):
         return check_graph(_regular(int(match[1]), clients, seed), clients)
@@ -650,7 +649,7 @@ def _regular(degree: int, clients: int, seed: int) -> Any:
 
 
 def _read(path: Path, clients: int) -> Any:
-    """Return the graph of a file of edges, two client numbers a line."""
+    """Return the graph of a file of edges, two client numbers per line."""
     lines = read_text(path, "graph", MIB).replace(",", " ").splitlines()
     graph = nx.empty_graph(clients)
     for number, line in enumerate(lines, 1):

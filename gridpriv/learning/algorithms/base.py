@@ -2,7 +2,7 @@
 
 The reference is scipy's L-BFGS-B on all samples with bounds for the box.
 
-Measures are figures by which single papers judge a round, beside loss and error: private, for
+Measures are the criteria of single papers for a round, in addition to loss and error: private, for
 studies.
 """
 
@@ -58,13 +58,13 @@ class Shared:
     Attributes
     ----------
     runs : int
-        That share the budget, this one included.
+        Number of runs that share the budget, including this one.
     charges : mapping
-        What the others cost every client.
+        Charges of the other runs for every client.
     streams : NoiseStreams, optional
         In place of those of the seed.
     noise : float
-        Noise over what the budget asks for: below 1, on public rows, where nothing is certified.
+        Noise relative to the budget's: below 1 on public rows, where nothing is certified.
     """
 
     runs: int = 1
@@ -78,7 +78,7 @@ ALONE = Shared()
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """Where a run goes on: rounds that are done, and the arrays that the next starts from."""
+    """State of an interrupted run: number of finished rounds, and arrays of the next start."""
 
     rounds: int = 0
     state: tuple[Floats, ...] = ()
@@ -86,14 +86,14 @@ class Begun:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A learning problem split over clients, and how it is to be solved.
+    """A learning problem split over clients, with its algorithm's settings.
 
     Attributes
     ----------
     norm : float
         Public bound of the features' 2-norm.
     rule : NoiseRule or None
-        How much noise the budget buys for a sensitivity; None without noise.
+        Noise of the budget for a sensitivity; None without noise.
     tally : Tally
         Every release is charged to it before it is drawn.
     charge : Charging or None
@@ -101,9 +101,9 @@ class Task:
     shared : Shared
         The runs that this one shares its budget with.
     begun : Begun
-        What was done before an interruption.
+        Finished rounds before an interruption.
     module : torch.nn.Module or None
-        The model that is trained, if it is not linear.
+        The trained model, if it is not linear.
     """
 
     clients: Clients
@@ -149,7 +149,7 @@ class Task:
         Raises
         ------
         InputError
-            If noise is calibrated to it and there is none.
+            If the noise needs a bound and there is none.
         """
         bound = self.clients.loss.gradient_bound(self.norm, self.settings.clip)
         if self.settings.mechanism != "none" and not np.isfinite(bound):
@@ -176,7 +176,7 @@ class Task:
         amplified: Amplification | None = None,
         proved: bool = True,
     ) -> Release:
-        """Return the release of a value that moves by ``distance`` between neighbours.
+        """Return the release of a value that changes by ``distance`` between adjacent data.
 
         Parameters
         ----------

@@ -52,8 +52,8 @@ from gridpriv.privacy.release import Release
 def participants(settings: LearnSettings, streams: NoiseStreams, clients: int, t: int) -> Ints:
     """Return the clients of round t.
 
-    Drawn in public without replacement; with ``participation`` secret each joins on its own with
-    chance K/P, so that there may be none.
+    Drawn in public without replacement; with ``participation`` secret each joins independently with
+    probability K/P, so there may be none.
     """
     chosen = settings.sampled_clients
     if chosen is None or chosen == clients:
@@ -68,7 +68,8 @@ def participants(settings: LearnSettings, streams: NoiseStreams, clients: int, t
 def draw_keys(settings: LearnSettings, count: int, random: np.random.Generator) -> Floats:
     """Return uniform numbers in [0, 1): with secure noise from the operating system's entropy.
 
-    Amplification holds because nobody can tell who was drawn; a seed could.
+    Amplification requires that the sampled clients or samples stay secret; a seed would reveal
+    them.
     """
     if settings.noise != "secure":
         return random.random(count)
@@ -84,7 +85,7 @@ def active_clients(task: Task, t: int) -> Ints:
 def draw_weights(task: Task, samples: int, random: np.random.Generator) -> Floats:
     """Return the number of copies of each sample of a client in a batch, shape (m,).
 
-    ``poisson``: each with probability b/m on its own, so the size varies.
+    ``poisson``: each independently with probability b/m, so the size varies.
     """
     batch = task.settings.batch
     if batch is None:
@@ -108,7 +109,7 @@ def batch_divisor(task: Task, samples: int) -> float:
 def step_sensitivity(task: Task, samples: int, bound: float) -> float:
     """Return the sensitivity of the gradient of one step.
 
-    ``bound`` is a sample gradient's; a sample may fill a batch that is drawn with replacement.
+    ``bound`` is that of a sample's gradient; a batch with replacement may consist of one sample.
     """
     batch = task.settings.batch
     repeated = batch if batch and task.settings.sampling == "with-replacement" else 1
@@ -118,10 +119,10 @@ def step_sensitivity(task: Task, samples: int, bound: float) -> float:
 def amplification(task: Task, samples: int, steps: int) -> Amplification | None:
     """Return the amplification by a client's secret batches over several steps, or None.
 
-    With Poisson batches what is released is (1 - q) A + q B, A independent of the sample. With
-    batches without replacement a sample that is in a batch can be swapped for any that is not,
-    which moves the release by no more than a replacement does; under ``zero-out``, where neighbours
-    lie half as far apart, that is twice their distance, and there is no amplification.
+    With Poisson batches the release is (1 - q) A + q B, A independent of the sample. With batches
+    without replacement a sample in a batch can be exchanged for any other, which changes the
+    release by at most the distance of a replacement. Under ``zero-out`` that is twice the adjacency
+    distance, and there is no amplification.
     """
     settings = task.settings
     kinds = {
@@ -141,7 +142,7 @@ def step_multiplier(
 ) -> float:
     """Return the noise multiplier of a release, amplified or not.
 
-    ``first`` is that of one release besides, which the total leaves room for.
+    ``first`` is that of one additional release within the total.
     """
     if task.rule is None:
         return task.multiplier
@@ -171,7 +172,7 @@ def batch_gradients(
 
 
 CENTRING = 0.05
-"""Part of the budget, of the sum of 1/m^2 over releases, that centring takes."""
+"""Share of centring in the budget's sum of 1/m^2 over releases."""
 FASTEST, SLOWING = 350.0, 8.0  # of chosen_rate
 SMALL = 0.1  # intercept of centred features, over the norm
 
@@ -180,7 +181,7 @@ class Dpsgd(Algorithm):
     """T steps of size ``learning_rate``.
 
     The state is the model before averaging, the velocity, the sum of averaged models and the
-    clients' noisy mean features (none where they are not centred).
+    clients' noisy mean features (empty without centring).
     """
 
     def __init__(self, task: Task, intercept: float | None = None) -> None:
@@ -195,7 +196,7 @@ class Dpsgd(Algorithm):
 
     @property
     def centres(self) -> bool:
-        """True where features are taken less their mean."""
+        """True where features are centred."""
         return self.settings.centring == "on"
 
     def start(self) -> State:
@@ -205,7 +206,7 @@ class Dpsgd(Algorithm):
         return w, 0.0 * w, 0.0 * w, centre
 
     def run(self, watch: Watch) -> None:
-        """Run the rounds that are left, on features less their noisy mean where it is asked for."""
+        """Run the remaining rounds, on features less their noisy mean with centring."""
         rounds, (*model, centre) = self.task.left(*self.start())
         if not self.centres:
             self.play(rounds, (*model, centre), watch)
@@ -226,7 +227,7 @@ class Dpsgd(Algorithm):
         return released(self.task, t, values, self.steps(t))
 
     def aggregate(self, t: int, state: State, sent: Sent) -> Outcome:
-        """Step along the mean gradient; the model is the mean of the last rounds' where asked."""
+        """Step along the mean gradient; the model may be an average over the last rounds."""
         settings, (w, velocity, total, centre) = self.settings, state
         slope = self.xp.mean(sent.values, axis=0) + self.regularizer.subgradient(w)
         velocity = settings.momentum * velocity + (1.0 - settings.momentum) * slope
@@ -283,8 +284,8 @@ def chosen_rate(task: Task, drawing: Drawing) -> float:
     """Return a learning rate from public numbers: smaller the more noise a step has.
 
     A step's noise over the clip, as a 2-norm, is nu = scale sqrt(J K / P) / clip. In measurements
-    (docs/decisions/0070-models.md) steps of lr times clip of 100 did best where nu is small, and of
-    11.5/nu where it is large.
+    (docs/decisions/0070-models.md) lr times clip of 100 was best for small nu, and of 11.5/nu for
+    large nu.
     """
     clip = task.settings.clip or task.sample_gradient()
     if not math.isfinite(clip):
@@ -297,7 +298,7 @@ def chosen_rate(task: Task, drawing: Drawing) -> float:
 def centre_multiplier(task: Task) -> float | None:
     """Return the noise multiplier of the clients' means; None where none are released.
 
-    With a budget per release it is that of any release.
+    With a budget per release it is the same as for all releases.
     """
     if task.settings.centring == "off" or task.rule is None:
         return None
@@ -326,8 +327,8 @@ def _means(task: Task) -> Drawing:
 def _centred(task: Task, centre: Array) -> tuple[Task, Array]:
     """Return the task on features less the clients' noisy mean, and that mean (1, J).
 
-    A run that goes on has the mean already. The intercept stays, but is small: a sample's clipped
-    gradient would else be mostly the intercept's.
+    A resumed run has the mean already. The intercept stays, but is small: otherwise it would
+    dominate a sample's clipped gradient.
     """
     clients, settings = task.linear_clients(), task.settings
     if settings.intercept == "off" or settings.clip is None:
@@ -344,7 +345,7 @@ def _centred(task: Task, centre: Array) -> tuple[Task, Array]:
 
 
 def _folded(w: Array, centre: Array, task: Task, constant: float) -> Array:
-    """Return the model of features as they were: the intercept takes up the centre."""
+    """Return the model of the original features, with the intercept adjusted for the mean."""
     xp = namespace(w)
     folded = xp.asarray(w, copy=True)
     folded[-1] = (SMALL * task.norm * w[-1] - xp.matmul(centre, w)[0]) / constant
@@ -371,7 +372,7 @@ def _steps(task: Task) -> Callable[[int], Drawing]:
     def of_round(t: int) -> Drawing:
         active = active_clients(task, t)
         if noisy and not local:
-            # who has the fewest samples moves the mean furthest, and is sampled most
+            # the client with the fewest samples has the largest sensitivity and sampling rate
             smallest = int(active[np.argmin(task.clients.counts[active])])
             return Drawing([of(smallest, active)], active[None])
         return Drawing([own[p] for p in active] if own else [], active)
@@ -388,7 +389,7 @@ def _of_mean(
     dimension: int,
     amplified: Amplification | None = None,
 ) -> Release:
-    """Return the release of the mean of several clients' values, of which one moves."""
+    """Return the release of the mean of several clients' values, where one client's changes."""
     settings, distance = task.settings, distance / len(active)
     release = task.release_of(distance, source, multiplier=multiplier, amplified=amplified)
     if settings.trust == "central":
@@ -420,16 +421,16 @@ class DpFedavg(Algorithm):
         return (self.xp.sum(updates, axis=0)[None] / expected_clients(self.task),)
 
     def aggregate(self, _: int, state: State, sent: Sent) -> Outcome:
-        """Move the model by the noisy mean update."""
+        """Add the noisy mean update to the model."""
         w = state[0] + sent.values[0]
         return (w,), w, self.xp.stack([w] * self.clients.number)
 
     def releases(self, t: int) -> Drawing:
         """Return the release of the summed updates over a public number of clients.
 
-        One client joins the sum or not. Who takes part in public is charged for that round. Where
-        the server draws clients in secret, each with chance K/P, every client is charged for every
-        round, by the loss of the Poisson-sampled Gaussian mechanism.
+        Adjacent sums differ by one client. With public participation the clients of a round are
+        charged for it. Where the server samples clients in secret, each with probability K/P, every
+        client is charged for every round, by the loss of the Poisson-sampled Gaussian mechanism.
         """
         task, number = self.task, self.clients.number
         secret, rate = self.settings.participation == "secret", expected_clients(task) / number

@@ -1,11 +1,11 @@
 """FedSPD-DP (Li et al.): Q local proximal SGD steps, partial participation, noise on y.
 
 Under sensitivity ``published`` it is the published algorithm. There the next round starts from the
-client's unperturbed x and its dual holds the unperturbed x, so a release depends on private
-state of all rounds before, which lemma 2 (x^{t,0} equal on neighbours) leaves out: nothing is
-certified. Under ``proven`` the client keeps what it released instead: y = 2x - lambda/rho - x_0
-is a public shift of 2x, so noise xi on y is noise xi/2 on x, and x + xi/2 takes the place of x
-in the next start and in the dual. Then only the round's own steps are private.
+client's unperturbed x, which is also in its dual. So a release depends on private state of all
+earlier rounds, which lemma 2 (x^{t,0} equal on adjacent data) leaves out: nothing is certified.
+Under ``proven`` the client uses its released value instead: y = 2x - lambda/rho - x_0 is a public
+shift of 2x, so noise xi on y is noise xi/2 on x, and x + xi/2 replaces x in the next start and in
+the dual. Then only the steps of the round are private.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PAPER_CONSTANT = 3.04  # c_0 of (21)
 
 
 class FedspdDp(Algorithm):
-    """Algorithm 1; the state is the clients' iterates, averages, duals and what they sent."""
+    """Algorithm 1; the state is the clients' iterates, averages, duals and messages."""
 
     def start(self) -> State:
         """Return the start of the models, and zeros."""
@@ -52,7 +52,7 @@ class FedspdDp(Algorithm):
         return 2.0 * mean, last
 
     def aggregate(self, t: int, state: State, sent: Sent) -> Outcome:
-        """Update what active clients keep, and average what all have sent."""
+        """Update the state of active clients, and average the last messages of all."""
         iterate, average, dual, shown = state
         published = self.settings.sensitivity == "published"
         x_0, rho = self.xp.mean(shown, axis=0), self.settings.penalty.at(1)
@@ -79,10 +79,9 @@ class FedspdDp(Algorithm):
 def proximity(task: Task, t: int, rho: float) -> float:
     """Return gamma^t of (26) and (27), with (m S)^2 rho d/(2 Q^2) for its noise term.
 
-    S is the sensitivity of y times (rho + gamma): the paper's 4 Q G/(Q - 1), or the sound one's
-    bound (Q + 1) s. With m = sqrt(2 ln(1.25/delta))/epsilon the paper's is
-    16 rho d G^2 ln(1.25/delta)/((Q - 1) epsilon)^2. The setting ``proximity`` takes the place of
-    all but sqrt(t).
+    S is the sensitivity of y times (rho + gamma): the paper's 4 Q G/(Q - 1), or the proven bound (Q
+    + 1) s. With m = sqrt(2 ln(1.25/delta))/epsilon the paper's is 16 rho d G^2 ln(1.25/delta)/((Q -
+    1) epsilon)^2. The setting ``proximity`` replaces all but sqrt(t).
     """
     settings, steps = task.settings, task.settings.local_updates
     if settings.proximity is not None:
@@ -103,7 +102,7 @@ def proximity(task: Task, t: int, rho: float) -> float:
 def paper_reach(steps: int, batch: int = 1) -> float:
     """Return lemma 2's numerator, 4 G for one step and 4 Q G/(Q - 1) for more.
 
-    It takes a batch's gradient to move by 2 G whatever its size; with ``batch`` by 2 G/b.
+    It assumes a change of 2 G in a batch's gradient, whatever the batch size; with ``batch`` 2 G/b.
     """
     return 4.0 * GRADIENT / batch * (1.0 if steps == 1 else steps / (steps - 1.0))
 
@@ -111,7 +110,7 @@ def paper_reach(steps: int, batch: int = 1) -> float:
 def batch_smoothness(task: Task, samples: int) -> float:
     """Return the largest Lipschitz constant of a batch's gradient.
 
-    A Poisson batch may hold all the client's samples while its sum is divided by ``batch``.
+    A Poisson batch may contain all samples of the client, but its sum is divided by ``batch``.
     """
     smoothness = task.clients.loss.smoothness(task.norm)
     most = samples if task.settings.sampling == "poisson" else batch_divisor(task, samples)
@@ -125,9 +124,10 @@ def sound_sensitivity(
 
     A step maps x to prox((gamma x - grad f(x) + public)/(gamma + rho)). The proximal map is
     non-expansive, and x - grad f(x)/gamma is too where gamma >= L/2 (L the smoothness of the
-    batch's f; else it stretches by L/gamma - 1). Where f is not convex (a clipped loss of several
-    outputs) it stretches by 1 + L/gamma. So d_r <= (gamma d_{r-1} + s)/(gamma + rho) with d_0 = 0
-    and s the step's gradient sensitivity; x is the mean of the Q iterates and y moves by 2 x.
+    batch's f; else the factor is L/gamma - 1). Where f is not convex (a clipped loss of several
+    outputs) the factor is 1 + L/gamma. So d_r <= (gamma d_{r-1} + s)/(gamma + rho) with d_0 = 0 and
+    s the step's gradient sensitivity; x is the mean of the Q iterates, and y changes by twice the
+    change of x.
     """
     stretch = max(1.0, smoothness / gamma - 1.0) if convex else 1.0 + smoothness / gamma
     distance, total = 0.0, 0.0
@@ -178,7 +178,7 @@ def _local_steps(
 
 
 def _release(task: Task, p: int, gamma: float, rho: float) -> Release:
-    """Return the release of one client's 2 x, of which y is a public shift."""
+    """Return the release of one client's 2 x; y is a public shift of it."""
     settings, steps = task.settings, task.settings.local_updates
     samples = int(task.clients.counts[p])
     item = step_sensitivity(task, samples, task.sample_gradient())
@@ -199,7 +199,7 @@ def _release(task: Task, p: int, gamma: float, rho: float) -> Release:
 
 
 def total_curves() -> dict[str, dict[int, float]]:
-    """Return figure 6: epsilon at delta 1e-4 by rounds, of every accounting, at 0.1 a round.
+    """Return figure 6: epsilon at delta 1e-4 by rounds, for every accounting, at 0.1 per round.
 
     Of FedSPD-DP with b = 10, Q = 5 and 325 samples a client: by the paper's formula with all
     clients or 20 of 100 in a round and batches drawn with or without replacement; certified,

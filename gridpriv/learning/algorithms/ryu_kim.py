@@ -60,7 +60,8 @@ class ClientProblem:
     norm : float
         Public bound R of ||x||_2.
     count : int
-        Public number the sum of gradients is divided by: all clients' samples, or this one's.
+        Public divisor of the sum of gradients: the number of samples of all clients, or of this
+        one.
     regularizer : Regularizer
         Its subgradient is added in full; it is public.
     box : float or None
@@ -90,7 +91,7 @@ class ClientProblem:
 
     @property
     def coordinates(self) -> Ints:
-        """Every client holds all of them."""
+        """Positions of all parameters: every client has all of them."""
         return np.arange(self.size)
 
     def start(self) -> Floats:
@@ -100,7 +101,7 @@ class ClientProblem:
     def gradient(self, z: Floats, data: Floats) -> Floats:
         """Return sum_j data_j grad loss_j(z) / count + lambda R'(z), shape (J*K,).
 
-        The rows are taken in blocks, so that the second product finds them in the cache.
+        Blocks of rows stay in the cache for the second product.
         """
         w = like(z.reshape(self.shape), self.x)
         weights = None if (data == 1.0).all() else data
@@ -118,7 +119,7 @@ class ClientProblem:
         return slope
 
     def largest_gradient(self, z: Floats) -> float:
-        """Return the largest 2-norm of a sample's gradient at z: a figure of the private data."""
+        """Return the largest 2-norm of a sample's gradient at z (private)."""
         w, most = like(z.reshape(self.shape), self.x), 0.0
         for rows in self._blocks():
             x = self.x[rows]
@@ -139,7 +140,7 @@ class ClientProblem:
     def minimise_exact(
         self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
     ) -> Minimiser:
-        """Refuse: the loss is no public quadratic."""
+        """Refuse: the loss is not a public quadratic."""
         del linear, metric, near, within
         raise InputError(
             "update = 'exact': must be linearized, this loss is no public quadratic; "
@@ -147,7 +148,7 @@ class ClientProblem:
         )
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:
-        """Return nothing: the objective costs as much as a round, so a run evaluates it apart."""
+        """Return nothing: a run evaluates the objective, which costs as much as a round."""
         del z, data
         return {}
 
@@ -182,7 +183,7 @@ class ClientProblem:
 
     @property
     def disclosure(self) -> Disclosure:
-        """Refuse: noisy weights are no release that protects a sample's features."""
+        """Refuse: a release of noisy weights would not protect a sample's features."""
         raise InputError("perturbation = 'demand': must be objective or output in learning")
 
     def _sample_bound(self, norm: Norm) -> float:
@@ -209,7 +210,7 @@ def _mean_moved(
     )
 
 
-SHARES = 4  # of the agents, for each thread: one that is held up leaves the rest to the others
+SHARES = 4  # of the agents, for each thread: a slow thread leaves the rest to others
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ class PaperRule(NoiseRule):
     ratio: float = 1.0
 
     def release(self, sensitivity: Sensitivity) -> Release:
-        """Return the release with the paper's noise and the sound sensitivity."""
+        """Return the release with the paper's noise and the proven sensitivity."""
         calibrated = replace(self, assumed=self.ratio * sensitivity.value)
         return NoiseRule.release(calibrated, sensitivity)
 
@@ -233,13 +234,13 @@ class ObservedRule(PaperRule):
     Attributes
     ----------
     bound : float
-        What the sensitivities assume in place of the observed gradient.
+        Bound in the sensitivities in place of the observed gradient.
     """
 
     bound: float
 
     def at(self, largest: float) -> ObservedRule:
-        """Return the rule of a round that starts where this is the largest gradient."""
+        """Return the rule of a round with this largest gradient at its start."""
         return replace(self, ratio=max(largest, 1e-12) / self.bound)
 
     def release(self, sensitivity: Sensitivity) -> Release:
@@ -249,10 +250,10 @@ class ObservedRule(PaperRule):
 
 
 class ClientAgent(Agent):
-    """An agent with a step size of its own (the paper's output baseline has n_p in it).
+    """An agent with its own step size (the paper's output baseline includes n_p).
 
-    ``observed`` is the rule of noise that follows the client's samples: a round's is scaled to
-    the largest gradient where the round starts.
+    ``observed`` is the noise rule that depends on the client's samples: it is scaled to the largest
+    gradient at the start of a round.
     """
 
     own_step: StepSize | None = None
@@ -293,7 +294,7 @@ class RyuKim(Algorithm):
 
     @cached_property
     def planned(self) -> list[ClientAgent]:
-        """Agents that state their releases and run nothing."""
+        """Agents to list releases without a run."""
         return list(each_agent(self.task))
 
     def releases(self, t: int) -> Drawing:
@@ -306,13 +307,13 @@ class RyuKim(Algorithm):
 
 
 def _begun(task: Task, penalty: BudgetedPenalty) -> tuple[list[ClientAgent], State]:
-    """Return agents and coordinator where the first round that is left starts."""
+    """Return agents and coordinator at the start of the first remaining round."""
     start, mean = np.zeros((task.clients.number, task.size)), np.zeros((1, task.size))
     _, (z, average, dual, *coordinator) = task.left(
         start, start, start, mean, mean, penalty.first(task.size)
     )
     agents = []
-    # one after the other: what an agent is made with is let go of before the next is made
+    # one by one: temporary arrays of an agent are freed before the next
     for agent, *at in zip(each_agent(task), z, average, dual, strict=True):
         agent.iterate = Iterate(*at)
         agents.append(agent)
@@ -320,7 +321,7 @@ def _begun(task: Task, penalty: BudgetedPenalty) -> tuple[list[ClientAgent], Sta
 
 
 def _left(agents: list[ClientAgent], turn: Turn, shape: tuple[int, int], noise: float) -> Round:
-    """Return the result of a round; the loop keeps none of its models through the next round."""
+    """Return the result of a round, so that the loop does not keep its models in memory."""
     local = [agent.average.reshape(shape) for agent in agents]
     state = partial(_state, agents, turn.state)
     return Round(turn.number, turn.w.reshape(shape), local, noise, state, turn.residual)
@@ -408,7 +409,7 @@ def noise_rule(task: Task, problem: ClientProblem) -> NoiseRule | None:
             "the noise scale follows the client's own samples (the authors' code): "
             "it depends on private data and certifies nothing"
         )
-        # c_1 stands for one sample in the objective's sensitivity, for two in the output's
+        # c_1 is for one sample in the objective's sensitivity, 2 c_1 in the output's
         value = problem.gradient_sensitivity(task.adjacency, 2).value * problem.count
         pair = 2.0 if settings.perturbation == "output" else 1.0
         rule = ObservedRule("gaussian", "simulated", task.multiplier, bound=value / pair)
@@ -421,7 +422,7 @@ def noise_rule(task: Task, problem: ClientProblem) -> NoiseRule | None:
 
 
 def _assumed_gradient(task: Task, problem: ClientProblem) -> float:
-    """Return the gradient sensitivity the noise is calibrated to, in the 2-norm.
+    """Return the gradient sensitivity of the noise's calibration, in the 2-norm.
 
     The paper's is c_1/N with c_1 = sqrt(J K) for objective perturbation (one sample joins) and
     2 c_1/n_p for output perturbation.
@@ -433,7 +434,7 @@ def _assumed_gradient(task: Task, problem: ClientProblem) -> float:
 
 
 def _observes(task: Task) -> bool:
-    """Test if noise follows the client's samples: FEMNIST under sensitivity ``published``.
+    """Return True if noise depends on the client's samples: FEMNIST, sensitivity ``published``.
 
     There c_1 = sqrt(J K) would be twice MNIST's on a thirtieth of the samples per client.
     """
@@ -446,11 +447,11 @@ def _observes(task: Task) -> bool:
 
 
 class Threads:
-    """Agents of this process on a few threads; results do not depend on how many.
+    """Agents of this process on a few threads; results do not depend on their number.
 
-    numpy's products leave Python's lock, so that two cores work at once. BLAS is held to one thread
-    meanwhile: many skinny products on threads of their own are faster than one after the other on
-    all of BLAS's. With both (no limit) a round takes twice as long.
+    numpy's products leave Python's lock, so two cores can work at once. BLAS is limited to one
+    thread meanwhile: many narrow products on separate threads are faster than a sequence of them on
+    all BLAS threads. Without the limit a round takes twice as long.
     """
 
     def __init__(self, agents: Sequence[Any], workers: int) -> None:
@@ -467,7 +468,7 @@ class Threads:
         self._stack.close()
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
-        """Return every agent's answer, or its exception."""
+        """Return every agent's reply, or its exception."""
         agents, own = self._agents, each(calls, len(self._agents))
 
         def attempted(share: NDArray[np.intp]) -> list[R | Exception]:

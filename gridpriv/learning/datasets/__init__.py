@@ -21,7 +21,7 @@ from gridpriv.learning.datasets.public import (
 )
 
 DATASETS = ("mnist", "femnist", "adult", "lasso")
-# whose samples, or their division into training and test rows, are drawn
+# with samples, or a split into training and test rows, that are drawn
 DRAWN = ("adult", "lasso")
 
 
@@ -45,13 +45,13 @@ def load_dataset(
     seed: int = 0,
     norm: float | None = None,
 ) -> Dataset:
-    """Return a data set by name, from a path whose last part is the name, or of one's own.
+    """Return a data set by name, by a path whose last part is the name, or from user files.
 
     Parameters
     ----------
     name : str
-        ``mnist``, ``femnist``, ``adult``, ``lasso``, a folder such as ``/data/mnist``, or data of
-        one's own (:mod:`gridpriv.learning.datasets.own`).
+        ``mnist``, ``femnist``, ``adult``, ``lasso``, a folder such as ``/data/mnist``, or user data
+        (:mod:`gridpriv.learning.datasets.own`).
     folder : path, optional
         Where the files are; default $GRIDPRIV_DATA.
     download : bool
@@ -61,7 +61,7 @@ def load_dataset(
     missing, scaling, seed
         Of Adult (see :func:`load_adult`); ``seed`` also of the synthetic data.
     norm : float, optional
-        Public bound of a row's 2-norm, for data of one's own.
+        Public bound of a row's 2-norm, for user data.
 
     Raises
     ------

@@ -44,12 +44,12 @@ class Dataset:
     norm : float
         Public bound R of ||x||_2.
     writer_of : (N,) int or None
-        Who each training sample is from, where the data set says so.
+        Writer of each training sample, where the data set has it.
     clipped : int
         Training rows that were changed to satisfy a public bound: scaled down to ``norm`` by
         :meth:`clip_to`, or read with a number outside its column's bounds (Adult).
     source : str
-        What was read, and from where, for the record of a run.
+        Files and their source, for the record of a run.
     labels : tuple of str
         Names of the classes in the order of their numbers; empty where they are the numbers.
     columns : tuple of str
@@ -58,7 +58,7 @@ class Dataset:
     Raises
     ------
     InputError
-        Naming the row that is no sample of the task, not finite or longer than ``norm``.
+        Naming the row that is not a sample of the task, not finite or longer than ``norm``.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Dataset:
     def fingerprint(self) -> str:
         """16 hexadecimal digits of a SHA-256 over the arrays and ``norm``.
 
-        Data sets of other samples, another order or another precision have another one.
+        It depends on samples, order and precision.
         """
         digest = hashlib.sha256(repr(float(self.norm)).encode())
         for array in (self.x_train, self.y_train, self.x_test, self.y_test, self.writer_of):
@@ -144,7 +144,7 @@ class Dataset:
         """Return the data set with rows scaled down to a smaller public norm, and counted.
 
         Rows clipped before are not added: they have the old norm, so they are clipped again.
-        Test rows are left as they are: nothing about them is released.
+        Test rows are left as they are: nothing of them is released.
         """
         if not (np.isfinite(norm) and norm > 0):
             raise not_allowed("norm", norm, "a positive number")
@@ -154,7 +154,7 @@ class Dataset:
         return replace(self, x_train=x, norm=norm, clipped=max(self.clipped, count))
 
     def in_double(self) -> Dataset:
-        """Return the data set in float64: sums over it round by far less than a sample moves."""
+        """Return the data set in float64: rounding of sums is far below the effect of a sample."""
         x, x_test = (item.astype(np.float64) for item in (self.x_train, self.x_test))
         return replace(self, x_train=x, x_test=x_test)
 
@@ -215,7 +215,7 @@ def check_labels(name: str, part: str, y: Labels, task: Task, classes: int) -> N
     elif task == "binary":
         right, allowed = (y == 1) | (y == -1), "-1 or +1"
     else:
-        # a residual of float32 overflows far above, and would end a run by one sample's doing
+        # a float32 residual overflows far above, so one sample could end a run
         right, allowed = np.abs(y) <= MOST_TARGET, f"a number within {MOST_TARGET:g}"
     if not right.all():
         row = int(np.flatnonzero(~right)[0])
@@ -281,7 +281,7 @@ def _by_writer(dataset: Dataset, clients: int | None) -> list[Indices]:
 def _dirichlet(
     dataset: Dataset, clients: int, concentration: float, random: np.random.Generator
 ) -> list[Indices]:
-    """Split every class by shares drawn from Dirichlet(A); draw again while one is empty."""
+    """Split every class by shares drawn from Dirichlet(A); draw again while a client is empty."""
     if dataset.task == "regression":
         raise not_allowed("split", f"dirichlet:{concentration:g}", "another: there are no classes")
     for _ in range(TRIES):
@@ -321,7 +321,7 @@ def data_folder(name: str, given: str | Path | None) -> Path:
 
 
 def need(folder: Path, names: Iterable[str], origin: str) -> list[Path]:
-    """Return the paths of files that must be there, or say which to put where."""
+    """Return the paths of required files; an error names missing ones and their folder."""
     paths = [folder / name for name in names]
     missing = [path.name for path in paths if not path.is_file()]
     if missing:
@@ -332,8 +332,8 @@ def need(folder: Path, names: Iterable[str], origin: str) -> list[Path]:
 def check_sum(path: Path, key: str) -> None:
     """Compare a file with its published SHA-256.
 
-    A SHA256SUMS file beside it takes the place of the packaged list, for data of one's own.
-    Files that neither names are accepted.
+    A SHA256SUMS file in the same folder replaces the packaged list, for user data. Files in neither
+    list are accepted.
     """
     value = path.parent / SUMS
     expected = (read_sums(value) if value.is_file() else packaged_sums()).get(
@@ -373,7 +373,7 @@ def read_sums(path: Path) -> dict[str, str]:
 
 
 def refused(place: str, value: object, allowed: str) -> InputError:
-    """Return the error of a value that a file holds at a place; long values are shortened."""
+    """Return the error of a value at a place in a file; long values are shortened."""
     return InputError(f"{place} = {reprlib.repr(value)}: must be {allowed}")
 
 
@@ -383,7 +383,7 @@ def packaged_sums() -> dict[str, str]:
 
 
 def fetch(url: str, path: Path) -> None:
-    """Download a file whole or not at all."""
+    """Download a file completely or not at all."""
     from http.client import HTTPException
     from urllib.error import URLError
     from urllib.request import urlopen

@@ -1,20 +1,19 @@
-"""Data sets of one's own: numpy archives, tables, folders of images.
+"""User data sets: numpy archives, tables, folders of images.
 
 Three forms, by the path:
 
 - ``NAME.npz``: arrays ``x`` (N, ...) and ``y`` (N,), and if wanted ``client`` (N,), ``x_test`` and
-  ``y_test``. Archives that hold Python objects are refused; nothing is unpickled.
+  ``y_test``. Archives with Python objects are refused; nothing is unpickled.
 - ``NAME.csv`` or ``NAME.parquet``: a column ``y``, if wanted ``client`` and ``split`` (``train`` or
-  ``test``); every other column is a feature and must hold numbers.
+  ``test``); every other column is a feature and must be numeric.
 - a folder with ``train/CLASS/`` and, if wanted, ``test/CLASS/``, each of PNG or JPEG images of one
   size; pixels are divided by 255.
 
 Labels that are whole numbers or texts are classes (two of them: binary), others are targets of a
-regression. What is taken as *public*: the names of columns and classes, hence whether and how many
-classes there are, how many samples each client has, and the bound on a row's 2-norm, which is
-therefore given and never read off the data (images have one of their own, the root of the number
-of pixels). Neighbours agree in all of it: a sample that is the only one of its class is disclosed
-by the list of classes.
+regression. *Public* are the names of columns and classes, hence the number of classes, the number
+of samples of each client, and the bound on a row's 2-norm. So the bound is given and never computed
+from the data (images have their own: the root of the number of pixels). Adjacent data have all of
+this in common: the list of classes discloses a sample that is the only one of its class.
 """
 
 from __future__ import annotations
@@ -43,17 +42,18 @@ PARTS = ("train", "test")
 
 
 def is_own(path: Path) -> bool:
-    """Test by its form for a path to user data."""
+    """Return True for a path to user data, by its form."""
     return path.suffix in (".npz", *TABLES) or (path / "train").is_dir()
 
 
 def load_own(path: Path, norm: float | None, dtype: type[np.floating] = np.float32) -> Dataset:
-    """Read a data set of one's own.
+    """Read a user data set.
 
     Parameters
     ----------
     norm : float or None
-        Public bound of a row's 2-norm; longer rows are scaled down to it. Needed but for images.
+        Public bound of a row's 2-norm; longer rows are scaled down to it. Required except for
+        images.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def _features(path: Path, name: str, x: Array, dtype: type[np.floating]) -> Feat
 
 
 def _labels(path: Path, y: Array) -> tuple[Labels, Callable[[Array], Labels], tuple[str, ...]]:
-    """Return training labels as numbers, the map that makes test labels so, and class names."""
+    """Return training labels as numbers, the map for test labels, and class names."""
     if y.ndim != 1:
         raise InputError(f"{path} y has shape {y.shape}: one label a row expected")
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.floor(y)).all()):
@@ -171,9 +171,9 @@ def _read_archive(path: Path, needed: tuple[str, ...] = ("x", "y")) -> dict[str,
 
 
 def _check_header(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> None:
-    """Refuse an array whose header states other bytes than the archive holds of it.
+    """Refuse an array whose header states another size than it has in the archive.
 
-    numpy makes room for what a header states before it reads any of it.
+    numpy allocates the size in the header before it reads data.
     """
     from numpy.lib import format as npy
 
@@ -204,7 +204,7 @@ def _table_of(path: Path) -> Any:
 
 
 def _check_columns(path: Path, features: Any) -> None:
-    """Raise :class:`InputError` naming the first feature that is no number."""
+    """Raise :class:`InputError` naming the first feature that is not a number."""
     for column in features:
         if features[column].dtype.kind not in "fiub":
             import pandas as pd
@@ -256,7 +256,7 @@ def _read_table(path: Path) -> dict[str, Array]:
 
 
 def _read_csv(path: Path, content: bytes) -> Any:
-    """Return the table of a CSV file, unless it says little and takes much."""
+    """Return the table of a CSV file; refuse files whose table is far larger than their text."""
     import pandas as pd
 
     header = next(csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8")), [])
@@ -266,7 +266,9 @@ def _read_csv(path: Path, content: bytes) -> Any:
     if twice is not None:
         raise refused(f"{path} column", twice, "a name once")
     table = pd.read_csv(io.BytesIO(content))
-    if not isinstance(table.index, pd.RangeIndex):  # pandas takes what has no name for an index
+    if not isinstance(
+        table.index, pd.RangeIndex
+    ):  # pandas would use a column without a name as index
         raise InputError(
             f"{path} has rows of more values than its {len(header)} columns"
             ": give every row the same columns"
@@ -322,7 +324,7 @@ def read_rows(path: Path, columns: tuple[str, ...]) -> tuple[Features, Array | N
     Raises
     ------
     InputError
-        Naming the column, array or row that is missing or no number.
+        Naming the column, array or row that is missing or not a number.
     """
     if path.is_dir():
         images = _read_images(path)

@@ -1,13 +1,13 @@
 """Public data sets: MNIST and FEMNIST (handwriting), and UCI Adult.
 
-MNIST in its idx files (LeCun, Cortes and Burges): 60,000 and 10,000 images of 28 x 28. Files of
-one's own may hold images of another size; the public norm is that of their pixels. FEMNIST in
-LEAF's json files (Caldas et al. 2018): 62 classes by writer.
+MNIST in its idx files (LeCun, Cortes and Burges): 60,000 and 10,000 images of 28 x 28. User files
+may have images of another size; the public norm is that of their pixels. FEMNIST in LEAF's json
+files (Caldas et al. 2018): 62 classes by writer.
 
-Adult (Kohavi and Becker 1996): who earns more than 50,000 dollars a year.
+Adult (Kohavi and Becker 1996): persons with an income above 50,000 dollars a year.
 
-Columns are scaled by public bounds and categories are those of ``adult.names``, so that
-nothing about the preparation depends on the private rows.
+Columns are scaled by public bounds and categories are those of ``adult.names``, so the preparation
+does not depend on the private rows.
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     Parameters
     ----------
     dimensions : int
-        Of the array that is expected.
+        Of the expected array.
 
     Raises
     ------
     InputError
-        Naming the file that is another or incomplete, or whose array is empty.
+        Naming a file of another format, an incomplete file, or one with an empty array.
     """
     content = read_packed(path, "data set", LARGEST)
     if len(content) < HEADER or content[:3] != b"\x00\x00\x08":
@@ -146,8 +146,8 @@ Writer = tuple[Features, NDArray[np.int64]]
 def load_femnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
     """Return FEMNIST with pixels in [0, 1]; the writers of the training files are its clients.
 
-    A writer may be in the training files only, or in the test files only. One in a training
-    file has samples; one in a test file may have empty arrays.
+    A writer may be in the training files only, or in the test files only. Writers in a training
+    file have samples; those in a test file may have empty arrays.
     """
     train = _read(folder / "train", dtype)
     test = _read(folder / "test", dtype)
@@ -211,7 +211,7 @@ def _user_data(path: Path) -> dict[str, Any]:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object, of which Python would keep the last of equal names without a word."""
+    """Return a JSON object; refuse equal names, of which Python would keep the last."""
     if len(entries := dict(pairs)) < len(pairs):
         raise ValueError("a name comes twice in an object")
     return entries
@@ -246,7 +246,7 @@ ADULT_SITE = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 
 
 COLUMNS = read_table(Path(__file__).with_name("adult.toml"), "columns of Adult")
-"""In the order of the files: of a number its bounds, of a category its values by commas."""
+"""Columns in the order of the files: bounds of a number, or values of a category by commas."""
 NAMES = [*COLUMNS, "income"]
 MOST_DEVIATIONS = 3.0  # standardized numbers are clipped to this
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -255,7 +255,7 @@ DROPPED_TRAIN = 40_000
 
 @dataclass(frozen=True)
 class Encoded:
-    """Features, labels and which rows had a number outside its public bounds."""
+    """Features, labels and a mask of rows with a number outside its public bounds."""
 
     x: Features
     y: NDArray[np.int64]
@@ -293,10 +293,10 @@ def load_adult(
 
     Notes
     -----
-    What :attr:`Dataset.clipped` counts are the training rows
-    with a number outside the public bounds, which is moved to the bound.
+    :attr:`Dataset.clipped` is the number of training rows with a number outside the public bounds;
+    the number is set to the bound.
     """
-    import pandas as pd  # slow to import: the help of learn does without
+    import pandas as pd  # slow to import, and not needed by the help of learn
 
     one_of("missing", missing, ("drop", "mode"))
     one_of("scaling", scaling, ("bounds", "standard"))
@@ -398,7 +398,7 @@ def _numbers(texts: pd.Series) -> NDArray[np.float64]:
 
 
 def _places(texts: pd.Series, known: list[str]) -> NDArray[np.int64]:
-    """Return the place of every text among the known ones."""
+    """Return the position of every text in the list of values."""
     import pandas as pd
 
     places = pd.Index(known).get_indexer(pd.Index(texts))
