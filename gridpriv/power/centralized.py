@@ -351,12 +351,14 @@ def relax(
         result = _solve_pyomo(program, zone.demand, solver, hard_balance=hard)
     solved = result.status != "Infeasible"
     unit = chosen.cost_unit / case.base_mva if objective == "cost" else 1.0
+    # no dispatch changes the constants of costs
+    fixed = fixed_cost(case, np.arange(case.n_gen)) if objective == "cost" else 0.0
     p, q = np.split(result.imbalance, 2)
     p_price, q_price = np.split(unit * result.price, 2)
     return SolvedRelaxation(
         network=network,
         objective=objective,
-        bound=chosen.cost_unit * result.value + _fixed_cost(network) if solved else None,
+        bound=chosen.cost_unit * result.value + fixed if solved else None,
         error=result.error,
         status=result.status,
         solver=solver,
@@ -375,13 +377,6 @@ def _objective(case: Case, kind: ObjectiveKind, weight: float | None) -> Objecti
             "imbalance_weight", weight, "left out: objective imbalance has no other term"
         )
     return IMBALANCE if kind == "imbalance" else cost_objective(case, weight)
-
-
-def _fixed_cost(network: Network) -> float:
-    """Return the constant of the objective's cost in $/h, which no dispatch changes."""
-    if network.objective.kind != "cost":
-        return 0.0
-    return fixed_cost(network.case, np.arange(network.case.n_gen))
 
 
 def _solve_pyomo(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.errors import not_allowed
@@ -54,20 +55,20 @@ def make_solver(
     left = reduced()
     if left.size == 0:
         return OnePoint(left)
-    if name == "clarabel":
-        return Rescued(_clarabel(left, exact, solver_tolerance), lambda: _ipopt(left, exact))
-    return Rescued(_ipopt(left, exact), lambda: _clarabel(left, exact, solver_tolerance))
+    other = "ipopt" if name == "clarabel" else "clarabel"
+    first, second = (
+        partial(_attempting, each, left, exact, solver_tolerance) for each in (name, other)
+    )
+    return Rescued(first(), second)
 
 
-def _clarabel(
-    program: ReducedProgram, exact: bool, solver_tolerance: SolverTolerance
+def _attempting(
+    name: str, program: ReducedProgram, exact: bool, solver_tolerance: SolverTolerance
 ) -> Attempting:
-    from gridpriv.power.solvers.clarabel import ClarabelSolver
+    if name == "clarabel":
+        from gridpriv.power.solvers.clarabel import ClarabelSolver
 
-    return ClarabelSolver(program, exact=exact, solver_tolerance=solver_tolerance)
-
-
-def _ipopt(program: ReducedProgram, exact: bool) -> Attempting:
+        return ClarabelSolver(program, exact=exact, solver_tolerance=solver_tolerance)
     from gridpriv.power.solvers.ipopt import IpoptSolver
 
     return IpoptSolver(program, exact=exact)

@@ -49,16 +49,14 @@ class IpoptSolver:
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
         parameters = np.concatenate([q, p])
-        result, stats = self._run(self._solver, parameters)
-        iterations = int(stats["iter_count"])
-        for retries, more in enumerate(({}, *SAFER)):
+        solver, iterations = self._solver, 0
+        for retries, more in enumerate((None, {}, *SAFER)):
+            if more is not None:
+                solver = casadi.nlpsol("zone", "ipopt", self._problem, OPTIONS | more)
+            result, stats = self._run(solver, parameters)
+            iterations += int(stats["iter_count"])
             if stats["return_status"] == "Solve_Succeeded":
                 return Minimiser(self._program.restore(result), iterations, retries)
-            safer = casadi.nlpsol("zone", "ipopt", self._problem, OPTIONS | more)
-            result, stats = self._run(safer, parameters)
-            iterations += int(stats["iter_count"])
-        if stats["return_status"] == "Solve_Succeeded":
-            return Minimiser(self._program.restore(result), iterations, len(SAFER) + 1)
         return Unsolved(f"ipopt ended {stats['return_status']}", iterations, len(SAFER))
 
     def _run(self, solver: Any, parameters: Floats) -> tuple[Floats, dict[str, Any]]:
