@@ -198,17 +198,8 @@ class ZoneClient:
             return self._sign(encode(Failure(self.run, self.zone, request.turn, _public(error))))
         received = digest(content, request.signature)
         answer = self._sign(encode(Answer(self.run, self.zone, request.turn, reply, received)))
-        self._keep(
-            ClientState(
-                request.turn,
-                content,
-                answer,
-                state.first or content,
-                before.at,
-                self._agent.state(),
-                self._figures_after(request),
-            )
-        )
+        now = before.at, self._agent.state(), self._figures_after(request)
+        self._keep(ClientState(request.turn, content, answer, state.first or content, *now))
         self._previous = request
         if self._transcript is not None:
             self._transcript.add(content, answer)

@@ -189,14 +189,8 @@ class ZoneMember:
         Every answer of AC rounds is a function of released demand.
         """
         self._ac_before = self._ac
-        self._ac = zone_block(
-            self.problem.program.zone,
-            self._released(),
-            ends,
-            self.service.voll,
-            self.unit,
-            estimated=estimated,
-        )
+        inputs = self._released(), ends, self.service.voll, self.unit
+        self._ac = zone_block(self.problem.program.zone, *inputs, estimated=estimated)
         self._block = None if self._ac is None else self._ac.block
         return None if self._ac is None else self._ac.at
 
@@ -262,17 +256,9 @@ class ZoneMember:
             return None
         agent = self.agent
         zone = self.problem.program.zone
-        plan, self._planned = plan_zone(
-            zone,
-            agent.data,
-            boundary,
-            self.service,
-            self.unit,
-            agent.average,
-            self._planned,
-            self._scheduled(boundary),
-            self.known,
-        )
+        inputs = agent.data, boundary, self.service, self.unit, agent.average
+        start = self._planned, self._scheduled(boundary), self.known
+        plan, self._planned = plan_zone(zone, *inputs, *start)
         return plan
 
     def _scheduled(self, boundary: Boundary) -> Scheduled | None:

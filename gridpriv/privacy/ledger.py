@@ -225,17 +225,9 @@ def _write_grant(
                 "have a grant already; nothing was granted"
             )
     marks = [unit.marks(current.file.key) for dataset in owners for unit in dataset.units]
-    current.write(
-        Grant(
-            at=now(),
-            epsilon=epsilon,
-            delta=delta,
-            protection=owners[0].protection,
-            owners=tuple((dataset.owner, len(dataset.units)) for dataset in owners),
-            units=tuple(mark for mark, _ in marks),
-            records=tuple(mark for _, mark in marks),
-        )
-    )
+    units, records = zip(*marks, strict=True)
+    counts = tuple((dataset.owner, len(dataset.units)) for dataset in owners)
+    current.write(Grant(now(), epsilon, delta, owners[0].protection, counts, units, records))
 
 
 def read_book(path: str | Path, key: Path | None = None) -> Book:

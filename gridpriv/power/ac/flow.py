@@ -69,15 +69,10 @@ class PreviousState:
         )
         bound = np.where(up | grid.idle, 1, np.where(down, -1, 0))
         gave = np.bincount(grid.gen_area, self.pg - grid.dispatch.pg, minlength=count)
-        stood = FlowSolution(
-            self.voltage,
-            np.clip(gave, grid.least, grid.most),
-            np.zeros(len(grid.reference)),
-            bound == 0,
-            np.inf,
-            0,
-        )
-        return Settled(stood, bound, np.zeros(len(grid.reference), bool), 0.0, 0)
+        alpha: Floats = np.clip(gave, grid.least, grid.most)
+        delta = np.zeros(len(grid.reference))
+        stood = FlowSolution(self.voltage, alpha, delta, bound == 0, np.inf, 0)
+        return Settled(stood, bound, delta > 0, 0.0, 0)
 
 
 def ac_flow(

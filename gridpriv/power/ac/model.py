@@ -97,14 +97,8 @@ class AcModel:
         share, curtailment = np.zeros(case.n_bus), np.zeros(case.n_bus)
         share[self.loaded] = np.clip(x[self.cut], 0.0, 1.0)
         curtailment[self.curtailable] = np.maximum(x[self.curtailment], 0.0)
-        return Dispatch(
-            x[self.pg],
-            np.abs(voltage),
-            np.angle(voltage),
-            share * case.pd,
-            share * case.qd,
-            curtailment,
-        )
+        shed = share * case.pd, share * case.qd
+        return Dispatch(x[self.pg], np.abs(voltage), np.angle(voltage), *shed, curtailment)
 
     def starting_from(self, voltage: Complexes, pg: Floats, qg: Floats) -> Floats:
         """Return the program's starting point with these voltages and outputs."""

@@ -178,17 +178,10 @@ def _amounts(family: _Family) -> tuple[tuple[str, Floats], tuple[str, Floats]]:
 def _named(family: _Family, name: str, amount: Floats, which: Bools) -> Iterator[Limit]:
     bound, rating = family.low if name == "lower" else family.high, family.rating
     for k in np.flatnonzero(which).tolist():
-        yield Limit(
-            family.kind,
-            int(family.element[k]),
-            name,
-            "-".join(str(end[k]) for end in family.ends),
-            float(family.value[k]),
-            float(bound[k]),
-            float(amount[k]),
-            family.unit,
-            float(rating[k]),
-        )
+        at = "-".join(str(end[k]) for end in family.ends)
+        value, limit, outside, size = (float(of[k]) for of in (family.value, bound, amount, rating))
+        place = family.kind, int(family.element[k]), name, at
+        yield Limit(*place, value, limit, outside, family.unit, size)
 
 
 def limit_table(limits: tuple[Limit, ...]) -> pd.DataFrame:

@@ -101,14 +101,8 @@ class ClarabelSolver:
         return solver
 
     def _setup(self, p: Floats, q: Floats, settings: dict[str, Any]) -> Any:
-        return clarabel.DefaultSolver(
-            self._program.upper_triangle(p),
-            q,
-            self._rows,
-            self._offset,
-            self._cones,
-            clarabel_settings(settings),
-        )
+        upper, chosen = self._program.upper_triangle(p), clarabel_settings(settings)
+        return clarabel.DefaultSolver(upper, q, self._rows, self._offset, self._cones, chosen)
 
 
 def _almost(ended: list[Any]) -> list[Any]:
