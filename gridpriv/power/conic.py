@@ -419,14 +419,9 @@ def _solve(form: _Form, scaling: Scaling) -> Any:
     settings.equilibrate_enable = scaling.equilibrate
     settings.tol_feas = scaling.feasibility
     settings.tol_gap_rel = settings.tol_gap_abs = scaling.gap
-    return clarabel.DefaultSolver(
-        sparse.csc_matrix(factor * form.quadratic),
-        factor * form.linear,
-        sparse.csc_matrix(form.rows),
-        form.offset,
-        form.cones,
-        settings,
-    ).solve()
+    objective = sparse.csc_matrix(factor * form.quadratic), factor * form.linear
+    limits = sparse.csc_matrix(form.rows), form.offset, form.cones
+    return clarabel.DefaultSolver(*objective, *limits, settings).solve()
 
 
 def _solution(

@@ -294,14 +294,8 @@ def _products(expand: Matrix) -> tuple[Ints, Ints, Ints, Floats]:
         take = expand.indptr[rows][:, None] + np.arange(length)
         columns, values = expand.indices[take].astype(np.int64), expand.data[take]
         first, second = np.triu_indices(length)
-        a, b = columns[:, first], columns[:, second]
-        matches.append(
-            (
-                np.repeat(rows, len(first)),
-                np.minimum(a, b).ravel(),
-                np.maximum(a, b).ravel(),
-                (values[:, first] * values[:, second]).ravel(),
-            )
-        )
+        pair, value = (columns[:, first], columns[:, second]), values[:, first] * values[:, second]
+        low, high = np.minimum(*pair).ravel(), np.maximum(*pair).ravel()
+        matches.append((np.repeat(rows, len(first)), low, high, value.ravel()))
     i, a, b, v = (np.concatenate(part) for part in zip(*matches, strict=True))
     return i, a, b, v

@@ -453,15 +453,8 @@ def assess(before: PreContingency, contingency: Contingency) -> PostContingency:
     except PowerFlowError:
         return PostContingency(contingency, "diverged", None, "", (), islanded_mw, 0.0)
     loading, branch = worst_loading(state.case, state.standing.flow)
-    return PostContingency(
-        contingency,
-        "converged",
-        loading,
-        branch,
-        state.violations,
-        islanded_mw,
-        max(state.shed_mw - before.state.shed_mw, 0.0),
-    )
+    effects = islanded_mw, max(state.shed_mw - before.state.shed_mw, 0.0)
+    return PostContingency(contingency, "converged", loading, branch, state.violations, *effects)
 
 
 def worst_loading(case: Case, flow: Floats) -> tuple[float | None, str]:

@@ -424,17 +424,14 @@ def solve_power_flow(
         point, lack = nearer
     if lack.largest <= ACCEPTED:
         return _solution(point, lack, MOST_STEPS)
-    raise _lost(len(equations.p), lack)
+    n = len(equations.p)
+    size = np.abs(lack.values[: 2 * n])
+    worst = int(np.argmax(np.where(np.isfinite(size), size, np.inf)))
+    raise PowerFlowError(worst % n, float(size[worst]))
 
 
 def _solution(point: Point, lack: Residual, steps: int) -> FlowSolution:
     return FlowSolution(point.voltage(), point.alpha, point.delta, lack.held, lack.largest, steps)
-
-
-def _lost(n: int, lack: Residual) -> PowerFlowError:
-    size = np.abs(lack.values[: 2 * n])
-    worst = int(np.argmax(np.where(np.isfinite(size), size, np.inf)))
-    return PowerFlowError(worst % n, float(size[worst]))
 
 
 def _improved(

@@ -215,7 +215,9 @@ def acopf(
     if not solve.solved:
         raise SolverError(_ended(solve.status, state))
     p_price, q_price = np.full(case.n_bus, np.nan), np.full(case.n_bus, np.nan)
-    priced = _with_demand(case)[live.buses]
+    island = islands(case)
+    asked = np.bincount(island, (case.pd != 0) | (case.qd != 0)) > 0
+    priced = asked[island][live.buses]  # on islands on which somebody asks for power
     for price, rows in ((p_price, model.p_balance), (q_price, model.q_balance)):
         price[live.buses] = np.where(priced, unit * solve.multiplier[rows], np.nan)
     found = solve.status, solve.iterations, time.perf_counter() - began
@@ -254,13 +256,6 @@ def _ended(status: str, state: AcState) -> str:
         f"case {case.name}: ipopt ended {status}{text}. Limits of neighbours may contradict each "
         f"other: try other ones, less load, or gridpriv relax, which says what no dispatch can do"
     )
-
-
-def _with_demand(case: Case) -> Bools:
-    """Return the buses of islands on which somebody asks for power."""
-    island = islands(case)
-    asked = np.bincount(island, (case.pd != 0) | (case.qd != 0))
-    return np.asarray(asked[island] > 0)
 
 
 def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,11 @@ ALONE = 0.1
 """Share of the price of deviations from the interchange, for a zone that replans alone."""
 NEGLIGIBLE = 1e-6
 """p.u. that an interior point leaves of what is not shed."""
+
+
+LIMITS = dict.fromkeys(("vmin", "vmax"), "buses")
+LIMITS |= dict.fromkeys(("rate", "angmin", "angmax"), "branches") | {"qmax": "gens"}
+"""Limits of a boundary, and the elements of a zone that have them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,21 +335,14 @@ def _area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area | None:
     if live is None:
         return None
     part, own = live
-    bus = np.searchsorted(zone.buses, part.buses)
-    branches = np.searchsorted(zone.branches, part.branches)
-    gens = np.searchsorted(zone.gens, part.gens)
-    aside = np.zeros(len(gens)) if boundary.reserve is None else boundary.reserve[gens]
-    case = replace(
-        part.case,
-        vmin=boundary.vmin[bus],
-        vmax=boundary.vmax[bus],
-        rate=boundary.rate[branches],
-        angmin=boundary.angmin[branches],
-        angmax=boundary.angmax[branches],
-        qmax=boundary.qmax[gens],
-        pmin=part.case.pmin - aside,
-        pmax=part.case.pmax + aside,
-    )
+    limits: dict[str, Any] = {}
+    for name, elements in LIMITS.items():
+        at = np.searchsorted(getattr(zone, elements), getattr(part, elements))
+        limits[name] = getattr(boundary, name)[at]
+    if boundary.reserve is not None:
+        aside = boundary.reserve[np.searchsorted(zone.gens, part.gens)]
+        limits |= {"pmin": part.case.pmin - aside, "pmax": part.case.pmax + aside}
+    case = replace(part.case, **limits)
     ties = np.flatnonzero(own[case.f_bus] != own[case.t_bus])
     return _Area(replace(part, case=case), own, ties, own[case.f_bus[ties]])
 

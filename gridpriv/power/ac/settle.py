@@ -35,6 +35,7 @@ from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import Lossless, Surroundings, lossless, surroundings
 from gridpriv.power.ac.redispatch import (
+    LIMITS,
     Boundary,
     Reaction,
     TieWorth,
@@ -316,9 +317,7 @@ def _at_ties(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> dict[
 def _limits(zone: Zone) -> dict[str, Any]:
     """Return the limits of the grid that a zone plans within, by the names of a boundary."""
     case = zone.network.case
-    places = {"vmin": zone.buses, "vmax": zone.buses, "qmax": zone.gens}
-    places |= dict.fromkeys(("rate", "angmin", "angmax"), zone.branches)
-    return {name: getattr(case, name)[place] for name, place in places.items()}
+    return {name: getattr(case, name)[getattr(zone, of)] for name, of in LIMITS.items()}
 
 
 def settle(
