@@ -1,7 +1,7 @@
 """Checks of privacy by attack: audits and demand reconstruction, and the rows of their tables.
 
-Figures look at private data, so none is public: an attack's errors tell how close a guess is, and
-an audit runs the mechanism on the data themselves.
+All results use private data, so none is public: errors of an attack show the accuracy of a guess,
+and an audit runs the mechanism on the data.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def attack(
     Returns
     -------
     AttackResult
-        Errors in MW beside the public prior's; private.
+        Errors in MW, with those of the public prior; private.
 
     Raises
     ------
@@ -80,9 +80,9 @@ def attack(
 
     References
     ----------
-    The adversary, its estimates and what they reach: docs/audit-and-attack.md.
+    The adversary, its estimates and their accuracy: docs/audit-and-attack.md.
     """
-    # who listens may solve as far as he likes: what a looser solve blurs protects nothing
+    # an adversary may solve to any accuracy: errors of a looser solve do not protect
     settings = replace(prepared.settings, solver_tolerance="tight")
     prepared = replace(prepared, settings=settings)
     if settings.noise == "secure":
@@ -91,7 +91,7 @@ def attack(
     if plan.epsilons and prepared.rules.noise is None:
         raise InputError("epsilons needs a mechanism: mechanism is 'none'")
     zones = attacked_zones(prepared, plan.bus)
-    # the protected run's budget is for all its rounds: only the listening is cut short
+    # the protected run's budget is for all its rounds; only fewer are observed
     heard = replace(settings, rounds=min(settings.rounds, plan.rounds))
     silent = _silent(prepared, heard)
     outcomes = _attack(silent, plan, zones, NOISE_FREE, None, 1, watch)
@@ -100,7 +100,7 @@ def attack(
         loud += [(f"total {e:g}", e, with_total(prepared, e)) for e in plan.epsilons]
         for label, epsilon, run in loud:
             short = varied(run, settings=heard)
-            # the fit of messages takes noise to be independent between buses
+            # the fit of messages assumes independent noise between buses
             difference = settings.release == "bus" and settings.power_factor is None
             if difference or run.rules.perturbation.target != "demand":
                 outcomes += _attack(short, plan, zones, label, epsilon, plan.seeds, watch)
@@ -146,7 +146,7 @@ def with_total(prepared: Prepared, epsilon: float) -> Prepared:
 
 
 def _silent(prepared: Prepared, settings: Settings) -> Prepared:
-    """Return the run without noise, the rest as it is."""
+    """Return the same run without noise."""
     rules = replace(prepared.rules, perturbation=Perturbation("none"), noise=None)
     return varied(prepared, settings=settings, rules=rules)
 
@@ -161,7 +161,7 @@ def _attack(
     watch: Callable[[str], None],
     kinds: Sequence[str] = ("messages", "stationarity"),
 ) -> list[AttackOutcome]:
-    """Return the MAP estimates of ``seeds`` runs, by every adversary that hears enough."""
+    """Return the MAP estimates of ``seeds`` runs, by every adversary with enough messages."""
     size = prepared.case.n_bus
     kinds = [kind for kind in kinds if kind == "messages" or all_heard(prepared)]
     estimates = {kind: np.full((seeds, size), np.nan) for kind in kinds}
@@ -188,8 +188,8 @@ def _releases(
 ) -> AttackOutcome:
     """Return the posterior mean (prior and noise taken as normal) from the perturbed demands.
 
-    Every seed's noise is taken with both signs, which are as likely: errors of estimates that
-    follow noise in proportion then average to what they are without it, or more, at every seed.
+    Every seed's noise is used with both signs, which are equally likely. Errors of estimates that
+    are linear in noise then average to the noise-free error, or more, at every seed.
     """
     rules, size = prepared.rules, prepared.case.n_bus
     assert rules.noise is not None
@@ -213,7 +213,7 @@ def _releases(
                 ],
                 axis=0,
             )
-            mirrored = 2.0 * disclosure.measure(own.demand) - seen  # as likely
+            mirrored = 2.0 * disclosure.measure(own.demand) - seen  # equally likely
             for draw, y in ((2 * seed, seen), (2 * seed + 1, mirrored)):
                 value = prior.mean + pull @ (y - matrix @ prior.mean)
                 value = np.clip(value, prior.lower, prior.upper)
@@ -236,11 +236,11 @@ def averaging(
     rounds: Sequence[int],
     watch: Callable[[str], None] = lambda _: None,
 ) -> pd.DataFrame:
-    """Return error against rounds heard, for demand noise drawn each round and drawn once.
+    """Return error against observed rounds, for demand noise drawn each round and drawn once.
 
-    The fit is of optimality conditions where every variable is heard, else of messages. One draw
-    has the same scale in both, so what differs is only how often it is drawn. Columns:
-    noise_schedule, rounds, seed, mae_mw.
+    The fit is of optimality conditions where every variable is sent, else of messages. A draw has
+    the same scale in both cases; only the number of draws differs. Columns: noise_schedule, rounds,
+    seed, mae_mw.
     """
     rows, settings = [], prepared.settings
     noise = noise_rule(replace(settings, rounds=1, noise_schedule="once"), prepared.rules.adjacency)
@@ -277,9 +277,9 @@ class AttackPlan:
     epsilons : tuple of float
         Total budgets to sweep; empty for the settings' own only.
     rounds : int
-        Rounds that are listened to at most.
+        Largest number of observed rounds.
     prior : {'grid', 'zone'}
-        Whose total is shared out equally beforehand: the grid's, or each zone's own.
+        Total that the prior distributes equally: the grid's, or each zone's own.
     prior_spread : float
         Standard deviation of the public prior over its mean.
     bus : int or None
@@ -318,7 +318,7 @@ def attacked_zones(prepared: Prepared, bus: int | None) -> list[int]:
 
 
 def public_prior(prepared: Prepared, plan: AttackPlan) -> tuple[Floats, Floats]:
-    """Return the prior mean (p, q) of every bus, p.u.: an equal share of the totals it knows."""
+    """Return the prior mean (p, q) of every bus, p.u.: an equal share of the public totals."""
     case, zoning = prepared.case, prepared.zoning
     group = zoning.zone_of if plan.prior == "zone" else np.zeros(case.n_bus, dtype=np.int64)
     buses = np.bincount(group)
@@ -338,7 +338,7 @@ def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> DemandPrior:
 
 
 def forward_model(prepared: Prepared, zone: int, script: Sequence[Heard]) -> ForwardModel:
-    """Return the forward model of a zone for what was heard of it."""
+    """Return the forward model of a zone for its observed messages."""
     return ForwardModel(
         prepared.problems[zone],
         prepared.shared[zone],
@@ -359,7 +359,7 @@ def heard_noise(prepared: Prepared, script: Sequence[Heard]) -> NoiseModel:
     draws = 1 if noise_schedule != "update" else rules.local_updates
     left = float(np.mean([release.mechanism.variance for release in releases])) / draws
     if rules.perturbation.target == "demand":
-        left *= prepared.scale**2  # it is on the owner's demand, of which the run's is a multiple
+        left *= prepared.scale**2  # it is on the owner's demand; the run's is a multiple
     return NoiseModel(rules.perturbation.target, noise_schedule == "once", left)
 
 
@@ -381,8 +381,8 @@ def tie_distance(case: Case, zoning: Zoning) -> Ints:
 
 Words: TypeAlias = NDArray[np.str_]
 
-CLOSE = 0.05  # share of the demand within which an estimate counts as recovered
-SMALL_MW = 0.05  # ... and this many MW where there is no demand
+CLOSE = 0.05  # relative error up to which a demand counts as recovered
+SMALL_MW = 0.05  # MW; the same where there is no demand
 
 
 SHOWN = ("messages", "releases")
@@ -480,7 +480,7 @@ class AttackResult:
     def identifiability(self) -> Words:
         """Return the identifiability of each attacked bus's demand in noise-free messages.
 
-        The words of :mod:`gridpriv.assurance.inversion`.
+        The classes of :mod:`gridpriv.assurance.inversion`.
         """
         words = np.full(self.prepared.case.n_bus, "", dtype="U12")
         for zone, result in self.identified.items():
@@ -516,15 +516,15 @@ class AttackResult:
 
     @property
     def shown(self) -> AttackOutcome:
-        """The outcome that the map shows: messages of the protected run if there is one.
+        """The outcome on the map: from messages of the protected run if there is one.
 
-        Of releases of sums it is what the releases themselves tell.
+        For releases of sums it is the estimate from the releases.
         """
         protected = [o for o in self.outcomes if o.label == PROTECTED]
         return next((o for o in protected if o.adversary in SHOWN), self.outcomes[0])
 
     def by_distance(self) -> pd.DataFrame:
-        """Share recovered within 5 % by distance from a tie line, for every configuration."""
+        """Share recovered within 5 %, by distance from a tie line, for every configuration."""
         rows = []
         for outcome in self.outcomes:
             close, words = recovered(self.errors(outcome), self.true), self.identifiability()
@@ -544,7 +544,7 @@ class AttackResult:
         return pd.DataFrame(rows)
 
     def as_dict(self) -> Json:
-        """Return the attack as JSON can hold it."""
+        """Return the attack as a JSON value."""
         return {
             "case": self.prepared.case.name,
             "settings": self.prepared.settings.as_dict()
@@ -562,7 +562,7 @@ class AttackResult:
 
 
 def tolerance(true: Floats) -> Floats:
-    """Return within how many MW a demand counts as recovered: 5 %, or 0.05 MW if that is more."""
+    """Return the error in MW up to which a demand is recovered: 5 %, or 0.05 MW if that is more."""
     return np.asarray(np.maximum(CLOSE * true, SMALL_MW))
 
 

@@ -1,6 +1,6 @@
-"""The audit of a run's settings: replay on neighbouring demand, then statistics over many runs.
+"""The audit of a run's settings: replay on adjacent demand, then statistics over many runs.
 
-Beside it are its extent, its findings, and their form as JSON.
+The module also has the extent of an audit, its findings, and their JSON.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from gridpriv.zonal.settings import Coordination
 ROUNDS = 5
 ANY_VALUE = Sensitivity(1.0, 1, "any value")
 LANES = ("noise", "public", "central", "series", "stream", "publish")
-"""Parts of an audit beside the replay of zones and rounds."""
+"""Parts of an audit in addition to the replay of zones and rounds."""
 CHECKS = {
     "calls": "releases that differ",
     "values": "change of value",
@@ -81,8 +81,8 @@ CHECKS = {
 }
 """Checks of an audit in the order in which they are shown, with the quantity that each measures.
 
-Changes are per unit, in the norm of the sensitivity. Where the quantity is empty, the finding names
-it."""
+Changes are per unit, in the norm of the sensitivity. Where the quantity is empty, it is in the
+finding."""
 SETTINGS = (
     "mechanism",
     "perturbation",
@@ -109,18 +109,19 @@ class AuditPlan:
     ----------
     runs : mapping of str to int, optional
         Per level, on each of D and D'; half trains and half is counted. By default
-        :data:`gridpriv.assurance.audit.RUNS`, and no fewer than can show the nominal epsilon to be
-        exceeded.
+        :data:`gridpriv.assurance.audit.RUNS`, and at least as many as can show that the nominal
+        epsilon is exceeded.
     confidence : float
         Of each measured bound.
     rounds : int
-        Rounds of the level ``messages``, and of the replay of random neighbours and of every class
-        of buses. The neighbours that move the gradient most are replayed over all rounds.
+        Rounds of the level ``messages``, and of the replay of random demand changes and of every
+        class of buses. The demand changes that change the gradient most are replayed over all
+        rounds.
     random_neighbours : int
         Per zone, in the replay.
     levels : tuple of str
     bus : int or None
-        Bus number whose demand is moved; None for the one that moves the gradient most.
+        Bus number whose demand is changed; None for the bus that changes the gradient most.
     lanes : tuple of str
         Of :data:`LANES`.
     """
@@ -150,7 +151,7 @@ class LevelAudit:
     ceiling : float
         Largest bound that so many runs can give.
     detectable : float
-        Least epsilon that so many runs tell from the nominal one with a probability of 80 %.
+        Least epsilon that so many runs distinguish from the nominal one with probability 80 %.
     """
 
     level: str
@@ -169,7 +170,7 @@ class LevelAudit:
         return "claim refuted" if self.measured.epsilon > self.nominal else "consistent"
 
     def as_dict(self) -> Json:
-        """Return the level as JSON can hold it."""
+        """Return the level as a JSON value."""
         measured = self.measured
         stated = {name: getattr(self, name) for name in ("level", "nominal", "certified", "delta")}
         return stated | {
@@ -198,7 +199,7 @@ class AuditResult:
 
     @property
     def failed(self) -> list[Finding]:
-        """Replay findings that are not within what is declared."""
+        """Replay findings beyond the declared values."""
         return [finding for finding in self.findings if not finding.passed]
 
     @property
@@ -215,7 +216,7 @@ class AuditResult:
 
     @property
     def verdict(self) -> str:
-        """In one sentence."""
+        """Verdict in one sentence."""
         if self.failed:
             checks = ", ".join(sorted({finding.check for finding in self.failed}))
             return f"FAILED: the replay contradicts what the run declares ({checks})"
@@ -226,7 +227,7 @@ class AuditResult:
         return "nothing contradicts the certified or the nominal epsilon"
 
     def as_dict(self) -> Json:
-        """Return the audit as JSON can hold it."""
+        """Return the audit as a JSON value."""
         shown = self.prepared.settings.as_dict()
         return {
             "case": self.prepared.case.name,
@@ -247,7 +248,7 @@ class AuditResult:
 
 
 def _check(rows: Sequence[Finding]) -> Json:
-    """Return the worst finding of a check: failed, or nearest to what is allowed."""
+    """Return the worst finding of a check: failed, or nearest to its limit."""
     worst = max(rows, key=lambda row: (not row.passed, _share(row), row.ratio))
     return {
         "check": worst.check,
@@ -262,21 +263,21 @@ def _check(rows: Sequence[Finding]) -> Json:
 
 
 def _share(row: Finding) -> float:
-    """Return the measured share of what is allowed."""
+    """Return the measured value divided by the allowed one."""
     if row.allowed > 0.0:
         return row.measured / row.allowed
     return math.inf if row.measured > 0.0 else 0.0
 
 
 RUNS = {"release": 50_000, "solution": 10_000, "messages": 3_000}
-"""Of each level; of messages for the rounds below, and for more as many as take as long."""
+"""Runs of each level; of messages for the rounds below, and fewer for more rounds."""
 SECURE_RUNS = 8_000  # of the same release under secure noise
 
 
 def audit(
     prepared: Prepared, plan: AuditPlan | None = None, watch: Callable[[str], None] = lambda _: None
 ) -> AuditResult:
-    """Audit what a run's settings promise.
+    """Audit the privacy claims of a run's settings.
 
     Parameters
     ----------
@@ -350,7 +351,7 @@ def _replayed(
     plan: AuditPlan,
     watch: Callable[[str], None],
 ) -> list[Finding]:
-    """Replay all rounds on the worst neighbours, and the first ones on the other neighbours."""
+    """Replay all rounds on the worst adjacent demands, and the first rounds on the others."""
     generator = np.random.default_rng(short.seed)
 
     def worst(at: int) -> list[Neighbour]:
@@ -427,8 +428,8 @@ def audit_mechanism(
 ) -> LevelAudit:
     """Run a mechanism many times on D and on D' and bound its epsilon from below.
 
-    The half that trains the statistic draws the same noise on both, so that what moves is seen
-    without it; the half that is counted draws independently.
+    The training half draws the same noise on both, so the statistic is fitted without noise; the
+    counted half draws independently.
     """
     here, there = [], []
     for seed in range(runs):
@@ -451,7 +452,7 @@ def audit_mechanism(
 
 
 def target(prepared: Prepared, bus: int | None) -> tuple[int, Neighbour]:
-    """Return the position of the zone whose bus is moved, and the neighbour.
+    """Return the position of the zone whose bus is changed, and the adjacent demand.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Parts of a replay: a run as the network hears it, and neighbouring demands of its zones.
+"""Parts of a replay: a run as seen on the network, and adjacent demands of its zones.
 
-Messages are kept in both directions, round by round, as an adversary sees them. Neighbours are the
-worst ones by public topology, one of every class of buses, and random ones.
+Messages are recorded in both directions, by round, as an adversary sees them. Adjacent demands are
+the worst by public topology, one for every class of buses, and random ones.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.run import open_rounds, play_rounds
 
 MakeAgent = Callable[..., Agent]
-"""Builds an audited agent with what :class:`Agent` takes: that, or a variant under suspicion."""
+"""Builds an audited agent from the arguments of :class:`Agent`: that class, or a faulty variant."""
 
 
 @dataclass(frozen=True, eq=False)
 class Heard(Order):
-    """One round of one zone, as the network saw it: the order, and the reply to it.
+    """One round of one zone, as seen on the network: the order, and the reply to it.
 
     Attributes
     ----------
@@ -49,14 +49,14 @@ class Heard(Order):
 
 
 OWN = ("figures", "outcome", "drawn", "plan")
-"""Methods of a simulation that a zone's owner answers to itself."""
+"""Methods of a simulation whose results stay with the zone's owner."""
 
 
 class Eavesdropper:
-    """A transport that keeps everything that crosses the network, and each zone's rounds.
+    """A transport that records everything that crosses the network, and each zone's rounds.
 
-    Every argument of a call comes from the coordinator. Answers are kept but for those that an
-    owner gives to itself (:data:`OWN`). Of plans the first is kept: replans follow measurements.
+    Every argument of a call comes from the coordinator. Answers are recorded except those that stay
+    with the owner (:data:`OWN`). Only the first plan is recorded: replans depend on measurements.
     """
 
     def __init__(self, inner: Transport, zones: int) -> None:
@@ -65,7 +65,7 @@ class Eavesdropper:
         self.heard: list[list[Heard]] = [[] for _ in range(zones)]
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
-        """Call every zone and keep the calls, and the answers that are sent."""
+        """Call every zone; record the calls and the answers that are sent."""
         outcomes = self._inner.ask(calls)
         sent = each(calls, self._zones)
         name, given = sent[0].method.__name__, [request.given for request in sent]
@@ -91,7 +91,7 @@ def listen(
     make_agent: MakeAgent = Agent,
     data: Sequence[Floats] | None = None,
 ) -> Eavesdropper:
-    """Run the consensus algorithm as :func:`gridpriv.zonal.run.run` does and keep what was said.
+    """Run the consensus algorithm as :func:`gridpriv.zonal.run.run` does and record its messages.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def listen(
     Raises
     ------
     InputError
-        For a run without rounds: all that leaves a zone is then its one release.
+        For a run without rounds, where a zone sends only its release.
     """
     if prepared.settings.coordination == "central":
         raise not_allowed(
@@ -152,7 +152,7 @@ def zone_agent(
 def varied(prepared: Prepared, **changes: Any) -> Prepared:
     """Return a prepared run with other rules or settings, around the same compiled problems.
 
-    Its zones, consensus and solver stay what they are.
+    Zones, consensus and solver are the same.
     """
     twin = replace(prepared, **changes)
     twin.__dict__["problems"] = prepared.problems
@@ -165,7 +165,7 @@ def opening(script: Sequence[Heard]) -> Sequence[Heard]:
 
 
 def answer(agent: Agent, heard: Heard) -> Reply:
-    """Return the agent's answer to what the network sent in a recorded round.
+    """Return the agent's answer to the order of a recorded round.
 
     Raises
     ------
@@ -203,7 +203,7 @@ class Neighbour:
 
 
 def neighbour(problem: ZoneProblem, own: int, dp: float, dq: float) -> Neighbour:
-    """Return the neighbour that moves own bus number ``own`` (0..|N_z|-1) by (dp, dq)."""
+    """Return the adjacent demand with own bus number ``own`` (0..|N_z|-1) changed by (dp, dq)."""
     zone = problem.program.zone
     change = np.zeros(2 * len(zone.own))
     change[own], change[own + len(zone.own)] = dp, dq
@@ -225,7 +225,7 @@ def corners(adjacency: DemandAdjacency) -> list[tuple[float, float]]:
 
 
 def gradient_norms(problem: ZoneProblem, adjacency: DemandAdjacency) -> Floats:
-    """Return the largest 2-norm by which each own bus can move the gradient, (|N_z|,)."""
+    """Return the largest change of the gradient by each own bus, in the 2-norm, (|N_z|,)."""
     own = len(problem.program.zone.own)
     moves = [
         [problem.program.pull(other.change) for other in _corners_at(problem, adjacency, bus)]
@@ -235,7 +235,7 @@ def gradient_norms(problem: ZoneProblem, adjacency: DemandAdjacency) -> Floats:
 
 
 def worst_neighbours(problem: ZoneProblem, adjacency: DemandAdjacency) -> list[Neighbour]:
-    """Return every corner change at the bus that moves the gradient most."""
+    """Return every corner change at the bus that changes the gradient most."""
     return _corners_at(problem, adjacency, int(np.argmax(gradient_norms(problem, adjacency))))
 
 
@@ -247,8 +247,8 @@ def class_neighbours(problem: ZoneProblem, adjacency: DemandAdjacency) -> list[N
     """Return corner changes at one bus of every class that a zone has.
 
     The classes are buses with demand and without, with generators, with shunts, at tie lines, at
-    the reference, and inside the zone at a single line. Of each class the bus that moves the
-    gradient most is taken, and of its corners one of each pair of mirror images.
+    the reference, and inside the zone at a single line. For each class it is the bus that changes
+    the gradient most, with one of each pair of opposite corners.
     """
     zone = problem.program.zone
     case, own = zone.network.case, zone.own
@@ -285,7 +285,7 @@ def corner_neighbours(
 def random_neighbours(
     problem: ZoneProblem, adjacency: DemandAdjacency, count: int, generator: np.random.Generator
 ) -> list[Neighbour]:
-    """Return neighbours at random buses, uniform in what the adjacency allows."""
+    """Return adjacent demands at random buses, uniform within the adjacency."""
     own = len(problem.program.zone.own)
     drawn = []
     for _ in range(count):

@@ -151,7 +151,7 @@ def _hyperbolic(x: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Messages that a demand would have caused.
+    """Predicted messages of a demand.
 
     Attributes
     ----------
@@ -176,9 +176,9 @@ class ForwardModel:
     script : sequence of Heard
         The recorded rounds.
     exact : bool
-        Which local update.
+        True for the exact local update.
     proxy : (2 |N_z|,), optional
-        Public estimate of the demand, where the script holds a warm start.
+        Public estimate of the demand, where the script has a warm start.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class ForwardModel:
         self._warm_start = [heard for heard in script if heard.warm_start]
         self._proxy = proxy
         self.exact = exact
-        # an exact update starts from nothing, so its E repetitions without noise are one
+        # an exact update has no start, so its E repetitions without noise are equal
         self.updates = 1 if exact else local_updates
 
     @cached_property
@@ -223,7 +223,7 @@ class ForwardModel:
 
     @cached_property
     def start(self) -> Floats:
-        """The zone's iterate before the first private round; an exact update has no use for it."""
+        """The zone's iterate before the first private round; an exact update does not use it."""
         if not self._warm_start or self.exact or self._proxy is None:
             return self.problem.start()
         warm_started = ForwardModel(
@@ -245,9 +245,9 @@ class ForwardModel:
         ----------
         demand : (2 |N_z|,)
         rounds : int, optional
-            How many of the recorded rounds.
+            Number of recorded rounds.
         gradients : bool
-            Also by the gradient (for noise on the gradient).
+            Return derivatives by the gradient too (for noise on the gradient).
         """
         z = self.start
         moved = np.zeros((len(z), len(demand)))
@@ -288,7 +288,7 @@ class ForwardModel:
         return solved, solved.z, solved.response(np.asarray(changes))
 
     def _known(self, z: Floats, moved: Floats, heard: Heard) -> tuple[Floats, Floats]:
-        """Put what was heard in place of what was predicted: it holds the noise that fed back."""
+        """Replace predicted by observed values, which include the noise of earlier rounds."""
         if self.updates > 1:
             return z, moved
         z, moved = z.copy(), moved.copy()
@@ -297,11 +297,11 @@ class ForwardModel:
         return z, moved
 
 
-BINDS = 1e-4  # slack below which a constraint may bind (p.u.)
+BINDS = 1e-4  # slack below which a constraint may be active (p.u.)
 
 
 def all_heard(prepared: Prepared) -> bool:
-    """Test if the optimality conditions of an update hold at the observed messages."""
+    """Return True if every variable is sent, so that optimality conditions can be inverted."""
     rules = prepared.rules
     everything = all(shared.all() for shared in prepared.shared)
     return everything and rules.local_updates == 1 and rules.perturbation.target != "output"
@@ -310,14 +310,14 @@ def all_heard(prepared: Prepared) -> bool:
 class StationarityModel:
     """The projected optimality conditions as a model that is linear in demand.
 
-    It has what :func:`gridpriv.assurance.inversion.fit` asks of a model: ``observed``, the right
-    sides, and ``predict``, the left sides; all divided by the round's largest quadratic
-    coefficient, so that they are in the units of z.
+    Its ``observed`` (right sides) and ``predict`` (left sides) are those of
+    :func:`gridpriv.assurance.inversion.fit`, divided by the round's largest quadratic coefficient,
+    so they are in the units of z.
 
     Parameters
     ----------
     model : ForwardModel
-        Of one local update a round, all of whose variables are heard.
+        With one local update per round, whose variables are all sent.
     """
 
     def __init__(self, model: ForwardModel) -> None:
@@ -335,7 +335,7 @@ class StationarityModel:
     def predict(
         self, demand: Floats, rounds: int | None = None, *, gradients: bool = False
     ) -> Predicted:
-        """Return the left sides at a demand, with what multiplies d and xi in them."""
+        """Return the left sides at a demand, with the coefficients of d and xi."""
         chosen = self._rounds[:rounds]
         by_demand = np.array([left for left, _, _ in chosen])
         by_gradient = np.array([noise for _, noise, _ in chosen]) if gradients else None
@@ -373,7 +373,7 @@ class StationarityModel:
         )
 
     def _binding(self, z: Floats) -> Floats:
-        """Return the directions A'y of the constraints that may bind at z, (r, active)."""
+        """Return the directions A'y of the constraints that may be active at z, (r, active)."""
         reduced = self.problem.reduced
         rows, offset, _ = conic_rows(reduced)
         slack = offset - rows @ self._squeeze.solve(reduced.expand.T @ (z - reduced.shift))

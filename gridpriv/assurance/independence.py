@@ -125,14 +125,14 @@ class Sample:
 
 
 def noise_checks(prepared: Prepared, confidence: float) -> list[Finding]:
-    """Test the law and the independence of a run's noise.
+    """Test the distribution and the independence of a run's noise.
 
     Parameters
     ----------
     prepared : Prepared
         With noise that is drawn in every round.
     confidence : float
-        With which sound noise passes all of them.
+        Probability with which correct noise passes all tests.
     """
     runs = [_round_noise(prepared, prepared.seed + k) for k in range(RUNS)]
     rounds = min((len(draws) for run in runs for draws in run.values()), default=0)
@@ -181,7 +181,7 @@ def repeated_releases(prepared: Prepared) -> list[Sample]:
 
 
 def _sample(prepared: Prepared, zone: str, draws: Sequence[Draw]) -> Sample:
-    """Return draws at the scale of the first: that of a linearized update follows its step."""
+    """Return draws at the scale of the first, as linearized updates scale with their step."""
     first = draws[0]
     noise = np.array([(draw.output - draw.value) * (first.scale / draw.scale) for draw in draws])
     mechanism = rule_of(prepared).release(first.sensitivity).mechanism
@@ -201,7 +201,7 @@ def _round_noise(prepared: Prepared, seed: int) -> dict[str, list[Draw]]:
 
 
 def _laws(samples: Sequence[Sample], risk: float) -> list[Finding]:
-    """Test the law of norms, directions and signs; of each zone what deviates most."""
+    """Test the distribution of norms, directions and signs; return the worst of each zone."""
     matches = []
     for sample in samples:
         tests = []
@@ -222,13 +222,13 @@ def _laws(samples: Sequence[Sample], risk: float) -> list[Finding]:
 
 
 def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
-    """Test every installed mechanism whose law is known, at a run's scale over sensitivity.
+    """Test every installed mechanism of known distribution, at a run's scale over sensitivity.
 
     Parameters
     ----------
     multiplier : float
     confidence : float
-        With which sound mechanisms pass all tests.
+        Probability with which correct mechanisms pass all tests.
     """
     matches: list[Finding] = []
     for (kind, source), law_of in MECHANISMS.items():
@@ -243,13 +243,13 @@ def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
 
 
 def _installed(kind: str, source: str) -> bool:
-    """Test for a mechanism that can draw here: secure ones but K-norm's need OpenDP."""
+    """Return True for a mechanism that can be drawn; secure ones except K-norm need OpenDP."""
     needs = source == "secure" and kind != "knorm"
     return (kind, source) in MECHANISMS and not (needs and find_spec("opendp") is None)
 
 
 def has_distribution(name: str, mechanism: Mechanism) -> bool:
-    """Test for noise of a known distribution: of a shipped mechanism, or declared by a ``cdf``."""
+    """Return True for noise of a known distribution: of a shipped mechanism, or with a ``cdf``."""
     return name in BUILT_IN or hasattr(mechanism, "cdf")
 
 
@@ -294,7 +294,7 @@ def _signs(noise: Floats, risk: float, name: str, zone: str = "all") -> Finding:
 
 
 def _radii(samples: Sequence[Sample], risk: float) -> Finding:
-    """Compare on which side of its median N lies, for every two units."""
+    """Compare the sides of the median of N, for every two units."""
     rows = min((len(sample.noise) for sample in samples), default=0) // 2 * 2
     norms = np.hstack([sample.norms[:rows] for sample in samples])
     order = norms.argsort(axis=0).argsort(axis=0)
@@ -308,7 +308,7 @@ def _radii(samples: Sequence[Sample], risk: float) -> Finding:
 
 VALUES = 2_000
 MANTISSA = 4.0 / 3.0  # of the value over the scale: all its bits are in use
-CHANCE = 1e-9  # of a finding where there is nothing to find: secure noise has no seed
+CHANCE = 1e-9  # without a replayed bus: secure noise has no seed
 
 
 def low_bits(rule: NoiseRule) -> list[Finding]:
@@ -326,11 +326,11 @@ def low_bits(rule: NoiseRule) -> list[Finding]:
 
 
 Compared = Sequence[tuple[str, Case]]
-"""Cases that differ in demand only, by the name of the difference."""
+"""Cases that differ in demand only, by a name of the difference."""
 
 
 def other_demands(prepared: Prepared) -> list[tuple[str, Case]]:
-    """Return the cases on which public state must not change, the run's own case first."""
+    """Return the cases for which public state must be equal, the run's own case first."""
     case, beta = prepared.case, prepared.moved.beta
     bus = int(np.argmax(np.bincount(np.concatenate([case.f_bus, case.t_bus]))))
     unit = np.zeros(case.n_bus)
@@ -348,7 +348,7 @@ def other_demands(prepared: Prepared) -> list[tuple[str, Case]]:
 def prepared_again(prepared: Prepared, case: Case, **changes: Any) -> Prepared:
     """Return the same run prepared from a case with other demand, or with changed settings.
 
-    The case holds the demand that is run, so its scale is the run's and outages are out already.
+    The case has the demand of the run, with its scale and outages applied.
     """
     settings = replace(prepared.settings, load_scale=1.0, outage=(), **changes)
     ready = prepare(case, prepared.zoning, settings, prepared.scale)
@@ -375,7 +375,7 @@ def public_state(prepared: Prepared) -> dict[str, Any]:
 
 
 def hold_of(prepared: Prepared) -> Hold:
-    """Return the reserves that zones set aside, or would under ``--hold interchange``."""
+    """Return the reserves of zones under ``--hold interchange``, set aside or hypothetical."""
     rules = prepared.rules
     given = prepared.zones, prepared.disclosures, rules.noise, rules.adjacency
     return prepared.hold or make_hold(*given)
@@ -390,18 +390,18 @@ def state_findings(prepared: Prepared, demands: Compared) -> list[Finding]:
 
 
 def unchanged(check: str, label: str, base: Any, twin: Any, zone: str = "all") -> Finding:
-    """Return the number of places where two public values differ; the first is named."""
+    """Return the number of differences of two public values, and the name of the first."""
     paths = list(differences(base, twin))
     return none_of(check, label + (f": {paths[0]}" if paths else ""), len(paths), zone)
 
 
 def none_of(check: str, label: str, count: float, zone: str = "all") -> Finding:
-    """Return a count that must be 0."""
+    """Return the finding of a count that must be 0."""
     return Finding(check, zone, label, float(count), 0.0)
 
 
 def differences(a: Any, b: Any, path: str = "") -> Iterator[str]:
-    """Yield where two values differ: arrays, numbers, and parts of what has parts."""
+    """Yield the places where two values differ: arrays, numbers, and their parts."""
     if isinstance(a, Tape):
         return
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
@@ -427,7 +427,7 @@ def _parts(value: Any) -> Mapping[Any, Any] | None:
 
 
 def bytes_findings(prepared: Prepared, demands: Compared, lane: str) -> list[Finding]:
-    """Compare all that is public on every demand with that on the first; releases are frozen."""
+    """Compare all public output on every demand with that on the first; releases are frozen."""
     (_, own), *others = demands
     tape = Tape()
     base = published_run(prepared_again(prepared, own), tape)
@@ -441,7 +441,7 @@ def bytes_findings(prepared: Prepared, demands: Compared, lane: str) -> list[Fin
 
 
 def published_run(prepared: Prepared, tape: Tape) -> dict[str, Any]:
-    """Run on a tape; return what crossed the network, and what ``--public`` would write."""
+    """Run on a tape; return the messages, and the output of ``--public``."""
     run = on_tape(prepared, tape)
     charged: dict[str, Counter[Release]] = {}
 

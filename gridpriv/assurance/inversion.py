@@ -54,8 +54,8 @@ STAGES = (1e-3, 1e-4, 1e-5, 1e-6)
 NOISY_STAGES = (1e-3, 1e-4, 1e-6)
 KEEPS_UP = 3.0  # misfit over tau up to which tau falls further
 EXPLAINED = 6e-5  # misfit of a round that is explained: a few times the error of a solve
-REACH = 8.0  # standard deviations of noise that a fitted demand may hold
-RESTARTS = 5  # draws for a round that is not
+REACH = 8.0  # standard deviations of noise in a fitted demand
+RESTARTS = 5  # draws for a round that is not explained
 ITERATIONS = 12  # damped steps of each stage
 
 
@@ -92,7 +92,7 @@ class NoiseModel:
 
     @property
     def exact(self) -> bool:
-        """True if one demand explains every message: no noise, or noise drawn once on demand."""
+        """True if one demand explains every message: no noise, or demand noise drawn once."""
         return self.target == "none" or (self.target == "demand" and self.once)
 
 
@@ -108,7 +108,7 @@ class Estimate:
     misfit : float
         Root mean square of the residuals y_t - phi_t.
     rounds : int
-        How many rounds it explains.
+        Number of explained rounds.
     """
 
     demand: Floats
@@ -119,7 +119,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """Where a descent ended: a demand, what it predicts, and the last tau."""
+    """End of a descent: a demand, its predicted messages, and the last tau."""
 
     demand: Floats
     at: Predicted
@@ -135,7 +135,7 @@ def fit(
     Parameters
     ----------
     model : MessageModel
-        Holds the messages.
+        Model with the messages.
     generator : numpy Generator
         For restarts.
     """
@@ -144,7 +144,7 @@ def fit(
         search = _search(model, prior, noise, total)
         return _shrunk(search, prior, search.explained(total, generator))
     result, demand = [], prior.mean
-    if noise.target == "demand":  # one round's noisy demand explains that round's message
+    if noise.target == "demand":  # the noisy demand of a round explains its message
         search = _search(model, prior, replace(noise, once=True), 1)
         result.append(_shrunk(search, prior, search.explained(1, generator)))
     for rounds in range(1, total + 1):
@@ -153,12 +153,12 @@ def fit(
             fitted = search.descend(demand, rounds, NOISY_STAGES)
             demand = fitted.demand
             result.append(_shrunk(search, prior, fitted))
-    # more rounds average more noise, unless what they leave unexplained says otherwise
+    # more rounds average more noise, unless their misfit is too large
     return min(result, key=lambda estimate: float((estimate.spread / prior.spread).mean()))
 
 
 def _search(model: MessageModel, prior: DemandPrior, noise: NoiseModel, rounds: int) -> _Search:
-    """Return the search for the demand and what noise those rounds leave in it."""
+    """Return the search for the demand, and the variance of noise that remains in it."""
     hidden = _hidden(model, noise, rounds)
     spread, reach = np.sqrt(prior.spread**2 + hidden), REACH * np.sqrt(hidden)
     wide = DemandPrior(prior.mean, spread, prior.lower - reach, prior.upper + reach)
@@ -166,14 +166,14 @@ def _search(model: MessageModel, prior: DemandPrior, noise: NoiseModel, rounds: 
 
 
 def _shrunk(search: _Search, prior: DemandPrior, result: _Fitted) -> Estimate:
-    """Return the estimate that a fit makes, less what noise takes up of it."""
+    """Return the estimate of a fit, shrunk by the noise in it."""
     noise, spread, hidden = search.noise, search.prior.spread, search.hidden
     weights = _weights(result.at, noise, result.tau)
     information = _information(result.at, weights) + np.diag(1.0 / spread**2)
     posterior = np.sqrt(np.diag(np.linalg.pinv(information, hermitian=True)))
     residual = search.model.observed[: len(result.at.sent)] - result.at.sent
     fitted = float(np.einsum("tm,tmn,tn->", residual, weights, residual, optimize=True))
-    # a fit that leaves more than the noise explains is trusted less
+    # a fit with a misfit above the noise has less weight
     doubt = max(0.0, fitted / residual.size - 1.0) if noise.target != "none" else 0.0
     keep = prior.spread**2 / (spread**2 + doubt * posterior**2)
     demand = np.clip(prior.mean + keep * (result.demand - prior.mean), prior.lower, prior.upper)
@@ -191,7 +191,7 @@ class _Search:
     hidden: Floats
 
     def explained(self, total: int, generator: np.random.Generator) -> _Fitted:
-        """Return the fit of as many rounds as can be explained, each restarted if need be."""
+        """Return the fit of as many rounds as can be explained, with restarts where needed."""
         last = kept = self.descend(self.prior.mean, 1, STAGES)
         failures = 0
         for rounds in range(1, total + 1):
@@ -211,7 +211,7 @@ class _Search:
         return kept
 
     def _draw(self, result: _Fitted, generator: np.random.Generator) -> Floats:
-        """Return a demand drawn from what the rounds so far leave open."""
+        """Return a demand drawn from the posterior after the rounds so far."""
         tau = max(1e-4, KEEPS_UP * result.misfit)
         scaled = result.at.by_demand.reshape(-1, len(self.prior.spread)) * self.prior.spread / tau
         values, vectors = np.linalg.eigh(scaled.T @ scaled + np.eye(len(self.prior.spread)))
@@ -220,7 +220,7 @@ class _Search:
         return np.asarray(np.clip(trial, self.prior.lower, self.prior.upper))
 
     def descend(self, demand: Floats, rounds: int, taus: tuple[float, ...]) -> _Fitted:
-        """Descend at one tau after the other, for as long as the misfit keeps up."""
+        """Descend at decreasing tau while the misfit decreases with it."""
         gradients, damping = self.noise.target == "objective", 1e-2
         at = self.model.predict(demand, rounds, gradients=gradients)
         for tau in taus:
@@ -243,7 +243,7 @@ class _Search:
     def _step(
         self, weights: Floats, demand: Floats, at: Predicted, damping: float
     ) -> tuple[Floats, Predicted | None, float]:
-        """Return (demand, its prediction, damping) after one accepted step; None if none helps."""
+        """Return (demand, its prediction, damping) after an accepted step; None if none helps."""
         model, prior = self.model, self.prior
         residual = model.observed[: len(at.sent)] - at.sent
         pull = np.einsum("tmi,tmn,tn->i", at.by_demand, weights, residual, optimize=True)
@@ -266,7 +266,7 @@ class _Search:
 
 
 def _hidden(model: MessageModel, noise: NoiseModel, draws: int) -> Floats:
-    """Return the variance that noise leaves in each demand even for who sees every release."""
+    """Return the variance of noise in each demand given all releases."""
     size = model.problem.program.imbalance.shape[0]
     if noise.target == "demand":
         return np.full(size, noise.variance / (1 if noise.once else draws))
@@ -298,7 +298,7 @@ def _information(at: Predicted, weights: Floats) -> Floats:
 
 
 def _free(demand: Floats, pull: Floats, prior: DemandPrior) -> Floats:
-    """Return a mask of the entries that are not held at a bound."""
+    """Return a mask of the entries that are not at a bound."""
     value = (demand <= prior.lower) & (pull < 0) | (demand >= prior.upper) & (pull > 0)
     return np.asarray(~value)
 
@@ -323,10 +323,9 @@ class Identified:
     spread : (b,)
         Posterior standard deviation of active demand, p.u.
     singular : (min(R m, 2 b),)
-        Singular values of J diag(s0), falling: how far messages move when demand moves by its
-        prior spread.
+        Singular values of J diag(s0), descending: changes of messages per prior spread of demand.
     hidden : (2 b,)
-        The change of demand of norm one (in prior spreads) that moves the messages least.
+        The change of demand of norm 1 (in prior spreads) that changes the messages least.
     """
 
     verdict: tuple[str, ...]
@@ -336,7 +335,7 @@ class Identified:
 
     @property
     def rank(self) -> int:
-        """Number of directions of demand that move the messages by more than they err."""
+        """Number of directions of demand that change the messages by more than their error."""
         return int((self.singular > SOLVE_ERROR).sum())
 
 
@@ -348,11 +347,11 @@ def identify(
     Parameters
     ----------
     model : ForwardModel
-        Holds the messages.
+        Model with the messages.
     demand : (2 b,)
-        The true demand: this is the analyst's question, not the adversary's.
+        The true demand: this analysis is not available to the adversary.
     tolerance : (b,)
-        Within which an active demand counts as recovered, p.u.
+        Error up to which an active demand counts as recovered, p.u.
     """
     at = model.predict(demand)
     scaled = at.by_demand.reshape(-1, len(demand)) * prior.spread

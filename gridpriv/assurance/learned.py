@@ -1,17 +1,17 @@
-"""Audit of the learning module: replay on neighbours, its own accountant, and the law of noise.
+"""Audit of the learning module: replay on adjacent data, total, and distribution of the noise.
 
-A lane is an algorithm with its settings on made samples. It runs on D with every value before its
-noise recorded, and on the neighbour D' with the same released: whatever then differs before noise
-is what one sample (with dp-fedavg: one client) moves. Four checks of each lane:
+A lane is an algorithm with its settings on synthetic samples. It runs on D, where every value
+before noise is recorded, and on adjacent data D' with the same releases. The differences before
+noise are then the effect of one sample (with dp-fedavg: one client). Four checks of each lane:
 
-- ``values``: no value moves further than its charge covers;
-- ``total``: Gaussian noise at the measured movement, composed by a numerical integration of its
-  own, costs at most the certified total. Every draw counts, so that one that was not charged shows;
+- ``values``: no value changes by more than its charge covers;
+- ``total``: Gaussian noise at the measured changes, composed by a separate numerical integration,
+  costs at most the certified total. Every draw counts, so draws without a charge are detected;
 - ``distribution``: noise over its declared scale has standard deviation 1;
 - ``independence``: noise of other rounds and clients is uncorrelated.
 
-The neighbours are extreme: sample 1 has features of full norm, reversed in D', so that a clipped
-gradient turns around. What is measured is near what is allowed where the bound is tight.
+The change is extreme: sample 1 has features of full norm, reversed in D', which reverses its
+clipped gradient. Measured values are near the allowed ones where the bound is tight.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Lane:
     ----------
     name : str
     given : mapping
-        Over those common to all lanes.
+        Settings that replace those common to all lanes.
     batch : {'', 'poisson', 'fixed'}
-        How a batch is drawn, of which the sample is a member with chance b/m.
+        Method of sampling; a batch contains the sample with probability b/m.
     tuned : bool
         Charged tuning chooses the learning rate first.
     module : bool
-        A torch module on clients of more samples than are taken at once.
+        A torch module on clients with more samples than a chunk.
     """
 
     name: str
@@ -90,9 +90,9 @@ LANES = (
 
 @dataclass(eq=False)
 class DrawTape:
-    """Every draw of a run in order: values before noise, what left, and the releases.
+    """Every draw of a run in order: values before noise, released values, and releases.
 
-    ``outputs`` are released instead of fresh draws where they are given.
+    ``outputs``, where given, are released instead of fresh draws.
     """
 
     outputs: Sequence[Floats] = ()
@@ -102,7 +102,7 @@ class DrawTape:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record draws of every task, those that tuning makes too."""
+        """Record draws of every task, including those of tuning."""
         honest = Task.drawn
 
         def drawn(task: Task, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
@@ -113,7 +113,7 @@ class DrawTape:
             self.left.append(out)
             return out.copy()
 
-        setattr(Task, "drawn", drawn)  # noqa: B010 (mypy takes no assignment to a method)
+        setattr(Task, "drawn", drawn)  # noqa: B010 (mypy refuses an assignment to a method)
         try:
             yield
         finally:
@@ -131,11 +131,11 @@ class LearnedCheck:
 
     @property
     def passed(self) -> bool:
-        """True where what was measured is at most what is allowed."""
+        """True where ``measured`` is at most ``allowed``."""
         return self.measured <= self.allowed
 
     def as_dict(self) -> Json:
-        """Return the check as JSON can hold it."""
+        """Return the check as a JSON value."""
         return vars(self) | {"passed": self.passed}
 
 
@@ -161,7 +161,7 @@ def audit_lane(lane: Lane) -> list[LearnedCheck]:
         moved.append(distance / scale)
         excess = max(excess, distance * release.certified.parameter / scale)
         others = np.linalg.norm(difference.reshape(len(difference), -1)[1:], axis=1)
-        excess = max(excess, float(others.max(initial=0.0)) / scale * 1e6)  # they see no sample
+        excess = max(excess, float(others.max(initial=0.0)) / scale * 1e6)  # they use no sample
     certified = total_epsilon(charges, DELTA)
     rate = 2.0 / SAMPLES if lane.batch else 1.0
     measured = exact_total(np.array(moved), lane.batch, rate, DELTA)
@@ -193,12 +193,12 @@ def lane_settings(lane: Lane) -> LearnSettings:
 
 
 def neighbours(lane: Lane, settings: LearnSettings) -> tuple[Dataset, Dataset]:
-    """Return D and D': sample 1 of client 1 turned around, blank, or all of client 1 blank."""
+    """Return D and D': sample 1 of client 1 reversed, blank, or all of client 1 blank."""
     random = np.random.default_rng(0)
     size = 300 if lane.module else SAMPLES
     x = random.normal(size=(CLIENTS * size, FEATURES))
     x *= 0.3 / np.linalg.norm(x, axis=1, keepdims=True)
-    row = size - 1 if lane.module else 0  # the last one of a client's last chunk
+    row = size - 1 if lane.module else 0  # the last sample of a client's last chunk
     x[row] = 1.0 / math.sqrt(FEATURES)
     y = np.where(random.random(len(x)) > 0.5, 1, -1)
     here = Dataset("made", "binary", x, y, x[:4], y[:4], 2, 1.0)
@@ -213,7 +213,7 @@ def neighbours(lane: Lane, settings: LearnSettings) -> tuple[Dataset, Dataset]:
 def _trained(
     lane: Lane, dataset: Dataset, settings: LearnSettings, tape: DrawTape
 ) -> Mapping[Charge, int]:
-    """Run a lane under a tape; return what the first client is charged in all."""
+    """Run a lane under a tape; return the total charges of the first client."""
     shared: Shared = ALONE
     with tape.recording():
         if lane.tuned:
@@ -237,11 +237,11 @@ def _module() -> Any:
 
 
 def exact_total(moved: Floats, batch: str, rate: float, delta: float) -> float:
-    """Return the epsilon of Gaussian releases that moved by so many standard deviations each.
+    """Return the epsilon of Gaussian releases, each changed by so many standard deviations.
 
     Without batches in closed form (they compose to one Gaussian of mu = sqrt(sum moved^2)); with
-    them by convolving the distribution of the loss on a grid. A batch holds the sample with chance
-    ``rate``; the movement of a round in which it does not is that of one in which it does.
+    them by convolving the distribution of the loss on a grid. A batch contains the sample with
+    probability ``rate``; rounds without it are counted with the change of rounds with it.
 
     Parameters
     ----------
@@ -256,8 +256,8 @@ def exact_total(moved: Floats, batch: str, rate: float, delta: float) -> float:
     def normal(mean: float) -> Floats:
         return np.asarray(np.exp(-0.5 * (x - mean) ** 2))
 
-    # a replaced sample moves a Poisson batch from either side of the batch without it, and trades
-    # places with another in a batch of fixed size
+    # with either value the sample changes a Poisson batch without it; in a batch of fixed size it
+    # replaces another sample
     if batch == "poisson":
         p = (1.0 - rate) * normal(0.0) + rate * normal(most / 2.0)
         q = (1.0 - rate) * normal(0.0) + rate * normal(-most / 2.0)

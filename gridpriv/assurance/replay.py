@@ -1,19 +1,18 @@
-"""Replay audit: the same run on neighbouring demand, with every release frozen.
+"""Replay audit: the same run on adjacent demand, with every release frozen.
 
-An agent is played on D against a recorded network, and each release (private value, noisy
-output, declared sensitivity) is taped. It is then played on D' against the same network, and
-each release returns the output it had on D. What is left to differ is the private value that
-each release hides, so that five things can be read off:
+An agent runs on D against a recorded network, and each release (private value, noisy output,
+declared sensitivity) is recorded on a tape. It then runs on D' against the same network, and each
+release returns its output on D. Only the private values before noise may then differ. Five checks:
 
-calls      the same releases are asked for, in the same rounds, at the same sensitivity and
-           scale: control flow and noise do not depend on the data;
-values     each private value moves by no more than its declared sensitivity;
-messages   what is sent is the same: it is computed from releases alone;
-history    with the data swapped between D and D' after every release, each value is that of
-           the data in force: no private state outlives a release;
-noise      on D, noise reached every coordinate, and every release was charged.
+calls      the same releases are made, in the same rounds, at the same sensitivity and scale:
+           control flow and noise do not depend on the data;
+values     each private value changes by at most its declared sensitivity;
+messages   all messages are the same: they are computed from releases alone;
+history    with D and D' exchanged after every release, each value is that of the present data:
+           no private state outlives a release;
+noise      on D, every coordinate has noise, and every release was charged.
 
-Nothing is drawn here beyond the run's own noise, so the audit is exact, not statistical.
+No noise is drawn except the run's own, so the audit is exact, not statistical.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
 from gridpriv.zonal.prepared import Prepared
 
 CHECKS = ("calls", "values", "messages", "history", "noise")
-ROUNDING = 1e-12  # per coordinate of a value that no solver touched, times its size
+ROUNDING = 1e-12  # per coordinate of a value without a solver, times its size
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +45,7 @@ class Draw:
     value : array
         The private quantity, before noise.
     output : array
-        What was released.
+        Released value.
     sensitivity : Sensitivity
         As declared.
     scale : float
@@ -81,7 +80,7 @@ class Tape:
     after: Callable[[], None] = lambda: None
 
     def release(self, inner: Release, value: Floats, stream: Stream) -> Floats:
-        """Tape one release and return its output."""
+        """Record a release and return its output."""
         place = len(self.drawn)
         kept = self.frozen[place] if self.frozen and place < len(self.frozen) else None
         if kept is not None and kept.shape == value.shape:
@@ -121,7 +120,7 @@ class TapedRule(NoiseRule):
 
 
 def taped(rule: NoiseRule, tape: Tape) -> TapedRule:
-    """Return a rule that does what ``rule`` does, on tape."""
+    """Return ``rule`` with its releases recorded on a tape."""
     return TapedRule(
         rule.mechanism, rule.source, rule.multiplier, rule.assumed, inner=rule, tape=tape
     )
@@ -138,7 +137,7 @@ class Played:
     sent : tuple of array
         Message of each round.
     charged : int
-        Releases that the messages reported, for the accountant.
+        Releases in the messages, for the accountant.
     """
 
     draws: tuple[Draw, ...]
@@ -148,7 +147,7 @@ class Played:
 
 
 Play = Callable[[Floats, Tape], Played]
-"""Plays an agent on data (which the tape's ``after`` may swap) with a tape in its noise rule."""
+"""Runs an agent on data (which the tape's ``after`` may exchange) with a tape in its noise rule."""
 
 
 def agent_play(
@@ -198,7 +197,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """True if the measured figure is within the allowed one."""
+        """True if the measured value is at most the allowed one."""
         return self.measured <= self.allowed
 
 
@@ -208,7 +207,7 @@ def replay(
     neighbours: Sequence[Neighbour],
     zone: str,
 ) -> list[Finding]:
-    """Return the findings of every check for every neighbour.
+    """Return the findings of every check for every adjacent demand.
 
     Parameters
     ----------
@@ -238,7 +237,7 @@ class ReplayPair:
     neighbour: str
 
     def draws(self) -> list[tuple[Draw, Draw]]:
-        """Return releases side by side; other shapes are reported by the check of calls."""
+        """Return pairs of releases; different shapes are reported by the check of calls."""
         both = zip(self.base.draws, self.twin.draws, strict=False)
         return [(a, b) for a, b in both if a.value.shape == b.value.shape]
 
@@ -248,13 +247,13 @@ class ReplayPair:
 
 
 def _noise(base: Played, zone: str) -> Finding:
-    """Count coordinates without noise, and releases that nobody charged."""
+    """Count coordinates without noise, and releases without a charge."""
     bare = sum(int((draw.output == draw.value).sum()) for draw in base.draws)
     return Finding("noise", zone, "-", float(bare + abs(len(base.draws) - base.charged)), 0.0)
 
 
 def _calls(pair: ReplayPair) -> Finding:
-    """Count releases that were asked for differently."""
+    """Count releases that differ in sensitivity, scale or round."""
     same = pair.base.per_round == pair.twin.per_round
     both = zip(pair.base.draws, pair.twin.draws, strict=False)
     differ = sum(a.call != b.call for a, b in both) + (0 if same else 1)
@@ -262,7 +261,7 @@ def _calls(pair: ReplayPair) -> Finding:
 
 
 def _values(pair: ReplayPair) -> Finding:
-    """Return the private value that comes nearest to, or furthest beyond, what is declared."""
+    """Return the private value with the largest ratio of distance to declared sensitivity."""
     matches = [Finding("values", pair.zone, pair.neighbour, 0.0, 0.0)]
     for a, b in pair.draws():
         norm, declared = a.sensitivity.norm, a.sensitivity.value
@@ -284,7 +283,7 @@ def _messages(pair: ReplayPair) -> Finding:
 
 
 def _history(pair: ReplayPair, play: Play, data: Floats, moved: Floats) -> Finding:
-    """Swap D and D' after every release; each value must be that of the data in force."""
+    """Exchange D and D' after every release; each value must be that of the present data."""
     working = data.copy()
     tape = Tape([draw.output for draw in pair.base.draws])
 
@@ -314,9 +313,9 @@ def replay_run(
     Parameters
     ----------
     heard : sequence
-        What the network heard of every zone.
+        Recorded messages of every zone.
     choose : callable
-        From the position of a zone to its neighbours.
+        From the position of a zone to its adjacent demands.
     watch : callable
         Called with a note after every zone.
     """

@@ -70,20 +70,20 @@ from gridpriv.zonal.protected_case import (
 from gridpriv.zonal.settings import Settings
 
 MOST_BUSES = 150
-"""Largest grid of which a publication is audited: each demand is projected."""
+"""Largest grid whose publication is audited, as each demand is projected."""
 TINY = 1e-9
-"""beta in p.u. at which the rounding of demand is seen: a step of the grid is 1.5 % of it."""
+"""beta in p.u. at which the rounding of demand is visible: a grid step is 1.5 % of it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Frozen(Publication):
-    """A publication whose releases are kept, or are those of an earlier one."""
+    """A publication whose releases are recorded, or are those of an earlier one."""
 
     drawn: list[Floats]
     frozen: Sequence[Floats] | None
 
     def draw(self, release: Release, value: Floats, number: int) -> Floats:
-        """Return the noisy value, or what the earlier publication released."""
+        """Return the noisy value, or the release of the earlier publication."""
         if self.frozen is None:
             self.drawn.append(super().draw(release, value, number))
         else:
@@ -92,7 +92,7 @@ class Frozen(Publication):
 
 
 def publish_findings(prepared: Prepared) -> list[Finding]:
-    """Return the findings on a publication; none where the settings or the grid have none."""
+    """Return the findings on a publication; none where settings or grid do not allow one."""
     if prepared.case.n_bus > MOST_BUSES:
         return []
     own = prepared.case
@@ -142,7 +142,7 @@ def _published(made: ProtectedCase) -> dict[str, str]:
 def _moved(
     measure: Callable[[Floats], Floats], demand: Floats, adjacency: DemandAdjacency, norm: Norm
 ) -> float:
-    """Return the largest move of statistics, over every bus and corner of its box."""
+    """Return the largest change of statistics, over every bus and corner of its box."""
     here, worst = measure(demand), 0.0
     for bus, change in product(range(demand.shape[1]), corners(adjacency)):
         moved = demand.copy()
@@ -152,7 +152,7 @@ def _moved(
 
 
 def _query(query: PriceQuery, demand: Floats, adjacency: DemandAdjacency, label: str) -> Finding:
-    """Return the largest move of the priced demand."""
+    """Return the largest change of the priced demand."""
     worst = _moved(lambda at: np.array([query.value(at)]), demand, adjacency, 1)
     declared = query.release.sensitivity.value
     allowed = declared + (0.0 if query.exact else ROUNDING * abs(query.value(demand)))
@@ -162,7 +162,7 @@ def _query(query: PriceQuery, demand: Floats, adjacency: DemandAdjacency, label:
 def _sensitivities(
     made: ProtectedCase, demand: Floats, adjacency: DemandAdjacency
 ) -> list[Finding]:
-    """Return moves of the priced query, and of secure sums between neighbours that are close."""
+    """Return changes of the priced query, and of secure sums between close adjacent demands."""
     tiny, exact = DemandAdjacency(TINY), replace(made.first.disclosure, exact=True)
     norm = made.first.release.mechanism.norm
     worst = _moved(lambda at: exact.measure(at.ravel()), demand, tiny, norm)
@@ -246,7 +246,7 @@ def _chosen(horizon: Horizon) -> dict[str, Any]:
 def _values(
     base: Horizon, zone: Zone, disclosure: TemporalDisclosure, generator: np.random.Generator
 ) -> Finding:
-    """Return the largest move of a zone's statistics over neighbouring series."""
+    """Return the largest change of a zone's statistics over adjacent series."""
     adjacency, norm = base.owned.rules.adjacency, rule_of(base.owned).norm
     declared = disclosure.sensitivity(adjacency, norm).value
     days = np.hstack([base.series.pd[:, zone.own], base.series.qd[:, zone.own]])
@@ -290,7 +290,7 @@ def _last_step(horizon: Horizon, tape: Tape) -> tuple[Known, dict[str, Any]]:
 
 
 def stream_findings(prepared: Prepared) -> list[Finding]:
-    """Return the findings on a stream of the run's demand; none where it cannot be one."""
+    """Return the findings on a stream of the run's demand; none where no stream is possible."""
     hours, buses = np.arange(HOURS)[:, None], np.arange(prepared.case.n_bus)
     curve = 1.0 + 0.2 * np.sin(2.0 * np.pi * hours / 24.0 + buses)
 
@@ -330,7 +330,7 @@ def _stream_of_zone(base: Stream, twins: list[Stream], place: int, zone: Zone) -
     shipped = rule_of(base.owned).mechanism in BUILT_IN
 
     def spent(distance: float) -> float:
-        """Return the loss of a move: by the density, or as a registered mechanism charges it."""
+        """Return the loss of a change: by the density, or by a registered mechanism's charge."""
         if shipped or distance == 0.0:
             return distance / noise_of.scale
         return total_pure({noise_of.charge(distance): 1})

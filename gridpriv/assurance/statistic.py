@@ -5,26 +5,25 @@ every event S, so that for any S
 
     epsilon >= ln( (P[S on D] - delta) / P[S on D'] ).
 
-S is a threshold on a statistic that tells D from D'. It is chosen on one half of the runs and
-counted on the other, P[S on D] is bounded from below and P[S on D'] from above by Clopper and
+S is a threshold on a statistic that distinguishes D from D'. It is chosen on one half of the runs
+and counted on the other, P[S on D] is bounded from below and P[S on D'] from above by Clopper and
 Pearson (1934), each at half the allowed error, and the bound holds with the stated confidence
 whatever the mechanism is.
 
 Statistics are rounded (:data:`RESOLUTION` of their range) before they are compared with a
-threshold. Unrounded, the ratio of two Laplace densities reads the low bits of the output where
-it is constant in exact arithmetic, and finds that floating-point noise gives D away (Mironov,
-CCS 2012): a true leak of simulated noise, but not of the mechanism under audit. ``--noise
-secure`` closes it.
+threshold. Unrounded, the ratio of two Laplace densities reads the low bits of the output where it
+is constant in exact arithmetic, and shows that floating-point noise reveals D (Mironov, CCS 2012):
+a true leak of simulated noise, but not of the mechanism under audit. ``--noise secure`` closes it.
 
 A zone is audited at three levels:
 
-``release``   one local update's perturbed quantity (gradient, minimizer or demand): where the
-              paper states its guarantee, and the most that can be seen;
+``release``   one local update's perturbed quantity (gradient, minimizer or demand), to which the
+              paper's guarantee applies, and which reveals most;
 ``solution``  the local solution computed from it;
-``messages``  what the zone sends over several rounds, which is all that a network carries.
+``messages``  the messages of the zone over several rounds: all that crosses the network.
 
-Later levels are computed from earlier ones, so their true epsilon is no larger; the audit
-reports how much of it survives.
+Later levels are computed from earlier ones, so their true epsilon is no larger; the audit reports
+how much remains.
 """
 
 from __future__ import annotations
@@ -61,18 +60,18 @@ WHITENED = 1000  # at most so many coordinates for the covariance of the linear 
 
 @dataclass(frozen=True)
 class Measured:
-    """A lower bound on epsilon and how it was found.
+    """A lower bound on epsilon, and the statistic and counts behind it.
 
     Attributes
     ----------
     epsilon : float
         Lower bound at the audit's confidence and delta.
     statistic : str
-        Which was best on the training half.
+        Statistic with the best bound on the training half.
     hits, misses : int
-        Counted runs on D and on D' beyond the threshold.
+        Numbers of runs on D and on D' beyond the threshold.
     runs : int
-        Counted runs on each side.
+        Number of counted runs on each side.
     """
 
     epsilon: float
@@ -179,7 +178,7 @@ def _whitened(here: Floats, there: Floats, gap: Floats) -> Floats:
 
 
 def _laplace(here: Floats, there: Floats, significance: Floats) -> Statistic:
-    """Return the ratio of Laplace densities fitted to the coordinates that clearly move."""
+    """Return the ratio of Laplace densities fitted to the coordinates that clearly change."""
     clear = significance > 4.0 * np.sqrt(2.0 / len(here))
     clear[int(np.argmax(significance))] = True
     a, b = np.median(here[:, clear], axis=0), np.median(there[:, clear], axis=0)
@@ -208,7 +207,7 @@ def epsilon_bound(
     Parameters
     ----------
     hits, misses : array
-        Runs on D, and on D', in which the event happened.
+        Numbers of runs on D, and on D', with the event.
     runs : int
         Number of runs on each.
     """
@@ -249,13 +248,13 @@ RARE = 1e-12
 def detectable(nominal: float, runs: int, delta: float, confidence: float) -> float:
     """Return the least epsilon distinguishable from ``nominal`` with probability :data:`POWER`.
 
-    Of a mechanism that answers one question with randomized response at that epsilon and delta,
-    whose loss lies in one event; vector mechanisms spread their loss and need more.
+    It is for randomized response to one question, whose loss is in one event; vector mechanisms
+    distribute their loss over many events and need more runs.
 
     Parameters
     ----------
     runs : int
-        Counted runs on each side.
+        Number of counted runs on each side.
 
     Returns
     -------
@@ -318,20 +317,20 @@ def check_runs(runs: int, nominal: float, delta: float, confidence: float) -> No
 
 
 LEVELS = ("release", "solution", "messages")
-VISIBLE = 256  # coordinates of a release that move most; the rest carry next to nothing
+VISIBLE = 256  # coordinates of a release that change most; the rest reveal almost nothing
 
 
 class AuditedMechanism(Protocol):
-    """Anything that claims (epsilon, delta) between two neighbouring data sets.
+    """A mechanism with a stated (epsilon, delta) between two adjacent data sets.
 
     Attributes
     ----------
     level : str
-        What is observed.
+        Name of the observation.
     nominal, certified : float
         Epsilon as stated by the settings, and as charged by the accountant.
     delta : float
-        At which both are stated; 0 for pure privacy.
+        Delta of both epsilons; 0 for pure privacy.
     """
 
     @property
@@ -344,11 +343,11 @@ class AuditedMechanism(Protocol):
     def delta(self) -> float: ...  # noqa: D102
     @property
     def log_ratio(self) -> Statistic | None:
-        """Log-likelihood ratio of the stated mechanism, where it is known."""
+        """Log-likelihood ratio of the stated mechanism, if known."""
         ...
 
     def sample(self, neighbour: bool, seed: int) -> Floats:
-        """Return one observed output on D, or on its neighbour, shape (k,).
+        """Return one observed output on D, or on D', shape (k,).
 
         The same seed must give the same noise on both.
         """
@@ -356,7 +355,7 @@ class AuditedMechanism(Protocol):
 
 
 class Stated(NamedTuple):
-    """Claimed and certified epsilon at a delta."""
+    """Nominal and certified epsilon at a delta."""
 
     nominal: float
     certified: float
@@ -365,7 +364,7 @@ class Stated(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ZoneLevel:
-    """One level of a zone, and what is stated of it: of one release, or of all that are played."""
+    """One level of a zone, with the stated epsilon of one release or of all its releases."""
 
     nominal: float
     certified: float
@@ -383,7 +382,7 @@ class ReleaseLevel(ZoneLevel):
 
     @property
     def visible(self) -> Ints:
-        """Coordinates that move, the most moved first; at most :data:`VISIBLE`.
+        """Coordinates that change, in descending order of change; at most :data:`VISIBLE`.
 
         In the norm ``box`` both coordinates of a pair, as the density needs both.
         """
@@ -395,7 +394,7 @@ class ReleaseLevel(ZoneLevel):
         return _largest(moved)
 
     def sample(self, neighbour: bool, seed: int) -> Floats:
-        """Return one noisy release, at the coordinates that move."""
+        """Return one noisy release, at the coordinates that change."""
         value = self.there if neighbour else self.here
         noisy = self.release.apply(value, lambda: NoiseStreams(seed).stream(1, 1, 1))
         return np.asarray(noisy[self.visible])
@@ -427,7 +426,7 @@ def _largest(moved: Floats) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class RunLevel(ZoneLevel):
-    """An agent played against a recorded network with fresh noise: its solution or messages."""
+    """An agent run against a recorded network with fresh noise: its solution or messages."""
 
     prepared: Prepared
     zone: int
@@ -435,7 +434,7 @@ class RunLevel(ZoneLevel):
     log_ratio: Statistic | None = None
 
     def sample(self, neighbour: bool, seed: int) -> Floats:
-        """Return the zone's solution, or all its messages one after the other."""
+        """Return the zone's solution, or all its messages in order."""
         agent = self._rehearsed.twin(self.there if neighbour else self.here, NoiseStreams(seed))
         sent = [answer(agent, heard).sent for heard in self.script if not heard.warm_start]
         if self.level == "messages":
@@ -463,7 +462,7 @@ def zone_levels(
     other: Neighbour,
     levels: Sequence[str] = LEVELS,
 ) -> list[AuditedMechanism]:
-    """Return a zone's audited levels between its demand and a neighbour.
+    """Return a zone's audited levels between its demand and an adjacent demand.
 
     Parameters
     ----------
@@ -489,7 +488,7 @@ def zone_levels(
             return RunLevel(*total, level, data, moved, prepared, zone, script)
         if level == "solution" and single.rules.perturbation.target != "output":
             return RunLevel(*once, level, data, moved, single, zone, opened)
-        # under output perturbation the solution is what was released: a solve less for each run
+        # under output perturbation the solution is the release, which saves a solve per run
         twin = play(moved.copy(), Tape([draw.output for draw in first])).draws
         return ReleaseLevel(*once, level, first[0].value, twin[0].value, release)
 
@@ -497,9 +496,9 @@ def zone_levels(
 
 
 def secure_level(prepared: Prepared, simulated: ReleaseLevel) -> ReleaseLevel | None:
-    """Return the same release under secure noise; None where it is audited anyway or missing.
+    """Return the same release under secure noise; None where it is audited already or missing.
 
-    Only what moves is released: secure noise takes its time, and the rest says nothing.
+    Only coordinates that change are released: secure noise is slow, and others reveal nothing.
     """
     rule, kept = rule_of(prepared), simulated.visible
     missing = find_spec("opendp") is None or (rule.mechanism, "secure") not in MECHANISMS
@@ -520,7 +519,7 @@ def _stated_once(prepared: Prepared, release: Release) -> Stated:
 
 
 def _stated_total(prepared: Prepared, draws: Sequence[Draw]) -> Stated:
-    """Return nominal and certified totals of all releases of the rounds that are played."""
+    """Return nominal and certified totals of all releases in the rounds of the level."""
     releases = [rule_of(prepared).release(draw.sensitivity) for draw in draws]
     delta = prepared.settings.target_delta
     certified = Counter(release.certified for release in releases)

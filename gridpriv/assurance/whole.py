@@ -1,20 +1,20 @@
-"""The whole run played again: the coordinator too, over every round.
+"""Replay of the whole run with its coordinator, over every round.
 
-coordinator   every zone's data are replaced by quite other data and every release returns what it
-              did before. What is left for the coordinator to read is the same, so that every
-              order, and the number of rounds, must be the same: a penalty or a stopping rule
-              that reads private figures gives other orders. One of the other data sets is what
-              the releases themselves say, on which a private figure is smallest.
-rounds        over all rounds of the run, every release that is charged is drawn, and noise reaches
-              all its coordinates. Where demand noise is drawn once, this and the last check look at
-              the same run with noise drawn in every round, too: what draws is the same.
-stated        beta of the run is that of its settings, on its base; no draw costs more by its law
-              than is charged, and no zone's draws cost more than the budget. The loss of a pure law
-              is its steepest slope times the sensitivity, of normal noise the exact delta is taken;
-              that of a registered mechanism is not known, so of it only beta is compared.
-outputs       the shared part of every zone's exact minimizer is moved by corner changes at tie
-              buses, at several penalties (where the bound is attained depends on a bus's row), and
-              stays within the sensitivity that output perturbation would declare.
+coordinator   every zone's data are replaced by quite different data, and every release returns its
+              earlier value. The coordinator then reads the same values, so every order and the
+              number of rounds must be the same: a penalty or a stopping rule that reads private
+              data gives other orders. One of the other data sets is the estimate from the releases,
+              at which a private residual is smallest.
+rounds        over all rounds of the run, every release that is charged is drawn, and all its
+              coordinates have noise. Where demand noise is drawn once, this and the last check
+              also use the same run with noise drawn in every round.
+stated        beta of the run is that of its settings, on its base; the loss of a draw's density is
+              at most its charge, and the draws of a zone cost at most the budget. The loss of pure
+              noise is its steepest slope times the sensitivity; for normal noise it is the exact
+              delta. That of a registered mechanism is not known, so only beta is compared.
+outputs       corner changes at tie buses change the released part of every zone's exact minimizer,
+              at several penalties (the largest change depends on a bus's row), by at most the
+              declared sensitivity of output perturbation.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from gridpriv.zonal.prepared import Prepared
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 300.0)  # times the weight of the imbalance
 TIE_BUSES = 6  # of a zone, those with most shared variables in their balance
-LARGE = 20.0  # times beta: as far as a corner is moved, so that solvers' errors stay small
+LARGE = 20.0  # times beta: the size of a corner change, large relative to solvers' errors
 NORMS: tuple[Norm, ...] = (1, 2)
 LEAST_DELTA = 1e-12  # at which a charge without a pure epsilon is read
-SAME = 1e-9  # relative: what solvers may differ by on equal input
+SAME = 1e-9  # relative: difference of solvers on equal input
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A whole run: what the network heard, and every draw in the order it was made."""
+    """A whole run: its messages, and every draw in order."""
 
     network: Eavesdropper
     draws: tuple[Draw, ...]
@@ -67,7 +67,7 @@ def play(
     data : sequence of array, optional
         Every zone's.
     frozen : sequence of array, optional
-        What every release returns, in order.
+        Values that releases return, in order.
     """
     tape = Tape(frozen)
     network = listen(on_tape(prepared, tape), data=data)
@@ -86,7 +86,7 @@ def on_tape(prepared: Prepared, tape: Tape) -> Prepared:
 
 
 def without_noise(draws: Sequence[Draw]) -> int:
-    """Count the coordinates that noise did not reach."""
+    """Count the coordinates without noise."""
     return sum(int((draw.output == draw.value).sum()) for draw in draws)
 
 
@@ -132,7 +132,7 @@ def _other_data(prepared: Prepared, base: Run) -> list[tuple[str, list[Floats]]]
 
 
 def _coordinator(base: Run, other: Run, name: str) -> Finding:
-    """Count orders that differ although everything released is the same."""
+    """Count orders that differ although all releases are equal."""
     differ = 0
     for here, there in zip(base.network.heard, other.network.heard, strict=True):
         differ += abs(len(here) - len(there))
@@ -157,7 +157,7 @@ def _stated(prepared: Prepared, base: Run) -> list[Finding]:
     unit = UNITS_MVA[given.unit.lower()] / prepared.case.base_mva if given.unit else 1.0
     beta = prepared.scale * given.value * unit
     findings = [Finding("stated", "all", "beta", beta, prepared.moved.beta * (1.0 + SAME))]
-    if rule.assumed is not None:  # a paper's sensitivity: its claim is not a budget
+    if rule.assumed is not None:  # a paper's sensitivity: its epsilon is not a budget
         return findings
     if rule.mechanism not in BUILT_IN:  # the loss of its density is not known
         return findings
@@ -176,7 +176,7 @@ def _stated(prepared: Prepared, base: Run) -> list[Finding]:
 
 
 def law_loss(release: Release) -> float:
-    """Return the largest loss of a pure law between neighbours, from its density; 0 of others."""
+    """Return the largest loss of a pure mechanism, from its density; 0 for others."""
     mechanism, distance = release.mechanism, release.sensitivity.value
     if isinstance(mechanism, Staircase):
         return math.ceil(distance / mechanism.step * (1.0 - SAME)) * mechanism.epsilon
@@ -184,7 +184,7 @@ def law_loss(release: Release) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return epsilon of normal noise whose mean moves by mu deviations.
+    """Return epsilon of normal noise whose mean changes by mu deviations.
 
     The root of delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
     (Balle and Wang 2018); 0 where delta covers it.
@@ -223,7 +223,7 @@ def budget_spent(releases: Mapping[Release, int], budget: Budget, delta: float) 
 
 
 def _outputs(prepared: Prepared, zone: int) -> Finding:
-    """Return the exact minimizer's largest move over what is declared for it, in both norms."""
+    """Return the exact minimizer's largest change over its declared sensitivity, in both norms."""
     problem, shared = prepared.problems[zone], prepared.shared[zone]
     adjacency, demand = _box(prepared), problem.program.zone.demand
     start, worst, where = problem.start(), 0.0, "-"
@@ -246,12 +246,12 @@ def _outputs(prepared: Prepared, zone: int) -> Finding:
 
 
 def _box(prepared: Prepared) -> DemandAdjacency:
-    """Return neighbours at any power factor: outputs are never perturbed for fewer."""
+    """Return the adjacency at any power factor, as output perturbation protects no band."""
     return replace(prepared.moved, power_factors=None)
 
 
 def _tie_neighbours(prepared: Prepared, zone: int) -> list[Neighbour]:
-    """Return one corner change and its mirror at the buses whose balance others share most."""
+    """Return one corner change and its opposite at the buses with most coupling variables."""
     problem, adjacency = prepared.problems[zone], _box(prepared)
     own = len(problem.program.zone.own)
     rows = abs(problem.program.imbalance[:, prepared.shared[zone]]).sum(axis=1)
