@@ -1,4 +1,4 @@
-"""The consensus algorithm: local problems, agents, the coordinator, schedules and the trace.
+"""The consensus algorithm: local problems, agents, the coordinator, schedules and transports.
 
-Nothing here knows what a local problem is about: grids and learning both come from above.
+It does not depend on the application: grids and learning supply the local problems.
 """

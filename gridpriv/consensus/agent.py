@@ -1,7 +1,7 @@
-"""An agent (lines 11-23 of Algorithm 3.1, Ryu and Kim 2022) and the local problem that it solves.
+"""An agent (lines 11-23 of Algorithm 3.1, Ryu and Kim 2022) and its local problem.
 
-An application gives a :class:`LocalProblem` and :class:`AgentRules`. Beside them are an agent's
-state between rounds, its figures for its owner, and its releases: sensitivity, charge, draw, count.
+An application gives a :class:`LocalProblem` and :class:`AgentRules`. The module also has an agent's
+state between rounds, its values for its owner, and its releases (sensitivity, charge, draw, count).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gridpriv.privacy.sensitivity import Norm, Sensitivity, reach
 
 @dataclass(frozen=True, eq=False)
 class Minimiser:
-    """A local solution and what it took.
+    """A local solution and the effort of its solver.
 
     Attributes
     ----------
@@ -44,19 +44,19 @@ class Minimiser:
 
 
 class LocalProblem(Protocol):
-    """min f(z; data) over a public convex set W, seen by one agent.
+    """Local problem of one agent: min f(z; data) over a public convex set W.
 
     Attributes
     ----------
     key : int
-        Identity for noise streams: the same whatever the order of agents.
+        Identity for noise streams, independent of the order of agents.
     coordinates : (n,) int
-        Number of each variable in the global vector; agents share equal numbers.
+        Number of each variable in the global vector; variables of equal number are coupled.
     smoothness : float
         Lipschitz constant L of the gradient of f (public).
     solver_error : float
-        Error of a minimizer, in the norm of the metric, that its noise covers and its solver must
-        prove, within 5 to 50 % of the sensitivity; 0 where minimizers are exact.
+        Error bound of a minimizer, in the norm of the metric, that its solver must prove and its
+        noise covers, 5 to 50 % of the sensitivity; 0 where minimizers are exact.
     """
 
     name: str
@@ -80,8 +80,8 @@ class LocalProblem(Protocol):
     ) -> Minimiser:
         """Return argmin over W of <linear, z> + 1/2 z' diag(metric) z.
 
-        With ``near`` a point serves that a solver ended near it: no release rests on it. Where one
-        does, its error in the norm of diag(metric) is proven to be at most ``within``.
+        With ``near`` an approximate point suffices, as it is not released. Otherwise its error in
+        the norm of diag(metric) is proven to be at most ``within``.
         """
 
     def minimise_exact(
@@ -93,7 +93,7 @@ class LocalProblem(Protocol):
         """
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:
-        """Return figures that add up over agents; ``objective`` is one. They use private data."""
+        """Return values that add up over agents, such as ``objective``; private."""
 
     def gradient_sensitivity(self, adjacency: Any, norm: Norm) -> Sensitivity:
         """Return the sensitivity of the gradient, at any z."""
@@ -105,7 +105,7 @@ class LocalProblem(Protocol):
 
     @property
     def disclosure(self) -> Disclosure:
-        """The statistics that demand perturbation releases; refuses where that is no release."""
+        """Statistics of a release under demand perturbation; refuses where there are none."""
 
 
 Place = tuple[int, int]
@@ -113,7 +113,7 @@ Place = tuple[int, int]
 
 
 class Streams(Protocol):
-    """Where simulated noise comes from; the same arguments give the same generator."""
+    """Source of simulated noise; the same arguments give the same generator."""
 
     def stream(self, zone: int, round_: int, update: int) -> np.random.Generator:
         """Return the generator of one agent's update."""
@@ -121,7 +121,7 @@ class Streams(Protocol):
 
 @dataclass(frozen=True)
 class AgentRules:
-    """Rules that all agents of a run follow (public).
+    """Rules of all agents of a run (public).
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class AgentRules:
     noise : NoiseRule or None
         None without perturbation.
     adjacency : object
-        What the problem's sensitivities are taken for.
+        Adjacency of the problem's sensitivities.
     """
 
     update: Update
@@ -152,12 +152,12 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """An agent's last round, for its owner only: computed from private data.
+    """Values of an agent's last round, for its owner only; private.
 
     Attributes
     ----------
     values : dict
-        The problem's own figures at the average that was sent.
+        The problem's own values at the average that was sent.
     noise_magnitude : float
         Sum of |noise| over updates and coordinates (6.2).
     """
@@ -174,11 +174,11 @@ class Iterate:
     Attributes
     ----------
     z : (n,)
-        Last iterate: the next round starts here.
+        Last iterate, where the next round starts.
     average : (n,)
         Of the last round's iterates; its shared part was sent.
     dual : (n,)
-        0 on coordinates that nobody shares.
+        0 on coordinates without coupling.
     """
 
     z: Floats
@@ -188,14 +188,14 @@ class Iterate:
 
 @dataclass(frozen=True, eq=False)
 class AgentState:
-    """All that an agent keeps from one round to the next; private.
+    """State of an agent between rounds; private.
 
     Attributes
     ----------
     draw : (int, int) or None
-        Where the noise of the data in use was drawn.
+        Round and update at which the noise of the data in use was drawn.
     estimate : array
-        The data in use, where noise was drawn on them; else empty.
+        The data in use, if noise was drawn on them; else empty.
     drawn : mapping of Release to int
         Every release so far.
     """
@@ -207,12 +207,12 @@ class AgentState:
 
 
 class AgentReleases:
-    """Perturbs what an agent releases; every release is charged, then drawn, and counted.
+    """Perturbs the released values of an agent; every release is charged, then drawn, and counted.
 
     Attributes
     ----------
     draw : (int, int) or None
-        Where the noise of the data in use was drawn.
+        Round and update at which the noise of the data in use was drawn.
     estimate : array
         The data in use: an estimate by the last draw, or the data themselves before one.
     of_round, drawn : Counter of Release
@@ -237,23 +237,23 @@ class AgentReleases:
         self.magnitude = 0.0
 
     def begin_round(self) -> None:
-        """Forget the releases of the round before, which are counted in ``drawn``."""
+        """Reset the count of the round; ``drawn`` keeps it."""
         self.of_round.clear()
         self.magnitude = 0.0
 
     def resume(self, draw: Place | None, estimate: Floats, drawn: Mapping[Release, int]) -> None:
-        """Go on after earlier releases."""
+        """Continue after earlier releases."""
         self.draw, self.estimate, self.drawn = draw, estimate, Counter(drawn)
 
     @property
     def released_data(self) -> Floats | None:
-        """The data as others may know them; None before a release, or if others are released."""
+        """Released estimate of the data; None before one, or if another quantity is released."""
         target = self.rules.perturbation.target
         known = target == "none" or (target == "demand" and self.draw is not None)
         return self.estimate if known else None
 
     def perturb(self, target: str, value: Floats, place: Place, metric: Floats) -> Floats:
-        """Return ``value`` with noise if it is what this run perturbs; charge, then draw."""
+        """Return ``value`` with noise if it is the perturbed quantity; charge, then draw."""
         if self.rules.perturbation.target != target or not value.size:
             return value
         release = self.release(metric)
@@ -265,7 +265,7 @@ class AgentReleases:
         return noisy
 
     def release(self, metric: Floats) -> Release | None:
-        """Return the release of one draw in this metric; None where nothing private is in it."""
+        """Return the release of one draw in this metric; None without private data."""
         noise = self.rules.noise
         if noise is None:
             return None
@@ -274,15 +274,15 @@ class AgentReleases:
 
     @property
     def certifies_minimisers(self) -> bool:
-        """True where errors of minimizers count, which a published sensitivity ignores."""
+        """True where errors of minimizers count; a published sensitivity ignores them."""
         noise = self.rules.noise
         output = self.rules.perturbation.target == "output"
         return output and noise is not None and noise.assumed is None
 
     def covered(self, metric: Floats) -> float:
-        """Return the error of a minimizer that its noise covers, in the norm of the metric.
+        """Return the error bound of a minimizer that its noise covers, in the norm of the metric.
 
-        It is 0 where no error counts.
+        It is 0 where errors do not count.
         """
         noise, met = self.rules.noise, metric[metric > 0.0]
         error = self.problem.solver_error
@@ -292,7 +292,7 @@ class AgentReleases:
         return min(max(error, 0.1 * most), most)  # two errors add 10 to 100 % to the sensitivity
 
     def _disclosed(self, release: Release | None, data: Floats, place: Place) -> Floats:
-        """Return the estimate of the data by a release of its statistics; drawn when it is due."""
+        """Return the estimate of the data from a release, drawn by the noise schedule."""
         draw = self.rules.perturbation.drawn_at(*place)
         if draw != self.draw:
             disclosure = self.problem.disclosure
@@ -301,16 +301,17 @@ class AgentReleases:
         return self.estimate
 
     def _released_at(self, release: Release | None, value: Floats, place: Place) -> Floats:
-        """Return the value with the noise of a place; as it is where nothing private is in it."""
+        """Return the value with the noise of a round and update; unchanged without private data."""
         if release is None:
             return value
         self._pay(release)
         return release.apply(value, lambda: self.streams.stream(self.problem.key, *place))
 
     def _pay(self, release: Release) -> None:
-        """Charge a release that is about to be drawn, and count it; an interrupt splits nothing.
+        """Charge a release before its draw, and count it; an interrupt cannot separate the two.
 
-        Where nobody is charged there is nothing to split: what is not drawn need not be counted.
+        Without a ledger there is nothing to separate: a release that is not drawn need not be
+        counted.
         """
         if self.charge is None:
             self._count(release)
@@ -342,22 +343,22 @@ class AgentReleases:
 
 
 Perturb = Callable[[str, Floats, Place, Floats], Floats]
-"""From a target, a value, its place and the local metric to what may be used of the value."""
+"""Function of target, value, round, update and metric that returns the value to use."""
 
-NOISY = 3.0  # scales of noise that a trial's w is away
+NOISY = 3.0  # distance of a trial's w, in scales of the noise
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The data of a round: private data behind noise, or the public proxy as it is.
+    """The data of a round: private data with noise, or the public proxy.
 
     Attributes
     ----------
     called : str
         The round, in words.
     released : {'none', 'objective', 'output', 'demand'}
-        What of it is released. The noise of an output covers how far the minimizer moves, not a
-        solver's error; demand and gradient are released before a solver sees them.
+        The released quantity. The noise of an output covers the change of the minimizer, not a
+        solver's error; demand and gradient are released before a solve.
     """
 
     data: Floats
@@ -374,7 +375,7 @@ class Agent:
     data : array
         Private.
     shared : (n,) bool
-        Which coordinates another agent (or, under consensus ``all``, the server) holds.
+        True for coordinates that another agent (or, under consensus ``all``, the server) has too.
     charge : Charging, optional
         Called with every release before its noise is drawn; refusing raises.
     proxy : array, optional
@@ -415,17 +416,17 @@ class Agent:
         return self.iterate.average
 
     def twin(self, data: Floats, streams: Streams) -> Agent:
-        """Return a copy on other data and noise, in the same state and around the same problem."""
+        """Return a copy with other data and noise, in the same state and with the same problem."""
         shared = (self.problem, self.rules, self.shared)
         twin = copy.deepcopy(self, {id(part): part for part in shared})
         twin.data, twin.releases.estimate, twin.releases.streams = data, data, streams
         return twin
 
     def ready(self, order: Order) -> Reply:
-        """Try a round on the public proxy and forget it: what cannot work fails before it costs.
+        """Run a trial round on the public proxy, so that a failure comes before the first charge.
 
-        The solver is asked for what it will be asked for in rounds: where its errors count, for a
-        minimizer near a w as far from the proxy's as noise may carry it.
+        The solver runs at the accuracy of a round. Where its errors count, w is as far from the
+        proxy's as noise may shift it.
         """
         view = self._public_view("trial on public data, round")
         release = self.release(order.penalty, order.step)
@@ -436,7 +437,7 @@ class Agent:
         return Reply(np.zeros(0), {})
 
     def warm_start(self, order: Order) -> Reply:
-        """Run a round on the public proxy, without noise: nothing private is touched."""
+        """Run a round on the public proxy, without noise or private data."""
         self.iterate, _ = self._updated(order, self._public_view("warm-start round"))
         return Reply(self._part(self.iterate.average), {})
 
@@ -449,7 +450,7 @@ class Agent:
         return Reply(self._part(self.iterate.average), dict(self.releases.of_round))
 
     def disclose(self) -> Floats:
-        """Release the data's statistics; return what they leave likely of the data (public)."""
+        """Release the data's statistics; return the estimate of the data from them (public)."""
         self.releases.begin_round()
         return self.releases.perturb("demand", self.data, (1, 1), np.zeros_like(self.iterate.z))
 
@@ -459,32 +460,32 @@ class Agent:
         self.releases.draw, self.releases.estimate = draw, estimate
 
     def set_iterate(self, z: Floats) -> None:
-        """Take a schedule that was made of what all have disclosed, in place of rounds."""
+        """Set a schedule computed from all disclosed estimates, in place of rounds."""
         self.iterate = Iterate(z, z, np.zeros_like(z))
 
     def figures(self) -> Figures:
-        """Return the figures of the last round; private."""
+        """Return the values of the last round; private."""
         values = self.problem.figures(self.iterate.average, self.data)
         return Figures(values, self.releases.magnitude, self._effort)
 
     def drawn(self) -> dict[Release, int]:
-        """Return every release so far, those of a round that failed included: what was charged."""
+        """Return every charged release so far, including those of a failed round."""
         return dict(self.releases.drawn)
 
     def state(self) -> AgentState:
-        """Return the state from which another agent of the same problem and data can go on."""
+        """Return the state from which another agent of the same problem and data can continue."""
         releases = self.releases
         estimate = np.zeros(0) if releases.draw is None else releases.estimate
         return AgentState(self.iterate, releases.draw, estimate, self.drawn())
 
     def resume(self, state: AgentState) -> None:
-        """Go on from where a state was taken."""
+        """Continue from a state."""
         self.iterate = state.at
         estimate = self.data if state.draw is None else state.estimate
         self.releases.resume(state.draw, estimate, state.drawn)
 
     def miss(self, order: Order) -> None:
-        """Note a round that went on with what was sent last: nothing is drawn or solved."""
+        """Note a round that used this agent's last message: nothing is drawn or solved."""
         at = self.iterate
         dual = at.dual + self._spread(order.penalty * (order.w - self._part(at.average)))
         self.iterate = Iterate(at.z, at.average, dual)
@@ -496,7 +497,7 @@ class Agent:
     def release(self, penalty: Floats, step: float) -> Release | None:
         """Return the release of one draw at this penalty and step; None without one (public).
 
-        None also for a quantity without coordinates, and for one that no private datum moves.
+        None also for a quantity without coordinates or without private data.
         """
         perturbation = self.rules.perturbation
         if self.releases.draw is not None and perturbation.noise_schedule == "once":
@@ -506,7 +507,7 @@ class Agent:
         return None if empty else self.releases.release(rho if exact else rho + 1.0 / step)
 
     def _updated(self, order: Order, view: View) -> tuple[Iterate, Effort]:
-        """Return where a round leads from here, and what it took."""
+        """Return the next state after a round, and the values of the round."""
         rho = self._spread(order.penalty)
         pull = self._spread(order.penalty * order.w) + self.iterate.dual
         z, solved = self.iterate.z, []
@@ -529,7 +530,7 @@ class Agent:
         """(3.2): the noisy linearized update from ``z``, or the exact one.
 
         Global variables attract its minimizer by -<pull, z> + 1/2 z' diag(rho) z, with pull =
-        rho w + dual; rho is 0 on coordinates that nobody shares.
+        rho w + dual; rho is 0 on coordinates without coupling.
         """
         exact = self.rules.update == "exact"
         metric = rho if exact else rho + 1.0 / step
@@ -545,7 +546,7 @@ class Agent:
         return replace(solved, z=self._released(solved.z, place, metric, view))
 
     def _released(self, z: Floats, place: Place, metric: Floats, view: View) -> Floats:
-        """Perturb the minimizer: all of it where it is fed back, else what is sent."""
+        """Perturb the minimizer: all of it where the next update uses it, else the sent part."""
         if self.rules.update == "linearized":
             return view.perturb("output", z, place, metric)
         kept = z.copy()
@@ -565,27 +566,27 @@ class Agent:
         return full
 
     def _part(self, values: Floats) -> Floats:
-        """Return the shared coordinates of values."""
+        """Return the coupling coordinates of values."""
         return values if self._whole else values[self.shared]
 
 
 class WarmStart:
-    """An agent's warm start, computed once for all runs that warm start alike.
+    """An agent's warm start, computed once for all runs with the same warm start.
 
-    It is on public data and without noise, so the same orders give the same replies.
+    It uses public data without noise, so the same orders give the same replies.
     """
 
     def __init__(self) -> None:
         self._held: list[tuple[Order, Reply]] = []
         self._end: Iterate | None = None
-        self._replied = 0  # in this run; the agent is there unless more are held
+        self._replied = 0  # in this run; the agent's state is there unless more are stored
 
     def reset(self) -> None:
-        """Begin with the first order again."""
+        """Start again with the first order."""
         self._replied = 0
 
     def reply(self, agent: Agent, order: Order) -> Reply:
-        """Return the agent's reply; a remembered one while the orders are those of before."""
+        """Return the agent's reply; a stored one while the orders are the same as before."""
         if self._replied < len(self._held):
             known, reply = self._held[self._replied]
             if _alike(known, order):
@@ -600,7 +601,7 @@ class WarmStart:
         return reply
 
     def leave(self, agent: Agent) -> None:
-        """Let the agent go on to something else from where its warm start has come."""
+        """Set the agent to the end of its warm start."""
         if 0 < self._replied < len(self._held):
             self._forget_the_rest(agent)
 

@@ -1,9 +1,9 @@
-"""A zone's side of a run over a network: every request is answered once.
+"""A zone's client in a run over a network: every request is answered once.
 
-Before an answer leaves, it is on disk with all that its agent needs to go on. A request that comes
-again (its answer was lost, or either side was restarted) gets the same bytes: nothing is drawn,
-solved or charged a second time. Another order for a turn that was answered is refused, and so is
-every order that the agreement does not allow (:class:`gridpriv.consensus.sessions.RequestLimits`).
+Before an answer is sent, it is on disk with the state of its agent. A repeated request (a lost
+answer, or a restart of either side) gets the same bytes: nothing is drawn, solved or charged twice.
+A different order for an answered turn is refused, and so is every order outside the agreement
+(:class:`gridpriv.consensus.sessions.RequestLimits`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from gridpriv.core.files import DamagedError, Records, StorageError
 NOTHING = np.zeros(0)
 NOTED, EXCHANGED = b"\0", b"\1"  # first byte of a transcript's records
 PAIR = tuple[bytes, bytes]
-MOST_BYTES = 1 << 24  # of states that are kept one after the other before the last is alone
+MOST_BYTES = 1 << 24  # of states in the file before it is rewritten with the last
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,17 +71,17 @@ class ClientState:
     Attributes
     ----------
     last : TurnId
-        The turn that was answered last.
+        The last answered turn.
     request, answer : bytes
         Its request and its answer.
     first : bytes
-        The first request of all.
+        The first request.
     before : Iterate
         The agent's iterate before the last turn.
     memory : AgentState
         The agent's state now.
     figures : mapping of str to array
-        The rounds that were answered, and the zone's own figures in each of them.
+        The answered rounds, and the zone's own values in each of them.
     """
 
     last: TurnId
@@ -101,9 +101,9 @@ class ZoneClient:
     agent : Agent
         At its start.
     limits : RequestLimits
-        What the agreement lets a coordinator ask.
+        Requests that the agreement allows.
     path : Path
-        Of its state (private).
+        Path of its state (private).
     sign : callable
         Signs a message's bytes.
     transcript : Transcript, optional
@@ -112,11 +112,11 @@ class ZoneClient:
     Attributes
     ----------
     agreed : array or None
-        The agreed values of the zone's shared coordinates, once the last round is over.
+        The final values of the zone's coupling variables, after the last round.
     failed : GridprivError or None
-        Why the zone could not answer.
+        Reason why the zone could not answer.
     verify : callable or None
-        Checks signatures under the coordinator's certificate, once that is known.
+        Checks signatures under the coordinator's certificate, after its receipt.
     """
 
     def __init__(
@@ -146,12 +146,12 @@ class ZoneClient:
 
     @property
     def last(self) -> TurnId:
-        """The turn that was answered last."""
+        """The last answered turn."""
         return self._state.last
 
     @property
     def size(self) -> int:
-        """Number of variables that the zone shares."""
+        """Number of the zone's coupling variables."""
         return self._limits.size
 
     def note_certificate(self, certificate: bytes) -> None:
@@ -161,7 +161,7 @@ class ZoneClient:
 
     @property
     def figures(self) -> tuple[Mapping[str, float], ...]:
-        """The zone's own figures of each round; private."""
+        """The zone's own values of each round; private."""
         figures = self._state.figures
         rows = zip(*(values.tolist() for values in figures.values()), strict=True)
         return tuple(dict(zip(figures, row, strict=True)) | {"round": int(row[0])} for row in rows)
@@ -176,10 +176,10 @@ class ZoneClient:
         Raises
         ------
         MessageError
-            For a message that is no request of this run, not due, or not allowed by the
-            agreement; nothing was done.
+            For a message that is not a request of this run, not due, or outside the agreement; it
+            has no effect.
         StorageError
-            If the answer cannot be kept; it must not leave then.
+            If the answer cannot be stored; it must not be sent then.
         """
         request, state = self._request(content), self._state
         if request.turn == state.last:
@@ -232,7 +232,7 @@ class ZoneClient:
         return Reply(NOTHING, {})
 
     def _miss(self, request: Request) -> None:
-        """Note a round that went on without this zone, answered since or not."""
+        """Note a round that went on without this zone, answered later or not."""
         if self.last == TurnId("round", request.order.number):
             self._agent.resume(replace(self._agent.state(), at=self._state.before))
         self._agent.miss(request.order)
@@ -246,7 +246,7 @@ class ZoneClient:
         return {name: np.append(kept.get(name, NOTHING), value) for name, value in row.items()}
 
     def _fail(self, error: Exception) -> None:
-        """Keep what was drawn before the failure: it counts, and an answer to it left."""
+        """Store the draws before the failure, which count."""
         self.failed = error
         self._keep(replace(self._state, memory=self._agent.state()))
 
@@ -256,10 +256,10 @@ class ZoneClient:
         self._state = state
 
     def _go_on(self, state: ClientState) -> None:
-        """Go on from the state of an earlier process."""
+        """Continue from the state of an earlier process."""
         if state.first:
-            # some solvers keep the scaling of their first problem: solve the same one first, which
-            # is public, as rounds come after
+            # some solvers keep the scaling of their first problem: solve the same public problem
+            # first
             self._performed(self._request(state.first))
         self._agent.resume(state.memory)
         self._state = state
@@ -272,8 +272,8 @@ class Transcript:
     """A zone's signed transcript: every request that it received and every answer that it sent.
 
     Records are JSON objects of names and certificates, and pairs of a request and its answer. They
-    follow each other without a flush of their own, so that a round waits for one disk access less;
-    what a power failure takes from the end is in the zone's state and is added again.
+    are written without a separate flush, which saves a disk access per round; records that a power
+    failure removes are in the zone's state and are added again.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class Transcript:
         self._file = Records(path, private=False)
         try:
             recorded = self._file.read()
-        except DamagedError:  # by a power failure: the zone's state has its last turns
+        except DamagedError:  # by a power failure: the zone's state has the last turns
             path.replace(path.with_name(f"{path.name}.damaged"))
             recorded = []
         self._noted = [content for content in recorded if content[:1] == NOTED]
@@ -306,7 +306,7 @@ class Transcript:
         self._file.add(self._last, flushed=False)
 
     def complete(self, states: list[ClientState]) -> None:
-        """Add the turns that are in a zone's states and not here."""
+        """Add the turns of a zone's states that are missing here."""
         pairs = dict.fromkeys((s.request, s.answer) for s in states if s.request)
         whole = [EXCHANGED + packed(pair, PAIR) for pair in pairs]
         if self._last and self._last not in whole:
@@ -322,7 +322,7 @@ def read_transcript(path: Path) -> tuple[list[dict[str, str]], list[tuple[bytes,
     Raises
     ------
     DamagedError
-        If it is not what was written.
+        If it is damaged.
     """
     notes: list[dict[str, str]] = []
     exchanges: list[tuple[bytes, bytes]] = []
@@ -338,7 +338,7 @@ def read_transcript(path: Path) -> tuple[list[dict[str, str]], list[tuple[bytes,
 
 
 def _public(error: Exception) -> Reason:
-    """Return the public word for a failure: its sentence may hold private figures."""
+    """Return the public reason of a failure, whose message may have private values."""
     kinds: dict[type[GridprivError], Reason] = {
         SolverError: "solver",
         BudgetError: "budget",
@@ -349,12 +349,12 @@ def _public(error: Exception) -> Reason:
 
 
 def read_state(path: Path) -> ClientState | None:
-    """Return the state that was written last; None where there is none.
+    """Return the last stored state; None if there is none.
 
     Raises
     ------
     DamagedError
-        If it is not whole.
+        If it is incomplete.
     """
     kept = Records(path, private=True).read()
     return _state_of(kept[-1], path) if kept else None
@@ -365,7 +365,7 @@ def _state_of(content: bytes, path: Path) -> ClientState:
     return state
 
 
-GRACE = 20.0  # seconds in which a lost connection is noticed, and its session freed
+GRACE = 20.0  # seconds until a lost connection is detected, and its session freed
 PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two attempts to connect
 
 
@@ -385,14 +385,14 @@ def take_part(
     hello : callable
         Returns the first message of a connection.
     address : str
-        The coordinator's.
+        Address of the coordinator.
     timeout : float
-        Seconds that the run may go without progress, whether the coordinator cannot be reached,
-        says nothing, or sends messages that are no new turn.
+        Largest time without a new turn, in seconds, whether the coordinator cannot be reached, is
+        silent, or sends other messages.
     beat : float
-        Answers leave at multiples of so many seconds after their request came; 0 is at once.
+        Answers are sent at multiples of so many seconds after their request; 0 is at once.
     note : callable
-        Is given events, by name and public figures.
+        Called with events, by name and public values.
 
     Returns
     -------
@@ -402,11 +402,11 @@ def take_part(
     Raises
     ------
     InputError
-        If the coordinator refuses; with the reason.
+        If the coordinator refuses, with the reason.
     LateError
-        If it is waited for in vain.
+        If the coordinator is late.
     GridprivError
-        What kept the zone from answering.
+        Failure of the zone's answer.
     """
     if credentials is None:
         refuse_beyond_loopback("coordinator", address)
@@ -449,7 +449,7 @@ class _LostError(GridprivError):
 
 
 class _Connection:
-    """A zone's side of a connection."""
+    """A zone's client in a connection."""
 
     def __init__(self, address: str, credentials: Credentials | None, client: ZoneClient) -> None:
         self._address, self._credentials, self._client = address, credentials, client
@@ -459,7 +459,7 @@ class _Connection:
         self.deadline = 0.0
 
     def messages(self, hello: bytes, deadline: float) -> Iterator[bytes | Welcome | Shutdown]:
-        """Yield requests as they come, and other messages decoded, from the welcome on."""
+        """Yield requests, and other messages decoded, starting with the welcome."""
         self.deadline, self._repeats = deadline, 0
         try:
             channel = self._opened()
@@ -497,7 +497,7 @@ class _Connection:
         MessageError
             For a turn that comes again more than once on one connection.
         GridprivError
-            What kept the zone from answering.
+            Failure of the zone's answer.
         """
         client, since, before = self._client, time.monotonic(), self._client.last
         answer = client.answer(request)
@@ -525,7 +525,7 @@ class _Connection:
             raise _LostError(error.strerror or str(error)) from None
 
     def finish(self) -> None:
-        """Wait until the last answer has arrived: the coordinator ends the connection then."""
+        """Wait until the coordinator closes the connection after the last answer."""
         if self._channel is not None:
             self._channel.deadline = time.monotonic() + GRACE
             with suppress(OSError, MessageError):
@@ -548,7 +548,7 @@ class _Connection:
         return channel
 
     def _believe(self, welcome: Welcome) -> None:
-        """Take the coordinator's certificate, if it is one; its messages are checked with it."""
+        """Check and store the coordinator's certificate, for the verification of its messages."""
         if self._credentials is None:
             return
         try:

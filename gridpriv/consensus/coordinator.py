@@ -45,7 +45,7 @@ class Step:
     at : (S,)
         y, stacked over agents.
     moved : (S,)
-        g(y).
+        Value of g(y).
     """
 
     at: Floats
@@ -77,7 +77,7 @@ class Anderson:
     regular: float = 1e-10
 
     def kept(self, past: Sequence[Step]) -> list[Step]:
-        """Return those of the past rounds that the next step is made of; the last is one."""
+        """Return the past rounds for the next step, including the last."""
         return list(past[-self.memory - 1 :])
 
     def lead(self, past: Sequence[Step], rho: Floats) -> Floats:
@@ -86,7 +86,7 @@ class Anderson:
         Parameters
         ----------
         past : sequence of Step
-            Those kept, the latest last.
+            Selected rounds, the latest last.
         rho : (S,)
             Of every shared coordinate.
         """
@@ -112,16 +112,16 @@ def _length(moved: Floats, rho: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PartlyShared:
-    """Agents that each hold some of the global variables, one agent after the other.
+    """Agents that each have some of the global variables, stacked by agent.
 
     Attributes
     ----------
     place : (S,) int
-        Global variable (0..K-1) of every agent's shared coordinates, one agent after the other.
+        Global variable (0..K-1) of every agent's coupling coordinates, stacked by agent.
     cuts : tuple of int
-        Where one agent's part ends and the next begins.
+        Boundaries between the agents' parts.
     holders : (K,) int
-        How many agents hold each global variable.
+        Number of agents that have each global variable.
     """
 
     place: Ints
@@ -134,7 +134,7 @@ class PartlyShared:
         return len(self.holders)
 
     def stack(self, parts: Sequence[Floats]) -> Floats:
-        """Return the agents' shared coordinates, shape (S,)."""
+        """Return the agents' coupling coordinates, shape (S,)."""
         return np.concatenate(list(parts))
 
     def split(self, stacked: Floats) -> list[Floats]:
@@ -143,12 +143,12 @@ class PartlyShared:
         return [stacked[begin:end] for begin, end in ends]
 
     def spread(self, values: Floats) -> Floats:
-        """Return each global variable's value at its holders, shape (S,)."""
+        """Return each global variable's value at its agents, shape (S,)."""
         spread: Floats = values[self.place]
         return spread
 
     def average(self, stacked: Floats) -> Floats:
-        """Return the mean over holders, shape (K,)."""
+        """Return the mean over agents, shape (K,)."""
         return np.bincount(self.place, stacked, minlength=self.size) / self.holders
 
     def apart(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
@@ -160,11 +160,11 @@ class PartlyShared:
 
 @dataclass(frozen=True)
 class FullyShared:
-    """Agents that all hold every global variable; what is stacked is their mean, shape (1, K).
+    """Agents that all have every global variable; their mean is stacked, shape (1, K).
 
     The next w is the mean of sent - dual/rho, and rho (w - sent) is added to each dual. Both are
-    linear with the same rho for all, so the means of sent and dual are all that w follows from: it
-    is :class:`PartlyShared` of equal coordinates, and does not grow with the agents.
+    linear with the same rho for all, so w is a function of the means of sent and dual: it equals
+    :class:`PartlyShared` of equal coordinates, and does not grow with the number of agents.
     """
 
     agents: int
@@ -206,11 +206,11 @@ class FullyShared:
 
 
 Consensus = PartlyShared | FullyShared
-"""The map from agents' shared coordinates to global variables, and their stacking."""
+"""The map from agents' coupling coordinates to global variables, and their stacking."""
 
 
 def make_consensus(shared_coordinates: Sequence[Ints]) -> PartlyShared:
-    """Return the consensus of agents, from the global numbers of their shared coordinates."""
+    """Return the consensus of agents, from the global numbers of their coupling coordinates."""
     stacked = np.concatenate(list(shared_coordinates))
     _, place, holders = np.unique(stacked, return_inverse=True, return_counts=True)
     cuts = np.cumsum([len(part) for part in shared_coordinates])[:-1]
@@ -219,7 +219,7 @@ def make_consensus(shared_coordinates: Sequence[Ints]) -> PartlyShared:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where the coordinator stands: what was sent last, the duals, the penalties; all public.
+    """State of the coordinator: last messages, duals and penalties; all public.
 
     Attributes
     ----------
@@ -245,13 +245,13 @@ class Plan:
     step : callable
         eta^t.
     penalty : PenaltySchedule
-        How rho follows from released values.
+        Rule of rho, a function of released values.
     tolerance : float
         Stop when the largest primal residual of a coordinate falls below it and the largest dual
         residual of a variable below :data:`DUAL_TOLERANCE` times it, in a round that all agents
-        answered: what one sent last agrees with itself. Both residuals are public.
+        answered (a repeated message would have no residual). Both residuals are public.
     first : int
-        The round that is run first; above 1, nothing may follow from the rounds before.
+        Number of the first round; above 1, nothing may depend on earlier rounds.
     acceleration : Anderson, optional
         For a stationary iteration: exact updates, noise drawn once.
     """
@@ -266,23 +266,23 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """One finished round, as the coordinator knows it: all of it is public.
+    """One finished round of the coordinator; all of it is public.
 
     Attributes
     ----------
     number : int
         t.
     w, penalty : (K,)
-        The global variables and rho that the agents were given.
+        The global variables and rho sent to the agents.
     residual : float
         ||Aw - z||_2 at that w and the z sent after it.
     farthest : float
-        Largest primal residual of one coordinate: of z with its w.
+        Largest primal residual of a coordinate: z less its w.
     dual_residual : float
-        ||rho (w - last w)||_2 over all holders: the ADMM's dual residual (Boyd et al. 2011, 3.3).
-        In the first round, the last w is the mean of what was sent.
+        ||rho (w - last w)||_2 over all agents: the ADMM's dual residual (Boyd et al. 2011, 3.3).
+        In the first round, the last w is the mean of the messages.
     state : State
-        What the next round starts from.
+        Start of the next round.
     """
 
     number: int
@@ -302,14 +302,14 @@ mean marginal cost, which is 1."""
 def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -> Iterator[Turn]:
     """Run Algorithm 3.1 and yield every round as it is finished.
 
-    Whatever adapts (penalties, stopping) reads replies, which is all that ``exchange`` returns.
+    Adaptive rules (penalties, stopping) read only the replies of ``exchange``.
 
     Parameters
     ----------
     exchange : Exchange
-        Hands every agent its order and returns the replies, in the agents' order.
+        Sends every agent its order and returns the replies, in the agents' order.
     state : State
-        What the first round starts from.
+        Start of the first round.
 
     Yields
     ------
@@ -319,7 +319,7 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
     Raises
     ------
     GridprivError
-        From an agent, with a note of how many rounds were finished.
+        From an agent, with a note on the number of finished rounds.
     """
     last_w = consensus.average(state.sent)
     past: list[State] = []
@@ -327,7 +327,7 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
     for t in range(plan.first, plan.rounds + 1):
         rho = state.rho
         w, target, each = _meeting(consensus, state)
-        # an agent adds its dual itself: told w + lead, it is attracted by w + dual/rho + lead
+        # an agent adds its own dual: with w + lead it uses w + dual/rho + lead
         w, target = w + consensus.average(lead), target + lead
         try:
             sent, (difference, farthest), heard = _answered(
@@ -355,20 +355,20 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
 def _answered(
     replies: Sequence[Reply], consensus: Consensus, w: Floats
 ) -> tuple[Floats, tuple[Floats, float], bool]:
-    """Return the values sent, stacked, their distance from w, and True if all sent them."""
+    """Return the sent values, stacked, their distance from w, and True if all agents sent them."""
     parts = [reply.sent for reply in replies]
     heard = not any(isinstance(reply, Stale) for reply in replies)
     return consensus.stack(parts), consensus.apart(w, parts), heard
 
 
 def orders_at(consensus: Consensus, state: State, plan: Plan, t: int) -> list[Order]:
-    """Return every agent's order of round t, from the state it starts from."""
+    """Return every agent's order of round t, from the state at its start."""
     _, target, each = _meeting(consensus, state)
     return _orders(consensus, t, target, each, plan.step(t))
 
 
 def _meeting(consensus: Consensus, state: State) -> tuple[Floats, Floats, Floats]:
-    """Return the next w; and w and rho at their holders."""
+    """Return the next w, and w and rho at every agent."""
     each = consensus.spread(state.rho)
     w = consensus.average(state.sent - state.dual / each)
     return w, consensus.spread(w), each
@@ -377,8 +377,8 @@ def _meeting(consensus: Consensus, state: State) -> tuple[Floats, Floats, Floats
 def _step(consensus: Consensus, state: State, each: Floats) -> Step:
     """Return the round that led to a state, as a step at ``each``: y = sent + dual/rho.
 
-    The dual is a subgradient of f at what was sent. So sent is where that y leads at any rho, and
-    rounds of another rho are steps of today's map.
+    The dual is a subgradient of f at the sent values. So that y leads to them at any rho, and
+    rounds of another rho are steps of the present map.
     """
     share = state.dual / each
     following = consensus.spread(consensus.average(state.sent - share))

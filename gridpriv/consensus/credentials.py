@@ -54,12 +54,12 @@ class Credentials:
 
 
 def certificate_name(pem: bytes, usage: Usage) -> str:
-    """Return the party that a certificate is of.
+    """Return the party of a certificate.
 
     Raises
     ------
     InputError
-        If it is no certificate, has another usage, is an authority's, or has not exactly one
+        If it is not a certificate, has another usage, is an authority's, or has not exactly one
         common name; with the reason.
     """
     x509 = x509_module()
@@ -87,12 +87,12 @@ def certificate_name(pem: bytes, usage: Usage) -> str:
 def check_certificate(
     pem: bytes, authority: bytes, name: str, usage: Usage, *, timed: bool = True
 ) -> None:
-    """Refuse a certificate that is not a party's, not signed by the authority, or out of date.
+    """Refuse a certificate of another party, of another authority, or out of date.
 
     Parameters
     ----------
     timed : bool
-        Whether it must hold now; a transcript is read later.
+        True if it must be valid now; a transcript is read later.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def read_key(pem: bytes) -> Any:
 
 
 def x509_module() -> Any:
-    """Return ``cryptography.x509``, or say how to install it."""
+    """Return ``cryptography.x509``; raise an error with its installation if it is missing."""
     try:
         from cryptography import x509
     except ImportError:
@@ -188,11 +188,11 @@ EMPTY = COUNT.pack(0)
 
 
 Signer = Callable[[bytes], bytes]
-"""From a message's bytes, their signature empty, to the same with its sender's signature."""
+"""Function that replaces a message's empty signature by its sender's signature."""
 
 
 def not_signed(content: bytes) -> bytes:
-    """Return a message as it is: where there are no certificates, there are no signatures."""
+    """Return a message unchanged: without certificates there are no signatures."""
     return content
 
 
@@ -235,7 +235,7 @@ class Verifier:
 
 
 def unsigned(content: bytes, signature: bytes) -> bytes:
-    """Return a message's bytes before its signature: what it says, whoever signs it again."""
+    """Return a message's bytes before its signature."""
     return content[: len(content) - len(signature) - COUNT.size]
 
 
@@ -260,7 +260,7 @@ def _how(key: Any) -> tuple[Any, ...]:
 
 LENGTH = struct.Struct("<I")
 SMALLEST_LIMIT = 1 << 17  # bytes of a message
-VANISHED = 15_000  # ms without an acknowledgement after which the other side counts as gone
+VANISHED = 15_000  # ms without an acknowledgement until the other side counts as lost
 PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2, "TCP_USER_TIMEOUT": VANISHED}
 
 
@@ -272,12 +272,12 @@ class Channel:
     plain : socket
         Connected.
     variables : int
-        Number of shared variables that a message may be about.
+        Largest number of coupling variables in a message.
 
     Attributes
     ----------
     deadline : float
-        When reading and writing end with :class:`TimeoutError` (monotonic clock).
+        Time at which reading and writing end with :class:`TimeoutError` (monotonic clock).
     """
 
     def __init__(self, plain: socket.socket, variables: int) -> None:
@@ -315,7 +315,7 @@ class Channel:
         Raises
         ------
         MessageError
-            For one that is too long.
+            For a message that is too long.
         OSError
             For a connection that is lost; a TimeoutError after the deadline.
         """
@@ -328,7 +328,7 @@ class Channel:
         return self._exactly(length)
 
     def wait(self) -> None:
-        """Wait until the other side speaks, or ends the connection."""
+        """Wait until the other side sends something, or ends the connection."""
         self._hurry()
         self._socket.recv(1, socket.MSG_PEEK)
 
@@ -338,12 +338,12 @@ class Channel:
         return pending or bool(select.select([self._socket], [], [], 0.0)[0])
 
     def end(self) -> None:
-        """End the connection, whoever waits for it."""
+        """End the connection, also for threads that wait for it."""
         with suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the connection and give the socket back."""
+        """End the connection and close the socket."""
         self.end()
         self._socket.close()
 
@@ -365,12 +365,12 @@ class Channel:
 
 
 def tls(given: Credentials, *, server: bool) -> ssl.SSLContext:
-    """Return the context of one side: both show a certificate of the consortium's authority."""
+    """Return the TLS context of a side; both show a certificate of the consortium's authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     if server:
-        context.num_tickets = 0  # who comes again shows a certificate that holds then
+        context.num_tickets = 0  # a new connection needs a certificate that is valid then
     context.load_verify_locations(cadata=given.authority.decode())
     with tempfile.NamedTemporaryFile(prefix="gridpriv-") as file:  # mode 0600; ssl reads files only
         file.write(given.key + b"\n" + given.certificate)

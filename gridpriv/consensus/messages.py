@@ -4,11 +4,11 @@
 
     "gridpriv" | version, u16 | kind, u8 | fields
 
-A field is laid out as its type is declared, one of a dataclass after the other. Integers are
+Fields are in the order of their declaration, in the layout of their types. Integers are
 little-endian; a text is its length (u32) and UTF-8; an array its length (u32) and little-endian
-float64; a choice its place among those declared (u8). Nothing is pickled, and nothing is
-evaluated: every length is checked before it is believed, and what is left over is refused. So are
-numbers that are not finite, beyond :data:`LARGEST`, or not positive where they must be.
+float64; a choice its position among those declared (u8). Nothing is pickled or evaluated. Every
+length is checked before use. Extra bytes are refused, and so are numbers that are not finite,
+beyond :data:`LARGEST`, or not positive where they must be.
 
 A zone sends a :class:`Hello`, :class:`Answer` and :class:`Failure`, a coordinator a
 :class:`Welcome`, :class:`Request`, :class:`Shutdown` and :class:`Refusal`. The last field of
@@ -46,7 +46,7 @@ class Order:
     number : int
         t, from 1.
     w, penalty : (shared,)
-        Global variables of the agent's shared coordinates, and rho of each.
+        Global variables of the agent's coupling coordinates, and rho of each.
     step : float
         eta^t.
     """
@@ -59,12 +59,12 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """An agent's reply: released values and their releases, nothing else.
+    """An agent's reply: only released values and their releases.
 
     Attributes
     ----------
     sent : (shared,)
-        Shared part of the average of the round's iterates.
+        Coupling variables in the average of the round's iterates.
     releases : mapping of Release to int
         Noise drawn in this round, for the accountant.
     """
@@ -75,18 +75,18 @@ class Reply:
 
 @dataclass(frozen=True, eq=False)
 class Stale(Reply):
-    """The last values of an agent that gave no answer in this round."""
+    """The last values of an agent without an answer in this round."""
 
 
 Phase = Literal["none", "ready", "warm_start", "round", "missed", "agreed"]
-"""The task of an order: to try a round on public data, to warm start one on it, to run one; to
-note one that went on without its zone; or to receive the agreed values of the last of them."""
+"""Task of an order: a trial round or a warm-start round on public data, a round, a note of a round
+without the zone, or the final values after the last round."""
 
 
 class Exchange(Protocol):
     """Carries a round's orders to the agents and their replies back, in the agents' order.
 
-    It is all that a coordinator is given: through it no figure of an agent's own can be asked for.
+    A coordinator has no other access to agents, so it cannot request their private values.
     """
 
     def __call__(self, orders: Sequence[Order]) -> Sequence[Reply]:
@@ -108,7 +108,7 @@ NOISES = tuple(MECHANISMS.values())
 
 
 class MessageError(GridprivError):
-    """Bytes that are no message, or not the one that is due."""
+    """Bytes that are not a message, or not the expected one."""
 
 
 @dataclass(frozen=True, order=True)
@@ -124,7 +124,7 @@ class TurnId:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Where the turn is in a run: a later turn has a larger rank; a missed round is a round."""
+        """Rank of the turn in a run, increasing; a missed round counts as a round."""
         return RANKS[self.phase], self.number
 
 
@@ -141,7 +141,7 @@ BEFORE = TurnId("none", 0)
 
 @dataclass(frozen=True)
 class Hello:
-    """A zone's first message: its name, its agreement, and the last turn that it answered."""
+    """A zone's first message: its name, its agreement, and its last answered turn."""
 
     zone: str
     version: str
@@ -153,7 +153,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Welcome:
-    """The coordinator's answer to a zone that may take part; its certificate is PEM, or empty."""
+    """The coordinator's answer to an admitted zone; its certificate is PEM, or empty."""
 
     run: str
     certificate: bytes = b""
@@ -171,7 +171,7 @@ class Request:
 
     @property
     def turn(self) -> TurnId:
-        """The turn that the order is for."""
+        """Turn of the order."""
         return TurnId(self.phase, self.order.number)
 
 
@@ -210,7 +210,7 @@ class Shutdown:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The coordinator's refusal of a caller; ``taken`` where another process has its place."""
+    """The coordinator's refusal of a client; ``taken`` if another process acts for its zone."""
 
     reason: str
     taken: bool
@@ -227,12 +227,12 @@ def encode(message: Message) -> bytes:
 
 
 def decode(content: bytes) -> Message:
-    """Return the message that some bytes hold.
+    """Return the message of some bytes.
 
     Raises
     ------
     MessageError
-        If they are none, or of another version, or hold what no message may.
+        If they are not a message, of another version, or have values that no message may have.
     """
     if len(content) < HEAD.size:
         raise MessageError("a message that is cut short")
@@ -251,7 +251,7 @@ def packed(value: Any, kind: Any) -> bytes:
 
 
 def unpacked(content: bytes, kind: Any, most: float = LARGEST) -> Any:
-    """Return the value that :func:`packed` was given; numbers are at most ``most``, or anything."""
+    """Return the value of bytes of :func:`packed`; numbers are at most ``most``."""
     body = _WireReader(content, most)
     value = _layout(kind)[1](body)
     body.end()
@@ -263,7 +263,7 @@ Read = Callable[["_WireReader"], Any]
 
 
 def unpacked_record(content: bytes, kind: Any, path: Path, most: float = LARGEST) -> Any:
-    """Return the value of a record of a file; raise :class:`DamagedError` for another one."""
+    """Return the value of a record of a file; raise :class:`DamagedError` if it is invalid."""
     try:
         return unpacked(content, kind, most)
     except MessageError as error:
@@ -306,7 +306,7 @@ def _layout(kind: Any) -> tuple[Write, Read]:
 
 
 def _laid_out(kind: Any) -> tuple[Write, Read]:
-    """Return the functions of a dataclass: its fields one after the other."""
+    """Return the functions of a dataclass: its fields in order."""
     fields = [(attrgetter(name), *_layout(of)) for name, of in get_type_hints(kind).items()]
     return (
         lambda value: b"".join([write(get(value)) for get, write, _ in fields]),
@@ -328,12 +328,12 @@ def _noise(mechanism: Mechanism) -> bytes:
 
 
 class _WireReader:
-    """Values one after the other.
+    """Reader of consecutive values.
 
     Parameters
     ----------
     most : float
-        Magnitude of the largest number; infinite where any float may stand, NaN too.
+        Magnitude of the largest number; infinite if any float is allowed, also NaN.
     """
 
     def __init__(self, content: bytes, most: float) -> None:
@@ -347,19 +347,19 @@ class _WireReader:
         return self._content[self._at - size : self._at]
 
     def end(self) -> None:
-        """Refuse what is left over."""
+        """Refuse extra bytes."""
         if self._at != len(self._content):
             raise MessageError("a message with more in it than its fields")
 
     def number(self) -> float:
-        """Return a number of the range that is allowed."""
+        """Return a number of the allowed range."""
         value: float = REAL.unpack(self.take(REAL.size))[0]
         if math.isfinite(self._most) and not abs(value) <= self._most:  # NaN too
             raise MessageError("a number that is not finite, or too large")
         return value
 
     def array(self) -> Floats:
-        """Return numbers of the range that is allowed."""
+        """Return numbers of the allowed range."""
         values = np.frombuffer(self.take(8 * self.count()), "<f8").astype(float)
         if math.isfinite(self._most) and not np.all(np.abs(values) <= self._most):  # NaN too
             raise MessageError("a number that is not finite, or too large")
@@ -373,14 +373,14 @@ class _WireReader:
         return make_mechanism(noise, scale, step)
 
     def mapping(self, item: Read) -> dict[Any, Any]:
-        """Return a mapping of pairs whose keys differ."""
+        """Return a mapping of pairs with different keys."""
         pairs = [item(self) for _ in range(self.count(MOST_RELEASES))]
         if len(dict(pairs)) < len(pairs):
             raise MessageError("a release that is listed twice")
         return dict(pairs)
 
     def whole(self, kind: Any, fields: list[Any]) -> Any:
-        """Return a dataclass of its fields, if they go together."""
+        """Return a dataclass of its fields; refuse an invalid combination."""
         try:
             result = kind(*fields)
         except ValueError as error:
@@ -407,7 +407,7 @@ class _WireReader:
         return int(value)
 
     def choice(self, choices: Sequence[Any]) -> Any:
-        """Return one of some choices, by its place."""
+        """Return a choice, by its position."""
         (place,) = self.take(1)
         if place >= len(choices):
             raise MessageError("a choice that nobody has")

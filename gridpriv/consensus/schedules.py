@@ -1,4 +1,4 @@
-"""Settings of rounds, step sizes and penalties. All of them use public figures only."""
+"""Settings of rounds, step sizes and penalties. All of them use public data only."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def strongly_convex_step(modulus: float) -> StepSize:
 
 
 class PenaltySchedule:
-    """rho of every shared variable, round by round, from released values only."""
+    """rho of every coupling variable, by round, from released values only."""
 
     def first(self, size: int) -> Floats:
-        """Return rho^1 of each of ``size`` shared variables."""
+        """Return rho^1 of each of ``size`` coupling variables."""
         raise NotImplementedError
 
     def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
-        """Return rho^{t+1} after round t; rho as it is where a schedule has no other.
+        """Return rho^{t+1} after round t; by default rho does not change.
 
         Parameters
         ----------
         rho, primal, dual : (size,)
-            The round's penalties and, per shared variable, the norm of its consensus
-            residual over its holders and of the change of w times rho.
+            The round's penalties and, per coupling variable, the norm of its consensus residual
+            over its agents and of the change of w times rho.
         """
         del t, primal, dual
         return rho
@@ -116,10 +116,9 @@ class GeometricPenalty(PenaltySchedule):
 class ResidualBalancing(PenaltySchedule):
     """Per-variable residual balancing on released values (He, Yang and Wang 2000).
 
-    A variable whose copies disagree more than it moves gets a larger rho, one that moves
-    more than its copies disagree a smaller one. The change shrinks as rounds go by, to its
-    square root after ``settle`` rounds, so that rho comes to rest. The rule reads consensus
-    residuals and changes of w, which are public.
+    rho grows where the primal residual of a variable is larger than the dual residual, and falls
+    where it is smaller. The factor decreases with the rounds, to its square root after ``settle``
+    rounds, so rho converges. The rule reads consensus residuals and changes of w, which are public.
     """
 
     start: float = 3.0
@@ -150,29 +149,29 @@ class ResidualBalancing(PenaltySchedule):
 class KeptPenalty(PenaltySchedule):
     """The rho of a warm start, unchanged.
 
-    For rounds whose noise is fresh: it moves w every round, and a rule that reads residuals would
-    chase it. And for accelerated rounds, a stationary iteration.
+    For rounds with fresh noise, which changes w in every round, so that residual balancing would
+    follow the noise. Also for accelerated rounds, a stationary iteration.
     """
 
     given: PenaltySchedule
 
     def first(self, size: int) -> Floats:
-        """Return the start of the schedule that was warm-started."""
+        """Return rho^1 of the warm-started schedule."""
         return self.given.first(size)
 
 
 @dataclass(frozen=True, eq=False)
 class InUnits(PenaltySchedule):
-    """A schedule whose numbers hold in other units than the shared variables'.
+    """A schedule with its numbers in other units than the coupling variables.
 
-    Residual balancing compares how far copies are apart with how far the objective would move
-    them, so what it does depends on both units. ``units`` turns rho of the schedule's units into
-    that of the variables: with it a grid's rounds do not depend on its base.
+    Residual balancing compares primal with dual residuals, so its result depends on their units.
+    ``units`` converts rho from the schedule's units to those of the variables: with it a grid's
+    rounds do not depend on its base.
 
     Attributes
     ----------
     units : (K,)
-        rho of each shared variable per unit of the schedule's rho.
+        rho of each coupling variable per unit of the schedule's rho.
     """
 
     given: PenaltySchedule

@@ -62,13 +62,13 @@ from gridpriv.core.errors import GridprivError, InputError, not_allowed
 from gridpriv.core.files import Records
 
 SILENT, PENDING = 3.0, 10.0  # seconds
-LOOK = 0.25  # seconds between two looks whether the server stops
-LEAVING = 1.0  # seconds in which connections end by themselves when the server stops
+LOOK = 0.25  # seconds between two checks whether the server stops
+LEAVING = 1.0  # seconds for connections to end when the server stops
 
 
 @dataclass(eq=False)
 class Guest:
-    """A connection from outside, and whether it has said anything."""
+    """A connection of a client; ``speaks`` is True after its first message."""
 
     channel: Channel
     speaks: bool = False
@@ -84,14 +84,14 @@ class Server:
     credentials : Credentials or None
         None for a loopback address without certificates.
     variables : int
-        The most shared variables that one zone has.
+        Largest number of coupling variables of a zone.
     admitted : callable
-        Is given the name and the certificate (PEM) of every zone that is admitted.
+        Called with the name and the certificate (PEM) of every admitted zone.
 
     Raises
     ------
     InputError
-        If the address cannot be had.
+        If the address cannot be used.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Server:
         self._thread.start()
 
     def close(self, error: GridprivError | None) -> None:
-        """Tell all zones that the run is over, and close the port."""
+        """Send all zones the end of the run, and close the port."""
         self._sessions.close(error)
         self.stop(LEAVING)
 
@@ -137,10 +137,10 @@ class Server:
                 guest.channel.end()
 
     def _listen(self) -> None:
-        """Take connections; end pending ones that are too many."""
+        """Accept connections; end the oldest pending ones if there are too many."""
         self._listener.settimeout(LOOK)
         while self._open:
-            with suppress(OSError):  # a timeout, or a caller who has left already
+            with suppress(OSError):  # a timeout, or a client that has left already
                 plain, _ = self._listener.accept()
                 self._arrived(plain)
 
@@ -148,7 +148,7 @@ class Server:
         guest = Guest(Channel(plain, self._variables))
         with self._lock:
             self._guests.add(guest)
-            if len(self._pending) == self.most:  # in the order in which they came
+            if len(self._pending) == self.most:  # in the order of arrival
                 oldest = min(self._pending, key=lambda other: other.speaks)
                 del self._pending[oldest]
                 oldest.channel.end()
@@ -156,7 +156,7 @@ class Server:
         Thread(target=self._serve, args=(guest,), daemon=True).start()
 
     def _serve(self, guest: Guest) -> None:
-        """Serve a connection until it is refused, leaves, or the run is over."""
+        """Serve a connection until it is refused or closed, or the run is over."""
         try:
             self._take_part(guest)
         except (MessageError, RefusedError) as error:
@@ -195,12 +195,12 @@ class Server:
             sessions.leave(zone)
 
     def _identity(self, guest: Guest) -> tuple[str | None, bytes, Verifier | None]:
-        """Return a caller's name, its certificate and its verifier; None without certificates.
+        """Return a client's name, its certificate and its verifier; None without certificates.
 
         Raises
         ------
         RefusedError
-            For a certificate that is no zone's.
+            For a certificate that is not a zone's.
         """
         came = time.monotonic()
         guest.channel.deadline = came + SILENT
@@ -230,17 +230,17 @@ DIGEST = hashlib.sha256().digest_size
 
 
 class Journal:
-    """The turns of one run, in order.
+    """Journal of the turns of a run, in order.
 
     Parameters
     ----------
     folder : Path
-        Whoever writes the journal holds it.
+        Folder of the journal, locked by its writer.
 
     Raises
     ------
     DamagedError
-        If its file is not what was written.
+        If its file is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -279,7 +279,7 @@ class Journal:
 
 
 def read_journal(folder: Path) -> list[tuple[bytes, ...]]:
-    """Return the answers of every turn, as they came; nothing where there is no journal."""
+    """Return the answers of every turn, as received; nothing without a journal."""
     path = folder / TURNS
     return [answers_of(content, path) for content in Records(path, private=False).read()]
 
@@ -304,17 +304,17 @@ Late = Literal["wait", "last", "stop"]
 
 
 class Turns:
-    """Plays the turns of a run over the zones' sessions, and journals them.
+    """Runs the turns of a run over the zones' sessions, and records them in the journal.
 
     Parameters
     ----------
     start : sequence of array
-        What stands for each zone's last release before its first one; public.
+        Values in place of each zone's last release before its first one; public.
     timeout : float
-        Seconds that a turn's answers are waited for.
+        Time limit of a turn's answers, in seconds.
     late : {'wait', 'last', 'stop'}
-        What becomes of a round that a zone is late in: wait and then stop, go on with what it
-        sent last, or stop as soon as a zone is lost.
+        Rule for a round in which a zone is late: wait and then stop, continue with its last
+        message, or stop as soon as a zone is lost.
     """
 
     def __init__(
@@ -329,7 +329,7 @@ class Turns:
         self._timeout, self._late = timeout, late
 
     def carry(self, phase: Phase) -> Exchange:
-        """Return the exchange that carries orders of a phase to the zones."""
+        """Return the exchange that sends orders of a phase to the zones."""
         return partial(self._play, phase)
 
     def _play(self, phase: Phase, orders: Sequence[Order]) -> list[Reply]:
@@ -377,7 +377,7 @@ class Turns:
         return replies
 
     def _is_settled(self) -> bool:
-        """Return True once no zone is waited for any more."""
+        """Return True when no answer is expected any more."""
         sessions = self._sessions.zones.values()
         if self._sessions.error is not None or all(s.reply for s in sessions):
             return True

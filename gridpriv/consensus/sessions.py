@@ -1,13 +1,12 @@
 """The agreement of a run over a network, and its zones' sessions with the coordinator.
 
-A coordinator chooses w, step and penalty; turns follow from the agreement and from what was asked
-before, and a zone checks them before it computes anything. So its releases are as many as agreed,
-whatever a coordinator sends, and each is charged what it costs.
+A coordinator chooses w, step and penalty; turns follow from the agreement and earlier requests, and
+a zone checks them before it computes anything. So a zone makes at most the agreed number of
+releases, whatever a coordinator sends, and each is charged at its cost.
 
-:mod:`gridpriv.consensus.server` plays the rounds over them. Nothing here knows a network. Whoever
-carries messages (:mod:`gridpriv.consensus.server`) brings a zone's first message to
-:meth:`Sessions.admit`, sends the zone what :meth:`Sessions.messages` yields and brings each answer
-to :meth:`Sessions.take`.
+This module does not use the network. :mod:`gridpriv.consensus.server` runs the rounds: it passes a
+zone's first message to :meth:`Sessions.admit`, sends the zone the messages of
+:meth:`Sessions.messages` and passes each answer to :meth:`Sessions.take`.
 
 """
 
@@ -38,34 +37,34 @@ from gridpriv.core.errors import BudgetError, GridprivError, RunError
 
 Note = Callable[..., None]
 Verify = Callable[[bytes, bytes], None]
-"""Takes a message's bytes and its signature; raises :class:`MessageError` for a wrong one."""
+"""Function of a message's bytes that raises :class:`MessageError` for a wrong signature."""
 
-LOOK = 0.1  # seconds between two looks whether a zone that waits is still connected
-CLOSING = 5.0  # seconds in which zones are told that a run is over
+LOOK = 0.1  # seconds between two checks whether a waiting zone is still connected
+CLOSING = 5.0  # seconds for sending zones the end of a run
 
 
 class LateError(RunError):
-    """A zone that was waited for in vain."""
+    """A zone did not answer in time."""
 
 
 class ZoneError(RunError):
-    """A zone that could not answer."""
+    """A zone could not answer."""
 
 
 class DivergedError(RunError):
-    """Rounds whose own orders are beyond what a message may hold."""
+    """Orders have values that no message may have."""
 
 
 class LostStateError(RunError):
-    """A coordinator whose journal ends before the turn that a zone has answered."""
+    """The coordinator's journal ends before a turn that a zone has answered."""
 
 
 class RefusedError(GridprivError):
-    """A caller who may not take part, with the reason."""
+    """Refusal of a client, with the reason."""
 
 
 class TakenError(RefusedError):
-    """A caller who may not take part while another does so for the same zone."""
+    """Refusal of a client while another client is connected for the same zone."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +74,11 @@ class RequestLimits:
     Attributes
     ----------
     warm_starts, rounds : int
-        How many of each there are; rounds may stop early.
+        Their numbers; rounds may stop early.
     trial : bool
-        Whether a trial round comes before the first round.
+        True if a trial round comes before the first round.
     size : int
-        Number of variables that the zone shares.
+        Number of the zone's coupling variables.
     """
 
     warm_starts: int
@@ -88,7 +87,7 @@ class RequestLimits:
     size: int
 
     def check(self, request: Request, last: TurnId) -> None:
-        """Refuse a request that is not due after the turn that the zone answered last.
+        """Refuse a request that is not due after the last answered turn.
 
         Raises
         ------
@@ -130,7 +129,7 @@ class AnswerLimits:
     Attributes
     ----------
     size : int
-        Number of variables that the zone shares.
+        Number of the zone's coupling variables.
     of_round, of_run : int
         Releases of one round, and of the run, at most.
     """
@@ -160,7 +159,7 @@ class PublicAgreement:
     version : str
         Of gridpriv.
     topology : str
-        A digest of the network, without demand, and of what zones share.
+        A digest of the network, without demand, and of the coupling variables.
     zones : mapping of str to AnswerLimits
         Every zone's limits, in the zones' order.
     """
@@ -200,7 +199,7 @@ class PublicAgreement:
 
 @dataclass(frozen=True)
 class _Due:
-    """A request that a zone is to answer: its turn, its bytes, and the digest of what they say."""
+    """An open request to a zone: its turn, its bytes, and the digest of their content."""
 
     turn: TurnId
     content: bytes
@@ -214,15 +213,15 @@ class Session:
     Attributes
     ----------
     connected, known : bool
-        Whether the zone is connected now; and whether it ever was.
+        True if the zone is connected now; and if it ever was.
     closed : bool
-        Whether the zone was sent that the run is over.
+        True if the zone was sent the end of the run.
     last : TurnId
-        The last turn that the zone stated to have answered.
+        The last answered turn according to the zone.
     missed : list
-        Rounds that went on without the zone and that it has not yet heard of.
+        Rounds that went on without the zone, not yet sent to it.
     reply, answer : Reply, bytes or None
-        To the present turn, and the bytes that it came in.
+        Reply to the present turn, and its bytes.
     """
 
     position: int
@@ -237,7 +236,7 @@ class Session:
 
     @property
     def lost(self) -> bool:
-        """True where the zone was connected, left, and is still to answer."""
+        """True if the zone was connected and is lost before its answer."""
         return self.known and not self.connected and self.reply is None
 
 
@@ -251,16 +250,16 @@ class Sessions:
     sign : callable
         Signs a message's bytes.
     changed : Condition, optional
-        What is waited on; a test's own makes the waiting deterministic.
+        Condition for waiting; tests supply a deterministic one.
 
     Attributes
     ----------
     zones : dict of str to Session
         In the agreement's order.
     changed : Condition
-        What the coordinator waits on; whoever reads or changes a session holds it.
+        Condition of the coordinator; it is locked while a session is read or changed.
     error : GridprivError or None
-        Why the run cannot go on.
+        Reason why the run cannot continue.
     """
 
     def __init__(
@@ -283,7 +282,7 @@ class Sessions:
     # ---- the coordinator's side
 
     def ask(self, turn: TurnId, requests: Sequence[bytes]) -> None:
-        """Send the zones the requests of a turn, from now on; called with ``changed`` held."""
+        """Set the requests of a turn for the zones; called with ``changed`` locked."""
         self._turn = turn
         self._requests = [self._due_of(turn, body) for body in requests]
         for session in self.zones.values():
@@ -292,11 +291,11 @@ class Sessions:
         self._orders.notify_all()
 
     def end_turn(self) -> None:
-        """Wait for answers to the present turn no more."""
+        """Stop waiting for answers to the present turn."""
         self._requests = []
 
     def miss(self, orders: Sequence[Order], replies: Sequence[Reply | None]) -> None:
-        """Keep for every zone the rounds that went on without it since its last answer."""
+        """Record for every zone the rounds that went on without it since its last answer."""
         with self.changed:
             for (zone, session), reply, order in zip(
                 self.zones.items(), replies, orders, strict=True
@@ -308,7 +307,7 @@ class Sessions:
                     session.missed.clear()
 
     def close(self, error: GridprivError | None) -> None:
-        """Tell the zones that the run is over, and why; those that are not connected, too, if soon.
+        """Send the zones the end of the run and its reason, also to zones that reconnect soon.
 
         A finished run's zones are connected; a stopped one's may be about to connect again.
         """
@@ -337,21 +336,21 @@ class Sessions:
     # ---- the zones' side
 
     def admit(self, content: bytes, certified: str | None, verify: Verify | None = None) -> str:
-        """Return the name of the zone that a caller may take part for from now on.
+        """Admit a client; return the name of its zone.
 
         Parameters
         ----------
         content : bytes
-            The caller's first message.
+            The client's first message.
         certified : str or None
-            The name in the caller's certificate; None where there are no certificates.
+            The name in the client's certificate; None without certificates.
         verify : callable, optional
-            Checks signatures under the caller's certificate.
+            Checks signatures under the client's certificate.
 
         Raises
         ------
         MessageError
-            For a message that is no first one.
+            For a message that is not a first message.
         RefusedError
             With the reason.
         """
@@ -371,7 +370,7 @@ class Sessions:
                 raise TakenError(f"another process takes part for zone {hello.zone!r} already")
             session.connected = session.known = True
             session.last, session.verify = hello.last, verify
-            number = hello.last.number  # of the last round whose end the zone knows
+            number = hello.last.number  # of the last round whose end was sent to the zone
             ended = {"missed": number, "round": number - 1}.get(hello.last.phase, 0)
             session.missed = [due for due in session.missed if due.turn.number > ended]
             self._check_own_state()
@@ -400,12 +399,12 @@ class Sessions:
                 yield due.content
 
     def take(self, zone: str, content: bytes) -> None:
-        """Take a zone's answer to the last message that it was sent.
+        """Accept a zone's answer to the last message sent to it.
 
         Raises
         ------
         MessageError
-            For any other message, or one beyond the agreement's limits; nothing is taken then.
+            For any other message, or one beyond the agreement's limits; it has no effect.
         """
         answer = decode(content)
         session = self.zones[zone]
@@ -436,14 +435,14 @@ class Sessions:
             self.changed.notify_all()
 
     def leave(self, zone: str) -> None:
-        """End a zone's connection; the zone may come again."""
+        """End a zone's connection; the zone may reconnect."""
         with self.changed:
             self.zones[zone].connected = False
             self.note("info", "left", zone=zone)
             self.changed.notify_all()
 
     def _due(self, session: Session) -> _Due | None:
-        """Return the request that a zone is to answer next, if there is one."""
+        """Return the next request to a zone, if there is one."""
         if session.missed:
             return session.missed[0]
         if not self._requests or session.reply is not None:

@@ -1,9 +1,9 @@
-"""Transports: they carry calls to agents and answers back.
+"""Transports of calls to agents and of their answers.
 
-Agents live in this process (:class:`InProcess`), in worker processes (:class:`Workers`) or on a
-Dask cluster (:class:`Cluster`). A call is a method of an agent's class and its arguments, so a type
-checker sees both and the answer. Results do not depend on the transport: an agent's arithmetic and
-its noise stream depend on the agent only, and each is called whatever becomes of the others.
+Agents are in this process (:class:`InProcess`), in worker processes (:class:`Workers`) or on a Dask
+cluster (:class:`Cluster`). A call is a method of an agent's class and its arguments, so a type
+checker can check both and the answer. Results do not depend on the transport: an agent's arithmetic
+and its noise stream depend on the agent only, and each is called even if others fail.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Call(Generic[R]):
     Attributes
     ----------
     method : callable
-        Of a class; an agent of another class answers by its own method of that name.
+        Of a class; for an agent of another class its own method of that name is called.
     given : tuple
         Its arguments.
     """
@@ -39,7 +39,7 @@ class Call(Generic[R]):
     given: tuple[Any, ...]
 
     def answer(self, agent: Any) -> R | Exception:
-        """Return an agent's answer, or the exception that it ends with."""
+        """Return an agent's answer, or its exception."""
         try:
             answer: R = getattr(agent, self.method.__name__)(*self.given)
         except Exception as error:
@@ -57,24 +57,24 @@ Calls = Call[R] | Sequence[Call[R]]
 
 
 class Transport(Protocol):
-    """Holds agents and calls all of them."""
+    """Interface to a set of agents that are called together."""
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
-        """Return every agent's answer, or the exception it ended with, in order."""
+        """Return every agent's answer, or its exception, in order."""
 
     def close(self) -> None:
-        """Let go of whatever the transport holds."""
+        """Release the transport's resources."""
 
 
 class AgentFactory(Protocol):
-    """Makes agents from their positions; picklable, so that they are made where they work.
+    """Makes agents from their positions; picklable, so agents can be made in worker processes.
 
     Attributes
     ----------
     sizes : sequence of int
-        How large each agent's problem is.
+        Size of each agent's problem.
     model : hashable
-        What a reset leaves as it is: agents of another model are made anew.
+        Part that a reset does not change: agents of another model are made again.
     """
 
     @property
@@ -87,11 +87,11 @@ class AgentFactory(Protocol):
         """Return the agents at these positions."""
 
     def resets(self) -> Sequence[Call[None]]:
-        """Return the calls that bring existing agents to where new ones would start."""
+        """Return the calls that reset existing agents to the start of new ones."""
 
 
 Connect = Callable[[AgentFactory], Transport]
-"""From a factory to the transport that holds its agents."""
+"""Function from a factory to the transport of its agents."""
 
 
 def answers(transport: Transport, calls: Calls[R]) -> list[R]:
@@ -105,7 +105,7 @@ def answers(transport: Transport, calls: Calls[R]) -> list[R]:
 
 
 def exchange(transport: Transport, method: Callable[[Any, Order], Reply]) -> Exchange:
-    """Return the network's side of a transport: orders in, replies out, no other call."""
+    """Return a transport's exchange of orders and replies; it allows no other call."""
 
     def carry(orders: Sequence[Order]) -> Sequence[Reply]:
         return answers(transport, [call(method, order) for order in orders])
@@ -119,7 +119,7 @@ def each(calls: Calls[R], agents: int) -> Sequence[Call[R]]:
 
 
 def equal_shares(sizes: Sequence[int], workers: int) -> list[list[int]]:
-    """Return each worker's positions: the largest problem goes to the least loaded worker."""
+    """Return each worker's positions: each problem, by size, to the least loaded worker."""
     loads = [0] * workers
     shares: list[list[int]] = [[] for _ in range(workers)]
     for position in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
@@ -142,7 +142,7 @@ def in_order(outcomes: Sequence[Sequence[R]], shares: Sequence[Sequence[int]]) -
 
 
 class InProcess:
-    """Agents in this process, one after the other."""
+    """Agents in this process, called in sequence."""
 
     def __init__(self, agents: Sequence[Any]) -> None:
         self.agents = agents
@@ -162,7 +162,7 @@ class InProcess:
 
 
 def in_process(factory: AgentFactory) -> InProcess:
-    """Return a transport that holds all agents in this process."""
+    """Return a transport of all agents in this process."""
     return InProcess.share(factory, range(len(factory.sizes)))
 
 
@@ -180,7 +180,7 @@ class Workers:
 
         self._shares = equal_shares(factory.sizes, workers)
         self._workers = [Worker(_serve, factory, share) for share in self._shares]
-        self._owed = [1] * workers  # answers that were asked for and not yet taken
+        self._owed = [1] * workers  # outstanding answers
         try:
             for number in range(workers):
                 self._answer(number)
@@ -189,7 +189,7 @@ class Workers:
             raise
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
-        """Return every agent's answer, or its exception; a lost worker's is why it was lost."""
+        """Return every agent's answer, or its exception; of a lost worker the reason."""
         for number, own in enumerate(dealt(calls, self._shares)):
             self._workers[number].send(own)
             self._owed[number] += 1
@@ -207,10 +207,10 @@ class Workers:
             worker.end()
 
     def _answer(self, number: int) -> Any:
-        """Return a worker's last answer; those nobody waited for (an interrupt) are dropped."""
+        """Return a worker's last answer; drop earlier ones that an interrupt left unread."""
         worker, answer = self._workers[number], None
         while self._owed[number]:
-            worker.pipe.poll(None)  # the whole wait: an interrupt here leaves the answer whole
+            worker.pipe.poll(None)  # before the read: an interrupt here leaves the answer complete
             self._owed[number] -= 1
             answer = worker.answer()
         return answer
@@ -232,7 +232,7 @@ def _serve(pipe: Connection, factory: AgentFactory, share: list[int]) -> None:
 
 
 class Cluster:
-    """Agents on the workers of a Dask cluster, which need gridpriv installed: one actor a worker.
+    """Agents on the workers of a Dask cluster with gridpriv installed: one actor per worker.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ class Cluster:
             raise
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
-        """Return every agent's answer, or its exception; a lost worker's is that it is lost."""
+        """Return every agent's answer, or its exception; for a lost worker that it is lost."""
         pairs = zip(self._actors, dealt(calls, self._shares), strict=True)
         asked = [actor.ask(own) for actor, own in pairs]
         outcomes: list[list[R | Exception]] = []
@@ -276,12 +276,12 @@ class Cluster:
         return in_order(outcomes, self._shares)
 
     def close(self) -> None:
-        """Let the actors go."""
+        """Release the actors."""
         self._actors = []
         self._client.close()
 
     def _placed(self, factory: AgentFactory, workers: Sequence[str]) -> list[Any]:
-        """Return one actor per worker, which holds the worker's share of the agents."""
+        """Return one actor per worker, which has the worker's share of the agents."""
         here = self._client.scatter(factory, broadcast=True, hash=False)
         hosts = zip(workers, self._shares, strict=False)  # no actor where there is no agent
         made = [
@@ -294,12 +294,12 @@ class Cluster:
 
 
 class ReusedAgents:
-    """Agents that are made once, for several runs of one model one after the other.
+    """Agents that are made once for several consecutive runs of one model.
 
     Parameters
     ----------
     connect : Connect
-        Where the agents work.
+        Connects to the agents.
     """
 
     def __init__(self, connect: Connect) -> None:
@@ -308,7 +308,7 @@ class ReusedAgents:
         self._model: Hashable = None
 
     def __call__(self, factory: AgentFactory) -> Transport:
-        """Return a transport to agents that were reset to where the factory's would start."""
+        """Return a transport to agents reset to the start of the factory's."""
         if factory.model != self._model:
             self.close()
         self._model = factory.model
@@ -322,7 +322,7 @@ class ReusedAgents:
         return _StaysOpen(self._held)
 
     def close(self) -> None:
-        """Let go of the agents."""
+        """Release the agents."""
         current, self._held = self._held, None
         if current is not None:
             current.close()
