@@ -70,7 +70,7 @@ class Optimum(Scenario):
     objective: AcObjective = choice(
         "cost",
         AC_OBJECTIVES,
-        "objective: generation cost with load shedding, load shedding, or losses",
+        "minimized quantity: operating cost (shed load at --voll), shed load, or losses",
     )
     voll: float = changed(Service, "voll", Service.voll)
 

@@ -80,8 +80,8 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "cost: spend 30 % of the total on a release of demand times public prices ($/h), which "
-        "keeps the published optimum near the true one",
+        "value cost: use 30 % of the total epsilon to release one more number, demand valued at "
+        "public prices ($/h); it keeps the cost of the published optimum near the true one",
         unset="none",
     )
     scenarios: int = count(

@@ -341,8 +341,8 @@ class Privacy(Part):
     )
     delta: float = number(
         1e-5,
-        "delta of each Gaussian release; with a total budget it does not change the noise, and is "
-        "only the delta at which the epsilon of one release is stated",
+        "delta of each Gaussian release; with a total budget it does not change the noise, only "
+        "the printed epsilon of one release",
         check_delta,
     )
     target_delta: float = number(

@@ -344,7 +344,7 @@ class Panel:
                     f"{counted(len(ranking.order) - 1, 'other method')}; paired "
                     f"over {counted(ranking.seeds, 'seed')}, corrected for "
                     f"{counted(pairs, 'pair')} of methods (Bonferroni); "
-                    "the intervals below are neither, so separate ones can be not distinguishable"
+                    "the intervals below are neither paired nor corrected"
                 )
                 facts.append(Fact(f"Lowest {mean}", str(first.series), alike))
             facts += self._figures(first, metric)

@@ -154,8 +154,8 @@ class ReleaseSchedule(Part):
     )
     stream: str | None = words(
         None,
-        "period for which the budget holds, any such one: such as 48h, day or year; zones release "
-        "one total per block of hours, whose length gridpriv chooses; needs --series",
+        "length of a period, such as 48h, day or year; the budget holds for every period of this "
+        "length; zones release one total per block of hours (chosen by gridpriv); needs --series",
         "WINDOW",
         parse_window,
         unset="none",
@@ -583,7 +583,7 @@ class FlowBased(Part):
     ptdf: FlowModel = choice("dc", ("dc", "ac"), "power-flow model that gives the PTDFs")
     threshold: float = number(
         5.0,
-        "a branch is listed if its largest zone-to-zone PTDF is at least this",
+        "a branch is listed if an exchange between two zones changes its flow by this share or more",
         not_negative,
         unit="%",
     )
