@@ -583,7 +583,7 @@ class FlowBased(Part):
     ptdf: FlowModel = choice("dc", ("dc", "ac"), "power-flow model that gives the PTDFs")
     threshold: float = number(
         5.0,
-        "a branch is listed if an exchange between two zones changes its flow by this share or more",
+        "a branch is listed if an exchange between two zones changes its flow by this share",
         not_negative,
         unit="%",
     )
