@@ -20,7 +20,7 @@ REMEDY = re.compile(
     r"|clip|new one)\b|--[a-z]",
     re.IGNORECASE,
 )
-WRAPPED = re.compile(r"[:;] \{\}$|^case file \{\} \{\}$")
+WRAPPED = re.compile(r"[:;] \{\}$|^(case file|the certificate of) \{\} \{\}$")
 """The last value is another message, which is checked where it is made."""
 WITHOUT_VALUE = 28
 """Errors whose subject is a missing thing or a state of the settings, with no value to show."""
