@@ -8,6 +8,7 @@ writes the .sol file that Pyomo reads, so that ``pyomo:ipopt`` works after ``pip
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +61,10 @@ def solve_nl(path: Path, options: dict[str, str]) -> tuple[Any, Any, str]:
 
 
 def _number(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def _sol(x: Any, duals: Any, status: str) -> str:

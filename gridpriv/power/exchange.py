@@ -257,9 +257,8 @@ def shifted(state: AcState, change: Floats) -> AcState:
     Losses that change are taken up by all generators in proportion to their headroom.
     """
     case = replace(state.case, pd=state.case.pd - change)
-    none = np.zeros(case.n_bus)
     vm = np.where(state.vm > 0, state.vm, 1.0)
-    asked = Dispatch(state.pg, vm, state.va, state.p_shed, state.q_shed, none + state.curtailment)
+    asked = Dispatch(state.pg, vm, state.va, state.p_shed, state.q_shed, state.curtailment)
     return ac_flow(case, asked, None, state)
 
 

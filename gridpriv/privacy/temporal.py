@@ -383,13 +383,10 @@ class TemporalDisclosure:
 
     def at(self, step: int, basis: TemporalBasis) -> Floats:
         """Return the demand (2n,) of a step, counted from 0; its sums in their public range."""
-        matches = []
-        prior = self.level.prior
-        column = self.over.rows[:, step]
-        likely = zip(basis.mean.reshape(2, -1), basis.temporal_coefficients @ column, strict=True)
-        for (mean, swing), sums in zip(
-            likely, (prior.active, prior.reactive(basis.mean.reshape(2, -1)[0])), strict=True
-        ):
+        matches, prior, means = [], self.level.prior, basis.mean.reshape(2, -1)
+        swings = basis.temporal_coefficients @ self.over.rows[:, step]
+        beliefs = prior.active, prior.reactive(means[0])
+        for mean, swing, sums in zip(means, swings, beliefs, strict=True):
             total = float(mean.sum())
             moved = float(np.clip(total + swing, sums.lower, sums.upper)) - total
             matches.append(mean + moved * _shares(mean, sums))
