@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gridpriv.core import files
-from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, WorkerError
+from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, RunError
 from gridpriv.core.files import DamagedError, read_json, read_sealed, sealed
 from gridpriv.core.lazy import Above
 from gridpriv.core.text import Json, html_table
@@ -542,13 +542,7 @@ def open_store(
             if new:
                 store.leave_nothing()
             raise
-        except (
-            BudgetError,
-            SolverError,
-            files.StorageError,
-            WorkerError,
-            KeyboardInterrupt,
-        ) as error:
+        except (RunError, BudgetError, KeyboardInterrupt) as error:
             if store.unfinished:
                 error.add_note(_hint(store, manifest["planned"]))
             raise
