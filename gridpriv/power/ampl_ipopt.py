@@ -1,8 +1,8 @@
 """``gridpriv-ipopt``: the Ipopt inside the CasADi wheel, behind the AMPL solver interface.
 
-No package that pip installs carries an ``ipopt`` executable, and Pyomo's own Ipopt interface
-wants one. This one reads the .nl file that Pyomo writes, solves it with CasADi's Ipopt and
-writes the .sol file that Pyomo reads, so that ``pyomo:ipopt`` works after ``pip install``.
+No package on PyPI has an ``ipopt`` executable, and Pyomo's own Ipopt interface needs one. This
+executable reads the .nl file that Pyomo writes, solves it with CasADi's Ipopt and writes the .sol
+file that Pyomo reads, so ``pyomo:ipopt`` works after ``pip install``.
 """
 
 from __future__ import annotations

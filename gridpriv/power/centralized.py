@@ -62,14 +62,14 @@ WIDE_BAND = (0.5, 1.5)
 
 @dataclass(frozen=True)
 class Cause:
-    """Limits of one kind without which less demand is shed.
+    """Limits of one kind without which less load is shed.
 
     Attributes
     ----------
     places : tuple of str
-        Bus numbers of the elements whose limit it is.
+        Bus numbers of the limited elements.
     without_mw : float
-        What is shed without these limits.
+        Load shedding without these limits.
     """
 
     kind: str
@@ -84,13 +84,13 @@ class Shortage:
     Attributes
     ----------
     enough_mw : float
-        Shed by the AC plan that sheds least.
+        Load shedding of the AC plan that sheds least.
     deenergized_mw : float
-        The part of it on islands in which nothing generates.
+        The part of it on islands without generation.
     curtailed_mw : float
         Generation that cannot be used in that plan.
     causes : tuple of Cause
-        Those with the largest effect first.
+        In descending order of effect.
     """
 
     enough_mw: float
@@ -151,7 +151,7 @@ def _causes(case: Case, least: AcOptimum) -> Iterator[Cause]:
 
 
 def without_limits(case: Case, limits: list[Limit]) -> Case:
-    """Return the case without some limits; voltages may then be anything from 0.5 to 1.5 p.u."""
+    """Return the case without some limits; voltages may then be from 0.5 to 1.5 p.u."""
     changes: dict[str, Floats] = {}
     for field, kind, side, rows, free in (
         ("pmax", "generator P", "upper", case.gen_row, case.pmax + np.abs(case.pd).sum()),
@@ -191,10 +191,10 @@ class SolvedRelaxation:
     z : (N,)
         The grid's variables.
     p_imbalance, q_imbalance : (n,)
-        Unserved demand of every bus, p.u.; 0 where the balance is hard.
+        Imbalance of every bus (positive: shortage), p.u.; 0 where the balance is hard.
     p_price, q_price : (n,)
-        What one more MW (MVAr) of demand at a bus costs: $/MWh for ``cost``, p.u. squared per
-        p.u. for ``imbalance``. NaN where the solver gives no duals.
+        Derivative of the objective by demand at a bus: $/MWh for ``cost``, p.u. squared per p.u.
+        for ``imbalance``. NaN where the solver gives no duals.
     """
 
     network: Network
@@ -233,7 +233,7 @@ class SolvedRelaxation:
 
     @cached_property
     def limits(self) -> tuple[Limit, ...]:
-        """Limits that the solution stands at."""
+        """Binding limits of the solution."""
         network, case = self.network, self.case
         part = {name: self.z[a:b] for (name, a), (_, b) in pairwise(network.offsets.items())}
         ends = (("p_from", "q_from"), ("p_to", "q_to"))
@@ -273,7 +273,7 @@ class SolvedRelaxation:
         )
 
     def explanation(self) -> str:
-        """Return in a sentence what cannot be served, and what binds."""
+        """Return the load shedding and the binding limits as a sentence."""
         if self.balanced:
             return f"the relaxation serves all load; {limit_sentence(self.limits)}"
         least = self.least_shed_mw
@@ -288,7 +288,7 @@ class SolvedRelaxation:
             return f"{bound}; no AC plan was found ({error})"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the relaxation as JSON can hold it."""
+        """Return the relaxation as a JSON value."""
         solved = self.status != "Infeasible"
         return {
             "case": self.case.name,
@@ -393,7 +393,7 @@ def _solve_pyomo(
 def least_shed_mw(case: Case) -> float | None:
     """Return a bound on shed demand: at constant power factor, no dispatch sheds less (MW).
 
-    None where the relaxation has no solution, whatever is shed: generation cannot go low enough.
+    None where the relaxation has no solution even with load shedding: generation has a lower limit.
     """
     zone = whole_grid(make_network(case))
     result = solve_conic(compile_zone(zone), zone.demand, shed_demand(zone.demand))

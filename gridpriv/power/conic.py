@@ -2,9 +2,9 @@
 
     minimize 1/2 z'Hz + c'z [+ M ||s||^2]   subject to   z in W,  B z + d = s
 
-with s = 0 where the balance is hard; or s is what is shed of the demand at constant power factor,
-0 <= s <= d, at a price of 1 per unit of active power. Flows stay variables: eliminating them saves
-time in thousands of small solves, but one large solve ends more often as solved with them
+with s = 0 where the balance is hard; or s is the load shedding at constant power factor, 0 <= s <=
+d, at a price of 1 per unit of active power. Flows stay variables: eliminating them saves time in
+thousands of small solves, but a large solve more often ends as solved with them
 (docs/decisions/0008-cost-objective.md has figures on PGLib-OPF).
 
 It is solved in variables and rows of order one. With gamma about |V_i - V_j| of a pair at its rated
@@ -12,13 +12,13 @@ flow (|z| times rate, within bounds),
 
     wr = (w_i + w_j)/2 - gamma^2 u / 2,   wi = gamma v,   flows over their rates,
 
-so that u and v need not be found as differences of nearly equal numbers. With m = (w_i + w_j)/2 the
+so u and v are not differences of nearly equal numbers. With m = (w_i + w_j)/2 the
 cone wr^2 + wi^2 <= w_i w_j becomes, exactly (square both sides),
 
     ||(m - (1 + gamma^2/4) u, (w_i - w_j)/gamma, 2 v)|| <= m + (1 - gamma^2/4) u.
 
-A short pair joins its ends by an impedance so small (couplers, jumpers) that the voltages differ
-by less than what a solver resolves, though their difference decides the flow. Its wi and w_i - w_j
+A short pair joins its ends by an impedance so small (couplers, jumpers) that the voltages differ by
+less than the solver's resolution, though their difference determines the flow. Its wi and w_i - w_j
 are variables of order one too: gamma is its own |z| times rate, and along a forest of short pairs
 the voltages are those of a root and differences gamma d,
 
@@ -31,15 +31,15 @@ Linear rows are scaled to a largest coefficient of 1, thermal limits to 1. It ta
 iterations (docs/decisions/0008-cost-objective.md). Factors on the objective and looser tolerances
 are tried in turn until one ends as solved.
 
-"Solved" alone says too little on a large grid: Clarabel's tolerance is relative to all variables
-together, and a thermal limit violated by 3e-4 p.u. moved the bound of case1888_rte by 0.08 %.
-So every solution carries an estimate of its value's error, and only one within 1e-4 is taken:
+The status "Solved" is not enough on a large grid: Clarabel's tolerance is relative to all variables
+together, and a thermal limit violated by 3e-4 p.u. changed the bound of case1888_rte by 0.08 %.
+So every solution carries an estimate of its value's error, and is accepted up to 1e-4:
 
     |y|'|A x + slack - b| + |x|'|P x + q + A'y|   over the value,
 
-what the rows' dual y charges for all that the rows miss, and what x makes of the gradient left.
-A dual that is wrong charges too little, so what the balance and Ohm's law miss is also limited in
-itself, in p.u. of power.
+the residuals of the rows weighted by their dual y, plus the rest of the gradient weighted by x. A
+wrong dual would give too small an estimate, so residuals of the balance and of Ohm's law are also
+limited by themselves, in p.u. of power.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from gridpriv.power.zone import FLOWS, Zone
 
 @dataclass(frozen=True)
 class Scaling:
-    """A factor on the objective, and how Clarabel is set.
+    """A factor on the objective, and Clarabel's settings.
 
     ``feasibility`` and ``gap`` are Clarabel's tolerances, relative to the size of all variables
     together and to the objective.
@@ -89,7 +89,7 @@ SMALLEST_SPREAD, LARGEST_SPREAD = 1e-2, 0.5
 SHORT = 1e-5
 """p.u.: |V_i - V_j| at the rated flow of a pair, below which it is a short pair."""
 MOST_MISSED = 1e-4
-"""p.u.: what the power balance or Ohm's law may miss."""
+"""p.u.: largest residual of the power balance or Ohm's law."""
 MOST_ITERATIONS = 300
 GOOD_ERROR, MOST_ERROR = 1e-4, 1e-3
 INFEASIBLE = ("PrimalInfeasible", "AlmostPrimalInfeasible")
@@ -106,16 +106,16 @@ class ConicSolution:
     imbalance : (2 b,)
         s = Bz + d: active, then reactive, of own buses.
     price : (2 b,)
-        Derivative of the objective by each entry of d: what one more unit of demand costs.
+        Derivative of the objective by each entry of d.
     value : float
         Objective, without the cost's constant.
     error : float
         Estimate of the value's error, relative to it (absolute below a value of 1).
     missed : float
-        Largest power that the balance or Ohm's law misses, p.u.; NaN where it was not computed.
+        Largest residual of the balance or Ohm's law, p.u.; NaN where it was not computed.
     status : str
-        ``Solved``; ``AlmostSolved`` where no scaling ends better (its error is at most 1e-3);
-        ``Infeasible`` where the balance cannot hold.
+        ``Solved``; ``AlmostSolved`` (error of at most 1e-3) where no scaling gives a better result;
+        ``Infeasible`` where the balance has no solution.
     """
 
     z: Floats
@@ -151,13 +151,13 @@ class Slack:
 
 
 def hard_balance(program: ZoneProgram) -> Slack:
-    """Nothing may be missing."""
+    """No slack: the balance is hard."""
     rows, none = program.imbalance.shape[0], np.zeros(0)
     return Slack(Matrix((rows, 0)), none, none, None)
 
 
 def squared_imbalance(program: ZoneProgram) -> Slack:
-    """All may be missing, at M times its square."""
+    """Any imbalance is allowed, at M times its square."""
     rows = program.imbalance.shape[0]
     eye = Matrix(sparse.eye_array(rows, format="csr"))
     return Slack(eye, np.full(rows, 2.0 * program.weight), np.zeros(rows), None)
@@ -187,7 +187,7 @@ def solve_conic(program: ZoneProgram, demand: Floats, slack: Slack) -> ConicSolu
     demand : (2 b,)
         (pd, qd) of own buses.
     slack : Slack
-        What may be missing, and its price.
+        Slack of the balance, and its price.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def _form(program: ZoneProgram, demand: Floats, slack: Slack) -> _Form:
     rows = Matrix(sparse.hstack([rows, short], format="csr") @ expand)
     offset = np.concatenate([-demand, program.b_eq, limits[:others]])
     largest = abs(rows).max(axis=1).toarray().ravel()
-    scale = 1.0 / np.where(largest >= SHORT, largest, 1.0)  # a bound on wi of a short pair stays
+    scale = 1.0 / np.where(largest >= SHORT, largest, 1.0)  # keeps a bound on wi of a short pair
     thermal = program.cone_sizes[: len(program.cone_sizes) - len(zone.pairs)]
     if len(thermal):  # one scale for all rows of a limit
         heads = len(scale) - int(thermal.sum()) + np.cumsum(thermal) - thermal
@@ -287,8 +287,8 @@ def _form(program: ZoneProgram, demand: Floats, slack: Slack) -> _Form:
 def _rates(zone: Zone) -> Floats:
     """Return the rate of every branch of a zone as a scale, p.u.; 1 where there is none.
 
-    A rate that no flow comes near says nothing of flows: many files write 9900 MVA or more for
-    "no limit", and flows in that unit would be zeros to a solver.
+    A rate far above all flows is no scale: many files have 9900 MVA or more for "no limit", and
+    flows in that unit would be nearly zero.
     """
     rate = zone.network.case.rate[zone.branches]
     known = (rate > 0.0) & np.isfinite(rate)
@@ -341,7 +341,7 @@ class _Pairs:
         return np.asarray(np.abs(self.ratio) ** 2)
 
     def voltages(self, size: int) -> Matrix:
-        """Return T of w = T x, shape (size, size): d in place of w where a short pair leads to."""
+        """Return T of w = T x, shape (size, size), with d in place of w at ends of short pairs."""
         scale, parent = np.ones(size), sparse.lil_array((size, size))
         for pair, here, there in self._forest():
             up, square = there == self.i[pair], self.square[pair]

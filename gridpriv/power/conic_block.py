@@ -1,7 +1,7 @@
-"""A zone's block of the relaxation, for rounds in which zones solve it together.
+"""A zone's block of the relaxation, for conic rounds, and products of second-order cones.
 
-The blocks and the border of voltage products at tie lines (w, wr, wi; flows follow from them) make
-up the relaxation of the whole grid without copies,
+The blocks and the border of voltage products at tie lines (w, wr, wi; flows are functions of them)
+form the relaxation of the whole grid without copies,
 
     minimize 1/2 x'Px + q'x   subject to   A x + s = b,  s in K        in every block.
 
@@ -15,10 +15,9 @@ A block eliminates its own variables and sends its Schur complement on the borde
 arithmetic the iterates are those of the whole program, whatever the partition. All messages are
 functions of *released* demand and of earlier messages.
 
-W^2 is never formed. Eigenvalues of W in one cone come to differ by a factor of 1e10, so that
-rounding W^2 loses its least ones; the Schur complement of a zone whose cones hold border variables
-alone, A' W^-2 A, divides by them (docs/decisions/0017-acceleration.md has the step's error by
-round).
+W^2 is never formed. Eigenvalues of W in a cone may differ by a factor of 1e10, and rounding W^2
+loses the least. The Schur complement of a zone whose cones have border variables only, A' W^-2 A,
+divides by them (docs/decisions/0017-acceleration.md has the step's error by round).
 
 A cone is { (t, u) : ||u|| <= t }; a half-line is one of a single row. With J = diag(1, -1, ..., -1)
 and det v = v'Jv, the scaling W of interior s and z is the symmetric matrix with W z = W^-1 s:
@@ -52,7 +51,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Cones:
-    """A product of cones, one below the other.
+    """A product of cones, stacked.
 
     Attributes
     ----------
@@ -178,7 +177,7 @@ class ConeScaling:
 
 
 REGULARIZATION = 1e-9
-"""Of the factored system's P; a refinement step takes its effect away."""
+"""Regularization of the factored system's P; a refinement step removes its effect."""
 INSIDE = 1e-8
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -218,9 +217,9 @@ class ConicBlock:
     ----------
     problem : ZoneProblem
     demand : (2 own,)
-        Released estimate of (pd, qd); exact where nothing is perturbed.
+        Released estimate of (pd, qd); exact without perturbation.
     border : int array
-        Coordinates of the grid that zones share, sorted.
+        Coordinates of the border variables in the grid, sorted.
     """
 
     def __init__(self, problem: ZoneProblem, demand: Floats, border: Ints) -> None:
@@ -277,13 +276,13 @@ class ConicBlock:
         return Elimination(self._corner, self._eliminated(self._q, -self._b))
 
     def begin(self, border: Floats) -> Progress:
-        """Start at the border's solution, moved into the cones."""
+        """Start at the border's solution, shifted into the cones."""
         self._x, z = self._expanded(border)
         self._s, self._z = self._inside(-z), self._inside(z)
         return self.progress()
 
     def _inside(self, v: Floats) -> Floats:
-        """Return v moved into the cones along their axes, where it is not inside."""
+        """Return v shifted into the cones along their axes, where it is not inside."""
         least = float(self._cones.depth(v)[0].min(initial=1.0))
         return v if least > INSIDE else v + (1.0 - min(least, 0.0)) * self._cones.unit
 
@@ -308,7 +307,7 @@ class ConicBlock:
         Raises
         ------
         SolverError
-            Where s or z is on the cones' boundary but for rounding errors.
+            Where s or z is on the cones' boundary, up to rounding errors.
         """
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             try:
@@ -325,7 +324,7 @@ class ConicBlock:
         return self._moved(border, 1.0)
 
     def _moved(self, border: Floats, share: float) -> float:
-        """Set the step of a share of the residuals; return its largest length within the cones."""
+        """Set the step that removes a share of the residuals; return its largest length."""
         dx, dz = self._expanded(border)
         self._step = dx, -share * self._rz - self._a @ dx, dz
         points = (self._s, self._step[1]), (self._z, self._step[2])
@@ -339,7 +338,7 @@ class ConicBlock:
         share : float
             Of the residuals that the step removes.
         product : float
-            s'z of every cone that it aims at.
+            Target of s'z of every cone.
         """
         cones, scaling, (_, ds, dz) = self._cones, self._scaling, self._step
         scaled = scaling.times(self._z)

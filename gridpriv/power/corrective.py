@@ -48,7 +48,7 @@ from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch, Limit
 from gridpriv.power.security import Outage, PreContingency, post_contingency
 
 AT_SETPOINT = 1e-7
-"""p.u. of voltage within which a generator's bus holds its set point."""
+"""p.u.: distance from its set point up to which a bus's voltage is regulated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class StateDerivative:
     ----------
     state : AcState
     setpoint : (n,)
-        Voltages that generators' buses are asked to hold, p.u.
+        Voltage set points of generators' buses, p.u.
     """
 
     state: AcState
@@ -72,7 +72,7 @@ class StateDerivative:
 
     @cached_property
     def holding(self) -> Bools:
-        """Buses whose generators hold their voltage set point."""
+        """Buses at their voltage set point."""
         state = self.state
         generating = np.isin(np.arange(state.case.n_bus), state.case.gen_bus)
         at = np.abs(state.vm - self.setpoint) <= AT_SETPOINT
@@ -99,13 +99,13 @@ class StateDerivative:
         room = np.where(alpha >= 0, case.pmax - asked, asked - case.pmin)
         room = np.maximum(np.where(np.isinf(room), 1e6, room), 0.0)
         exhausted = np.bincount(group, room, count)[group] <= 0
-        room = np.where(exhausted, 1.0, room)  # what is missing is shed: any share will do
+        room = np.where(exhausted, 1.0, room)  # the deficit is shed, so any share is correct
         total = np.bincount(group, room, count)[group]
         return room / total, alpha / total, np.where(alpha >= 0, -1.0, 1.0)
 
     @cached_property
     def _places(self) -> tuple[Ints, Ints, Ints]:
-        """Live buses, those of them whose angle turns, and those whose voltage moves."""
+        """Energized buses, those with a free angle, and those with a free voltage."""
         live = np.flatnonzero(~self.state.dead)
         first = np.unique(self.island[live], return_index=True)[1]
         return live, np.delete(live, first), live[~self.holding[live]]
@@ -136,14 +136,14 @@ class StateDerivative:
         Parameters
         ----------
         limit : Limit
-            Of kind ``line`` (apparent power of the end that carries more) or ``voltage``.
+            Of kind ``line`` (apparent power of the more loaded end) or ``voltage``.
 
         Returns
         -------
         by_pg : (g,)
             By the active set points of the state's generators.
         by_vm : (n,)
-            By the voltage set points of buses; 0 where none is held.
+            By the voltage set points of buses; 0 at buses without one.
         """
         angle, magnitude = np.zeros((2, self.state.case.n_bus))
         if limit.kind == "line":
@@ -188,7 +188,7 @@ class StateDerivative:
 
 Corrected = Literal["corrected", "limits left", "no state"]
 MARGIN = 1e-4
-"""Share of ratings and p.u. of voltage bands that set points keep below limits."""
+"""Margin of set points to limits: share of ratings, and p.u. of voltage bands."""
 
 
 @dataclass(frozen=True)
@@ -208,8 +208,8 @@ class Correction:
     Attributes
     ----------
     status : {'corrected', 'limits left', 'no state'}
-        ``corrected``: no limit is violated any more. ``no state``: no set points keep the limits,
-        whatever load is shed.
+        ``corrected``: no limit is violated. ``no state``: no set points satisfy the limits, even
+        with load shedding.
     zones : tuple of ZoneCorrection
     violations : tuple of Limit
         Limits that are still violated.
@@ -224,7 +224,7 @@ class Correction:
 
     @property
     def shed_mw(self) -> float:
-        """Load that zones shed after the outage, beyond what they shed before it."""
+        """Additional load shedding of zones after the outage."""
         return sum(zone.shed_mw for zone in self.zones)
 
     @property
@@ -266,12 +266,12 @@ def correct(
 
 
 def _least_moves(live: SubCase, pg: Floats, voll: float) -> Dispatch:
-    """Return the dispatch that keeps all limits and moves least from ``pg``.
+    """Return the dispatch within all limits that changes least from ``pg``.
 
     Raises
     ------
     SolverError
-        If there is none, whatever load is shed.
+        If there is none, even with load shedding.
     """
     case = live.case
     tight = replace(

@@ -69,7 +69,7 @@ class FlowDomain:
         return np.vstack([self.ptdf, -self.ptdf]), self.margin.T.ravel()
 
     def exchange(self, seller: int, buyer: int) -> tuple[float, int]:
-        """Return the most that one zone can sell to another, others unchanged, and the limit.
+        """Return the largest exchange from one zone to another, others unchanged, and its limit.
 
         Returns
         -------
@@ -110,12 +110,12 @@ class FlowDomain:
     def slice(self, first: int, second: int, balancing: int, most: float) -> Floats:
         """Return the corners of the domain's slice in two net positions, in order; p.u.
 
-        Other zones keep theirs, and one balances.
+        The other zones keep their net positions, except one that balances.
 
         Parameters
         ----------
         most : float
-            Largest change that is looked at, p.u.
+            Largest change of the search, p.u.
 
         Returns
         -------
@@ -172,7 +172,7 @@ def _margins(rate: Floats, sent: Complexes, received: Complexes) -> Floats:
     rate : (k,)
     sent, received : (k,) complex
         Power into the branch at its from end and out of it at its to end, p.u. The reactive power
-        of each end stays.
+        of each end is unchanged.
 
     Returns
     -------
@@ -202,12 +202,12 @@ def shift_keys(case: Case, zone_of: Ints) -> Floats:
 
 
 def _stated(case: Case) -> Floats:
-    """Return the capacity of every generator, 0 where none is stated."""
+    """Return the capacity of every generator, 0 if not given."""
     return np.where(np.isfinite(case.pmax), np.maximum(case.pmax, 0.0), 0.0)
 
 
 def _capacity(case: Case, zone_of: Ints) -> Floats:
-    """Return every zone's share of capacity; equal shares where none is stated."""
+    """Return every zone's share of capacity; equal shares if no capacity is given."""
     capacity = np.bincount(zone_of[case.gen_bus], _stated(case), int(zone_of.max()) + 1)
     total = capacity.sum()
     return np.asarray(capacity / total if total > 0 else np.full(len(capacity), 1 / len(capacity)))
@@ -238,7 +238,7 @@ def dc_ptdf(case: Case, change: Floats) -> Floats:
 
 
 def _where_cancelling(case: Case) -> str:
-    """Return the first two buses between which parallel reactances cancel, in words."""
+    """Return a sentence on the first two buses between which parallel reactances cancel."""
     ends = np.sort(np.stack([case.f_bus, case.t_bus], axis=1), axis=1)
     pairs, place = np.unique(ends, axis=0, return_inverse=True)
     susceptance = 1.0 / np.where(case.x != 0, case.x, np.abs(case.r)) / case.tap
@@ -252,9 +252,9 @@ def _where_cancelling(case: Case) -> str:
 
 
 def shifted(state: AcState, change: Floats) -> AcState:
-    """Return the AC state after a change of bus injections (p.u.), voltages held.
+    """Return the AC state after a change of bus injections (p.u.), at constant voltage set points.
 
-    Losses that change are taken up by all generators in proportion to their headroom.
+    All generators balance the change of losses in proportion to their headroom.
     """
     case = replace(state.case, pd=state.case.pd - change)
     vm = np.where(state.vm > 0, state.vm, 1.0)
@@ -297,8 +297,8 @@ def merit_order(case: Case, total: float, marginal: Floats) -> Floats:
 
     Returns
     -------
-    (g,) float
-        Steps are taken in the order of their cost; those of the last price in equal shares.
+    (g,) float Steps are taken in the order of their cost; steps at the last price are taken in
+        equal shares.
     """
     steps = marginal.shape[1]
     width = np.repeat((case.pmax - case.pmin) / steps, steps)

@@ -1,4 +1,4 @@
-"""The zones of a run: each an agent, and an owner who may look at its private figures."""
+"""The zones of a run: each an agent, with methods for its owner that return private values."""
 
 from __future__ import annotations
 
@@ -30,21 +30,20 @@ from gridpriv.privacy.release import Charging, Release
 if TYPE_CHECKING:
     from gridpriv.power.conic_block import ConicBlock
 
-# A stand-in for demand that nobody has to protect: a share of the generating capacity, equal
-# at every bus, at a usual power factor. With a price on generation it is near the usual load over
-# capacity (0.6), so that the warm start provides prices as well as points.
-# docs/decisions/0007-warm-start.md compares shares.
+# Public substitute for demand in the warm start: a share of the generating capacity, equal at every
+# bus, at a usual power factor. With a price on generation it is near the usual load over capacity
+# (0.6), so the warm start also provides prices. docs/decisions/0007-warm-start.md compares shares.
 PROXY_SHARE: dict[ObjectiveKind, float] = {"imbalance": 0.3, "cost": 0.5, "losses": 0.5}
 PROXY_REACTIVE = 0.3
 
 
 MOST_COMPILED = 400
-"""Programs of redispatch that all zones keep compiled, of 1 MiB or less each."""
+"""Number of compiled redispatch programs of all zones, of up to 1 MiB each."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """The zones of a run: makes those at some positions, where they work."""
+    """Factory of the zones of a run, by their positions."""
 
     zones: tuple[Zone, ...]
     shared: tuple[NDArray[np.bool_], ...]
@@ -91,7 +90,7 @@ class Fleet:
 
 @dataclass(eq=False)
 class ZoneMember:
-    """A zone: its agent, and what its owner does with the last round besides."""
+    """A zone: its agent, and the computations of its owner after the last round."""
 
     problem: ZoneProblem
     shared: NDArray[np.bool_]
@@ -112,9 +111,9 @@ class ZoneMember:
         disclosure: Disclosure | None,
         charge: Charging | None,
     ) -> None:
-        """Start a run; iterates and draws of another one are forgotten.
+        """Start a run; iterates and draws of another run are removed.
 
-        What is compiled stays, and so does the warm start where zones' solvers have no memory.
+        Compiled programs stay, and so does the warm start where zones' solvers have no memory.
         """
         if hasattr(self, "_agent") and self.problem.solver.startswith("pyomo:"):
             self.problem = ZoneProblem(
@@ -142,11 +141,11 @@ class ZoneMember:
         return self._warm_start.reply(self._agent, order)
 
     def ready(self, order: Order) -> Reply:
-        """Try a round on public data."""
+        """Run a trial round on public data."""
         return self.agent.ready(order)
 
     def tried(self, order: Order) -> Reply:
-        """Try a round on public data, unless the limits plainly have a state within them."""
+        """Run a trial round on public data, unless the limits certainly have a feasible state."""
         if within_limits_without_load(self.problem.program.zone):
             return Reply(np.zeros(0), {})
         return self.ready(order)
@@ -156,7 +155,7 @@ class ZoneMember:
         return self.agent.round(order)
 
     def disclose(self) -> Floats:
-        """Release the demand; return what the release leaves likely of it."""
+        """Release the demand; return the estimate of it."""
         return self.agent.disclose()
 
     def reuse(self, estimate: Floats) -> None:
@@ -164,7 +163,7 @@ class ZoneMember:
         self.agent.reuse(estimate)
 
     def set_iterate(self, z: Floats) -> None:
-        """Take a schedule in place of rounds."""
+        """Set a schedule in place of rounds."""
         self.agent.set_iterate(z)
 
     def smoothness(self) -> float:
@@ -176,7 +175,7 @@ class ZoneMember:
         return self.agent.release(penalty, step)
 
     def figures(self) -> Figures:
-        """Return the figures of the last round; private."""
+        """Return the values of the last round; private."""
         return self.agent.figures()
 
     def drawn(self) -> dict[Release, int]:
@@ -186,7 +185,7 @@ class ZoneMember:
     def ac_open(self, ends: TieEnds, estimated: bool) -> Ints | None:
         """Begin AC rounds on the released demand; return the numbers of the border entries.
 
-        Every answer of AC rounds is a function of released demand.
+        Every reply of AC rounds is a function of released demand.
         """
         self._ac_before = self._ac
         inputs = self._released(), ends, self.service.voll, self.unit
@@ -201,7 +200,7 @@ class ZoneMember:
         return released
 
     def in_block(self, verb: Callable[..., R], *given: Any) -> R | None:
-        """Return the answer of the zone's block to a method of it; None without a live part."""
+        """Return the result of a method of the zone's block; None without an energized part."""
         return None if self._block is None else verb(self._block, *given)
 
     def ac_value(self) -> tuple[float, float] | None:
@@ -218,7 +217,7 @@ class ZoneMember:
         return None if ac is None else (ac.voltage, ac.slope, ac.price_level, ac.value[1])
 
     def ac_take(self) -> Floats:
-        """Take the AC schedule in place of rounds; return its coupling variables."""
+        """Set the AC schedule in place of rounds; return its coupling variables."""
         zone = self.problem.program.zone
         case = zone.network.case
         voltage = np.zeros(case.n_bus, complex)
@@ -230,9 +229,9 @@ class ZoneMember:
         return self.agent.average[self.shared]
 
     def open_block(self, shared: Ints) -> Ints:
-        """Begin rounds of interior points on the relaxation; return what the block shares.
+        """Begin conic rounds on the relaxation; return the block's coupling variables.
 
-        Every answer of these rounds is a function of released demand.
+        Every reply of these rounds is a function of released demand.
         """
         from gridpriv.power.conic_block import ConicBlock  # imports the conic solver
 
@@ -240,12 +239,12 @@ class ZoneMember:
         return block.at
 
     def take_block(self) -> Floats:
-        """Take the block's point in place of rounds; return its coupling variables."""
+        """Set the block's point in place of rounds; return its coupling variables."""
         self.set_iterate(cast("ConicBlock", self._block).variables)
         return self.agent.average[self.shared]
 
     def outcome(self) -> ZoneOutcome:
-        """Return the zone at its average, by its true demand."""
+        """Return the zone's values at its average, with its true demand."""
         agent = self.agent
         p, q = np.split(self.problem.imbalance(agent.average, agent.data), 2)
         return ZoneOutcome(agent.average, p, q, agent.releases.released_data)
@@ -286,11 +285,11 @@ class ZoneOutcome:
     Attributes
     ----------
     z : (n,)
-        Its average.
+        Average of the last round.
     p_imbalance, q_imbalance : (own,)
         At that average.
     released : (2 own,) or None
-        Its demand as others may know it: p, then q. None where no demand was released.
+        Released estimate of its demand: p, then q. None where no demand was released.
     """
 
     z: Floats

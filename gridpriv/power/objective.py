@@ -1,21 +1,20 @@
-"""Objectives of a zone: squared imbalance, or cost or losses with imbalance penalized.
+"""Objectives of a zone: squared imbalance, or cost or losses with penalized imbalance; prices.
 
     imbalance   f(z; d) = ||B z + d||^2                                    (RK (D.2a))
     cost        f(z; d) = C(pg) / c0 + M ||B z + d||^2
     losses      f(z; d) = 1'pg + M ||B z + d||^2
 
-C is in $/h. Dividing it by c0, the case's typical marginal cost in $/h per p.u., lets dollars
-and per unit stand together: a unit of generation costs about 1, as a unit of flow weighs about
-1 in a penalty. The balance is a penalty, not a constraint, so that the feasible set holds no
-demand (every sensitivity rests on that); with M to infinity it is the SOC relaxation of AC-OPF.
-At price pi a bus is short by pi / (2 M) p.u., so with prices of about one unit the minimum of n
-buses is below that of M = infinity by about n / (4 M) units, and C alone by twice that: 0.034 %
-on case14 and 0.017 % on case118 at the default M. What is generated beyond a given demand is lost,
-so the least generation, for cases without costs, has the least losses.
+C is in $/h. It is divided by c0, the case's typical marginal cost in $/h per p.u., so a unit of
+generation costs about 1, like a unit of flow in a penalty. The balance is a penalty, not a
+constraint, so the feasible set does not depend on demand (every sensitivity relies on that); with M
+to infinity it is the SOC relaxation of AC-OPF. At price pi a bus is short by pi / (2 M) p.u., so
+with prices of about one unit the minimum of n buses is below that of M = infinity by about
+n / (4 M) units, and C alone by twice that: 0.034 % on case14 and 0.017 % on case118 at the default
+M. Generation beyond a given demand is lost, so in cases without costs the least generation has the
+least losses.
 
-c0 and C are the case's public data.
-
-The value of lost load and the price of balancing power.
+c0 and C are public data of the case. The module also has the value of lost load and the price of
+balancing power.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from gridpriv.grid.case import PIECEWISE, Case, GenCost
 ObjectiveKind = Literal["imbalance", "cost", "losses"]
 OBJECTIVES: tuple[ObjectiveKind, ...] = ("imbalance", "cost", "losses")
 RELAXED_OBJECTIVES: tuple[ObjectiveKind, ...] = ("imbalance", "cost")
-"""Of the relaxation of a whole grid."""
+"""Weight in the relaxation of a whole grid."""
 AcObjective = Literal["cost", "shed", "losses"]
 AC_OBJECTIVES: tuple[AcObjective, ...] = ("cost", "shed", "losses")
 COST_WEIGHT = 1e4
@@ -108,21 +107,21 @@ LARGEST_VOLTAGE_WEIGHT = 10.0
 
 
 def penalty_units(case: Case, objective: Objective, flows: NDArray[np.bool_], zones: int) -> Floats:
-    """Return rho of shared variables per unit of rho on a base of 100 MVA.
+    """Return rho of coupling variables per unit of rho on a base of 100 MVA.
 
-    On base S a flow f is f S/100 there and a voltage product is itself. The imbalance is
-    (S/100)^2 of itself, so rho is 1 for flows and (100/S)^2 for voltages; cost and losses are S/100
-    of themselves, so rho is S/100 for flows and 100/S for voltages.
+    A flow f on base S is f S/100 on 100 MVA, and a voltage product does not change. The squared
+    imbalance scales with (S/100)^2, so rho is 1 for flows and (100/S)^2 for voltages; cost and
+    losses scale with S/100, so rho is S/100 for flows and 100/S for voltages.
 
-    Voltage products weigh more where there are many zones: no objective holds voltage levels, so
-    with equal weights they are what many zones agree on last (docs/decisions/0017-acceleration.md).
+    Voltage products have a larger weight with many zones: no objective determines voltage levels,
+    so with equal weights they converge last (docs/decisions/0017-acceleration.md).
 
     Parameters
     ----------
     flows : (K,) bool
-        Which of the variables are flows.
+        True for variables that are flows.
     zones : int
-        How many zones there are.
+        Number of zones.
     """
     ratio, weight = BASE_MVA / case.base_mva, float(np.clip(zones / 3, 1, LARGEST_VOLTAGE_WEIGHT))
     if objective.kind == "imbalance":
@@ -208,7 +207,7 @@ HOLDS = ("interchange",)
 
 @dataclass(frozen=True, kw_only=True)
 class Service(Part):
-    """Prices of load shedding and of balancing power, and who balances."""
+    """Prices of load shedding and of balancing power, and the rule of balancing."""
 
     voll: float = number(VOLL, "value of lost load", positive, unit="$/MWh")
     balancing_price: float = number(
@@ -232,7 +231,7 @@ class Service(Part):
         price, voll = self.balancing_price, self.voll
         if price >= voll:
             why = "$/MWh; otherwise a zone sheds load before it draws balancing power"
-            if voll == VOLL:  # the default: what was given is the other
+            if voll == VOLL:  # the default: the given value is the other
                 raise not_allowed("balancing_price", price, f"below voll = {voll:g} {why}")
             raise not_allowed("voll", voll, f"above balancing_price = {price:g} {why}")
 
@@ -257,7 +256,8 @@ def check_service(case: Case, service: Service) -> None:
     Warns
     -----
     GridprivWarning
-        Where the balancing price is below a generator's cost: zones then prefer balancing power.
+        Where the balancing price is below a generator's cost, so that zones use balancing power
+        first.
     """
     check_voll(case, service.voll)
     marginal, dearest = _dearest(case)
@@ -271,7 +271,7 @@ def check_service(case: Case, service: Service) -> None:
 
 
 def _dearest(case: Case) -> tuple[float, str]:
-    """Return the largest marginal cost of a generator at full output in $/MWh, and whose it is."""
+    """Return the largest marginal cost at full output in $/MWh, and its generator."""
     if not case.cost:
         return 0.0, ""
     most = np.where(np.isfinite(case.pmax), case.pmax, np.maximum(case.pg, 0.0))

@@ -1,4 +1,4 @@
-"""Eliminate what a zone's program fixes: z = T x + t0 with fewer variables x.
+"""Presolve of a zone's program: z = T x + t0 with fewer variables x.
 
 Flows are linear in w, wr, wi (Ohm's law), so the equalities are solved for them; variables
 with equal bounds are constants. The diagonal quadratic that a local update adds to z becomes
@@ -27,7 +27,7 @@ CONSTANT_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class ReducedProgram(Inequalities):
-    """The program of a zone in the variables x that are left, shape (r,).
+    """The program of a zone in the remaining variables x, shape (r,).
 
     minimize 1/2 x'Px + q'x  subject to the inequalities.
 
@@ -49,7 +49,7 @@ class ReducedProgram(Inequalities):
 
     @property
     def size(self) -> int:
-        """Number of variables left."""
+        """Number of remaining variables."""
         return int(self.expand.shape[1])
 
     def quadratic(self, metric: Floats, *, exact: bool) -> Floats:
@@ -64,7 +64,7 @@ class ReducedProgram(Inequalities):
         return sparse.csc_matrix(pattern, shape=(self.size, self.size))
 
     def curved(self, values: Floats, x: Floats) -> Floats:
-        """Return Px, P by its values; a sparse matrix made of them would cost ten times as much."""
+        """Return Px from the values of P; making a sparse matrix would take ten times as long."""
         row, column, off = self.p_indices, *self._columns
         above = np.bincount(row, values * x[column], minlength=self.size)
         below = np.bincount(column[off], (values * x[row])[off], minlength=self.size)
@@ -72,7 +72,7 @@ class ReducedProgram(Inequalities):
 
     @cached_property
     def _columns(self) -> tuple[Ints, NDArray[np.bool_]]:
-        """The column of each of P's values, and which stand off the diagonal."""
+        """The column of each of P's values, and a mask of those off the diagonal."""
         column = np.repeat(np.arange(self.size), np.diff(self.p_indptr))
         return column, column != self.p_indices
 
@@ -85,7 +85,7 @@ class ReducedProgram(Inequalities):
 
     @cached_property
     def _collect(self) -> Matrix:
-        """The transpose of ``expand``, kept."""
+        """The transpose of ``expand``, cached."""
         return Matrix(self.expand.T)
 
     def restore(self, x: Floats) -> Floats:
@@ -124,17 +124,17 @@ def presolve(program: ZoneProgram) -> ReducedProgram:
 
 @dataclass(frozen=True, eq=False)
 class LiftedProgram(ReducedProgram):
-    """A reduced program whose last variables are what buses with many lines lack.
+    """A reduced program whose last variables are imbalances of buses with many lines.
 
     M s^2 of a bus couples all flows of its lines, and P is dense in them: with 40 lines a block of
-    80 by 80. Where s is a variable and ``hubs`` x = 0 says what it is, P has one entry for it.
+    80 by 80. Where s is a variable defined by ``hubs`` x = 0, P has one entry for it.
     """
 
     hubs: Matrix
 
 
 def lifted(reduced: ReducedProgram, most: int) -> ReducedProgram:
-    """Return the program with s as a variable wherever more than ``most`` others make it up."""
+    """Return the program with s as a variable where it depends on more than ``most`` others."""
     program = reduced.program
     half = Matrix(program.imbalance @ reduced.expand)
     hub = np.diff(half.indptr) > most
@@ -165,8 +165,8 @@ def lifted(reduced: ReducedProgram, most: int) -> ReducedProgram:
 def _pivots(program: ZoneProgram, fixed: NDArray[np.bool_]) -> Ints:
     """Return for each variable the equality that is solved for it, or -1.
 
-    A variable can be a pivot when it stands in one equality only; each equality takes one.
-    Free variables come first, so that flows are solved for and bounds stay bounds.
+    A variable can be a pivot when it is in a single equality; each equality has one pivot. Free
+    variables come first, so flows are eliminated and bounds stay bounds.
     """
     columns = sparse.csc_array(program.a_eq)
     counts = np.diff(columns.indptr)
@@ -192,7 +192,7 @@ def _substitution(
     identity = Matrix((np.ones(len(kept)), (kept, np.arange(len(kept)))), shape=(n, len(kept)))
     rows = program.a_eq[row_of[pivots]]
     place = Matrix((np.ones(len(pivots)), (pivots, np.arange(len(pivots)))), shape=(n, len(pivots)))
-    scale = (rows @ place).diagonal()  # a pivot stands in no other row
+    scale = (rows @ place).diagonal()  # a pivot is in no other row
     solved = sparse.diags_array(-1.0 / scale) @ rows @ identity
     shift = constant.copy()
     shift[pivots] = (program.b_eq[row_of[pivots]] - rows @ constant) / scale
@@ -219,7 +219,7 @@ def _rows(
 
 
 def _cones(program: ZoneProgram, expand: Matrix, shift: Floats) -> tuple[Matrix, Floats, Ints]:
-    """Return the cones on x, without those that hold no variable any more."""
+    """Return the cones on x, without those that have no variable left."""
     rows = Matrix(program.cone @ expand)
     rows.eliminate_zeros()
     offset = np.asarray(program.cone @ shift + program.cone_offset)
@@ -235,7 +235,7 @@ def _cones(program: ZoneProgram, expand: Matrix, shift: Floats) -> tuple[Matrix,
 
 
 def _hold(program: ZoneProgram, excess: Floats) -> None:
-    """Raise unless constraints that hold no variable are satisfied."""
+    """Raise unless constraints without variables are satisfied."""
     if (excess > CONSTANT_TOLERANCE).any():
         raise SolverError(
             f"zone {program.name}: its fixed variables violate a constraint by {excess.max():.3g}"

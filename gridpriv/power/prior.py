@@ -1,20 +1,20 @@
-"""Public beliefs about a zone's demand, and the release strategy that follows from them.
+"""Public priors of zones' demand, and release strategies chosen by them.
 
-Beliefs come from installed capacity, or from an operator's file.
+A prior comes from installed capacity, or from an operator's file.
 
 From capacity: demand is :data:`LOAD_SHARE` of the grid's generating capacity, spread equally over
-its buses, at a reactive share of :data:`REACTIVE_SHARE`. The figures are those of 25 published
-grids in zones (MATPOWER and PGLib-OPF, 9 to 2,869 buses): load over capacity 0.62 +- 0.17, a
-zone's demand over its equal share 1 +- 0.4, reactive over active demand 0.27 +- 0.11.
+its buses, at a reactive share of :data:`REACTIVE_SHARE`. The values are those of 25 published grids
+in zones (MATPOWER and PGLib-OPF, 9 to 2,869 buses): load over capacity 0.62 +- 0.17, a zone's
+demand over its equal share 1 +- 0.4, reactive over active demand 0.27 +- 0.11.
 
-A generator without a limit (pandapower's external grid) counts with the ratings of the branches
-that leave its bus, of which demand is :data:`RATED_SHARE`. The figures are those of 37 published
-grids, most of them for distribution (pandapower and SimBench, 6 to 3,026 buses): demand over
-ratings 0.37 +- 0.39 with a median of 0.46 (solar plants are negative demand), a zone's demand over
-its equal share 1 +- 1.3.
+A generator without a limit (pandapower's external grid) counts with the ratings of the branches at
+its bus; demand is :data:`RATED_SHARE` of them. The values are those of 37 published grids, mostly
+distribution grids (pandapower and SimBench, 6 to 3,026 buses): demand over ratings 0.37 +- 0.39
+with a median of 0.46 (solar plants are negative demand), a zone's demand over its equal share 1 +-
+1.3.
 
-Release strategies are chosen from public quantities only. Questions about demand that a grid can
-hardly have (a wrong unit, a wrong sign, none at all) name its figures, so they are local.
+Release strategies are chosen from public quantities only. Warnings about implausible demand (a
+wrong unit or sign, or none) state its values, so they are local.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.temporal import Cosines, TemporalDisclosure, coefficient_left
 
 LOAD_SHARE, RATED_SHARE, REACTIVE_SHARE = 0.6, 0.45, 0.3
-CAPACITY_SPREAD = 0.6  # of the sum, relative, where it is guessed from capacity
-RATED_SPREAD = 1.5  # where it is guessed from ratings: the root of (0.39 / 0.45)^2 + 1.3^2
-FILE_SPREAD = 0.3  # where an operator's file says what is usual
+CAPACITY_SPREAD = 0.6  # of the sum, relative, where it is estimated from capacity
+RATED_SPREAD = 1.5  # where it is estimated from ratings: the root of (0.39 / 0.45)^2 + 1.3^2
+FILE_SPREAD = 0.3  # where an operator's file has the expected demand
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class PublicDemand:
     spread : float
         Standard deviation of a zone's sum, relative to its mean.
     own_spreads : (n_bus,) or None
-        The same for the zone of every bus, where a forecast states it.
+        The same for the zone of every bus, where a forecast has it.
     """
 
     mean: Floats
@@ -88,9 +88,9 @@ def public_demand(case: Case, path: str | Path | None) -> PublicDemand:
     case : Case
         Only its topology and generators are read.
     path : str or Path or None
-        CSV with columns ``bus,pd_mw,qd_mvar`` and a row for every bus, or a forecast of
-        ``gridpriv learn forecast``, of which ``FILE@STEP`` takes one step and ``FILE`` the mean
-        over all; None to guess from capacity.
+        CSV with columns ``bus,pd_mw,qd_mvar`` and a row for every bus, or a forecast of ``gridpriv
+        learn forecast``, where ``FILE@STEP`` is one step and ``FILE`` the mean over all; None for
+        an estimate from capacity.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def public_demand(case: Case, path: str | Path | None) -> PublicDemand:
 
 
 def _refuse_gaps(case: Case, path: str | Path, given: Floats) -> None:
-    """Raise :class:`InputError` naming buses that a file leaves out."""
+    """Raise :class:`InputError` naming buses that are missing in a file."""
     missing = [int(bus) for bus in case.bus_id[~np.isfinite(given).all(axis=0)]]
     if missing:
         some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
@@ -129,7 +129,7 @@ def _refuse_gaps(case: Case, path: str | Path, given: Floats) -> None:
 
 
 def _from_capacity(case: Case) -> PublicDemand:
-    """Return the guess from capacity; a mean of 0 where capacity is not known."""
+    """Return the prior from capacity; a mean of 0 where capacity is not known."""
     able, unlimited = capacities(case), np.isposinf(case.pmax)
     unknown = case.bus_id[case.gen_bus[np.isposinf(able)]].tolist()
     if unknown:
@@ -149,10 +149,10 @@ def _from_capacity(case: Case) -> PublicDemand:
 
 
 def zone_prior(zone: Zone, expected: PublicDemand) -> Prior:
-    """Return a zone's part of what the public expects, in the range that the grid allows.
+    """Return a zone's part of the public prior, in the range that the grid allows.
 
     The spread is at least that of :data:`LEAST_SHARE` of the grid's mean bus, and 1 p.u. per bus
-    where nothing is expected of the whole grid: such a prior leaves a release as it is.
+    where the grid's mean is 0: such a prior hardly changes an estimate.
     """
     mean, spread = expected.mean[:, zone.own], expected.spread_of(zone.own)
     typical = np.abs(expected.mean).mean(axis=1)
@@ -166,10 +166,10 @@ def zone_prior(zone: Zone, expected: PublicDemand) -> Prior:
 def zone_range(zone: Zone) -> tuple[Floats, Floats]:
     """Return the least and the largest sums (2,) of p and of q that a zone can have, per unit.
 
-    Demand is generation less exports, losses and shunts. Exports and imports are within the
-    ratings of the tie lines. A generator or a tie line without a limit leaves a sum without one.
-    A least sum is negative: public data do not exclude embedded generation, which is negative
-    demand that the zone exports.
+    Demand is generation less exports, losses and shunts. Exports and imports are within the ratings
+    of the tie lines. With a generator or a tie line without a limit a sum has none. A least sum is
+    negative: public data do not exclude embedded generation, which is negative demand that the zone
+    exports.
     """
     case, gens = zone.network.case, zone.gens
     own = np.zeros(case.n_bus, dtype=bool)
@@ -179,7 +179,7 @@ def zone_range(zone: Zone) -> tuple[Floats, Floats]:
     rating = np.where(rating > 0, rating, np.inf)
     ties = float(rating[ends == 1].sum())
     inside = ends == 2
-    within = 2.0 * float(rating[inside].sum())  # both ends of a line take their rating at most
+    within = 2.0 * float(rating[inside].sum())  # both ends of a line are within its rating
     gains = 2.0 * float(rating[inside & (case.r[zone.branches] < 0)].sum())
     square = np.stack([case.vmin[zone.own], case.vmax[zone.own]]) ** 2
     conductance, susceptance = case.gs[zone.own] * square, -case.bs[zone.own] * square
@@ -201,7 +201,7 @@ def capacity(case: Case) -> float:
 
 
 def generation_shares(case: Case) -> Floats:
-    """Return the part of the grid's generation that each bus is expected to have, (n_bus,)."""
+    """Return the expected share of each bus in the grid's generation, (n_bus,)."""
     able = capacities(case)
     weight = np.isposinf(able).astype(float) if np.isposinf(able).any() else able
     at_bus = np.bincount(case.gen_bus, weight, case.n_bus)
@@ -212,9 +212,10 @@ def generation_shares(case: Case) -> Floats:
 def capacities(case: Case) -> Floats:
     """Return the deliverable capacity of each generator, (g,) per unit; read-only.
 
-    A generator without a limit delivers what the rated branches carry that leave its bus, or the
-    buses that branches without a rating join to it. Where these are more than half of the buses
-    of its island, or no rated branch leaves them, what it delivers is infinite: not known.
+    The capacity of a generator without a limit is the sum of ratings of the branches that leave its
+    bus, or the group of buses that branches without a rating connect to it. If the group has more
+    than half of the buses of its island, or no rated branch leaves it, the capacity is infinite:
+    not known.
     """
     able = np.maximum(case.pmax, 0.0)
     unlimited = np.isposinf(able)
@@ -237,23 +238,23 @@ def _sum(values: Floats) -> float:
 
 
 MOST_TIMES = 4.0
-"""Demand over generating capacity from which on its unit is questioned: 2.9 at most, and 0.003 at
-least, in 184 published grids (MATPOWER and PGLib-OPF)."""
+"""Demand over generating capacity outside which a warning is given: 0.003 to 2.9 in 184 published
+grids (MATPOWER and PGLib-OPF)."""
 LEAST_PLAUSIBLE = 1e-3
 
 
 def demand_questions(case: Case, given: str, load_scale: float = 1.0) -> list[str]:
-    """Return the questions that a case's demand raises; local.
+    """Return warnings about a case's implausible demand; local.
 
-    Where the capacity of the grid is not known, its size raises none.
+    Without a known capacity its size is not tested.
 
     Parameters
     ----------
     case : Case
     given : str
-        The flags or the file that the demand comes from.
+        The flags or the file of the demand.
     load_scale : float
-        The factor that the demand holds.
+        Factor that was applied to the demand.
     """
     able, asked = case.base_mva * capacity(case), []
     for name, unit, demand in (
@@ -289,9 +290,9 @@ def demand_questions(case: Case, given: str, load_scale: float = 1.0) -> list[st
 TREES = ((0.7, 0.3), (0.5, 0.5), (0.3, 0.7))
 """Weights of a zone's sum and of its buses."""
 TIES = 0.3
-"""Weight of an error in a tie line's flow; one in the interchange weighs 1, as it is paid for."""
+"""Weight of an error in a tie line's flow; an error in the interchange has weight 1."""
 PLACE = 0.15
-"""Weight of an error at a bus; one in the sum of its zone weighs 1."""
+"""Weight of an error at a bus; an error in the zone's sum has weight 1."""
 
 
 def disclose(
@@ -302,7 +303,7 @@ def disclose(
     adjacency: DemandAdjacency,
     direct: DirectCurrent,
 ) -> Disclosure:
-    """Return a zone's release strategy; of several the one of least expected error.
+    """Return a zone's release strategy of least expected error.
 
     Parameters
     ----------
@@ -310,7 +311,7 @@ def disclose(
         Its topology and generators are read, not its demand.
     release : {'bus', 'total', 'tree', 'auto', 'nothing'}
     direct : DirectCurrent
-        Of the whole grid (:func:`grounded`): one for all zones.
+        Of the whole grid (:func:`grounded`), the same for all zones.
     """
 
     def drawn(option: Statistics) -> float:
@@ -347,15 +348,15 @@ def disclose_over_time(
     zone, release, prior, noise, adjacency, direct
         As of :func:`disclose`.
     options : sequence of Cosines
-        What may be released of the basis of the zone's sum.
+        Candidates for the released basis of the zone's sum.
     """
     level, reactive = float(prior.active.mean.sum()), every_bus(zone)
     use, factors = used(zone, direct), adjacency.power_factors
-    # an error of the sum is shared out over the buses
+    # an error of the sum is distributed over the buses
     shared = float(np.linalg.norm(prior.active.shares)) if reactive else 1.0
     matches = []
     for strategy, option in product(strategies(zone, release), options):
-        over = option if len(strategy.matrix) else Cosines(option.steps)  # nothing has no basis
+        over = option if len(strategy.matrix) else Cosines(option.steps)  # no release has no basis
         exact = noise.source == "secure"
         still = Disclosure(strategy, prior, 0.0, power_factors=factors, exact=exact)
         sensitivity = TemporalDisclosure(still, over).sensitivity(adjacency, noise.norm)
@@ -386,11 +387,11 @@ def every_bus(zone: Zone) -> bool:
 
 
 def used(zone: Zone, direct: DirectCurrent) -> Floats:
-    """Return the statistics of a zone's demand that its objective depends on, (k, |N_z|).
+    """Return the statistics of a zone's demand in its objective, (k, |N_z|).
 
     Every bus where the objective is the imbalance. For cost and losses the sum of the active
-    demand and flows on the zone's ties, which neighbours use, and every bus: the schedule counts
-    on generation that lines inside the zone may not carry to where its demand is.
+    demand, the tie-line flows, which neighbours use, and every bus, as lines inside the zone may
+    limit supply.
     """
     everywhere = np.eye(len(zone.own))
     if every_bus(zone):
@@ -400,11 +401,11 @@ def used(zone: Zone, direct: DirectCurrent) -> Floats:
 
 
 def strategies(zone: Zone, release: str) -> list[Statistics]:
-    """Return the strategies that a name stands for in a zone."""
+    """Return the strategies of a name in a zone."""
     n = len(zone.own)
     if release == "nothing":
         return [nothing(n)]
-    if release == "bus" or n == 1:  # of a zone of one bus all strategies are the same
+    if release == "bus" or n == 1:  # in a zone of one bus all strategies are the same
         return [bus(n)]
     if release == "total":
         return [total(n)]
@@ -415,16 +416,16 @@ def strategies(zone: Zone, release: str) -> list[Statistics]:
 
 @dataclass(frozen=True, eq=False)
 class DirectCurrent:
-    """The DC power flow of a whole grid; of topology, impedances and capacities only.
+    """The DC power flow of a whole grid, from topology, impedances and capacities only.
 
     Attributes
     ----------
     strength : (m,)
         1 / |z| of the branches.
     factors : Factors
-        Of their Laplacian, slightly grounded everywhere.
+        Of their Laplacian, with a small shunt at every bus.
     supply : (n,)
-        Angles while every bus takes the same part of 1 p.u., generated in proportion to capacity.
+        Angles for 1 p.u. of demand, equal at every bus, generated in proportion to capacity.
     """
 
     strength: Floats
@@ -438,7 +439,7 @@ def grounded(case: Case) -> DirectCurrent:
     flows = laplacian(case.f_bus, case.t_bus, strength, case.n_bus)
     ground = 1e-9 * float(strength.mean()) if len(strength) else 1.0  # a grid may have no branch
     factors = Factors.of((flows + ground * sparse.eye_array(case.n_bus)).tocsc())
-    # what all buses take alike moves all angles alike, and would drown the rest in rounding
+    # a common injection shifts all angles equally, and rounding would hide the rest
     supply = factors.solve(generation_shares(case) - 1.0 / case.n_bus)
     return DirectCurrent(strength, factors, supply)
 
@@ -446,8 +447,8 @@ def grounded(case: Case) -> DirectCurrent:
 def tie_flows(zone: Zone, direct: DirectCurrent) -> Floats:
     """Return the flow on each tie line per unit of demand at each own bus, (ties, |N_z|).
 
-    What a bus takes is generated everywhere, in proportion to capacity. Their signed sum over the
-    ties is the interchange.
+    The demand of a bus is generated in proportion to capacity. The signed sum over the ties is the
+    interchange.
     """
     case, own = zone.network.case, np.isin(zone.buses, zone.own)
     f, t = (np.searchsorted(zone.buses, end[zone.branches]) for end in (case.f_bus, case.t_bus))

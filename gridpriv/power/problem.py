@@ -33,9 +33,9 @@ class ZoneProblem:
     solver : str
         ``ipopt``, ``clarabel`` or ``pyomo:NAME``.
     disclosure : Disclosure, optional
-        What of the demand is released, where demand is perturbed.
+        Released statistics of the demand, under demand perturbation.
     solver_tolerance : {'matched', 'tight'}
-        How far it is solved where no release rests on the minimizer.
+        Accuracy of a solve whose minimizer is not released.
     """
 
     solver_error = SOLVER_ERROR
@@ -60,7 +60,7 @@ class ZoneProblem:
         self._sensitivities: dict[tuple[DemandAdjacency, Norm], Sensitivity] = {}
 
     def disclosing(self, disclosure: Disclosure | None) -> ZoneProblem:
-        """Return the same problem, with its solvers, that releases something else of its demand."""
+        """Return the same problem, with its solvers, and another disclosure of its demand."""
         other = copy.copy(self)
         other._disclosure = disclosure
         return other
@@ -124,7 +124,7 @@ class ZoneProblem:
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:
         """Return squared imbalance (p.u.), shortage and surplus in MW and MVAr, cost; private.
 
-        The cost of generation in $/h is there only where the objective has it.
+        The cost of generation in $/h is included only if the objective has it.
         """
         base = self.program.zone.network.case.base_mva
         active, reactive = self.imbalance(z, data).reshape(2, -1)

@@ -6,8 +6,8 @@
 
 :func:`compile_zone` writes the constraints family by family, all rows of a family at once. Numbers
 are those of Ryu and Kim (2022), appendix D; their (D.2f)-(D.2i) print w^RI_ji + w^RI_ij where the
-power-flow equations have the difference, which is used here. A test holds every matrix against what
-Pyomo makes of a model of the same equations.
+power-flow equations have the difference, which is used here. A test compares every matrix with that
+of Pyomo for the same equations.
 
 Symbols, per unit: ``w`` = |V_i|^2; ``wr`` and ``wi`` = real and imaginary part of V_i V_j* for each
 connected pair i < j; ``p_from, q_from, p_to, q_to`` flows into each branch at its ends; ``pg, qg``
@@ -36,12 +36,12 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class Inequalities:
-    """A feasible set, but for equalities: a_in z <= b_in, lower <= z <= upper, and cones.
+    """A feasible set without its equalities: a_in z <= b_in, lower <= z <= upper, and cones.
 
     Attributes
     ----------
     cone, cone_offset : (c, n), (c,)
-        Rows of all cones, one below the other: (cone z + cone_offset) = (t, u) with
+        Rows of all cones, stacked: (cone z + cone_offset) = (t, u) with
         ||u|| <= t for each block.
     cone_sizes : (k,) int
         Number of rows of each block.
@@ -77,7 +77,7 @@ class ZoneProgram(Inequalities):
     start : (n,)
         The flat start.
     zone : Zone
-        What was compiled.
+        The compiled zone.
     """
 
     name: str
@@ -99,7 +99,7 @@ class ZoneProgram(Inequalities):
 
     @cached_property
     def hessian(self) -> Matrix:
-        """Hessian 2 M B'B + H of the objective (public: it holds no demand)."""
+        """Hessian 2 M B'B + H of the objective (public: independent of demand)."""
         squares = 2.0 * self.weight * self.imbalance.T @ self.imbalance
         return Matrix(squares + sparse.diags_array(self.cost_square))
 
@@ -109,12 +109,12 @@ class ZoneProgram(Inequalities):
         return np.asarray(2.0 * self.weight * self.imbalance.T.toarray())
 
     def pull(self, residual: Floats) -> Floats:
-        """Return 2 M B' residual: what an imbalance adds to the gradient, shape (n,)."""
+        """Return 2 M B' residual, the effect of an imbalance on the gradient, shape (n,)."""
         return np.asarray(2.0 * self.weight * (self._incidence @ residual))
 
     @cached_property
     def _incidence(self) -> Matrix:
-        """B', kept: scipy builds a transpose anew each time, which costs more than the product."""
+        """B', cached: scipy builds a transpose each time, which costs more than the product."""
         return Matrix(self.imbalance.T)
 
 
@@ -151,7 +151,7 @@ def compile_zone(zone: Zone) -> ZoneProgram:
 
 
 class Columns:
-    """Where a zone's variables stand in its vector z, by what they belong to in the grid."""
+    """Positions of a zone's variables in its vector z, by element of the grid."""
 
     def __init__(self, zone: Zone) -> None:
         self._held = zone.held
@@ -172,7 +172,7 @@ class Columns:
 class Rows:
     """Rows of a few terms each: sum_t coefficients[i, t] z[columns[i, t]] against rhs[i].
 
-    ``block`` rows in turn are one cone.
+    Each ``block`` consecutive rows are one cone.
     """
 
     columns: Ints
@@ -196,7 +196,7 @@ def cone_rows(*rows: Rows) -> Rows:
 
 
 def stacked(families: list[Rows], width: int) -> tuple[Matrix, Floats]:
-    """Return (A, b) of families of rows, one below the other."""
+    """Return (A, b) of families of rows, stacked."""
     rhs = np.concatenate([rows.rhs for rows in families])
     terms = np.concatenate([np.full(len(r.rhs), r.columns.shape[1]) for r in families])
     column = np.concatenate([rows.columns.ravel() for rows in families])
@@ -210,9 +210,9 @@ def _matrix(row: Ints, column: Ints, value: Floats, shape: tuple[int, int]) -> M
 
 
 def _bounds(zone: Zone, at: Columns) -> tuple[Floats, Floats]:
-    """Return the bounds (D.2d)-(D.2e), and what voltage and angle bounds imply of wr and wi.
+    """Return the bounds (D.2d)-(D.2e), and those of wr and wi implied by voltage and angle bounds.
 
-    Those are |V_i||V_j| times the range of cosine and sine.
+    The latter are |V_i||V_j| times the range of cosine and sine.
     """
     case, pairs = zone.network.case, zone.pairs
     i, j = zone.network.pair_i[pairs], zone.network.pair_j[pairs]
@@ -285,10 +285,10 @@ def _angles(zone: Zone, at: Columns) -> Iterator[Rows]:
 
 
 def _envelope(zone: Zone, at: Columns) -> Iterator[Rows]:
-    """Cut what voltage and angle bounds leave of V_i V_j*: the lifted nonlinear cuts.
+    """Add the lifted nonlinear cuts of V_i V_j* within voltage and angle bounds.
 
     Coffrin, Hijazi and Van Hentenryck (arXiv:1512.04644), for pairs with both angle limits;
-    PowerModels' SOC relaxation, which published bounds come from, has them.
+    PowerModels' SOC relaxation, the source of published bounds, has them.
     """
     case, network = zone.network.case, zone.network
     low, high = (limits[zone.pairs] for limits in network.angle_limits)
@@ -338,7 +338,7 @@ def _soc(zone: Zone, at: Columns) -> Rows:
 
 
 def _imbalance(zone: Zone, at: Columns) -> Matrix:
-    """Return B of (D.2b)-(D.2c): flows that leave, less generation, and what shunts take."""
+    """Return B of (D.2b)-(D.2c): outgoing flows less generation, plus consumption of shunts."""
     case, own = zone.network.case, zone.own
     f_bus, t_bus = case.f_bus[zone.branches], case.t_bus[zone.branches]
     owns = np.zeros(case.n_bus, dtype=bool)
@@ -358,7 +358,7 @@ def _imbalance(zone: Zone, at: Columns) -> Matrix:
 
 
 def _cost(zone: Zone, at: Columns) -> tuple[Floats, Floats]:
-    """Return c and the diagonal of H: cost over c0, or all that is generated for losses."""
+    """Return c and the diagonal of H: cost over c0, or the sum of generation for losses."""
     case, objective = zone.network.case, zone.network.objective
     linear, square = np.zeros(at.size), np.zeros(at.size)
     if objective.kind == "losses":

@@ -1,10 +1,10 @@
-"""Schedules of the whole grid for demand that is public: by one coordinator at once, or in rounds.
+"""Schedules of the whole grid for released demand: by a central search, or in rounds of zones.
 
 In rounds zones solve the AC optimum (:func:`schedule_in_rounds`) or the relaxation
-(:func:`conic_rounds`) by an interior-point method of which each holds its own block.
+(:func:`conic_rounds`) by an interior-point method with a block per zone.
 
-A schedule says at which voltages the ends of tie lines are to stand, and what the other zones
-lose or gain where one departs from it. It is a function of released demand and public data.
+A schedule has the voltages at the ends of tie lines, and the derivative of the other zones'
+Lagrangian by each zone's deviations. It is a function of released demand and public data.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ AC_TOLERANCE = 1e-6
 """Error of the optimality conditions (p.u., and multiples of c0) at which AC rounds end."""
 MOST_AC_ROUNDS = 200
 BARRIERS = tuple(FIRST_MU / MU_FACTOR**k for k in (0, 1, 2, -2))
-"""First barriers of the AC rounds that zones try in turn. Further ones follow where those before
-shed load or do not converge: with a small barrier, load shedding at its price can be final before
-power flows have found their way. The last is for limits of the network that all others end at,
-short of the optimum (pandapower's iceland sheds 68 MW for 39 at 1.13 times its load)."""
+"""First barriers of AC rounds, tried in turn. Further ones follow where earlier ones shed load or
+do not converge: a small barrier can fix load shedding before power flows are near their optimum.
+The last is for network limits at which all others stop short of the optimum (pandapower's iceland
+sheds 68 MW for 39 at 1.13 times its load)."""
 CLEARLY_SHED = 1e-3
-"""Share of demand from whose shedding on the last barrier is tried, where capacity suffices."""
+"""Share of shed demand above which the last barrier is tried, where capacity suffices."""
 SHED_TOLERANCE = 1e-4
-"""p.u. of load shedding from which further searches follow."""
+"""p.u. of load shedding above which further searches follow."""
 
 
 @dataclass(frozen=True, eq=False)
 class AcSchedule:
-    """An AC optimal power flow of released demand, as zones need it.
+    """An AC optimal power flow of released demand, in the form that zones use.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class AcSchedule:
     shed : (zones,)
         Load shedding of every zone, energized buses only, p.u.
     output_prices : tuple of (gens,), optional
-        Per zone, what an output is worth in other steps (multiples of c0 per p.u.).
+        Per zone, the value of output in other steps (multiples of c0 per p.u.).
     """
 
     voltage: Complexes
@@ -82,7 +82,7 @@ class AcRounds:
     schedule : AcSchedule or None
         None where they did not converge.
     iterations : tuple of Iteration
-        One per round of the search that is kept.
+        One per round of the selected search.
     """
 
     schedule: AcSchedule | None
@@ -91,7 +91,7 @@ class AcRounds:
 
 @dataclass(frozen=True, eq=False)
 class CentralSchedule:
-    """A schedule that a coordinator makes of all that zones disclosed.
+    """A schedule that a coordinator computes from the demands that zones disclosed.
 
     Attributes
     ----------
@@ -114,21 +114,21 @@ def central_schedule(
     ac: bool,
     slack: bool = True,
 ) -> CentralSchedule | None:
-    """Return the schedule that is best for the zones' demands taken together.
+    """Return the optimal schedule for the demands of all zones.
 
-    None where ``ac``, without ``slack``, finds none.
+    None where ``ac`` is set without ``slack`` and there is no AC optimum.
 
     Parameters
     ----------
     network : Network
-        Of its case the demand is not read.
+        The demand of its case is not read.
     demands : sequence of (2 |N_z|,) array
         p, then q, of every zone's own buses; public.
     voll : float
         Value of lost load in $/MWh.
     ac : bool
-        Plan on the AC equations; on the relaxation where not, and for demand that has no AC
-        optimum (a noisy one may ask for what no AC state gives).
+        Plan on the AC equations. Otherwise, or for demand without an AC optimum (noisy demand may
+        exceed what any AC state can serve), plan on the relaxation.
     slack : bool
         As of :func:`estimated_optimum`.
 
@@ -138,7 +138,7 @@ def central_schedule(
         If no optimum is found.
     """
     case, objective = _disclosed(network, zones, demands), network.objective
-    if dead_buses(case).all():  # nothing generates anywhere: there is no voltage to schedule
+    if dead_buses(case).all():  # no generation anywhere: there is no voltage to schedule
         return CentralSchedule(np.zeros(network.offsets["end"]), None)
     if ac and objective.kind != "imbalance":
         optimum = estimated_optimum(case, objective.kind, voll, slack=slack)
@@ -156,7 +156,7 @@ def central_schedule(
 
 
 def _disclosed(network: Network, zones: Sequence[Zone], demands: Sequence[Floats]) -> Case:
-    """Return the case with the demands that zones disclosed."""
+    """Return the case with the disclosed demands."""
     pd, qd = np.zeros(network.case.n_bus), np.zeros(network.case.n_bus)
     for zone, demand in zip(zones, demands, strict=True):
         pd[zone.own], qd[zone.own] = np.split(demand, 2)
@@ -168,9 +168,9 @@ def estimated_optimum(
 ) -> AcOptimum | None:
     """Return the AC optimum of an estimated demand; None if there is none.
 
-    Where the estimate has no optimum, its reactive part is departed from at a price, if ``slack``.
-    At once so where a bus asks for more than its branches carry, whatever is shed: searches that
-    must end infeasible take the longest (case_ACTIVSg70k: over 900 s for 420).
+    Where the estimate has no optimum, its reactive part gets a priced slack, if ``slack``. The
+    first search has it where the demand of a bus exceeds the ratings of its branches even with load
+    shedding: infeasible searches take longest (case_ACTIVSg70k: over 900 s for 420).
     """
     beyond = overloaded(case, shed=True).any()
     for estimated in (True,) if beyond else (False, True)[: 1 + slack]:
@@ -202,7 +202,7 @@ def schedule_in_rounds(
     transport: Transport,
     watch: Callable[[Iteration], None] = lambda _: None,
 ) -> AcRounds:
-    """Return the AC optimal power flow that zones find together.
+    """Return the AC optimal power flow of all zones, computed in rounds.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def schedule_in_rounds(
         opening = [call(ZoneMember.ac_open, part, estimated) for part in parts]
         places = answers(transport, opening)
         live = [z for z, at in enumerate(places) if at is not None]
-        if not live:  # nothing generates anywhere: there is no voltage to schedule
+        if not live:  # no generation anywhere: there is no voltage to schedule
             return AcRounds(None, ())
         border = Border(ends.size, [at for at in places if at is not None])
         asked = _Asked(transport, len(zones), live)
@@ -260,8 +260,9 @@ def schedule_in_rounds(
 def _searches(case: Case) -> tuple[tuple[bool, float], ...]:
     """Return the searches in turn: a flag of priced reactive slack, and the first barrier.
 
-    That price comes last, for demand that no other search can plan; alone where no shedding brings
-    a bus within the ratings of its branches. The last barrier is for a grid of enough capacity.
+    The search with slack is last, for demand that no other search can plan. It is the only one
+    where a bus exceeds the ratings of its branches even with load shedding. The last barrier is for
+    a grid of sufficient capacity.
     """
     if overloaded(case, shed=True).any():
         return ((True, FIRST_MU),)
@@ -272,7 +273,7 @@ def _searches(case: Case) -> tuple[tuple[bool, float], ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """The zones' blocks behind a transport."""
+    """The zones' blocks, called through a transport."""
 
     transport: Transport
     zones: int
@@ -291,15 +292,15 @@ class _Asked:
         return float(objective), float(shed)
 
     def _all(self, calls: Calls[Any]) -> list[Any]:
-        """Return the live zones' answers."""
+        """Return the energized zones' replies."""
         replies = answers(self.transport, calls)
         return [replies[z] for z in self.live]
 
 
 WITHIN = 0.99
-"""Share of the way to the cones' boundary that a step goes."""
+"""Length of a step as a share of the distance to the cones' boundary."""
 SHORTEST = 1e-4
-"""Length of a step at which rounding errors have taken over, and rounds end."""
+"""Length of a step below which rounding errors dominate, and rounds end."""
 Solve = Callable[[Sequence[Floats]], list[Floats]]
 
 
@@ -327,18 +328,18 @@ class ConicRound(NamedTuple):
 
 
 def conic_rounds(transport: Transport, shared: Ints) -> Iterator[ConicRound]:
-    """Let zones solve the relaxation of their released demands together; yield every round.
+    """Solve the relaxation of all zones' released demands in rounds; yield every round.
 
-    The first round is a least-squares start. In every other, zones send a Schur complement once and
-    three vectors of the border's size at most: for the predictor, for Mehrotra's corrector, and the
-    gradient at the point that they have come to. Rounds end where rounding errors leave no step.
+    The first round is a least-squares start. In later rounds, zones send a Schur complement once
+    and at most three vectors of the border's size: for the predictor, for Mehrotra's corrector, and
+    the gradient at the new point. Rounds end where rounding errors leave no step.
 
     Parameters
     ----------
     transport : Transport
         To all zones (:class:`gridpriv.power.fleet.ZoneMember`).
     shared : int array
-        Voltage products that several zones hold, as coordinates of the grid.
+        Voltage products of several zones, as coordinates of the grid.
 
     Raises
     ------

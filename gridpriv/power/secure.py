@@ -1,15 +1,15 @@
-"""A preventive security-constrained AC optimal power flow: zones plan against contingencies.
+"""Preventive security-constrained AC optimal power flow of zones.
 
 Zones solve the joint AC optimal power flow of their released demand
-(:mod:`gridpriv.power.ac.joint`). The AC state after every contingency is found from its solution;
-each limit that a state passes becomes a cut, linear in the set points before the outage
-(:mod:`gridpriv.power.corrective`). All cuts are linearized anew and the zones solve again,
-until no contingency violates a limit that a cut could prevent.
+(:mod:`gridpriv.power.ac.joint`). The AC state after every contingency is computed from its
+solution; each violated limit becomes a cut, linear in the set points before the outage
+(:mod:`gridpriv.power.corrective`). All cuts are linearized again and the zones solve again, until
+no contingency violates a limit that a cut could prevent.
 
 Cuts are priced, so a plan exists also where not every contingency can be prevented. A contingency
 that no set points correct without load shedding (:mod:`gridpriv.power.corrective`) has no secure
-preventive plan. It is left to corrective redispatch, and so is one that violates a limit in
-:data:`PATIENCE` plans with cuts on it; their cuts are dropped.
+preventive plan. It is left to corrective redispatch, and so is a contingency that violates a limit
+in :data:`PATIENCE` plans with cuts on it; their cuts are removed.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from gridpriv.power.security import (
 from gridpriv.power.zone import Zone
 
 MOST_PLANS, RELINEARIZED = 40, 6
-"""Plans, each with the cuts of those before it; plans after which all cuts are linearized anew."""
+"""Largest number of plans; number of plans after which all cuts are linearized again."""
 HARD = 0.02
-"""Relative violation from which a contingency is tried by redispatch after the first plan."""
+"""Relative violation above which a contingency is tested by redispatch after the first plan."""
 PATIENCE = 6
-"""Plans with cuts on a limit that a contingency violates all the same, before one is left so."""
+"""Plans with cuts on a limit that is still violated, before a contingency is left."""
 MOST = 2
-"""Contingencies that one plan's cuts of a limit come from: the others violate it less."""
+"""Contingencies per plan that give cuts of a limit: those that violate it most."""
 FAR = 0.1
-"""Distance from a limit, as a share of it, at which its cut is dropped."""
+"""Distance from a limit, as a share of it, at which its cut is removed."""
 MOST_ROUNDS, ROUNDS_TOLERANCE = 200, 1e-7
 BACK_OFF = 2e-4
-"""Share of a limit by which cuts keep below it, so that a linearization error passes none."""
+"""Margin of cuts, as a share of the limit, against linearization errors."""
 SLACK_PRICE = {"line": 0.5, "voltage": 5.0}
-"""Price of passing a limit by 1 p.u., as a share of the value of lost load of 1 p.u."""
+"""Price of a violation by 1 p.u., as a share of the value of lost load of 1 p.u."""
 
 Place = tuple[str, str, int, str]
 """Of a cut: contingency, kind, element and side of a limit."""
@@ -71,9 +71,9 @@ class Cut:
     Attributes
     ----------
     room : float
-        How far the plan that it was linearized around is from the limit, p.u.
+        Distance of the linearization point from the limit, p.u.
     regime : bytes
-        Which buses hold their voltage in the state that it was linearized around.
+        Mask of buses at their voltage set point in the linearized state.
     """
 
     limit: Limit
@@ -91,7 +91,7 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class SecurePlan:
-    """A plan that contingencies were prevented in, and the grid after each of them.
+    """A preventive plan, and the grid after each contingency.
 
     Attributes
     ----------
@@ -102,11 +102,11 @@ class SecurePlan:
     contingencies : tuple of PostContingency
         The most severe first.
     cuts : int
-        Limits after contingencies that the plan was held to.
+        Number of cuts in the plan.
     plans, rounds : int
-        How often zones planned, and rounds of all plans together.
+        Number of plans, and rounds of all plans together.
     left : frozenset of str
-        Contingencies that are left to corrective redispatch.
+        Contingencies left to corrective redispatch.
     """
 
     before: PreContingency
@@ -130,7 +130,7 @@ class SecureProblem:
     Attributes
     ----------
     case : Case
-        With the demand as zones released it.
+        With the released demand of zones.
     voll : float
         Value of lost load in $/MWh.
     unit : float or None
@@ -154,12 +154,12 @@ class SecureProblem:
         return np.concatenate([self.case.pd[zone.own], self.case.qd[zone.own]])
 
     def planned(self, cuts: Cuts | None, *, shed: bool = True) -> tuple[tuple[ZoneBlock, ...], int]:
-        """Return the zones' blocks at the joint optimum within cuts, and the rounds it took.
+        """Return the zones' blocks at the joint optimum within cuts, and its number of rounds.
 
         Parameters
         ----------
         shed : bool
-            Whether demand may be shed.
+            True if load may be shed.
 
         Raises
         ------
@@ -216,7 +216,7 @@ class SecureProblem:
 def secure_plan(
     problem: SecureProblem, watch: Callable[[PostContingency], object] = lambda _: None
 ) -> tuple[SecurePlan, SecurePlan]:
-    """Return the zones' plan without contingencies, and the one that prevents what they pass.
+    """Return the zones' plan without contingencies, and the preventive plan.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def _kept(
 def _passing(
     analysed: Sequence[PostContingency], left: frozenset[str], share: float = 0.0
 ) -> dict[str, Contingency]:
-    """Return the contingencies that violate a limit of a line or a voltage by more than a share."""
+    """Return contingencies that violate a line or voltage limit by more than a share."""
     return {
         c.contingency.name: c.contingency
         for c, violations in _kept(analysed, left)
@@ -285,10 +285,10 @@ def _passing(
 def _hopeless(
     analysed: Sequence[PostContingency], left: frozenset[str], passes: Counter[str]
 ) -> frozenset[str]:
-    """Return the contingency that violates limits most, once one did so in PATIENCE plans.
+    """Return the contingency that violates limits most, if one did so in PATIENCE plans.
 
-    Contingencies can be preventable each alone and not together: the others get as many plans
-    again without it.
+    Contingencies may be preventable separately but not together: the others get as many further
+    plans without it.
     """
     if max(passes.values(), default=0) < PATIENCE:
         return frozenset()
@@ -307,13 +307,13 @@ def _unpreventable(
     passing: Mapping[str, Contingency],
     tried: set[str],
 ) -> frozenset[str]:
-    """Return the contingencies, of those not tried yet, that no set points secure."""
+    """Return contingencies, among those not tested yet, that no set points can correct."""
     new = {name: item for name, item in passing.items() if name not in tried}
     return frozenset(n for n, item in new.items() if not problem.corrected(before, item).secure)
 
 
 def _worst(analysed: Sequence[PostContingency], left: frozenset[str]) -> dict[Place, Limit]:
-    """Return the limits that are passed, of each element in the contingencies that pass it most."""
+    """Return the violated limits, for each element in the contingencies that violate it most."""
     places: dict[tuple[str, int, str], list[tuple[float, Place, Limit]]] = {}
     for c, violations in _kept(analysed, left):
         for v in () if collapsed(c) else violations:
@@ -323,7 +323,7 @@ def _worst(analysed: Sequence[PostContingency], left: frozenset[str]) -> dict[Pl
 
 
 def collapsed(after: PostContingency) -> bool:
-    """Test for a voltage so low that no set point before the outage would hold it."""
+    """Return True for a voltage so low that no set point before the outage can correct it."""
     return any(
         v.kind == "voltage" and v.limit == "lower" and v.amount > LARGEST_MOVE
         for v in after.violations
@@ -331,7 +331,7 @@ def collapsed(after: PostContingency) -> bool:
 
 
 def _passed(plan: SecurePlan, left: frozenset[str]) -> float:
-    """Return by how much limits are passed over all contingencies, as shares of the limits."""
+    """Return the sum of violations over all contingencies, as shares of the limits."""
     over = (v for _, violations in _kept(plan.contingencies, left) for v in violations)
     return sum(v.amount / max(abs(v.bound), 1e-3) for v in over)
 
@@ -352,10 +352,10 @@ def _linearized(
 ) -> dict[Place, list[Cut]]:
     """Return the cuts of the next plan.
 
-    A violated limit gets a cut around this plan. The cuts of other limits are linearized
-    anew while ``anew``, and dropped where the limit is far; later they stay as they are. A limited
-    quantity has a kink where a generator reaches a reactive limit: linearizations from either side
-    of it are both kept, or the search goes in a circle between them.
+    A violated limit gets a cut around this plan. The cuts of other limits are linearized again
+    while ``anew``, and removed where the limit is far; later they do not change. A limited quantity
+    has a kink where a generator reaches a reactive limit: linearizations from both sides are kept,
+    as the search could otherwise cycle.
     """
     after = _After(problem, before)
     cuts: dict[Place, list[Cut]] = {}
@@ -376,7 +376,7 @@ def _linearized(
 
 
 class _After:
-    """The states after contingencies of a plan, and their derivatives, as they are needed."""
+    """The states after contingencies of a plan, and their derivatives, computed on demand."""
 
     def __init__(self, problem: SecureProblem, before: PreContingency) -> None:
         self.problem, self.before = problem, before

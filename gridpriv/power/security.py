@@ -51,7 +51,7 @@ from gridpriv.power.ac.newton import PowerFlowError, solve_power_flow
 from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch, Limit, Schedule
 
 SPLIT = 1e-8
-"""1 - PTDF of an outage that splits the grid, but for rounding."""
+"""1 - PTDF below which an outage splits the grid, up to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class DcOutages:
     Attributes
     ----------
     dc : DcPowerFlow or None
-        None where reactances of both signs cancel: nothing is estimated.
+        None where reactances of both signs cancel; there is no estimate then.
     island : (n,) int
         The island of every bus.
     """
@@ -84,7 +84,7 @@ class DcOutages:
 
         None also without a DC power flow.
 
-        Active flows change as by the DC power flow; reactive ones stay.
+        Active flows change by the DC power flow; reactive flows do not change.
         """
         case, state = self.state.case, self.state
         if self.dc is None or state.dead.any() or (change := self._replaced(gens)) is None:
@@ -125,7 +125,7 @@ class DcOutages:
 
 Status = Literal["converged", "diverged", "screened"]
 MOST_SHEDDINGS = 20
-"""Power flows in which demand is shed until an island's generators stand within their limits."""
+"""Largest number of power flows for shedding an island's deficit."""
 NORMAL_PERCENT = 100.0
 
 
@@ -136,8 +136,8 @@ class PostContingency:
     Attributes
     ----------
     status : {'converged', 'diverged', 'screened'}
-        ``diverged``: no AC state was found. ``screened``: no AC state was looked for, and the
-        loading is the DC estimate.
+        ``diverged``: no AC state was found. ``screened``: no AC state was computed, and the loading
+        is the DC estimate.
     worst_loading_percent : float or None
         Largest apparent power over the rating; None without a rated branch or a state.
     worst_branch : str
@@ -146,7 +146,7 @@ class PostContingency:
     islanded_mw : float
         Demand on buses that the outage separates from the largest part of their island.
     shed_mw : float
-        Demand not served beyond what was not served before.
+        Additional load shedding.
     """
 
     contingency: Contingency
@@ -161,7 +161,7 @@ class PostContingency:
     def secure(self) -> bool | None:
         """True where no limit is violated and no demand is shed; None where it is not known.
 
-        A screened contingency has no AC state, so its voltages and reactive outputs are not known.
+        A screened contingency has no AC state, so voltages and reactive outputs are not known.
         """
         if self.status == "screened":
             return None
@@ -199,9 +199,9 @@ class PreContingency:
     state : AcState
         Its AC state, of a case with normal ratings.
     case : Case
-        The same case with the ratings that hold after an outage.
+        The same case with the ratings after an outage.
     dispatch : Dispatch
-        Its set points: outputs as they are in that state, voltages as they were asked for.
+        Its set points: the outputs of that state, and the original voltage set points.
     """
 
     state: AcState
@@ -230,13 +230,13 @@ class PreContingency:
 
     @cached_property
     def entries(self) -> Ints:
-        """Where the bus admittances hold a branch's ff, ft, tf and tt: shape (4, m)."""
+        """Positions of a branch's ff, ft, tf and tt in the bus admittances, shape (4, m)."""
         f, t = self.case.f_bus, self.case.t_bus
         return self._places(np.stack([f, f, t, t]), np.stack([f, t, f, t]))
 
     @cached_property
     def diagonal(self) -> Ints:
-        """Where the bus admittances hold their diagonal."""
+        """Positions of the diagonal in the bus admittances."""
         bus = np.arange(self.case.n_bus)
         return self._places(bus, bus)
 
@@ -265,20 +265,20 @@ def pre_contingency(case: Case, dispatch: Dispatch, rating: Rating = "C") -> Pre
 
 @dataclass(frozen=True, eq=False)
 class Outage:
-    """Elements that fail, and what is left of the grid.
+    """Failing elements, and the grid without them.
 
     Attributes
     ----------
     branches : int array
-        Indices of the branches that fail.
+        Indices of the failing branches.
     kept : (g,) bool
-        Generators that stay in service: not those that fail or stand on de-energized buses.
+        Generators in service after the outage, on energized buses.
     case : Case
         The case with these generators and the other branches.
     island : (n,) int
         The island of every bus in it.
     separated, dead : (n,) bool
-        Buses outside the largest part of what was their island; de-energized buses.
+        Buses outside the largest part of their former island; de-energized buses.
     """
 
     branches: Ints
@@ -309,14 +309,14 @@ class Outage:
 
     @property
     def simple(self) -> bool:
-        """True where one part of every island stays energized and nothing joins the others."""
+        """True where one part of every island stays energized and no others have branches."""
         if not self.dead.any():
             return not self.separated.any()
         return len(self.branches) == 1 and np.array_equal(self.dead, self.separated)
 
 
 def _separated(before: Ints, after: Ints) -> Bools:
-    """Return the buses outside the largest part of what was their island."""
+    """Return the buses outside the largest part of their former island."""
     size, former = np.bincount(after), np.zeros(after.max() + 1, dtype=np.int64)
     former[after] = before
     largest = np.zeros(len(size), dtype=bool)
@@ -325,7 +325,7 @@ def _separated(before: Ints, after: Ints) -> Bools:
 
 
 def post_contingency(before: PreContingency, outage: Outage) -> AcState:
-    """Return the AC state after an outage, of the case without the elements that fail.
+    """Return the AC state after an outage, of the case without the failing elements.
 
     Raises
     ------
@@ -342,7 +342,7 @@ def post_contingency(before: PreContingency, outage: Outage) -> AcState:
 
 
 def _near(before: PreContingency, outage: Outage) -> AcState | None:
-    """Return the AC state near the one before; None if there is none within all limits."""
+    """Return the AC state near the previous one; None if there is none within all limits."""
     kept, left, start = outage.kept, outage.case, before.state
     asked, dead = before.dispatch, outage.dead
     grid = before.grid if kept.all() and not dead.any() else _smaller(before, outage)
@@ -371,7 +371,7 @@ def _near(before: PreContingency, outage: Outage) -> AcState | None:
 
 
 def _smaller(before: PreContingency, outage: Outage) -> AreaGrid:
-    """Return the grid in the same arrays, without injections that are lost.
+    """Return the grid in the same arrays, without lost injections.
 
     Other generators have no output and no range, de-energized buses no demand.
     """
@@ -394,8 +394,8 @@ def _smaller(before: PreContingency, outage: Outage) -> AreaGrid:
 def _admittance(before: PreContingency, outage: Outage) -> sparse.csr_array:
     """Return the bus admittances after an outage, on the pattern of the whole grid.
 
-    A de-energized part stays joined by its own branches and the one that failed, without shunts
-    and taps: it draws nothing, so its buses stand at the voltage of the one that it hangs on.
+    A de-energized part stays connected by its own branches and the failed one, without shunts and
+    taps. It has no current, so its buses have the voltage of the bus it is connected to.
     """
     case, dead = before.case, outage.dead
     whole, y = before.grid.admittance, before.admittance
@@ -412,7 +412,7 @@ def _admittance(before: PreContingency, outage: Outage) -> sparse.csr_array:
 
 
 def _with_enough_generation(outage: Outage, dispatch: Dispatch, stood: AcState) -> AcState:
-    """Return the AC state in which every island has shed what its generators cannot give.
+    """Return the AC state in which every island has shed its deficit.
 
     A generator whose set point is beyond its limit keeps it.
     """
@@ -431,7 +431,7 @@ def _with_enough_generation(outage: Outage, dispatch: Dispatch, stood: AcState) 
 
 
 def _shed(case: Case, dispatch: Dispatch, lack: Floats, island: Ints) -> Dispatch:
-    """Return the dispatch that sheds as much more in every island, by share of demand."""
+    """Return the dispatch with additional shedding in every island, by share of demand."""
     served = np.maximum(case.pd - dispatch.p_shed, 0.0)
     total = np.bincount(island, served, len(lack))
     share = np.minimum(lack / np.where(total > 0, total, 1.0), 1.0)[island]
@@ -463,7 +463,7 @@ def worst_loading(case: Case, flow: Floats) -> tuple[float | None, str]:
     Parameters
     ----------
     flow : (m,)
-        Apparent power of the end that carries more, p.u.
+        Apparent power of the more loaded end, p.u.
     """
     rated = np.flatnonzero(case.rate > 0)
     if not len(rated):
@@ -480,7 +480,7 @@ def security_analysis(
     screen: float = 0.0,
     watch: Callable[[PostContingency], object] = lambda _: None,
 ) -> tuple[PostContingency, ...]:
-    """Return every contingency with the grid after it, the most severe first.
+    """Return every contingency with the grid after it, in descending order of severity.
 
     Parameters
     ----------

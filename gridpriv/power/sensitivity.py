@@ -1,19 +1,19 @@
-"""Sensitivities of a zone's releases, from public topology only. Derivations.
+"""Sensitivities of a zone's releases, from public topology only, with derivations.
 
-Neighbours differ at one own bus i by (dp, dq) with |dp|, |dq| <= beta (one of them zero where
+Adjacent data differ at one own bus i by (dp, dq) with |dp|, |dq| <= beta (dq or dp is zero where
 ``protects`` is p or q). With a_p, a_q the rows of B of bus i and e_p, e_q the unit vectors:
 
 demand
-    The data move by dp e_p + dq e_q: D1 = 2 beta, D2 = sqrt(2) beta, and beta in the norm `box`
+    The data change by dp e_p + dq e_q: D1 = 2 beta, D2 = sqrt(2) beta, and beta in the norm `box`
     (beta in all of them for p or q alone).
 
 objective (gradient 2 B'(Bz + d), and the linear term 2 B'd of the exact update)
-    They move by g = 2 (dp a_p + dq a_q), whatever z. Coordinate by coordinate
+    They change by g = 2 (dp a_p + dq a_q), whatever z. In each coordinate
     |g_k| <= 2 beta (|a_p,k| + |a_q,k|), so D1 = 2 beta max_i || |a_p| + |a_q| ||_1. The 2-norm is
     convex in (dp, dq), so it is largest at a corner: D2 = 2 beta max_i max_+- ||a_p +- a_q||_2.
 
 output, linearized
-    z minimizes <c, z> + 1/2 z'Qz over a convex W with Q = diag(metric), and c moves by g.
+    z minimizes <c, z> + 1/2 z'Qz over a convex W with Q = diag(metric), and c changes by g.
     Adding the two optimality conditions, <Q dz + g, dz> <= 0, that is
         ||dz + u||_Q <= ||u||_Q,   u = Q^{-1} g / 2:
     dz lies in a ball around -u. Over that ball, by the triangle inequality,
@@ -30,17 +30,17 @@ output, exact
         ||dy||_2 <= ||e||_2 / sqrt(2 min rho),  ||dy||_1 <= ||e||_2 sqrt(sum 1/(2 rho)).
 
 objective ``cost``, f = C(pg)/c0 + M ||Bz + d||^2
-    The cost holds no demand. The gradient moves M times as far. Where it is linearized, its own
-    gradient is part of c and does not differ between neighbours at equal z. Where it is not, its
-    gradient is monotone: <grad C(z') - grad C(z), dz> >= 0 is added on the left of the last
-    condition and may be dropped, with 2M for 2 and M||e||^2/2 on the right; so the output
+    The cost does not depend on demand. The change of the gradient is M times as large. Where the
+    cost is linearized, its own gradient is part of c and equal for adjacent data at equal z. Where
+    it is not, its gradient is monotone: <grad C(z') - grad C(z), dz> >= 0 is added on the left of
+    the last condition and may be dropped, with 2M for 2 and M||e||^2/2 on the right; so the output
     bounds of the exact update grow by sqrt(M).
 
 Both output bounds D are those of exact minimizers. The error of a solver's point is proven for each
-solve (gridpriv/power/solvers/clarabel.py), and two points are at most D and two such errors apart.
-An agent draws noise for D + 2 E r and releases no point whose error in the norm of the metric may
-be above E. E is SOLVER_ERROR, at least D/20r and at most D/2r, with r the largest length of a
-vector whose norm in the metric is 1: errors add 10 to 100 % to D.
+solve (gridpriv/power/solvers/clarabel.py), and the distance of two points is at most D plus two
+such errors. An agent draws noise for D + 2 E r and releases no point whose error in the norm of the
+metric may exceed E. E is SOLVER_ERROR, at least D/20r and at most D/2r, with r the largest length
+of a vector whose norm in the metric is 1: errors add 10 to 100 % to D.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length, reach
 
 SOLVER_ERROR = 5e-4
-"""Of a minimizer in the norm of the metric, proven for each (docs/decisions/0006)."""
+"""Error of a minimizer in the norm of the metric, proven for each (docs/decisions/0006)."""
 
 
 def demand_sensitivity(adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
-    """Return the distance of a zone's demand between neighbouring data sets."""
+    """Return the sensitivity of a zone's demand."""
     entries = 2 if adjacency.protects == "p+q" else 1
     moved = np.zeros(2)
     moved[:entries] = adjacency.beta
@@ -133,7 +133,7 @@ def _changes(imbalance: Matrix, adjacency: DemandAdjacency, norm: Norm) -> Matri
 
 
 def _corner_rows(imbalance: Matrix, adjacency: DemandAdjacency) -> Matrix:
-    """Return a_p, a_q, or both a_p + a_q and a_p - a_q, of every own bus, one below the other."""
+    """Return a_p, a_q, or both a_p + a_q and a_p - a_q, of every own bus, stacked."""
     from scipy import sparse
 
     active, reactive = _halves(imbalance)

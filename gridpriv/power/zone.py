@@ -1,26 +1,23 @@
-"""A zone's part of the grid: its buses, their neighbours, lines between, generators.
+"""A zone's part of the grid (buses, neighbour buses, lines, generators), and prices of tie lines.
 
-Everything here is public topology. The zone's demand is not part of it.
+Everything here is public topology; the zone's demand is not part of it.
 
-Coordinates. The variables of the whole grid are numbered once, family by family::
+Coordinates. The variables of the whole grid are numbered by family::
 
     w | wr | wi | p_from | q_from | p_to | q_to | pg | qg | pc
     n   P    P    m        m        m      m      g    g    h
 
 with n buses, P connected bus pairs, m branches, g generators, and h generators whose cost is
-piecewise linear (pc is that cost; h is 0 where the objective has no cost). A zone holds those
-of its buses, their neighbours and the lines between; two zones share a variable when both hold it.
+piecewise linear (pc is that cost; h is 0 where the objective has no cost). A zone has the variables
+of its buses, their neighbours and the lines between; a variable of two zones is a coupling
+variable.
 
-Prices of tie lines: what one more unit of flow on one costs a zone.
-
-tie lines
-    The dual lambda of a zone's copy of a shared variable. Its local problem minimizes
-    f(z) - <lambda, z> + rho/2 ||w - z||^2, so lambda is the derivative of f by that variable:
-    what the zone pays for one more unit of it. At consensus the copies' duals of one variable add
-    up to 0: what one zone pays the other earns. It follows from releases, so it is public.
-
-With objective ``cost`` the unit is $/MWh (reactive: $/MVArh), with ``losses`` MW of generation
-per MW, with ``imbalance`` p.u. squared per p.u.
+Prices. The dual lambda of a zone's copy of a coupling variable is the derivative of f by that
+variable, as its local problem minimizes f(z) - <lambda, z> + rho/2 ||w - z||^2: the zone's price of
+one more unit. At consensus the duals of the copies of a variable add up to 0: the payment of one
+zone is the revenue of the other. The prices are functions of releases, so they are public. With
+objective ``cost`` the unit is $/MWh (reactive: $/MVArh), with ``losses`` MW of generation per MW,
+with ``imbalance`` p.u. squared per p.u.
 """
 
 from __future__ import annotations
@@ -54,9 +51,9 @@ class Network:
     pair_i, pair_j : (P,) int
         Bus indices of the pairs, i < j.
     pair_of : (m,) int
-        Pair of each branch; parallel branches share one.
+        Pair of each branch; parallel branches have the same pair.
     forward : (m,) bool
-        Whether the branch runs from i to j (else wi changes sign in its flows).
+        True if the branch is from i to j (else wi changes sign in its flows).
     objective : Objective
         What its zones minimize.
     """
@@ -106,7 +103,7 @@ class Zone:
     Attributes
     ----------
     key : int
-        Smallest bus number of the zone: its identity for noise streams, whatever the order.
+        Smallest bus number of the zone: its identity for noise streams, independent of the order.
     own : int array
         Bus indices N_z; only these have a balance and a demand.
     buses, pairs, branches, gens : int arrays
@@ -129,7 +126,7 @@ class Zone:
 
     @property
     def held(self) -> dict[str, Ints]:
-        """Elements of the grid of which the zone has variables, family by family."""
+        """Elements of the grid with variables of the zone, by family."""
         return (
             {"w": self.buses, "wr": self.pairs, "wi": self.pairs}
             | dict.fromkeys(FLOWS, self.branches)
@@ -243,9 +240,9 @@ def coordinates(
 
 
 def within_limits_without_load(zone: Zone) -> bool:
-    """Return True where voltages near 1 p.u. at equal angles keep all branch limits of a zone.
+    """Return True where voltages near 1 p.u. at equal angles satisfy all branch limits of a zone.
 
-    Its feasible set, in which no demand occurs, then has a point.
+    Its feasible set, which does not depend on demand, then has a point.
     """
     case, lines = zone.network.case, zone.branches
     v = np.clip(1.0, case.vmin, case.vmax).astype(complex)
@@ -273,7 +270,7 @@ def tie_prices(zone: Zone, shared: np.ndarray, dual: Floats) -> pd.DataFrame:
     Parameters
     ----------
     shared : (n,) bool
-        Which of its variables are shared.
+        True for coupling variables.
     dual : (shared,)
         Their duals.
 
