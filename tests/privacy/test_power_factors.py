@@ -88,7 +88,7 @@ def test_without_noise_the_estimate_is_the_demand(band):
 
 
 def test_neighbours_at_other_power_factors_are_not_what_is_measured():
-    with pytest.raises(ValueError, match="other power factors"):
+    with pytest.raises(ValueError, match="different power factors"):
         disclosed(bus(N), "0.9..1").sensitivity(DemandAdjacency(BETA), "box")
 
 
