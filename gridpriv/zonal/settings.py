@@ -163,14 +163,14 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
-        "how many cosine (DCT) coefficients of a zone's total over a series are released with the "
-        "mean demand (auto: as many as give the least expected error; per-step: one release in "
+        "number of cosine (DCT) coefficients of a zone's total over a series that are released "
+        "with the mean demand (auto: as many as give the least expected error; per-step: one release in "
         "every step)",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
-        "how often noise on demand is drawn: once a run, every round, or every local update; "
+        "times at which noise on demand is drawn: once a run, every round, or every local update; "
         "noise on objective or output is drawn every update",
         unset="once",
     )
