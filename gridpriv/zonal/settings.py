@@ -164,8 +164,8 @@ class ReleaseSchedule(Part):
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
         "number of cosine (DCT) coefficients of a zone's total over a series that are released "
-        "with the mean demand (auto: as many as give the least expected error; per-step: one release in "
-        "every step)",
+        "with the mean demand (auto: as many as give the least expected error; per-step: one "
+        "release in every step)",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
