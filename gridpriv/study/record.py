@@ -138,7 +138,6 @@ def publish_tables(tables: Tables) -> Tables:
     }
 
 
-OUT_OF_ORDER = ("seconds",)
 FINALS = tuple(
     name
     for name in (*RunFigures.table.names, *Certificate.table.names)
@@ -152,7 +151,7 @@ def run_tables(identity_row: Json, result: RunResult, reason: str = "") -> Table
     ``identity_row`` is :func:`identity` of the run.
     """
     noise = [r.noise_magnitude for r in result.trace.rounds]
-    rounds = result.rounds.drop(columns=list(OUT_OF_ORDER), errors="ignore")
+    rounds = result.rounds.drop(columns="seconds", errors="ignore")
     return {
         "runs": [
             identity_row

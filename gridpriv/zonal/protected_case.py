@@ -365,15 +365,8 @@ class ProtectedCase:
     def made(self) -> Made:
         """Contents of the certificate."""
         ready, base = self.publication.ready, self.served.case.base_mva
-        drawn = [
-            Drawn(
-                f"demand: {self.first.disclosure.strategy.name}",
-                self.first.release,
-                base,
-                "MW",
-                self.first.disclosure.strategy.reactive,
-            )
-        ]
+        release, strategy = self.first.release, self.first.disclosure.strategy
+        drawn = [Drawn(f"demand: {strategy.name}", release, base, "MW", strategy.reactive)]
         if isinstance(self.posterior, PricedRelease):
             query = self.posterior.query.release
             drawn.append(Drawn("demand at published prices", query, 1.0, "$/h"))

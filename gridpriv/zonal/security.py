@@ -35,7 +35,7 @@ from gridpriv.power.security import (
     security_analysis,
     worst_loading,
 )
-from gridpriv.zonal.documents import CorrectionRow, Prevention, SecurityDocument
+from gridpriv.zonal.documents import AfterOutage, CorrectionRow, Prevention, SecurityDocument
 from gridpriv.zonal.result import RunAnalysis, RunResult
 from gridpriv.zonal.settings import LOCAL, SHARED, ZONE, Security, check_view_of
 
@@ -121,16 +121,16 @@ class SecurityResult(RunAnalysis):
                 "kind": item.contingency.kind,
                 "outages": list(item.contingency.outages),
                 "at": list(item.contingency.places(case)),
-                "status": item.status,
-                "worst_loading_percent": item.worst_loading_percent,
-                "worst_branch": item.worst_branch,
-                "violations": [limit._asdict() for limit in item.violations],
-                "islanded_mw": item.islanded_mw,
-                "shed_mw": item.shed_mw,
+                **AfterOutage.of(item, violations=_limits(item)).as_dict(),
                 "corrective": _correction(corrections.get(item.contingency.name)),
             }
             for item in self.contingencies
         ]
+
+
+def _limits(state: AcState | PostContingency) -> list[Json]:
+    """Return the limits that a state violates."""
+    return [limit._asdict() for limit in state.violations]
 
 
 def _worst_limit(violations: list[Json]) -> Json:
@@ -170,7 +170,7 @@ def _before(state: AcState) -> Json:
         "status": "converged",
         "worst_loading_percent": loading,
         "worst_branch": branch,
-        "violations": [limit._asdict() for limit in state.violations],
+        "violations": _limits(state),
         "islanded_mw": 0.0,
         "shed_mw": state.shed_mw,
     }
