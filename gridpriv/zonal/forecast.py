@@ -209,18 +209,14 @@ def forecast(
                 ]
             tried.append(outcomes)
         by_method = [list(each) for each in zip(*tried, strict=True)]
-        silent = [k for k, method in enumerate(options) if method["release"] == "nothing"]
-        matches = [
-            _expected(prepare(grid, zoning, replace(settings, **method)), method, outcomes)
-            for method, outcomes in zip(options, by_method, strict=True)
-        ]
-    if not silent:
-        return matches, left_out
-    nothing = by_method[min(silent, key=lambda k: matches[k].harm)]
-    return [
-        item if k in silent else _against(item, outcomes, nothing)
-        for k, (item, outcomes) in enumerate(zip(matches, by_method, strict=True))
-    ], left_out
+        runs = [prepare(grid, zoning, replace(settings, **method)) for method in options]
+        tables = list(zip(runs, options, by_method, strict=True))
+        silent = [table for table in tables if table[1]["release"] == "nothing"]
+        prior_only = min(silent, key=lambda table: _expected(*table).harm)[2] if silent else None
+        return [
+            _expected(run, method, own, None if method["release"] == "nothing" else prior_only)
+            for run, method, own in tables
+        ], left_out
 
 
 def scenario(
@@ -322,10 +318,20 @@ def _outcome(
     return Outcome(cost, optimum, shed, balancing, bool(figures["ac_feasible"]))
 
 
-def _expected(prepared: Prepared, method: Json, outcomes: Sequence[Outcome | None]) -> Expected:
-    """Return the public figures of a method and its ranges over scenarios."""
+def _expected(
+    prepared: Prepared,
+    method: Json,
+    outcomes: Sequence[Outcome | None],
+    nothing: Sequence[Outcome | None] | None = None,
+) -> Expected:
+    """Return the public figures of a method and its ranges over scenarios.
+
+    ``nothing`` are the outcomes of the prior-only baseline, scenario by scenario.
+    """
     known = [outcome for outcome in outcomes if outcome is not None]
     beyond = [o.cost - o.optimum for o in known if o.cost is not None and o.optimum is not None]
+    pairs = list(zip(outcomes, nothing or (), strict=nothing is not None))
+    costs = [(a.cost, b.cost) for a, b in pairs if a is not None and b is not None]
     return Expected(
         method["release"],
         method["mechanism"],
@@ -333,30 +339,15 @@ def _expected(prepared: Prepared, method: Json, outcomes: Sequence[Outcome | Non
         noise_mw(prepared),
         _range([outcome.cost for outcome in known if outcome.cost is not None]),
         _range(beyond),
-        None,
+        _range([a - b for a, b in costs if a is not None and b is not None]),
         _range([outcome.shed_mw for outcome in known]),
         _range([outcome.balancing_mw for outcome in known]),
-        None,
-        None,
+        sum(_better(a, b) for a, b in pairs) if pairs else None,
+        sum(_better(b, a) for a, b in pairs) if pairs else None,
         len(outcomes),
         sum(outcome.ac_feasible for outcome in known),
         len(outcomes) - len(known),
         expected_error_mw(prepared),
-    )
-
-
-def _against(
-    item: Expected, outcomes: Sequence[Outcome | None], nothing: Sequence[Outcome | None]
-) -> Expected:
-    """Return figures of a method over the prior-only baseline, scenario by scenario."""
-    pairs = list(zip(outcomes, nothing, strict=True))
-    costs = [(a.cost, b.cost) for a, b in pairs if a is not None and b is not None]
-    beyond = [a - b for a, b in costs if a is not None and b is not None]
-    return replace(
-        item,
-        over_prior_only=_range(beyond),
-        better=sum(_better(a, b) for a, b in pairs),
-        worse=sum(_better(b, a) for a, b in pairs),
     )
 
 
