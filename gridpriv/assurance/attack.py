@@ -137,11 +137,7 @@ def with_total(prepared: Prepared, epsilon: float) -> Prepared:
     if settings.mechanism == "gaussian" and delta is None:
         delta = settings.target_delta
     settings = replace(settings, budget=Budget("total", epsilon, delta))
-    rules = replace(
-        prepared.rules,
-        perturbation=settings.effective_perturbation(),
-        noise=noise_rule(settings, prepared.rules.adjacency),
-    )
+    rules = replace(prepared.rules, noise=noise_rule(settings, prepared.rules.adjacency))
     return varied(prepared, settings=settings, rules=rules)
 
 
@@ -201,19 +197,12 @@ def _releases(
         sensitivity = disclosure.sensitivity(rules.adjacency, rules.noise.norm)
         release = rules.noise.release(sensitivity)
         noise = release.mechanism.variance / count
-        pull = _gain(matrix, prior.spread**2, noise)
+        pull, true = _gain(matrix, prior.spread**2, noise), disclosure.measure(own.demand)
         for seed in range(plan.seeds):
-            streams = NoiseStreams(prepared.seed + seed)
-            seen = np.mean(
-                [
-                    release.apply(
-                        disclosure.measure(own.demand), partial(streams.stream, own.key, t, 1)
-                    )
-                    for t in range(1, count + 1)
-                ],
-                axis=0,
-            )
-            mirrored = 2.0 * disclosure.measure(own.demand) - seen  # equally likely
+            stream = partial(NoiseStreams(prepared.seed + seed).stream, own.key)
+            draws = [release.apply(true, partial(stream, t, 1)) for t in range(1, count + 1)]
+            seen = np.mean(draws, axis=0)
+            mirrored = 2.0 * true - seen  # equally likely
             for draw, y in ((2 * seed, seen), (2 * seed + 1, mirrored)):
                 value = prior.mean + pull @ (y - matrix @ prior.mean)
                 value = np.clip(value, prior.lower, prior.upper)

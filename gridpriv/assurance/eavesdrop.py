@@ -137,16 +137,10 @@ def zone_agent(
     make_agent: MakeAgent = Agent,
 ) -> Agent:
     """Return the agent of the zone at a position, on its own demand or on ``data``."""
-    problem = prepared.problems[zone]
+    problem, shared = prepared.problems[zone], prepared.shared[zone]
     own = problem.program.zone
-    return make_agent(
-        problem,
-        own.demand if data is None else data,
-        prepared.shared[zone],
-        rules,
-        streams,
-        proxy=public_proxy(own),
-    )
+    demand = own.demand if data is None else data
+    return make_agent(problem, demand, shared, rules, streams, proxy=public_proxy(own))
 
 
 def varied(prepared: Prepared, **changes: Any) -> Prepared:

@@ -44,6 +44,7 @@ from gridpriv.assurance.replay import ROUNDING, Finding, Tape
 from gridpriv.assurance.whole import on_tape, rule_of, without_noise
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, SolverError
+from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.convert import matpower_text
 from gridpriv.grid.scenarios import DemandSeries
@@ -69,6 +70,8 @@ from gridpriv.zonal.protected_case import (
 )
 from gridpriv.zonal.settings import Settings
 
+AS_RUN: Json = {"load_scale": 1.0, "outage": (), "coordination": "rounds"}
+"""Settings of what is made of a run's own case, which is scaled and without outages already."""
 MOST_BUSES = 150
 """Largest grid whose publication is audited, as each demand is projected."""
 TINY = 1e-9
@@ -119,14 +122,7 @@ def publish_findings(prepared: Prepared) -> list[Finding]:
 
 
 def _ready(prepared: Prepared, case: Case) -> Frozen:
-    settings = replace(
-        prepared.settings,
-        load_scale=1.0,
-        outage=(),
-        coordination="rounds",
-        hold=None,
-        seed=prepared.seed,
-    )
+    settings = replace(prepared.settings, **AS_RUN, hold=None, seed=prepared.seed)
     publication = prepare_publication(case, settings, priced=bool(case.cost))
     given = {field.name: getattr(publication, field.name) for field in fields(publication)}
     return Frozen(**given, drawn=[], frozen=None)
@@ -190,9 +186,7 @@ def _on_demands(
 ) -> tuple[Made, dict[str, Made]]:
     """Return a series of the run's demand along daily curves (steps, buses), and twins by name."""
     case, steps = prepared.case, tuple(map(str, range(len(curve))))
-    settings = replace(
-        prepared.settings, load_scale=1.0, outage=(), coordination="rounds", seed=prepared.seed
-    )
+    settings = replace(prepared.settings, **AS_RUN, seed=prepared.seed)
 
     def of(demand: Floats) -> Made:
         series = DemandSeries(case, steps, curve * demand[0], curve * demand[1], "audit")
