@@ -328,14 +328,10 @@ def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> DemandPrior:
 
 def forward_model(prepared: Prepared, zone: int, script: Sequence[Heard]) -> ForwardModel:
     """Return the forward model of a zone for its observed messages."""
-    return ForwardModel(
-        prepared.problems[zone],
-        prepared.shared[zone],
-        script,
-        exact=prepared.rules.update == "exact",
-        local_updates=prepared.rules.local_updates,
-        proxy=public_proxy(prepared.zones[zone]),
-    )
+    problem, shared = prepared.problems[zone], prepared.shared[zone]
+    exact, updates = prepared.rules.update == "exact", prepared.rules.local_updates
+    proxy = public_proxy(prepared.zones[zone])
+    return ForwardModel(problem, shared, script, exact=exact, local_updates=updates, proxy=proxy)
 
 
 def heard_noise(prepared: Prepared, script: Sequence[Heard]) -> NoiseModel:

@@ -103,20 +103,17 @@ def measure(
     half = len(here) // 2
     if here.shape[1] == 0:
         return Measured(0.0, "nothing is observed", 0, 0, len(here) - half)
-    candidates, at = _candidates(here[:half], there[:half]), (delta, confidence)
+    first, second, at = here[:half], there[:half], (delta, confidence)
+    candidates = _candidates(first, second)
     if log_ratio is not None:
         candidates["likelihood ratio"] = log_ratio
-    train = np.concatenate([here[:half], there[:half]])
+    train = np.concatenate([first, second])
     candidates = {
         name: _rounded(statistic, float(np.ptp(statistic(train))) * resolution)
         for name, statistic in candidates.items()
     }
     scored = [
-        (
-            *_threshold(sign * statistic(here[:half]), sign * statistic(there[:half]), *at),
-            sign,
-            name,
-        )
+        (*_threshold(sign * statistic(first), sign * statistic(second), *at), sign, name)
         for name, statistic in candidates.items()
         for sign in (1, -1)
     ]

@@ -140,17 +140,11 @@ class Horizon:
         assert owned.expected is not None and owned.rules.noise is not None
         basis = self.settings.temporal_basis
         options = [Cosines(1)] if series.scales else cosines(len(series), basis)
+        given = owned.rules.noise, owned.rules.adjacency, owned.direct_current
+        priors = [zone_prior(zone, owned.expected) for zone in owned.zones]
         return tuple(
-            disclose_over_time(
-                zone,
-                self.settings.release,
-                options,
-                zone_prior(zone, owned.expected),
-                owned.rules.noise,
-                owned.rules.adjacency,
-                owned.direct_current,
-            )
-            for zone in owned.zones
+            disclose_over_time(zone, self.settings.release, options, prior, *given)
+            for zone, prior in zip(owned.zones, priors, strict=True)
         )
 
     @property

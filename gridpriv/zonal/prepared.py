@@ -407,13 +407,9 @@ def horizon_multiplier(settings: Settings, steps: int = 1) -> float | None:
     """Return noise scale over sensitivity of one release, or None without a mechanism."""
     if settings.mechanism == "none":
         return None
+    law, releases = settings.law(), settings.planned_releases() * steps
     return noise_multiplier(
-        settings.budget,
-        settings.law(),
-        settings.sensitivity,
-        settings.planned_releases() * steps,
-        settings.delta,
-        settings.noise,
+        settings.budget, law, settings.sensitivity, releases, settings.delta, settings.noise
     )
 
 
@@ -483,15 +479,9 @@ def zone_certificates(
     if rules.noise is None:
         return ()
     nominal = nominal_epsilon(settings, rules)
+    deltas, more = (settings.release_delta, settings.target_delta), planned or {}
     return tuple(
-        zone_certificate(
-            zone,
-            counts,
-            nominal,
-            settings.release_delta,
-            settings.target_delta,
-            (planned or {}).get(zone),
-        )
+        zone_certificate(zone, counts, nominal, *deltas, more.get(zone))
         for zone, counts in releases.items()
         if counts
     )
@@ -523,14 +513,10 @@ def zone_datasets(
     from gridpriv.privacy.ledger_rows import LedgerDataset
 
     protection, network = adjacency.protection(case.base_mva), network_identity(case)
+    buses = [np.sort(case.bus_id[members]).tolist() for members in zoning.members]
     return tuple(
-        LedgerDataset(
-            name,
-            tuple(_bus(int(bus), network) for bus in np.sort(case.bus_id[members])),
-            protection,
-            "zone",
-        )
-        for name, members in zip(zoning.names, zoning.members, strict=True)
+        LedgerDataset(name, tuple(_bus(bus, network) for bus in own), protection, "zone")
+        for name, own in zip(zoning.names, buses, strict=True)
     )
 
 

@@ -244,27 +244,21 @@ class _Unfinished:
         drawn = _drawn(prepared, self.zones, self.opening, len(self.records))
         planned = self._planned(drawn)
         trace = Trace(tuple(self.records), drawn, self.state.sent, self.state.dual, planned)
+        by_zone = {name: drawn[name] for name in prepared.zoning.names if name in drawn}
+        outcomes = tuple(_outcomes(prepared, self.zones))
+        build, solve = self.built - self.began, solved - self.built
+        total = time.perf_counter() - self.began
         return RunResult(
             **{item.name: getattr(prepared, item.name) for item in fields(Instance)},
             zone_models=prepared.zones,
             consensus=prepared.consensus,
             trace=trace,
-            outcomes=tuple(_outcomes(prepared, self.zones)),
+            outcomes=outcomes,
             disclosures=prepared.disclosures,
             settlement=settled,
             ac_rounds=self.ac_rounds,
-            certificates=zone_certificates(
-                {name: drawn[name] for name in prepared.zoning.names if name in drawn},
-                prepared.settings,
-                prepared.rules,
-                planned,
-            ),
-            timing=Timing(
-                load=0.0,
-                build=self.built - self.began,
-                solve=solved - self.built,
-                total=time.perf_counter() - self.began,
-            ),
+            certificates=zone_certificates(by_zone, prepared.settings, prepared.rules, planned),
+            timing=Timing(load=0.0, build=build, solve=solve, total=total),
             early=early,
         )
 
@@ -332,19 +326,14 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
     ):
         return _open_release(prepared, transport)
     numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
-    ground = PublicInputs(
-        settings=prepared.settings,
-        consensus=prepared.consensus,
-        start=[flat_start(zone)[s] for zone, s in prepared.held],
-        units=coordinate_units(prepared.network, numbers, len(prepared.zones)),
-        step=step_size(
-            prepared.settings,
-            lambda: (
-                max(answers(transport, call(ZoneMember.smoothness))),
-                nominal_epsilon(prepared.settings, prepared.rules),
-            ),
-        ),
-    )
+    settings, start = prepared.settings, [flat_start(zone)[s] for zone, s in prepared.held]
+    units = coordinate_units(prepared.network, numbers, len(prepared.zones))
+
+    def smooth() -> tuple[float, float]:
+        largest = max(answers(transport, call(ZoneMember.smoothness)))
+        return largest, nominal_epsilon(settings, prepared.rules)
+
+    ground = PublicInputs(settings, prepared.consensus, start, units, step_size(settings, smooth))
     state, plan = initial_rounds(ground, lambda phase: exchange(transport, OPENING[phase]))
     orders = orders_at(prepared.consensus, state, plan, 1)
     return Opening(state, plan, tuple(_releases(transport, orders)))
