@@ -488,11 +488,8 @@ def zone_of_bus(prepared: Prepared, bus: int) -> int:
 def check_draws(prepared: Prepared) -> None:
     """Refuse a run that releases nothing of demand."""
     if prepared.settings.drawn == NOTHING:
-        raise not_allowed(
-            "release",
-            NOTHING,
-            "bus, total, tree or auto: this run releases nothing of demand, at epsilon 0",
-        )
+        some = "bus, total, tree or auto: this run releases nothing of demand, at epsilon 0"
+        raise not_allowed("release", NOTHING, some)
 
 
 def check_released(prepared: Prepared, zone: int, bus: int) -> None:

@@ -454,11 +454,8 @@ def _budget(value: float | str | Budget, per_release: bool, delta: float) -> Bud
     try:
         epsilon = float(value)
     except (ValueError, TypeError, OverflowError):
-        raise not_allowed(
-            "budgets",
-            value,
-            "a number, total:E[;D] or per-release:E[;D], such as 1 or total:5;1e-5",
-        ) from None
+        allowed = "a number, total:E[;D] or per-release:E[;D], such as 1 or total:5;1e-5"
+        raise not_allowed("budgets", value, allowed) from None
     positive("budgets", epsilon)
     return Budget("per-release", epsilon) if per_release else Budget("total", epsilon, delta)
 
