@@ -47,7 +47,7 @@ from gridpriv.grid.zoning import Zoning
 from gridpriv.power.prior import disclose_over_time, zone_prior
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.privacy.linear import Disclosure, on_grid, total, with_rounding
+from gridpriv.privacy.linear import Disclosure, Sums, on_grid, total, with_rounding
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.release import Charging, Release
@@ -340,14 +340,15 @@ class StreamDisclosure:
         source = f"{whole.bound_source}, mean of {self.block} hours"
         return replace(whole, bound_source=source)
 
-    def filters(self) -> tuple[TotalFilter, TotalFilter]:
-        """Return the filters of p and of q before the first hour."""
+    @property
+    def sums(self) -> tuple[Sums, Sums]:
+        """Public priors of the totals of p and of q."""
         prior = self.level.prior
-        active, reactive = prior.active, prior.reactive(prior.active.mean)
-        return (
-            TotalFilter(float(active.mean.sum()), active.spread),
-            TotalFilter(float(reactive.mean.sum()), reactive.spread),
-        )
+        return prior.active, prior.reactive(prior.active.mean)
+
+    def filters(self) -> list[TotalFilter]:
+        """Return the filters of p and of q before the first hour."""
+        return [TotalFilter(float(sums.mean.sum()), sums.spread) for sums in self.sums]
 
     def at(self, step: int, basis: TemporalBasis, later: int = 0) -> Floats:
         """Return the demand (2n,) of a step, counted from 0; its totals in their public range.
@@ -357,13 +358,8 @@ class StreamDisclosure:
         later : int
             With it, that of so many steps later, by the releases until ``step``.
         """
-        prior, result = self.level.prior, []
-        for mean, swing, sums in zip(
-            basis.mean.reshape(2, -1),
-            basis.temporal_coefficients[:, step * self.ahead + later],
-            (prior.active, prior.reactive(prior.active.mean)),
-            strict=True,
-        ):
+        result, swings = [], basis.temporal_coefficients[:, step * self.ahead + later]
+        for mean, swing, sums in zip(basis.mean.reshape(2, -1), swings, self.sums, strict=True):
             expected = float(mean.sum())
             moved = float(np.clip(expected + swing, sums.lower, sums.upper)) - expected
             size = np.abs(mean)
