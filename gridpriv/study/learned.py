@@ -306,16 +306,9 @@ class Shelf:
         seed = settings.seed if self.data_seed is None else self.data_seed
         path = Path(name)  # a changed file is read anew
         state = (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else (0, 0)
-        return _read(
-            state,
-            name,
-            self.folder,
-            download=self.download,
-            missing=settings.missing,
-            scaling=settings.scaling,
-            seed=seed if dataset_name(name) in DRAWN else 0,
-            norm=settings.norm,
-        )
+        seed = seed if dataset_name(name) in DRAWN else 0
+        given = {key: getattr(settings, key) for key in ("missing", "scaling", "norm")}
+        return _read(state, name, self.folder, download=self.download, seed=seed, **given)
 
 
 @lru_cache(maxsize=4)
