@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from importlib.metadata import PackageNotFoundError, version
 from operator import or_
 from pathlib import Path
@@ -240,8 +240,9 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
     ended = noisy["status"].eq("done") if "status" in noisy else False
     delta, unknown = float(runs["target_delta"].min()), len(noisy) - len(runs)
     unknown -= int((ended & ~noisy["run"].isin(runs["run"])).sum())
+    total_of_case = partial(StudyTotal, case=case, runs=len(runs), delta=delta, unknown=unknown)
     if differing(runs):
-        return StudyTotal(case=case, runs=len(runs), delta=delta, unknown=unknown)
+        return total_of_case()
     by_run = _by_run(charges)
     units: dict[frozenset[tuple[Charge, int]], Counter[Charge]] = {}
     for owner_of in _owners(study, case, runs):
@@ -254,9 +255,7 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
         units[frozenset(total.items())] = total
     epsilon = max((total_of(spent, delta) for spent in units.values()), default=0.0)
     pure = max((total_pure(spent) for spent in units.values()), default=0.0)
-    return StudyTotal(
-        case=case, runs=len(runs), epsilon=epsilon, pure=pure, delta=delta, unknown=unknown
-    )
+    return total_of_case(epsilon=epsilon, pure=pure)
 
 
 def differing(runs: pd.DataFrame) -> list[str]:

@@ -306,18 +306,12 @@ class StudyPlan:
                 if key != "preset":
                     _settle(f"method {method.name!r}", key, value)
         seen: dict[str, StudyTask] = {}
-        for place in product(self.cases, self.zonings):
-            for scale, method, updates, budget in product(
-                self.load_scales,
-                (*self.references, *self.methods),
-                self.local_updates or (None,),
-                self.budgets,
-            ):
-                axes = {"load_scale": scale} | (
-                    {} if updates is None else {"local_updates": updates}
-                )
-                for task in self._repeated(place, method, axes, budget):
-                    seen.setdefault(task.id, task)
+        methods, updates = (*self.references, *self.methods), self.local_updates or (None,)
+        axes = self.cases, self.zonings, self.load_scales, methods, updates, self.budgets
+        for case, zoning, scale, method, number, budget in product(*axes):
+            given = {"load_scale": scale} | ({} if number is None else {"local_updates": number})
+            for task in self._repeated((case, zoning), method, given, budget):
+                seen.setdefault(task.id, task)
         return tuple(replace(task, number=number) for number, task in enumerate(seen.values()))
 
     def _repeated(
