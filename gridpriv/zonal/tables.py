@@ -111,23 +111,17 @@ def branch_flows(
     # a base voltage of 0 is not known: no currents
     kv = np.where(case.base_kv > 0, case.base_kv, np.nan) * np.sqrt(3.0)
     vm = np.where(solution.vm > 0, solution.vm, np.nan)
-    current = {near: np.abs(there) / (vm * kv)[f], far: np.abs(back) / (vm * kv)[t]}
-    table = {
-        f"p_{near}_mw": there.real,
-        f"q_{near}_mvar": there.imag,
-        f"p_{far}_mw": back.real,
-        f"q_{far}_mvar": back.imag,
-        "pl_mw": (there + back).real,
-        "ql_mvar": (there + back).imag,
-        f"i_{near}_ka": current[near],
-        f"i_{far}_ka": current[far],
-        "i_ka": np.maximum(current[near], current[far]),
-        f"vm_{near}_pu": solution.vm[f],
-        f"va_{near}_degree": np.rad2deg(solution.va[f]),
-        f"vm_{far}_pu": solution.vm[t],
-        f"va_{far}_degree": np.rad2deg(solution.va[t]),
-    }
-    return DataFrame(table, index=RangeIndex(len(rows)))
+    ends, table = ((near, there, f), (far, back, t)), DataFrame(index=RangeIndex(len(rows)))
+    for end, flow, _ in ends:
+        table[f"p_{end}_mw"], table[f"q_{end}_mvar"] = flow.real, flow.imag
+    table["pl_mw"], table["ql_mvar"] = (there + back).real, (there + back).imag
+    for end, flow, bus in ends:
+        table[f"i_{end}_ka"] = np.abs(flow) / (vm * kv)[bus]
+    table["i_ka"] = np.maximum(table[f"i_{near}_ka"], table[f"i_{far}_ka"])
+    for end, _, bus in ends:
+        table[f"vm_{end}_pu"] = solution.vm[bus]
+        table[f"va_{end}_degree"] = np.rad2deg(solution.va[bus])
+    return table
 
 
 def generator_output(solution: GridState, rows: NDArray[np.int64]) -> DataFrame:
