@@ -1,1 +1,1 @@
-"""AC physics: power flow, violations, optimum, redispatch and settling, on a case's exact grid."""
+"""AC equations of a grid: power flow, limits, optimal power flow and redispatch."""

@@ -1,8 +1,8 @@
-"""The control areas of a grid that settles, and the equations of their power flow.
+"""Control areas of a grid in AC redispatch, and the equations of their power flow.
 
-Generators of an area share what it regulates (alpha, p.u.) in proportion to their headroom. An
-area at a limit of its alpha is ``bound``; where all of an island are, its reference bus gives the
-rest (``slack``).
+Generators of an area share its regulation (alpha, p.u.) in proportion to their headroom. An area at
+a limit of its alpha is ``bound``; where all areas of an island are bound, the reference bus
+balances the rest (``slack``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gridpriv.power.ac.newton import FlowEquations, FlowSolution, Jacobian, solv
 from gridpriv.power.ac.state import Dispatch, Schedule
 
 NEARLY_ALL = 1e4
-"""Times the share of all areas with limits: that of one that has a limit on one side only."""
+"""Share of an area with a limit on one side only, in multiples of that of all areas with limits."""
 
 
 def interchange_of(case: Case, schedule: Schedule, s_from: Complexes, s_to: Complexes) -> Floats:
@@ -41,9 +41,9 @@ def _by_room(room: Floats, group: Ints, groups: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """A power flow and the areas in it: at which limit (-1, 0, 1); which islands are exhausted.
+    """A power flow, the limit of each area in it (-1, 0, 1), and a mask of exhausted islands.
 
-    ``eased`` is by which share reactive limits were (0: they hold, inf: there were none).
+    ``eased`` is the share by which reactive limits were relaxed (0: not at all, inf: no limits).
     """
 
     solution: FlowSolution
@@ -60,10 +60,10 @@ class Settled:
 
 @dataclass(frozen=True, eq=False)
 class AreaGrid:
-    """A grid whose islands all generate, its dispatch and its areas (a zone's part of an island).
+    """A grid of islands with generation, its dispatch and its areas (a zone's part of an island).
 
     ``up`` and ``down`` are the generators' shares of their area's alpha, which add up to 1 whatever
-    room is left: else Newton's method is lost where there is little on one side. ``most`` and
+    the headroom: otherwise Newton's method fails where there is little on one side. ``most`` and
     ``least`` are alpha's limits.
     """
 
@@ -96,7 +96,7 @@ class AreaGrid:
             for room in (upward, downward)
         )
         up, down = (_shares(room, gen_area, count) for room in (upward, downward))
-        # an area without room on one side would go there by its other generators
+        # an area without headroom on one side would regulate there by its other generators
         up, down = np.where(most[gen_area] > 0, up, down), np.where(least[gen_area] > 0, down, up)
         places = island, _references(case, island), area_of, areas[:, 0]
         interchange = _area_interchange(schedule, areas, area_of, case)
@@ -136,7 +136,7 @@ class AreaGrid:
 
     @cached_property
     def jacobian(self) -> Jacobian:
-        """The pattern of all of its power flows."""
+        """The sparsity pattern of all its power flows."""
         return _pattern(self.case, self.area_of.tobytes())
 
     @property
@@ -165,7 +165,7 @@ class AreaGrid:
         return given + np.where(at_reference, shares * slack, 0.0)
 
     def reactive(self, voltage: Complexes) -> Floats:
-        """Return every generator's reactive power, shared at a bus in proportion to range."""
+        """Return every generator's reactive power, distributed at a bus in proportion to range."""
         return share_reactive(self.case, _reactive_generation(self, voltage))
 
 
@@ -186,10 +186,10 @@ def _shares(room: Floats, group: Ints, groups: int) -> Floats:
 
 
 def _bias(most: Floats, least: Floats, island: Ints, islands: int) -> Floats:
-    """Return K in proportion to range; areas whose range has no end at all share all of it.
+    """Return K in proportion to range; areas without any limit share all of it.
 
-    One without end on one side can run out on the other: while it has not, the rest do next to
-    nothing, but not nothing, as it is theirs then.
+    An area without a limit on one side can reach the limit on the other. Until then the shares of
+    the rest are small but not zero, as they balance afterwards.
     """
     range_ = most + least
     limited = np.bincount(island, np.where(np.isinf(range_), 0.0, range_), islands)[island]
@@ -205,7 +205,7 @@ def _references(case: Case, island: Ints) -> Ints:
 
 
 def _area_interchange(schedule: Schedule, areas: Ints, area_of: Ints, case: Case) -> Floats:
-    """Return X of every area; a zone in several islands splits its own by tie lines."""
+    """Return X of every area; that of a zone in several islands is split by tie lines."""
     zone = areas[:, 1]
     ties = schedule.zone_of[case.f_bus] != schedule.zone_of[case.t_bus]
     ends = np.concatenate([area_of[case.f_bus[ties]], area_of[case.t_bus[ties]]])
@@ -225,17 +225,17 @@ def injection(grid: AreaGrid) -> Complexes:
 def solve(
     grid: AreaGrid, bound: Ints, voltage: Complexes, last: Settled | None, eased: float
 ) -> Settled:
-    """Solve the power flow in which areas keep their interchange or stand at a limit.
+    """Solve the power flow in which areas meet their interchange or are at a limit.
 
-    One area of every island, not of those that are ``bound``, has no limits: else there might be
-    no solution. An island all of whose areas are bound is exhausted.
+    In every island one area that is not ``bound`` has no limits, as there might be no solution
+    otherwise. An island with all areas bound is exhausted.
 
     Parameters
     ----------
     last : Settled or None
-        Where alpha and delta begin; None: no area that is not bound has limits.
+        Start of alpha and delta; with None, areas that are not bound have no limits.
     eased : float
-        What :func:`reactive_limits` is given.
+        Argument of :func:`reactive_limits`.
     """
     equations, least, most, stays = _limited(grid, bound, voltage, last is None, eased)
     exhausted = equations.exhausted
@@ -254,8 +254,8 @@ def solve(
 def _limited(
     grid: AreaGrid, bound: Ints, voltage: Complexes, first: bool, eased: float
 ) -> tuple[FlowEquations, Floats, Floats, Bools]:
-    """Return equations with limits, the limits of alpha, and the areas that stay at theirs."""
-    # the area of each island that goes beyond its limits first
+    """Return equations with limits, the limits of alpha, and the areas that stay at a limit."""
+    # the area of each island without limits
     widest = last_of_each(grid.area_island, len(grid.reference), grid.bias, bound == 0)
     exhausted = bound[widest] != 0
     unlimited = np.isin(np.arange(len(bound)), widest[~exhausted]) | (first & (bound == 0))
@@ -273,7 +273,7 @@ def _limited(
 def _metered(
     case: Case, area_of: Ints, admittance: sparse.csr_array
 ) -> tuple[sparse.csr_array, Ints, sparse.csr_array]:
-    """Return admittance rows of buses and tie ends, the rows' buses, and what areas meter of ends.
+    """Return admittance rows of buses and tie ends, their buses, and the areas' metering of ends.
 
     A tie line is metered in its middle: an area counts half the flow at its own end less half
     that at the other.
@@ -300,7 +300,7 @@ def _columns(grid: AreaGrid, shares: Floats) -> sparse.csr_array:
 
 
 def reactive_limits(grid: AreaGrid, voltage: Complexes, eased: float) -> tuple[Floats, Floats]:
-    """Return limits of reactive generation, eased by a share of the most that is beyond one now."""
+    """Return limits of reactive generation, relaxed by a share of the largest present violation."""
     case = grid.case
     generating = np.isin(np.arange(case.n_bus), case.gen_bus)
     if np.isinf(eased):
@@ -323,8 +323,8 @@ def _reactive_generation(grid: AreaGrid, voltage: Complexes) -> Floats:
 def share_reactive(case: Case, total: Floats) -> Floats:
     """Return the reactive power of every generator for that of its bus.
 
-    Generators of a bus stand at one share of their ranges; where some have no limit, the others
-    stand as near 0 as theirs allow and those without share the rest equally.
+    Generators of a bus are at the same share of their ranges; where some have no limit, the others
+    are as near 0 as their limits allow and those without share the rest equally.
     """
     bus, n = case.gen_bus, case.n_bus
 

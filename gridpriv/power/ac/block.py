@@ -3,15 +3,15 @@
     minimize   sum over blocks of f_b(x_b, y)
     subject to lower_b <= g_b(x_b, y) <= upper_b,   low_b <= x_b <= high_b
 
-Blocks share nothing but the border y. Each barrier step solves the primal-dual Newton equations of
-the whole program; a block eliminates its own variables and multipliers from its part of them,
+Blocks have only the border y in common. Each barrier step solves the primal-dual Newton equations
+of the whole program; a block eliminates its own variables and multipliers from its part of them,
 
     [K_b  B_b] [dx_b]     [r_b]            S_b = C_b - B_b' K_b^-1 B_b
     [B_b' C_b] [dy  ] = - [c_b]   so that  (sum S_b) dy = - sum (c_b - B_b' K_b^-1 r_b)
 
-and hands over S_b and the reduced residual alone. The multipliers of some rows (balances of buses
-at the border) belong to the border too: with the border's voltages fixed those rows could not all
-be met by the block's own variables, and K_b would be singular.
+and returns only S_b and the reduced residual. The multipliers of some rows (balances of buses at
+the border) belong to the border too: with fixed border voltages the block's own variables could not
+satisfy all those rows, and K_b would be singular.
 
 Slacks s of inequality rows and multipliers z of bounds are eliminated in place (Waechter and
 Biegler 2006, section 3.1).
@@ -35,7 +35,7 @@ R = TypeVar("R")
 PUSH = 1e-2
 """Least share of a range, and of 1 or the bound itself, between a start and a bound."""
 PRIMAL_REGULARIZATION, DUAL_REGULARIZATION = 1e-9, 1e-9
-"""Proximal terms that are always there: they change the step, not the solution."""
+"""Permanent proximal terms: they change the step, not the solution."""
 MULTIPLIER_RANGE = 1e10
 """Factor by which z may differ from mu over the distance to its bound."""
 
@@ -133,14 +133,14 @@ class BlockPoint:
 
 
 class Block:
-    """A quadratic program that takes part in an interior-point method with others.
+    """A quadratic program as a block of an interior-point method.
 
     Parameters
     ----------
     form : QuadraticForm
         The program.
     border_columns : int array
-        Variables that other blocks share; their own bounds are not used.
+        Variables in common with other blocks; their own bounds are not used.
     border_rows : int array
         Equality rows whose multipliers belong to the border.
     start : (n,)
@@ -255,7 +255,7 @@ class Block:
         )
 
     def trial(self, primal: float, dual: float) -> Merit:
-        """Return the block after a step of these lengths; nothing is moved yet."""
+        """Return the block after a step of these lengths; the point does not change yet."""
         self._next = self.point.moved(self._step, primal, dual)
         return self._merit(self._next, self._mu)
 
@@ -294,7 +294,7 @@ class Block:
         )
 
     def accept(self) -> None:
-        """Move to the last trial's point."""
+        """Set the point to the last trial's."""
         at = self._next
         low, high = self._distances(at)
         self.point = replace(
@@ -305,38 +305,38 @@ class Block:
 
 
 class Blocks(Protocol):
-    """All blocks of a program, wherever they are."""
+    """Interface to all blocks of a program."""
 
     def ask(
         self, verb: Callable[Concatenate[Block, P], R], *given: P.args, **_: P.kwargs
     ) -> list[R]:
-        """Return the blocks' answers to a method of theirs, in order."""
+        """Return the results of a method of all blocks, in order."""
 
     def each(self, verb: Callable[[Block, Floats], R], given: Sequence[Floats]) -> list[R]:
-        """Return the blocks' answers, each to an array of its own."""
+        """Return the blocks' results, each for its own array."""
 
 
 @dataclass(frozen=True)
 class LocalBlocks:
-    """Blocks of an interior-point method that one process holds."""
+    """Blocks of an interior-point method in one process."""
 
     blocks: Sequence[Block]
 
     def ask(
         self, verb: Callable[Concatenate[Block, P], R], *given: P.args, **named: P.kwargs
     ) -> list[R]:
-        """Return the blocks' answers to a method of theirs, in order."""
+        """Return the results of a method of all blocks, in order."""
         return [verb(block, *given, **named) for block in self.blocks]
 
     def each(self, verb: Callable[[Block, Floats], R], given: Sequence[Floats]) -> list[R]:
-        """Return the blocks' answers, each to an array of its own."""
+        """Return the blocks' results, each for its own array."""
         return [verb(block, part) for block, part in zip(self.blocks, given, strict=True)]
 
 
 def _first_point(
     form: QuadraticForm, start: Floats, low: tuple[Floats, Bools], high: tuple[Floats, Bools]
 ) -> BlockPoint:
-    """Return the point near ``start`` between the bounds of (x, s) that there are."""
+    """Return the point near ``start`` within the finite bounds of (x, s)."""
     x = np.where(form.low == form.high, form.low, start)
     u = np.concatenate([x, form.values(x)[form.lower < form.upper]])
     u = np.clip(u, _pushed(low[0], high[0], low[1], 1.0), _pushed(high[0], low[0], high[1], -1.0))
@@ -345,7 +345,7 @@ def _first_point(
 
 
 def _pushed(bound: Floats, other: Floats, bounded: Bools, inward: float) -> Floats:
-    """Return the points nearest to a bound from which variables may start; infinite without one."""
+    """Return the starting points nearest to a bound; infinite without one."""
     at = np.where(bounded, bound, 0.0)
     span = np.where(np.isfinite(other), np.abs(other - at), np.inf)
     moved = at + inward * PUSH * np.minimum(np.maximum(1.0, np.abs(at)), span)

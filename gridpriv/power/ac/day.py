@@ -67,7 +67,7 @@ class UnitBlock:
     reserve : (2, T) int
         Variables of its reserves, up and down: border entries; of shape (2, 0) without any.
     limits : int array
-        Rows that state its limits of output in single steps.
+        Rows with its limits of output in single steps.
     """
 
     gen: int
@@ -79,7 +79,7 @@ class UnitBlock:
 
     @property
     def price(self) -> Floats:
-        """Derivative of the Lagrangian by output, (T,), of what couples steps or reserves."""
+        """Derivative by output, (T,), of the Lagrangian's terms that couple steps or reserves."""
         form, at = self.block.form, self.block.point
         multiplier = at.multiplier.copy()
         multiplier[self.limits] = 0.0
@@ -93,7 +93,7 @@ class DayOptimum:
     Attributes
     ----------
     steps : list of list of ZoneBlock
-        The live zones' blocks, step by step.
+        The energized zones' blocks, by step.
     units : list of UnitBlock
     rounds : int
     mismatch : float
@@ -119,7 +119,7 @@ def day_optimum(
     Parameters
     ----------
     demands : sequence of sequence of (2 own,)
-        Released demand, step by step and zone by zone.
+        Released demand, by step and zone.
     voll : float
         Value of lost load in $/MWh.
     unit : float or None
@@ -196,7 +196,7 @@ def _built(
 
 
 def _numbered(block: ZoneBlock, offset: int, entries: Ints) -> Ints:
-    """Return a zone block's border numbers in its step; its shared outputs come after voltages."""
+    """Return a zone block's border numbers in its step; its coupled outputs come after voltages."""
     columns = len(block.at) - block.balance_entries
     at = offset + block.at
     return np.concatenate([at[:columns], entries, at[columns:]])
@@ -290,7 +290,7 @@ def _reserve_block(chronology: Chronology, holding: Ints, step: int, lost: float
 
 TANGENTS = 6
 LARGEST = 1e4
-"""p.u. in place of an output without a limit."""
+"""p.u.: limit of an output without one."""
 GAP = 1e-4
 """Relative distance to the optimum at which the search ends."""
 
@@ -345,7 +345,7 @@ def _priced(program: QuadraticProgram, count: int, low: float, high: float, pric
 
 
 def _solved(program: QuadraticProgram, whole: Ints) -> Floats:
-    """Return the solution of a linear program in which some variables are whole numbers.
+    """Return the solution of a mixed-integer linear program.
 
     Raises
     ------
@@ -393,7 +393,7 @@ def _ramps(
     if len(output) < 2 or (np.isinf(up) and np.isinf(down)):
         return
     if any(switch.gen == g for switch in chronology.switches):
-        return  # the AC plan holds ramps between steps in which it runs
+        return  # the AC plan has ramps between steps in which the generator runs
     least, most = -min(down, 2 * high), min(up, 2 * high)
     program.add_sums(least, most, (output[1:], 1.0), (output[:-1], -1.0))
 
@@ -415,7 +415,7 @@ def _cost(
 
 
 def _starts(program: QuadraticProgram, switch: Switch, on: Ints, hours: float) -> None:
-    """Add starts at their cost, and least times of running and of standing still."""
+    """Add starts at their cost, and minimum up and down times."""
     count = len(on)
     if count < 2:
         return

@@ -44,24 +44,24 @@ from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 SWITCH_TOLERANCE = 1e-7
 """p.u. beyond a reactive or active limit at which a generator or an area stops regulating."""
 MOST_EASED = 10
-"""Power flows in which what is beyond reactive limits is taken away little by little."""
+"""Power flows in which violations of reactive limits are removed in small steps."""
 LARGEST_MOVE = 0.25
-"""p.u. of voltage: a state farther away is another branch of solutions, which no grid jumps to."""
+"""p.u. of voltage: a state at a larger distance is on another branch of solutions."""
 SUNK = 0.1
-"""p.u. of voltage below its band: a state that comes there may be on a lower branch of solutions,
-on which a search that goes on from it would stay."""
+"""p.u. of voltage below its band: such a state may be on a lower branch of solutions, where a
+search from it would stay."""
 MOST_POWER_FLOWS = 40
 
 
 @dataclass(frozen=True, eq=False)
 class PreviousState:
-    """Where a grid stood before: its voltages, and what its generators gave."""
+    """Previous state of a grid: its voltages and the outputs of its generators."""
 
     voltage: Complexes
     pg: Floats
 
     def on(self, grid: AreaGrid) -> Settled:
-        """Return where a search begins; areas that stood at a limit are taken to stand there."""
+        """Return the start of a search; areas at a limit start at that limit."""
         case, count = grid.case, len(grid.interchange)
         up, down = (
             np.bincount(grid.gen_area, room > SWITCH_TOLERANCE, minlength=count) == 0
@@ -85,14 +85,14 @@ def ac_flow(
     schedule : Schedule, optional
         Control areas and their interchange; without it every island is one area.
     before : AcState, optional
-        Of a dispatch much like this one: where reactive limits are not met at once, they are
-        looked for near it first. (Several states may meet them.)
+        Of a similar dispatch: where the first power flow violates reactive limits, the search for a
+        state within them begins there. (There may be several.)
 
     Raises
     ------
     PowerFlowError
-        If there is no solution with every generator holding its voltage. (Where there is none
-        within reactive limits only, the state is outside them.)
+        If there is no solution with every generator at its voltage set point. (If there is one, but
+        none within reactive limits, the state violates them.)
     """
     schedule = Schedule.one_area(case) if schedule is None else schedule
     dead = dead_buses(case)
@@ -120,9 +120,9 @@ def ac_flow(
 
 
 def _parts(case: Case, dead: Bools, schedule: Schedule) -> Iterator[SubCase]:
-    """Yield the energized islands, each by itself unless areas on several of them share a schedule.
+    """Yield the energized islands, separately unless a scheduled area is in several of them.
 
-    Reactive limits that one island cannot meet are then eased there only.
+    Reactive limits that an island cannot satisfy are then relaxed there only.
     """
     island = islands(case) if len(schedule.interchange) == 1 else np.zeros(case.n_bus, int)
     for number in np.unique(island[~dead]):
@@ -145,7 +145,7 @@ def _part_flow(
 
 
 def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: PreviousState | None) -> Settled:
-    """Solve power flows until every reactive limit holds and every area is settled."""
+    """Solve power flows until every reactive limit holds and no area changes its limit."""
     result = None if before is None else _near_before(grid, before)
     if result is None:
         first = _first(grid, starts)
@@ -157,14 +157,14 @@ def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: PreviousState 
 
 
 def _areas_settled(grid: AreaGrid, result: Settled) -> Settled:
-    """Return the state in which no area is beyond its limits, or the last that is found."""
+    """Return the state in which no area is beyond its limits, or the last state."""
     ran_out = np.zeros(len(result.bound), dtype=bool)
     for number in range(2, MOST_POWER_FLOWS):
         after = _areas_switched(grid, result, ran_out)
         if np.array_equal(after, result.bound):
             return replace(result, power_flows=number)
         ran_out |= (result.bound == 0) & (after != 0)
-        # from a state outside limits a search within them comes to a lower branch too easily
+        # from a state outside limits a search within them may end on a lower branch
         near = None if result.eased else _nearby(grid, replace(result, bound=after), 0.0)
         try:
             result = near or _within_limits(
@@ -176,7 +176,7 @@ def _areas_settled(grid: AreaGrid, result: Settled) -> Settled:
 
 
 def _near_before(grid: AreaGrid, before: PreviousState) -> Settled | None:
-    """Return the state within reactive limits near where the grid stood, unless voltages sink."""
+    """Return the state within reactive limits near the previous one, unless voltages fall."""
     nearby = _nearby(grid, before.on(grid), 0.0)
     if nearby is None:
         return None
@@ -186,10 +186,9 @@ def _near_before(grid: AreaGrid, before: PreviousState) -> Settled | None:
 
 
 def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
-    """Return the state within reactive limits, or as near to it as a power flow is found.
+    """Return the state within reactive limits, or the nearest one with a power flow.
 
-    Where none is found at once, what is beyond the limits is taken away little by little; where
-    some of it cannot be, nor can all.
+    Where the first search fails, violations are removed in small steps, as far as possible.
     """
     nearby = _nearby(grid, last, 0.0)
     if nearby is not None:
@@ -207,7 +206,7 @@ def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
 
 
 def _nearby(grid: AreaGrid, last: Settled, eased: float) -> Settled | None:
-    """Return the state within eased reactive limits, unless it lies on another branch."""
+    """Return the state within relaxed reactive limits, unless it is on another branch."""
     try:
         solution = solve(grid, last.bound, last.solution.voltage, last, eased)
     except PowerFlowError:
@@ -219,10 +218,10 @@ def _nearby(grid: AreaGrid, last: Settled, eased: float) -> Settled | None:
 def _unheld(grid: AreaGrid, result: Settled) -> bool:
     """Return True where all generators of an island are at their lower reactive limits, unstably.
 
-    More voltage then means more charging of lines and less losses, with nobody to take them up. A
-    state in which some generator holds its voltage is another one. Reactors and inductive shunts
-    take more up at a higher voltage: the balance is stable where no eigenvalue of the generator
-    buses' dV/dQ is negative (V-Q modal analysis: Gao, Morison and Kundur 1992).
+    A higher voltage then increases the charging of lines and reduces losses, and no generator can
+    balance that. Reactors and inductive shunts consume more at a higher voltage: the state is
+    stable where no eigenvalue of the generator buses' dV/dQ is negative (V-Q modal analysis: Gao,
+    Morison and Kundur 1992).
     """
     case, n = grid.case, grid.case.n_bus
     ranged = np.bincount(case.gen_bus, case.qmax - case.qmin, n) > 0
@@ -258,12 +257,12 @@ def _factors(grid: AreaGrid, settled: Settled) -> SuperLU:
 def _held_or_shared(
     case: Case, dispatch: Dispatch, schedule: Schedule, before: PreviousState | None
 ) -> tuple[AreaGrid, Settled]:
-    """Return the state in which areas hold their interchange.
+    """Return the state in which areas meet their interchange.
 
-    Where none is found from the first start, without limits of areas, it is looked for within them
-    from the state in which all generators of an island share what is missing, and within reactive
-    limits from there; then from the other starts; then within all limits from that state. Else
-    such a state it is.
+    The searches, in turn: from the first start, without limits of areas; within these limits from
+    the state in which all generators of an island share the deficit, and within reactive limits
+    from there; from the other starts; within all limits from that state. Otherwise that state is
+    returned.
     """
     grid = AreaGrid.of(case, dispatch, schedule)
     if len(schedule.interchange) == 1:
@@ -295,7 +294,7 @@ def _held_or_shared(
 def _starts(grid: AreaGrid) -> Iterator[Complexes]:
     """Yield the dispatch's voltages, angles of the DC power flow if it has any, and a flat start.
 
-    What lacks least active power comes first.
+    They are sorted by missing active power.
     """
     vm, injected = grid.dispatch.vm, injection(grid).real
     flat = np.where(np.isin(np.arange(grid.case.n_bus), grid.case.gen_bus), vm, 1.0)
@@ -313,7 +312,7 @@ def _starts(grid: AreaGrid) -> Iterator[Complexes]:
 
 
 def _first(grid: AreaGrid, starts: Iterable[Complexes]) -> Settled:
-    """Solve from the first start from which there is a solution."""
+    """Solve from the first start that leads to a solution."""
     failure: PowerFlowError | None = None
     for start in starts:
         try:
@@ -338,15 +337,15 @@ def _dc_angles(grid: AreaGrid) -> Floats:
 
 
 def _areas_switched(grid: AreaGrid, last: Settled, ran_out: Bools) -> Ints:
-    """Stop areas beyond their limits; let areas of an exhausted island go back inside.
+    """Fix areas beyond their limits at them; release areas of an exhausted island.
 
-    Not those that ran out before: without limits they would again, and the search go in a circle.
+    Areas that reached their limits before are not released, as the search would cycle.
     """
     bound, alpha = last.bound.copy(), last.solution.alpha
     active = bound == 0
     bound[active & (alpha > grid.most + SWITCH_TOLERANCE)] = 1
     bound[active & (alpha < grid.least - SWITCH_TOLERANCE)] = -1
-    # a negative slack says that all areas at their upper limits give too much
+    # with a negative slack all areas at their upper limits generate too much
     slack = last.slack[grid.area_island]
     bound[(last.bound * slack < -SWITCH_TOLERANCE) & ~grid.idle & ~ran_out] = 0
     return bound
@@ -359,7 +358,7 @@ class MeterDerivatives:
     Attributes
     ----------
     interchange_p, interchange_q : (zones, n_bus)
-        Of every zone's interchange, positive where more leaves the zone.
+        Of every zone's interchange, positive for a larger export.
     ties : (t,) int
         Branches between two zones.
     flow_p, flow_q : (t, n_bus)
@@ -380,9 +379,9 @@ def meter_derivatives(state: AcState, dispatch: Dispatch, schedule: Schedule) ->
     ----------
     state : AcState
     dispatch : Dispatch
-        Of which it is the state.
+        Dispatch of the state.
     schedule : Schedule
-        Control areas and the interchange that they hold.
+        Control areas and their scheduled interchange.
 
     Raises
     ------
@@ -413,8 +412,8 @@ def meter_derivatives(state: AcState, dispatch: Dispatch, schedule: Schedule) ->
 def _flow_change(grid: AreaGrid, settled: Settled, branches: Ints) -> Floats:
     """Return the change of the active flow in the middle of branches, (2, branches, n).
 
-    Per unit of p and of q demanded at every bus. Solved for the transpose: there are fewer tie
-    lines than buses.
+    Per unit of p and of q demanded at every bus. The transposed system is solved, as there are
+    fewer tie lines than buses.
     """
     n, solution, jacobian = grid.case.n_bus, settled.solution, grid.jacobian
     by_angle, by_magnitude = _by_voltage(grid.case, solution.voltage, branches)

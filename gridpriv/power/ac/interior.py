@@ -1,9 +1,9 @@
-"""An interior-point method for programs whose blocks share a border (an arrow-shaped structure).
+"""An interior-point method for programs of blocks with a common border (arrow structure).
 
-The coordinator's side. Blocks (:mod:`gridpriv.power.ac.block`) eliminate their own variables; the
-coordinator adds up their Schur complements, solves for the border's step, and chooses the barrier
-parameter and the step length from sums over blocks. In exact arithmetic the iterates are those of
-the same method on the whole program, whatever the partition.
+This is the coordinator's part. Blocks (:mod:`gridpriv.power.ac.block`) eliminate their own
+variables; the coordinator adds up their Schur complements, solves for the border's step, and
+chooses the barrier parameter and the step length from sums over blocks. In exact arithmetic the
+iterates are those of the same method on the whole program, whatever the partition.
 
 The method is the primal-dual barrier method of Waechter and Biegler (2006): monotone barrier
 parameter, filter line search. In place of counting eigenvalues, the Hessian is regularized until
@@ -32,13 +32,13 @@ GROWTH_FIRST, GROWTH, DECAY = 100.0, 8.0, 3.0
 SCALE = 100.0
 """Mean multiplier above which dual errors are measured relative to it."""
 HALVINGS = 8
-"""Of a step, before it is taken whole all the same and the filter is emptied."""
+"""Halvings of a step, before the full step is taken and the filter is cleared."""
 GAMMA_VIOLATION, GAMMA_BARRIER, ARMIJO = 1e-5, 1e-5, 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Border:
-    """The variables that blocks share, and where each block's are among them.
+    """The border variables, and the positions of each block's among them.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Border:
 
 
 class Iteration(NamedTuple):
-    """One iteration of the method; all of it is a function of what blocks sent.
+    """One iteration of the method; all of it is a function of the blocks' results.
 
     Attributes
     ----------
@@ -144,9 +144,9 @@ def iterate(
     Parameters
     ----------
     most : int
-        Iterations at most.
+        Largest number of iterations.
     tolerance : float
-        Error of the optimality conditions below which it ends.
+        Error of the optimality conditions at which it ends.
 
     Yields
     ------

@@ -47,7 +47,7 @@ from gridpriv.power.zone import Zone, owner_of
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """Cuts by_pg pg + by_w w <= bound; a passed one costs ``price`` per unit; public.
+    """Cuts by_pg pg + by_w w <= bound; a violation costs ``price`` per unit; public.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Cuts:
         """
         program = model.program
         by_pg, by_w = self.by_pg[:, part.gens], self.by_w[:, part.buses[own]]
-        # a border entry starts at the same value in all blocks, as they take the same steps
+        # a border entry starts at the same value in all blocks, as their steps are the same
         total = program.add_variables(len(self.bound))
         row = program.add_sums(0.0, 0.0, (total, -1.0))
         cut, gen = np.nonzero(by_pg)
@@ -97,7 +97,7 @@ class Cuts:
 
 
 NEGLIGIBLE = 1e-6
-"""p.u. of shed demand that an interior-point solution leaves."""
+"""p.u. of load shedding that counts as none in an interior-point solution."""
 OUTPUT_LIMITS = ("pmin", "pmax", "qmin", "qmax")
 E, F, P_BALANCE, Q_BALANCE = range(4)
 """Kinds of border entries."""
@@ -105,17 +105,17 @@ E, F, P_BALANCE, Q_BALANCE = range(4)
 
 @dataclass(frozen=True, eq=False)
 class TieEnds:
-    """The buses at the ends of tie lines and the border that they make; public topology.
+    """The buses at the ends of tie lines and their border; public topology.
 
     Attributes
     ----------
     number : (4, n) int
-        Number in the border of every bus's e, f and active and reactive balance multiplier; -1
-        where a bus has none.
+        Number in the border of every bus's e, f and active and reactive balance multiplier; -1 if a
+        bus has none.
     reference : (n,) bool
         The bus of every island whose angle is 0.
     angle : (n,)
-        Of the grid without load (rad), where the search begins.
+        Of the grid without load (rad), the start of the search.
     size : int
         Entries of the border.
     """
@@ -157,7 +157,7 @@ class ZoneBlock:
     Attributes
     ----------
     part : SubCase
-        The zone's energized part; its own demand and no other.
+        The zone's energized part, with its own demand only.
     at : (k,) int
         Number in the border of each of the block's border entries.
     ends : (t,) int
@@ -241,7 +241,7 @@ def zone_block(
     Parameters
     ----------
     demand : (2 own,)
-        Released estimate of (pd, qd); exact where nothing is perturbed.
+        Released estimate of (pd, qd); exact without perturbation.
     ends : TieEnds
         Of the zone (:meth:`TieEnds.of`).
     voll : float
@@ -251,7 +251,7 @@ def zone_block(
     estimated : bool
         As of :func:`gridpriv.power.ac.optimum.acopf`.
     shed : bool
-        Whether demand may be shed.
+        True if load may be shed.
     shared_gens : int array, optional
         Generators of the case whose output is a border entry, between voltages and balances.
     running : (g,) bool, optional
@@ -289,7 +289,7 @@ def zone_block(
     if not shed:
         form.high[model.cut] = 0.0
     start = model.program.start
-    if estimated and shed:  # without load there is a solution to start from
+    if estimated and shed:  # without load there is a solution, for the start
         start[model.cut] = 1.0
     block = Block(form, columns, rows, start)
     return ZoneBlock(zone, part, model, block, at, edge, price, shared, len(rows))

@@ -10,7 +10,7 @@ so balance, voltage band and angle limits are quadratic in (e, f). The flows of 
 of tie lines are variables, which makes p^2 + q^2 <= rate^2 quadratic too.
 
 Demand may be shed at constant power factor (a share of it, at buses with positive pd), and
-injection that cannot go lower may be spilt: of generators with positive pmin, of negative demand.
+injection at its lower limit may be curtailed: of generators with positive pmin, of negative demand.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.objective import BASE_MVA, cost_at, per_unit_polynomial, piecewise_lines
 
 REACH = 1.1
-"""Bound of e and f over the upper voltage limit."""
+"""Bound of e and f, in multiples of the upper voltage limit."""
 SPILL_WEIGHT = 0.01
-"""Price of a curtailed MW over that of a shed one."""
+"""Price of a curtailed MW divided by that of a shed MW."""
 REACTIVE_SLACK_WEIGHT = 0.1
-"""Price of a reactive slack over that of shed demand, for schedules of estimated demand."""
+"""Price of a reactive slack divided by that of shed load, for schedules of estimated demand."""
 NOTIONAL_COST = 50.0
-"""$/MWh of generation where losses are minimized: it weighs them against shed demand."""
+"""$/MWh of generation where losses are minimized, relative to the price of shed load."""
 
 
 @dataclass(frozen=True, eq=False)
 class AcModel:
-    """A program that holds a grid's AC equations, and where its variables and rows are.
+    """A program with a grid's AC equations, and the positions of its variables and rows.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class AcModel:
     p_balance, q_balance : (n,) int
         Rows; -1 at buses that are not balanced here.
     owner : (rows,) int
-        Bus that each row with voltages belongs to; branches' flows belong to their own ends.
+        Bus of each row with voltages; for flows of branches that of their own end.
     band : (k,) int
         Rows of the squared voltages.
     rating : (r,) int
@@ -129,16 +129,16 @@ def ac_model(
     balanced : (n,) bool, optional
         Buses whose demand and generators are part of the model: by default all.
     metered : (m,) bool, optional
-        Branches whose flows are variables, beside rated ones.
+        Further branches whose flows are variables, in addition to rated ones.
     reference : int array, optional
         Buses whose angle is 0; by default one of every island.
     own_ends : bool
-        Leave out what belongs to buses that are not balanced here: their voltage bands, flows at
-        their ends of branches, and the angle limits of branches from them.
+        Leave out voltage bands of buses that are not balanced here, flows at their ends of
+        branches, and the angle limits of branches from them.
     angle : (n,), optional
         Voltage angles to start from: by default those of the grid without load.
     reach : float
-        Bound of active and reactive flows over the rating.
+        Bound of active and reactive flows, in multiples of the rating.
     """
     balanced = np.ones(case.n_bus, bool) if balanced is None else balanced
     rated = (case.rate > 0) & np.isfinite(case.rate)
@@ -177,7 +177,7 @@ def _middle(low: Floats, high: Floats) -> Floats:
 
 
 def _references(case: Case, balanced: Bools) -> Ints:
-    """Return a bus of each island: one that is balanced here, the source's reference if it is."""
+    """Return a bus of each island that is balanced here, preferably the source's reference."""
     island = islands(case)
     return last_of_each(island, island.max() + 1, case.reference, balanced)
 
@@ -187,7 +187,7 @@ def _voltages(
 ) -> tuple[Ints, Ints, Ints]:
     """Add e and f with the band, from 1 p.u. at these angles; those of references are fixed.
 
-    Their own bounds are wider than the band, so that the two never bind together.
+    Their own bounds are wider than the band, so that both are never active together.
     """
     reach = REACH * case.vmax
     e = program.add_variables(case.n_bus, -reach, reach, np.cos(angle))
@@ -203,7 +203,7 @@ def _voltages(
 def _unserved(
     program: QuadraticProgram, case: Case, balanced: Bools, balance: tuple[Ints, Ints]
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Add shares of demand that are shed, and curtailed injection that cannot reach 0.
+    """Add shares of shed demand, and curtailed injection that cannot be reduced to 0.
 
     Returns
     -------
@@ -325,7 +325,7 @@ def add_operating_cost(model: AcModel, unit: float | None) -> float:
     Parameters
     ----------
     unit : float or None
-        c0 in $/h per p.u.; None to value all generation alike, which minimizes losses.
+        c0 in $/h per p.u.; None for an equal price of all generation, which minimizes losses.
     """
     if unit is None:
         model.program.add_cost(model.pg, 1.0)
@@ -335,17 +335,17 @@ def add_operating_cost(model: AcModel, unit: float | None) -> float:
 
 
 def add_reactive_slack(model: AcModel, price: float) -> None:
-    """Let reactive balances be off at a price per p.u.
+    """Add slacks of reactive balances at a price per p.u.
 
-    For demand that is an estimate: noise may ask a bus for reactive power that no voltage within
-    the band can deliver.
+    For estimated demand: with noise a bus may have reactive demand that no voltage within the band
+    can serve.
     """
     for sign in (1.0, -1.0):
         model.program.add_slack(model.q_balance[model.q_balance >= 0], sign, price)
 
 
 def add_violations(model: AcModel, price: float) -> None:
-    """Let voltages and flows pass their limits, at a price per p.u. of flow.
+    """Add slacks of voltage and flow limits, at a price per p.u. of flow.
 
     A voltage that is 0.01 p.u. outside its band counts as much as 1 MVA.
     """
@@ -360,6 +360,6 @@ def add_violations(model: AcModel, price: float) -> None:
 
 
 def add_service_cost(model: AcModel, shed: float, curtailment: float) -> None:
-    """Add the prices of shed and of spilt power, per p.u."""
+    """Add the prices of shed load and of curtailed injection, per p.u."""
     model.program.add_cost(model.cut, shed * model.case.pd[model.loaded])
     model.program.add_cost(model.curtailment, curtailment)

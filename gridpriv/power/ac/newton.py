@@ -43,29 +43,29 @@ from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.core.errors import SolverError
 
 KAPPA = 10.0
-"""p.u. of reactive power by which a bus wants more for each p.u. of voltage that it lacks."""
+"""p.u. of additional reactive power per p.u. of voltage below the set point."""
 
 
 @dataclass(frozen=True, eq=False)
 class FlowEquations:
-    """A power flow: what is injected, what is held, who regulates.
+    """Equations of a power flow: injections, set points and regulation.
 
     Attributes
     ----------
     injected : sparse (k, n) complex
         Y of the buses (n rows), then the admittance rows of the tie line ends.
     at : (k,) int
-        Whose voltage multiplies each row's conjugate current: the buses, then the ends' buses.
+        Bus whose voltage multiplies each row's conjugate current: the buses, then the ends' buses.
     tie_area : sparse (a, k - n)
-        What each area meters of the flow into each tie line end.
+        Each area's share of the flow into each tie line end.
     p, q : (n,)
         Net injection before regulation, without reactive generation.
     q_low, q_high : (n,)
         Limits of reactive generation.
     setpoint : (n,)
-        Voltage magnitude that generators hold within them.
+        Set point of the voltage magnitude.
     reference : (n,) bool
-        Buses whose angle is fixed: one an island.
+        Buses whose angle is fixed: one per island.
     up, down : sparse (n, a)
         Injection by each area's alpha, where it is positive and where it is negative.
     least, most : (a,)
@@ -77,7 +77,7 @@ class FlowEquations:
     slack : sparse (n, islands)
         Injection by delta where an island is exhausted.
     exhausted : (islands,) bool
-        Whether all areas of an island are at their limits.
+        True where all areas of an island are at their limits.
     """
 
     injected: sparse.csr_array
@@ -132,7 +132,7 @@ class Residual:
     values : (2 n + a,)
         Active and reactive power of buses, interchange or alpha of areas.
     held : (n + a,) bool
-        Buses that hold their set point, areas that hold their interchange.
+        Buses at their set point, areas at their interchange.
     """
 
     values: Floats
@@ -140,12 +140,12 @@ class Residual:
 
     @property
     def largest(self) -> float:
-        """The largest of them."""
+        """Largest residual."""
         return float(np.abs(self.values).max(initial=0.0))
 
     @cached_property
     def norm(self) -> float:
-        """Their Euclidean norm."""
+        """Euclidean norm of the residuals."""
         return float(np.linalg.norm(self.values))
 
 
@@ -175,10 +175,10 @@ def residual(equations: FlowEquations, point: Point) -> Residual:
 
 @dataclass(frozen=True, eq=False)
 class Jacobian:
-    """Derivative of the residual by (va but at references, vm, alpha, delta), to be filled.
+    """Pattern of the derivative of the residual by (va except at references, vm, alpha, delta).
 
-    It depends on no limit, and not on what is injected.
-    Row k of what :meth:`at` returns is equation ``row_order[k]``, and unknown c has the column
+    It does not depend on limits or injections.
+    Row k of the result of :meth:`at` is equation ``row_order[k]``, and unknown c has the column
     ``column_place[c]``.
     """
 
@@ -218,7 +218,7 @@ class Jacobian:
         by = np.concatenate([column[at_bus], column[at_bus], column[metered]])
         turning = turns[by]
         alpha, delta = free + n, free + n + areas
-        terms = [  # row and column of each; those at one place are added
+        terms = [  # row and column of each; terms at the same place are added
             (power[turning], angle[by[turning]]),
             (power, free + by),
             (n + np.arange(n), free + np.arange(n)),
@@ -238,7 +238,7 @@ class Jacobian:
         Parameters
         ----------
         held : (n + a,) bool
-            Buses that hold their set point there, areas that hold their interchange.
+            Buses at their set point, areas at their interchange.
         """
         n, voltage = len(given.p), point.voltage()
         current = np.conj(given.injected @ voltage)
@@ -265,7 +265,7 @@ class Jacobian:
         return sparse.csc_array((data, self.indices, self.indptr), shape=shape)
 
     def _rows(self, by: Complexes, current: Bools, n: int) -> Floats:
-        """Return the terms of active, reactive and metered power; who holds has none of its own."""
+        """Return the terms of active, reactive and metered power at their equations."""
         at_bus = self.row < n
         reactive = np.where(current[self.row[at_bus]], 0.0, by.imag[at_bus])
         weight = np.where(current[self.area - n], self.weight, 0.0)
@@ -275,7 +275,7 @@ class Jacobian:
 def _ordered(
     terms: list[tuple[Ints, Ints]], turns: Bools, areas: int, islands: int
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Return where terms go in a matrix that is ordered for elimination.
+    """Return the places of terms in a matrix ordered for elimination.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def _ordered(
     """
     n, free = len(turns), int(turns.sum())
     size = 2 * n + areas
-    # an area goes with its alpha, a reference with what is regulated in place of its angle
+    # an area is paired with its alpha, a reference with a regulation in place of its angle
     bus, area_node = np.arange(n), n + np.arange(areas)
     row_node = np.concatenate([bus, bus, area_node])
     column_node = np.concatenate([bus[turns], bus, area_node, bus[~turns]])
@@ -313,7 +313,7 @@ def _ordered(
 
 
 def _elimination(row: Ints, column: Ints, n: int) -> Ints:
-    """Return where in an elimination by least degree each node of a graph (row, column) stands."""
+    """Return the position of each node of a graph in an elimination by least degree."""
     ends = (np.concatenate([row, column]), np.concatenate([column, row]))
     graph = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(n, n)).tocsc()
     graph.data[:] = 1.0
@@ -325,7 +325,7 @@ def _elimination(row: Ints, column: Ints, n: int) -> Ints:
 
 
 def _metered(tie_area: sparse.csr_array, row: Ints, n: int) -> tuple[Ints, Ints, Floats]:
-    """Return for all terms of what areas meter: the area's equation, the term of Y, its weight."""
+    """Return for all metered terms: the area's equation, the term of Y, its weight."""
     tocoo = tie_area.tocoo()
     terms = np.flatnonzero(row >= n)
     terms = terms[np.argsort(row[terms], kind="stable")]
@@ -341,12 +341,12 @@ ACCEPTED = 1e-8
 MOST_STEPS = 20
 SWITCHING_GROWTH = 10.0
 LEAST_PIVOT = 0.01
-"""Of the largest of its column, below which a diagonal entry is no pivot."""
+"""Share of the largest entry of its column below which a diagonal entry is not a pivot."""
 FAST = 0.1
-"""Share of the residual that a step leaves where its factors serve for another one."""
+"""Share of the residual after a step up to which its factors are used again."""
 SHORTEST_STEP = 0.05
 LARGEST_ANGLE = 1e3
-"""rad: beyond it an iterate is lost."""
+"""rad: largest angle of an iterate."""
 
 
 class PowerFlowError(SolverError):
@@ -355,7 +355,7 @@ class PowerFlowError(SolverError):
     Attributes
     ----------
     bus : int
-        The bus of the largest mismatch.
+        Bus of the largest mismatch.
     mismatch : float
         That mismatch.
     """
@@ -374,13 +374,13 @@ class PowerFlowError(SolverError):
 
 @dataclass(frozen=True, eq=False)
 class FlowSolution:
-    """Where the equations hold.
+    """Solution of the equations.
 
     Attributes
     ----------
     voltage : (n,) complex
     held : (n + areas,) bool
-        Buses that hold their set point, areas that hold their interchange.
+        Buses at their set point, areas at their interchange.
     mismatch : float
         Largest residual, p.u.
     """
@@ -437,9 +437,9 @@ def _solution(point: Point, lack: Residual, steps: int) -> FlowSolution:
 def _improved(
     equations: FlowEquations, jacobian: Jacobian, point: Point, lack: Residual, growth: float
 ) -> tuple[Point, Residual] | None:
-    """Return the point after a Newton step, shortened until the residual falls.
+    """Return the point after a Newton step, with a step length that reduces the residual.
 
-    Where it switches limits, the residual may be ``growth`` times as large.
+    Where the step crosses limits, the residual may grow by the factor ``growth``.
     """
     try:
         factors = splu(

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 AMOUNTS = ("shed_mw", "deenergized_mw", "curtailed_mw", "losses_mw")
 LITTLE = 1e-4
-"""Share of an estimated demand up to which load shedding is not searched a second time."""
+"""Share of load shedding of an estimated demand up to which there is no second search."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +71,8 @@ class AcOptimum:
     voll : float
         Value of lost load in $/MWh.
     p_price, q_price : (n,)
-        What one more MW (MVAr) of demand at a bus costs: $/MWh for ``cost``; MW per MW else.
-        NaN at dead buses, and on islands without demand: there is nobody to pay it.
+        Derivative of the objective by demand at a bus: $/MWh for ``cost``; MW per MW else. NaN at
+        de-energized buses, and on islands without demand.
     status : str
         Ipopt's.
     voltage_gradient : (n, n) sparse complex
@@ -100,13 +100,13 @@ class AcOptimum:
 
     @property
     def cost(self) -> float | None:
-        """Cost of generation and of shed demand in $/h; None where the case has no costs."""
+        """Cost of generation and of load shedding in $/h; None where the case has no costs."""
         generated = self.generation_cost
         return None if generated is None else generated + self.voll * self.state.shed_mw
 
     @property
     def violations(self) -> tuple[Limit, ...]:
-        """Limits that the state is outside of: none, but for the solver's own error."""
+        """Violated limits of the state: none, up to the solver's error."""
         return self.state.violations
 
     @cached_property
@@ -146,7 +146,7 @@ class AcOptimum:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the optimum as JSON can hold it."""
+        """Return the optimum as a JSON value."""
         return {
             "case": self.state.case.name,
             "objective": self.objective,
@@ -175,16 +175,16 @@ def acopf(
     ----------
     case : Case
     objective : {'cost', 'shed', 'losses'}
-        Generation and shed demand at their costs; the least shed demand; the least losses.
+        Cost of generation and load shedding; least load shedding; least losses.
     voll : float
         Value of lost load in $/MWh.
     start : Dispatch, optional
-        Where Ipopt starts when it finds nothing from a flat start.
+        Start of Ipopt if a flat start fails.
     estimated : bool
-        Whether demand is an estimate, whose reactive part may be departed from at a price where
-        nothing else is feasible.
+        True if demand is an estimate; its reactive part then has a priced slack where nothing else
+        is feasible.
     shedding : bool
-        Whether demand may be shed where not all of it can be served.
+        True if load may be shed where not all of it can be served.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def acopf(
     p_price, q_price = np.full(case.n_bus, np.nan), np.full(case.n_bus, np.nan)
     island = islands(case)
     asked = np.bincount(island, (case.pd != 0) | (case.qd != 0)) > 0
-    priced = asked[island][live.buses]  # on islands on which somebody asks for power
+    priced = asked[island][live.buses]  # on islands with demand
     for price, rows in ((p_price, model.p_balance), (q_price, model.q_balance)):
         price[live.buses] = np.where(priced, unit * solve.multiplier[rows], np.nan)
     found = solve.status, solve.iterations, time.perf_counter() - began
@@ -228,7 +228,7 @@ def acopf(
 def _voltage_gradient(
     case: Case, live: SubCase, model: AcModel, result: Solved
 ) -> sparse.csr_array:
-    """Return the Lagrangian's gradient in voltages by the bus that its terms belong to."""
+    """Return the Lagrangian's gradient in voltages, with terms assigned to buses."""
     form = model.program.form()
     rows = np.concatenate([form.row, form.row])
     columns = np.concatenate([form.i, form.j])
@@ -272,7 +272,7 @@ def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float
 def overloaded(case: Case, *, shed: bool = False) -> Bools:
     """Return the buses without a source or shunt whose demand exceeds the ratings of all branches.
 
-    No AC state serves them: a noisy demand can be so.
+    No AC state serves them; noisy demand may be like that.
 
     Parameters
     ----------
@@ -294,10 +294,10 @@ def _solve(
 ) -> Solved:
     """Solve with all demand served, or where that has no solution, with some of it shed.
 
-    Where shedding may follow, a search that serves all demand ends early (``BRIEF``). The last one
-    begins with all demand shed. What the last try ended at is returned whether or not it is a
-    solution. A solution that sheds more than ``little`` (p.u.) is sought a second time from a
-    larger barrier, and the better one returned: both are local optima (0031-ac-rounds).
+    Where shedding is allowed, a search that serves all demand ends early (``BRIEF``). The last
+    search begins with all demand shed. The result of the last search is returned even without a
+    solution. After a solution that sheds more than ``little`` (p.u.) a second search starts from a
+    larger barrier; both give local optima, and the better one is returned (0031-ac-rounds).
     """
     starts = [model.program.start]
     if start is not None:
@@ -343,12 +343,12 @@ def _state(case: Case, live: SubCase, model: AcModel, x: Floats) -> AcState:
 MARGINS = (1e-3, 1e-2, 5e-2)
 """Shares by which limits are tightened, tried in turn."""
 SERVED = 1e-6
-"""Change of demand in p.u., and shed or curtailed power in MW, that count as none."""
+"""Change of demand in p.u., and shed or curtailed power in MW, below which they count as 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """A demand that the grid serves, with its AC optimum.
+    """A demand that the grid can serve, with its AC optimum.
 
     Attributes
     ----------
@@ -357,7 +357,7 @@ class Served:
     moved : (2, n)
         Change of active and reactive demand by the projection, per unit.
     margin : float
-        Share by which limits were tightened; 0 where nothing had to be moved.
+        Share by which limits were tightened; 0 without a change.
     """
 
     optimum: AcOptimum
@@ -366,7 +366,7 @@ class Served:
 
     @property
     def case(self) -> Case:
-        """The case with the demand that is served."""
+        """The case with the demand that can be served."""
         return self.optimum.state.case
 
 
@@ -376,7 +376,7 @@ def nearest_served(case: Case, norm: Norm) -> Served:
     Parameters
     ----------
     case : Case
-        With the demand that is to be projected.
+        With the demand to be projected.
     norm : {1, 2, 'box', 'pair', 'number'}
         Of the noise.
 
@@ -386,7 +386,7 @@ def nearest_served(case: Case, norm: Norm) -> Served:
         If Ipopt ends without one at every margin.
     """
     objective: AcObjective = "cost" if has_convex_costs(case) else "losses"
-    # a projection is solved a hundred times faster than an optimal power flow without a solution
+    # a projection takes a hundredth of the time of an infeasible optimal power flow
     projected = _projected(case, norm, None)
     if projected is None or np.abs(projected[0]).max() <= SERVED:
         best = _all_served(case, objective, None if projected is None else projected[1])
@@ -432,7 +432,7 @@ def _all_served(case: Case, objective: AcObjective, start: Dispatch | None) -> A
 
 
 def _starts(case: Case) -> Iterator[Complexes | None]:
-    """Yield voltages to start from: flat, then those that shed the least demand."""
+    """Yield voltages to start from: flat, then those of least load shedding."""
     yield None
     try:
         state = acopf(case, "shed").state

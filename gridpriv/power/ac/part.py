@@ -68,22 +68,21 @@ class SubCase:
 
 
 def part_at(case: Case, buses: Bools) -> SubCase:
-    """Return the part of a case at some buses; no branch may lead out of it."""
+    """Return the part of a case at some buses; branches must be inside the part."""
     here = (buses, buses[case.f_bus], buses[case.gen_bus])
     elements = [np.flatnonzero(each) for each in here]
     return SubCase(case, *elements) if buses.all() else part_of(case, *elements)
 
 
 def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **given: Floats) -> SubCase:
-    """Return a part of a case with some fields given; its elements must stand at its buses."""
+    """Return a part of a case with some fields given; its elements must be at its buses."""
     return SubCase(case_of(case, buses, branches, gens, **given), buses, branches, gens)
 
 
 def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
-    """Return a zone without what lies on de-energized islands, and which of its buses are its own.
+    """Return the energized part of a zone, and a mask of the zone's own buses in it.
 
-    It has the zone's demand, (pd, qd) of its own buses, and no other. None where nothing of the
-    zone is energized.
+    It has the zone's own demand (pd, qd) only. None for a de-energized zone.
     """
     whole = zone.network.case
     dead = dead_buses(whole)
@@ -99,11 +98,11 @@ def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
 
 
 ENDLESS = 1e6
-"""p.u.: the range of a generator without limits, beside which others give nothing."""
+"""p.u.: the range of a generator without limits; next to it the shares of others are about 0."""
 HELD = 100.0
-"""Stiffness of a generator's voltage, in mean susceptances."""
+"""Stiffness of a generator's voltage, in multiples of the mean susceptance."""
 NOTHING = 1e-12
-"""Share of an island's range that is rounding."""
+"""Share of an island's range below which a range is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +118,7 @@ class Surroundings:
     stiffness : (k, k)
         K in p.u. per p.u.
     share : (k,)
-        s of the far ends; they add up to 1 where something generates beyond them, else to 0.
+        s of the far ends; they add up to 1 with generation beyond them, else to 0.
     """
 
     ends: Ints
@@ -137,15 +136,15 @@ class Lossless:
     susceptance : (m,)
         Of the branches.
     factors : Factors
-        Of their Laplacian, with a stake of ``worth`` at one bus of every island.
+        Of their Laplacian, with a shunt ``worth`` at one bus of every island.
     stake : (islands,) int
         These buses.
     span : (n,)
         Ranges of the buses' generators.
     angles : (n,)
-        While every generator gives its range, which the stakes take.
+        Angles where every generator injects its range and the shunts consume it.
     reactive : Factors
-        Of the derivative of reactive power by voltage, generators holding theirs.
+        Of the derivative of reactive power by voltage, at constant voltages of generators.
     """
 
     case: Case
@@ -160,7 +159,7 @@ class Lossless:
 
 
 def lossless(case: Case) -> Lossless | None:
-    """Return a grid without losses; None where its susceptances add up to nothing somewhere."""
+    """Return a grid without losses; None where its susceptances cancel."""
     susceptance = case.x / (case.r**2 + case.x**2) / case.tap
     worth = float(np.abs(susceptance).mean()) if case.n_branch else 1.0
     island = islands(case)
@@ -175,7 +174,7 @@ def lossless(case: Case) -> Lossless | None:
     try:
         factors = Factors.of((matrix + sparse.diags_array(values)).tocsc())
         reactive = Factors.of(stiffness.tocsc())
-    except RuntimeError:  # lines of resistance only, or capacitors that cancel their lines
+    except RuntimeError:  # lines without reactance, or capacitors that cancel their lines
         return None
     each = np.clip(case.pmax - case.pmin, 0.0, ENDLESS)
     span = np.bincount(case.gen_bus, each, minlength=case.n_bus).astype(float)

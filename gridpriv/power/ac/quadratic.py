@@ -5,8 +5,8 @@
                low <= x <= high
 
 In rectangular voltages every equation of AC power flow is such a row. The Jacobian is then linear
-in x and the Hessian of the Lagrangian linear in the multipliers: both are one sparse product,
-given to Ipopt as they are, so nothing is differentiated and a model is built in milliseconds.
+in x and the Hessian of the Lagrangian linear in the multipliers: both are sparse products that
+Ipopt gets directly, so a model needs no automatic differentiation and is built in milliseconds.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from gridpriv.core.threads import interruptible
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,
-    "no_nlp_grad": True,  # nothing asks for it, and it takes a third of the time to set up
+    "no_nlp_grad": True,  # not used, and a third of the setup time
     "calc_lam_p": False,
-    "show_eval_warnings": False,  # what ends in NaN is told by the status
-    "inputs_check": False,  # it prints a warning for each radial zone without a choice
+    "show_eval_warnings": False,  # the status reports NaN
+    "inputs_check": False,  # without a choice it prints a warning for each radial zone
     "ipopt.print_level": 0,
     "ipopt.sb": "yes",
     "ipopt.max_iter": 500,
     "ipopt.bound_relax_factor": 0.0,
-    "ipopt.nlp_scaling_method": "none",  # scaled by a price of shed demand, Ipopt ends too early
+    "ipopt.nlp_scaling_method": "none",  # scaled by the price of shed load, Ipopt ends too early
     "ipopt.min_refinement_steps": 0,
     "ipopt.mumps_permuting_scaling": 0,
     "ipopt.mumps_pivot_order": 0,
@@ -40,7 +40,7 @@ OPTIONS: dict[str, Any] = {
 }
 NEAR = 1e-4
 EARLY = {"ipopt.barrier_tol_factor": 100.0}
-"""Lowers the barrier early; from a far start Ipopt is then held up at many limits."""
+"""Reduces the barrier early; from a far start Ipopt is then slow at many limits."""
 WARM: dict[str, Any] = EARLY | {
     "ipopt.warm_start_init_point": "yes",
     "ipopt.mu_init": NEAR,
@@ -50,7 +50,7 @@ WARM: dict[str, Any] = EARLY | {
     "ipopt.warm_start_slack_bound_frac": NEAR,
     "ipopt.warm_start_mult_bound_push": NEAR,
 }
-"""Beside ``OPTIONS``, where a solution of nearly the same program is known."""
+"""In addition to ``OPTIONS``, where a solution of nearly the same program is known."""
 CLOSE = 1e-6
 POINT: dict[str, Any] = EARLY | {
     "ipopt.mu_init": NEAR,
@@ -59,12 +59,12 @@ POINT: dict[str, Any] = EARLY | {
     "ipopt.slack_bound_push": CLOSE,
     "ipopt.slack_bound_frac": CLOSE,
 }
-"""Beside ``OPTIONS``, where a point near the solution is known, without multipliers."""
+"""In addition to ``OPTIONS``, where a point near the solution is known, without multipliers."""
 FAR: dict[str, Any] = {"ipopt.mu_init": 2.5}
-"""Beside ``OPTIONS``, for a second search where prices are far above the costs of generation."""
+"""In addition to ``OPTIONS``, for a second search where prices far exceed generation costs."""
 BRIEF: dict[str, Any] = {"ipopt.max_iter": 200, "ipopt.max_resto_iter": 0}
-"""Beside ``OPTIONS``, for a search that another follows: it ends where Ipopt leaves the objective
-to restore feasibility (0031-ac-rounds)."""
+"""In addition to ``OPTIONS``, for a search before another one: it ends where Ipopt begins to
+restore feasibility (0031-ac-rounds)."""
 STARTS: dict[str, dict[str, Any]] = {
     "anew": {},
     "brief": BRIEF,
@@ -77,7 +77,7 @@ SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Solution and status that Ipopt returned.
+    """Solution and status of Ipopt.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class QuadraticForm:
 
 @dataclass
 class QuadraticProgram:
-    """A program under construction; each ``add`` returns the indices of what it added."""
+    """A program under construction; each ``add`` returns the added indices."""
 
     columns: int = 0
     rows: int = 0
@@ -214,7 +214,7 @@ class QuadraticProgram:
     def add_rows(
         self, count: int, low: Floats | float, high: Floats | float, owner: Ints | int = -1
     ) -> Ints:
-        """Add empty rows between bounds, each of an element that ``owner`` numbers."""
+        """Add empty rows between bounds, with the number of an owner for each."""
         added = np.arange(self.rows, self.rows + count)
         self.rows += count
         self._sides.append((np.full(count, low, float), np.full(count, high, float)))
@@ -275,9 +275,9 @@ class QuadraticProgram:
         start: Floats | None = None,
         known: deque[Compiled] | None = None,
     ) -> Solved:
-        """Solve from a solution of a program of this shape, from a point near it, or anew.
+        """Solve from a solution of a program of this shape, a point near it, or the start.
 
-        ``known`` are patterns that are compiled already; this program's is added to them.
+        ``known`` are compiled patterns; this program's is added to them.
         """
         if before is None or before.shape != (self.rows, self.columns):
             if start is None:
@@ -299,7 +299,7 @@ class QuadraticProgram:
         start : (n,), optional
             By default the variables' own starting points.
         zero : int array, optional
-            Variables that are held at 0.
+            Variables fixed at 0.
         kind : {'anew', 'brief', 'far'}
             As of ``STARTS``.
         """
@@ -336,7 +336,7 @@ class QuadraticProgram:
 
 
 def _joined(parts: list[Any], *kinds: type) -> list[Any]:
-    """Return the columns of parts, each joined from part to part."""
+    """Return the concatenated columns of parts."""
     columns = zip(*parts, strict=True) if parts else ([np.zeros(0)] for _ in kinds)
     return [np.concatenate(c).astype(k, copy=False) for c, k in zip(columns, kinds, strict=False)]
 
@@ -360,8 +360,8 @@ class Compiled:
     form : QuadraticForm
         A program of the pattern.
     slots : tuple of int arrays
-        Where the form's numbers stand among the nonzeros of four matrices: what multiplies x in
-        the Jacobian, its constants, what multiplies the multipliers in the Hessian, its constants.
+        Positions of the form's numbers among the nonzeros of four matrices: coefficients of x in
+        the Jacobian, its constants, coefficients of the multipliers in the Hessian, its constants.
     counts : tuple of int
         Nonzeros of each.
     problem, derivatives : dict
@@ -394,7 +394,7 @@ class Compiled:
         fixed = casadi.MX(slope, fixed)
         jacobian = casadi.MX(slope, casadi.mtimes(casadi.MX(turn, by_x), x)) + fixed
         gradient = linear + square * x
-        # what is quadratic without a constant is half of (slope at x + slope at 0) x
+        # a quadratic without a constant is half of (slope at x + slope at 0) x
         f, g = casadi.dot(gradient + linear, x) / 2, casadi.mtimes(jacobian + fixed, x) / 2
         turned = casadi.mtimes(casadi.MX(bend, by_multiplier), multiplier) + sigma * cost
         hessian, given = casadi.MX(curve, turned), [x, p, sigma, multiplier]
@@ -420,7 +420,7 @@ class Compiled:
         return np.concatenate([*sums, form.linear, square])
 
     def solver(self, kind: str) -> Any:
-        """Return Ipopt as it begins in one of ``STARTS``."""
+        """Return Ipopt with the options of one of ``STARTS``."""
         if kind not in self.solvers:
             options = OPTIONS | STARTS[kind] | self.derivatives
             self.solvers[kind] = casadi.nlpsol("program", "ipopt", self.problem, options)
@@ -428,7 +428,7 @@ class Compiled:
 
 
 def _pattern(shape: tuple[int, int], row: Ints, column: Ints) -> tuple[Any, Ints]:
-    """Return the sparsity of entries, and where in its nonzeros (column by column) each stands."""
+    """Return the sparsity of entries, and the position of each in its nonzeros (by column)."""
     key, at = np.unique(column * np.int64(shape[0]) + row, return_inverse=True)
     starts = np.searchsorted(key // shape[0], np.arange(shape[1] + 1))
     return casadi.Sparsity(*shape, starts.tolist(), (key % shape[0]).tolist()), at.reshape(-1)

@@ -1,4 +1,4 @@
-"""AC redispatch: what a zone would do with its true demand, knowing what was agreed.
+"""Zone redispatch: a zone's AC optimal power flow with its true demand around the schedule.
 
 A zone z solves the AC optimal power flow of its own buses and tie lines:
 
@@ -6,16 +6,15 @@ A zone z solves the AC optimal power flow of its own buses and tie lines:
                + k_f ||tie flows - agreed||^2 + k_v ||w at tie ends - agreed||^2
     subject to AC power flow at own buses, their limits, 0 <= shed <= demand
 
-Control areas hold their net interchange and let single ties follow the physics. So X_z is held at a
-price below that of cutting customers, and the tie terms only keep neighbours' assumptions
-close to each other. A case without (convex) costs values all generation alike: least losses.
-Once the grid has settled, a zone measures where it stands, and in place of k_f ||p - agreed||^2
-comes what the grid beyond would do (:mod:`gridpriv.power.ac.part`),
-k ||p - p0 + B (theta - theta0) - s a||^2 at the far ends.
+Control areas control their net interchange, not single tie lines. So a deviation from X_z has a
+price, below that of load shedding, and the tie terms keep the assumptions of neighbours close to
+each other. In a case without (convex) costs all generation has the same price: least losses. After
+AC redispatch a zone measures its boundary, and the reaction of the grid beyond
+(:mod:`gridpriv.power.ac.part`) replaces k_f ||p - agreed||^2: k ||p - p0 + B (theta - theta0) - s
+a||^2 at the far ends.
 
-What was agreed is public: a function of releases. The plan is local, and so is what a zone measures
-at its own tie ends once the grid has settled; with that in place of what was agreed it can
-plan again, without a message.
+The agreed values are public: a function of releases. The plan is local, and so are a zone's
+measurements at its own tie ends after AC redispatch. With them it can replan without a message.
 """
 
 from __future__ import annotations
@@ -48,16 +47,16 @@ FLOW_WEIGHT, VOLTAGE_WEIGHT = 1.0, 10.0
 ANGLE_WEIGHT = 10.0
 """k of tie-end voltages, as complex numbers, on a base of 100 MVA."""
 REACTION_WEIGHT = 1000.0
-"""Of what the grid beyond the tie lines would do otherwise than is reckoned with."""
+"""k of deviations from the modelled reaction of the grid beyond the tie lines."""
 ALONE = 0.1
 """Share of the price of deviations from the interchange, for a zone that replans alone."""
 NEGLIGIBLE = 1e-6
-"""p.u. that an interior point leaves of what is not shed."""
+"""p.u. of shedding below which an interior point sheds nothing."""
 
 
 LIMITS = dict.fromkeys(("vmin", "vmax"), "buses")
 LIMITS |= dict.fromkeys(("rate", "angmin", "angmax"), "branches") | {"qmax": "gens"}
-"""Limits of a boundary, and the elements of a zone that have them."""
+"""Limits of a boundary, with the elements that have them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +79,7 @@ class Reaction:
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
-    """A zone's tie lines as they were agreed, or as the zone measures them; per unit.
+    """A zone's tie lines as agreed or as measured; per unit.
 
     Attributes
     ----------
@@ -89,34 +88,34 @@ class Boundary:
     w_near, w_far : (j,)
         Squared voltage magnitude at its own end and at the other.
     interchange : float
-        X_z: what the tie lines take from the zone, metered in their middle.
+        X_z: the zone's export, metered in the middle of tie lines.
     vmin, vmax : (buses,)
-        Voltage band that the zone plans within, of its own and its neighbours' buses.
+        Voltage bands of the plan, of the zone's own and its neighbours' buses.
     rate : (branches,)
-        Apparent power limits that it plans within (0: none).
+        Apparent power limits of the plan (0: none).
     angmin, angmax : (branches,)
-        Limits of angle differences that it plans within, rad.
+        Limits of angle differences of the plan, rad.
     qmax : (gens,)
-        Upper reactive limits that it plans within.
+        Upper reactive limits of the plan.
     firmness : float
         Factor on k_f, k_v and k.
     reaction : Reaction, optional
-        With it, active flows are not held to ``p`` but to what the grid beyond would do.
+        With it, active flows follow the reaction of the grid beyond instead of ``p``.
     worth : TieWorth, optional
-        With it, voltages at tie ends are valued as by the other zones at the AC schedule.
+        With it, voltages at tie ends have the other zones' value at the AC schedule.
     firm : bool
         With it, a deviation from the interchange costs as much as load shedding: under shortage
         others have no reserves.
     free : bool
-        With it, only ``reaction`` holds tie flows and voltages: for a zone that replans alone.
+        With it, tie flows and voltages depend on ``reaction`` only: for a zone that replans alone.
     outside : float
-        Voltages and flows may be outside their limits at this multiple of a price between those of
-        deviations from the interchange and of load shedding; 0 where they may not.
+        Violations of voltage and flow limits are priced, at this multiple of a price between those
+        of interchange deviations and of load shedding; 0 for hard limits.
     output_price : (gens,), optional
-        What output is worth in other steps, in multiples of c0 per p.u.
+        Value of output in other steps, in multiples of c0 per p.u.
     reserve : (gens,), optional
-        Generation that the schedule left aside, up and down; with it, the interchange stays the
-        scheduled one when a zone plans again.
+        Reserved generation of the schedule, up and down; with it, a replan keeps the scheduled
+        interchange.
     """
 
     p: Floats
@@ -156,7 +155,7 @@ class TieWorth:
     slope: Complexes
 
     def at(self, measured: Complexes, ends: Ints) -> TieWorth:
-        """Return the valuation around measured voltages, turned into their frame.
+        """Return the valuation around measured voltages, rotated to their reference angle.
 
         Parameters
         ----------
@@ -170,23 +169,23 @@ class TieWorth:
 
 @dataclass(frozen=True, eq=False)
 class ZonePlan:
-    """Dispatch that a zone plans; local. Per unit.
+    """Plan of a zone: its dispatch; local. Per unit.
 
     Attributes
     ----------
     pg, qg : (gens,)
         Of the zone's generators.
     voltage : (buses,) complex
-        Of its own and its neighbours' buses (``zone.buses``), at an angle of its own.
+        Of its own and its neighbours' buses (``zone.buses``), with the zone's own reference angle.
     p_shed, q_shed, curtailment : (own,)
         Of its own buses.
     p_price, q_price : (own,)
-        What one more MW (MVAr) of demand costs the zone: $/MWh, or MW of generation per MW where
-        the case has no convex costs. NaN without a solution.
+        Derivative of the zone's cost by demand: $/MWh, or MW of generation per MW where the case
+        has no convex costs. NaN without a solution.
     interchange : float
-        What its tie lines would take from it; NaN without a solution.
+        Planned export; NaN without a solution.
     solved : bool
-        False for what it falls back to where its problem has no solution.
+        False for the fallback where its problem has no solution.
     """
 
     pg: Floats
@@ -201,7 +200,7 @@ class ZonePlan:
     solved: bool
 
     def toward(self, new: ZonePlan, step: float) -> ZonePlan:
-        """Return the plan with its set points moved by a share of the way to those of another."""
+        """Return the plan with its set points interpolated towards another plan by a share."""
         if step == 1.0:
             return new
         names = ("pg", "qg", "p_shed", "q_shed", "curtailment")
@@ -231,7 +230,7 @@ class Scheduled:
 
 @dataclass(frozen=True, eq=False)
 class _Area:
-    """The live part of a zone, with its tie lines (rows of the part, own end near)."""
+    """The energized part of a zone, with its tie lines (rows of the part, own end near)."""
 
     part: SubCase
     own: Bools
@@ -243,7 +242,7 @@ class _Area:
 def tie_branches(zone: Zone) -> Ints:
     """Return a zone's tie lines, as indices of the network's branches, in the zone's order.
 
-    Those on islands without generation carry nothing, and are none.
+    Tie lines on islands without generation are left out.
     """
     case = zone.network.case
     f, t = case.f_bus[zone.branches], case.t_bus[zone.branches]
@@ -271,9 +270,9 @@ def plan_zone(
     scheduled: Scheduled | None = None,
     known: deque[Compiled] | None = None,
 ) -> tuple[ZonePlan, Solved | None]:
-    """Return a zone's plan, and the solution that its next one starts from.
+    """Return a zone's plan, and its solution for the start of the next plan.
 
-    Where its problem has no solution, it does what it did in the last round.
+    Where its problem has no solution, the plan is that of the last round.
 
     Parameters
     ----------
@@ -284,7 +283,7 @@ def plan_zone(
     last : (n,)
         The zone's variables after the last round.
     before : Solved, optional
-        What this returned for its plan before.
+        Solution of its previous plan.
     scheduled : Scheduled, optional
         The zone at the AC schedule, where the first search begins.
     known : deque of Compiled, optional
@@ -330,7 +329,7 @@ def plan_zone(
 
 
 def _area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area | None:
-    """Return the live part of a zone within a boundary's limits; None without one."""
+    """Return the energized part of a zone within a boundary's limits; None without one."""
     live = live_part(zone, demand)
     if live is None:
         return None
@@ -355,9 +354,9 @@ def _start(
     before: Solved | None,
     scheduled: Scheduled | None,
 ) -> Floats | None:
-    """Return the program's point at the zone's last plan, or at the AC schedule before it has one.
+    """Return the program's point at the zone's last plan, or else at the AC schedule.
 
-    Programs of a zone may differ in what they value, but the first ``physical`` variables are those
+    Programs of a zone may differ in their objective, but the first ``physical`` variables are those
     of the same equations.
     """
     if before is not None:
@@ -407,7 +406,7 @@ def _tie_flows(model: AcModel, area: _Area) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _hold_interchange(model: AcModel, area: _Area, agreed: float, price: float) -> None:
-    """Price what is metered in the middle of tie lines beyond or short of what was agreed."""
+    """Price the deviation from the agreed interchange, metered in the middle of tie lines."""
     if not len(area.ties):
         return
     near, _, far, _ = _tie_flows(model, area)
@@ -432,7 +431,7 @@ def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
     f, t = case.f_bus[area.ties], case.t_bus[area.ties]
     near, far = np.where(area.near_is_from, f, t), np.where(area.near_is_from, t, f)
     for bus, agreed in ((near, boundary.w_near), (far, boundary.w_far)):
-        first = np.unique(bus, return_index=True)[1]  # a bus may end several tie lines
+        first = np.unique(bus, return_index=True)[1]  # a bus may be the end of several tie lines
         bus, agreed = bus[first], agreed[first]  # noqa: PLW2901
         w = program.add_variables(len(bus), 0.0, start=agreed)
         row = program.add_sums(0.0, 0.0, (w, -1.0))
@@ -479,7 +478,7 @@ def _expect_reaction(
         program.add_linear(rows, model.e[ends][columns], flat * by_e[columns])
         if flow is p:
             program.add_linear(row, np.repeat(given, len(row)), -beyond.share)
-            if difference.max() > 0 and not framed:  # an island's own turn
+            if difference.max() > 0 and not framed:  # reference angle of an island
                 turns = program.add_variables(int(difference.max()))
                 other = difference[ends][columns] > 0
                 program.add_linear(
@@ -510,7 +509,7 @@ def _plan(
 
 
 def _at_rest(zone: Zone, demand: Floats) -> ZonePlan:
-    """Return the plan of a dead zone: nothing generates, nothing is served."""
+    """Return the plan of a de-energized zone: no generation, all load shed."""
     p, q = np.split(demand, 2)
     pg, qg = np.zeros((2, len(zone.gens)))
     p_price, q_price = np.full((2, len(zone.own)), np.nan)

@@ -60,33 +60,33 @@ AS_MEASURED = 1
 GAIN = 1.0
 """From the replan after ``AS_MEASURED`` on, a limit is tightened by this share of its violation."""
 MOST_IDLE, WORTH_IT = 4, 0.02
-"""Replans in a row that better nothing by this share, after which zones stop."""
+"""Consecutive replans without an improvement by this share, after which replans end."""
 DEARER = 10.0
-"""Factor on the price of violated limits after each replan that betters nothing."""
+"""Factor on the price of violated limits after each replan without an improvement."""
 MOST_TURNS = 20
-"""Times that each zone replans alone."""
+"""Number of separate replans of each zone."""
 WILD = 20.0
-"""A zone's step alone that leaves this many times the least harm (in MW, 1 at least) is undone."""
+"""A separate replan above this many times the least severity (MW, at least 1) is undone."""
 FEW = 0.1
-"""Share of the zones up to which only those that shed load or see a violation start again."""
+"""Share of the zones up to which only those with shed load or a violation restart."""
 DAMPED, MOST_IDLE_DAMPED = 0.5, 2
-"""Share of the way to their new plans that zones go from the best state, once whole steps stall;
-turns in a row that then better nothing, after which zones stop."""
+"""Length of damped steps from the best state, after full steps stall; consecutive passes without an
+improvement, after which they end."""
 SOFTER = 0.1, 1e-3, 1e-4
-"""Factors on the firmness of a schedule that zones may hold to less (0038-hedging)."""
+"""Factors on the firmness of a schedule for softer starts (0038-hedging)."""
 DEAR = 0.005
-"""Share by which replans may raise the cost of generation before softer starts are tried."""
+"""Share by which replans may increase the cost of generation before softer starts are tried."""
 MOST_DAMPED, MOST_IDLE_TOGETHER = 10, 3
-"""Damped steps of all zones together; steps in a row that then better nothing, after which they
-stop."""
+"""Length of damped steps of all zones together; consecutive steps without an improvement, after
+which they end."""
 LOST = 10.0
-"""Factor on the least harm, if that is as many MW at least, beyond which a restart is given up."""
+"""Factor on the least severity, and its least value in MW, beyond which a restart ends."""
 MOST_CUTS = 8
 """Steps of emergency load shedding."""
 OUTSIDE_HARM = 10.0
 BALANCING_HARM, USUAL = 0.02, 0.001
-"""Harm of balancing power: up to 50 MW are drawn before one MW is shed. Up to this share of the
-load it counts only at its price."""
+"""Severity of balancing power: 50 MW count as one shed MW. Up to this share of the load it counts
+only at its price."""
 SHED_TOLERANCE_MW = 0.01
 UNIT_HARM = {"p.u.": 100.0}
 
@@ -96,19 +96,19 @@ Planning = Callable[[Sequence[Boundary | None]], Sequence[ZonePlan | None]]
 
 @dataclass(frozen=True, eq=False)
 class Settlement:
-    """The grid after every zone has acted; local.
+    """The grid after AC redispatch; local.
 
     Attributes
     ----------
     state : AcState or None
-        None where the plans have no AC power flow; ``failure`` says where it fails.
+        None where the plans have no AC power flow; ``failure`` then has the reason.
     failure : str
     plans : tuple of ZonePlan
         In the order of the zones.
     scheduled : (zones,)
         Agreed interchange, p.u.; public.
     replans : int
-        How often zones planned again.
+        Number of replans.
     """
 
     state: AcState | None
@@ -119,7 +119,7 @@ class Settlement:
 
     @property
     def violations(self) -> tuple[Limit, ...]:
-        """Limits that the grid is outside of."""
+        """Violated limits of the grid."""
         return () if self.state is None else self.state.violations
 
     @property
@@ -130,7 +130,7 @@ class Settlement:
 
 @dataclass(frozen=True, eq=False)
 class _Grid:
-    """A grid, its zones and how they plan.
+    """A grid, its zones and their planning functions.
 
     Attributes
     ----------
@@ -152,13 +152,13 @@ class _Grid:
     least_shed: Floats
 
     def measured(self, z: int, state: AcState, planned: Boundary, gain: float) -> Boundary:
-        """Return the boundary that the zone at a position measures."""
+        """Return the measured boundary of the zone at a position."""
         return measured_boundary(self.zones[z], state, planned, self.beyond(z), gain)
 
     def plans(
         self, plans: Sequence[ZonePlan], asked: Sequence[Boundary | None], step: float = 1.0
     ) -> list[ZonePlan]:
-        """Return plans, those of asked zones moved by a share of the way to their new ones."""
+        """Return plans, with those of given zones changed by a share of the new ones' change."""
         return [
             old if new is None or not new.solved else old.toward(new, step)
             for old, new in zip(plans, self.plan(asked), strict=True)
@@ -171,7 +171,7 @@ class _Grid:
         plans: Sequence[ZonePlan],
         before: Settlement | None,
     ) -> Settlement:
-        """Settle the grid on plans; ``before`` is the settlement that the zones have seen."""
+        """Return the AC redispatch of plans; ``before`` is the state that zones measured."""
         schedule = Schedule(self.owners, current)
         replans, stood = (0, None) if before is None else (before.replans + 1, before.state)
         try:
@@ -186,7 +186,7 @@ class _Grid:
 def agreed_boundaries(
     network: Network, zones: Sequence[Zone], averages: Sequence[Floats]
 ) -> tuple[Boundary, ...]:
-    """Return every zone's boundary by the mean of the copies that zones sent last; public."""
+    """Return every zone's boundary from the mean of the last sent copies; public."""
     size = network.offsets["end"]
     total, holders = np.zeros(size), np.zeros(size)
     for zone, average in zip(zones, averages, strict=True):
@@ -207,7 +207,7 @@ def scheduled_boundaries(
     firmness: float,
     output_prices: Sequence[Floats] | None = None,
 ) -> tuple[Boundary, ...]:
-    """Return every zone's boundary by an AC schedule; public.
+    """Return every zone's boundary from an AC schedule; public.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def scheduled_boundaries(
     slopes : sequence of (buses,) complex
         As of :class:`gridpriv.power.ac.redispatch.TieWorth`.
     firmness : float
-        Factor on the quadratic terms that hold tie flows and voltages to the schedule.
+        Factor on the quadratic terms that keep tie flows and voltages near the schedule.
     output_prices : sequence of (gens,), optional
         As of :class:`gridpriv.power.schedule.AcSchedule`.
     """
@@ -238,11 +238,11 @@ def measured_boundary(
 ) -> Boundary:
     """Return a zone's boundary as measured at its tie ends, with the reaction of the grid beyond.
 
-    The other end's voltage follows from voltage and flow at its own by Ohm's law. Limits of voltage
-    magnitudes, angle differences, ratings and upper reactive limits that are measured to be passed
-    are tightened by ``gain`` times as much, for what the zone expected of its neighbours has not
-    come: at most to the middle of the range (an absent angle limit counts as 90 degrees), half the
-    rating, or the lower reactive limit. Those with room left are relaxed again by that room.
+    The other end's voltage follows from voltage and flow at its own by Ohm's law. Violated limits
+    of voltage magnitudes, angle differences, ratings and upper reactive power are tightened by
+    ``gain`` times the violation, as neighbours did not act as the zone expected: at most to the
+    middle of the range (an absent angle limit counts as 90 degrees), half the rating, or the lower
+    reactive limit. Limits that are not reached are relaxed again by their slack.
     """
     case, limits = zone.network.case, _limits(zone)
     vm, low, high = (values[zone.buses] for values in (state.vm, case.vmin, case.vmax))
@@ -315,7 +315,7 @@ def _at_ties(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> dict[
 
 
 def _limits(zone: Zone) -> dict[str, Any]:
-    """Return the limits of the grid that a zone plans within, by the names of a boundary."""
+    """Return the limits of a zone's plan, by the names of a boundary."""
     case = zone.network.case
     return {name: getattr(case, name)[getattr(zone, of)] for name, of in LIMITS.items()}
 
@@ -328,19 +328,19 @@ def settle(
     balancing_price: float,
     least_shed: Floats | None = None,
 ) -> Settlement:
-    """Let every zone plan, settle the grid, and let zones that see a violation plan again.
+    """Plan in every zone, compute the AC redispatch, and replan in zones with a violation.
 
     Where the outcome sheds load, is infeasible, or costs clearly more than the first plans, zones
-    plan once more from the agreed boundary: with limits that have no price, with deviations from
-    the interchange as dear as load shedding (unless nothing is shed), then held to it ``SOFTER``;
-    where it is only dear, all also move together in damped steps, from their first plans and from
-    the best outcome. The best one is kept: by what is shed or outside a limit, with far too much
-    balancing power counted too (``BALANCING_HARM``), then by its cost with balancing power.
+    restart from the agreed boundary. Restarts have hard limits, then interchange deviations at the
+    price of load shedding (unless nothing is shed), then less firmness (``SOFTER``). Where only the
+    cost is high, all zones also take damped steps together, from their first plans and from the
+    best outcome. The best outcome has the least severity, including excessive balancing power
+    (``BALANCING_HARM``), then the least cost with balancing power.
 
     Parameters
     ----------
     case : Case
-        With the demand that was asked for.
+        With the true demand.
     zones : sequence of Zone
     agreed : sequence of Boundary
     plan : callable
@@ -349,10 +349,10 @@ def settle(
     balancing_price : float
         Of balancing power, $/MWh.
     least_shed : (zones,), optional
-        Load shedding of the AC optimum of true demand, p.u.: zones that shed no more do not plan
-        again where no limit is passed.
+        Load shedding of the AC optimum of true demand, p.u.: zones that shed no more do not replan
+        unless a limit is violated.
     """
-    whole = cache(lambda: lossless(case))  # asked for where a zone replans
+    whole = cache(lambda: lossless(case))  # computed where a zone replans
     beyond = cache(lambda z: surroundings_of(zones[z], whole()))
     least = np.zeros(len(zones)) if least_shed is None else least_shed
     grid = _Grid(case, zones, plan, beyond, owner_of(case, zones), least)
@@ -382,9 +382,9 @@ def settle(
 def _damped(
     grid: _Grid, agreed: Sequence[Boundary], last: Settlement, order: Order, *, free: bool
 ) -> Settlement:
-    """Let all zones go to the agreed interchange by damped steps; return the best outcome.
+    """Take damped steps of all zones to the agreed interchange; return the best outcome.
 
-    Zones that all correct what each of them measures overshoot, and may end a violation far from
+    Where all zones correct their measured violations at once they overshoot, and may end far from
     their cheapest dispatch.
 
     Parameters
@@ -408,16 +408,16 @@ def _damped(
 
 
 def _first(grid: _Grid, agreed: Sequence[Boundary]) -> Settlement:
-    """Return the grid settled on every zone's first plan."""
+    """Return the AC redispatch of every zone's first plan."""
     scheduled = np.array([item.interchange for item in agreed])
     plans = [item for item in grid.plan(agreed) if item is not None]
     return grid.settled(scheduled, scheduled, plans, None)
 
 
 def _restarted(grid: _Grid, start: Sequence[Boundary], best: Settlement) -> Settlement:
-    """Return the grid settled on plans from another start: of all zones, or of the few concerned.
+    """Return the AC redispatch from another start: of all zones, or of the few concerned.
 
-    Where few of many zones shed load or see a violation, the others keep their plans.
+    Where few of many zones have shed load or a violation, the others keep their plans.
     """
     few = set() if best.state is None else _affected(grid, best)
     if best.state is None or not 0 < len(few) <= FEW * len(grid.zones):
@@ -435,7 +435,7 @@ def _is_fine(grid: _Grid, settlement: Settlement) -> bool:
 
 
 def _is_dear(grid: _Grid, best: Settlement, first: Settlement) -> bool:
-    """Test for a feasible outcome that sheds nothing, clearly dearer than the first plans."""
+    """Return True for a feasible outcome without shedding that costs clearly more than planned."""
     cost = _generation_cost(first)
     return _is_fine(grid, best) and _generation_cost(best) > cost + DEAR * abs(cost)
 
@@ -447,9 +447,9 @@ def _generation_cost(settlement: Settlement) -> float:
 
 
 def _order(settlement: Settlement, balancing_price: float) -> tuple[bool, float, float]:
-    """Return the order of outcomes of different searches.
+    """Return the sort key of outcomes of different searches.
 
-    Balancing power above ``USUAL`` is harm, too. Costs decide between equal harm.
+    It is severity, including balancing power above ``USUAL``, then cost.
     """
     infeasible, harm = _rank(settlement)
     state = settlement.state
@@ -465,7 +465,7 @@ def _order(settlement: Settlement, balancing_price: float) -> tuple[bool, float,
 def _replanned(
     grid: _Grid, agreed: Sequence[Boundary], first: Settlement, order: Order
 ) -> Settlement:
-    """Let zones plan again while they see a violation or shed load.
+    """Replan in zones with a violation or shed load, until replans end.
 
     Zones that then replan one at a time may draw far too much balancing power to serve all load.
     """
@@ -499,12 +499,12 @@ def _replanned(
 
 
 def _in_turn(grid: _Grid, agreed: Sequence[Boundary], settlement: Settlement) -> Settlement:
-    """Let zones replan one at a time where load is shed or the state is not AC-feasible.
+    """Replan in one zone at a time where load is shed or the state is not AC-feasible.
 
-    Where all replan at once, each reckons with others that stand still, so terms that hold tie
-    flows and voltages are needed for them to end. Alone, a zone is held by the reaction of the grid
-    beyond its ties only, and deviates from its interchange more cheaply. Once whole steps better
-    nothing, zones go on from the best state in damped ones.
+    Simultaneous replans assume that other zones do not change, so they need terms on tie flows and
+    voltages to converge. A separate replan uses only the reaction of the grid beyond its ties, and
+    a lower price of interchange deviations. After full steps without an improvement, damped steps
+    start from the best state.
     """
     zones = grid.zones
     if _is_fine(grid, settlement):
@@ -565,12 +565,12 @@ def _after_emergency_shedding(grid: _Grid, current: Floats, settlement: Settleme
 
 
 def _rank(settlement: Settlement) -> tuple[bool, float]:
-    """Return the order in which outcomes are preferred: AC-feasible (or marginal) ones first."""
+    """Return the sort key of outcomes: AC-feasible (or marginal) ones first."""
     return settlement.status == "infeasible", _harm(settlement)
 
 
 def _harm(settlement: Settlement) -> float:
-    """Return shed demand in MW, and ten times as much for each MW (0.01 p.u.) outside a limit."""
+    """Return the severity: MW shed, plus 10 for each MW (0.01 p.u.) outside a limit."""
     if settlement.state is None:
         return np.inf
     outside = (limit.amount * UNIT_HARM.get(limit.unit, 1.0) for limit in settlement.violations)
@@ -578,14 +578,14 @@ def _harm(settlement: Settlement) -> float:
 
 
 def _affected(grid: _Grid, settled: Settlement) -> set[int]:
-    """Return the zones that shed demand or see a violation."""
+    """Return the zones with shed load or a violation."""
     return _shedding(grid, settled) | _concerned(grid.zones, settled.violations)
 
 
 def _shedding(grid: _Grid, settled: Settlement) -> set[int]:
-    """Return the zones that shed demand where something generates.
+    """Return the zones with shed load on energized islands.
 
-    Where no limit is passed, those that shed more than ``least_shed``.
+    Without violated limits, those that shed more than ``least_shed``.
     """
     assert settled.state is not None
     shed = np.where(settled.state.dead, 0.0, settled.state.p_shed)
@@ -595,9 +595,9 @@ def _shedding(grid: _Grid, settled: Settlement) -> set[int]:
 
 
 def _concerned(zones: Sequence[Zone], outside: tuple[Limit, ...]) -> set[int]:
-    """Return the zones that see a violation: at their own buses or at the far ends of their ties.
+    """Return the zones with a violation at their own buses or at the far ends of their ties.
 
-    What is at a far end follows from what a zone measures at its own.
+    Values at a far end are computed from measurements at the near end.
     """
     case = zones[0].network.case
     buses = {case.index_of[int(bus)] for limit in outside for bus in limit.at.split("-")}
@@ -605,7 +605,7 @@ def _concerned(zones: Sequence[Zone], outside: tuple[Limit, ...]) -> set[int]:
 
 
 def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Dispatch:
-    """Return the zones' plans as one dispatch; their angles are turned to meet at tie lines."""
+    """Return the zones' plans as one dispatch; angles are rotated to match at tie lines."""
     pg = np.zeros(case.n_gen)
     voltage = np.ones(case.n_bus, complex)
     left = np.zeros((3, case.n_bus))
@@ -619,7 +619,7 @@ def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan])
 
 
 def _turns(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Floats:
-    """Return the angle to add to each zone's, so that both sides of a tree of ties agree."""
+    """Return the angle to add to each zone's, so that both sides of a tree of ties match."""
     owner, turns, known = owner_of(case, zones), np.zeros(len(zones)), set[int]()
     angles = [np.angle(plan.voltage) for plan in plans]
     for root in range(len(zones)):
@@ -638,11 +638,11 @@ def _turns(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Floa
 
 
 Bands = dict[int, tuple[Floats, Floats]]
-"""Lowest and highest voltages (buses,) that each asked zone is to plan within."""
+"""Requested voltage bands (buses,), by zone."""
 
 
 def requests(zones: Sequence[Zone], owner: Ints, state: AcState) -> Bands:
-    """Return the voltage bands that zones outside theirs ask of others.
+    """Return the voltage bands that zones request from others.
 
     Parameters
     ----------
@@ -676,7 +676,7 @@ def within_request(boundary: Boundary, low: Floats, high: Floats) -> Boundary:
 
 
 def _outside(zones: Sequence[Zone], owner: Ints, state: AcState) -> tuple[Floats, Floats]:
-    """Return by how much the worst voltage of every zone is above and below its band, p.u."""
+    """Return the largest violation of voltage bands in every zone, above and below, p.u."""
     above, below = np.zeros((2, len(zones)))
     for limit in state.violations:
         if limit.kind == "voltage":
@@ -687,7 +687,7 @@ def _outside(zones: Sequence[Zone], owner: Ints, state: AcState) -> tuple[Floats
 
 
 def _asked(zones: Sequence[Zone], owner: Ints, asking: int) -> Iterator[tuple[int, int]]:
-    """Yield the zones with generators that a request comes to, and by which zone it does."""
+    """Yield the zones with generators that a request reaches, and the zone that forwards it."""
     heard, waiting = {asking}, [asking]
     while waiting:
         through = waiting.pop()

@@ -28,9 +28,9 @@ Status = Literal["feasible", "marginal", "infeasible"]
 TOLERANCE = {"MW": 0.01, "MVAr": 0.01, "MVA": 0.01, "p.u.": 1e-4, "degree": 1e-2}
 """An amount beyond a limit below this is rounding."""
 ROUNDING = 1e-4
-"""The same for power, as a share of the element's limits: low-voltage elements carry kilowatts."""
+"""The same for power, as a share of the element's limits, for low-voltage elements."""
 AT_LIMIT = 1e-3
-"""Distance from a limit that counts as being at it, as a share of the limit, beside rounding."""
+"""Distance from a limit that counts as 0, as a share of the limit, in addition to rounding."""
 KINDS = {
     "generator P": "active output",
     "line": "line",
@@ -49,7 +49,7 @@ class LimitedQuantities:
     ----------
     pg, qg : (g,)
     flow : (m,)
-        Apparent power of the end that carries more.
+        Apparent power of the more loaded end.
     vm : (n,)
     angle : (m,)
         Angle difference across every branch.
@@ -66,7 +66,7 @@ class LimitedQuantities:
 
 
 class Limit(NamedTuple):
-    """One limit and the value that stands against it.
+    """One limit, and the amount of its violation.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Limit(NamedTuple):
     at : str
         Bus numbers.
     amount : float
-        How far the value is outside; negative inside.
+        Violation; negative within the limit.
     rating : float
         Size of the element's limits: the larger of a finite lower and upper one.
     """
@@ -117,7 +117,7 @@ class _Family(NamedTuple):
 
     @property
     def rounding(self) -> Floats:
-        """Amounts beyond a limit that are rounding, element by element."""
+        """Violations that count as rounding, by element."""
         most = TOLERANCE[self.unit]
         if self.unit in ("p.u.", "degree"):
             return np.full(len(self.value), most)
@@ -150,7 +150,7 @@ def status(limits: tuple[Limit, ...]) -> Status:
 
 
 def violated(case: Case, here: LimitedQuantities) -> tuple[Limit, ...]:
-    """Return the limits that are passed by more than rounding (:data:`TOLERANCE`)."""
+    """Return the limits that are violated by more than rounding (:data:`TOLERANCE`)."""
     return tuple(
         limit
         for family in _families(case, here)
@@ -160,7 +160,7 @@ def violated(case: Case, here: LimitedQuantities) -> tuple[Limit, ...]:
 
 
 def binding(case: Case, here: LimitedQuantities) -> tuple[Limit, ...]:
-    """Return the limits that a grid is at (:data:`AT_LIMIT`), but fixed generators' own."""
+    """Return the binding limits of a grid (:data:`AT_LIMIT`), except those of fixed outputs."""
     matches: list[Limit] = []
     for family in _families(case, here):
         for name, amount in _amounts(family):
@@ -207,7 +207,7 @@ def limit_sentence(current: tuple[Limit, ...]) -> str:
 
 
 def at_elements(kind: str, places: tuple[str, ...], most: int) -> str:
-    """Return the number of elements that have a limit of a kind, and the first of them by name."""
+    """Return the number of elements with a limit of a kind, and the names of the first."""
     named = ", ".join(places[:most]) + (" and others" if len(places) > most else "")
     return f"at {counted(len(places), 'branch' if kind in ('line', 'angle') else 'bus')} ({named})"
 
@@ -223,11 +223,11 @@ class Dispatch:
     vm : (n,)
         Voltage magnitudes; those at generators' buses are set points.
     va : (n,)
-        Angles (rad): where the power flow starts.
+        Angles (rad): start of the power flow.
     p_shed, q_shed : (n,)
-        Demand that is cut, 0 <= p_shed <= pd where pd is positive.
+        Load shedding, 0 <= p_shed <= pd where pd is positive.
     curtailment : (n,)
-        Injection that cannot be used: of generators that cannot go lower, of negative demand.
+        Curtailed injection: of generators at their lower limit, of negative demand.
     """
 
     pg: Floats
@@ -248,7 +248,7 @@ class Dispatch:
 
 
 BY_BUS = ("vm", "va", "p_shed", "q_shed", "curtailment")
-"""Set points of a dispatch that are of buses."""
+"""Fields of a dispatch with values of buses."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,8 +260,8 @@ class Schedule:
     zone_of : (n,) int
         Zone of every bus.
     interchange : (zones,)
-        Active power that a zone's tie lines take from it, metered in their middle: half the flow
-        at its own end less half that at the other; p.u. They add up to 0.
+        Active export of a zone over its tie lines, metered in their middle: half the flow at its
+        own end less half that at the other; p.u. The sum is 0.
     """
 
     zone_of: Ints
@@ -287,7 +287,7 @@ class GridState:
         Flow into the branch at either end.
     pg, qg : (g,)
     p_shed, q_shed : (n,)
-        Demand that is not served.
+        Load shedding.
     """
 
     case: Case
@@ -303,16 +303,16 @@ class GridState:
 
 @dataclass(frozen=True, eq=False)
 class AcState(GridState):
-    """Voltages at which every bus is in balance (0 at dead ones), and what follows from them.
+    """Voltages at which every bus is in balance (0 if de-energized), and the values they imply.
 
     Attributes
     ----------
     curtailment : (n,)
-        As dispatched, as is what is shed; a dead bus sheds all its demand.
+        As dispatched, like load shedding; a de-energized bus sheds all its demand.
     regulation : (g,)
-        Active power each generator took up beyond its set point.
+        Active output of each generator beyond its set point.
     dead : (n,) bool
-        Buses of islands in which nothing generates.
+        Buses of islands without generation.
     interchange : (zones,)
         Actual, as in :class:`Schedule`.
     deviation : (zones,)
@@ -320,7 +320,7 @@ class AcState(GridState):
     mismatch : float
         Largest residual of the balance.
     power_flows : int
-        How many were solved until every limit and area was settled.
+        Number of power flows solved until every limit held.
     """
 
     curtailment: Floats
@@ -340,7 +340,7 @@ class AcState(GridState):
         regulation: Floats,
         dead: Bools,
     ) -> AcState:
-        """Return the state of voltages with outputs (pg, qg); nothing is scheduled or solved."""
+        """Return the state of voltages with outputs (pg, qg), without a schedule or a solve."""
         shape = np.abs(voltage), np.angle(voltage), *branch_flows(case, voltage)
         shed, none = (served.p_shed, served.q_shed, served.curtailment), np.zeros(1)
         return AcState(case, *shape, *output, *shed, regulation, dead, none, none, 0.0, 0)
@@ -365,12 +365,12 @@ class AcState(GridState):
 
     @cached_property
     def violations(self) -> tuple[Limit, ...]:
-        """Limits that the state is outside of."""
+        """Violated limits of the state."""
         return violated(self.case, self.standing)
 
     @cached_property
     def binding(self) -> tuple[Limit, ...]:
-        """Limits that the state stands at."""
+        """Binding limits of the state."""
         return binding(self.case, self.standing)
 
     @property
@@ -380,26 +380,26 @@ class AcState(GridState):
 
     @property
     def shed_mw(self) -> float:
-        """Demand that is not served, in MW."""
+        """Load shedding in MW."""
         return self.case.base_mva * float(self.p_shed.sum())
 
     @property
     def deenergized_mw(self) -> float:
-        """The part of it that lies on islands in which nothing generates, in MW."""
+        """The part of load shedding on de-energized islands, in MW."""
         return self.case.base_mva * float(self.p_shed[self.dead].sum())
 
     @property
     def curtailed_mw(self) -> float:
-        """Generation that cannot be used, in MW."""
+        """Curtailed generation in MW."""
         return self.case.base_mva * float(self.curtailment.sum())
 
 
 STEP = 0.95
-"""Share of an excess that is cut at once: losses fall with the load, too."""
+"""Share of an excess that is shed at once, as losses fall with the load."""
 
 
 def emergency_shedding(state: AcState, zone_of: Ints) -> Floats | None:
-    """Return the share of the load still served that each bus sheds, shape (n,).
+    """Return the share of the remaining load that each bus sheds, shape (n,).
 
     Parameters
     ----------
@@ -410,13 +410,13 @@ def emergency_shedding(state: AcState, zone_of: Ints) -> Floats | None:
     Returns
     -------
     (n,) or None
-        None where no generator is above a limit, or nothing is left to shed.
+        None where no generator is above a limit, or no load is left.
     """
     case = state.case
     island = islands(case)
     load = np.maximum(case.pd, 0.0) - state.p_shed
     reactive = np.where(load > 0, case.qd - state.q_shed, 0.0)
-    area = zone_of + (1 + zone_of.max()) * island  # a zone may lie on several islands
+    area = zone_of + (1 + zone_of.max()) * island  # a zone may be on several islands
     share = np.zeros(case.n_bus)
     above = _above(state.pg, case.pmax, TOLERANCE["MW"] / case.base_mva)
     for k in np.unique(island[case.gen_bus[above > 0]]):

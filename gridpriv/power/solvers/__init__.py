@@ -42,11 +42,11 @@ def make_solver(
         ``ipopt``, ``clarabel`` or ``pyomo:NAME``.
     program : ZoneProgram
     reduced : callable
-        Gives the presolved program; called by solvers that use it.
+        Returns the presolved program; called by solvers that use it.
     exact : bool
-        Whether the objective holds f's own quadratic.
+        True if the objective has f's own quadratic.
     solver_tolerance : {'matched', 'tight'}
-        How far Clarabel solves where a point near the minimizer serves.
+        Accuracy of Clarabel where a point near the minimizer suffices.
     """
     if name.startswith("pyomo:"):
         from gridpriv.power.solvers.pyomo import PyomoSolver

@@ -1,7 +1,7 @@
-"""Interface of zone solvers, their results, and two solvers that need none or one more.
+"""Interface of zone solvers, their results, a solver for a single point, and a fallback pair.
 
-A zone whose presolve leaves no variable has one feasible point (a bus without generator or line of
-its own, once its voltage is given). What one solver does not solve is handed to a second one.
+A zone whose presolve leaves no variable has a single feasible point (such as a bus with a fixed
+voltage, without generators). A solve that fails is repeated with a second solver.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gridpriv.power.presolve import ReducedProgram
 class ZoneSolver(Protocol):
     """Solve minimize 1/2 z'(D + [exact] 2B'B) z + linear'z over a zone's feasible set.
 
-    D is the diagonal ``metric``. A solver keeps what does not change between solves.
+    D is the diagonal ``metric``. A solver reuses the parts that do not change between solves.
     """
 
     name: str
 
     def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
-        """Return the minimizer, or with ``near`` what a solver ends near it.
+        """Return the minimizer, or with ``near`` a point near it.
 
         Raises
         ------
         SolverError
-            Where there is none, or none is found.
+            Where there is no minimizer, or none is found.
         """
 
 
@@ -47,7 +47,7 @@ class Unsolved:
         Solver and status.
     iterations, retries : int
     z : (n,), optional
-        A point near the minimizer, where a setting came that far.
+        A point near the minimizer, if a setting reached one.
     """
 
     ended: str
@@ -71,12 +71,12 @@ class OnePoint:
 
 
 class Attempting(Protocol):
-    """A solver that says how it ended."""
+    """A solver that returns the status of a failed solve."""
 
     name: str
 
     def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Minimiser | Unsolved:
-        """Return the minimizer, or how the last setting ended; ``near``: a point near it serves.
+        """Return the minimizer or the last failure; with ``near`` a point near it suffices.
 
         Raises
         ------
@@ -86,13 +86,13 @@ class Attempting(Protocol):
 
 
 class Rescued:
-    """Solve a zone with ``first``, and with ``second`` what that does not solve.
+    """Solve a zone with ``first``, or with ``second`` if that fails.
 
     Parameters
     ----------
     first : Attempting
     second : callable
-        Makes the other solver where it is needed.
+        Makes the second solver where it is needed.
     """
 
     def __init__(self, first: Attempting, second: Callable[[], Attempting]) -> None:
@@ -105,9 +105,9 @@ class Rescued:
         return self._make_second()
 
     def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
-        """Return the minimizer; the second solver's is counted as one retry more.
+        """Return the minimizer; that of the second solver counts as a further retry.
 
-        With ``near`` a point near the minimizer serves wherever a solver does not come to it.
+        With ``near`` a point near the minimizer suffices where a solver does not reach it.
         """
         first = self._first.attempt(linear, metric, near=near)
         if isinstance(first, Minimiser):

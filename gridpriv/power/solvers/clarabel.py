@@ -1,6 +1,4 @@
-"""Clarabel: a conic interior-point solver, kept in memory and updated in place.
-
-A minimizer whose error is proven, for releases that rest on it.
+"""Clarabel, a conic interior-point solver, updated in place, and minimizers with a proven error.
 
 A zone's presolved problem is to minimize 1/2 x'Px + q'x where b - Ax is in K, half-lines and
 second-order cones. Let x be feasible with slack s = b - Ax, let x* (slack s*) be the minimizer, y
@@ -10,14 +8,13 @@ any point of K, which is its own dual, and r = Px + q + A'y. As <Px* + q, x - x*
     (x - x*)'P(x - x*) <= <Px + q, x - x*> = <r, x - x*> - <y, A(x - x*)>
                        =  <r, x - x*> + <y, s - s*>  <=  sum_k |r_k| width_k + <y, s>,
 
-with the public range of each variable, in which both points are. P is T'DT for the metric D on
+with the public range of each variable, which contains both points. P is T'DT for the metric D on
 z = Tx + t, plus f's own quadratic in the exact update, so the left side is at least the square of
-||z - z*||_D. Everything on the right is known once x and y are: whatever the solver did to find
-them, the bound holds.
+||z - z*||_D. The right side depends only on x and y, so the bound holds however they were computed.
 
-An interior-point solver ends outside K by its tolerance, and a point outside bounds nothing. So it
-is given b less a margin; where a row ends outside all the same, its margin is doubled beyond that
-and the solve is repeated.
+An interior-point solver may end outside K within its tolerance, and a point outside proves no
+bound. So b is reduced by a margin; where a row still ends outside, its margin becomes twice the sum
+of margin and excess, and the solve is repeated.
 """
 
 from __future__ import annotations
@@ -54,19 +51,19 @@ class ClarabelSolver:
         self._near = MATCHED if matched else FAST
         rows, self._offset, self._cones = _rows(self._program)
         self._rows = sparse.csc_matrix(rows)
-        # the solver and its values of P, where a point near the minimizer serves, or not
+        # the solver and its values of P, where a point near the minimizer suffices, or not
         self._kept: dict[bool, tuple[Any, Floats]] = {}
 
     def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Minimiser | Unsolved:
         """Return the minimizer; a solve not ended as Solved is repeated with safer settings.
 
-        Where none ends so, the first that ended AlmostSolved is the point near it; where such a
-        point serves and is there, only the settings that are likeliest to end as Solved are tried.
+        Otherwise the first AlmostSolved point is the point near it. Where such a point suffices and
+        exists, only the settings that most often end as Solved are tried.
 
         Raises
         ------
         SolverError
-            With a certificate that there is none.
+            With a certificate that there is no minimizer.
         """
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
@@ -89,7 +86,7 @@ class ClarabelSolver:
         return Minimiser(self._program.restore(np.asarray(solution.x)), iterations, retries)
 
     def _first(self, p: Floats, q: Floats, *, near: bool) -> Any:
-        """Return the solver that is tried first, at P and q."""
+        """Return the first solver, at P and q."""
         solver, last = self._kept.get(near, (None, p))
         if solver is None:
             solver = self._setup(p, q, self._near if near else FAST)
@@ -110,7 +107,7 @@ def _almost(ended: list[Any]) -> list[Any]:
 
 
 def _rows(program: ReducedProgram) -> tuple[Matrix, Floats, list[Any]]:
-    """Return (A, b, cones) with what says what lifted variables are."""
+    """Return (A, b, cones) with the definitions of lifted variables."""
     rows, offset, cones = conic_rows(program)
     if not isinstance(program, LiftedProgram):
         return rows, offset, cones
@@ -156,11 +153,11 @@ SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
 )
 LIKELIEST = 3
 FEW_TERMS = 12
-"""Variables that make up what a bus lacks, above which it is a variable itself."""
+"""Number of variables in the imbalance of a bus, above which it becomes a variable."""
 
 
 def clarabel_settings(given: dict[str, Any]) -> Any:
-    """Return Clarabel's settings: quiet, one thread, updatable in place, and what is given."""
+    """Return Clarabel's settings: quiet, one thread, updatable in place, and the given options."""
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.presolve_enable = False  # presolve forbids updating in place
@@ -171,15 +168,15 @@ def clarabel_settings(given: dict[str, Any]) -> Any:
 
 
 ROUNDING = 1e-13
-"""Least slack of a feasible point, p.u.: more than rounding takes from it."""
+"""Least slack of a feasible point, p.u.: larger than rounding."""
 ATTEMPTS = ((1e-9, None, 0.99), (1e-10, 1.0, 0.95))
-"""First margin, p.u.; largest entry of q, where it is scaled; how far a step goes."""
+"""First margin, p.u.; largest entry of scaled q; length of a step."""
 SOLVES = 8  # of an attempt, at most
 POLISHES = 4  # steps of Newton's method
 
 
 class Certified:
-    """Solve a zone with Clarabel until the error of what it gives is proven to be small enough.
+    """Solve a zone with Clarabel until the error of the point is proven to be small enough.
 
     Parameters
     ----------
@@ -194,7 +191,7 @@ class Certified:
         self._exact = exact
         rows, self._offset, self._cones = conic_rows(program)
         self._rows, self._columns = sparse.csc_matrix(rows), Matrix(rows.T)
-        self._solvers: dict[int, Any] = {}  # of every attempt that was made, updated in place
+        self._solvers: dict[int, Any] = {}  # of every attempt, updated in place
         self._linear = len(self._offset) - int(program.cone_sizes.sum())
         starts = np.concatenate([[0], np.cumsum(program.cone_sizes)])[:-1]
         self._heads = (self._linear + starts).astype(np.int64)
@@ -209,7 +206,7 @@ class Certified:
         Raises
         ------
         SolverError
-            Where no solve comes to such a point.
+            Where no solve gives such a point.
         """
         if np.isinf(self._program.width).any():
             raise SolverError(
@@ -268,11 +265,11 @@ class Certified:
         return self._solvers[number].solve()
 
     def _points(self, p: Floats, q: Floats, x: Floats, y: Floats) -> Iterator[tuple[Floats, ...]]:
-        """Yield a point, its slack and multipliers, and those after each of some Newton steps.
+        """Yield a point with its slack and multipliers, initially and after each Newton step.
 
         The steps are on the active constraints and leave them almost no slack. The bound counts
-        slack times multiplier, so that the margin of an active constraint alone may exceed the
-        error allowed. A multiplier that becomes negative leaves the active ones.
+        slack times multiplier, so the margin of an active constraint alone may exceed the allowed
+        error. A constraint with a negative multiplier is no longer active.
         """
         slack = self._offset - self._rows @ x
         yield x, slack, y
@@ -321,7 +318,7 @@ class Certified:
         return np.where(self._rest, -slack / radius[self._block], 1.0)
 
     def _error(self, p: Floats, q: Floats, x: Floats, slack: Floats, y: Floats) -> float:
-        """Return the bound on the error of a feasible point; ``y`` is moved into K first."""
+        """Return the bound on the error of a feasible point; ``y`` is shifted into K first."""
         if not np.isfinite(y).all():
             return math.inf
         y = y.copy()

@@ -1,4 +1,4 @@
-"""Ipopt in memory through CasADi, whose wheel carries it with MUMPS."""
+"""Ipopt in memory through CasADi, whose wheel has it with MUMPS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gridpriv.power.solvers.base import Unsolved
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,
-    "show_eval_warnings": False,  # what ends in NaN is told by the status
+    "show_eval_warnings": False,  # the status reports NaN
     "ipopt.print_level": 0,
     "ipopt.sb": "yes",
     "ipopt.tol": 1e-9,
@@ -45,7 +45,7 @@ class IpoptSolver:
     @interruptible()
     def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Minimiser | Unsolved:
         """Return the minimizer; a solve not ended as solved is repeated with safer settings."""
-        del near  # no status of Ipopt's says how near a point is
+        del near  # no status of Ipopt has the distance of a point
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
         parameters = np.concatenate([q, p])

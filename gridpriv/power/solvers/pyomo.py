@@ -1,8 +1,8 @@
 """Any solver that Pyomo knows, on the matrices of a zone.
 
 The model is written and the result read back by Pyomo at every solve, so this is slow.
-``pyomo:ipopt`` needs an ``ipopt`` executable; where none is on the PATH, the Ipopt that came with
-CasADi is started through the same AMPL interface (:mod:`gridpriv.power.ampl_ipopt`).
+``pyomo:ipopt`` needs an ``ipopt`` executable; where none is on the PATH, the Ipopt in CasADi's
+wheel is started through the same AMPL interface (:mod:`gridpriv.power.ampl_ipopt`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class PyomoSolver:
         self._hessian = program.hessian if exact else Matrix((program.size, program.size))
 
     def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
-        """Return the minimizer; ``linear`` holds the cost's linear part and the demand's effect."""
+        """Return the minimizer; ``linear`` includes linear costs and the effect of demand."""
         del near
         m = self._model
         m.del_component("objective")
@@ -118,7 +118,7 @@ def bundled_ipopt() -> str:
 def check_available(name: str) -> None:
     """Raise :class:`InputError` unless Pyomo can run the solver ``name``."""
     try:
-        with LoggingIntercept():  # what Pyomo logs of an unknown name goes to standard output
+        with LoggingIntercept():  # Pyomo logs an unknown name to standard output
             available = bool(pyomo_solver(name).available(exception_flag=False))
     except (ApplicationError, RuntimeError, ValueError, AttributeError):
         available = False
@@ -142,7 +142,7 @@ def solve_whole_model(
     solver : str
         A name that Pyomo knows.
     hard_balance : bool
-        Whether the balance is a constraint; else its weighted square is minimized.
+        True if the balance is a constraint; else its weighted square is minimized.
 
     Returns
     -------
