@@ -778,8 +778,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*by noise\s+{NUMBER}\s+MW\s+this run above both\s*$", _noise_share),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
-        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?{AMOUNT} "
-        r"\$/h at ([\d.e+-]+) \$/MWh; not part of the cost, and not billed)?\s*$",
+        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?would be {AMOUNT} "
+        r"\$/h at ([\d.e+-]+) \$/MWh; not part of the cost)?\s*$",
         _balancing,
     ),
     (
@@ -946,7 +946,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"--acceleration anderson runs ADMM|Use --objective cost|"
         r"They include the generation behind balancing power, but no price for it|"
         r"^The noise exceeds the forecast: .*$|^Raise --total, .*$|"
-        r"^Released, .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
+        r"^Releases of the zones, .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
         r"^The certificate covers changes at power factors .*$|"
         r"^The noise follows the published sensitivity.*$|^nothing of demand is released.*$|"
         r"^Meters on the tie lines of zone .*$|^Zone \S+ releases nothing, but meters .*$|"
