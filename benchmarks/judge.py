@@ -778,8 +778,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*by noise\s+{NUMBER}\s+MW\s+this run above both\s*$", _noise_share),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
-        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?would be {AMOUNT} "
-        r"\$/h at ([\d.e+-]+) \$/MWh; not part of the cost)?\s*$",
+        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?would be "
+        rf"{AMOUNT} \$/h at ([\d.e+-]+) \$/MWh; not part of the cost)?\s*$",
         _balancing,
     ),
     (
