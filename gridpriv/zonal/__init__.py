@@ -1,1 +1,1 @@
-"""One private run on a grid: settings, run, result, and what is made of it."""
+"""One private run on a grid: settings, run, result, tables and analyses."""

@@ -1,14 +1,15 @@
-r"""The certificate of a published case: what was released, what it guarantees, what was made of it.
+r"""The certificate of a published case: its releases, their guarantees, and the published demand.
 
 A certificate is a function of settings, public data and releases, so it is public with the case.
 
-Guarantees that follow from pure epsilon, whatever an adversary knows of the other buses:
+Guarantees of pure epsilon, whatever an adversary knows of the other buses:
 
-- A guess between two demands of one bus that are beta apart, at even odds, is right with
-  probability e^epsilon / (1 + e^epsilon) at most.
-- Between demands k beta apart the loss is k epsilon. An estimate x of which of t and t + k beta is
-  true has |x - t| + |x - t - k beta| >= k beta, so its mean absolute error over the two is at least
-  (k beta / 2) times the overlap of the two laws, which is at least 2 / (1 + e^(k epsilon)):
+- A guess between two demands of a bus at distance beta, at even odds, is right with probability at
+  most e^epsilon / (1 + e^epsilon).
+- Between demands at distance k beta the loss is k epsilon. An estimate x of the true one of t and t
+  + k beta has |x - t| + |x - t - k beta| >= k beta, so its mean absolute error over the two is at
+  least (k beta / 2) times the overlap of the two distributions, which is at least 2 / (1 + e^(k
+  epsilon)):
 
       error >= max_k  k beta / (1 + e^(k epsilon)).
 """
@@ -52,7 +53,7 @@ PUBLIC_DATA = (
 
 
 def best_guess(epsilon: float) -> float:
-    """Return the largest probability of a right guess between neighbours at even odds.
+    """Return the largest probability of a right guess between adjacent demands at even odds.
 
     >>> best_guess(0.0)
     0.5
@@ -83,7 +84,7 @@ class Drawn:
         Of its numbers, in ``called``.
     called : str
     reactive : float
-        Weight of reactive values: their noise is that of active ones over it.
+        Weight of reactive values: their noise is that of active values divided by it.
     """
 
     quantity: str
@@ -102,7 +103,7 @@ class Made:
     ready : Prepared
         The whole grid as one zone.
     adjacency : str
-        What is protected, in words.
+        Protected change, as a sentence.
     drawn : tuple of Drawn
     served : Served
         The published demand.
@@ -125,7 +126,7 @@ class Made:
 
 
 def certificate(made: Made, published: Case, files: Mapping[str, str], run: str | None) -> Json:
-    """Return the certificate of a published case as JSON can hold it.
+    """Return the certificate of a published case as a JSON value.
 
     Parameters
     ----------
@@ -240,7 +241,7 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
 
 
 def _lines(release: Json) -> list[str]:
-    """Return the line of a release, and that of its reactive values where they have more noise."""
+    """Return the line of a release, and another of its reactive values if they have more noise."""
     lines, weight = [TEXTS["release"].format(**release)], release["reactive_weight"]
     if weight != 1.0:
         deviation = release["standard_deviation"] / weight
@@ -255,7 +256,7 @@ def _lines(release: Json) -> list[str]:
 
 
 def holds(document: Json) -> str:
-    """Return the noise that a certificate holds for; see :func:`certified_for`."""
+    """Return the note on the noise of a certificate; see :func:`certified_for`."""
     names = {kind.__name__: name.removesuffix("-number") for (name, _), kind in MECHANISMS.items()}
     drawn = (names[release["mechanism"]] for release in document["releases"])
     return certified_for(document["protected"]["noise"], *drawn)

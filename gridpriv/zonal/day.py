@@ -1,19 +1,19 @@
-"""A plan of all steps of a series together, from the one release that serves them.
+"""Joint plan of all steps of a series, from a single release of their demand.
 
 Zones plan the series jointly (:mod:`gridpriv.power.ac.day`) on their released demand. Each step is
-then run as a single one: zones redispatch around the plan with their true demand. What keeps a
-step within ramps, energies and reserves is public: storages keep to the plan, and a generator's
-limits in a step leave room for whatever it does in the steps beside it. With u_t = pg_t - pg_(t-1)
-of the plan and a ramp of r per step, up and down, it may depart from the plan by
+then run separately: zones redispatch around the plan with their true demand. Public limits keep
+steps within ramps, energies and reserves: storages follow the plan, and limits of a generator in
+each step allow for any output within limits in adjacent steps. With u_t = pg_t - pg_(t-1) of the
+plan and a ramp of r per step, up and down, it may deviate from the plan by
 
     at most  min(r - u_t, r + u_(t+1)) / 2  upwards,   min(r + u_t, r - u_(t+1)) / 2  downwards:
 
-the sum of two neighbouring departures never passes what a ramp leaves.
+the sum of two consecutive deviations never exceeds the rest of the ramp.
 
-Where hours are released as they come, the plan recedes: in every step zones plan the next
-:data:`LOOK_AHEAD` hours on what the releases until then predict, and keep the first step of that
-plan. The next step is not known then, so :data:`PLANNED` of every ramp is for plans and the rest is
-shared by the departures of two neighbouring steps.
+For a stream the horizon recedes: in every step zones plan the next :data:`LOOK_AHEAD` hours on
+predictions from the releases so far, and use the first step of that plan. The next step is not
+known then, so :data:`PLANNED` of every ramp is for plans and the rest for the deviations of two
+consecutive steps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gridpriv.power.zone import coordinates
 from gridpriv.zonal.prepared import Prepared
 
 LOOK_AHEAD = 24
-"""Hours that a receding plan reaches."""
+"""Hours of a receding plan."""
 PLANNED = 0.8
 """Share of every ramp that a receding plan uses."""
 
@@ -50,19 +50,19 @@ class DayPlan:
     ----------
     chronology : Chronology
     schedules : tuple of CentralSchedule
-        Step by step.
+        By step.
     output : (T, g)
         Planned output of the generators, p.u.
     low, high : (T, g)
-        Limits of output that every step's redispatch keeps to.
+        Limits of output in every step's redispatch.
     reserve : (2, T, g)
-        Reserve held, up and down.
+        Reserves, up and down.
     energy : (T, storages)
         After every step, p.u. hours.
     running : (T, g) bool or None
-        Generators that a commitment lets run.
+        Committed generators.
     efforts : tuple of (int, float)
-        Rounds of the plan that each step is of, and its largest AC mismatch in p.u.
+        Rounds of each step's plan, and its largest AC mismatch in p.u.
     """
 
     chronology: Chronology
@@ -76,7 +76,7 @@ class DayPlan:
     efforts: tuple[tuple[int, float], ...]
 
     def step(self, case: Case, number: int) -> Case:
-        """Return a step's case within the limits that the plan leaves it."""
+        """Return a step's case with the plan's limits of output."""
         limits = {"pmin": self.low[number], "pmax": self.high[number]}
         if self.running is not None:
             on = self.running[number]
@@ -127,8 +127,7 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     Parameters
     ----------
     prepared : sequence of Prepared
-        The steps; what is known of their demand is read, and true demand where nothing is
-        perturbed.
+        The steps; their estimated demand is read, or true demand without perturbation.
     chronology : Chronology
         Where it has switches, a commitment (:func:`gridpriv.power.ac.day.commitment`) meets
         the demand and the losses of the plan in which all generators run.
@@ -169,7 +168,7 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
 
 
 def look_ahead(hours: float) -> int:
-    """Return the steps of so many hours that a receding plan reaches, the first included."""
+    """Return the steps of a receding plan of so many hours, including the first."""
     return max(math.ceil(LOOK_AHEAD / hours), 1)
 
 
@@ -178,16 +177,17 @@ def plan_receding(
     predicted: Callable[[int], Sequence[Sequence[Floats]]],
     chronology: Chronology,
 ) -> DayPlan:
-    """Return the first steps of the plans that zones make in every step.
+    """Return the first step of each step's receding plan.
 
     Parameters
     ----------
     prepared : sequence of Prepared
         The steps.
     predicted : callable
-        Returns zones' demand, step by step from a step on, by the releases until that step.
+        Returns predicted demand of zones in a step and later ones, from the releases until that
+        step.
     chronology : Chronology
-        Every plan meets the end conditions of storages in the last step that it reaches.
+        Every plan satisfies the end conditions of storages in its last step.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def plan_receding(
 
 
 def _coupled(optimum: DayOptimum, case: Case) -> tuple[Floats, Floats, Floats]:
-    """Return outputs (T, g), what they are worth in other steps (T, g), and reserves (2, T, g)."""
+    """Return outputs (T, g), their values in other steps (T, g), and reserves (2, T, g)."""
     output = _outputs(optimum, case)
     prices, reserve = np.zeros_like(output), np.zeros((2, *output.shape))
     for unit in optimum.units:
@@ -241,7 +241,7 @@ def _outputs(optimum: DayOptimum, case: Case) -> Floats:
 
 
 def _released(step: Prepared) -> list[Floats]:
-    """Return the known demand of every zone in a step; true demand without perturbation."""
+    """Return the estimated demand of every zone in a step; true demand without perturbation."""
     if step.known is None:
         return [zone.demand for zone in step.zones]
     return [earlier.demand for earlier in step.known]
@@ -250,7 +250,7 @@ def _released(step: Prepared) -> list[Floats]:
 def _schedule(
     step: Prepared, demands: Sequence[Floats], blocks: Sequence[ZoneBlock], prices: Floats
 ) -> CentralSchedule:
-    """Return one step of the plan as zones need it."""
+    """Return one step of the plan as a schedule of zones."""
     case, zones = step.network.case, step.zones
     pd, qd = np.zeros((2, case.n_bus))
     for zone, demand in zip(zones, demands, strict=True):
@@ -276,12 +276,12 @@ def _schedule(
 def _windows(
     case: Case, chronology: Chronology, output: Floats, reserve: Floats, on: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the limits of output in every step that leave room for the steps beside it."""
+    """Return the limits of output in every step that allow for deviations in adjacent steps."""
     endless = np.full((1, case.n_gen), np.inf)
     change = np.diff(output, axis=0)
     up = np.maximum(chronology.ramp_up * chronology.hours - change, 0.0)
     down = np.maximum(chronology.ramp_down * chronology.hours + change, 0.0)
-    both = (on[1:] > 0) & (on[:-1] > 0)  # starts and stops are no ramps
+    both = (on[1:] > 0) & (on[:-1] > 0)  # starts and stops are not ramps
     up, down = np.where(both, up, np.inf), np.where(both, down, np.inf)
     above = np.minimum(np.vstack([endless, up]), np.vstack([down, endless])) / 2
     below = np.minimum(np.vstack([endless, down]), np.vstack([up, endless])) / 2
@@ -293,14 +293,14 @@ def _windows(
 def _kept(
     low: Floats, high: Floats, output: Floats, chronology: Chronology
 ) -> tuple[Floats, Floats]:
-    """Return limits that hold the plan; storages keep to it."""
+    """Return limits that include the plan; storages follow it."""
     for storage in chronology.storages:
         low[:, storage.gen] = high[:, storage.gen] = output[:, storage.gen]
     return np.minimum(low, output), np.maximum(high, np.minimum(low, output))
 
 
 def _follow_energy(output: Floats, before: Floats, after: Floats, chronology: Chronology) -> None:
-    """Set the output of storages to what changes their energy as planned, in place.
+    """Set the output of storages to that of the planned change of energy, in place.
 
     A plan may charge and discharge at once where energy has no value; a storage cannot.
     """

@@ -1,4 +1,4 @@
-"""Tables and documents of runs on a grid: every figure, its unit, and who may see it."""
+"""Tables and documents of runs on a grid: every value, its unit, and who may see it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class OfStep(Row):
 
 
 class InUnit(Row):
-    """A figure with its unit."""
+    """A value with its unit."""
 
     unit: Text = key("Unit: unit of the value in the same row")
 
@@ -192,7 +192,7 @@ class BusPrice(OfBus, OfZone, name="zone_prices"):
 
 
 class TiePrice(OfZone, OfBranch, InUnit, name="tie_prices"):
-    """One flow on a tie line, as one zone prices it after the last round."""
+    """One zone's price of a flow on a tie line after the last round."""
 
     branch_row: Number = key("Branch: 1-based row of the source")
     flow: Text = key("Flow: direction and end of the flow: p_from, q_from, p_to or q_to")
@@ -200,7 +200,7 @@ class TiePrice(OfZone, OfBranch, InUnit, name="tie_prices"):
 
 
 class Limited(Row):
-    """One limit of the settled grid."""
+    """One limit of the grid after redispatch."""
 
     kind: Text = private(LIMIT)
     element: Any = private(ELEMENT)
@@ -210,7 +210,7 @@ class Limited(Row):
 
 
 class BindingLimit(InUnit, Limited, name="binding"):
-    """One limit that the dispatch after local redispatch stands at."""
+    """One binding limit of the dispatch after zone redispatch."""
 
     value: Number = private("Value: value of the limited quantity")
     bound: Number = private("Bound: limit of the quantity")
@@ -282,7 +282,7 @@ class StoredTiming(Timing, name="timing"):
 
 
 class Baselines(Row):
-    """Figures of other runs of the same zones."""
+    """Values of other runs of the same zones."""
 
     noise_free_cost: Number = private("Noise-free cost: cost of the noise-free baseline", "$/h")
     noise_free_shed_mw: Number = private("Noise-free load shedding: load shed without noise")
@@ -329,14 +329,14 @@ class DrawRow(OfStep, OfZone, name="releases"):
 
 
 class LikelyDemand(OfStep, OfZone, OfBus, name="released"):
-    """One bus: its likely demand after one release, as the mean of the steps or unscaled."""
+    """One bus: its estimated demand after one release, as the mean of the steps or unscaled."""
 
     pd_pu: Number = released("Active demand: posterior mean of active demand after the release")
     qd_pu: Number = released("Reactive demand: posterior mean of reactive demand after the release")
 
 
 class TemporalCoefficient(OfStep, OfZone, name="temporal_coefficients"):
-    """One cosine of a zone's sum over the steps: what one release leaves likely."""
+    """One cosine coefficient of a zone's sum over the steps: its estimate from a release."""
 
     cosine: Number = key("Cosine: number of half waves over all steps")
     p_pu: Number = released("Active coefficient: DCT coefficient of active demand, mean over steps")
@@ -353,7 +353,7 @@ class OfGrid(Row):
 
 
 class NetworkBus(OfGrid, OfBus, name="network_buses"):
-    """One bus, as maps draw it."""
+    """One bus, for maps."""
 
     zone: Text = known("Zone: name of the zone in the zone map")
     x: Number = known("x: position in the drawing")
@@ -362,7 +362,7 @@ class NetworkBus(OfGrid, OfBus, name="network_buses"):
 
 
 class NetworkBranch(OfGrid, name="network_branches"):
-    """One branch, as maps draw it."""
+    """One branch, for maps."""
 
     from_: Number = known("From bus: number of the branch's first end")
     to: Number = known("To bus: number of the branch's second end")
@@ -370,7 +370,7 @@ class NetworkBranch(OfGrid, name="network_branches"):
 
 
 class RunFigures(SettledFigures):
-    """Figures of a run in the table of runs, read from its document."""
+    """Values of a run in the table of runs, read from its document."""
 
     objective: Number = like(Plans, "objective")
     consensus_residual: Number = like(Residuals, "consensus_residual")
@@ -434,7 +434,7 @@ class Seeded(Row):
 
 
 class Violation(Limited, name="violations"):
-    """One limit that the settled grid is outside of."""
+    """One violated limit of the grid after redispatch."""
 
     unit: Text = private("Unit: unit of the amount")
 
@@ -456,7 +456,7 @@ class Interchange(OfZone, name="interchange"):
 
 
 class Physical(SettledFigures, name="physical"):
-    """The AC state after redispatch; None where a run ended before it."""
+    """The AC state after redispatch; None for a run that ended before it."""
 
     status: Text = like(StepRow, "status")
     failure: Text = private("Failure: reason of a failed AC power flow")
@@ -484,7 +484,7 @@ class Physical(SettledFigures, name="physical"):
 
 
 class Meter(Row, name="meter"):
-    """One zone: its meters beside its message."""
+    """One zone: disclosure by its meters compared with its message."""
 
     zone: Text = private("Zone: name of the zone")
     interchange_mw_per_mw: Number = private(
@@ -540,7 +540,7 @@ class AcRoundsFigures(Row, name="ac_rounds"):
 
 
 class Final(Residuals, Plans):
-    """Figures after the last round."""
+    """Values after the last round."""
 
     explanation: Text = like(RunFigures, "explanation")
     ac_rounds: AcRoundsFigures | None = part(AcRoundsFigures)
@@ -591,7 +591,7 @@ class Solver(Row, name="solver"):
 
 
 class Note(Row, name="messages"):
-    """One message that changes how the figures are read."""
+    """One message on the interpretation of values."""
 
     code: Text = private("Code: kind of message")
     severity: Text = private("Severity: warning or info")
@@ -653,7 +653,7 @@ class ZoneCorrectionRow(OfZone, name="zones"):
 
 
 class CorrectionRow(Row, name="corrective"):
-    """Corrective redispatch after an outage; null where none is needed or asked for."""
+    """Corrective redispatch after an outage; null where none is needed or requested."""
 
     status: Text = released("Status: corrected, limits left, or no state (no feasible set points)")
     shed_mw: Number = released("Shed: load shedding of all zones after the outage")
@@ -815,7 +815,7 @@ class StorageStep(Row, name="storage"):
 
 
 class ReserveStep(Row, name="reserves"):
-    """Reserve that one generator holds in one step of a joint plan."""
+    """Reserve of one generator in one step of a joint plan."""
 
     step: Text = known("Step: name of the step")
     gen: Number = known("Generator: 1-based row of the source")

@@ -1,11 +1,11 @@
-"""Exchange between the zones of a run: flow-based domain, redispatch cost, and who pays whom.
+"""Exchange between the zones of a run: flow-based domain, redispatch cost and payments.
 
-The shared view takes released demand under its AC optimum, on the public network. It is a
-function of releases and public data, so it may be published and costs no epsilon. The other views
-take true demand and are local.
+The shared view uses released demand under its AC optimum, on the public network. It is a function
+of releases and public data, so it may be published and costs no epsilon. The other views use true
+demand and are local.
 
 Redispatch is the difference between copper-plate merit-order dispatch and the AC optimum of the
-same demand. Its cost is borne where generation changes. At
+same demand. Its cost is assigned to the zones where generation changes. At
 tie prices, the mean of the bus prices at both ends of a tie line, the importing zone pays the
 exporting one; payments add up to zero.
 """
@@ -87,7 +87,7 @@ class ExchangeResult(RunAnalysis):
 
     @cached_property
     def exchanges(self) -> list[Json]:
-        """One row per ordered pair of zones: the most that one can sell to the other."""
+        """One row per ordered pair of zones: the largest sale from the first to the second."""
         base, rows_of, rows = self.domain.case.base_mva, self.domain.case.branch_row, []
         for seller, buyer in permutations(range(len(self.zones)), 2):
             amount, limit = self.domain.exchange(seller, buyer)
@@ -152,7 +152,7 @@ class ExchangeResult(RunAnalysis):
 
     @cached_property
     def payments(self) -> list[Json]:
-        """One row per pair of zones and hour: energy at tie prices; the importer pays."""
+        """One row per pair of zones: energy and payment per hour at tie prices."""
         if self.market is None:
             return []
         case, state, zone_of = self.domain.case, self.optimum.state, self.domain.zone_of
@@ -203,7 +203,7 @@ class ExchangeResult(RunAnalysis):
         return pd.DataFrame(rows)
 
     def figures(self) -> tuple[Case, Json]:
-        """Return the case that is analysed, and what is said of it."""
+        """Return the analysed case, and its description."""
         return self.domain.case, {
             "ptdf_model": self.settings.ptdf,
             "zones": self.zone_rows,
@@ -228,7 +228,7 @@ def exchange(
     ptdf : {'dc', 'ac'}
         Power flow of the PTDFs.
     threshold : float
-        Percent of zone-to-zone PTDF from which a branch is listed; all rated branches limit.
+        Percent of zone-to-zone PTDF above which a branch is listed; all rated branches limit.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def exchange(
 
 
 def _market(case: Case, pg: Floats) -> Floats | None:
-    """Return the outputs of a market without a network that generates as much, p.u."""
+    """Return the outputs of a market without a network at the same total generation, p.u."""
     if not has_convex_costs(case):
         return None
     ranged = replace(

@@ -1,12 +1,11 @@
 """Expected cost of protection, from public data only.
 
 Demand scenarios are drawn from public data: the sum of a zone, and each bus's part of it, follow
-Gamma laws with the spreads of the public prior. A part of the sum's spread is common to all zones.
-Scenarios that the grid serves with :data:`RESERVE` times as much load are kept. On each one the run
-is made as it would be, with noise and with its rounds, so that costs include coordination error.
-Costs are over the AC optimum and over the prior-only baseline of the same scenario. One more
-scenario lies in the range of n of them with probability (n - 1)/(n + 1); a mean over them estimates
-nothing.
+Gamma distributions with the spreads of the public prior. A part of the sum's spread is common to
+all zones. Scenarios that the grid serves with :data:`RESERVE` times as much load are kept. Each
+scenario has a complete run, with noise and rounds, so costs include coordination error. Costs are
+over the AC optimum and over the prior-only baseline of the same scenario. A further scenario is in
+the range of n of them with probability (n - 1)/(n + 1); their mean is not an estimate.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ from gridpriv.zonal.run import run_prepared
 from gridpriv.zonal.settings import Settings
 
 SPREADS = (0.5, 1.5)
-"""Range of the relative deviation of loads about their zone's share; of published grids 1.5 is the
-median, but those are built around their loads. Each scenario draws its own."""
+"""Range of the relative deviation of loads about their zone's share, drawn for each scenario. The
+median of published grids is 1.5, but those are built around their loads."""
 COMMON = 0.3
-"""Part of the variance of a zone's sum that all zones share: 0.27^2 of 0.27^2 + 0.4^2, the spreads
-of load over capacity and of zones over their equal shares (:mod:`gridpriv.power.prior`)."""
+"""Part of the variance of a zone's sum that is common to all zones: 0.27^2 of 0.27^2 + 0.4^2, the
+spreads of load over capacity and of zones over their equal shares (:mod:`gridpriv.power.prior`)."""
 RESERVE = 1.05
-"""Scenarios that the grid serves with this much more load are kept: published grids run near it."""
+"""Factor on load at which the grid must still serve a scenario."""
 FRESH, MOST_TRIES, LESS = 6, 18, 0.8
-"""Draws at the expected load, draws in all, and by how much each of the others is less."""
+"""Draws at the expected load, draws in total, and the reduction of load per further draw."""
 CENTRAL = "central"
 WORTH = 1e-3
 """Methods whose costs differ by less, relative, count as the same."""
@@ -62,7 +61,7 @@ Watch = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Range:
-    """A figure over scenarios: the least, the median and the most of it."""
+    """A value over scenarios: its least, median and largest."""
 
     least: float
     median: float
@@ -81,7 +80,7 @@ class Outcome:
 
     @property
     def harm(self) -> tuple[float, ...]:
-        """Figures to compare strategies by: feasibility, cost, or load shedding and balancing."""
+        """Values for comparing methods: feasibility, cost, or load shedding and balancing."""
         infeasible = float(not self.ac_feasible)
         if self.cost is not None:
             return infeasible, self.cost
@@ -100,18 +99,18 @@ class Expected:
     noise_mw : float
         Standard deviation of the noise on a zone's sum, of the zone where it is largest.
     cost, over_optimum, over_prior_only : Range or None
-        In $/h: of generation and of demand that is not served; beyond the AC optimum; and beyond
-        the cheapest method that releases nothing, on the same scenario. None for a case without
-        costs, the last also for methods that release nothing.
+        In $/h: cost of generation and load shedding; cost over the AC optimum; cost over the
+        cheapest prior-only method, on the same scenario. None for a case without costs, the last
+        also for prior-only methods.
     shed_mw, balancing_mw : Range or None
     better, worse : int or None
-        Scenarios on which the method does better or worse than releasing nothing, by more than
-        :data:`WORTH`; None where nothing was compared with it.
+        Scenarios on which the method is better or worse than prior-only, by more than
+        :data:`WORTH`; None without a comparison.
     scenarios, ac_feasible, without_dispatch : int
-        How many it was tried on, on how many of them the grid ended within all limits, and on how
-        many the run ended without a dispatch. Costs are those of AC-feasible ones.
+        Number of scenarios, of those with an AC-feasible state, and of those without a dispatch.
+        Costs are those of AC-feasible scenarios.
     expected_error_mw : float
-        Expected error of the release in the zone where it is largest, as ``run`` states it.
+        Expected error of the release in the zone where it is largest, as in a run.
     """
 
     release: str
@@ -131,15 +130,15 @@ class Expected:
     expected_error_mw: float
 
     def as_dict(self) -> Json:
-        """Return the figures as JSON can hold them."""
+        """Return the values as a JSON value."""
         return asdict(self)
 
     @property
     def harm(self) -> tuple[float, ...]:
-        """Rank of a strategy: scenarios that are not AC-feasible, then medians.
+        """Severity of a method: scenarios that are not AC-feasible, then medians.
 
-        A cost is compared with the AC optimum of its own scenario: costs of different scenarios
-        differ by more than strategies do.
+        A cost is compared with the AC optimum of its own scenario: costs differ more between
+        scenarios than between methods.
         """
         infeasible = self.scenarios - self.ac_feasible
         if (gap := self.over_optimum or self.cost) is not None:
@@ -151,7 +150,7 @@ class Expected:
 
     @property
     def indifference(self) -> tuple[float, ...]:
-        """Differences of :attr:`harm` that count as none."""
+        """Differences of :attr:`harm` that count as 0."""
         scale = self.harm if self.cost is None else (self.harm[0], self.cost.median)
         return tuple(WORTH * abs(figure) for figure in scale)
 
@@ -159,7 +158,7 @@ class Expected:
 def methods(
     releases: Sequence[str], mechanisms: Sequence[str], rounds: Sequence[str]
 ) -> Iterator[Json]:
-    """Yield the settings of every method; without a release the mechanism does not matter."""
+    """Yield the settings of every method; without a release the mechanism has no effect."""
     for release, mechanism, number in product(releases, mechanisms, rounds):
         if release == "nothing" and mechanism != mechanisms[0]:
             continue
@@ -185,7 +184,7 @@ def forecast(
         Its demand is not read.
     zoning : Zoning
     settings : Settings
-        Of the methods, but for what ``options`` change; ``seed`` is that of the scenarios.
+        Of the methods, changed by ``options``; ``seed`` is that of the scenarios.
     options : sequence of dict
         As :func:`methods` yields them.
     scenarios : int
@@ -222,12 +221,12 @@ def forecast(
 def scenario(
     case: Case, zoning: Zoning, expected: PublicDemand, generator: np.random.Generator, voll: float
 ) -> tuple[Case, float | None, int]:
-    """Return the case with demand that the public could expect, and its AC optimum in $/h.
+    """Return the case with demand sampled from the public prior, and its AC optimum in $/h.
 
     Last is the number of draws that were left out before.
 
-    What is expected may be more than the grid can serve at all: after :data:`FRESH` draws each
-    further one is of less.
+    The expected demand may exceed what the grid can serve: after :data:`FRESH` draws each further
+    draw has less load.
 
     Raises
     ------
@@ -249,7 +248,7 @@ def scenario(
 
 
 def drawn_demand(zoning: Zoning, expected: PublicDemand, generator: np.random.Generator) -> Floats:
-    """Return demand (2, n_bus) that the public could expect, per unit."""
+    """Return demand (2, n_bus) sampled from the public prior, per unit."""
 
     def around_one(deviation: float, count: int) -> Floats:
         return generator.gamma(deviation**-2, deviation**2, count)
@@ -277,10 +276,10 @@ def _served(grid: Case, voll: float) -> AcOptimum | None:
 def recommended(result: Sequence[Expected]) -> Expected:
     """Return the method of least median cost over the AC optimum (without costs: load shedding).
 
-    It must do better than prior-only on more than half of the scenarios and in the median,
-    or nothing is what is recommended. Of methods that come as near as scenarios can tell it is the
-    one with the least expected error of the release, and of those the one that is nearest to the
-    optimum. :data:`RULE` states it to the user.
+    It must be better than prior-only on more than half of the scenarios and in the median;
+    otherwise prior-only is recommended. Among methods that scenarios cannot distinguish it has the
+    least expected error of the release, then the least cost over the optimum. :data:`RULE` states
+    it to the user.
     """
     nothing = [item for item in result if item.release == "nothing"]
     worth = [
@@ -324,7 +323,7 @@ def _expected(
     outcomes: Sequence[Outcome | None],
     nothing: Sequence[Outcome | None] | None = None,
 ) -> Expected:
-    """Return the public figures of a method and its ranges over scenarios.
+    """Return the public values of a method and its ranges over scenarios.
 
     ``nothing`` are the outcomes of the prior-only baseline, scenario by scenario.
     """
@@ -352,7 +351,7 @@ def _expected(
 
 
 def _at_most(figure: float) -> float:
-    """Return up to where a figure counts as the same."""
+    """Return the limit up to which a value counts as equal."""
     return figure + WORTH * abs(figure)
 
 
@@ -377,7 +376,7 @@ def _range(values: Sequence[float]) -> Range | None:
 def noise_mw(prepared: Prepared) -> float:
     """Return the standard deviation of the noise on a zone's sum (MW), where it is largest.
 
-    Of what is released of it (:func:`gridpriv.zonal.meter.total_noise`).
+    It is that of the estimate of the sum (:func:`gridpriv.zonal.meter.total_noise`).
     """
     rule, adjacency = prepared.rules.noise, prepared.rules.adjacency
     if rule is None:

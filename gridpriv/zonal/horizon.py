@@ -1,22 +1,22 @@
-"""A series of demand, one run per step, and one privacy budget for all of them.
+"""A series of demand: one run per step, and one privacy budget for all steps.
 
-Neighbouring data are two series that differ at one bus of one zone, by at most beta in every
-step, or, where the steps are one demand times public factors, in that demand.
+Adjacent data are two series that differ at one bus of one zone, by at most beta in every step, or,
+where the steps are one demand times public factors, in that demand.
 
-Where demand is perturbed once, one release serves the horizon and the steps' runs draw nothing
-(:attr:`Horizon.released_once`): of the demand that the steps scale, or of the basis of a demand
-that has its own in every step (:mod:`gridpriv.privacy.temporal`). So the horizon
-costs what that release does.
+Where demand is perturbed once, one release serves the horizon and the runs of steps draw no noise
+(:attr:`Horizon.released_once`): of the demand that the steps scale, or of the temporal basis of a
+demand that differs in every step (:mod:`gridpriv.privacy.temporal`). So the horizon costs as much
+as that release.
 
-Else a zone's loss is that of all its releases in all steps together: ``total`` budgets are spread
-over planned releases times steps; ``per-release`` ones stay what they are, and the total is
-stated. Every step draws its own noise: were a draw repeated, the difference of two steps' messages
-would be free of it.
+Otherwise a zone's loss is that of all its releases in all steps together: ``total`` budgets are
+distributed over planned releases times steps; ``per-release`` budgets do not change, and the total
+is stated. Every step draws its own noise: with repeated draws the difference of two steps' messages
+would have no noise.
 
 Where a window is given, every zone's total is released in blocks of hours, under one window's
-budget. The mechanism, what it protects and the estimate of every hour are in
-:mod:`gridpriv.privacy.temporal`. The estimates of all hours are made before the first one is run;
-each rests on the releases until its hour. A missing hour's demand is replaced by its public
+budget. The mechanism, its protection and the estimate of every hour are in
+:mod:`gridpriv.privacy.temporal`. The estimates of all hours are computed before the first run; each
+depends on the releases until its hour. A missing hour's demand is replaced by its public
 prediction, and its block is released, and charged, like the others.
 """
 
@@ -88,7 +88,7 @@ from gridpriv.zonal.run import (
 from gridpriv.zonal.settings import AUTO, PER_STEP, Settings
 
 Known: TypeAlias = tuple[TemporalBasis, ...]
-"""Per zone, what a release leaves likely of its demand over the steps."""
+"""Per zone, the estimate of its demand over the steps from a release."""
 ONCE = Perturbation("demand", "once")
 Releases: TypeAlias = dict[str, Counter[Release]]
 
@@ -104,11 +104,12 @@ class Horizon:
     settings : Settings
         ``budget`` is that of the horizon where it is a total.
     seed : int
-        Every step's seed follows from it.
+        Seed of the steps' seeds.
     multiplier : float or None
         Noise scale over sensitivity of one release.
     chronology : Chronology, optional
-        What couples the steps: then they are planned together (:meth:`plan`).
+        Storage, ramps and reserves that couple the steps: they are then planned together
+        (:meth:`plan`).
     """
 
     series: DemandSeries
@@ -129,7 +130,7 @@ class Horizon:
 
     @cached_property
     def owned(self) -> Prepared:
-        """The run of the demand that one release serves all steps of, as its owner has it."""
+        """The run with the owner's demand whose single release serves all steps."""
         ready = prepare(self.series.case, self.zoning, replace(self._alone, load_scale=1.0))
         return replace(ready, rules=self._rules(ready))
 
@@ -167,7 +168,7 @@ class Horizon:
     def planned_of(
         self, releases: Mapping[str, Mapping[Release, int]]
     ) -> dict[str, dict[Release, int]]:
-        """Return all planned releases of zones that drew some in the steps that are done."""
+        """Return all planned releases of zones that drew some in the finished steps."""
         each_step = self.settings.planned_releases() * len(self.series)
         most = self.draws if self.released_once else each_step
         return {zone: all_planned(drawn, most) for zone, drawn in releases.items()}
@@ -193,7 +194,7 @@ class Horizon:
         return level.strategy.name
 
     def draw(self, charge: Charging = lambda *_: None) -> Known:
-        """Charge and draw what serves all steps; return what it leaves likely."""
+        """Charge and draw the release of all steps; return the estimate from it."""
         streams, planned = NoiseStreams(step_seed(self.seed, 0)), self.planned
         matches = []
         for zone, item in zip(self.owned.zones, self.disclosures, strict=True):
@@ -205,14 +206,14 @@ class Horizon:
         return tuple(matches)
 
     def expected(self) -> Known:
-        """Return the public prior of demand, used where nothing has been drawn."""
+        """Return the public prior of demand, used before a release."""
         return tuple(
             TemporalBasis(disclosure.level.prior.mean, np.zeros((2, len(disclosure.weights))))
             for disclosure in self.disclosures
         )
 
     def _data(self, zone: Zone) -> Floats:
-        """Return the private demand of a zone that one release serves, (steps, 2n)."""
+        """Return the private demand of a zone for a single release, (steps, 2n)."""
         if self.series.scales:
             return zone.demand[None]
         return np.hstack([self.series.pd[:, zone.own], self.series.qd[:, zone.own]])
@@ -239,7 +240,7 @@ class Horizon:
     def prepared(
         self, number: int, known: Known | None = None, plan: DayPlan | None = None
     ) -> Prepared:
-        """Return the run of a step, counted from 0; it draws nothing where a demand is ``known``.
+        """Return the run of a step, counted from 0; with a ``known`` demand it draws no noise.
 
         Parameters
         ----------
@@ -279,7 +280,7 @@ class Horizon:
         return replace(ready.rules, noise=replace(noise, multiplier=self.multiplier))
 
     def tried(self, number: int, transport: Connect) -> None:
-        """Try every zone of a step on public data: what cannot work fails before it costs."""
+        """Run a trial round of every zone on public data, so that failures come before charges."""
         ready = self.prepared(number, self.expected())
         with closing(transport(zone_agents(ready))) as zones:
             open_rounds(ready, zones)
@@ -312,7 +313,7 @@ class Horizon:
 
 @dataclass(frozen=True, eq=False)
 class StreamDisclosure:
-    """The totals that one zone releases, and the estimate of every hour.
+    """The released totals of one zone, and the estimate of every hour.
 
     Attributes
     ----------
@@ -321,9 +322,9 @@ class StreamDisclosure:
     block : int
         Hours of a block.
     hours : (steps,) int
-        Of every step of the series, counted from its first one.
+        Of every step of the series, counted from its first step.
     ahead : int
-        Steps that are predicted in every step, itself included.
+        Number of steps predicted in every step, including itself.
     """
 
     level: Disclosure
@@ -333,7 +334,7 @@ class StreamDisclosure:
     weights: ClassVar[tuple[float, ...]] = ()  # no cosines are released
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
-        """Return by how much the mean of one block moves."""
+        """Return the sensitivity of the mean of one block."""
         whole = self.level.sensitivity(adjacency, norm)
         if self.level.exact:
             whole = with_rounding(whole, adjacency.beta, self.block)
@@ -356,7 +357,7 @@ class StreamDisclosure:
         Parameters
         ----------
         later : int
-            With it, that of so many steps later, by the releases until ``step``.
+            With it, the demand so many steps later, from the releases until ``step``.
         """
         result, swings = [], basis.temporal_coefficients[:, step * self.ahead + later]
         for mean, swing, sums in zip(basis.mean.reshape(2, -1), swings, self.sums, strict=True):
@@ -370,7 +371,7 @@ class StreamDisclosure:
 
 @dataclass(frozen=True, eq=False)
 class Stream(Horizon):
-    """A series of hours that are released as they come.
+    """A series of hours whose demand is released in blocks, as a stream.
 
     Attributes
     ----------
@@ -383,22 +384,22 @@ class Stream(Horizon):
 
     @property
     def window(self) -> int:
-        """Hours within which neighbours differ."""
+        """Hours within which adjacent data differ."""
         return parse_window(self.settings.stream or "")
 
     @property
     def released_once(self) -> bool:
-        """True: the steps' runs draw nothing themselves."""
+        """True: the runs of steps draw no noise."""
         return True
 
     @property
     def ahead(self) -> int:
-        """Steps that are predicted in every step: one where nothing couples them."""
+        """Number of steps predicted in every step: 1 for steps without coupling."""
         reach = 1 if self.coupling is None else look_ahead(self.coupling.hours)
         return min(reach, len(self.series))
 
     def plan(self, known: Known | None) -> DayPlan | None:
-        """Return the plan that recedes with the releases; None where nothing couples the steps."""
+        """Return the receding plan; None for steps without coupling."""
         if self.coupling is None:
             return None
         count = len(self.series)
@@ -448,7 +449,7 @@ class Stream(Horizon):
         return tuple(matches)
 
     def error(self, item: StreamDisclosure, multiplier: float) -> float:
-        """Return the expected error of an hour's total of p, by public figures."""
+        """Return the expected error of an hour's total of p (public)."""
         rules = self.owned.rules
         assert rules.noise is not None
         rule = replace(rules.noise, multiplier=multiplier)
@@ -485,7 +486,7 @@ class Stream(Horizon):
         return tuple(matches)
 
     def expected(self) -> Known:
-        """Return the public prior where nothing has been drawn."""
+        """Return the public prior, used before a release."""
         return tuple(
             TemporalBasis(disclosure.level.prior.mean, np.zeros((2, self.ahead * len(self.series))))
             for disclosure in self.disclosures
@@ -498,7 +499,7 @@ class Stream(Horizon):
 
 
 def stream_costs(settings: Settings, window: int, block: int) -> Json:
-    """Return the cost of a stream in pure epsilon; null where its noise has none.
+    """Return the cost of a stream in pure epsilon; null if its noise has none.
 
     Parameters
     ----------
@@ -525,7 +526,7 @@ def stream_costs(settings: Settings, window: int, block: int) -> Json:
 def estimates(
     item: StreamDisclosure, demand: Floats, drawn: Callable[[int, Floats], Floats], variance: float
 ) -> TemporalBasis:
-    """Release every block and return the estimate of every step by the releases until then.
+    """Release every block; return the estimate of every step from the releases until then.
 
     Parameters
     ----------
@@ -565,7 +566,7 @@ def make_horizon(
 ) -> Horizon:
     """Return the horizon of a series: a stream where the settings name a window.
 
-    Without a seed in the settings one is drawn.
+    Without a seed in the settings a seed is drawn.
 
     Raises
     ------
@@ -601,7 +602,7 @@ def _stream(plain: Horizon, window: int) -> Stream:
 
 
 def _check_stream(series: DemandSeries, settings: Settings, chronology: Chronology | None) -> None:
-    """Refuse what a stream cannot have; warn of steps that are no hours."""
+    """Refuse settings that a stream cannot have; warn of steps that are not hours."""
     for name, allowed in _stream_refusals(settings):
         raise not_allowed(name, str(getattr(settings, name)), allowed)
     if chronology is not None and chronology.switches:
@@ -621,7 +622,7 @@ def _check_stream(series: DemandSeries, settings: Settings, chronology: Chronolo
 
 
 def _numbers(steps: Sequence[str]) -> list[int] | None:
-    """Return the steps as whole numbers; None where their names are others."""
+    """Return the steps as whole numbers; None for other names."""
     try:
         return [int(step) for step in steps]
     except ValueError:
@@ -650,7 +651,7 @@ def _stream_refusals(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _check_coupled(horizon: Horizon) -> None:
-    """Refuse to plan steps together where their demands are not known together."""
+    """Refuse a joint plan where demand is not released for all steps at once."""
     settings = horizon.settings
     if settings.mechanism != "none" and not horizon.released_once:
         raise InputError(
@@ -666,7 +667,7 @@ def _check_coupled(horizon: Horizon) -> None:
 
 
 def _check_temporal_basis(series: DemandSeries, settings: Settings) -> None:
-    """Refuse a basis where none is released; warn of more cosines than there are."""
+    """Refuse a basis that is not released; warn of more cosines than steps."""
     basis = settings.temporal_basis
     if series.scales:
         factors = "the steps of this series are factors on one demand, and one release of that "
@@ -695,11 +696,11 @@ class HorizonResult:
     results : tuple of RunResult
         One per step.
     released : mapping
-        What every zone released once, for all steps.
+        Release of every zone for all steps.
     seed : int or None
-        Of the whole horizon; every step's seed follows from it. None with secure noise.
+        Of the whole horizon; seeds of steps are derived from it. None with secure noise.
     plan : DayPlan or None
-        Of all steps together; None where nothing couples them.
+        Joint plan of all steps; None without coupling.
     """
 
     series: DemandSeries
@@ -718,7 +719,7 @@ class HorizonResult:
 
     @property
     def releases(self) -> Mapping[str, Mapping[Release, int]]:
-        """Each zone's releases, those of all steps included."""
+        """Each zone's releases, including those for all steps."""
         steps = [result.trace.releases for result in self.results]
         return total_releases([self.released, *steps])
 
@@ -776,9 +777,9 @@ def run_series(
 
 
 def step_row(name: str, result: RunResult, number: int = 0, plan: DayPlan | None = None) -> Json:
-    """Return a step's figures (:class:`gridpriv.zonal.documents.StepRow`).
+    """Return a step's values (:class:`gridpriv.zonal.documents.StepRow`).
 
-    Rounds and residual are those of the ``plan`` where the step, counted from 0, is of one.
+    Rounds and residual are those of the ``plan``, if the step (counted from 0) belongs to one.
     """
     last, base, physical = result.rounds.iloc[-1], result.case.base_mva, result.physical
     own = len(result.rounds), float(result.consensus_residual or 0.0)

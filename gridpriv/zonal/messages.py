@@ -1,4 +1,4 @@
-"""Messages of a run: what changes how its figures are read, by code.
+"""Messages on the interpretation of a run's values, by code.
 
 A message has a template and values; terminal, notebook, report and JSON show the same list.
 """
@@ -38,8 +38,8 @@ BEFORE_FACTORS = "of the demand before the public factors"
 FULL = 1e-3
 """Unused capacity as a share of the load below which all capacity is in use."""
 ATTAINABLE = (1e-6, 1e-5, STILL)
-"""Residuals, p.u., to which Newton rounds that rounding errors end may be optimal: up to STILL, at
-which rounds end by default."""
+"""Residuals, p.u., at which Newton rounds that end by rounding errors may be optimal: up to STILL,
+at which rounds end by default."""
 UNREALIZABLE = 0.01
 """Share of the load in balancing power above which a noise-free schedule is not realizable."""
 
@@ -53,7 +53,8 @@ def messages(document: Json) -> list[Message]:
     Parameters
     ----------
     document : dict
-        As of :meth:`gridpriv.RunResult.as_dict`; of a public one, without private figures, few.
+        As of :meth:`gridpriv.RunResult.as_dict`; of a public document there are few, as private
+        values are missing.
     """
     families = (_feasibility, _convergence, _baselines, _service, _meter)
     return by_severity([message(*each) for family in families for each in family(document)])
@@ -72,7 +73,7 @@ def _feasibility(document: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _meter(document: Json) -> Iterator[tuple[str, Json]]:
-    """Yield the zones whose neighbours learn more from their meters than from messages."""
+    """Yield the zones whose tie-line meters disclose more than their messages."""
     if document["settings"]["mechanism"] != "none":
         held = document["settings"]["hold"] == "interchange"
         yield from meter_messages(document["final"].get("meter"), held=held)
@@ -80,7 +81,7 @@ def _meter(document: Json) -> Iterator[tuple[str, Json]]:
 
 
 def limits_named(violations: list[Json]) -> str:
-    """Return the largest violations in words."""
+    """Return the largest violations as a sentence."""
     largest = sorted(violations, key=lambda row: -row["amount"])
     named = [
         f"{row['kind']} at {'branch' if row['kind'] in ('line', 'angle') else 'bus'} {row['at']} "
@@ -127,7 +128,7 @@ def _convergence(document: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _optimal(document: Json, within: float) -> bool:
-    """Return True where Newton rounds meet the optimality conditions, as far as is known."""
+    """Return True where Newton rounds satisfy the optimality conditions, as far as known."""
     final = document["final"]
     dual = final["dual_residual"]  # None: private, in a public export
     met = dual is None or bool(dual < DUAL_TOLERANCE * within)
@@ -135,7 +136,7 @@ def _optimal(document: Json, within: float) -> bool:
 
 
 def ended_at_tolerance(document: Json) -> bool:
-    """Return True where SOC rounds ended early because all coupling variables agreed."""
+    """Return True where SOC rounds ended early by convergence."""
     final, settings = document["final"], document["settings"]
     fewer = 0 < len(document["rounds"] or ()) < settings["rounds"]
     residual = final["consensus_residual_max"]  # None: private, in a public export
@@ -143,19 +144,19 @@ def ended_at_tolerance(document: Json) -> bool:
 
 
 def on_relaxation(document: Json) -> bool:
-    """Return True where the schedule is of rounds on the relaxation: rounds change its cost."""
+    """Return True where the schedule depends on the number of rounds on the relaxation."""
     on_ac = document["final"]["ac_rounds"]
     return document["settings"]["coordination"] == "rounds" and not (on_ac and on_ac["converged"])
 
 
 def fresh_noise(settings: Json) -> bool:
-    """Return True where noise is drawn anew in rounds."""
+    """Return True where noise is drawn in every round."""
     noisy = settings["mechanism"] != "none" and not releases_nothing(settings)
     return noisy and settings["noise_schedule"] != "once"
 
 
 def releases_nothing(settings: Json) -> bool:
-    """Return True where no demand is released; other perturbations draw noise all the same."""
+    """Return True where no demand is released; other perturbations still draw noise."""
     return bool(settings["release"] == NOTHING and settings["perturbation"] == "demand")
 
 
@@ -231,7 +232,7 @@ def _service(document: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _capacity(document: Json) -> Iterator[tuple[str, Json]]:
-    """Yield that load and losses exceed all capacity, and exporters that shed at unused capacity.
+    """Yield messages on load and losses above all capacity, and on exporters that shed load.
 
     Load and losses are generation and load shedding minus curtailed generation. So they exceed the
     capacity by load shedding minus curtailed generation and unused capacity, whatever limits bind,
@@ -250,7 +251,7 @@ def _capacity(document: Json) -> Iterator[tuple[str, Json]]:
         for row in physical["interchange"] or ()
         if min(row.get("shed_mw") or 0.0, row["actual_mw"] or 0.0) > negligible_mw(load)
     ]
-    islands = (physical["deenergized_mw"] or 0.0) > negligible_mw(load)  # whose, is not known here
+    islands = (physical["deenergized_mw"] or 0.0) > negligible_mw(load)  # zones are not known here
     if exporters and not islands and lacking <= 0.0 and unused > FULL * load:
         options = [f"--load-scale {settings['load_scale']:g}"] * (settings["load_scale"] != 1.0)
         options += [f"--outage {row}" for row in settings["outage"]]

@@ -1,22 +1,22 @@
-"""Metered interchange of zones: what it shows of demand, and generation that keeps it.
+"""Disclosure of demand by zones' metered interchange, and generation set aside to keep it constant.
 
-The meters of neighbouring zones are compared with the noise of a zone's message.
+Readings of neighbouring zones' meters are compared with the noise of a zone's message.
 
-A zone without room to regulate draws balancing power, so that its metered interchange follows its
-demand megawatt by megawatt. No noise on messages hides that: a meter is not a message. The figures
-are computed from the settled state and are local.
+A zone without headroom draws balancing power, so its metered interchange follows its demand. Noise
+on messages does not hide that. These values are computed from the AC state after redispatch and are
+local.
 
 With ``--hold interchange`` zones keep their scheduled interchange themselves. A schedule is planned
-on estimated demand; a zone that has no generation left to serve the rest draws it from its
-neighbours, whose meters then show its demand. So every zone sets generation aside before the
-schedule is made: as much as its total may be off, up and down, except with probability
+on estimated demand; a zone without generation for the rest draws it from its neighbours, whose
+meters then disclose its demand. So before the schedule every zone sets generation aside for the
+error of its total, up and down, except with probability
 
     delta = P(|w'n + e| > band),     e ~ N(0, (1 - S'w)' C (1 - S'w)),
 
 over the noise n of its release and the public prior of covariance C, with w the weights by which
-the best linear estimate of the total reads the statistics S. All of it is public: no figure depends
-on demand or on what is drawn. After the release the zone redispatches with all of its generation
-and never plans another interchange.
+the best linear estimate of the total reads the statistics S. All of it is public: no value depends
+on demand or on draws. After the release the zone redispatches with all of its generation and keeps
+its interchange.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ if TYPE_CHECKING:
     from gridpriv.zonal.opening import Trace
 
 CHANCE = 1e-3
-"""Chance of leaving the band that is aimed at."""
+"""Target probability of an error outside the band."""
 LOSSES = 1.05
-"""Generation set aside per MW of demand: losses move with it."""
+"""Generation set aside per MW of demand, as losses change with it."""
 MOST_SHARE = 0.25
 """Largest part of a zone's generating range that is set aside in each direction."""
 MOST_ZONES_NAMED = 12
 DRAWS, NUMBERS = 100_000, 6_000_000
-"""Draws of the noise that a chance is estimated from, and how many numbers they have at most."""
+"""Number of draws of the noise for the estimate of a probability, and of their numbers in total."""
 
 
 @dataclass(frozen=True, eq=False)
 class Hold:
-    """Generation that zones set aside, and the chance that it is not enough; public.
+    """Generation that zones set aside, and the probability that it does not suffice; public.
 
     Attributes
     ----------
     zones : tuple of str
     band : (zones,)
-        Error of a zone's estimated total that it serves itself, per unit.
+        Error of a zone's estimated total that its own generation covers, per unit.
     delta : (zones,)
-        Chance of a larger one.
+        Probability of a larger error.
     reserve : (gens,)
         Set aside of every generator, up and down, per unit.
     """
@@ -100,7 +100,7 @@ def make_hold(
         wide = case.pmax[zone.gens] - case.pmin[zone.gens]
         wanted = LOSSES * float(np.quantile(errors, 1.0 - CHANCE))
         if disclosure is not None and not len(disclosure.strategy.matrix):
-            wanted = 0.0  # nothing is released: no reserve covers what the prior may be off
+            wanted = 0.0  # no release: no reserve covers the error of the prior
         aside = min(wanted, MOST_SHARE * float(wide.sum()))
         reserve[zone.gens] = aside * _shares(wide)
         bands.append(aside / LOSSES)
@@ -110,7 +110,7 @@ def make_hold(
 
 
 def _shares(wide: Floats) -> Floats:
-    """Return the shares of generators in a reserve: by range; one without a limit takes it all."""
+    """Return the shares of generators in a reserve, by range; an unlimited one takes it all."""
     endless = np.isinf(wide)
     size = endless.astype(float) if endless.any() else wide
     return size / max(float(size.sum()), 1e-300)
@@ -137,15 +137,15 @@ def total_errors(disclosure: Disclosure, rule: NoiseRule, adjacency: DemandAdjac
 
 
 def unreserved(zone: Zone, case: Case) -> Zone:
-    """Return a zone with the limits of its generators as they are."""
+    """Return a zone with the full limits of its generators."""
     return replace(zone, network=replace(zone.network, case=case))
 
 
 def hold_messages(rows: Sequence[Json] | None) -> Iterator[tuple[str, Json]]:
-    """Yield codes and values of the messages on held interchange.
+    """Yield codes and values of the messages on ``--hold interchange``.
 
     ``hold`` states the bands; ``hold-short`` the zone most likely to leave its band, where its
-    generation is too little for the chance that is aimed at, ``hold-empty`` those without a band.
+    generation is too little for the target, ``hold-empty`` the zones without a band.
     """
     short = [row for row in rows or () if row["delta"] > CHANCE]
     empty = [row["zone"] for row in short if row["band_mw"] == 0.0]
@@ -161,7 +161,7 @@ def hold_messages(rows: Sequence[Json] | None) -> Iterator[tuple[str, Json]]:
 
 
 def _bands(rows: Sequence[Json]) -> str:
-    """Return every zone's band and the probability of a larger error; of many zones, the ranges."""
+    """Return every zone's band and the probability of a larger error; for many zones the ranges."""
     if len(rows) <= MOST_ZONES_NAMED:
         return "; ".join(
             f"zone {row['zone']}: {row['band_mw']:.3g} MW, {row['delta']:.2g}" for row in rows
@@ -171,11 +171,11 @@ def _bands(rows: Sequence[Json]) -> str:
 
 
 MOST_BUSES = 3_000
-"""Largest grid with meter figures: derivatives are dense, ties times buses."""
+"""Largest grid with values of meters: derivatives are dense, ties times buses."""
 LEAST_MOVE = 1e-3
-"""Least MW of interchange per MW of load that a meter can be said to show."""
+"""Least MW of interchange per MW of load that counts as disclosure."""
 RESOLUTION_MW = 0.01
-"""What a meter on a tie line resolves."""
+"""Resolution of a meter on a tie line."""
 
 
 class SettledRun(Protocol):
@@ -222,7 +222,7 @@ def derivatives(result: SettledRun) -> MeterDerivatives | None:
 
 
 def meter_rows(result: SettledRun) -> list[Json] | None:
-    """Return a row per zone (``documents.Meter``); None where nothing is settled."""
+    """Return a row per zone (``documents.Meter``); None without an AC state."""
     matches = derivatives(result)
     if matches is None:
         return None
@@ -251,7 +251,7 @@ def meter_rows(result: SettledRun) -> list[Json] | None:
 def message_noise_mw(result: SettledRun, number: int) -> float:
     """Return the standard deviation of the noise in a zone's released total, in MW.
 
-    Infinite where nothing is released of it, 0 without noise.
+    Infinite without a release of it, 0 without noise.
     """
     disclosure, rules = result.disclosures[number], result.rules
     if rules.noise is None:
@@ -284,12 +284,12 @@ def _ends(result: SettledRun, branch: int) -> str:
 
 
 def meter_messages(rows: Sequence[Json] | None, *, held: bool) -> Iterator[tuple[str, Json]]:
-    """Yield codes and values of the messages on zones whose meters tell more than their messages.
+    """Yield codes and values of messages on zones whose meters disclose more than their messages.
 
     Parameters
     ----------
     held : bool
-        Zones keep their scheduled interchange already, so nothing is advised.
+        Zones keep their scheduled interchange already, so there is no advice.
     """
     more = [row for row in rows or () if row["meter_tells_more"]]
     for row in more:
@@ -298,5 +298,7 @@ def meter_messages(rows: Sequence[Json] | None, *, held: bool) -> Iterator[tuple
             yield "meter-unreleased", values
         else:
             yield "meter", values | {"noise": f"{row['noise_mw']:.3g}"}
-    if not held and any(row["noise_mw"] is not None for row in more):  # others could set none aside
+    if not held and any(
+        row["noise_mw"] is not None for row in more
+    ):  # others could not set any aside
         yield "meter-advice", {}

@@ -1,9 +1,9 @@
 """The start of the private rounds, and the record of every round.
 
-What a coordinator starts from is public. It is as large as what zones share, whatever the grid;
-wherever zones work, their coordinator starts from here.
+The start of a coordinator is public. Its size is that of the coupling variables, whatever the grid
+and the transport.
 
-A record has the coordinator's public values and the owners' figures.
+A record has the coordinator's public values and the owners' private values.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LEAST_MEMORY, MOST_MEMORY = 5, 10
 """Rounds that Anderson steps combine (docs/decisions/0017-acceleration.md)."""
 
 Carrying: TypeAlias = Callable[[Phase], Exchange]
-"""From what orders ask for (ready, warm start, round) to what carries them."""
+"""Function from the task of orders (ready, warm start, round) to their exchange."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class PublicInputs:
     Attributes
     ----------
     start : sequence of (shared,)
-        Where every zone's shared coordinates start.
+        Start of every zone's coupling variables.
     units : (K,)
         Of rho of every global variable.
     step : callable
@@ -65,7 +65,7 @@ class PublicInputs:
 
 
 def initial_rounds(ground: PublicInputs, carry: Carrying) -> tuple[State, Plan]:
-    """Try or warm start every zone on its public proxy; return where the private rounds start."""
+    """Test or warm-start every zone on its public proxy; return the start of the private rounds."""
     settings, consensus = ground.settings, ground.consensus
     schedule, in_rounds = schedules(settings, ground.units)
     start = consensus.stack(ground.start)
@@ -95,7 +95,7 @@ def schedules(settings: Settings, units: Floats) -> tuple[PenaltySchedule, Penal
     Parameters
     ----------
     units : (n,)
-        Of the global variables, or of one zone's part of them: a schedule acts on each alone.
+        Of the global variables, or of one zone's part of them: a schedule acts on each separately.
     """
     warm_start = settings.penalty
     balanced = isinstance(warm_start, ResidualBalancing)
@@ -108,15 +108,15 @@ def schedules(settings: Settings, units: Floats) -> tuple[PenaltySchedule, Penal
 
 
 def anderson(zones: int) -> Anderson:
-    """Return the step for so many zones: the more of them, the more modes are slow."""
+    """Return the step for so many zones; more zones have more slow modes."""
     return Anderson(memory=min(max(zones, LEAST_MEMORY), MOST_MEMORY))
 
 
 def _last_orders(consensus: Consensus, state: State, plan: Plan) -> list[Order]:
     """Return the orders of the last round, at the w of the first.
 
-    Noise on outputs is fresh: its penalty follows no residual. It is the largest, and the one at
-    which a solver's error is hardest to hold within what noise covers.
+    Noise on outputs is fresh, so its penalty does not depend on residuals. It is largest in the
+    last round, where the bound on a solver's error is tightest.
     """
     unread = np.zeros(consensus.size)
     for t in range(1, plan.rounds):
@@ -148,8 +148,8 @@ def step_size(settings: Settings, smooth: Callable[[], tuple[float, float]]) -> 
     Parameters
     ----------
     smooth : callable
-        Returns L, the largest of the zones', and the epsilon of one release; asked where the rule
-        needs them.
+        Returns the largest L of zones, and the epsilon of one release; called where the rule needs
+        them.
     """
     if settings.step == "nonsmooth" or settings.update == "exact":
         return nonsmooth_step()
@@ -159,12 +159,12 @@ def step_size(settings: Settings, smooth: Callable[[], tuple[float, float]]) -> 
 
 
 AGREED = 0.01
-"""p.u. of consensus residual up to which zones count as agreed: 1 MVA on a base of 100."""
+"""p.u. of consensus residual up to which a run counts as converged: 1 MVA on a base of 100."""
 
 
 @dataclass(frozen=True, eq=False)
 class RoundRecord:
-    """One round's figures. Residuals and penalty are public, nothing else.
+    """Values of one round. Only residuals and penalty are public.
 
     Attributes
     ----------
@@ -173,9 +173,9 @@ class RoundRecord:
     consensus_residual_max : float
         The largest distance of one coordinate of z from its w.
     dual_residual : float
-        ||rho (w - last w)||_2 over all holders, in multiples of the mean marginal cost.
+        ||rho (w - last w)||_2 over all copies, in multiples of the mean marginal cost.
     figures : dict
-        Sums over zones of their figures at the average they sent.
+        Sums over zones of their values at the averages that they sent.
     by_agent : dict of str to dict
         The same per zone.
     penalty : (float, float)
@@ -198,14 +198,14 @@ class RoundRecord:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A run's rounds, what was sent and dual after the last of them and, per zone, every release.
+    """A run's rounds, the last messages and duals and, per zone, every release.
 
     Attributes
     ----------
     releases : mapping of str to mapping
-        All that were drawn, those of a round that failed included.
+        All drawn releases, including those of a failed round.
     planned : mapping of str to mapping
-        All that would have been drawn, of a run that ended before its last round.
+        All planned releases, of a run that ended before its last round.
     """
 
     rounds: tuple[RoundRecord, ...] = ()
@@ -216,7 +216,7 @@ class Trace:
 
     @property
     def counted(self) -> Mapping[str, Mapping[Release, int]]:
-        """All planned releases of every zone that drew any: what totals at a delta count."""
+        """All planned releases of every zone that drew any, for totals at a delta."""
         return {
             zone: self.planned.get(zone, drawn) for zone, drawn in self.releases.items() if drawn
         }

@@ -23,10 +23,10 @@ from gridpriv.zonal.documents import Baselines, CostOfPrivacy, Physical, Violati
 
 
 def solution_of_variables(network: Network, z: Floats) -> GridState:
-    """Return the state of the grid's variables, numbered as :mod:`gridpriv.power.zone` does.
+    """Return the state of the grid's variables, numbered as in :mod:`gridpriv.power.zone`.
 
-    Angles follow wi/wr along a spanning tree; they are consistent on every branch only where the
-    relaxation is tight. Negative load shedding is a surplus.
+    Angles are computed from wi/wr along a spanning tree; they are consistent on every branch only
+    where the relaxation is tight. Negative load shedding is a surplus.
     """
     case, start = network.case, network.offsets
     part = {name: z[start[name] : start[after]] for name, after in pairwise(start)}
@@ -51,7 +51,7 @@ def tree_angles(
 
     Each tree starts at a reference bus of its island, at the source's angle there.
     """
-    import networkx as nx  # slow to import, and most runs end without it
+    import networkx as nx  # slow to import, and rarely needed
 
     graph = nx.Graph()
     graph.add_nodes_from(range(case.n_bus))
@@ -75,10 +75,10 @@ MOST_NEGLIGIBLE_MW, NEGLIGIBLE = 0.01, 1e-4
 def physical_figures(
     case: Case, zones: tuple[Zone, ...], settled: Settlement, service: Service
 ) -> Json:
-    """Return the figures of an AC state (:class:`gridpriv.zonal.documents.Physical`).
+    """Return the values of an AC state (:class:`gridpriv.zonal.documents.Physical`).
 
-    Where the dispatch has no AC power flow, what depends on the grid's state is None; what zones
-    shed and curtailment by their own plans is not.
+    Where the dispatch has no AC power flow, values of the AC state are None; shedding and
+    curtailment of zones' own plans are not.
     """
     base, state = case.base_mva, settled.state
     interchange = interchange_rows(zones, settled, service, base)
@@ -116,7 +116,7 @@ def physical_figures(
 
 
 def extremes(case: Case, vm: Floats, flow: Floats) -> Json:
-    """Return the largest branch loading, the lowest and the highest voltage, and where they are.
+    """Return the largest branch loading, the lowest and the highest voltage, and their places.
 
     None: a loading without ratings, a voltage without an energized bus.
 
@@ -125,7 +125,7 @@ def extremes(case: Case, vm: Floats, flow: Floats) -> Json:
     vm : (n,)
         Voltages, p.u.; 0 at de-energized buses.
     flow : (m,)
-        Apparent power of the end of a branch that carries more, p.u.
+        Apparent power of the more loaded end of a branch, p.u.
     """
     loading, branch = worst_loading(case, flow)
     figures: Json = {"worst_loading_percent": loading, "worst_branch": branch or None}
@@ -160,12 +160,12 @@ def interchange_rows(
 
 
 def negligible_mw(load_mw: float) -> float:
-    """Return the power in MW below which a figure of a grid with this load is rounding."""
+    """Return the power in MW below which a value of a grid with this load is rounding."""
     return min(MOST_NEGLIGIBLE_MW, NEGLIGIBLE * load_mw) if load_mw > 0 else MOST_NEGLIGIBLE_MW
 
 
 def verdict(figures: Json) -> str:
-    """Return the feasibility of a state and its load shedding, in a sentence without a stop."""
+    """Return the feasibility of a state and its load shedding, without a full stop."""
     words = {"feasible": "AC-feasible", "marginal": "marginal", "infeasible": "not AC-feasible"}
     parts, rounding = [words[figures["status"]]], negligible_mw(figures["load_mw"])
     shed, difference = figures["shed_mw"], figures["deenergized_mw"] or 0.0
@@ -187,7 +187,7 @@ def verdict(figures: Json) -> str:
 class Reference(Baselines):
     """Baselines of a run's cost and load shedding.
 
-    None: a figure that has no AC state, or a run that is infeasible, costs or solver failing.
+    None: no AC state, an infeasible run, or a failed solver.
     """
 
     optimum_cost: Number = private("Optimal cost: cost of the AC optimum of the whole grid", "$/h")
@@ -213,8 +213,8 @@ def _beyond(value: float | None, base: float | None) -> float | None:
 def shed_causes(figures: Json, current: Reference) -> dict[str, float | None]:
     """Return shed demand by cause, in MW; the causes add up to it.
 
-    What lies on islands in which nothing generates; what no dispatch of the rest serves; what the
-    same zones shed without noise beyond that, so for rounds that are not finished; noise.
+    De-energized islands; load that no dispatch of the rest can serve; further shedding of the
+    noise-free run, so by rounds that have not converged; noise.
     """
     causes = ("island_mw", "unavoidable_mw", "coordination_mw", "noise_mw")
     shed, dead = figures["shed_mw"], figures["deenergized_mw"]

@@ -1,12 +1,11 @@
-"""Inputs of a run before it starts: case, zones and settings, public data, accounts, stated losses.
+"""Inputs of a run before its start: case, zones, settings, public data, accounts and losses.
 
-Nothing is drawn, and zones are not yet compiled.
+No noise is drawn, and zones are not compiled yet.
 
-A ledger knows a grid's demand as units, which are buses, released zone by zone. A bus is a physical
-one: its identity is its number and the numbers of all buses of its grid. Demand
-is no part of it, nor are zones, the base, or what is in service. So demand of another hour, under
-another zone map, scaled or on another base is charged to the same account. Two grids whose buses
-have the same numbers share accounts on one machine, which errs on the safe side.
+In a ledger the units of a grid's demand are its physical buses. The identity of a bus is its number
+and the numbers of all buses of its grid, not demand, zones, base or elements in service. So demand
+of another hour, under another zone map, scaled or on another base is charged to the same account.
+Two grids with the same bus numbers share accounts on a machine, which is conservative.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
     from gridpriv.privacy.ledger_rows import LedgerDataset, Unit
 
 FIRMEST = 1e4
-"""Largest factor on the terms that hold zones to an AC schedule: that of exact demand."""
+"""Largest factor on the terms that keep zones near an AC schedule: that of exact demand."""
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
 
 
@@ -75,11 +74,11 @@ class Instance:
     case : Case
         With its load scale and outages.
     shared : tuple of (n,) bool
-        Which coordinates have another holder, zone by zone.
+        True for coupling variables, by zone.
     seed : int
         Of the simulated noise.
     rules : AgentRules
-        What every zone draws, and by which update it goes on.
+        Noise and local update of every zone.
     hold : Hold or None
         Generation that zones set aside to keep the scheduled interchange.
     """
@@ -100,7 +99,7 @@ class Earlier:
     Attributes
     ----------
     disclosure : Disclosure
-        What was released.
+        Released statistics.
     demand : (2n,)
         In per unit.
     """
@@ -111,10 +110,10 @@ class Earlier:
 
 @dataclass(frozen=True, eq=False)
 class Prepared(Instance):
-    """A run ready to start: everything public about it, and the zones.
+    """A run ready to start: its public inputs, and the zones.
 
     ``zones``, ``shared`` and ``problems`` are in the order of the zones' keys, which does not
-    depend on how a zone map orders or names them.
+    depend on order or names in a zone map.
 
     Attributes
     ----------
@@ -123,13 +122,13 @@ class Prepared(Instance):
     zones : tuple of Zone
         Each with its private demand.
     scale : float
-        By how much the owners' demand was multiplied.
+        Factor on the owners' demand.
     expected : PublicDemand or None
-        What the public expects of it, where it is perturbed itself.
+        Public prior of demand, under demand perturbation.
     known : tuple of Earlier, optional
-        What is known of it by an earlier release, zone by zone: then nothing is drawn.
+        Estimates from earlier releases, by zone: then no noise is drawn.
     scheduled : CentralSchedule, optional
-        What a plan of several steps holds for this one: then there are no rounds.
+        Schedule from a plan of several steps: then there are no rounds.
     """
 
     network: Network
@@ -159,7 +158,7 @@ class Prepared(Instance):
 
     @cached_property
     def direct_current(self) -> DirectCurrent:
-        """The whole grid's DC power flow; of topology, impedances and capacities only."""
+        """The whole grid's DC power flow, from topology, impedances and capacities only."""
         return grounded(self.case)
 
     @cached_property
@@ -179,7 +178,7 @@ class Prepared(Instance):
 
     @property
     def solver_tolerance(self) -> SolverTolerance:
-        """Solver tolerance of zones where a point near the minimizer serves.
+        """Solver tolerance of zones where a point near the minimizer suffices.
 
         On few zones a loose solve costs more rounds than it saves (docs/decisions/0005-solvers.md).
         """
@@ -187,7 +186,7 @@ class Prepared(Instance):
 
     @cached_property
     def planning(self) -> Planning:
-        """Equations that the schedule is planned on."""
+        """Equations of the schedule."""
         return self.settings.case_planning(self.case)
 
     @property
@@ -212,9 +211,9 @@ class Prepared(Instance):
         return not any(self._errors)
 
     def firmness(self, price_level: float) -> float:
-        """Return the factor on the terms that hold zones to an AC schedule (public).
+        """Return the factor on the terms that keep zones near an AC schedule (public).
 
-        It falls with the expected error of what neighbours know of each other, in p.u. on 100 MVA,
+        It falls with the expected error of neighbours' estimates of each other, in p.u. on 100 MVA,
         and rises with the price level of the schedule (docs/decisions/0031-ac-rounds.md).
         """
         mean = float(np.sqrt(np.mean(np.square(self._errors)))) * self.case.base_mva / BASE_MVA
@@ -222,7 +221,7 @@ class Prepared(Instance):
 
     @property
     def held(self) -> Iterator[tuple[Zone, NDArray[np.bool_]]]:
-        """Every zone with which of its coordinates it shares."""
+        """Every zone with the mask of its coupling variables."""
         return zip(self.zones, self.shared, strict=True)
 
     @cached_property
@@ -234,9 +233,10 @@ class Prepared(Instance):
 def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) -> Prepared:
     """Return everything a run needs before its zones are compiled.
 
-    Neighbours differ by beta in the demand of its owner, of which ``case`` holds ``scale`` times
-    and the run ``load_scale`` times that. Statistics of demand are released as the owner has it
-    and scaled afterwards; what else is perturbed moves with the demand that is run.
+    Adjacent data differ by beta in the owner's demand. ``case`` has ``scale`` times the owner's
+    demand, and the run ``load_scale`` times that of ``case``. Statistics are released of the
+    owner's demand and scaled afterwards; other perturbed quantities change with the demand of the
+    run.
 
     Parameters
     ----------
@@ -245,12 +245,12 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
     zoning : Zoning
     settings : Settings
     scale : float
-        By how much ``case`` has its owner's demand multiplied.
+        Factor from the owner's demand to that of ``case``.
 
     Returns
     -------
     Prepared
-        Nothing is drawn yet.
+        Before any draw.
 
     Raises
     ------
@@ -299,7 +299,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
 
 
 def _held(prepared: Prepared, hold: Hold) -> Prepared:
-    """Return a run whose schedule leaves generation aside."""
+    """Return a run whose schedule sets generation aside."""
     network = make_network(hold.narrowed(prepared.case), prepared.network.objective)
     zones = tuple(sorted(make_zones(network, prepared.zoning), key=lambda zone: zone.key))
     return replace(prepared, network=network, zones=zones, hold=hold)
@@ -318,7 +318,7 @@ def check_single(settings: Settings, zoning: Zoning) -> None:
 
 
 def check_hold(settings: Settings, target: str, zoning: Zoning) -> None:
-    """Refuse to hold an interchange that does not exist, or whose chance no release states."""
+    """Refuse ``--hold interchange`` without an interchange, or without a release of demand."""
     if settings.mechanism != "none" and target != "demand":
         raise not_allowed(
             "perturbation",
@@ -334,7 +334,7 @@ def check_hold(settings: Settings, target: str, zoning: Zoning) -> None:
 def _refuse_without_minimiser(case: Case, settings: Settings) -> None:
     """Refuse noise on an objective that is flat in a direction without end.
 
-    Two generators of one bus that can go against each other for ever change no imbalance; a
+    Opposite changes of two generators without limits at a bus do not change the imbalance; a
     linear term in that direction, which is what the noise adds, has no minimum. Only an exact
     update without a penalty on generation is that flat.
     """
@@ -355,7 +355,7 @@ def _refuse_without_minimiser(case: Case, settings: Settings) -> None:
 
 
 def _hold_to(factors: PowerFactors | None, expected: PublicDemand, case: Case) -> None:
-    """Refuse power factors that the published demand has not; the private one is never asked."""
+    """Refuse power factors that the published demand does not have; private demand is not read."""
     if factors is None:
         return
     for bus, p, q in zip(case.bus_id, *expected.mean, strict=True):
@@ -369,7 +369,7 @@ def _hold_to(factors: PowerFactors | None, expected: PublicDemand, case: Case) -
 
 
 def _warn_of_large_delta(settings: Settings, entries: int) -> None:
-    """Warn where a delta in use allows one demand entry in ``entries`` to be published as it is."""
+    """Warn of a delta that allows one of ``entries`` demand values to be published unchanged."""
     if settings.mechanism == "none":
         return
     in_use = {"target_delta": settings.target_delta}
@@ -386,7 +386,7 @@ def _warn_of_large_delta(settings: Settings, entries: int) -> None:
 
 
 def shared_coordinates(zones: Sequence[Zone], consensus: str) -> tuple[NDArray[np.bool_], ...]:
-    """Return a mask per zone: coordinates with two holders or more, or all of them."""
+    """Return a mask per zone: coordinates of two or more zones, or all of them."""
     if consensus == "all":
         return tuple(np.ones(len(zone.coordinates), dtype=bool) for zone in zones)
     holders = np.bincount(np.concatenate([zone.coordinates for zone in zones]))
@@ -418,12 +418,12 @@ Zones = Zoning | int | str | Path | None
 
 
 def case_of(case: Case | str | Path) -> Case:
-    """Return a case, loaded where a name or a path is given."""
+    """Return a case, loaded if a name or a path is given."""
     return case if isinstance(case, Case) else load_case(str(case))
 
 
 def zoning_for(case: Case, zones: Zones) -> Zoning:
-    """Return the zone map that is given, read, computed, or shipped with the case.
+    """Return the zone map: given, read, computed, or shipped with the case.
 
     Raises
     ------
@@ -452,7 +452,7 @@ def zoning_for(case: Case, zones: Zones) -> Zoning:
 
 
 def settings_from(settings: Settings | None, given: dict[str, Any]) -> Settings:
-    """Return settings, those given by name over them; a number as budget is a total epsilon."""
+    """Return settings with changes by name; a number as budget is a total epsilon."""
     check_names(given, ("preset", *names(Settings)))
     budget = given.get("budget")
     if isinstance(budget, int | float) and not isinstance(budget, bool):
@@ -472,7 +472,7 @@ def zone_certificates(
     rules: AgentRules,
     planned: Mapping[str, Mapping[Release, int]] | None = None,
 ) -> tuple[ZoneCertificate, ...]:
-    """Return the privacy loss of every zone that released anything; empty without noise.
+    """Return the privacy loss of every zone with releases; empty without noise.
 
     ``planned`` has the zones that did not draw all planned releases, with all of them.
     """
@@ -488,7 +488,7 @@ def zone_certificates(
 
 
 def nominal_epsilon(settings: Settings, rules: AgentRules) -> float:
-    """Return the epsilon of one release that the settings state; inf without noise."""
+    """Return the epsilon of one release according to the settings; inf without noise."""
     if rules.noise is None:
         return math.inf
     if settings.budget.scope == "per-release":
@@ -507,8 +507,7 @@ def zone_datasets(
     ----------
     case : Case
     adjacency : DemandAdjacency
-        Of the run or the grant, of the demand as its owner has it, before ``load_scale`` or a
-        series scale it.
+        Of the run or the grant, for the owner's demand, before ``load_scale`` or a series.
     """
     from gridpriv.privacy.ledger_rows import LedgerDataset
 

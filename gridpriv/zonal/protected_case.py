@@ -1,36 +1,36 @@
-"""Cases and series of demand with protected demand, for publication.
+"""Publication of cases and series with protected demand.
 
 Demand is released once for the whole grid (:mod:`gridpriv.privacy.linear`), estimated, and
 projected to the nearest demand that an AC optimum serves within all limits. A priced query may
-follow. Everything else of a published case is public data:
-topology, limits and costs as they are; voltages, outputs and setpoints of the AC optimum of the
-published demand, as those of the source would give its demand away.
+follow. Everything else in a published case is public: topology, limits and costs are unchanged;
+voltages, outputs and set points are those of the AC optimum of the published demand, as those of
+the source would disclose its demand.
 
 One release serves all steps of a series (:mod:`gridpriv.zonal.horizon`): of the demand that the
-steps scale, or of the temporal basis of a demand that has its own in every step. Every step's
+steps scale, or of the temporal basis of a demand that differs in every step. Every step's
 estimate is projected to the nearest demand that an AC optimum serves.
 
 Priced query. It keeps the optimal cost of a published case near the true one.
 
 The value function of an AC optimum has no proven Lipschitz bound: it is not convex, and a solver
-returns a local optimum. So the optimal cost itself is not released. What is released is linear,
+returns a local optimum. So the optimal cost itself is not released. The released value is linear,
 
     y = lambda_p' p + lambda_q' q + Laplace noise,      in $/h,
 
-with lambda the prices (multipliers of the balances) of the AC optimum at the demand that was
-released before: to first order y is the optimal cost but for a public constant. The prices are a
-function of releases and public data, so y is one more release of known sensitivity.
+with lambda the prices (multipliers of the balances) of the AC optimum at the released demand: to
+first order y is the optimal cost up to a public constant. The prices are a function of releases and
+public data, so y is a further release of known sensitivity.
 
-Sensitivity. One bus i moves by (dp, dq). With |dp|, |dq| <= beta the value moves by
+Sensitivity. One bus i changes by (dp, dq). With |dp|, |dq| <= beta the value changes by
 lambda_pi dp + lambda_qi dq, at most
 
     D = beta max_i (|lambda_pi| + |lambda_qi|),
 
 attained at a corner of the box; with p or q alone the other term is left out. Prices are clipped at
-a public cap, so that D stays bounded where a limit can hardly be kept.
+a public cap, so that D stays bounded where a limit is nearly infeasible.
 
 Under secure noise demand is put on the grid of :mod:`gridpriv.privacy.linear` and
-the sum is rational: a demand moves by beta + g at most, and the one rounding at the end is within
+the sum is rational: a demand changes by at most beta + g, and the rounding at the end is within
 2^-53 2^18 = 4 g / 2 of the largest price on each side, 5 g / beta of D in all; 8 g / beta are
 charged.
 """
@@ -80,7 +80,7 @@ from gridpriv.zonal.settings import Release as Statistics
 from gridpriv.zonal.settings import Settings
 
 CAP = 2.0
-"""Largest price over the largest marginal cost of a generator."""
+"""Largest price, in multiples of the largest marginal cost of a generator."""
 LEAST = 1e-9
 """Least sensitivity, $/h per unit: noise needs a scale."""
 
@@ -121,7 +121,7 @@ def price_query(
     optimum : AcOptimum
         Of released demand.
     epsilon : float
-        Pure, of this query alone.
+        Pure epsilon of this query.
     source : {'simulated', 'secure'}
     """
     case = optimum.state.case
@@ -170,16 +170,18 @@ def _dearest(prices: Floats, adjacency: DemandAdjacency) -> float:
 
 
 FIDELITY_SHARE = 0.3
-"""Part of the total that the priced query takes."""
+"""Share of the priced query in the total."""
 PLACE = 0.03
-"""Weight of an error at a bus; one in the sum weighs 1. Prices differ by so much from bus to bus:
-by 2.7 to 42 % of their mean at the optimum of 12 published grids, 5 % in the median."""
+"""Weight of an error at a bus; an error in the sum has weight 1. Prices differ by so much between
+buses: by 2.7 to 42 % of their mean at the optimum of 12 published grids, 5 % in the median."""
 REACTIVE = 0.05
-"""Weight of reactive statistics under Laplace noise. The noise of active ones is 1.1 beta/epsilon
-then, a mean of 1.5 under K-norm noise; any mechanism of one number has 0.96 at least at epsilon 1
-(Geng et al. 2015). Prices of reactive demand are 2 % of active ones or less (same grids)."""
+"""Weight of reactive statistics under Laplace noise. The noise of active statistics is then 1.1
+beta/epsilon, compared with a mean of 1.5 under K-norm noise; any mechanism of one number has at
+least 0.96 at epsilon 1 (Geng et al. 2015). Prices of reactive demand are 2 % of active ones or less
+(same grids)."""
 RANGE_DRAWS = 39
-"""Posterior demands whose optimal costs span the stated range: 38 of 40 cover one more draw."""
+"""Posterior demands whose optimal costs span the stated range; it covers a further draw with
+probability 38/40."""
 WHOLE_GRID = "grid"
 RELEASE, QUERY, DRAWS = 1, 2, 3
 """Numbers of the random streams of a publication."""
@@ -232,13 +234,13 @@ class DemandRelease:
 
     @property
     def first(self) -> DemandRelease:
-        """The release itself: none comes before it."""
+        """The release itself, as the first one."""
         return self
 
 
 @dataclass(frozen=True, eq=False)
 class PricedRelease:
-    """The answer to a priced query, and how it moves demand (public).
+    """The answer to a priced query, and its effect on the estimate of demand (public).
 
     Attributes
     ----------
@@ -254,13 +256,13 @@ class PricedRelease:
 
     @cached_property
     def gain(self) -> Floats:
-        """Change (2, n) of the posterior mean per $/h that the answer is above it."""
+        """Change (2, n) of the posterior mean per $/h of residual of the answer."""
         moved = np.einsum("kij,kj->ki", self.first.covariance, self.query.prices)
         known = float((moved * self.query.prices).sum()) + self.query.release.mechanism.variance
         return np.asarray(moved / known)
 
     def update(self, demand: Floats, answer: float) -> Floats:
-        """Return a demand (2, n) moved by what it misses of an answer."""
+        """Return a demand (2, n) corrected by its residual in an answer."""
         return demand + self.gain * (answer - self.query.value(demand))
 
     @property
@@ -291,9 +293,9 @@ class Publication:
     ready : Prepared
         The whole grid as one zone, without its owner's solved state; its demand is private.
     disclosure : Disclosure
-        What is released of demand, chosen from public quantities.
+        Released statistics of demand, chosen from public quantities.
     priced : bool
-        Whether a priced query follows.
+        True if a priced query follows.
     """
 
     ready: Prepared
@@ -341,7 +343,7 @@ class ProtectedCase:
     served : Served
         The posterior mean, projected.
     releases : mapping of Release to int
-        What was drawn.
+        Drawn releases.
     cost_range : (float, float) or None
         Range of the optimal cost of the true case, $/h; None without a priced query.
     """
@@ -380,12 +382,12 @@ class ProtectedCase:
         )
 
     def scenarios(self, count: int) -> tuple[Served, ...]:
-        """Return demands drawn from the posterior, each projected; at no further epsilon."""
+        """Return demands drawn from the posterior, each projected, without further epsilon."""
         return tuple(_served_draws(self.publication, self.posterior, count))
 
 
 def solved_case(served: Served, name: str) -> Case:
-    """Return a served case under a name, in the state of its AC optimum.
+    """Return a case with a feasible demand under a name, in the state of its AC optimum.
 
     A nominal voltage of 0 kV (not known) becomes 1 kV: other tools divide by it, per unit data do
     not depend on it.
@@ -404,7 +406,7 @@ def solved_case(served: Served, name: str) -> Case:
 
 
 def whole_grid(case: Case) -> Zoning:
-    """Return the map that has one zone."""
+    """Return the map of one zone."""
     return zoning_from_groups(case, [range(case.n_bus)], "whole grid", [WHOLE_GRID])
 
 
@@ -414,7 +416,7 @@ def without_state(case: Case) -> Case:
 
 
 def prepare_publication(case: Case, settings: Settings, *, priced: bool = False) -> Publication:
-    """Return a publication that is ready to draw; nothing is drawn or charged.
+    """Return a publication that is ready to draw; no noise is drawn or charged.
 
     Parameters
     ----------
@@ -422,7 +424,7 @@ def prepare_publication(case: Case, settings: Settings, *, priced: bool = False)
     settings : Settings
         ``budget`` is the pure total of all releases.
     priced : bool
-        Whether a priced query takes :data:`FIDELITY_SHARE` of it.
+        True for a priced query, with :data:`FIDELITY_SHARE` of the budget.
 
     Raises
     ------
@@ -441,7 +443,7 @@ def prepare_publication(case: Case, settings: Settings, *, priced: bool = False)
 
 
 def _options(ready: Prepared) -> Iterator[tuple[Prepared, Disclosure]]:
-    """Yield what may be released, and under which noise; public."""
+    """Yield the candidates of released statistics and noise; public."""
     assert ready.expected is not None
     settings, zone = ready.settings, ready.zones[0]
     prior = zone_prior(zone, ready.expected)
@@ -458,7 +460,7 @@ def _options(ready: Prepared) -> Iterator[tuple[Prepared, Disclosure]]:
 def _score(option: Publication) -> float:
     """Return the expected squared error, per unit, that counts for the optimal cost (public).
 
-    That of the sum of active demand, which a priced query measures too, and :data:`PLACE` times
+    It is that of the sum of active demand, which a priced query improves, and :data:`PLACE` times
     that of every bus, active and reactive.
     """
     release, ready, disclosure = option.release, option.ready, option.disclosure
@@ -488,7 +490,7 @@ def protect(publication: Publication, charge: Charging = lambda *_: None) -> Pro
     Raises
     ------
     SolverError
-        If no demand is found that an AC optimum serves; what was drawn stays charged.
+        If no demand is found that an AC optimum serves; drawn releases stay charged.
     """
     ready, release, disclosure = publication.ready, publication.release, publication.disclosure
     demand = ready.zones[0].demand
@@ -560,9 +562,9 @@ class ProtectedSeries:
 
 
 def prepare_series(series: DemandSeries, settings: Settings) -> Horizon:
-    """Return a series that is ready to be released once.
+    """Return a series that is ready for its release.
 
-    ``release`` auto is the choice for the first step's case (public).
+    ``release`` auto is chosen for the first step's case (public).
     """
     if settings.stream is not None:
         raise not_allowed("stream", settings.stream, "left out for a published series")
@@ -583,7 +585,7 @@ def protect_series(horizon: Horizon, charge: Charging = lambda *_: None) -> Prot
     Raises
     ------
     SolverError
-        If no demand is found that an AC optimum serves; what was drawn stays charged.
+        If no demand is found that an AC optimum serves; drawn releases stay charged.
     """
     (release,) = horizon.planned[WHOLE_GRID]
     known = horizon.draw(charge)

@@ -1,4 +1,4 @@
-"""The result of a run: figures, the document that holds them, and tables at the edge.
+"""The result of a run: its values, document and tables.
 
 :mod:`gridpriv.zonal.documents` declares the document.
 """
@@ -75,7 +75,7 @@ def ac_rounds_document(rounds: AcRounds | None) -> Json | None:
 
 
 def totals(settings: Settings, certificates: Sequence[ZoneCertificate]) -> Json:
-    """Return the certified total of the worst zone: 0 of no release, None without noise."""
+    """Return the certified total of the worst zone: 0 without a release, None without noise."""
     least = None if settings.mechanism == "none" else 0.0
     total = max((s.total for s in certificates), default=least)
     return {
@@ -118,7 +118,7 @@ def privacy_document(
 
 
 def solver_document(name: str, trace: Trace) -> Json:
-    """Return a solver by name and version, and what its solves took."""
+    """Return a solver by name and version, and the effort of its solves."""
     solves = sum(r.solves for r in trace.rounds)
     seconds = sum(r.seconds for r in trace.rounds)
     return {
@@ -132,7 +132,7 @@ def solver_document(name: str, trace: Trace) -> Json:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FinishedRun(Instance):
-    """Figures of a finished (or failed) run, and its document.
+    """Values of a finished (or failed) run, and its document.
 
     Fields: see :class:`gridpriv.zonal.result.RunResult`, which adds tables and plots.
     """
@@ -153,9 +153,8 @@ class FinishedRun(Instance):
     def consensus_residual(self) -> float | None:
         """Residual of the coupling constraints at the schedule, p.u.; public.
 
-        ADMM's primal residual in the last round. Where zones then solved the AC optimal power flow
-        together they share tie-end voltages without copies: it is the largest residual of its
-        equations.
+        ADMM's primal residual in the last round. Where zones solved the AC optimal power flow in
+        rounds there are no copies of tie-end voltages: it is the largest residual of the equations.
         """
         return self.round_rows[-1]["consensus_residual"] if self.round_rows else None
 
@@ -164,7 +163,7 @@ class FinishedRun(Instance):
         """One row per round (:class:`gridpriv.zonal.documents.RoundRow`).
 
         Rounds on the AC equations have residuals only: the largest of the equations and of the
-        Lagrangian's gradient. The last has the figures of the plan that zones then exchanged.
+        Lagrangian's gradient. The last has the values of the plan that zones then exchanged.
         """
         rows = [
             {
@@ -226,10 +225,10 @@ class FinishedRun(Instance):
         return None if self.settlement is None else verdict(self.physical)
 
     def as_dict(self, *, public: bool = False) -> Json:
-        """Return the run as JSON can hold it.
+        """Return the run as a JSON value.
 
-        ``public`` leaves null whatever depends on private demand beyond the releases, solver
-        effort and times included, and the seed, which would undo the noise.
+        With ``public`` everything is null that depends on private demand beyond the releases,
+        including solver effort and times, and the seed, which would reveal the noise.
         """
         case, settings = self.case, self.settings
         document: Json = {
@@ -276,7 +275,7 @@ class FinishedRun(Instance):
         }
 
     def _final(self, meter: list[Json] | None) -> Json:
-        """Return the figures of a run after its last round and after redispatch."""
+        """Return the values of a run after its last round and after redispatch."""
         last = self.round_rows[-1] if self.round_rows else {}
         costs = self.reference and cost_of_privacy(self.physical, self.reference)
         return {
@@ -293,7 +292,7 @@ class FinishedRun(Instance):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunAnalysis(ABC):
-    """An analysis of a run, on the demand that a view holds.
+    """An analysis of a run, on the demand of a view.
 
     Attributes
     ----------
@@ -312,20 +311,20 @@ class RunAnalysis(ABC):
 
     @abstractmethod
     def figures(self) -> tuple[Case, Json]:
-        """Return the case that is analysed, and what is said of it."""
+        """Return the analysed case, and its description."""
 
     @property
     def public(self) -> bool:
-        """Every figure is a function of noisy releases and public data."""
+        """True if every value is a function of noisy releases and public data."""
         return self.settings.view == SHARED and self.result.settings.mechanism != "none"
 
     def as_dict(self, *, public: bool = False) -> Json:
-        """Return the analysis as JSON can hold it; ``public`` leaves null whatever is local.
+        """Return the analysis as a JSON value; with ``public`` local values are null.
 
         Raises
         ------
         InputError
-            If ``public`` is asked of a local view.
+            If ``public`` is given for a local view.
         """
         if public and not self.public:
             raise InputError(
@@ -353,43 +352,43 @@ class RunAnalysis(ABC):
 class RunResult(FinishedRun):
     """A finished (or failed) run, with tables and plots.
 
-    Figures that come from private demand are *local*: the owner may see them, a public
-    export leaves them out. ``rounds`` and ``buses`` say which is which in ``local_columns``.
+    Values that depend on private demand are *local*: the owner may see them, and a public export
+    omits them. ``rounds`` and ``buses`` list them in ``local_columns``.
 
     Attributes
     ----------
     case : Case
-        As it was run: with its load scale and outages.
+        With the load scale and outages of the run.
     zoning : Zoning
     settings : Settings
     shared : tuple of (n,) bool
-        Which coordinates of each zone have another holder, in the order of ``zone_models``.
+        True for coupling variables of each zone, in the order of ``zone_models``.
     seed : int
         Of the simulated noise.
     rules : AgentRules
-        What every zone draws and by which update it goes on.
+        Noise and local update of every zone.
     hold : Hold or None
         Generation that zones set aside to keep the scheduled interchange.
     zone_models : tuple of Zone
-        In the order of their keys, which no zone map changes.
+        In the order of their keys, independent of the zone map.
     consensus : Consensus
-        Which global variable each shared coordinate is.
+        Global variable of each coupling coordinate.
     trace : Trace
         The finished rounds and every zone's releases.
     outcomes : tuple of ZoneOutcome
-        What each zone ended with; local.
+        Final state of each zone; local.
     disclosures : tuple
-        What zones release of demand, zone by zone; None without a release.
+        Released statistics of each zone's demand; None without a release.
     settlement : Settlement or None
-        The grid after all zones have acted; None for a run that ended early.
+        The grid after AC redispatch; None for a run that ended early.
     ac_rounds : AcRounds or None
-        In which zones solved the AC optimal power flow; None where they did not.
+        Rounds on the AC equations; None without.
     certificates : tuple of ZoneCertificate
         The zones' privacy losses in the order of the zone map; empty without noise.
     timing : Timing
         Seconds.
     early : str or None
-        Why the run ended before its last round.
+        Reason of an end before the last round.
     reference : Reference or None
         Baselines of the run, where requested.
     """
@@ -447,7 +446,7 @@ class RunResult(FinishedRun):
         return table
 
     def _of_buses(self, name: str) -> Floats:
-        """Return a figure that the zones' plans have of their own buses."""
+        """Return a value of zones' plans at their own buses."""
         assert self.settlement is not None
         full = np.full(self.case.n_bus, np.nan)
         for zone, plan in zip(self.zone_models, self.settlement.plans, strict=True):
@@ -456,7 +455,7 @@ class RunResult(FinishedRun):
 
     @property
     def network(self) -> Network:
-        """The grid as every zone numbers it."""
+        """The grid in the numbering of the zones."""
         return self.zone_models[0].network
 
     @cached_property
@@ -465,7 +464,7 @@ class RunResult(FinishedRun):
 
         Columns ``bus``, ``zone``, ``p_price``, ``p_unit``, ``q_price``, ``q_unit``: multipliers of
         the balance in the zone's own AC optimum, at its true demand. They include the balancing
-        price where the zone deviates from its schedule, so they are no nodal prices (LMP) of the
+        price where the zone deviates from its schedule, so they are not nodal prices (LMP) of the
         grid. Empty for a run that ended early.
         """
         import pandas as pd
@@ -496,17 +495,17 @@ class RunResult(FinishedRun):
 
     @cached_property
     def binding(self) -> pd.DataFrame:
-        """Limits that the settled grid stands at, one row each; local."""
+        """Binding limits of the grid after redispatch, one row each; local."""
         settled = self.settlement
         return limit_table(settled.state.binding if settled and settled.state else ())
 
     def to_pandapower(self, net: Any = None) -> Any:
-        """Return a pandapower net that carries the dispatch after redispatch; local.
+        """Return a pandapower net with the dispatch after redispatch; local.
 
         Parameters
         ----------
         net : pandapowerNet, optional
-            The net the case came from; a new one is made without it.
+            The net that the case was converted from; without it a new net is made.
         """
         from gridpriv.zonal.tables import to_pandapower
 
@@ -514,9 +513,9 @@ class RunResult(FinishedRun):
 
     @cached_property
     def solution(self) -> GridState:
-        """The settled grid, or where a run has none, what the last round's variables say; local.
+        """The AC state after redispatch, or else the state of the last round's variables; local.
 
-        A variable that several zones hold is then the mean of their copies.
+        A coupling variable is then the mean of its copies.
         """
         if self.settlement is not None and self.settlement.state is not None:
             s = self.settlement.state

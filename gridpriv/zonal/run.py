@@ -1,12 +1,11 @@
-"""One private zonal run: case, zones and settings in; a :class:`RunResult` out.
+"""One private zonal run, from case, zones and settings to a :class:`RunResult`, and its baselines.
 
 Its baselines are other runs of the same zones, and the AC optimum of the whole grid. Every private
-run has two baselines: *noise-free*, and *prior-only*, which releases nothing and plans on the
-public prior (epsilon = 0). A release pays where its run costs less than the latter.
+run has two baselines: *noise-free*, and *prior-only*, which has no release and plans on the public
+prior (epsilon = 0). A release is useful where its run costs less than prior-only.
 
-A comparison looks at all demand at once, so it is for whoever holds all of it: a study, a
-simulation. Every figure is local. The run has drawn by then, so whatever has no answer costs a
-figure and never the run.
+A comparison reads the demand of all zones, so it is for a study or a simulation. Every value is
+local. A failure in a baseline only removes its values; the run, which has drawn by then, is kept.
 """
 
 from __future__ import annotations
@@ -87,12 +86,12 @@ Admit = Callable[[Planned], None]
 
 @dataclass(frozen=True, eq=False)
 class Opening:
-    """Where the private rounds start; all of it is public.
+    """Start of the private rounds; all of it is public.
 
     Attributes
     ----------
     releases : tuple of Release or None
-        What one draw of the first round is, per zone; None where a zone draws nothing.
+        Release of one draw in the first round, per zone; None for a zone without noise.
     """
 
     state: State
@@ -114,22 +113,22 @@ def run(
     """Release, schedule and redispatch a case once; return the run.
 
     By default zones release their demand once with noise, and solve the AC optimal power flow of
-    what they released together, in rounds of an interior-point method. With ``planning="soc"``,
-    and in the published methods, rounds of ADMM on the SOC relaxation take their place.
+    the released demand together, in rounds of an interior-point method. With ``planning="soc"``,
+    and in the published methods, these are rounds of ADMM on the SOC relaxation.
 
     Parameters
     ----------
     case : Case, or a name or path
     zoning, zones : Zoning, int or str, optional
-        A zone map, a number of zones, ``METHOD:K`` or a CSV file; by either name. Default: the
-        map that is shipped with the case.
+        A zone map, a number of zones, ``METHOD:K`` or a CSV file; by either name. Default: the map
+        shipped with the case.
     settings : Settings, optional
     watch : callable
         Called after every round with its :class:`RoundRecord`.
     charge : Charging, optional
         Called with a zone's name and every release before it is drawn (a ledger).
     transport : callable, optional
-        Where the zones work: from the zones to the transport that holds them
+        Function from the zones to their transport
         (:mod:`gridpriv.consensus.transport`). By default as many processes as
         ``settings.workers``.
     **given
@@ -144,13 +143,13 @@ def run(
     InputError
         For settings that this case or machine cannot have.
     SolverError
-        Naming zone, round and status (:func:`run_prepared` hands over what was done before it).
+        Naming zone, round and status (:func:`run_prepared` passes on the result up to it).
     BudgetError
         If ``charge`` refuses.
 
     References
     ----------
-    Ryu and Kim (2022), algorithm 3.1, as docs/explanation/equations.md writes it.
+    Ryu and Kim (2022), algorithm 3.1, as in docs/explanation/equations.md.
 
     Examples
     --------
@@ -180,21 +179,21 @@ def run_prepared(
     transport: Connect | None = None,
     watch_ac: Callable[[Iteration], None] = lambda _: None,
 ) -> RunResult:
-    """Run what :func:`prepare` returned.
+    """Run a prepared case.
 
-    Every zone is compiled, warm-started on public data, and its sensitivity is known,
-    before anything is charged or drawn.
+    Every zone is compiled and warm-started on public data, and its sensitivity is computed, before
+    the first charge and draw.
 
     Parameters
     ----------
     prepared, watch, charge, transport
         As of :func:`run`.
     admit : callable, optional
-        Called once, before the first charge, with all releases that the run may draw, zone by
-        zone; it raises to stop the run there.
+        Called once, before the first charge, with all planned releases by zone; it raises to stop
+        the run there.
     leave : callable
-        Called with what was done if the run ends early once it may have drawn (a solver, a
-        refusal, an interrupt, a defect), before the exception goes on.
+        Called with the result so far if the run ends early after it may have drawn (a solver, a
+        refusal, an interrupt, a defect), before the exception is raised again.
     watch_ac : callable
         Called after each round on the AC equations.
     """
@@ -227,7 +226,7 @@ def run_prepared(
 
 @dataclass
 class _Unfinished:
-    """A run between its opening and its end, as far as it has come."""
+    """State of a run in progress."""
 
     prepared: Prepared
     zones: Transport
@@ -263,18 +262,18 @@ class _Unfinished:
         )
 
     def _planned(self, drawn: Mapping[str, Mapping[Release, int]]) -> dict[str, dict[Release, int]]:
-        """Return the planned releases of every zone where the run ended before its last round."""
+        """Return the planned releases of every zone of a run that ended before its last round."""
         if not any(drawn.values()) or len(self.records) >= self.opening.plan.rounds:
             return {}
         try:
             return planned_releases(self.prepared, self.zones, self.opening)
-        except GridprivError:  # a process was lost, and cannot say what it would have drawn
+        except GridprivError:  # a process was lost, and its planned releases are unknown
             most = self.prepared.settings.planned_releases()
             return {zone: all_planned(counts, most) for zone, counts in drawn.items()}
 
 
 def zone_agents(prepared: Prepared, charge: Charging | None = None) -> Fleet:
-    """Return the zones of a run, for a transport to carry."""
+    """Return the zones of a run, for a transport."""
     return Fleet(
         prepared.zones,
         prepared.shared,
@@ -311,9 +310,9 @@ OPENING: dict[Phase, Callable[[ZoneMember, Order], Reply]] = {
 
 
 def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
-    """Return where the private rounds start.
+    """Return the start of the private rounds.
 
-    Rounds on the relaxation start from public proxies of demand; others need one release only.
+    Rounds on the relaxation start from public proxies of demand; others need a release only.
     """
     if prepared.known is not None:
         calls = [call(ZoneMember.reuse, earlier.demand) for earlier in prepared.known]
@@ -342,11 +341,11 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
 def disclosed_schedule(
     prepared: Prepared, transport: Transport, watch: Callable[[Iteration], None] = lambda _: None
 ) -> tuple[CentralSchedule | None, AcRounds | None]:
-    """Let every zone disclose once; return a central schedule, or rounds on the AC equations.
+    """Disclose every zone's demand; return a central schedule, or rounds on the AC equations.
 
-    Where the central search finds no AC optimum, rounds may: Ipopt ends infeasible on MATPOWER's
-    case2848rte. A central search that prices reactive slack is the last. Neither is returned where
-    zones go by rounds on the relaxation.
+    Where the central search finds no AC optimum, rounds may find one: Ipopt ends infeasible on
+    MATPOWER's case2848rte. The last is a central search with priced reactive slack. Neither is
+    returned with rounds on the relaxation.
     """
     if prepared.scheduled is not None:
         return prepared.scheduled, None
@@ -397,7 +396,7 @@ def play_rounds(
 
 
 def _open_release(prepared: Prepared, transport: Transport) -> Opening:
-    """Return where the one release starts that a schedule on the AC equations reads."""
+    """Return the start of the release for a schedule on the AC equations."""
     zones, none = prepared.zones, np.zeros(prepared.consensus.size)
     sent = prepared.consensus.stack(
         [flat_start(zone)[s] for zone, s in zip(zones, prepared.shared, strict=True)]
@@ -418,7 +417,7 @@ def _one_turn(prepared: Prepared, state: State, parts: Sequence[Floats]) -> Iter
 
 
 def _conic_turns(prepared: Prepared, transport: Transport, state: State) -> Iterator[Turn]:
-    """Yield the rounds in which zones solve the relaxation of released demand together."""
+    """Yield the rounds of zones on the relaxation of released demand."""
     from gridpriv.power.schedule import conic_rounds
 
     answers(transport, call(ZoneMember.disclose))
@@ -446,7 +445,7 @@ def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | N
 def _redispatched(
     prepared: Prepared, transport: Transport, schedule: AcSchedule | None
 ) -> Settlement:
-    """Let every zone redispatch around the schedule, and find the AC state of the grid."""
+    """Redispatch every zone around the schedule, and compute the AC state of the grid."""
     boundaries = _boundaries(prepared, transport, schedule)
     if prepared.hold is not None:
         aside = prepared.hold.reserve
@@ -481,10 +480,10 @@ def _boundaries(
 def planned_releases(
     prepared: Prepared, transport: Transport, opening: Opening
 ) -> dict[str, dict[Release, int]]:
-    """Return the releases of every zone if all rounds are run; public.
+    """Return the releases of every zone in all rounds; public.
 
     Only output perturbation draws different releases in different rounds. Its noise is fresh in
-    every round, so its penalties follow no residual and are known now.
+    every round, so its penalties do not depend on residuals and are known.
     """
     perturbation, plan = prepared.rules.perturbation, opening.plan
     planned = {zone.name: Counter[Release]() for zone in prepared.zones}
@@ -508,7 +507,7 @@ def _drawn(
 ) -> dict[str, dict[Release, int]]:
     """Return the releases of every zone so far.
 
-    A zone whose process was lost cannot say; it may have drawn all of the round it was lost in.
+    For a zone whose process was lost, all releases of the present round are included.
     """
     most = prepared.rules.perturbation.releases(finished + 1, prepared.rules.local_updates)
     entries = {}
@@ -536,16 +535,16 @@ SILENT: Json = PRIOR_ONLY | {"noise": "simulated", "seed": 0}
 def reference(result: RunResult, scale: float, zones: Connect | None = None) -> Reference:
     """Return the baselines of a run: two more runs where it has noise, and AC optima.
 
-    ``scale`` is by how much its demand is a multiple of the owner's, which is public. ``zones``
-    holds the run's own zones, compiled (:class:`gridpriv.consensus.transport.ReusedAgents`);
-    else they are compiled anew.
+    ``scale`` is the public factor from the owner's demand to that of the run. ``zones`` has the
+    run's own compiled zones (:class:`gridpriv.consensus.transport.ReusedAgents`); else they are
+    compiled again.
     """
     noisy, own = result.settings.mechanism != "none", result.physical
     settled = partial(_settled, result, scale, zones)
     plain = settled(NO_NOISE) if noisy else {name: own[name] for name in ("cost", "shed_mw")}
     silent = settled(SILENT) if noisy else {}
     if silent.get("status") == "infeasible" and own["status"] != "infeasible":
-        silent = {"status": "infeasible"}  # it is no baseline of a feasible one
+        silent = {"status": "infeasible"}  # it is not a baseline of a feasible run
     kinds = {"noise_free": plain, "prior_only": silent}
     figures = {f"{kind}_{k}": v for kind, current in kinds.items() for k, v in current.items()}
     sheds = own["status"] == "infeasible" or own["shed_mw"] > negligible_mw(own["load_mw"])
@@ -558,18 +557,18 @@ def reference(result: RunResult, scale: float, zones: Connect | None = None) -> 
 
 
 def _settled(result: RunResult, scale: float, zones: Connect | None, given: Json) -> Json:
-    """Return the figures of the same zones' run with other noise settings; empty if it fails."""
+    """Return the values of the same zones' run with other noise settings; empty if it fails."""
     # the result's case has its load scale and outages already
     kind = result.network.objective.kind  # a default may depend on the noise
     settings = replace(result.settings, objective=kind, load_scale=1.0, outage=(), **given)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GridprivWarning)  # the run has said it
+        warnings.simplefilter("ignore", GridprivWarning)  # reported by the run
         try:
             prepared = prepare(result.case, result.zoning, settings, scale)
             matches = run_prepared(prepared, transport=zones)
         except GridprivError:
             return {}
-    # zones' plans without a power flow say nothing of what is served
+    # without a power flow the shed load is unknown
     served = () if matches.physical["failure"] else ("shed_mw", "balancing_mw")
     figures = {name: matches.physical[name] for name in ("cost", "status", *served)}
     return figures | {"residual": matches.consensus_residual}

@@ -1,8 +1,8 @@
-"""Contingency analysis of a run, on the demand that one party knows.
+"""Contingency analysis of a run, on the demand of a view.
 
-The shared view takes every zone's demand as it was released, on the network without its owner's
-solved state. It is a function of releases and public data, so it may be published and costs no
-epsilon. The other views take true demand and are local.
+The shared view uses the released demand of every zone, on the network without its owner's solved
+state. It is a function of releases and public data, so it may be published and costs no epsilon.
+The other views use true demand and are local.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SecurityResult(RunAnalysis):
-    """The contingencies of a grid, the most severe first.
+    """The contingencies of a grid, in descending order of severity.
 
     Attributes
     ----------
@@ -54,9 +54,9 @@ class SecurityResult(RunAnalysis):
         The grid before an outage.
     contingencies : tuple of PostContingency
     prevention : Prevention, optional
-        The preventive plan that the contingencies were analysed in.
+        The preventive plan of the analysis.
     corrections : mapping, optional
-        Corrective redispatch by name of the contingency, of those that are not secure.
+        Corrective redispatch by contingency, for those that are not secure.
     """
 
     schema = SecurityDocument.table
@@ -68,10 +68,10 @@ class SecurityResult(RunAnalysis):
 
     @property
     def secure(self) -> bool | None:
-        """True where every contingency keeps the limits and sheds no demand.
+        """True if no contingency violates a limit or sheds load.
 
-        None where that is not known: no contingency is known to violate a limit or to shed
-        demand, but some were screened, so their AC state is not known.
+        None if unknown: some contingencies were screened, so their AC state is not known, and no
+        other one violates a limit or sheds load.
         """
         state = self.before.state
         sound = not state.violations and state.shed_mw <= TOLERANCE["MW"]
@@ -82,7 +82,7 @@ class SecurityResult(RunAnalysis):
 
     @property
     def corrected(self) -> bool | None:
-        """True where redispatch leaves no limit violated; None where it was not asked for."""
+        """True if redispatch leaves no violated limit; None if it was not requested."""
         if self.corrections is None:
             return None
         return all(correction.status == "corrected" for correction in self.corrections.values())
@@ -142,7 +142,7 @@ def _worst_limit(violations: list[Json]) -> Json:
 
 
 def corrective_figures(corrective: Json | None) -> Json:
-    """Return the status of a corrective redispatch, and the MW that all zones move and shed."""
+    """Return the status of a corrective redispatch, with redispatch and shedding in MW."""
     if corrective is None:
         return {"corrective": ""} | dict.fromkeys(("up_mw", "down_mw", "corrective_shed_mw"))
     moved = {key: sum(zone[key] for zone in corrective["zones"]) for key in ("up_mw", "down_mw")}
@@ -206,9 +206,8 @@ def security(
         Percent of the rating: a contingency whose DC-estimated loading is below it gets no AC
         power flow. Its voltages are not checked, so it is not known to be secure.
     secure : bool
-        Let zones plan so that as few contingencies as possible violate a limit
-        (:mod:`gridpriv.power.secure`), in place of the AC optimum. On released demand only.
-        What a plan cannot prevent is corrected.
+        Use a preventive plan (:mod:`gridpriv.power.secure`) in place of the AC optimum. On released
+        demand only. Violations that it cannot prevent are corrected.
     corrective : bool
         Find zones' redispatch after every contingency that is not secure
         (:mod:`gridpriv.power.corrective`).
@@ -313,7 +312,7 @@ def _prevented(
 
 
 def _cost(state: AcState, voll: float) -> float | None:
-    """Return the cost of generation and shed demand in $/h; None where the case has no costs."""
+    """Return the cost of generation and load shedding in $/h; None where the case has no costs."""
     generated = generation_cost(state.case, state.pg)
     return None if generated is None else generated + voll * state.shed_mw
 
@@ -334,7 +333,7 @@ def viewed_optimum(result: RunResult, case: Case) -> AcOptimum:
     Raises
     ------
     SolverError
-        If the demand has none.
+        If the demand has no AC optimum.
     """
     kind = result.network.objective.kind
     objective: AcObjective = "cost" if has_convex_costs(case) else "losses"
@@ -347,7 +346,7 @@ def viewed_optimum(result: RunResult, case: Case) -> AcOptimum:
 
 
 def _scheduled(result: RunResult, view: str) -> tuple[Case, Dispatch]:
-    """Return the demand that a view holds, on the public network, and its AC optimum."""
+    """Return a view's demand on the public network, and its AC optimum."""
     case = viewed_case(result, view)
     state = viewed_optimum(result, case).state
     vm = np.where(state.vm > 0, state.vm, 1.0)
@@ -355,7 +354,7 @@ def _scheduled(result: RunResult, view: str) -> tuple[Case, Dispatch]:
 
 
 def viewed_case(result: RunResult, view: str = SHARED) -> Case:
-    """Return the public network with the demand that a view holds.
+    """Return the public network with the demand of a view.
 
     Raises
     ------

@@ -67,9 +67,9 @@ from gridpriv.privacy.temporal import MOST_COSINES, parse_window
 
 Consensus = Literal["boundary", "all"]
 FEW_ZONES = 100
-"""Zones up to which matched solver_tolerance is exact."""
+"""Number of zones up to which the matched solver tolerance is exact."""
 STILL = 1e-4
-"""p.u. of disagreement of every shared variable below which rounds stop by default."""
+"""p.u. of consensus residual below which rounds stop by default."""
 Start = Literal["flat", "warm"]
 Coordination = Literal["rounds", "central"]
 Planning = Literal["ac", "soc"]
@@ -117,13 +117,13 @@ class Adjacency(Part):
     def adjacency(self, case: Case) -> DemandAdjacency:
         """Return :meth:`protected`; warn of a distance that no bus of the case has.
 
-        The comparison is with what the generators of a bus can feed in, which is public. A
-        number without unit that is a whole base or more is questioned too.
+        The comparison is with what the generators of a bus can feed in, which is public. A number
+        without unit of a whole base or more gives a warning too.
         """
         protected = self.protected(case)
         beta = protected.beta
         largest = float(np.bincount(case.gen_bus, weights=case.pmax).max(initial=0.0))
-        bare = not self.beta.unit and self.beta.value >= 1.0  # a base or more: meant as MW?
+        bare = not self.beta.unit and self.beta.value >= 1.0  # a base or more: probably in MW
         if bare or beta > largest > 0.0:
             more = f", more than its largest bus can generate ({largest * case.base_mva:.6g} MW)"
             warnings.warn(
@@ -290,16 +290,16 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
         return {k: v for k, v in self.as_given().items() if v != default[k]}
 
     def agree(self) -> None:
-        """Refuse settings of which one has no meaning beside another."""
+        """Refuse combinations of settings without a meaning."""
         super().agree()
         for name, allowed in chain(_noise_refusals(self), _coordination_refusals(self)):
             raise not_allowed(name, getattr(self, name), allowed)
 
     def effective_mechanism(self) -> Mechanism:
-        """Return the mechanism that draws: of the default ones the one with the least noise.
+        """Return the mechanism of the noise; by default that with the least noise.
 
         At the same certified loss K-norm noise on pairs (p, q) has half the variance of Laplace
-        noise; where only one of the two moves it has twice the variance.
+        noise; where only p or only q changes it has twice the variance.
         """
         if self.mechanism is not None:
             return self.mechanism
@@ -307,13 +307,13 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
         return "knorm" if pairs else "laplace"
 
     def law(self) -> str:
-        """Return the mechanism's law: a staircase is on pairs, or on numbers where one moves."""
+        """Return the mechanism's name; a staircase is on numbers if only p or only q changes."""
         mechanism = self.effective_mechanism()
         item = mechanism == "staircase" and self.protects != "p+q"
         return "staircase-number" if item else mechanism
 
     def effective_perturbation(self) -> Perturbation:
-        """Return the perturbation, with the noise schedule that applies."""
+        """Return the perturbation, with the effective noise schedule."""
         target: Target = "none" if self.mechanism == "none" else self.perturbation
         if target == "demand":
             return Perturbation(target, self.noise_schedule or "once")
@@ -321,9 +321,9 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
 
     @property
     def drawn(self) -> str:
-        """Noise of a run: of its budget, ``nothing`` (it releases nothing), or ``none``.
+        """Noise of a run: its budget, ``nothing`` (no release), or ``none``.
 
-        What is released of demand has a meaning where demand is perturbed, and nowhere else.
+        The release of demand has a meaning only under demand perturbation.
         """
         silent = self.release == NOTHING and self.effective_perturbation().target == "demand"
         return NOTHING if silent else super().drawn
@@ -332,7 +332,7 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
         """Return the objective of a case's zones.
 
         A weight M multiplies the sensitivity of gradients, and the square root of it that of
-        exact minimizers: only noise on demand is the same with cost as without.
+        exact minimizers: only noise on demand does not depend on M.
         """
         unpriced = self.effective_perturbation().target in ("objective", "output")
         usual = "imbalance" if unpriced or self.update == "linearized" else "cost"
@@ -345,8 +345,8 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
         return make(case, self.imbalance_weight)
 
     def told_of(self, case: Case) -> Json:
-        """Return every effective setting of a run of a case, as JSON can hold it."""
-        objective = self.case_objective(case)  # None stands for what the case asks for
+        """Return every effective setting of a run of a case, as a JSON value."""
+        objective = self.case_objective(case)  # None: determined by the case
         shown = self.as_dict() | {"objective": objective.kind}
         shown["planning"] = self.case_planning(case)
         if objective.kind != "imbalance":
@@ -359,36 +359,36 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
         return target in ("none", "demand") and not self.noise_is_fresh()
 
     def case_planning(self, case: Case) -> Planning:
-        """Return the equations that the schedule of a case is planned on."""
+        """Return the equations of a case's schedule."""
         if self.planning is not None:
             return self.planning
         priced = self.case_objective(case).kind != "imbalance" and self.update == "exact"
         return "ac" if priced and self.released_demand() else "soc"
 
     def effective_start(self) -> Start:
-        """Return the start that applies."""
+        """Return the effective start."""
         return self.start or ("warm" if self.update == "exact" else "flat")
 
     def repeats(self) -> bool:
-        """Return True where every round is the same map, with penalties of the warm start."""
+        """Return True for a stationary iteration, with penalties of the warm start."""
         balanced = isinstance(self.penalty, ResidualBalancing) and self.effective_start() == "warm"
         rounds = self.coordination == "rounds" and self.update == "exact"
         return balanced and rounds and not self.noise_is_fresh()
 
     def effective_tolerance(self) -> float:
-        """Return the largest disagreement below which rounds stop; 0 runs all of them."""
+        """Return the consensus residual below which rounds stop; 0 runs all of them."""
         still = STILL if self.solver_tolerance == "matched" and self.repeats() else 0.0
         return still if self.tolerance is None else self.tolerance
 
     def effective_acceleration(self) -> Acceleration:
-        """Return the acceleration that applies."""
+        """Return the effective acceleration."""
         if self.acceleration is not None or not self.repeats():
             return self.acceleration or "none"
         newton = self.planning == "soc" and self.consensus == "boundary" and self.released_demand()
         return "newton" if newton and not any(_solver_refusals(self)) else "anderson"
 
     def noise_is_fresh(self) -> bool:
-        """Return True where every round draws new noise, which a penalty rule must not chase."""
+        """Return True where every round draws new noise, which a penalty rule must not follow."""
         perturbation = self.effective_perturbation()
         return self.drawn not in QUIET and perturbation.noise_schedule != "once"
 
@@ -397,7 +397,7 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
         return self.effective_perturbation().releases(self.rounds, self.local_updates)
 
     def as_dict(self) -> Json:
-        """Return every effective setting, as JSON can hold it."""
+        """Return every effective setting, as a JSON value."""
         perturbation = self.effective_perturbation()
         scheduled = perturbation.target == "demand"
         return self.as_given() | {
@@ -411,7 +411,7 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
 
 
 def _noise_refusals(settings: Settings) -> Iterator[Refusal]:
-    """Yield settings of the noise that have no meaning beside others, with what is allowed."""
+    """Yield noise settings without a meaning under the others, with the allowed values."""
     perturbation, mechanism = settings.perturbation, settings.mechanism
     demand = perturbation == "demand"
     if settings.noise_schedule is not None and not demand:
@@ -479,7 +479,7 @@ PRIOR_ONLY: Json = {
     "release": NOTHING,
     "sensitivity": "proven",
 }
-"""What makes of a run one in which everybody goes by what is public."""
+"""Settings of a prior-only run."""
 
 PRESETS: dict[str, Settings] = {
     "ryu-kim": Settings(
@@ -499,14 +499,14 @@ PRESETS: dict[str, Settings] = {
 
 
 def make_settings(preset: str | None = None, **given: Any) -> Settings:
-    """Return settings: the defaults, a preset over them, and what is given over both.
+    """Return settings: the defaults, changed by a preset and by the given settings.
 
     Parameters
     ----------
     preset : str, optional
         ``ryu-kim``.
     **given
-        Settings by name, as values or as the command line writes them.
+        Settings by name, as values or in the notation of the command line.
 
     Raises
     ------
@@ -542,7 +542,7 @@ SHARED, LOCAL, ZONE = "shared", "local", "zone:"
 
 
 def check_view(view: str) -> None:
-    """Refuse a text that names no view."""
+    """Refuse a text that is not a view."""
     if view not in (SHARED, LOCAL) and not (view.startswith(ZONE) and len(view) > len(ZONE)):
         raise not_allowed("view", view, f"{SHARED}, {LOCAL} or {ZONE}NAME")
 
@@ -577,7 +577,7 @@ VIEW = partial(
 
 @dataclass(frozen=True, kw_only=True)
 class FlowBased(Part):
-    """The demand on which exchange is analysed, and the power-flow model that gives the PTDFs."""
+    """The demand of the exchange analysis, and the power-flow model of the PTDFs."""
 
     view: str = VIEW()
     ptdf: FlowModel = choice("dc", ("dc", "ac"), "power-flow model that gives the PTDFs")
@@ -591,7 +591,7 @@ class FlowBased(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Security(Part):
-    """Outages, the demand that they are analysed on, and ratings after them."""
+    """Outages, the demand of their analysis, and ratings after them."""
 
     contingencies: str = words(
         "all", "outages: branches | generators | all | FILE.csv with columns name,outage", "LIST"

@@ -90,10 +90,10 @@ def verdict(document: Json) -> str:
 
 
 def results(document: Json) -> list[list[object]]:
-    """Return the figures an operator reads: name, value, unit and baseline; cost first.
+    """Return the values for operators: name, value, unit and baseline; cost first.
 
-    Figures that are left out of a document have no row, nor have load shedding and curtailment
-    of zero, which the verdict states.
+    Values that a document leaves out have no row, nor load shedding and curtailment of zero, which
+    the verdict states.
     """
     physical, costs = document["final"]["physical"], document["final"]["cost_of_privacy"] or {}
     cost, prior, settings = physical["cost"], costs.get("prior_only_cost"), document["settings"]
@@ -167,7 +167,7 @@ def _power(physical: Json, costs: Json) -> list[list[object]]:
 
 
 EXTREME = ("largest loading", "lowest voltage", "highest voltage")
-"""Beginnings of the names of rows of loading and voltages."""
+"""Prefixes of the names of rows of loading and voltages."""
 
 
 def _extremes(physical: Json) -> Iterator[list[object]]:
@@ -185,9 +185,9 @@ def _extremes(physical: Json) -> Iterator[list[object]]:
 
 
 def _relative(value: float | None, base: float | None, baseline: str) -> str:
-    """Return a difference in percent of the baseline's figure, with the baseline's name.
+    """Return a difference in percent of the baseline's value, with the baseline's name.
 
-    A sign is said once: a negative difference *over* a baseline is a positive one *below* it.
+    A negative difference *over* a baseline is shown as a positive one *below* it.
     """
     percent = "" if None in (value, base) else percent_of(value or 0.0, base or 0.0)
     if percent.startswith("-") and baseline.startswith("over "):
@@ -196,7 +196,7 @@ def _relative(value: float | None, base: float | None, baseline: str) -> str:
 
 
 def privacy_line(privacy: Json) -> str:
-    """Return the certified and the nominal epsilon of the worst zone, and when they hold."""
+    """Return the certified and the nominal epsilon of the worst zone, and their condition."""
     release, total = privacy["per_release"], privacy["total"]
     if privacy["releases_per_zone"] == 0:
         return f"Privacy: total epsilon {shown(privacy['total_pure'])}, as no demand is released."
@@ -244,7 +244,7 @@ def _plans_on_ac(document: Json) -> bool:
 
 
 def _solver(document: Json) -> str:
-    """Return the solver of a schedule on the AC equations; '' where it is the settings' one."""
+    """Return the solver of a schedule on the AC equations; '' for that of the settings."""
     if _is_central(document):
         return "Ipopt" if _plans_on_ac(document) else ""
     return INTERIOR_POINT if _on_ac(document) else ""
@@ -303,7 +303,7 @@ def privacy_figures(privacy: Json) -> Table:
 
 
 def notes(document: Json) -> list[Message]:
-    """Return the messages of a run, and what its certificate covers."""
+    """Return the messages of a run, and the coverage of its certificate."""
     privacy, state = document["privacy"], verdict(document)
     lines = [message("ac-state", {"state": state.removesuffix(".")})] if state else []
     lines += [*messages(document), *released(document)]
@@ -342,7 +342,7 @@ def bound_in_words(bound: str) -> str:
 
 
 def released(document: Json) -> list[Message]:
-    """Return the statistics that each zone releases, where they are not its buses; public."""
+    """Return the released statistics of each zone, if they are not its buses; public."""
     rows = document.get("released") or []
     if not rows or document["settings"]["release"] in ("bus", "nothing"):
         return []
@@ -376,12 +376,12 @@ def _chosen(rows: list[Json]) -> list[str]:
 
 
 def in_words(statistics: str) -> str:
-    """Return the released statistics of a zone in words."""
+    """Return the released statistics of a zone as text."""
     return STATISTICS.get(statistics, statistics)
 
 
 def _from_to(values: list[float]) -> str:
-    """Return the least and the most of some values, once where they are shown alike."""
+    """Return the least and the largest of some values, once if they look the same."""
     return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values))))
 
 
@@ -429,10 +429,10 @@ STATUSES = (
 
 
 def series_figures(steps: list[Json]) -> list[list[object]]:
-    """Return the figures of a series: name, value, unit; of a public one, few.
+    """Return the values of a series: name, value, unit; few for a public document.
 
-    Means are over the steps of which a figure is known, differences over those that know both,
-    and say so where it is not all steps; steps have no length, so they are powers and no energies.
+    Means are over the steps with a value, differences over those with both; a note is added if
+    these are not all steps. Steps have no length, so means are powers, not energies.
     """
 
     def known(key: str, less: str = "") -> list[float]:
@@ -463,7 +463,7 @@ def _mean_of(known: list[float], steps: list[Json]) -> str:
 
 
 def series_messages(steps: list[Json], planned: int, settings: Json) -> list[Message]:
-    """Return the messages of a series; of a public one, without private figures."""
+    """Return the messages of a series; without private values for a public document."""
     return [message(*each) for each in _of_series(steps, planned, settings)]
 
 
@@ -552,7 +552,7 @@ def _coupled(document: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _released_in_series(document: Json) -> list[Message]:
-    """Return the statistics that zones release for all steps, and a stream's budget; public."""
+    """Return the released statistics of zones for all steps, and a stream's budget; public."""
     rows, stream = document["released_once"], document["privacy"].get("stream")
     if not rows or document["settings"]["release"] == "nothing":
         return []

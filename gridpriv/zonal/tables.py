@@ -1,7 +1,7 @@
 """A grid's state as tables with pandapower's names, as CSV, Parquet or JSON files, and as a net.
 
-Every figure here comes from private demand, directly or through what a zone dispatches: tables
-and nets are *local*, no public export contains them.
+Every value depends on private demand, directly or through dispatch: tables and nets are *local*,
+and no public export contains them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def result_tables(solution: GridState) -> dict[str, DataFrame]:
         ``res_bus`` (index: bus number), ``res_line`` (index: branch row of the source, with
         ``from_bus`` and ``to_bus``; transformers included), ``res_gen`` (index: generator row,
         with ``bus``) and ``res_shed`` (index: bus number). MW, MVAr, degrees, kA; signs as in
-        pandapower (a bus's ``p_mw`` is what it takes). Angles are relative to the first reference
+        pandapower (a bus's ``p_mw`` is its consumption). Angles are relative to the first reference
         bus, which has the angle of the case; currents are NaN without a base voltage.
     """
     solution = _from_reference(solution)
@@ -79,7 +79,7 @@ def _of_buses(
 
 
 def _from_reference(solution: GridState) -> GridState:
-    """Return the solution with all angles turned so that the reference bus has the case's."""
+    """Return the solution with all angles shifted so that the reference bus has the case's."""
     case = solution.case
     slack = np.flatnonzero(case.reference & (solution.vm > 0))[:1]
     if slack.size == 0:
@@ -138,7 +138,7 @@ def generator_output(solution: GridState, rows: NDArray[np.int64]) -> DataFrame:
 
 
 def frames_json(tables: Mapping[str, DataFrame]) -> str:
-    """Return tables as one JSON document, row by row; a missing figure is null."""
+    """Return tables as one JSON document, by row; a missing value is null."""
     document = {
         name: json.loads(table.to_json(orient="records", double_precision=15))
         for name, table in tables.items()
@@ -151,7 +151,7 @@ SMALLEST_MVA = 1e-9
 
 
 def to_pandapower(solution: GridState, net: Any = None) -> Any:
-    """Return a pandapower net that carries a solution.
+    """Return a pandapower net with a solution.
 
     Parameters
     ----------
@@ -190,15 +190,15 @@ def to_pandapower(solution: GridState, net: Any = None) -> Any:
 
 
 def write_set_points(solution: GridState, source: str | Path, path: Path) -> None:
-    """Write a solution as a case file: set points, outages and the demand that is served.
+    """Write a solution as a case file: set points, outages and served demand.
 
     Parameters
     ----------
     solution : GridState
-        Local: it follows from private demand, so only its owner may read the file.
+        Local: it depends on private demand, so only its owner may read the file.
     source : str or path
-        The case's source (:func:`gridpriv.load_case`). A file that pypowsybl reads keeps all that
-        it holds beside the set points, and so does a pandapower net.
+        The case's source (:func:`gridpriv.load_case`). A file that pypowsybl reads keeps its other
+        content, and so does a pandapower net.
     path : Path
         ``.m``, ``.mat``, ``.json`` (pandapower), or a format that pypowsybl writes.
 
@@ -223,7 +223,7 @@ def write_set_points(solution: GridState, source: str | Path, path: Path) -> Non
 
 
 def settled_case(solution: GridState) -> Case:
-    """Return the case with the demand that is served, the outputs and the voltages; local."""
+    """Return the case with the served demand, the outputs and the voltages; local."""
     case, vm = solution.case, np.where(solution.vm > 0, solution.vm, 1.0)
     return replace(
         case,
@@ -237,7 +237,7 @@ def settled_case(solution: GridState) -> Case:
 
 
 def _powsybl_result(solution: GridState) -> dict[str, Any]:
-    """Return a solution as :func:`gridpriv.grid.powsybl.apply` takes it."""
+    """Return a solution in the form of :func:`gridpriv.grid.powsybl.apply`."""
     case = settled_case(solution)
     base = case.base_mva
     gens = np.column_stack([case.gen_row, base * case.pg, base * solution.qg, case.vg])
@@ -281,7 +281,7 @@ def _gen_rows(link: PandapowerLink, case: Case, table: str) -> tuple[list[int], 
 
 
 def _rows(rows: NDArray[np.int64], elements: tuple[Any, ...]) -> list[int]:
-    """Return 1-based positions in ``elements``; a net built from a case has one per row of it."""
+    """Return 1-based positions in ``elements``; a net built from a case has an element per row."""
     return rows.tolist() if len(elements) != len(rows) else list(range(1, len(rows) + 1))
 
 
@@ -305,7 +305,7 @@ def _set_points(net: Any, link: PandapowerLink, solution: GridState) -> None:
 
 
 def _not_served(net: Any, link: PandapowerLink, solution: GridState, given: Complexes) -> None:
-    """Add a static generator wherever less (or more) is served than the net's loads ask for."""
+    """Add a static generator wherever served demand differs from the net's loads."""
     from pandapower import create_sgen
 
     case, base = solution.case, solution.case.base_mva
@@ -324,7 +324,7 @@ def _not_served(net: Any, link: PandapowerLink, solution: GridState, given: Comp
 
 
 def _net_buses(link: PandapowerLink) -> dict[int, int]:
-    """Return bus number -> the net's bus that stands for it."""
+    """Return a map from bus number to the net's bus."""
     return {link.bus[bus]: bus for bus in sorted(link.bus, reverse=True)}
 
 
