@@ -1,26 +1,26 @@
 """Claims of a paper about a figure: rows of a file, checked on the means of a study.
 
-A statement is an ordering. Every row has ``text``, the ``figure`` compared (a column of the
-study's tables) and one of
+A statement is an ordering. Every row has ``text``, the compared ``figure`` (a column of the study's
+tables) and one of
 
-- ``less`` and ``more``: the figure of every method of one list is below that of every one of the
-  other (of the one in the same place, if ``paired``), at every budget and number of local updates
-  that both have; ``factor`` times it, if given;
-- ``falling``: the figure does not rise along a list of methods or, with ``along = "budgets"``,
-  along the budgets of each;
-- ``passes`` and ``rival``: a method falls below another's curve for good, after a share ``after``
-  of the rounds;
-- ``spread``: a method list's figure ranges less over the methods than over the budgets.
+- ``less`` and ``more``: the value of every method in one list is below that of every method in the
+  other (of that at the same position, if ``paired``), at all common budgets and numbers of local
+  updates; ``factor`` times it, if given;
+- ``falling``: the value does not rise along a list of methods or, with ``along = "budgets"``, along
+  the budgets of each;
+- ``passes`` and ``rival``: the curve of a method stays below another's after a share ``after`` of
+  the rounds;
+- ``spread``: the range of the value over the listed methods is less than over the budgets.
 
-Values are means over seeds: of the run's own figure (after its last round; of noise, the mean over
+Values are means over seeds: of the run's own value (after its last round; of noise, the mean over
 rounds); of round ``round`` (for ``more``: ``than-round``); of the last ten rounds with
-``late = true``. A comparison tells nothing where the better of both values is ``chance`` or more
-(what guessing reaches), or where they differ by ``flat`` or less; a claim of which no comparison
-tells anything is neither held nor broken ("no information"). ``ours = true`` marks a question of
-this project's; the count of a paper's statements leaves it out. ``updates`` and ``than-updates``
-choose the local updates, ``budgets`` the budgets, and ``some = true`` asks for one comparison
-that holds in place of all. ``verdict``, ``cause`` (paper, data, ours) and ``why`` say what was
-found when it was settled, and are shown beside what is found here.
+``late = true``. A comparison has no information if the better of both values is ``chance`` or more
+(the value of guessing), or if they differ by at most ``flat``. The outcome of a claim without any
+other comparison is "no information". ``ours = true`` marks a question of this project; the count of
+a paper's statements omits it. ``updates`` and ``than-updates`` choose the local updates,
+``budgets`` the budgets, and ``some = true`` requires one comparison to hold instead of all.
+``verdict``, ``cause`` (paper, data, ours) and ``why`` are the recorded verdict, shown with the
+present outcome.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Means:
         return sorted(set(self.runs.loc[self.runs["method"] == method, "local_updates"]))
 
     def value(self, cell: Cell, figure: str, at: int | str | None) -> float:
-        """Return a figure of the run (None; of all rounds where it has none), or of rounds."""
+        """Return a value of the run (None; else of all rounds), or of rounds."""
         table = self.runs if at is None and figure in self.runs else self.rounds
         if figure not in table:
             return math.nan
@@ -153,7 +153,7 @@ class Means:
         return float(pd.to_numeric(chosen[figure]).mean()) if len(chosen) else math.nan
 
     def curve(self, method: str, budget: str, figure: str) -> pd.Series:
-        """Return the mean over seeds of a figure by round."""
+        """Return the mean over seeds of a value by round."""
         here = self.rounds[(self.rounds["method"] == method) & (self.rounds["budget"] == budget)]
         return here.groupby("round")[figure].mean()
 
@@ -172,7 +172,7 @@ def read_claims(path: Path, name: str) -> list[Claim]:
     Raises
     ------
     InputError
-        For a row that says nothing that can be checked.
+        For a row without a statement that can be checked.
     """
     table = read_table(path, "claims")
     common = table.get("suffixes", {"": ""})
@@ -195,7 +195,7 @@ def make_claim(row: Json, calibration: str = "", suffix: str = "") -> Claim:
 
 
 def check_claims(study: Study, claims: Iterable[Claim]) -> pd.DataFrame:
-    """Return one row per statement and case: outcome, comparisons, figures, settled verdict."""
+    """Return one row per statement and case: outcome, comparisons, values, recorded verdict."""
     rows = []
     for case in dict.fromkeys(study.done["case"]):
         means = Means(study, str(case))
@@ -214,7 +214,7 @@ def check_claims(study: Study, claims: Iterable[Claim]) -> pd.DataFrame:
 def verdict(result: Sequence[Comparison], *, some: bool = False) -> dict[str, object]:
     """Return the verdict on a claim: every comparison must hold, or (``some``) one.
 
-    Comparisons that tell nothing are left out; without any other there is no information.
+    Comparisons without information are left out; without any other there is no information.
     """
     telling = [c for c in result if c.informative]
     wrong = [c for c in telling if not c.holds]
@@ -232,7 +232,7 @@ def verdict(result: Sequence[Comparison], *, some: bool = False) -> dict[str, ob
 
 
 def comparisons(claim: Claim, means: Means) -> Iterator[Comparison]:
-    """Return every comparison that a statement speaks of and the study has the values of."""
+    """Return the comparisons of a statement for which the study has values."""
     return next(of(claim, means) for kind, of in COMPARED.items() if getattr(claim, kind))
 
 
@@ -253,12 +253,12 @@ def _below(claim: Claim, means: Means) -> Iterator[Comparison]:
 
 
 def _tells(claim: Claim, item: float, other: float) -> bool:
-    """Return False of two values near what guessing reaches, or near each other."""
+    """Return False for two values near that of guessing, or near each other."""
     return min(item, other) < claim.chance and abs(item - other) > claim.flat
 
 
 def _times(claim: Claim) -> tuple[int | str | None, int | str | None]:
-    """Return at which rounds the two sides are read."""
+    """Return the rounds at which the two sides are read."""
     if claim.late:
         return "late", "late"
     return claim.round, claim.round if claim.than_round is None else claim.than_round
@@ -291,7 +291,7 @@ def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
     entries = {s: _chosen(claim, means.budgets(s)) for s in claim.falling if means.budgets(s)}
     if claim.along == "budgets":
         chains = [[Cell(s, b, e) for b in entries[s]] for s in entries for e in means.updates(s)]
-    elif all(len(budgets) == 1 for budgets in entries.values()):  # each may have one of its own
+    elif all(len(budgets) == 1 for budgets in entries.values()):  # each may have its own
         chains = [[Cell(s, entries[s][0], means.updates(s)[0]) for s in entries]]
     else:
         common = dict.fromkeys(b for budgets in entries.values() for b in budgets)
@@ -340,7 +340,7 @@ def _spreads(claim: Claim, means: Means) -> Iterator[Comparison]:
 
 
 COMPARED = {"less": _below, "falling": _falls, "passes": _passes, "spread": _spreads}
-"""Comparisons by the field that asks for them."""
+"""Comparisons by the field that selects them."""
 
 
 def _told(cell: Cell, at: int | str | None) -> str:

@@ -1,11 +1,11 @@
-"""A study of grids: its cases and zone maps, the time of its runs, and running them into a folder.
+"""A study of grids: its cases and zone maps, the estimated time of its runs, and their execution.
 
-Runs go on in this process, in several, or on a Dask cluster.
+Runs are executed in this process, in several, or on a Dask cluster.
 
-Tasks that differ in their seed only go to one worker together: they share the calibration of
-the noise and the accounting of the total, which cost more than a small case's rounds. A local
-worker stores each run itself, at once; on a cluster, whose machines need not share a disk, runs
-come back and are stored here.
+Tasks that differ in their seed only go to one worker together: they have the calibration of the
+noise and the accounting of the total in common, which take longer than a small case's rounds. A
+local worker stores each run at once. Machines of a cluster need not have a common disk, so their
+runs are returned and stored here.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ def network_rows(grids: Grids) -> Tables:
 
 FIXED, OF_UPDATE, OF_BUS_UPDATE, OF_BUS = 0.15, 3e-3, 2e-5, 6e-3
 """Processor seconds of a run: fixed, per local update, per bus and local update, and per bus for
-the rest (AC rounds, power flow, redispatch); on one core, give or take a factor of two."""
+the rest (AC rounds, power flow, redispatch); on one core, within a factor of two."""
 START = 2.0
-"""Seconds until a process has its modules and cases."""
+"""Seconds until a process has imported its modules and read its cases."""
 
 
 @dataclass(frozen=True)
 class WorkEstimate:
-    """Runs, processes, seconds on idle cores, and how many of the runs draw no noise."""
+    """Numbers of runs and processes, seconds on idle cores, and number of runs without noise."""
 
     runs: int
     jobs: int
@@ -137,7 +137,7 @@ def estimate_plan(plan: StudyPlan, jobs: int | None = None) -> WorkEstimate:
     return estimate(runs, jobs)
 
 
-# the tables of every run of a batch (None: stored already), each in words, and what was warned of
+# the tables of every run of a batch (None: stored already), a note on each, and warnings
 Finished: TypeAlias = "tuple[list[tuple[Tables | None, str]], list[str]]"
 
 
@@ -165,10 +165,10 @@ def compare(
     cluster : str, optional
         Address of a Dask scheduler, instead of local processes.
     resume : bool, optional
-        Run what the folder does not hold yet. By default if it holds anything, so that a cell of
-        a notebook can be run again; the folder of another study is refused.
+        Run what the folder does not have yet. By default if it is not empty, so a cell of a
+        notebook can be run again; the folder of another study is refused.
     retry_failed : bool
-        Also what failed, where the study is resumed.
+        In a resumed study also run failed runs again.
     progress : callable
         Given the number of runs, returns a context that yields ``advance(note)``.
 
@@ -179,7 +179,7 @@ def compare(
     Raises
     ------
     InputError
-        For a plan that cannot run, or a folder that holds something else.
+        For a plan that cannot run, or a folder with other content.
     """
     names = [cases] if isinstance(cases, str) else cases
     plan = names if isinstance(names, StudyPlan) else make_plan(names, **axes)
@@ -191,7 +191,7 @@ def compare(
     for task in tasks:
         grid = grids[task.case, task.zoning]
         check_single(task.settings, grid.zoning)
-        task.settings.protected(grid.case)  # refuses a distance that no grid of its base has
+        task.settings.protected(grid.case)  # refuses a distance outside the range of grids
     manifest = engine.header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
 
     def work(left: list[StudyTask], store: Store, advance: engine.Advance) -> None:
@@ -260,9 +260,9 @@ def run_tasks(
 
 
 def run_batch(batch: Batch, folder: Path | None) -> Finished:
-    """Run a batch, in a worker maybe; store its runs in ``folder``, or return their tables.
+    """Run a batch, possibly in a worker; store its runs in ``folder``, or return their tables.
 
-    Also returned is what gridpriv warned of, for the process that people look at.
+    Warnings are returned too, to be shown in the main process.
     """
     finished: list[tuple[Tables | None, str]] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -278,8 +278,8 @@ def run_batch(batch: Batch, folder: Path | None) -> Finished:
 def executed(batch: Batch) -> Iterator[Tables]:
     """Yield the tables of each of a batch's runs, failed ones with their reason.
 
-    The noise is calibrated, and the zones compile and warm start, once for all of them. No solver
-    remembers anything from one run to the next, so a resumed study has the same tables.
+    The noise is calibrated, and the zones are compiled and warm-started, once for all of them.
+    Solvers have no memory between runs, so a resumed study has the same tables.
     """
     from gridpriv.zonal.run import default_transport, run_prepared
 
@@ -296,7 +296,7 @@ def executed(batch: Batch) -> Iterator[Tables]:
 
 
 def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Tables:
-    """Return a run's tables; a failure becomes a row that says why, beside what was done."""
+    """Return a run's tables; a failed run has a row with the reason and its results so far."""
     early: list[RunResult] = []
 
     def failed(reason: str) -> Tables:
@@ -306,14 +306,14 @@ def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Tables:
 
 
 def _failed(task: StudyTask, reason: str) -> Tables:
-    """Return the tables of a run without figures."""
+    """Return the tables of a run without results."""
     return engine.failed_tables(identity(task) | dict.fromkeys(FINALS), reason)
 
 
 def make_batches(tasks: Sequence[StudyTask], grids: Grids, workers: int) -> list[Batch]:
     """Return batches of tasks that differ in their seed only, the longest first.
 
-    They are cut so that every worker has several, or the last one to finish would idle the rest.
+    They are split so that every worker has several, as otherwise workers would wait for the last.
     """
     most = max(1, len(tasks) // (8 * workers))
     batches = []

@@ -1,7 +1,7 @@
-"""The one place where a run is composed: its ledger, folder, resume, baselines and progress.
+"""Execution of a run with its ledger, folder, resume, baselines and progress.
 
-A :class:`RunContext` runs a case or a series, from Python as from the command line. Whatever is
-released is charged and stored first; whatever was drawn is stored, however the run ends.
+A :class:`RunContext` runs a case or a series, from Python and from the command line. Every release
+is charged and stored before its draw; draws are stored however the run ends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gridpriv.zonal.horizon import Horizon, Known
 
 Progress = Callable[[str, int | None], AbstractContextManager[Callable[..., None]]]
-"""From a label and a number of steps (None: not known) to what shows them: ``advance(note)``."""
+"""From a label and a number of steps (None: unknown) to a display with ``advance(note)``."""
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def unseen(_label: str, _total: int | None) -> Iterator[Callable[..., None]]:
 
 
 def _after_round(record: RoundRecord) -> str:
-    """Return the note after a round; the one exchange of a ready schedule has no residual."""
+    """Return the note after a round; the exchange of a ready schedule has no residual."""
     residual = record.consensus_residual
     return f"consensus residual {residual:.2e}" if residual else "AC redispatch"
 
@@ -62,9 +62,9 @@ def open_charge(
     *,
     noisy: bool,
 ) -> Iterator[ReleaseCharge | None]:
-    """Open a ledger and yield what charges releases to it; None without one.
+    """Open a ledger and yield the function that charges releases to it; None without a ledger.
 
-    ``owners`` are the datasets that are charged, asked for where there is a ledger.
+    ``owners`` returns the charged datasets; it is called if there is a ledger.
     """
     if ledger is None:
         if key is not None:
@@ -86,25 +86,25 @@ class RunContext:
     Attributes
     ----------
     out : Path or None
-        Folder that it is stored in.
+        Folder of the run.
     public : bool
-        Store public figures only.
+        Store public values only.
     resume : bool
-        Go on with what the folder holds.
+        Continue the run in the folder.
     ledger, ledger_key : path or None
-        Ledger that every release is charged to, and its key (default: FILE.key).
+        Ledger of the charges, and its key (default: FILE.key).
     reference : bool
         Compute baselines too.
     transport : callable or None
-        Where zones work, if not in this machine's own processes.
+        Transport of the zones, if not processes of this machine.
     repeat : callable
-        From settings to the command that makes the same again.
+        From settings to the command that repeats the run.
     progress : callable
         See :data:`Progress`.
     copies : callable
-        Writes copies of a finished folder for people and returns its document.
+        Writes readable copies of a finished folder and returns its document.
     began : float
-        Clock at which reading began, s.
+        Clock time at the start of reading, s.
     """
 
     out: Path | None = None
@@ -123,9 +123,9 @@ class RunContext:
     def charging(
         self, case: Case, first: Prepared, runs: int = 1
     ) -> Iterator[tuple[ReleaseCharge | None, Admit | None]]:
-        """Open the ledger; yield what charges releases, and what refuses runs that do not fit.
+        """Open the ledger; yield functions that charge releases and refuse runs beyond grants.
 
-        ``first`` is the first of ``runs`` alike, which are admitted together.
+        ``first`` is the first of ``runs`` equal runs, which are admitted together.
         """
 
         def owners() -> Sequence[LedgerDataset]:
@@ -152,7 +152,7 @@ class RunContext:
     def charged(
         self, case: Case, prepared: Prepared, more: int = 0
     ) -> Iterator[tuple[RunResult, Callable[..., None]]]:
-        """Yield a run that is charged and shown, and what shows ``more`` steps that follow it."""
+        """Yield a run with charges and progress, and the progress of ``more`` further steps."""
         total = prepared.settings.rounds + more
         with (
             self.charging(case, prepared) as (charge, admit),
@@ -164,7 +164,7 @@ class RunContext:
             )
 
     def zones(self, workers: int) -> ReusedAgents:
-        """Return the processes of the zones, kept for further runs of them."""
+        """Return the processes of the zones, reused in further runs."""
         return ReusedAgents(self.transport or default_transport(workers))
 
     def held(
@@ -176,7 +176,7 @@ class RunContext:
         seed: int,
         series: DemandSeries | None = None,
     ) -> AbstractContextManager[RunFolder]:
-        """Return the folder that a run, or a series, is kept in; held until its context ends."""
+        """Return the folder of a run, or a series; it is locked until its context ends."""
         again = settings if settings.noise == "secure" else replace(settings, seed=seed)
         from gridpriv.study.run_folder import Runs, open_runs  # imports pandas
 
@@ -191,14 +191,14 @@ class RunContext:
         show: Callable[[Json, bool], object] = lambda *_: None,
         after: Callable[[RunResult], object] = lambda _: None,
     ) -> RunResult | None:
-        """Run what is prepared, with its baselines; None where the folder had it already.
+        """Run a prepared case with its baselines; None where the folder has it already.
 
         Parameters
         ----------
         show : callable
-            Takes the run's document, and whether the run ended early.
+            Called with the run's document, and True if the run ended early.
         after : callable
-            What else is made of the result before it is stored.
+            Called with the result before it is stored.
         """
         with ExitStack() as stack:
             kept = None
@@ -243,12 +243,12 @@ class RunContext:
                 if self.reference:
                     result = _compared(result, zones)
                 after(result)
-            finally:  # whatever becomes of the comparison, the run is charged
+            finally:  # the run is charged even if the comparison fails
                 keep(result)
         return result
 
     def series(self, horizon: Horizon, kept: RunFolder) -> None:
-        """Run every step of a series that its folder does not hold; one budget serves all."""
+        """Run every step of a series that its folder does not have, under one budget."""
         left, once = kept.left(), horizon.released_once
         case = horizon.series.case
         if not left:
@@ -277,13 +277,13 @@ class RunContext:
                         known=known,
                         plan=plan,
                     )
-                    admit = None  # the first step has spoken for all
+                    admit = None  # the first step has been checked for all
                     try:
                         if self.reference:
                             scale = horizon.settings.load_scale * horizon.series.scale(number)
                             matches = reference(result, scale, zones)
                             result = replace(result, reference=matches)
-                    finally:  # what has been drawn is stored, whatever happens beside it
+                    finally:  # draws are stored even after an exception
                         kept.add(number, result, plan)
                 advance(f"step {horizon.series.steps[number]}")
 
@@ -300,7 +300,7 @@ def _finish(
 
 
 def in_turn(admit: Admit | None, begin: Admit) -> Admit:
-    """Return a callback that asks the ledger and then stores the planned releases."""
+    """Return a callback that checks the ledger and then stores the planned releases."""
 
     def both(planned: Planned) -> None:
         if admit is not None:
@@ -311,18 +311,18 @@ def in_turn(admit: Admit | None, begin: Admit) -> Admit:
 
 
 def _compared(result: RunResult, zones: Connect) -> RunResult:
-    """Return the result with its baselines; an interrupt there keeps the run."""
+    """Return the result with its baselines; an interrupt keeps the run."""
     try:
         return replace(result, reference=reference(result, result.settings.load_scale, zones))
     except KeyboardInterrupt as error:
-        # notes are of the run that was cut off, which draws nothing
+        # notes are those of the interrupted baseline, which does not draw
         interrupt = KeyboardInterrupt(*error.args)
         interrupt.add_note("the run is done; its baselines take a new run")
         raise interrupt from None
 
 
 def _planned(horizon: Horizon, kept: RunFolder, known: Known | None) -> DayPlan | None:
-    """Plan all steps together where something couples them; store storages and reserves."""
+    """Plan coupled steps together; store storages and reserves."""
     plan = horizon.plan(known)
     if plan is not None:
         from pandas import DataFrame
@@ -340,7 +340,7 @@ def _planned(horizon: Horizon, kept: RunFolder, known: Known | None) -> DayPlan 
 def _drawn(
     horizon: Horizon, kept: RunFolder, charge: Charging | None, admit: Admit | None
 ) -> Known:
-    """Draw once what serves all steps, stored before it is used."""
+    """Draw the release of all steps; store it before it is used."""
     in_turn(admit, kept.begin_once)(horizon.planned)
     drawn: dict[str, Counter[Release]] = {}
 

@@ -1,15 +1,15 @@
 """The engine of every study: tasks to rows in a folder that can be resumed, and their total.
 
-Its tables' rows and its manifest declare every entry, and who may see it.
+The rows of tables and the manifest declare every entry, and who may see it.
 
-It knows neither grids nor learning: a task has an identity, and what works on the tasks that are
-left hands back rows.
+It is independent of grids and learning: a task has an identity, and a function runs the remaining
+tasks and returns rows.
 
 Each run states its own total, but all of them are computed from the same data. A unit of the data
-(a bus, a training sample) is charged for the releases of its zone or client in every run. Of grids
-the zone maps tell which zone that is, so the total is that of the worst combination of zones that
-hold a bus. Of learning a sample's client may be another one in every run: there each charge counts
-as often as for the client that was charged for it most, which is at least what any sample costs.
+(a bus, a training sample) is charged for the releases of its zone or client in every run. For grids
+the zone maps define that zone, so the total is that of the worst combination of zones of a bus. In
+learning a sample's client may differ between runs: each charge counts as often as for the client
+with most such charges, which is at least the cost of any sample.
 """
 
 from __future__ import annotations
@@ -217,12 +217,12 @@ def study_totals(study: Study) -> list[StudyTotal]:
 
 
 def told_totals(study: Study) -> Json:
-    """Return the totals for a manifest; None where nothing is certified."""
+    """Return the totals for a manifest; None without a certificate."""
     return {"totals": json_ready([total.as_dict() for total in study_totals(study)])}
 
 
 def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs, with those of a series that were killed and left what they may cost."""
+    """Return the runs, including killed steps of a series with their possible charges."""
     killed = sorted(set(charges["run"]) - set(study.runs["run"]))
     if not killed or "budget" not in study.manifest["study"]["settings"]:
         return study.runs
@@ -236,7 +236,7 @@ def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
 
 def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) -> StudyTotal:
     runs = noisy[noisy["run"].isin(charges["run"])]
-    # what ended drew what it is charged for: a step of a series may have drawn nothing
+    # finished runs drew their charges: a step of a series may have drawn nothing
     ended = noisy["status"].eq("done") if "status" in noisy else False
     delta, unknown = float(runs["target_delta"].min()), len(noisy) - len(runs)
     unknown -= int((ended & ~noisy["run"].isin(runs["run"])).sum())
@@ -248,7 +248,7 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
     for owner_of in _owners(study, case, runs):
         total: Counter[Charge] = Counter()
         for run, zoning in runs[["run", "zoning"]].itertuples(index=False):
-            if owner_of is None:  # each charge as often as for the owner charged for it most
+            if owner_of is None:  # each charge as often as for the owner with most of them
                 total += reduce(or_, by_run[run].values())
             else:
                 total += by_run[run].get(owner_of[zoning], Counter())
@@ -259,16 +259,16 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
 
 
 def differing(runs: pd.DataFrame) -> list[str]:
-    """Return the settings by which runs on one data set protect different things."""
+    """Return the settings in which the protection of runs on one data set differs."""
     values = [name for name in ("protects", "power_factor", "adjacency") if name in runs]
     varied = [name for name in values if runs[name].nunique(dropna=False) > 1]
-    # a killed run has no figures, and the settings of its series
+    # a killed run has no results, and the settings of its series
     same = "beta_pu" not in runs or runs["beta_pu"].nunique() <= 1
     return varied if same else ["beta", *varied]
 
 
 def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] | None]:
-    """Return, for every kind of bus, its zone by zone map; None where no map tells."""
+    """Return, for every class of buses, its zone by zone map; None without a map."""
     maps = {
         grid["zoning"]: grid["map"]
         for grid in study.manifest.get("cases", [])
@@ -302,7 +302,7 @@ def charge_rows(charges: Mapping[str, Charges] | Mapping[int, Charges]) -> list[
 
 Advance = Callable[[str], None]
 Progress = Callable[[int], AbstractContextManager[Advance]]
-"""From a number of tasks to what shows them: ``advance(note)``."""
+"""From a number of tasks to a display with ``advance(note)``."""
 
 
 def unseen(_total: int) -> AbstractContextManager[Advance]:
@@ -332,16 +332,16 @@ def run_study(
     check: Callable[[list[Kind]], None] = lambda _: None,
     progress: Progress = unseen,
 ) -> Study:
-    """Run tasks into a folder, or those that it lacks, and return the study.
+    """Run tasks, or those that a folder lacks, into the folder; return the study.
 
     Parameters
     ----------
     work : callable
-        Works on the tasks that are left and adds the tables of each to the store.
+        Runs the remaining tasks and adds the tables of each to the store.
     common : callable
-        Tables of no run, such as the network.
+        Returns tables that are not of a run, such as the network.
     check : callable
-        Refuses tasks that are left, before anything is forgotten or run.
+        Refuses remaining tasks, before anything is removed or run.
     """
     with open_store(out, manifest, resume=resume, common=common) as store:
         stored = store.stored()
@@ -363,9 +363,9 @@ def note(tables: Tables) -> str:
 
 
 def attempted(run: Callable[[], Tables], failed: Callable[[str], Tables]) -> Tables:
-    """Return a run's tables, or those of its failure, which takes the reason.
+    """Return a run's tables, or those of its failure with the reason.
 
-    A defect in one combination must not cost the others; the reason names it as such.
+    A defect in one combination must not stop the others; the reason names it as a defect.
     """
     try:
         return run()
@@ -398,7 +398,7 @@ PACKAGES = (
     "pyarrow",
 )
 LEARNING_RUN = "learning run"
-"""Kind of a folder that holds one run of learning."""
+"""Kind of a folder with one run of learning."""
 
 
 def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Json:
@@ -407,7 +407,7 @@ def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Js
     Raises
     ------
     InputError
-        For text that no file could hold: half of a character, or bytes that are no UTF-8.
+        For text that cannot be encoded in UTF-8.
     """
     for name, text in {"title": title, "question": question, **plan}.items():
         try:
@@ -431,7 +431,7 @@ def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Js
 
 
 def versions() -> dict[str, str]:
-    """Return the version of Python and of every package that figures depend on."""
+    """Return the versions of Python and of every package that affects results."""
     entries = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""A forecast of a grid's demand from its history, which later runs read as public demand."""
+"""Forecast of a grid's demand from its history, which later runs read as public demand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAY = 24
 MOST_STEPS = 100_000
 """Steps of a forecast: more than 11 years of hours."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""Levels of the quantiles of a zone's demand that a forecast states."""
+"""Levels of the quantiles of a zone's demand in a forecast."""
 
 
 def _epsilon_or_infinite(name: str, value: float) -> None:
@@ -77,9 +77,9 @@ class DemandForecast:
     Attributes
     ----------
     settings : Forecasting
-        With the seed that was drawn, if none was given.
+        With the seed, drawn if none was given.
     series : DemandSeries
-        The history, with the steps that are held out.
+        The history, including the test steps at its end.
     times : list of str
         Steps ahead.
     forecast : Forecast
@@ -126,7 +126,7 @@ class DemandForecast:
         )
 
     def as_dict(self) -> Json:
-        """Return a JSON document; ``test``, of the steps held out, is private."""
+        """Return a JSON document; ``test``, of the test steps, is private."""
         settings, made, base = self.settings, self.forecast, self.series.case.base_mva
         noise = settings.noise if made.epsilon < math.inf else "none"
         zones = zip(self.zoning.names, self.zoning.members, strict=True)
@@ -159,7 +159,7 @@ class DemandForecast:
         return text
 
     def _tested(self) -> list[Json]:
-        """Return errors by zone on the steps held out, beside a seasonal-naive forecast."""
+        """Return errors by zone on the test steps, with those of a seasonal-naive forecast."""
         from gridpriv.learning.forecast import mape, pinball_loss
 
         base, ahead = self.series.case.base_mva, self.settings.test_steps
@@ -211,7 +211,7 @@ def forecast_series(
     from gridpriv.study.context import open_charge
     from gridpriv.zonal.prepared import zone_datasets
 
-    if settings.seed is None:  # a seed that others can guess removes the noise
+    if settings.seed is None:  # a guessed seed would reveal the noise
         settings = replace(settings, seed=secrets.randbits(64))
     _check_length(settings, series)
     case, count = series.case, len(series) - settings.test_steps
@@ -221,13 +221,13 @@ def forecast_series(
     ) as charge:
         past_times, times = list(series.steps[:count]), list(series.steps[count:])
         if not times:
-            _ = learning.calendar(past_times)  # refuses steps that are no times
+            _ = learning.calendar(past_times)  # refuses steps that are not times
             times = learning.following(past_times, settings.steps)
         features = _features([*past_times, *times], weather)
         past, ahead, weights = features[:count], features[count:], learning.recency(past_times)
         if settings.model == "network":
             past, ahead = learning.network_features(past, ahead, 0)
-        if charge is not None:  # a run that does not fit is refused before it draws
+        if charge is not None:  # a run beyond its grant is refused before it draws
             planned = learning.planned_releases(
                 past, weights, settings.total, adjacency.beta, settings.noise
             )

@@ -1,11 +1,11 @@
-"""Algorithms side by side: a study of learning in the shared store.
+"""Comparison of algorithms: a study of learning in the common store.
 
-A *method* is an algorithm with its settings. Each is run at every budget with every seed; where
-a grid is declared, each method first chooses among the values of the settings that it reads
-(:mod:`gridpriv.learning.run`). Methods are comparable only if they protect the same unit and
-train with equally many client-rounds; what differs is refused unless it is allowed by name. The
-tables have the columns of a study of grids where they mean the same. The plan of a study is a
-TOML or JSON file.
+A *method* is an algorithm with its settings. Each is run at every budget with every seed; where a
+grid is declared, each method first chooses from the values of the settings that it reads
+(:mod:`gridpriv.learning.run`). Methods are comparable only if they protect the same unit and train
+with equally many client-rounds; differences are refused unless they are allowed by name. The tables
+have the columns of a study of grids where these mean the same. The plan of a study is a TOML or
+JSON file.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 DELTA = 1e-5
 TITLE = "{}: algorithms at equal certified totals"
 QUESTION = "Which algorithm errs least at equal certified privacy?"
-# what methods may differ in, if it is allowed by name
+# allowed differences of methods, by name
 DIFFERENCES = ("client-rounds", "units")
 
 WHOLE: Kind = (lambda value: type(value) is int and value >= 0, "a whole number, 0 or more")
@@ -90,21 +90,21 @@ class LearnPlan:
     Attributes
     ----------
     dataset : str
-        Of methods that name none.
+        Default of methods without their own.
     methods : tuple of Method
         Named settings over the common ones; ``preset``, ``dataset`` and ``budgets`` among them.
     budgets : tuple of str
-        Of methods that name none: ``total:E,D`` or ``per-release:E[,D]``.
+        Default of methods without their own: ``total:E,D`` or ``per-release:E[,D]``.
     settings : mapping
-        Common to all methods, of which each gets what its algorithm reads.
+        Common to all methods; each gets those that its algorithm reads.
     tuning : Tuning or None
-        The grid that every method chooses from as far as it reads it.
+        The grid of settings for the choice of every method, where it reads them.
     client_rounds : int or None
         Rounds of every method are this over its clients of a round.
     allowed : tuple of str
-        What methods may differ in: ``client-rounds``, ``units``.
+        Allowed differences of methods: ``client-rounds``, ``units``.
     measure : str
-        A further figure of every evaluated round (:mod:`gridpriv.learning.algorithms.base`).
+        A further measure of every evaluated round (:mod:`gridpriv.learning.algorithms.base`).
     data_seed : int or None
         See :class:`Shelf`.
     """
@@ -137,7 +137,7 @@ class LearnPlan:
             whole("client-rounds", self.client_rounds)
 
     def trials(self) -> list[Trial]:
-        """Return every run once; raises on the first setting that no run can have."""
+        """Return every run once; raise for the first setting that no run can have."""
         listed: list[Trial] = []
         for method in self.methods:
             given = dict(self.settings) | dict(method.settings)
@@ -163,7 +163,7 @@ class LearnPlan:
         return listed
 
     def _effort(self, settings: LearnSettings) -> LearnSettings:
-        """Return settings with the rounds that the plan's client-rounds leave them."""
+        """Return settings with the number of rounds from the plan's client-rounds."""
         if self.client_rounds is None or settings.algorithm == "centralized":
             return settings
         return replace(settings, rounds=max(1, self.client_rounds // _participants(settings)))
@@ -217,9 +217,9 @@ class Trial:
     number : int
         Position in the tables.
     settings : LearnSettings
-        Where candidates are given, what they share.
+        With candidates, their common settings.
     candidates : tuple of LearnSettings
-        What the run chooses from; empty without tuning.
+        Candidates of the choice; empty without tuning.
     """
 
     number: int
@@ -285,7 +285,7 @@ Datasets = Callable[[str, LearnSettings], Dataset]
 
 @dataclass(frozen=True)
 class Shelf:
-    """Where data sets are read from; each is read once a process.
+    """Source of data sets; each is read once per process.
 
     Attributes
     ----------
@@ -304,7 +304,7 @@ class Shelf:
     def __call__(self, name: str, settings: LearnSettings) -> Dataset:
         """Return the data set that ``learn run`` with these settings has."""
         seed = settings.seed if self.data_seed is None else self.data_seed
-        path = Path(name)  # a changed file is read anew
+        path = Path(name)  # a changed file is read again
         state = (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else (0, 0)
         seed = seed if dataset_name(name) in DRAWN else 0
         given = {key: getattr(settings, key) for key in ("missing", "scaling", "norm")}
@@ -313,7 +313,7 @@ class Shelf:
 
 @lru_cache(maxsize=4)
 def _read(state: tuple[int, int], name: str, folder: str | None, **given: Any) -> Dataset:
-    """Return a data set; the state of its file, if it is one, is a part of the cache's key."""
+    """Return a data set; the state of its file, if any, is a part of the cache's key."""
     del state
     return load_dataset(name, folder, **given)
 
@@ -337,7 +337,7 @@ def compare_learning(
     Parameters
     ----------
     out : path
-        New or empty unless ``resume``, which runs what it does not hold yet.
+        New or empty unless ``resume``, which runs the missing runs.
     datasets : callable, optional
         From a name and settings to a data set; with several ``jobs`` it is sent to processes.
     jobs : int
@@ -348,7 +348,7 @@ def compare_learning(
     Raises
     ------
     InputError
-        For settings that no run can have, or a folder that holds something else.
+        For settings that no run can have, or a folder with other content.
     """
     whole("jobs", jobs)
     shelf = datasets or Shelf(data_seed=plan.data_seed)
@@ -389,7 +389,7 @@ def _data(dataset: Dataset) -> Json:
 
 
 def _refuse_drawn_again(out: Path, left: Sequence[Trial]) -> None:
-    """Refuse runs that may have drawn secure noise before they were lost: no total could count it.
+    """Refuse lost runs that may have drawn secure noise, as no total could include it.
 
     (Comparisons on grids have seeds, and so no secure noise.)
     """
@@ -402,7 +402,7 @@ def _refuse_drawn_again(out: Path, left: Sequence[Trial]) -> None:
 
 
 def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) -> Tables:
-    """Return a run's tables; a failure becomes a row that says why."""
+    """Return a run's tables; a failed run has a row with the reason."""
     row = _identity(trial)
 
     def run() -> Tables:
@@ -469,7 +469,7 @@ def keep_learning_run(
     resume: bool = False,
     repeat: str = "",
 ) -> Json:
-    """Run and keep one run on a data set; return its document, of one that is there too.
+    """Run and store one run on a data set, or read a stored run; return its document.
 
     Parameters
     ----------
@@ -478,16 +478,16 @@ def keep_learning_run(
     name : str
         Of the data set, as given.
     run : callable
-        Returns the result, given what keeps the run while it goes on.
+        Returns the result, given the checkpoint writer of the run.
     public : bool
-        Leave out whatever is computed from private data, and seeds.
+        Leave out values computed from private data, and seeds.
     repeat : str
-        The command that makes the same run again.
+        The command that repeats the run.
 
     Raises
     ------
     InputError
-        If the folder holds something else.
+        If the folder has other content.
     """
     trial = Trial(0, name, settings.algorithm, settings)
     given = {key: value for key, value in settings.as_given().items() if key != "seed"}
@@ -557,7 +557,7 @@ def charging(
     settings: LearnSettings,
     begun: Begun,
 ) -> Iterator[ReleaseCharge | None]:
-    """Open a ledger, refuse a run that does not fit, and yield what charges its releases."""
+    """Open a ledger, refuse a run beyond its grants, and yield its charging function."""
 
     def owners() -> Sequence[LedgerDataset]:
         return client_datasets(dataset, split_for(dataset, settings), settings)

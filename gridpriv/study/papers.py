@@ -1,21 +1,21 @@
-"""Reproductions: a study file a figure, the claims of its paper, and two computed tables.
+"""Reproductions of papers: a study file per figure, the claims of the paper, and computed tables.
 
-``gridpriv/papers/NAME.toml`` is a study; ``gridpriv/papers/claims/PAPER.toml`` says what the paper
-states of its figures (:mod:`gridpriv.study.claims`). Both come with the package.
+``gridpriv/papers/NAME.toml`` is a study; ``gridpriv/papers/claims/PAPER.toml`` has the paper's
+statements on its figures (:mod:`gridpriv.study.claims`). Both come with the package.
 
-Published mechanisms for grid data, beside sound accounting, are computed tables. The scales are
-those of public code; docs/papers says which. What is computed here follows from them.
+Computed tables compare published mechanisms for grid data with proven accounting, at the scales of
+public code (docs/papers).
 
 - ``fioretto-restoration``: Laplace noise on loads, then the nearest loads whose optimal cost is
-  near the true one. Noise of scale beta/epsilon on p and on q is one release of 2 epsilon, as a
-  bus moves both. The true optimal cost is no release at all: used exactly, nothing is certified.
+  near the true one. Noise of scale beta/epsilon on p and on q is one release of 2 epsilon, as a bus
+  changes both. The exact optimal cost is not a release: with it nothing is certified.
 - ``fioretto-lines``: Laplace noise on line conductances and their means, as public code draws it.
 - ``dvorkin-tco``: capacities of lines are protected; the sensitivity of a DC optimum's cost to a
   capacity is its shadow price, which a network can make larger than every generator's price.
 - ``dvorkin-elo``: loads are protected in the same way; the sensitivity of the cost to a load is its
   price. Both tables of steps follow the scales of the authors' public code.
 - ``dvorkin-ccopf``: noise whose deviation is a share of each private load; and flows along a
-  feeder, all of which one load moves.
+  feeder, all of which a single load changes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def reproduce(
     progress: Progress = unseen,
     **running: Any,
 ) -> Study:
-    """Run a figure's study into a folder, check what the paper states, and return it.
+    """Run a figure's study into a folder, check the paper's statements, and return it.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def claims_of(name: str) -> list[Claim]:
 
 
 def with_claims(folder: Path, name: str) -> Study:
-    """Check the paper's statements on a finished study and store the outcome beside it."""
+    """Check the paper's statements on a finished study and store the outcome in its folder."""
     claims = check_claims(read_study(folder), claims_of(name))
     with reopen_store(folder) as store:
         store.put("claims", claims)
@@ -143,14 +143,14 @@ def with_claims(folder: Path, name: str) -> Study:
 
 BETA_MW, EPSILON, DELTA, DRAWS = 10.0, 1.0, 1e-5, 5
 FIDELITY = 0.01
-"""Share of the true optimal cost that restored loads may be off by."""
+"""Largest relative error of the optimal cost of restored loads."""
 RESTORING_STEPS = 10
 STEPS = 10
 """Steps of the algorithms for synthetic grid data, by default in their public code."""
 FEEDER_DELTA, FEEDER_DEPTH = 1.0 / 14.0, 7
 """delta of the feeder's public code, and branches from the source to its farthest node."""
 SHARE = 0.1
-"""Standard change of a load that the feeder's noise hides, as a share of the load."""
+"""Change of a load that the feeder's noise hides, as a share of the load."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +273,7 @@ def admittances(cases: Sequence[str] = ("case14", "case30", "case118")) -> Compu
 
     Conductances g get noise of scale 3 alpha / epsilon; a susceptance is the noisy g times the
     line's own ratio r = b / g. The means of all g and of all b get noise of scale
-    3 alpha / (n epsilon). Where one g moves by alpha its b moves by r alpha, so the three cost
+    3 alpha / (n epsilon). Where one g changes by alpha its b changes by r alpha, so the three cost
     epsilon / 3 times 1 + 1 + |r|. The ratios themselves are read without noise.
     """
     rows = []
@@ -307,10 +307,10 @@ def admittances(cases: Sequence[str] = ("case14", "case30", "case118")) -> Compu
 
 
 def capacities() -> Computed:
-    """Return shadow prices of a line beside the dearest generator's price, and what T steps cost.
+    """Return shadow prices of a line, the highest generator price, and the cost of T steps.
 
-    Three buses in a triangle of equal lines: a cheap generator at bus 1, a dear one at bus 2 and
-    300 MW of load at bus 3. Line 1-3 carries 2/3 of bus 1's and 1/3 of bus 2's output.
+    Three buses in a triangle of equal lines: a cheap generator at bus 1, an expensive one at bus 2
+    and 300 MW of load at bus 3. Line 1-3 carries 2/3 of bus 1's and 1/3 of bus 2's output.
     """
     table = _triangle(
         "shadow_price", lambda dear: _dispatch_cost(dear, 150.0) - _dispatch_cost(dear, 151.0)
@@ -326,7 +326,7 @@ def capacities() -> Computed:
 
 
 def loads() -> Computed:
-    """Return the price of a load beside the dearest generator's price, in the same triangle."""
+    """Return the price of a load and the highest generator price, in the same triangle."""
     table = _triangle(
         "price", lambda dear: _dispatch_cost(dear, 150.0, 301.0) - _dispatch_cost(dear, 150.0)
     )
@@ -348,17 +348,17 @@ def loads() -> Computed:
 
 
 def _triangle(name: str, price: Callable[[float], float]) -> pd.DataFrame:
-    """Return a price beside the dearest generator's price."""
+    """Return a price with the highest generator price."""
     table = pd.DataFrame({"dearest": dear, name: price(dear)} for dear in (20.0, 50.0, 100.0))
     return table.assign(ratio=table[name] / table["dearest"])
 
 
 def steps_epsilon(steps: int, epsilon: float) -> dict[str, float]:
-    """Return the total epsilon of T steps, where every sensitivity holds that is assumed.
+    """Return the total epsilon of T steps, if all assumed sensitivities hold.
 
     The first release takes epsilon/2. Each step picks a record by the largest noisy error, at scale
-    4T/epsilon times its sensitivity (2 epsilon/4T: errors move both ways), and releases one cost,
-    whose scale divides by 4T where it should multiply: 4T epsilon in place of epsilon/4T.
+    4T/epsilon times its sensitivity (2 epsilon/4T: errors change in both directions), and releases
+    one cost, whose scale divides by 4T where it should multiply: 4T epsilon in place of epsilon/4T.
     """
     picks = steps * 2.0 * epsilon / (4.0 * steps)
     return {
@@ -420,7 +420,7 @@ def feeder(case: str = "case15da") -> Computed:
 
 
 def excess_loss(sigma: float, other: float, deviation: float) -> float:
-    """Return delta at epsilon 1 of normal laws of means 1 and ``other``, in the worse direction."""
+    """Return delta at epsilon 1 of normal noise of means 1 and ``other``, the worse way round."""
 
     def one_way(first: tuple[float, float], second: tuple[float, float]) -> float:
         def excess(x: float) -> float:
@@ -458,7 +458,7 @@ def _claim(
 
 
 def totals() -> Computed:
-    """Return Li et al.'s totals: an accounting a row, a number of rounds a column."""
+    """Return Li et al.'s totals: one row per accounting, one column per number of rounds."""
     curves = total_curves()
     labels = {"case": "adult", "budget": NO_NOISE, "local_updates": 5, "status": "done"}
     study = Study(
@@ -573,4 +573,4 @@ COMPUTED: dict[str, tuple[str, Callable[[], Computed]]] = {
     "dvorkin-elo": ("Dvorkin and Botterud: effect of one load; epsilon of all steps", loads),
     "dvorkin-ccopf": ("Dvorkin et al.: noise on a feeder, stated and certified", feeder),
 }
-"""Tables without a study: title, and what computes them."""
+"""Tables without a study: title, and function."""

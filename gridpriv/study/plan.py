@@ -1,10 +1,10 @@
 """Plans of studies: methods over axes, each combination once per seed.
 
 A *method* is a named set of settings (``demand per round``): those of every comparison, those of a
-study, and those that axes make, as far as their values have a meaning beside the others.
+study, and those of axes, as far as their values have a meaning with the others.
 
 An *axis* is a list of values that every method is run at: budgets, local updates, load scales,
-zonings, cases, and any other setting, whose values become methods of their own. Seeds repeat each
+zonings, cases, and any other setting, whose values become separate methods. Seeds repeat each
 noisy combination. All settings are validated when the plan is expanded, before anything runs.
 
 A study file is a plan as TOML or JSON, read with every key checked, and written back.
@@ -28,25 +28,25 @@ from gridpriv.core.text import Json, clean
 from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, Budget, Privacy, parse_budget
 from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, ReleaseSchedule, Settings, make_settings
 
-# settings that have their own axis, so that [settings] and methods may not hold them
+# settings with their own axis, which [settings] and methods may not have
 OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}
-# axes that say how demand is protected: given one of them, they replace the default methods
+# axes of the protection of demand: any of them replaces the default methods
 OF_RELEASE = ("mechanism", "perturbation", "release", "noise_schedule", "update")
 SCHEME_AXES = tuple(
     name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
 )
 OF_NOISE = (*names(Privacy), *names(Adjacency), *names(ReleaseSchedule))
-BESIDE_GROUND = (*OF_NOISE, "workers")  # change nothing of a run that draws no noise
+BESIDE_GROUND = (*OF_NOISE, "workers")  # without effect on a run without noise
 
 
 def as_written(given: Mapping[str, Any]) -> Json:
-    """Return settings as a study file writes them."""
+    """Return settings in the notation of a study file."""
     return {shown(name): written(value) for name, value in given.items()}
 
 
 @dataclass(frozen=True)
 class Method:
-    """A name and the settings that make it.
+    """A name and its settings.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Method:
     settings: tuple[tuple[str, Any], ...] = ()
 
     def as_dict(self) -> Json:
-        """Return the method as a study file's table."""
+        """Return the method as a table of a study file."""
         return {"name": self.name} | as_written(dict(self.settings))
 
 
@@ -134,11 +134,11 @@ def drawn_by(given: Json) -> str:
 
 
 def effective(given: Json) -> Settings | None:
-    """Return the settings that some, a preset's among them, make; None if they are refused."""
+    """Return settings made from values, possibly with a preset; None if they are refused."""
     own = dict(given)
     try:
         return make_settings(own.pop("preset", None), **own)
-    except InputError:  # beside the common settings they may do; if not, the tasks say so
+    except InputError:  # with the common settings they may be valid; otherwise the tasks raise
         return None
 
 
@@ -163,7 +163,7 @@ def empty_axis(axis: str) -> InputError:
 
 
 def shown(name: str) -> str:
-    """Return a setting's name as files and flags write it."""
+    """Return a setting's name in the notation of files and flags."""
     return name.replace("_", "-")
 
 
@@ -181,11 +181,11 @@ class StudyTask:
     Attributes
     ----------
     number : int
-        Position in the plan; tables stand in this order.
+        Position in the plan and in tables.
     case, zoning, method : str
         Labels; ``zoning`` is empty for the default map.
     settings : Settings
-        Everything the run needs, its seed included.
+        All settings of the run, including its seed.
     """
 
     number: int
@@ -218,13 +218,13 @@ class StudyPlan:
     zonings : tuple of str
         ``''`` (the case's default map), ``K``, ``METHOD:K`` or a CSV file.
     local_updates : tuple of int
-        For methods that do not set their own; empty: what each method has.
+        For methods without their own; empty: those of each method.
     load_scales : tuple of float
     seeds : tuple of int
     settings : tuple of (str, value)
         Common to all methods.
     reference : bool
-        Whether :attr:`references` are run, too.
+        True if :attr:`references` are run too.
     title, question : str
         For the report.
     """
@@ -268,10 +268,10 @@ class StudyPlan:
 
     @cached_property
     def references(self) -> tuple[Method, ...]:
-        """The methods' zones without noise, and with prior-only, beside private methods.
+        """Noise-free and prior-only baselines of private methods.
 
-        One for each choice of settings that say nothing of noise, however it is written; none of
-        a kind that the study names itself.
+        One for each choice of settings other than noise, whatever their notation; none of a kind
+        that the study has itself.
         """
         common = dict(self.settings)
         drawn = [drawn_by(common | dict(method.settings)) for method in self.methods]
@@ -301,7 +301,7 @@ class StudyPlan:
 
     def tasks(self) -> tuple[StudyTask, ...]:
         """Return every run once, in the order of the tables; raises on the first bad setting."""
-        for method in self.methods:  # before the baselines, which nobody wrote
+        for method in self.methods:  # before the baselines, which the plan adds
             for key, value in method.settings:
                 if key != "preset":
                     _settle(f"method {method.name!r}", key, value)
@@ -324,7 +324,7 @@ class StudyPlan:
         own = partial(make_settings, given.pop("preset", None), **given)
         try:
             first = own(budget=budget, seed=self.seeds[0])
-            if first.drawn in QUIET:  # budgets and seeds change nothing
+            if first.drawn in QUIET:  # budgets and seeds have no effect
                 runs = [own(seed=self.seeds[0])]
             else:
                 runs = [replace(first, seed=seed) for seed in self.seeds]
@@ -382,7 +382,7 @@ def make_plan(
     zonings : sequence of str or int
         ``K``, ``METHOD:K``, a CSV file, or '' for the case's default map.
     local_updates : sequence of int
-        Values of E; what each method has unless given.
+        Values of E; those of each method unless given.
     load_scales : sequence of float
         Factors on every demand.
     seeds : sequence of int, or int
@@ -393,7 +393,7 @@ def make_plan(
         Also run the zones of private methods without noise and with prior-only
         (:attr:`StudyPlan.references`).
     title, question, name : str
-        Of the report, what it answers, and of its folder.
+        Title and question of the report, and name of its folder.
     **axes : sequence
         Values of any other setting, by its name; each method is run at each. A method's own
         value wins.
@@ -433,7 +433,7 @@ def make_plan(
 
 
 def _settle(where: str, key: str, value: object) -> None:
-    """Raise the error of one setting's value, with the name of what sets it."""
+    """Raise the error of one setting's value, with the name of its source."""
     try:
         settings_of(Settings)[key].settled(key, value)
     except InputError as error:
@@ -474,7 +474,7 @@ SCALARS = ("title", "question", "per_release", "seeds", "reference", "settings",
 AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *SCHEME_AXES)
 
 Kind = tuple[Callable[[Any], bool], str]
-"""Of a file's entry: whether a value is of it, and in words."""
+"""Kind of a file's entry: the test of a value, and its name."""
 
 
 def each(kind: type) -> Callable[[Any], bool]:
@@ -484,7 +484,7 @@ def each(kind: type) -> Callable[[Any], bool]:
 
 FLAG: Kind = (lambda value: isinstance(value, bool), "true or false")
 SETTINGS: Kind = (lambda value: isinstance(value, dict), "a table of settings")
-ANY: Kind = (lambda _: True, "")  # looked at later, or made a text
+ANY: Kind = (lambda _: True, "")  # checked later, or converted to text
 KINDS = {
     "title": ANY,
     "question": ANY,
@@ -524,7 +524,7 @@ def read_plan(path: str | Path, scale: str = "quick") -> StudyPlan:
 
 
 def at_scale(given: Json, scale: str, known: Iterable[str]) -> Json:
-    """Return a study file's content at a scale: its table ``full`` changes it at that one."""
+    """Return a study file's content at a scale: its table ``full`` changes it at ``full``."""
     given = dict(given)
     full = given.pop("full", {})
     if not isinstance(full, dict):
@@ -582,7 +582,7 @@ def method_of(table: Json) -> Method:
 
 
 def plain(given: Json) -> Json:
-    """Return a file's keys as Python names them."""
+    """Return a file's keys as Python names."""
     return {key.replace("-", "_"): value for key, value in given.items()}
 
 

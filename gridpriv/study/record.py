@@ -1,10 +1,10 @@
-"""From a run to rows of tables, every table of a folder, and what of it may be published.
+"""Conversion of a run to rows of tables, the tables of a folder, and its public part.
 
-Every table has the column ``run`` (the task's identity). Whatever differs between two machines
-or two attempts (seconds, process) stands in ``timing`` alone, so that the other tables of a
-study are the same however it was run.
+Every table has the column ``run`` (the task's identity). Values that differ between two machines or
+two attempts (seconds, process) are in ``timing`` only, so the other tables of a study do not depend
+on its execution.
 
-Published are declared-public tables, columns and entries only: what nobody declared stays at home.
+Only tables, columns and entries that are declared public are published.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ WITHHELD = "withheld"
 def publish_study(study: Study) -> Study:
     """Return the public part of a study.
 
-    Undeclared tables, columns and entries of the manifest are left out, private ones too, and of
-    runs whose messages are not certified whatever came from those. Runs are named by their number:
-    their identity is a digest that covers the seed. (What was killed and left nothing but its
-    releases is a step of a series, whose identity is its number.)
+    Undeclared and private tables, columns and entries of the manifest are left out, and also
+    functions of messages that are not certified. Runs are named by their number, as their identity
+    is a digest that includes the seed. (A killed run with only its releases is a step of a series,
+    whose identity is its number.)
     """
     runs = study.runs
     named = dict(zip(runs["run"], runs["number"].astype(str), strict=True)) if len(runs) else {}
@@ -112,10 +112,10 @@ def publish_study(study: Study) -> Study:
 
 
 def _uncertified(runs: pd.DataFrame) -> pd.Series[bool]:
-    """Return the runs whose messages no certificate covers.
+    """Return the runs whose messages are not covered by a certificate.
 
     Without noise messages are private data themselves. A learning paper's noise may be scaled to
-    private data, or what is sent depend on more than releases.
+    private data, or its messages depend on more than releases.
     """
     mask = runs["mechanism"] == "none"
     if "adjacency" in runs:  # of learning
@@ -146,7 +146,7 @@ FINALS = tuple(
 
 
 def run_tables(identity_row: Json, result: RunResult, reason: str = "") -> Tables:
-    """Return a finished run's tables, or those of what a failed one finished.
+    """Return a finished run's tables, or those of the finished part of a failed run.
 
     ``identity_row`` is :func:`identity` of the run.
     """
@@ -192,9 +192,9 @@ def identity(task: StudyTask) -> Json:
 
 
 def configuration(settings: Settings) -> str:
-    """Return the digest of the settings that a noise-free run has too.
+    """Return the digest of the settings that a noise-free run has in common.
 
-    A run and its noise-free baseline have the same one: what lies between them is the noise.
+    A run and its noise-free baseline have the same digest: they differ in the noise only.
     """
     noise_free = replace(settings, mechanism="none")  # some defaults depend on the noise
     own = {k: v for k, v in noise_free.as_dict().items() if k not in (*BESIDE_GROUND, "seed")}
@@ -202,13 +202,13 @@ def configuration(settings: Settings) -> str:
 
 
 def settings_shown(settings: Settings) -> Json:
-    """Return those of a run's settings that a row of the table of runs has."""
+    """Return the settings of a run that are in the table of runs."""
     text = settings.as_dict()
     return {name: text[name] for name in SETTINGS_SHOWN} | {"outage": " ".join(settings.outage)}
 
 
 def finals(document: Json) -> Json:
-    """Return a run's figures, from its outcome."""
+    """Return a run's values, from its outcome."""
     final, privacy = document["final"], document["privacy"]
     plan = (final["plan_shortage_mw"], final["plan_surplus_mw"])
     return {

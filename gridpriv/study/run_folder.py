@@ -1,11 +1,11 @@
 """The folder of a run, or of a series of runs under one budget: runs of a store.
 
-Before a run draws its first noise, what it may release at most is on disk; what it did release
-takes that place when it ends, early or not. So a run that was killed counts as released.
+Before a run draws its first noise, its planned releases are on disk; its actual releases replace
+them when it ends, early or not. So a killed run counts with its planned releases.
 
-A folder that is published tells neither seed nor digest of demand, by which an interrupted run is
-known again and draws nothing twice. Until all is finished they stand beside it, in
-``.NAME.unfinished``, for the owner alone.
+A public folder has neither seed nor digest of demand, which identify an interrupted run so that it
+draws nothing twice. Until all runs are finished they are in ``.NAME.unfinished``, readable by the
+owner only.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Runs:
     Attributes
     ----------
     case : Case
-        As it was read, or that of a series.
+        As read, or that of a series.
     repeat : str
-        The command that makes the same again; it holds the seed.
+        The command that repeats the run; it includes the seed.
     """
 
     case: Case
@@ -79,35 +79,34 @@ class Runs:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """Names of the steps; a run's only one has none."""
+        """Names of the steps; empty for a single run."""
         return ("",) if self.series is None else tuple(self.series.steps)
 
     @property
     def known_seed(self) -> int | None:
-        """The seed that makes the noise again; secure noise has none."""
+        """The seed of the noise; secure noise has none."""
         return None if self.settings.noise == "secure" else self.seed
 
 
 class RunFolder:
-    """A folder of runs that this process holds (:func:`open_runs`).
+    """A folder of runs, locked by this process (:func:`open_runs`).
 
     Parameters
     ----------
     repeats : bool
-        Whether a run that is run again draws the same noise and is charged nowhere: then it
-        releases nothing new.
+        True if a repeated run draws the same noise and is not charged: it then has no new release.
     """
 
     def __init__(self, store: Store, runs: Runs, *, repeats: bool) -> None:
         self.store, self.runs, self._repeats = store, runs, repeats
 
     def left(self) -> list[int]:
-        """Return the numbers of the runs that are still to do."""
+        """Return the numbers of the remaining runs."""
         done = {run for run, status in self.store.stored().items() if status == "done"}
         return [n for n in range(len(self.runs.steps)) if _run(n) not in done]
 
     def begin(self, number: int, planned: Released) -> None:
-        """Store what a run may release, before it does; what an earlier attempt did stays."""
+        """Store a run's planned releases before it starts; releases of earlier attempts stay."""
         self.store.forget([_run(number)])
         remove(self.store.folder / RUN_FILE)
         if not self._repeats:
@@ -115,7 +114,7 @@ class RunFolder:
         self._note(number, planned, early=True)
 
     def add(self, number: int, result: RunResult, plan: DayPlan | None = None) -> None:
-        """Store what a run released, and its figures; one that ended early is still to do."""
+        """Store a run's releases and results; a run that ended early remains to be done."""
         self._note(number, result.trace.releases, early=result.early is not None)
         tables = self._tables(number, result, plan)
         if self.runs.series is None:
@@ -126,13 +125,13 @@ class RunFolder:
         self.store.add(shown, **self._step(number))
 
     def begin_once(self, planned: Released) -> None:
-        """Store what a series may release once, before it does."""
+        """Store a series' planned release for all steps, before the draw."""
         if not self._repeats:
             self.store.set_aside(ONCE)
         self._note_once(_drawn_tables(planned, early=True))
 
     def add_once(self, horizon: Horizon, drawn: Released, known: Known | None = None) -> None:
-        """Store what a series released once and what it tells; nothing where it ended early."""
+        """Store a series' release for all steps and its estimate; nothing after an early end."""
         estimates = {} if known is None else _known_tables(horizon, known)
         self._note_once({**_drawn_tables(drawn, early=known is None), **estimates})
 
@@ -143,7 +142,7 @@ class RunFolder:
         """Return the estimate of every step's demand from a stored release."""
         tables = read_study(self.store.folder).tables
         if RELEASED not in tables:
-            if self.store.stored() and not self._repeats:  # steps went by a release
+            if self.store.stored() and not self._repeats:  # steps depend on a release
                 raise InputError(
                     f"{self.store.folder} holds steps, and not what all of them share: its part "
                     f"{ONCE} is missing and cannot be made again; name another folder"
@@ -160,13 +159,13 @@ class RunFolder:
         return tuple(bases)
 
     def finish(self) -> None:
-        """Make the tables, once every run is there."""
+        """Make the tables, when every run is finished."""
         if not self.left():
             self.store.finish(told_totals)
             remove(_unfinished(self.store.folder))
 
     def releases(self) -> dict[str, Counter[Release]]:
-        """Return the releases of every zone in all runs, those that ended early included."""
+        """Return the releases of every zone in all runs, including those that ended early."""
         table = read_study(self.store.folder).tables.get("releases", pd.DataFrame())
         return _releases(table.to_dict("records"))
 
@@ -186,7 +185,7 @@ class RunFolder:
                 identity | record.settings_shown(settings), result, result.early or ""
             )
         )
-        del tables["charges"]  # beside what was released
+        del tables["charges"]  # with its releases
         tables |= {"zone_prices": result.zone_prices, "binding": result.binding}
         if result.trace.rounds:
             if len(result.tie_prices):  # AC rounds and Newton steps have no duals of tie flows
@@ -195,7 +194,7 @@ class RunFolder:
             tables |= {k: t.rename_axis("index").reset_index() for k, t in state.items()}
         if self.runs.series is not None and not result.early:
             step = step_row(self.runs.steps[number], result, number, plan)
-            del step["seconds"]  # beside what differs between two machines
+            del step["seconds"]  # with values that differ between two machines
             tables["steps"] = [step]
         return tables
 
@@ -204,7 +203,7 @@ class RunFolder:
         self.store.note(_drawn(number), drawn, run=_run(number), **self._step(number))
 
     def _step(self, number: int) -> dict[str, str]:
-        """Return the name of a step, in a series, as the column that all of its tables have."""
+        """Return the name of a step in a series, as the common column of its tables."""
         return {} if self.runs.series is None else {"step": self.runs.steps[number]}
 
 
@@ -212,7 +211,7 @@ class RunFolder:
 def open_runs(
     folder: Path, runs: Runs, *, public: bool, resume: bool, charged: bool
 ) -> Iterator[RunFolder]:
-    """Hold a folder for a run or series; begin it, or go on with it.
+    """Lock a folder for a run or series; start it, or continue it.
 
     Parameters
     ----------
@@ -221,17 +220,17 @@ def open_runs(
     resume : bool
         Go on with what the folder holds.
     charged : bool
-        Whether a ledger is charged, for every attempt at a run.
+        True if a ledger is charged, for every attempt at a run.
 
     Raises
     ------
     InputError
-        If the folder holds something else, or the same and ``resume`` is not set.
+        If the folder has other content, or the same and ``resume`` is not set.
     """
     if public:
         refuse_unprotected(runs.settings.effective_mechanism())
     manifest = _manifest(runs, public=public)
-    # the grid as it was run: branches out of service are neither settled nor drawn
+    # the grid of the run: branches out of service are not in its tables
     drawn = ZonedCase(runs.case.without(runs.settings.outage), runs.zoning)
     network = partial(network_rows, {(runs.case.name, ""): drawn})
     with open_store(folder, manifest, resume=resume, common=network) as store:
@@ -259,7 +258,7 @@ def _unfinished(folder: Path) -> Path:
 
 
 def _remember(store: Store, runs: Runs) -> None:
-    """Keep beside a public folder what it was begun with, or see that it was with the same."""
+    """Store the identity of a run next to a public folder, or compare it with the stored one."""
     path = _unfinished(store.folder)
     if store.manifest["finished"]:
         remove(path)
@@ -286,7 +285,7 @@ def _digest(runs: Runs) -> str:
 
 
 def recorded_seed(folder: Path) -> int | None:
-    """Return the seed that a folder was begun with, or None where none is recorded."""
+    """Return the seed of a started folder, or None if none is recorded."""
     if not (folder / MANIFEST_FILE).exists():
         return None
     manifest = read_manifest(folder)
@@ -300,8 +299,8 @@ def recorded_seed(folder: Path) -> int | None:
 def _manifest(runs: Runs, *, public: bool) -> Json:
     """Return the manifest of a run or series.
 
-    A published one says no seed, which would undo the noise, and no digest of demand, by which
-    anybody could test a guess of it.
+    A public manifest has no seed, which would reveal the noise, and no digest of demand, which
+    could confirm a guess.
     """
     case, series = runs.case.name, runs.series
     settings = runs.settings.told_of(runs.case.without(runs.settings.outage))
@@ -319,7 +318,7 @@ def _manifest(runs: Runs, *, public: bool) -> Json:
         "cases": describe({(case, ""): ZonedCase(runs.case, runs.zoning)}),
         "repeat": runs.repeat,
     }
-    del plan["seeds"]  # another seed is refused by name
+    del plan["seeds"]  # a different seed is refused by name
     return record.publish_manifest(manifest) if public else manifest
 
 
@@ -328,7 +327,7 @@ def _run(number: int) -> str:
 
 
 def _drawn(number: int) -> str:
-    """Return under which name the store has what a run released."""
+    """Return the name in the store of a run's releases."""
     return f"{_run(number)}-drawn"
 
 
@@ -353,7 +352,7 @@ def _drawn_tables(releases: Released, *, early: bool) -> Tables:
 
 
 def _known_tables(horizon: Horizon, known: Known) -> Tables:
-    """Return the demand that one release leaves likely over all steps."""
+    """Return the estimate of demand over all steps from one release."""
     bus_id, zones = horizon.series.case.bus_id, horizon.owned.zones
     return {
         RELEASED: [
