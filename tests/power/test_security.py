@@ -6,7 +6,9 @@ The preventive plan of zones, compared with a central SCOPF with all states as v
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from gridpriv import load_case, partition
 from gridpriv.core.errors import InputError
 from gridpriv.grid.network import branch_flows, islands, islands_by
 from gridpriv.grid.scenarios import Contingency, branch_rating, contingencies
+from gridpriv.power import secure
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
@@ -437,3 +440,15 @@ def test_marginal_violations_rank_after_all_others() -> None:
         for limits in ((), (voltage,), (reactive,))
     )
     assert clear > near > none
+
+
+def test_a_contingency_without_an_ac_state_is_the_one_that_no_plan_prevents():
+    """It has no violations whose sizes could be compared."""
+    limit = SimpleNamespace(kind=next(iter(secure.SLACK_PRICE)), amount=0.3, bound=1.0)
+    analysed = [
+        SimpleNamespace(contingency=SimpleNamespace(name=name), status=status, violations=violated)
+        for name, status, violated in (("a", "converged", [limit]), ("b", "diverged", []))
+    ]
+    passes = Counter({"a": secure.PATIENCE, "b": secure.PATIENCE})
+    assert secure._hopeless(analysed, frozenset(), passes) == {"b"}
+    assert not passes
