@@ -31,12 +31,12 @@ POLYNOMIAL, PIECEWISE = 2, 1
 
 
 MOST_DEMAND_MW = 1e7
-"""Of one bus: three times what all power plants of the world generate on average."""
+"""Largest demand of a bus: three times the mean generation of the world."""
 
 
 @dataclass(frozen=True)
 class SourceNames:
-    """Names of a source's elements; for reading only, no part of the model.
+    """Names of a source's elements, for display; not part of the model.
 
     Attributes
     ----------
@@ -87,27 +87,27 @@ class Case:
     f_bus, t_bus : (m,) int
         Branch ends as bus indices.
     r, x, b, tap, shift, rate : (m,) float
-        Series impedance, charging, tap ratio (1 where the source says 0), phase shift (rad),
+        Series impedance, charging, tap ratio (1 where the source has 0), phase shift (rad),
         apparent power limit (0: none).
     angmin, angmax : (m,) float
-        Angle difference limits in rad; -inf and inf where the source gives none.
+        Angle difference limits in rad; -inf and inf where the source has none.
     gen_bus : (g,) int
     pmin, pmax, qmin, qmax, vg, pg : (g,) float
     cost : tuple of GenCost or None
-        One per generator, or empty where the source gives none.
+        One per generator, or empty where the source has none.
     branch_row, gen_row : int arrays
         1-based rows of the source tables.
     groups : dict of str to tuple of str
         The source's own groups of buses: ``area``, ``zone``, ``country``, ``substation``, each
-        one name per bus. For zone maps only; no part of ``fingerprint``.
+        one name per bus. For zone maps only; not part of ``fingerprint``.
     names : SourceNames
-        Names of buses, branches and generators. No part of ``fingerprint``.
+        Names of buses, branches and generators. Not part of ``fingerprint``.
     xy : (n, 2) float or None
-        Where the source draws its buses: longitude and latitude in degrees, or whatever plane
-        it uses. For drawings only; no part of ``fingerprint``.
+        The source's coordinates of buses: longitude and latitude in degrees, or another plane. For
+        drawings only; not part of ``fingerprint``.
     rate_b, rate_c : (m,) float or None
-        Short-term and emergency apparent power limits (0: none is given). For the analysis of
-        outages only; no part of ``fingerprint``.
+        Short-term and emergency apparent power limits (0: none). For the analysis of outages only;
+        not part of ``fingerprint``.
     """
 
     name: str
@@ -195,7 +195,7 @@ class Case:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of every number of the model. Private: a guessed demand can be tried on it."""
+        """SHA-256 of every number of the model. Private: it can confirm a guessed demand."""
         digest = hashlib.sha256(f"{self.base_mva!r}".encode())
         for part in fields(self):
             value = getattr(self, part.name)
@@ -211,7 +211,7 @@ class Case:
         return replace(self, pd=self.pd * factor, qd=self.qd * factor)
 
     def without(self, outages: tuple[str, ...]) -> Case:
-        """Return the case with generators and branches out of service; without any, itself.
+        """Return the case with generators and branches out of service.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ BUS_FIELDS = ("bus_id", *STATE_FIELDS, "reference")
 
 
 def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **given: Floats) -> Case:
-    """Return the case of some elements, with some fields given; they must stand at its buses."""
+    """Return the case of some elements, with some fields given; they must be at its buses."""
     place = np.full(case.n_bus, -1)
     place[buses] = np.arange(len(buses))
     parts = ((BUS_FIELDS, buses), (BRANCH_FIELDS, branches), (GEN_FIELDS, gens))
@@ -257,7 +257,7 @@ def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **given: Floats
 
 
 def emergency_ratings(case: Case, branches: NDArray[Any]) -> dict[str, Floats]:
-    """Return the ratings beyond the normal one of some branches, where a case has any."""
+    """Return the short-term and emergency ratings of some branches, where a case has any."""
     given = {name: getattr(case, name) for name in ("rate_b", "rate_c")}
     return {name: rates[branches] for name, rates in given.items() if rates is not None}
 
@@ -359,7 +359,7 @@ def _ordered(case: Case, low: str, high: str, kind: str, rows: Ints) -> None:
 FORMAT = "gridpriv network 1"
 WHOLE = ("bus_id", "f_bus", "t_bus", "gen_bus", "branch_row", "gen_row")
 REAL = ("gs", "bs", "vmin", "vmax", "base_kv", "r", "x", "b", "tap", "shift", "rate")
-OPEN = {  # limits that may be missing, and what stands for that
+OPEN = {  # limits that may be missing, and their value then
     "angmin": -math.inf,
     "angmax": math.inf,
     "pmin": -math.inf,
@@ -372,7 +372,7 @@ KEYS = ("format", "name", "base_mva", *WHOLE, *REAL, *OPEN, "reference", "cost")
 
 
 def public_network(case: Case) -> Case:
-    """Return a case without demand, without a solved state, and without places to draw it."""
+    """Return a case without demand, solved state and coordinates."""
     changes: dict[str, Any] = {"xy": None, "groups": {}, "names": SourceNames()}
     for name, value in STATE.items():
         changes[name] = np.full(len(getattr(case, name)), value)
@@ -396,12 +396,12 @@ def network_digest(case: Case) -> str:
 
 
 def read_network(path: Path) -> Case:
-    """Return the network that a file holds, as a case without demand.
+    """Return the network of a file, as a case without demand.
 
     Raises
     ------
     InputError
-        If it cannot be read, or is no network.
+        If it cannot be read, or is not a network.
     """
     return read_document(path, "network", FORMAT, KEYS, _case)
 
@@ -425,7 +425,7 @@ def _case(document: Json) -> Case:
 
 
 def _check_shapes(arrays: dict[str, Floats]) -> None:
-    """Refuse arrays of other lengths than their table's, and ends that are no bus."""
+    """Refuse arrays of other lengths than their table's, and ends that are not buses."""
     tables = {"bus_id": BUS_FIELDS, "f_bus": BRANCH_FIELDS, "gen_bus": GEN_FIELDS}
     for first, rest in tables.items():
         for name in (column for column in rest if column in arrays):

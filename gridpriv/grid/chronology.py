@@ -8,11 +8,11 @@ public: equipment and market data, no demand.
   ``efficiency_charge``, ``efficiency_discharge`` (1), ``loss_percent_per_hour`` (0),
   ``soc_percent`` (50), ``end_soc_percent`` (default: soc_percent), ``q_mvar`` (0): storage;
 - ``gen,up_mw_per_hour,down_mw_per_hour``: ramps of generators, by row of the source;
-- ``gen,start_cost,min_up_hours,min_down_hours``: generators that a commitment may let stand still;
-- ``gen,up_mw,down_mw`` and, optional, ``up_price,down_price`` ($/MWh): what generators can hold in
-  reserve; the row of gen ``required`` is what all zones together hold in every step.
+- ``gen,start_cost,min_up_hours,min_down_hours``: generators that a commitment may switch off;
+- ``gen,up_mw,down_mw`` and, optional, ``up_price,down_price`` ($/MWh): largest reserve of
+  generators; the row of gen ``required`` is the reserve of all zones together in every step.
 
-Case files hold, beside the model of one step:
+Case files have, in addition to the model of one step:
 
 - pandapower's ``storage``: ``max_p_mw`` and ``min_p_mw`` (charging is positive; without them the
   set point ``p_mw``), ``max_e_mwh``, ``min_e_mwh``, ``soc_percent``, ``min_q_mvar`` and
@@ -49,7 +49,7 @@ class Storage:
     Attributes
     ----------
     gen : int
-        Index of the generator that stands for it.
+        Index of the generator that represents it.
     charge, discharge : float
         Largest power into and out of it.
     charge_efficiency, discharge_efficiency : float
@@ -80,7 +80,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Switch:
-    """A generator that may stand still.
+    """A generator that may be switched off.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Switch:
     start_cost : float
         $ per start.
     min_up, min_down : float
-        Least hours of running, and of standing still.
+        Minimum up and down times in hours.
     """
 
     gen: int
@@ -110,13 +110,13 @@ class Chronology:
     ramp_up, ramp_down : (g,)
         Largest change of output per hour; inf without a limit.
     reserve_most, reserve_price : (2, g)
-        Reserve that generators can hold, up and down, and its price in $/MWh.
+        Largest reserve of generators, up and down, and its price in $/MWh.
     reserve_required : (2, T)
         Reserve of all zones together, up and down.
     switches : tuple of Switch
-        Generators that a commitment may let stand still.
+        Generators that a commitment may switch off.
     before : (g,), optional
-        Output before the first step, which ramps are counted from; without it the first is free.
+        Output before the first step, for its ramps; without it the first step has none.
     """
 
     hours: float
@@ -145,7 +145,7 @@ class Chronology:
         Raises
         ------
         InputError
-            With the line, for an unknown generator or a negative figure; for a storage that
+            With the line, for an unknown generator or a negative value; for a storage that
             cannot reach its end condition.
         """
         if not (np.isfinite(hours) and hours > 0):
@@ -184,7 +184,7 @@ class Chronology:
 
     @property
     def empty(self) -> bool:
-        """True if nothing couples the steps."""
+        """True if the steps are not coupled."""
         return not self.coupled
 
     def later(self, energy: Floats, before: Floats | None, ramps: float, steps: int) -> Chronology:
@@ -193,11 +193,11 @@ class Chronology:
         Parameters
         ----------
         energy : (storages,)
-            Energy before them, p.u. hours.
+            Energy before these steps, p.u. hours.
         before : (g,) or None
-            Output before them.
+            Output before these steps.
         ramps : float
-            Share of the ramps that may be planned.
+            Share of the ramps for the plan.
         steps : int
         """
         current = zip(self.storages, energy.tolist(), strict=True)
@@ -229,13 +229,13 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
     ----------
     case : Case
     path : str or path
-        A storage list, a storage file of MOST (``.m``), or the pandapower JSON that the case is
-        of: its ``storage`` table, whose set points are then no demand any more.
+        A storage list, a storage file of MOST (``.m``), or the pandapower JSON of the case: its
+        ``storage`` table, whose set points are then not part of demand.
 
     Raises
     ------
     InputError
-        With the line, for an unknown bus, a repeated name, or a figure that is not allowed.
+        With the line, for an unknown bus, a repeated name, or a value that is not allowed.
     """
     source = Path(path)
     if source.suffix.lower() == ".json":
@@ -270,7 +270,7 @@ def _storage_rows(case: Case, path: Path) -> Iterator[StorageEntry]:
 
 
 def _storage(case: Case, number: int, entry: StorageEntry) -> Storage:
-    """Return a storage of a list, whose generator is one beyond those of the case."""
+    """Return a storage of a list; its generator comes after those of the case."""
     value, base = entry.value, case.base_mva
     charge = value["p_mw"] if np.isnan(value["charge_mw"]) else value["charge_mw"]
     soc, end = value["soc_percent"], value["end_soc_percent"]
@@ -317,7 +317,7 @@ def _with_generators(
 def _by_generator(
     case: Case, rows: CsvRows, amounts: tuple[str, ...], others: tuple[str, ...] = ()
 ) -> Iterator[tuple[int, Floats]]:
-    """Yield the generator and the figures of every row; -1 for the row of :data:`REQUIRED`.
+    """Yield the generator and the values of every row; -1 for the row of :data:`REQUIRED`.
 
     Parameters
     ----------
@@ -356,7 +356,7 @@ def _read_ramps(case: Case, path: Path) -> Floats:
 
 
 def _read_reserves(case: Case, path: Path) -> tuple[Floats, Floats, Floats]:
-    """Return reserve that generators can hold (2, g), its price (2, g), the requirement (2,)."""
+    """Return the largest reserves of generators (2, g), prices (2, g) and the requirement (2,)."""
     amounts, prices = ("up_mw", "down_mw"), ("up_price", "down_price")
     needed = ("gen", *amounts)
     rows = CsvRows(path, "reserve list", (needed, ()), (needed, prices))
@@ -381,13 +381,13 @@ def _read_switches(case: Case, path: Path) -> tuple[Switch, ...]:
 
 COLUMNS = shipped_rows("storage.csv")
 OPTIONS = {row["column"]: float(row["list"]) for row in COLUMNS if row["list"]}
-"""Columns of a storage list that may be missing, and what is taken then."""
+"""Columns of a storage list that may be missing, and their defaults."""
 RANGES = {
     row["column"]: (float(row["least"]), float(row["most"])) for row in COLUMNS if row["most"]
 }
 """Allowed values."""
 NET_COLUMNS = {row["column"]: float(row["net"]) for row in COLUMNS if row["net"]}
-"""Columns of pandapower's ``storage``, and what is taken where one is missing."""
+"""Columns of pandapower's ``storage``, and their defaults."""
 MOST_LEVELS = ("InitialStorage", "MinStorageLevel", "MaxStorageLevel")
 _COMMENT = re.compile(r"[%#][^\r\n]*")
 _ASSIGNED = re.compile(r"^\s*([a-zA-Z][\w.]*)\s*=\s*(\[[^\]]*\]|\{[^}]*\}|[^;\n]*)", re.MULTILINE)
@@ -397,7 +397,7 @@ RAMPS = ((18, 2.0), (17, 6.0), (16, 60.0))
 
 @dataclass(frozen=True)
 class StorageEntry:
-    """A row of a storage list: name, number of the bus, and figures in MW, MWh and percent."""
+    """A row of a storage list: name, number of the bus, and values in MW, MWh and percent."""
 
     name: str
     bus: int
@@ -405,7 +405,7 @@ class StorageEntry:
 
 
 def not_in_range(value: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    """Yield the figures of a storage that are not allowed, and what is."""
+    """Yield the invalid values of a storage, and the allowed ones."""
     for key, number in value.items():
         low, high = RANGES[key]
         if not np.isnan(number) and not (low <= number <= high and np.isfinite(number)):
@@ -418,8 +418,8 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
     Raises
     ------
     InputError
-        If the case is of another file or has another demand, or a row has a name that another
-        has, or a figure that is not allowed.
+        If the case is of another file or has another demand, or a row has a repeated name or a
+        value that is not allowed.
     """
     from gridpriv.grid.pandapower import convert_net
     from gridpriv.grid.pandapower_json import frame, in_service, open_json, optional
@@ -458,7 +458,7 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
 
 
 def _net_figures(given: Mapping[str, float], label: str) -> dict[str, float]:
-    """Return the figures of a storage list for a row of pandapower's ``storage``."""
+    """Return the values of a storage list for a row of pandapower's ``storage``."""
     power = abs(given["p_mw"] * given["scaling"])
     charge, discharge = given["max_p_mw"], -given["min_p_mw"]
     room = given["max_e_mwh"] - given["min_e_mwh"]
@@ -478,7 +478,7 @@ def _net_figures(given: Mapping[str, float], label: str) -> dict[str, float]:
 
 
 def _allowed(given: dict[str, float], label: str) -> dict[str, float]:
-    """Return the figures of a storage with those that are taken for missing ones."""
+    """Return the values of a storage, with defaults for missing ones."""
     value = OPTIONS | given
     for key, allowed in not_in_range(value):
         raise InputError(f"{label}: {key} = {value[key]:g}: must be {allowed}")
@@ -493,7 +493,7 @@ def most_storages(case: Case, path: Path) -> list[StorageEntry]:
     Raises
     ------
     InputError
-        If the file is not of that form, or a storage stands on no bus of the case.
+        If the file is not of that form, or a storage is not at a bus of the case.
     """
     text = _COMMENT.sub("", read_text(path, "storage file", LARGEST))
     known, fields = Arithmetic(), {}
@@ -564,7 +564,7 @@ def source_ramps(case: Case, path: Path) -> Floats:
     Raises
     ------
     InputError
-        If the case is of another file, which has no ramps, or negative ones.
+        If the case is of another file, or its ramps are missing or negative.
     """
     from gridpriv.grid.matpower import matpower_tables
     from gridpriv.grid.pypower import mat_tables

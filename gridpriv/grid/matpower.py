@@ -1,9 +1,8 @@
 """Read MATPOWER case files (``.m``, format version 2) without MATLAB.
 
-Tables are literal; the arithmetic that MATPOWER's own files do beside them (``case33bw``
-converts ohm and kW) is carried out by :mod:`gridpriv.grid.matlab`, and whatever is not of its
-grammar is refused with the line. docs/decisions/0002-matpower-reader.md says why no library is
-used here.
+Tables are literal. Arithmetic in MATPOWER's own files (``case33bw`` converts ohm and kW) is
+executed by :mod:`gridpriv.grid.matlab`; anything outside its grammar is refused with the line.
+docs/decisions/0002-matpower-reader.md gives the reasons for not using a library.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ CHANGED = ("baseMVA", "bus", "gen", "branch")
 MOST_STATEMENTS, MOST_LINES = 100, 10
 _NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|Inf|inf|NaN|nan)")
 _DIGITS = re.compile(r"[-+.0-9eE]+")
-"""What float reads of these characters is a number to MATLAB too, and the same."""
+"""Texts of these characters that float reads are the same numbers in MATLAB."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class _Assignment:
 
 @dataclass(frozen=True)
 class _Unless:
-    """A block that is carried out unless a name is 0."""
+    """A block that is executed unless a name is 0."""
 
     name: str
     line: int
@@ -67,13 +66,13 @@ def load_matpower(path: Path) -> tuple[Case, ReadReport]:
     Case
         In per unit.
     ReadReport
-        What was read, ignored or unsupported.
+        Read, ignored and unsupported fields.
 
     Raises
     ------
     InputError
-        With the line number, where the file is malformed, runs code after its tables, or
-        holds something a grid cannot have.
+        With the line number, where the file is malformed, runs code after its tables, or has values
+        that a grid cannot have.
     """
     text = _text(path)
     with naming(path):
@@ -147,7 +146,7 @@ def _code_lines(text: str) -> Iterator[_Line]:
 
 
 def _without_comment(line: str) -> str:
-    """Cut a ``%`` comment, minding quoted strings."""
+    """Remove a ``%`` comment outside quoted strings."""
     at = _unquoted(line, "%")
     return line if at < 0 else line[:at]
 
@@ -184,7 +183,7 @@ def _not_read(number: int, text: str, reason: str = "") -> InputError:
 
 
 def _pass_block(opening: _Line, lines: Iterator[_Line]) -> None:
-    """Pass the lines up to the ``end`` of a block; a block within is refused."""
+    """Skip the lines up to the ``end`` of a block; a nested block is refused."""
     for line in lines:
         if _END.match(line.text):
             return
@@ -194,7 +193,7 @@ def _pass_block(opening: _Line, lines: Iterator[_Line]) -> None:
 
 
 def _continued(first: _Line, lines: Iterator[_Line]) -> _Line:
-    """Return a statement with the lines that it is continued on, without its semicolon."""
+    """Return a statement with its continuation lines, without its semicolon."""
     parts = [first.text]
     while parts[-1].endswith("...") and len(parts) < MOST_LINES:
         following = next(lines, None)
@@ -204,7 +203,7 @@ def _continued(first: _Line, lines: Iterator[_Line]) -> _Line:
 
 
 def _carry_out(code: list[_Line | _Unless], state: Arithmetic, tables_line: int) -> None:
-    """Carry out the statements of a file, in its order."""
+    """Execute the statements of a file, in its order."""
     if len(code) > MOST_STATEMENTS:
         raise InputError(
             f"more than {MOST_STATEMENTS} statements beside the tables are not read"

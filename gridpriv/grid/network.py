@@ -1,13 +1,13 @@
-"""Admittances, islands, and parts of the inverse of a grid's matrix.
+"""Admittances, DC power flow, islands, and parts of the inverse of a grid's matrix.
 
-Branches are pi models with an ideal transformer at the from end. Islands are buses that branches
-join; on some of them nothing can generate.
+Branches are pi models with an ideal transformer at the from end. Islands are sets of buses that
+branches connect; some have no generation.
 
-A factored matrix gives a few buses' part of the inverse without the rest.
+Parts of the inverse at a few buses are computed from the factors.
 
-In A = L D L' a column of L^-1 is 0 but where its bus leads up the elimination tree: from a bus to
-the first of those, eliminated after it, that it is joined to. These are few hundred even in a grid
-of 70,000 buses, so what a zone needs of A^-1 = L'^-1 D^-1 L^-1 comes from a small dense triangle.
+In A = L D L' a column of L^-1 is nonzero only at its bus and the ancestors of that bus in the
+elimination tree. These are a few hundred even in a grid of 70,000 buses, so a zone's part of A^-1 =
+L'^-1 D^-1 L^-1 comes from a small dense triangle.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def bus_admittance(case: Case) -> sparse.csr_array:
 def no_load_angles(case: Case, reference: Ints) -> Floats:
     """Return the voltage angles (rad) of a grid without load, shape (n,).
 
-    Phase shifts of transformers add up along branches; what does not cancel around a loop is
-    shared out by the DC power flow.
+    Phase shifts of transformers add up along branches; the rest around a loop is distributed by the
+    DC power flow.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class Factors:
     pivots : (n,)
         D.
     place : (n,) int
-        Where in that order each bus stands.
+        Position of each bus in that order.
     parent : list of int
         Of every place in the elimination tree; n at a root.
     """
@@ -206,7 +206,7 @@ class Factors:
         return np.asarray(self.whole.solve(right))
 
     def solve_at(self, buses: Ints, right: Floats) -> Floats:
-        """Return the rows ``buses`` of A^-1 right, where right is 0 but in these rows.
+        """Return the rows ``buses`` of A^-1 right, where right is 0 except in these rows.
 
         Parameters
         ----------
@@ -238,7 +238,7 @@ class Factors:
         return np.array(sorted(path))
 
     def _triangle(self, up: Ints) -> Floats:
-        """Return L at these places, which hold all rows of their columns."""
+        """Return L at these places, which include all rows of their columns."""
         first, count = self.lower.indptr[up], np.diff(self.lower.indptr)[up]
         column = np.repeat(np.arange(len(up)), count)
         entry = np.arange(len(column)) + np.repeat(first - np.cumsum(count) + count, count)
@@ -274,7 +274,7 @@ def _components(n_bus: int, f_bus: Ints, t_bus: Ints) -> Ints:
 
 @lru_cache(maxsize=16)
 def dead_buses(case: Case) -> Bools:
-    """Return the buses of islands in which no generator can give active power; read-only."""
+    """Return the buses of islands without a generator of active power; read-only."""
     island = islands(case)
     alive = np.zeros(island.max() + 1, bool)
     alive[island[case.gen_bus[case.pmax > 0]]] = True

@@ -106,7 +106,7 @@ def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[readre
 
 
 def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[readreport.FieldNote]:
-    """Yield which buses have a fixed voltage, and which of them lie outside their band."""
+    """Yield the notes on buses with a fixed voltage, and on those outside their band."""
     ids = np.unique(np.fromiter(bus_of.values(), dtype=np.int64, count=len(bus_of)))
     low, high = pp_tables.voltage_bands(net, ids, bus_of)
     for element, bus, set_point in pp_tables.fixed_voltages(net):
@@ -180,7 +180,7 @@ def case_from_pandapower(net: Net, name: str | None = None) -> Case:
 
 
 def load_pandapower(path: Path) -> tuple[Case, readreport.ReadReport]:
-    """Read a net that ``pandapower.to_json`` wrote."""
+    """Read a net written by ``pandapower.to_json``."""
     net = open_json(path)
     with naming(path):
         conversion = convert_net(net, path.stem)
@@ -236,7 +236,7 @@ def _names(
     branch: tuple[pp_tables.Element, ...],
     gen: tuple[pp_tables.Element, ...],
 ) -> SourceNames:
-    """Return the names that the net's tables give; of fused buses that of the smallest."""
+    """Return the names in the net's tables; for fused buses that of the smallest."""
     labels = {
         table: frame(net, table)["name"].dropna().astype(str).to_dict()
         for table in {"bus", *(element.table for element in (*branch, *gen))}
@@ -296,12 +296,12 @@ def load_simbench(name: str) -> tuple[Case, readreport.ReadReport]:
 
 
 def is_profiles(text: str) -> bool:
-    """Test for a ``--series`` that names the net's own profiles, not a file."""
+    """Return True for a ``--series`` of the net's own profiles, not a file."""
     return text == PROFILES or text.startswith(PROFILES + ":")
 
 
 def profile_series(text: str, name: str, case: Case) -> DemandSeries:
-    """Return the demand of ``profiles[:FIRST,STEPS]`` of the net that a case was read from.
+    """Return the demand of ``profiles[:FIRST,STEPS]`` of a case's net.
 
     Parameters
     ----------
@@ -311,13 +311,13 @@ def profile_series(text: str, name: str, case: Case) -> DemandSeries:
     name : str
         Of the case: ``simbench:CODE`` or a path to a pandapower JSON file.
     case : Case
-        As read from there; its demand may have been overridden.
+        As read from that net; its demand may have been overridden.
     """
     net = _net(name)
     conversion = convert_net(net)
     window = _window(text)
     series = series_from_simbench(net, conversion.case, conversion.link.bus, *window)
-    # what an override changed stays: only the change over time is the profiles'
+    # an overridden demand stays: only its change over time is from the profiles
     return replace(
         series,
         case=case,

@@ -29,9 +29,9 @@ from gridpriv.core.text import Json
 from gridpriv.grid.tables import naming, shipped_rows
 
 Net: TypeAlias = Any
-"""pandapower's net, which has no static type: tables by name, as entries and as attributes."""
+"""pandapower's net, which has no static type: tables by name, as entries and attributes."""
 Ppc: TypeAlias = dict[str, Any]
-"""PYPOWER's tables as pandapower makes them, with its own beside them."""
+"""PYPOWER's tables as pandapower makes them, with pandapower's own."""
 COLUMNS = shipped_rows("pandapower_columns.csv")
 """Columns that must name a bus, and those that must be numbers of elements in service."""
 LARGEST_INDEX = 5_000_000
@@ -66,7 +66,7 @@ def check_net(net: Net) -> None:
 
 
 def _columns(rule: str) -> Iterator[tuple[str, str]]:
-    """Yield every pair of a table and a column that a rule is for."""
+    """Yield every pair of a table and a column of a rule."""
     for row in COLUMNS:
         if row["must be"] == rule:
             yield from product(row["tables"].split(), row["columns"].split())
@@ -138,7 +138,7 @@ def _check_numbers(net: Net, table: str, column: str, rule: str) -> None:
         return
     values = numbers(column_of(rows, table, column), table)
     wrong = running & ~((values > 0) if rule == "a positive number" else np.isfinite(values))
-    if column == "max_i_ka":  # an unknown rating is no limit, a negative one is a mistake
+    if column == "max_i_ka":  # an unknown rating is no limit, a negative one an error
         wrong = running & (values <= 0)
     if wrong.any():
         at = int(np.argmax(wrong))
@@ -163,12 +163,12 @@ def numbers(values: pd.Series[Any], table: str) -> Floats:
 
 
 def optional(rows: pd.DataFrame, column: str, missing: float) -> Floats:
-    """Return a column as floats, ``missing`` where the net does not say.
+    """Return a column as floats, ``missing`` where the net has no value.
 
     Raises
     ------
     InputError
-        Naming the row, if a value is no number.
+        Naming the row, if a value is not a number.
     """
     if column not in rows:
         return np.full(len(rows), missing)
@@ -219,21 +219,21 @@ TYPES = {
     "bool": ("bool", (bool,), "true or false"),
     "boolean": ("boolean", (bool, type(None)), "true, false or null"),
 }
-"""By the type that a file states for a column: pandas' own, Python's of its cells, in words."""
+"""By the type that a file states for a column: pandas' type, Python's type of cells, its name."""
 OLDEST = (3, 0)
-"""The oldest format that is read; in those before, columns had other meanings."""
+"""The oldest format that is read; in earlier ones columns had other meanings."""
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?")
 _JSON = re.compile(r'\s*[\[{"]')
 
 
 def open_json(path: Path) -> Net:
-    """Return the net of a file that ``pandapower.to_json`` wrote.
+    """Return the net of a file written by ``pandapower.to_json``.
 
     Raises
     ------
     InputError
-        If it is no such file, names an object that is not on the lists, has a format that is too
-        old or newer than the installed pandapower's, or holds a damaged table.
+        If it is not such a file, names an object that is not on the lists, has a format that is too
+        old or newer than the installed pandapower's, or has a damaged table.
     """
     text = read_text(path, "case file", LARGEST)
     with naming(path):
@@ -241,7 +241,7 @@ def open_json(path: Path) -> Net:
 
 
 def _not_written(fault: str) -> InputError:
-    """Return the error for a file that pandapower does not write so."""
+    """Return the error for a file that pandapower would not write."""
     return InputError(f"{fault}: write the file with pandapower.to_json")
 
 
@@ -265,7 +265,7 @@ def _entries(text: str) -> Json:
 
 
 def _names(waiting: list[Any]) -> Iterator[tuple[str, str]]:
-    """Yield every (module, class) in the values, also in texts that hold JSON themselves."""
+    """Yield every (module, class) in the values, also in nested JSON texts."""
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
@@ -279,14 +279,14 @@ def _names(waiting: list[Any]) -> Iterator[tuple[str, str]]:
 
 
 def _name(value: Any) -> tuple[str, str]:
-    """Return the (module, class) that a value names; empty where it is no named object."""
+    """Return the (module, class) of a value; empty if it is not a named object."""
     if not isinstance(value, dict):
         return "", ""
     return str(value.get("_module", "")), str(value.get("_class", ""))
 
 
 def _decoded(text: object) -> Any:
-    """Return the JSON that a text holds, None where it is anything else."""
+    """Return the JSON value of a text, None if it is not JSON."""
     try:
         return json.loads(text) if isinstance(text, str) else None
     except ValueError:
@@ -296,7 +296,7 @@ def _decoded(text: object) -> Any:
 
 
 def _net(entries: Json) -> Net:
-    """Return an empty net of pandapower's own making, filled with the tables of the file."""
+    """Return an empty net made by pandapower, filled with the tables of the file."""
     from pandapower.auxiliary import pandapowerNet
 
     empty = _empty_net()
@@ -340,7 +340,7 @@ def _check_format(given: object, newest: str) -> None:
 
 
 def _is_further_table(net: Net, key: str, value: Any) -> bool:
-    """Test for a table unknown to pandapower; those are kept to be reported."""
+    """Return True for a table unknown to pandapower, which is reported."""
     free = key.isidentifier() and key[0] != "_" and not hasattr(net, key)
     return free and _name(value) in TABLES and value.get("orient") == "split"
 
@@ -353,7 +353,7 @@ def _positive(key: str, value: Any) -> float:
 
 
 def _table(label: str, value: Any) -> pd.DataFrame:
-    """Return a table, its columns of the types that the file states."""
+    """Return a table, with columns of the types stated in the file."""
     content = _decoded(value.get("_object")) if _name(value) in TABLES else None
     parts = [content.get(key) for key in PARTS] if isinstance(content, dict) else []
     lists = [part for part in parts if isinstance(part, list)]
@@ -394,7 +394,7 @@ def _index(label: str, index: list[Any]) -> pd.Index:
 
 
 def _column(label: str, values: list[Any], kind: str) -> Any:
-    """Return a column of the type that the file states; cells of another type are refused."""
+    """Return a column of the stated type; cells of another type are refused."""
     if kind not in TYPES:
         cells = np.empty(len(values), dtype=object)
         cells[:] = [_cell(value) for value in values]
@@ -410,7 +410,7 @@ def _column(label: str, values: list[Any], kind: str) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value of no stated type: a number out of its wrapping, nothing for an object."""
+    """Return a value without a stated type: an unwrapped number, None for an object."""
     if isinstance(value, dict):
         content = value.get("_object") if _name(value) in NUMBERS else None
         value = content if isinstance(content, int | float) else None

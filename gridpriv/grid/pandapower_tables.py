@@ -26,7 +26,7 @@ from gridpriv.grid.pandapower_json import Net, Ppc, column_of, frame, in_service
 from gridpriv.grid.tables import DC_COLUMNS, DC_FROM, DC_PF, DC_PT, DC_STATUS, DC_TO
 
 DEFAULT_BASE = 1.0
-"""pandapower's sn_mva where nobody chose one; see :func:`base_power`."""
+"""pandapower's default sn_mva; see :func:`base_power`."""
 BASES = (1.0, 10.0, 100.0)
 SIDES = ("hv", "mv", "lv")
 
@@ -45,18 +45,18 @@ class Element:
 
 @dataclass(frozen=True, eq=False)
 class PandapowerLink:
-    """Elements of a net that the rows of its case stand for.
+    """Elements of a net by the rows of its case.
 
     Attributes
     ----------
     bus : dict of int to int
-        Bus of the net to bus number (``Case.bus_id``); fused buses share one.
+        Bus of the net to bus number (``Case.bus_id``); fused buses have the same.
     branch, gen : tuple of Element
         By the case's ``branch_row - 1`` and ``gen_row - 1``: elements in service, counted
         through lines, trafos, trafo3w (by side), impedances and switches; through external
         grids, generators and dispatchable static generators.
     shunt_f, shunt_t : (rows,) complex
-        Admittance (p.u.) at the ends of each branch row that the case holds as bus shunts.
+        Admittance (p.u.) at the ends of each branch row that is a bus shunt in the case.
     """
 
     bus: dict[int, int]
@@ -69,10 +69,10 @@ class PandapowerLink:
 def base_power(net: Net) -> float:
     """Return the base of the per-unit system in MVA, from public name plates.
 
-    ``sn_mva`` is a matter of computation to pandapower, and 1 MVA by default, on which a
-    medium-voltage grid has admittances of 1e4 per unit and conic solvers fail. Where it was left
-    at that, the base is 1, 10 or 100 MVA: enough for all transformers together or, without
-    transformers, 100 MVA from 10 kV on. Demand plays no part: it is private.
+    In pandapower ``sn_mva`` only affects computation and is 1 MVA by default, where a
+    medium-voltage grid has admittances of 1e4 per unit and conic solvers fail. For the default the
+    base is 1, 10 or 100 MVA: at least the sum of all transformers or, without transformers, 100 MVA
+    from 10 kV on. Demand is not read, as it is private.
     """
     given = float(net.sn_mva)
     if given != DEFAULT_BASE:
@@ -107,7 +107,7 @@ def pypower_tables(net: Net, flexible: NDArray[np.bool_]) -> tuple[Net, Ppc]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ppc = to_ppc(work, mode="pf", init="flat", calculate_voltage_angles=True)
-    except Exception as error:  # what an inconsistent net raises is pandapower's affair
+    except Exception as error:  # pandapower raises various errors for an inconsistent net
         raise InputError(
             f"pandapower cannot convert the net ({type(error).__name__}: {error})"
         ) from error
@@ -188,11 +188,11 @@ def moved_shunts(
 
 
 NO_LIMIT = 99999.0
-"""Ratings from here on (kA or MVA) are the field's way to say none."""
+"""Ratings from here on (kA or MVA) conventionally mean no limit."""
 NO_BAND = (0.9, 1.1)
-"""Voltage band of a bus that has none: what EN 50160 asks of medium and low voltage."""
+"""Voltage band of a bus without one: that of EN 50160 for medium and low voltage."""
 LEAST_SHARE = 0.8
-"""Share of buses that must have a place for a net's own places to be used."""
+"""Share of buses with coordinates from which a net's own are used."""
 
 
 def bus_table(
@@ -203,7 +203,7 @@ def bus_table(
     shunt_f: NDArray[np.complex128],
     shunt_t: NDArray[np.complex128],
 ) -> Floats:
-    """Return the buses: bands, and the shunts of branches that their own b does not hold."""
+    """Return the buses: bands, and the shunts of branches beyond their own b."""
     table: Floats = np.real(ppc["bus"][:, :13]).astype(float)
     base = float(net.sn_mva)
     ends = np.real(ppc["branch"][:, :2]).astype(np.int64)
@@ -230,7 +230,7 @@ def bus_table(
 def voltage_bands(
     net: Net, ids: NDArray[np.int64], bus_of: dict[int, int]
 ) -> tuple[Floats, Floats]:
-    """Return the voltage bands of bus numbers, (n,) each, before any voltage is fixed.
+    """Return the voltage bands of bus numbers, (n,) each, before voltages are fixed.
 
     The band of a fused bus is the intersection of its buses' bands. A generator's ``min_vm_pu``
     and ``max_vm_pu`` narrow the band of its bus, as in pandapower's optimal power flow.
@@ -256,8 +256,8 @@ def voltage_bands(
 def fixed_voltages(net: Net) -> list[tuple[Element, int, float]]:
     """Return the elements that fix the voltage of their bus, with that bus and the set point.
 
-    As in pandapower's optimal power flow these are the external grids that are not controllable,
-    which is their default, and the generators that are not, whose default is that they are.
+    As in pandapower's optimal power flow these are external grids and generators that are not
+    controllable; by default external grids are not, and generators are.
     """
     fixed = []
     for table, default in (("ext_grid", 0.0), ("gen", 1.0)):
@@ -274,8 +274,8 @@ def fixed_voltages(net: Net) -> list[tuple[Element, int, float]]:
 def bus_zones(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, tuple[str, ...]]:
     """Return ``bus.zone`` of the case's buses, empty unless each has one and there are several.
 
-    Fused buses have the zone of the smallest of them that has one; an auxiliary bus (a star
-    point, an open line end) that of the first neighbour that has one.
+    Fused buses have the zone of the smallest of them that has one; an auxiliary bus (a star point,
+    an open line end) has that of the first neighbour with one.
     """
     if "zone" not in net.bus:
         return {}
@@ -361,8 +361,8 @@ def _add(
 def gen_table(net: Net, elements: tuple[Element, ...], bus_of: dict[int, int]) -> Floats:
     """Return the generators: external grids, generators, dispatchable static generators.
 
-    Limits the net does not give mean: none for Q, and for P of an external grid or a slack; a
-    generator that is not controllable, or has no limits, is held at its output.
+    Without limits in the net there are none for Q, and for P of an external grid or a slack. The
+    output of a generator that is not controllable, or has no limits, is fixed.
     """
     table = np.zeros((len(elements), 10))
     for kind in ("ext_grid", "gen", "sgen"):
@@ -390,7 +390,7 @@ def gen_table(net: Net, elements: tuple[Element, ...], bus_of: dict[int, int]) -
 
 
 def cost_rows(net: Net, elements: tuple[Element, ...]) -> tuple[tuple[float, ...], ...]:
-    """Return MATPOWER cost rows; a generator without a cost costs nothing."""
+    """Return MATPOWER cost rows; a generator without a cost row has cost 0."""
     curves: dict[Element, tuple[float, ...]] = {}
     terms = ("cp2_eur_per_mw2", "cp1_eur_per_mw", "cp0_eur")
     for _, kind, element, *values in _given(net, "poly_cost", ("et", "element", *terms)):
@@ -405,7 +405,7 @@ def cost_rows(net: Net, elements: tuple[Element, ...]) -> tuple[tuple[float, ...
 
 
 def _given(net: Net, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield the number of every row of a table and what it holds in some columns."""
+    """Yield the number of every row of a table and its values in some columns."""
     rows = frame(net, table)
     if len(rows):
         yield from zip(rows.index, *(column_of(rows, table, c) for c in columns), strict=True)
@@ -427,11 +427,11 @@ def _breakpoints(areas: Any, row: object) -> tuple[float, ...]:
 
 
 def bus_places(net: Net, case: Case, bus_of: dict[int, int]) -> Floats | None:
-    """Return the buses' coordinates as the net gives them, shape (n_bus, 2), or None.
+    """Return the buses' coordinates in the net, shape (n_bus, 2), or None.
 
-    A group of fused buses stands where its smallest bus with a place stands. A bus without one
-    (the star point of a three-winding transformer) stands amid its neighbours. None where fewer
-    than eight buses in ten have a place, or all have the same: then a layout is clearer.
+    A group of fused buses has the coordinates of its smallest bus with any. A bus without any (the
+    star point of a three-winding transformer) has the mean of its neighbours. None where fewer than
+    eight of ten buses have coordinates, or all have the same: then a layout is clearer.
     """
     places = np.full((case.n_bus, 2), np.nan)
     given = _geodata(net)
@@ -465,7 +465,7 @@ def _point(text: object) -> object:
 
 
 def _keep(places: dict[int, tuple[float, float]], bus: Any, place: Any) -> None:
-    """Keep what is two finite numbers (a third is a height); a drawing can do without the rest."""
+    """Add a point of two finite numbers (a third is a height); others are left out."""
     try:
         x, y = float(place[0]), float(place[1])
     except (TypeError, ValueError, IndexError, KeyError):
@@ -475,7 +475,7 @@ def _keep(places: dict[int, tuple[float, float]], bus: Any, place: Any) -> None:
 
 
 def _filled(places: Floats, case: Case) -> Floats | None:
-    """Return the places with every missing one at the mean of its neighbours' places."""
+    """Return the coordinates, with missing ones at the mean of their neighbours."""
     missing = np.isnan(places[:, 0])
     while missing.any():
         total, count = np.zeros_like(places), np.zeros(len(places))
@@ -484,7 +484,7 @@ def _filled(places: Floats, case: Case) -> Floats | None:
             np.add.at(total, here[near], places[there[near]])
             np.add.at(count, here[near], 1.0)
         next_to = missing & (count > 0)
-        if not next_to.any():  # an island without any place
+        if not next_to.any():  # an island without coordinates
             return None
         places[next_to] = total[next_to] / count[next_to, None]
         missing &= ~next_to

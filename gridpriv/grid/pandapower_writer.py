@@ -3,7 +3,7 @@
 A branch without transformer between buses of one voltage is a line; any other is a
 transformer, whose charging becomes shunts at its end buses (pandapower's default T model
 would place it elsewhere). Balance, voltages and losses are those of the case; docs/readers.md
-lists what a net cannot hold (angle limits, cost polynomials above quadratic).
+lists what a net cannot represent (angle limits, cost polynomials above quadratic).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gridpriv.grid.pandapower_tables import NO_LIMIT, Element, PandapowerLink
 from gridpriv.grid.zoning import bus_graph
 
 LARGEST_INDEX = 1_000_000
-"""pandapower allocates arrays up to the largest index: names beyond it are renumbered."""
+"""pandapower allocates arrays up to the largest index: larger numbers are renumbered."""
 HERTZ = 50.0
 LIMITS = {"min_p_mw": "pmin", "max_p_mw": "pmax", "min_q_mvar": "qmin", "max_q_mvar": "qmax"}
 
@@ -30,9 +30,9 @@ LIMITS = {"min_p_mw": "pmin", "max_p_mw": "pmax", "min_q_mvar": "qmin", "max_q_m
 def write_net(case: Case) -> tuple[Net, PandapowerLink]:
     """Return a pandapower net of a case, and the link between the two.
 
-    Buses keep their numbers as indices (unless beyond a million); generators hold the case's
-    ``pg`` and ``vg``. Each island has one external grid or slack generator: a reference bus of
-    the case, or the bus of its largest generator.
+    Buses keep their numbers as indices (unless beyond a million); generators have the case's ``pg``
+    and ``vg``. Each island has one external grid or slack generator: a reference bus of the case,
+    or the bus of its largest generator.
     """
     import pandapower as pp
 
@@ -68,7 +68,7 @@ def write_net(case: Case) -> tuple[Net, PandapowerLink]:
 def _name_elements(
     net: Net, case: Case, branch: tuple[Element, ...], gen: tuple[Element, ...]
 ) -> None:
-    """Write the names that the source gave to branches and generators."""
+    """Write the source's names of branches and generators."""
     named = ((branch, case.names.branch, case.branch_row), (gen, case.names.gen, case.gen_row))
     for elements, names, rows in named:
         if names:
@@ -149,7 +149,7 @@ def _branches(
 
 
 def slack_generators(case: Case) -> tuple[list[int], list[int]]:
-    """Return generators that are slacks, and reference buses that have no generator.
+    """Return generators that are slacks, and reference buses without a generator.
 
     One per island: at a reference bus where the island has one, or else the largest generator.
     """
@@ -173,7 +173,7 @@ def _generators(net: Net, case: Case, index: NDArray[np.int64]) -> tuple[Element
     base = case.base_mva
     slacks, bare = slack_generators(case)
     setpoint = case.vm.copy()
-    setpoint[case.gen_bus[::-1]] = case.vg[::-1]  # generators of one bus share the first's
+    setpoint[case.gen_bus[::-1]] = case.vg[::-1]  # generators of a bus have the first one's
     setpoint = np.where(setpoint > 0, setpoint, 1.0)
     elements: list[Element] = []
     for g, bus in enumerate(case.gen_bus.tolist()):
@@ -188,7 +188,7 @@ def _generators(net: Net, case: Case, index: NDArray[np.int64]) -> tuple[Element
             net, int(index[bus]), vm_pu=setpoint[bus], controllable=True, **set_points, **limits
         )
         elements.append(Element("ext_grid" if slack else "gen", int(number)))
-    for bus in bare:  # holds voltage and angle, gives nothing in the model
+    for bus in bare:  # fixes voltage and angle, without output in the model
         pp.create_ext_grid(
             net,
             int(index[bus]),

@@ -1,8 +1,8 @@
-"""Computed zone maps: one function a method, one repair and one balance step for all.
+"""Computed zone maps: one function per method, and a common repair and balance step.
 
 Every method works on the graph of buses, is deterministic for a seed, and returns connected zones
-(on a connected grid). Edges are weighted by branch admittance, which METIS does not look at: with
-weights it cuts more ties, and rounds are not fewer (docs/decisions/0017-acceleration.md).
+(on a connected grid). Edges are weighted by branch admittance, except for METIS: with weights it
+cuts more ties, and rounds are not fewer (docs/decisions/0017-acceleration.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gridpriv.grid.zoning import Zoning, bus_graph, warn_disconnected, zoning_fr
 
 Groups = list[set[int]]
 SMALLEST_SHARE = 1 / 3
-"""No zone is left smaller than this share of the mean size, where the graph allows it."""
+"""Smallest zone as a share of the mean size, where the graph allows it."""
 
 
 def partition(case: Case, zones: int, method: str = "spectral", seed: int = 0) -> Zoning:
@@ -42,7 +42,7 @@ def partition(case: Case, zones: int, method: str = "spectral", seed: int = 0) -
     Raises
     ------
     InputError
-        For an unknown method, a number of zones that cannot be, or a missing extra.
+        For an unknown method, an impossible number of zones, or a missing extra.
     """
     one_of("method", method, METHODS)
     if not 1 <= zones <= case.n_bus:
@@ -101,7 +101,7 @@ def connect(graph: nx.Graph, groups: Collection[set[int]]) -> Groups:
     left = set(range(len(loose)))
     while left:
         number = heappop(waiting)[-1]
-        if number not in left:  # it was ranked again since
+        if number not in left:  # outdated rank
             continue
         left.discard(number)
         piece = loose[number]
@@ -116,7 +116,7 @@ def connect(graph: nx.Graph, groups: Collection[set[int]]) -> Groups:
 
 
 def _rank(graph: nx.Graph, piece: set[int], zone_of: dict[int, int]) -> tuple[bool, int, int]:
-    """Return the order of reassignment of pieces: those that touch a zone, then the smallest."""
+    """Return the order of reassignment of pieces: those adjacent to a zone, then the smallest."""
     touches = any(other in zone_of for node in piece for other in graph[node])
     return not touches, len(piece), min(piece)
 
@@ -157,11 +157,11 @@ def fill_empty(graph: nx.Graph, groups: Groups, zones: int) -> Groups:
 
 
 def balance(graph: nx.Graph, groups: Groups, smallest_share: float) -> Groups:
-    """Raise zones under ``smallest_share`` of the mean size, keeping every zone connected.
+    """Enlarge zones under ``smallest_share`` of the mean size; zones stay connected.
 
-    A small zone takes boundary buses of its largest neighbour. Where that would cut the
-    neighbour in two, the small zone is merged into its smallest neighbour and the largest
-    zone is halved instead. What the graph does not allow is left as it is.
+    A small zone gets boundary buses of its largest neighbour. Where that would disconnect the
+    neighbour, the small zone is merged into its smallest neighbour and the largest zone is split.
+    If the graph allows neither, the zone stays small.
     """
     groups = [set(g) for g in groups]
     zone_of = _zone_of(groups)
@@ -192,7 +192,7 @@ def _take_one(graph: nx.Graph, groups: Groups, zone_of: dict[int, int], zone: in
 def _merge_and_halve(graph: nx.Graph, groups: Groups, zone: int) -> Groups:
     rest = [group for z, group in enumerate(groups) if z != zone]
     ties = _tie_weights(graph, groups[zone], _zone_of(rest))
-    if not ties:  # an island cannot be merged into anything
+    if not ties:  # an island cannot be merged
         return groups
     target = min(ties, key=lambda z: (len(rest[z]), -ties[z], z))
     rest[target] = rest[target] | groups[zone]
@@ -232,7 +232,7 @@ def _recursive(
 
 
 def _fiedler_side(graph: nx.Graph, size: int, seed: int) -> set[int]:
-    """Return the first ``size`` nodes, island after island, each by its Fiedler vector."""
+    """Return the first ``size`` nodes, by island, each in the order of its Fiedler vector."""
     islands = sorted(nx.connected_components(graph), key=lambda island: (-len(island), min(island)))
     ranked: list[int] = []
     for island in islands:
@@ -243,7 +243,7 @@ def _fiedler_side(graph: nx.Graph, size: int, seed: int) -> set[int]:
 
 
 def _fiedler(graph: nx.Graph, nodes: list[int], seed: int) -> list[float]:
-    """Return the Fiedler vector of the normalized Laplacian, rounded so that ties are ties."""
+    """Return the Fiedler vector of the normalized Laplacian, rounded to keep equal values equal."""
     if len(nodes) <= 2:
         return list(map(float, range(len(nodes))))
     ordered = nx.Graph()

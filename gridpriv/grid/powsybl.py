@@ -1,13 +1,13 @@
 """Read and write XIIDM, CGMES, UCTE, PSS/E and IEEE CDF through pypowsybl.
 
-pypowsybl is native code that parses what somebody else wrote. So files are read in a process of
-their own (:func:`main`), with limits on its time and memory, whose answer is numbers and texts in
-JSON: neither a crash nor an endless loop reaches the caller. A network in memory is read here.
-docs/decisions/0064-powsybl.md says why.
+pypowsybl is native code that parses untrusted files. So files are read in a separate process
+(:func:`main`) with limits on time and memory, which returns numbers and texts in JSON: neither a
+crash nor an endless loop affects the caller. A network in memory is read in this process. Reasons:
+docs/decisions/0064-powsybl.md.
 
-Files are looked at before pypowsybl meets them. A document type declaration can name other files
+Files are checked before pypowsybl reads them. A document type declaration can name other files
 and addresses (external entities), or expand to any size (nested entities); XIIDM and CGMES use
-none, so any is refused. An archive is unpacked in memory, so what it unpacks to is bounded.
+none, so any is refused. An archive is unpacked in memory, so its unpacked size is bounded.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from gridpriv.grid.powsybl_tables import PowsyblNetwork, PowsyblTables
 
 ENDINGS = {"IEEE-CDF": ".txt", "XIIDM": ".xiidm"}
-"""Endings by which PowSyBl knows a format, where the file may have another."""
+"""PowSyBl's file endings of formats, where a file may have another."""
 MOST_ENTRIES = 200
 """Files of an archive: a European merged model has four for each of forty operators."""
 
 
 ENCODINGS = ("utf-8", "utf-16", "us-ascii", "iso-8859-1")
-"""Those that expat reads itself: any other might be read differently by another parser."""
+"""Encodings of expat itself: another parser may read others differently."""
 
 
 class _BodyError(Exception):
-    """The first element of a document: what stands before it has been looked at."""
+    """Raised at the first element of a document, after the check of its prolog."""
 
 
 def checked_content(path: Path) -> bytes:
@@ -58,7 +58,7 @@ def checked_content(path: Path) -> bytes:
     Raises
     ------
     InputError
-        If it cannot be read, is too large, declares a document type, or is no archive of XML.
+        If it cannot be read, is too large, declares a document type, or is not an archive of XML.
     """
     content = read_bytes(path, "case file", LARGEST)
     kind = POWSYBL_FORMATS.get(path.suffix.lower())
@@ -70,7 +70,7 @@ def checked_content(path: Path) -> bytes:
 
 
 def refuse_declarations(content: bytes, where: str) -> None:
-    """Refuse a document with a document type declaration, or one that is no XML."""
+    """Refuse a document with a document type declaration, or one that is not XML."""
     parser = expat.ParserCreate()
 
     def declared(*_: object) -> None:
@@ -99,7 +99,7 @@ def refuse_declarations(content: bytes, where: str) -> None:
 
 
 def _check_archive(content: bytes, where: str) -> None:
-    """Refuse an archive that holds anything but XML, or unpacks to too much."""
+    """Refuse an archive with files other than XML, or of too large an unpacked size."""
     room = unpacked_bound(len(content))
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -150,7 +150,7 @@ SMALLEST_MVA = 1e-9
 
 
 def main(folder: str) -> None:
-    """Do what ``request.json`` in a folder asks for; leave the answer there."""
+    """Execute ``request.json`` in a folder; write the answer there."""
     import resource  # of Unix only
 
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
@@ -162,7 +162,7 @@ def main(folder: str) -> None:
 
 
 def answer(place: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the tables of a file and what was written; or why it cannot be read."""
+    """Return the tables of a file and the written file, or the reason it cannot be read."""
     from gridpriv.grid.powsybl_tables import network_tables
 
     step = "is not readable"
@@ -173,10 +173,12 @@ def answer(place: Path, request: dict[str, Any]) -> dict[str, Any]:
             step = f"has no place in the format {request['format']}"
             if "result" in request:
                 apply(network, tables, request["result"])
-            naming = {"ucte.export.naming-strategy": "Counter"}  # others name no UCTE bus
+            naming = {
+                "ucte.export.naming-strategy": "Counter"
+            }  # others are not names of UCTE buses
             form, target = request["format"], place / request["target"]
             network.save(target, format=form, parameters=naming if form == "UCTE" else {})
-    except Exception as error:  # whatever native code raises of a damaged file
+    except Exception as error:  # native code may raise anything for a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
         return {"error": f"{step}: {reason[:LONGEST_REASON]}"}
     written = asdict(tables)
@@ -184,7 +186,7 @@ def answer(place: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(path: Path) -> PowsyblNetwork:
-    """Return the network of a file, whatever the configuration of this machine's user says."""
+    """Return the network of a file, independent of the user's configuration."""
     import pypowsybl as powsybl
 
     powsybl.set_config_read(False)
@@ -199,7 +201,7 @@ def apply(network: PowsyblNetwork, tables: PowsyblTables, result: dict[str, Any]
     ----------
     result : dict
         ``gens``: row, MW, MVAr and voltage (p.u.) of every generator in service; ``demand``: bus
-        number, MW and MVAr that are served; ``branches``: rows in service.
+        number, served MW and MVAr; ``branches``: rows in service.
     """
     write_generators(network, tables, result["gens"])
     write_outages(network, tables, {row for row, *_ in result["gens"]}, set(result["branches"]))
@@ -248,7 +250,7 @@ def write_demand(network: PowsyblNetwork, tables: PowsyblTables, demand: list[li
     Parameters
     ----------
     demand : list of (bus, MW, MVAr)
-        Demand that is served.
+        Served demand.
     """
     stated = {int(row[mpc.BUS_I]): row[[mpc.PD, mpc.QD]] for row in tables.bus}
     loads = network.get_loads()
@@ -272,7 +274,7 @@ def write_demand(network: PowsyblNetwork, tables: PowsyblTables, demand: list[li
 
 
 LONGEST_WAIT = 3 * MOST_SECONDS
-"""Seconds on the clock: a busy machine takes longer than its processor time."""
+"""Seconds of wall-clock time: longer than processor time on a busy machine."""
 WRITTEN = {ending: POWSYBL_FORMATS[ending] for ending in (".xiidm", ".zip", ".uct", ".raw")}
 """Formats that pypowsybl writes."""
 
@@ -303,7 +305,7 @@ def case_from_powsybl(network: Any, name: str | None = None) -> Case:
     Raises
     ------
     InputError
-        Naming the row of the element, if the network holds what a grid cannot have.
+        Naming the row of the element, if the network has values that a grid cannot have.
     """
     from gridpriv.grid.powsybl_tables import network_tables
 
@@ -319,7 +321,7 @@ def write_powsybl(
     private: bool = True,
     label: str = "",
 ) -> None:
-    """Write a file that pypowsybl reads in a format that it writes, with set points or without.
+    """Convert a file by pypowsybl, with set points or without.
 
     Parameters
     ----------
@@ -327,14 +329,14 @@ def write_powsybl(
     result : dict, optional
         Set points to write into it (:func:`gridpriv.grid.powsybl.apply`).
     private : bool
-        Whether only its owner may read the file.
+        True if only its owner may read the file.
     label : str
         Name of the source in errors; its path by default.
 
     Raises
     ------
     InputError
-        If the source cannot be read, or the network has no place in the format.
+        If the source cannot be read, or the format cannot represent the network.
     """
     target = path.suffix.lower()
     request: dict[str, Any] = {"target": f"written{target}", "format": WRITTEN[target]}
@@ -351,7 +353,7 @@ def need_powsybl(path: Path) -> None:
 def _ask(
     source: Path, writing: dict[str, Any] | None = None, label: str = ""
 ) -> tuple[dict[str, Any], bytes]:
-    """Return the answer of a process of its own about a file, and the file that it wrote."""
+    """Return the answer of a separate process on a file, and the file that it wrote."""
     need_powsybl(source)
     suffix = source.suffix.lower()
     content = checked_content(source)
@@ -395,7 +397,7 @@ def _answer(place: Path, source: str) -> dict[str, Any]:
 
 
 def _case(answer: dict[str, Any], name: str) -> tuple[Case, tuple[FieldNote, ...]]:
-    """Return the case of the tables of a network, and the account of it."""
+    """Return the case of the tables of a network, and the report on it."""
     bus, branch, gen = (
         np.array(answer[table], dtype=float).reshape(-1, width)
         for table, width in (("bus", 13), ("branch", 13), ("gen", 10))

@@ -1,10 +1,10 @@
 """MATPOWER's tables of a pypowsybl network, read from its per-unit data frames.
 
-Buses are those of pypowsybl's bus view: switches are resolved. To them are added the star points
-of three-winding transformers, and the boundary points of boundary lines, of which a tie line has
-one for both halves. What the IIDM model (powsybl.readthedocs.io, grid model) has and MATPOWER's
-branch has not (losses, unequal charging, an open end) becomes shunts at the end buses: the
-balance of every bus and every voltage stay as they are.
+Buses are those of pypowsybl's bus view: switches are resolved. To them are added the star points of
+three-winding transformers, and the boundary points of boundary lines; a tie line has a single one
+for both halves. Parts of the IIDM model (powsybl.readthedocs.io, grid model) that MATPOWER's branch
+lacks (losses, unequal charging, an open end) become shunts at the end buses: bus balances and
+voltages do not change.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ PowsyblNetwork: TypeAlias = Any
 """pypowsybl's network, which has no static type: the package is optional."""
 BASE_MVA = 100.0
 UNSET = 1e300
-"""PowSyBl states a limit that is not there as the largest double."""
+"""PowSyBl represents a missing limit by the largest double."""
 BAND = (0.9, 1.1)
-"""p.u.: the band of a voltage level that states none, as for pandapower (EN 50160)."""
+"""p.u.: the band of a voltage level without one, as for pandapower (EN 50160)."""
 NUMBERED = re.compile(r"(?:B|BUS-)([0-9]{1,9})")
-"""Identifiers that PowSyBl makes of the bus numbers of IEEE CDF, PSS/E and MATPOWER."""
+"""Patterns of PowSyBl's identifiers from bus numbers of IEEE CDF, PSS/E and MATPOWER."""
 
 
 @contextmanager
 def in_per_unit(network: PowsyblNetwork) -> Iterator[None]:
-    """Let a network state its quantities per unit of :data:`BASE_MVA` for a while."""
+    """Set a network to per unit of :data:`BASE_MVA` within a context."""
     before = network.per_unit, network.nominal_apparent_power
     network.per_unit, network.nominal_apparent_power = True, BASE_MVA
     try:
@@ -47,12 +47,12 @@ def in_per_unit(network: PowsyblNetwork) -> Iterator[None]:
 
 @dataclass
 class Bus:
-    """A bus, or a point that the bus view lacks; per unit and rad.
+    """A bus, or a point that is not in the bus view; per unit and rad.
 
     Attributes
     ----------
     same : int
-        Place of a bus that it is joined to; its own place where it stands for itself.
+        Place of the bus that it is merged into; its own place if it is not merged.
     """
 
     key: str
@@ -67,7 +67,7 @@ class Bus:
 
 
 class Buses:
-    """The buses: of the bus view first, then the points that are added."""
+    """The buses: of the bus view first, then added points."""
 
     def __init__(self, network: PowsyblNetwork) -> None:
         self.network = network
@@ -84,25 +84,25 @@ class Buses:
         self.reference = {self.at[bus] for bus in slack if bus in self.at}
 
     def add(self, key: str, level: str, kv: float, label: str = "") -> int:
-        """Return the place of a bus, which is added where it is not there."""
+        """Return the place of a bus, added if it is missing."""
         if key not in self.at:
             self.at[key] = len(self.every)
             self.every.append(Bus(key, level, kv, len(self.every), label))
         return self.at[key]
 
     def root(self, bus: int) -> int:
-        """Return the bus that stands for all that are joined to it."""
+        """Return the bus that a bus is merged into."""
         while self.every[bus].same != bus:
             bus = self.every[bus].same
         return bus
 
     def join(self, first: int, second: int) -> None:
-        """Make one bus of two."""
+        """Merge two buses."""
         low, high = sorted((self.root(first), self.root(second)))
         self.every[high].same = low
 
     def numbers(self) -> dict[int, int]:
-        """Return the number of every bus that stands for itself: the source's, or 1, 2, ..."""
+        """Return the number of every bus that is not merged: the source's, or 1, 2, ..."""
         given: dict[int, list[int]] = {}
         for key, bus in zip(self.inner.index, self.inner["bus_id"], strict=True):
             match = NUMBERED.fullmatch(key)
@@ -139,7 +139,7 @@ class Buses:
         }
 
     def groups(self) -> dict[str, list[str]]:
-        """Return country, area and substation of every bus that stands for itself."""
+        """Return country, area and substation of every bus that is not merged."""
         substation = self.levels["substation_id"]
         country = self.network.get_substations()["country"]
         listed = self.network.get_areas_voltage_levels().reset_index()
@@ -183,12 +183,12 @@ class Buses:
 
 
 NEGLIGIBLE = 1e-8
-"""p.u.: a branch of smaller impedance joins its ends, as in PowSyBl's load flow."""
+"""p.u.: the ends of a branch of smaller impedance are merged, as in PowSyBl's load flow."""
 PERMANENT = -1
 
 
 class Branches:
-    """Rows of the branch table, and what is left at the buses."""
+    """Rows of the branch table, and shunts at the buses."""
 
     def __init__(self, network: PowsyblNetwork, buses: Buses) -> None:
         self.buses = buses
@@ -277,7 +277,7 @@ class Branches:
 
 
 def _lines(network: PowsyblNetwork, buses: Buses) -> pd.DataFrame:
-    """Return the lines; pypowsybl gives no per-unit shunts of one without impedance."""
+    """Return the lines; pypowsybl has no per-unit shunts of a line without impedance."""
     lines = network.get_lines(all_attributes=True)
     bare = (lines["r"] == 0) & (lines["x"] == 0)
     if bare.any():
@@ -305,8 +305,8 @@ def _behind(z: complex, y: complex) -> complex:
 def _ratings(limits: pd.DataFrame) -> dict[tuple[str, str], tuple[float, float, float]]:
     """Return permanent, longest temporary and largest rating in MVA by element and leg.
 
-    A current is taken at nominal voltage, an active power as the apparent power; of two ends the
-    smaller rating holds.
+    A current limit is converted at nominal voltage, an active power limit is used as apparent
+    power, and the smaller rating of two ends applies.
     """
     rows = limits.reset_index()
     if not len(rows):
@@ -390,9 +390,9 @@ class Injections:
             self._add(("generator", gen), bus, (gen.target_p, gen.min_p, gen.max_p), q, vm)
 
     def _set_point(self, gen: Any, bus: int) -> float:
-        """Return the voltage that a generator holds at its own bus.
+        """Return the voltage set point of a generator at its own bus.
 
-        Where it regulates another bus, it is the voltage of its own in PowSyBl's load flow.
+        If it regulates another bus, it is the voltage of its own bus in PowSyBl's load flow.
         """
         if gen.regulated_bus_id in ("", self.buses.every[bus].key):
             return float(gen.target_v)
@@ -424,7 +424,7 @@ class Injections:
                     self._demand(bus, -made["target_p"], -_known(made["target_q"]))
 
     def _hvdc(self) -> None:
-        """Add converter stations: at their set points, voltage held where they regulate it."""
+        """Add converter stations: at their set points, with voltage control where they have it."""
         power = _converter_power(self.network)
         for station in self.network.get_vsc_converter_stations(all_attributes=True).itertuples():
             bus, p = self._bus(station), power.get(station.Index, 0.0)
@@ -440,7 +440,7 @@ class Injections:
             self._demand(self._bus(station), p, abs(p) * np.sqrt(max(factor**-2 - 1.0, 0.0)))
 
     def _static_var(self) -> None:
-        """Add static var compensators: a generator of reactive power where voltage is held."""
+        """Add static var compensators: with voltage control as a generator of reactive power."""
         frame = self.network.get_static_var_compensators(all_attributes=True)
         for svc in frame.itertuples():
             bus, running = self._bus(svc), svc.regulating
@@ -463,7 +463,7 @@ class Injections:
 
 
 def _endless(value: float) -> float:
-    """Return a limit, infinite where PowSyBl states the largest double."""
+    """Return a limit, infinite where PowSyBl has the largest double."""
     return float(np.copysign(np.inf, value)) if abs(value) >= UNSET else float(value)
 
 
@@ -491,7 +491,7 @@ def _converter_power(network: PowsyblNetwork) -> dict[str, float]:
 
 
 def _solved(network: PowsyblNetwork) -> pd.Series[float]:
-    """Return voltages by PowSyBl's load flow, of a copy: it also writes into properties."""
+    """Return voltages by PowSyBl's load flow, of a copy, as it also writes into properties."""
     from pypowsybl import loadflow
     from pypowsybl.network import load_from_string
 
@@ -508,7 +508,7 @@ LIMITS = ("CURRENT", "APPARENT_POWER", "ACTIVE_POWER")
 
 @dataclass(frozen=True, eq=False)
 class PowsyblTables:
-    """A network in MATPOWER's tables, and what they have no place for.
+    """A network in MATPOWER's tables, with further data.
 
     Attributes
     ----------
@@ -516,10 +516,10 @@ class PowsyblTables:
         As in :class:`~gridpriv.grid.tables.MatpowerTables`; elements out of service have a row.
     names : SourceNames
     groups : dict of str to list of str
-        ``country``, ``area`` and ``substation`` of every bus; empty where none is stated.
+        ``country``, ``area`` and ``substation`` of every bus; empty if not given.
     notes : tuple of FieldNote
     branch_ids, gen_ids : list of (kind, identifier)
-        Elements that the rows stand for.
+        Elements of the rows.
     loads : dict of int to list of str
         Identifiers of the loads in service at each bus.
     """
@@ -537,7 +537,7 @@ class PowsyblTables:
 
 
 def network_tables(network: PowsyblNetwork) -> PowsyblTables:
-    """Return the tables of a network, which is left as it was."""
+    """Return the tables of a network, which is not changed."""
     with in_per_unit(network):
         buses = Buses(network)
         branches = Branches(network, buses)
@@ -596,7 +596,7 @@ def _limits(network: PowsyblNetwork) -> dict[str, int]:
 
 
 def _control(frames: dict[str, pd.DataFrame], network: PowsyblNetwork) -> dict[str, int]:
-    """Return the number of elements whose control is held, or left out."""
+    """Return the number of elements whose control is fixed, or left out."""
     gens = frames["generators"]
     droop = network.get_extensions("hvdcAngleDroopActivePowerControl")
     return {

@@ -1,13 +1,12 @@
-"""Read PYPOWER dictionaries, and MATPOWER cases saved as ``.mat``.
+"""Read PYPOWER dictionaries, and MATPOWER cases saved as ``.mat`` (MATLAB 5).
 
-Both hold MATPOWER's tables, so nothing here knows a unit: :mod:`gridpriv.grid.tables` does.
-A PYPOWER case file is a Python program; it is never run here. Import it yourself and hand
-the dictionary to :func:`case_from_pypower`.
+Both have MATPOWER's tables, whose units :mod:`gridpriv.grid.tables` converts. A PYPOWER case file
+is a Python program and is never run here. Import it and pass the dictionary to
+:func:`case_from_pypower`.
 
-Variables of a MATLAB 5 file (``save -v6`` or ``-v7``), read without trusting any of its bytes.
-
-scipy's reader is compiled code that a damaged file can crash together with the interpreter; here
-every length is checked against what is there (format: MathWorks, MAT-File Level 5 File Format).
+Variables of a MATLAB 5 file (``save -v6`` or ``-v7``) are read without trusting its bytes. scipy's
+reader is compiled code that a damaged file can crash together with the interpreter. Here every
+length is checked against the available data (format: MathWorks, MAT-File Level 5 File Format).
 """
 
 from __future__ import annotations
@@ -31,9 +30,10 @@ from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables, 
 
 HEADER = 128
 UNPACKED_FLOOR, UNPACKED_RATE = 4 * 2**20, 32
-"""Bytes that compressed variables may unpack to: a floor, and so many per byte of the file."""
+"""Largest unpacked size of compressed variables in bytes: a minimum, and a factor on the file
+size."""
 NUMBERS_FLOOR, NUMBERS_RATE = 100_000, 2
-"""Numbers that a file may hold. MATPOWER's cases, compressed, have up to 1.9 per byte."""
+"""Largest count of numbers in a file. MATPOWER's cases, compressed, have up to 1.9 per byte."""
 MOST_FIELDS, MOST_DIMENSIONS = 500, 32
 MATRIX, COMPRESSED = 14, 15
 STRUCT, CHAR = 2, 4
@@ -54,12 +54,12 @@ TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18:
 
 
 class MatFileError(ValueError):
-    """Bytes that are no MATLAB 5 file, or unpack to more than a file of their size may."""
+    """Bytes that are not a MATLAB 5 file, or unpack to more than a file of their size may."""
 
 
 @dataclass(frozen=True)
 class Unread:
-    """A value that no case needs (cells, structs in structs, tables of text): its rows alone."""
+    """A value that no case needs (cells, nested structs, text tables): its number of rows."""
 
     rows: int
 
@@ -67,13 +67,13 @@ class Unread:
 def read_variables(content: bytes) -> dict[str, Any]:
     """Return the variables of a file by name.
 
-    Numbers are arrays of the shape that MATLAB shows, a line of text is a str, a struct of size 1
-    a dict of these, anything else :class:`Unread`.
+    Numbers are arrays of their MATLAB shape, a line of text is a str, a struct of size 1 a dict of
+    these, anything else :class:`Unread`.
 
     Raises
     ------
     MatFileError
-        If the bytes are no such file, or it unpacks to more than its size allows.
+        If the bytes are not such a file, or it unpacks to more than its size allows.
     """
     if len(content) < HEADER:
         raise MatFileError(f"{len(content)} bytes; the header alone has {HEADER}")
@@ -115,7 +115,7 @@ def _unpacked(data: memoryview, room: int, most: int) -> bytes:
 
 
 def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
-    """Yield (type, bytes) of the data elements one after the other."""
+    """Yield (type, bytes) of the data elements in order."""
     at = 0
     while at < len(data):
         if len(data) - at < 8:
@@ -290,7 +290,7 @@ def load_mat(path: Path) -> tuple[Case, ReadReport]:
     Raises
     ------
     InputError
-        For a file that is no such case, naming the table and the row where one is at fault.
+        For a file that is not such a case, naming the table and the row if one is invalid.
     """
     tables = mat_tables(path)
     with naming(path):

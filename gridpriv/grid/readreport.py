@@ -1,12 +1,12 @@
-"""Account of a reader: every field of its source, read, ignored or unsupported.
+"""Report of a reader: every field of its source, read, ignored or unsupported.
 
-*Read* reaches the :class:`~gridpriv.grid.case.Case`. *Ignored* has no bearing on the model
-(names, areas, emergency ratings). *Unsupported* bears on the grid's operation and is not
-modelled; where it is in service and the power balance may differ from the source's because of it,
-``left_out`` is set and loading the case warns.
+*Read* fields are in the :class:`~gridpriv.grid.case.Case`. *Ignored* fields do not affect the model
+(names, areas, emergency ratings). *Unsupported* fields affect the grid's operation and are not
+modelled; if the power balance may differ from the source's because of one in service, ``left_out``
+is set and loading the case warns.
 
 ``fields.csv`` lists the fields of every source: key, name, status, note, and flags (``left out``;
-``always``: also where no row has it).
+``always``: also if no row has it).
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class FieldNote:
     Attributes
     ----------
     field : str
-        Table and column, as the source names them.
+        Table and column, by the source's names.
     status : {'read', 'ignored', 'unsupported'}
     count : int
-        Rows it concerns.
+        Number of its rows.
     note : str
-        What was made of it.
+        Treatment of the field.
     left_out : bool
-        Whether the power balance of the case may differ from the source's because of it.
+        True if the power balance of the case may differ from the source's because of it.
     """
 
     field: str
@@ -64,7 +64,7 @@ class FieldNote:
 
 @dataclass(frozen=True)
 class ReadReport:
-    """The account of one source."""
+    """The report on one source."""
 
     source: str
     format: str
@@ -72,7 +72,7 @@ class ReadReport:
 
     @property
     def unsupported(self) -> tuple[FieldNote, ...]:
-        """Fields that bear on the grid's operation and are not modelled."""
+        """Fields that affect the grid's operation and are not modelled."""
         return tuple(note for note in self.notes if note.status == "unsupported")
 
     def table(self) -> pd.DataFrame:
@@ -82,12 +82,12 @@ class ReadReport:
         return pd.DataFrame([asdict(note) for note in self.notes])
 
     def as_dict(self) -> Json:
-        """Return the report as JSON can hold it."""
+        """Return the report as a JSON value."""
         notes = [asdict(note) for note in self.notes]
         return {"source": self.source, "format": self.format, "fields": notes}
 
     def warn(self) -> None:
-        """Warn (:class:`GridprivWarning`) of what was left out of the power balance."""
+        """Warn (:class:`GridprivWarning`) of fields left out of the power balance."""
         for note in self.notes:
             if note.left_out:
                 warnings.warn(
@@ -99,7 +99,7 @@ class ReadReport:
 
 @cache
 def known_fields(source: str) -> tuple[tuple[str, FieldNote, bool], ...]:
-    """Return the fields of a source in ``fields.csv``: key, note, and whether it is always said."""
+    """Return the fields of a source in ``fields.csv``: key, note, and True if always reported."""
     rows = [row for row in shipped_rows("fields.csv") if row["source"] == source]
     return tuple(
         (
@@ -150,7 +150,7 @@ def report_tables(tables: MatpowerTables, case: Case, source: str, kind: str) ->
 
 
 def grid_notes(case: Case) -> Iterator[FieldNote]:
-    """Yield what is said of a case whatever its format: references, islands, generators."""
+    """Yield the notes on a case of any format: references, islands, generators."""
     from gridpriv.grid.network import islands  # imports scipy
 
     at = case.bus_id[case.reference].tolist()

@@ -47,8 +47,7 @@ class DemandSeries:
     pd, qd : (steps, n_bus) float
         Demand in per unit.
     scales : tuple of float
-        Of each step, where it is the case's own demand times a factor; empty where the steps are
-        data of their own.
+        Factor of each step on the case's own demand; empty where each step has its own demand.
     """
 
     case: Case
@@ -83,7 +82,7 @@ class DemandSeries:
         return (self.at(step) for step in range(len(self)))
 
     def scale(self, step: int) -> float:
-        """Return by how much the private data were multiplied in a step."""
+        """Return the factor on the private data in a step."""
         return self.scales[step] if self.scales else 1.0
 
     def at(self, step: int) -> Case:
@@ -107,7 +106,7 @@ class DemandSeries:
 
 
 def override_demand(case: Case, path: str | Path) -> Case:
-    """Return the case with the demand of the buses that a CSV file names.
+    """Return the case with the demand of buses in a CSV file.
 
     Parameters
     ----------
@@ -118,7 +117,7 @@ def override_demand(case: Case, path: str | Path) -> Case:
     Raises
     ------
     InputError
-        With the line, for an unknown or repeated bus, or a demand that is no finite number.
+        With the line, for an unknown or repeated bus, or a demand that is not a finite number.
     """
     given = read_bus_demand(path, case)
     for name, kind, values in zip(DEMANDS, ("active", "reactive"), given, strict=True):
@@ -133,7 +132,7 @@ def override_demand(case: Case, path: str | Path) -> Case:
 
 
 def read_bus_demand(path: str | Path, case: Case) -> Floats:
-    """Return the demand (2, n_bus), per unit, that a CSV file gives; NaN where it gives none.
+    """Return the demand (2, n_bus) of a CSV file, per unit; NaN where it has none.
 
     Raises
     ------
@@ -156,7 +155,7 @@ FORECAST = ("step", "bus", *DEMANDS, "pd_std_mw", "qd_std_mvar", "zone_spread")
 
 
 def is_forecast(path: Path) -> bool:
-    """Test for a file with the columns of a forecast."""
+    """Return True for a file with the columns of a forecast."""
     if not path.is_file():
         return False
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -164,7 +163,7 @@ def is_forecast(path: Path) -> bool:
 
 
 def read_forecast(path: Path, case: Case, step: str) -> tuple[Floats, Floats]:
-    """Return the demand (2, n_bus), per unit, that a forecast expects, and zones' spreads.
+    """Return the expected demand (2, n_bus) of a forecast, per unit, and zones' spreads.
 
     Parameters
     ----------
@@ -174,14 +173,14 @@ def read_forecast(path: Path, case: Case, step: str) -> tuple[Floats, Floats]:
     Returns
     -------
     mean : (2, n_bus)
-        NaN where the file gives none.
+        NaN where the file has none.
     spread : (n_bus,)
         Standard deviation of the sum over a bus's zone, relative to its mean.
 
     Raises
     ------
     InputError
-        As :func:`override_demand`; for a step that the file has not.
+        As :func:`override_demand`; for a step that is not in the file.
     """
     rows = CsvRows(path, "forecast", (FORECAST, ()))
     means: dict[str, Floats] = {}
@@ -192,7 +191,7 @@ def read_forecast(path: Path, case: Case, step: str) -> tuple[Floats, Floats]:
         for k, name in enumerate(DEMANDS):
             here[k, index] = rows.number(row, name, line) / case.base_mva
         if not step or row["step"] == step:
-            # a share of a mean, which may be small beside the noise
+            # a share of a mean, which may be small relative to the noise
             spread = rows.number(row, "zone_spread", line, most=MOST_SHARE)
             if not spread > 0:
                 raise rows.error(line, "zone_spread", row["zone_spread"], "a positive number")
@@ -214,7 +213,7 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     path : path
         Steps in their order; load scales are public and 0 or more, demand is in MW and MVAr.
     case : Case
-        Whose demand is scaled, or kept where a step does not name a bus.
+        Case whose demand is scaled, or kept for buses that a step does not name.
 
     Returns
     -------
@@ -223,7 +222,7 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     Raises
     ------
     InputError
-        With the line; also for more steps than :data:`MOST_VALUES` holds.
+        With the line; also for more values than :data:`MOST_VALUES`.
     """
     rows = CsvRows(
         Path(path), "demand series", (("step", "load_scale"), ()), (("step", "bus"), DEMANDS)
@@ -281,9 +280,9 @@ class Contingency:
     Attributes
     ----------
     name : str
-        As listed, or that of the element.
+        As listed, or the name of the element.
     kind : {'branch', 'generator', 'multiple'}
-        Kind of the one element, or ``multiple``.
+        Kind of the element, or ``multiple``.
     outages : tuple of str
         The elements in the notation of :meth:`gridpriv.grid.case.Case.without`.
     """
@@ -293,7 +292,7 @@ class Contingency:
     outages: tuple[str, ...]
 
     def elements(self, case: Case) -> tuple[Ints, Ints]:
-        """Return the indices of the branches and of the generators that fail."""
+        """Return the indices of the failing branches and generators."""
         rows = [outage.partition(":") for outage in self.outages]
         branches = [int(row) for kind, _, row in rows if kind == "branch"]
         gens = [int(row) for kind, _, row in rows if kind == "gen"]
@@ -313,7 +312,7 @@ class Contingency:
 
 
 def contingencies(case: Case, which: str | Path) -> tuple[Contingency, ...]:
-    """Return the single outages of a kind, or the contingencies that a file lists.
+    """Return the single outages of a kind, or the contingencies of a file.
 
     Parameters
     ----------
@@ -347,7 +346,7 @@ def branch_rating(case: Case, rating: Rating) -> Floats:
     Parameters
     ----------
     rating : {'A', 'B', 'C'}
-        Normal, short-term, emergency. Where a branch has none, the one before holds.
+        Normal, short-term, emergency. A branch without it has the previous one.
 
     Returns
     -------
@@ -384,7 +383,7 @@ def _read(case: Case, path: Path) -> tuple[Contingency, ...]:
 
 
 def _notation(case: Case) -> str:
-    """Return the notation of outages with the numbers that the case has."""
+    """Return the notation of outages in the numbers of the case."""
     rows = {"branch": case.branch_row, "gen": case.gen_row}
     spans = (f"{kind}:{each.min()} to {each.max()}" for kind, each in rows.items() if each.size)
     return f"{NOTATION} ({', '.join(spans)})"

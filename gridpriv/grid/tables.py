@@ -27,20 +27,20 @@ LONGEST_NAME = 100
 
 
 def shipped_rows(name: str) -> list[dict[str, str]]:
-    """Return the rows of a table that stands beside the code."""
+    """Return the rows of a table in this package."""
     with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 class CsvRows:
-    """The rows of a UTF-8 CSV file as dictionaries, blanks around cells cut, empty lines left out.
+    """The rows of a UTF-8 CSV file as dictionaries, without blanks around cells and empty lines.
 
     Parameters
     ----------
     what : str
-        What the file is to the user, for the errors.
+        Name of the kind of file, for errors.
     shapes
-        Each the columns that a file must have, and others of which it must have one at least.
+        Allowed sets of columns: required ones, and others of which at least one is required.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class CsvRows:
     def number(
         self, row: dict[str, str], column: str, line: int, most: float = MOST_DEMAND_MW
     ) -> float:
-        """Return a number that a demand may be, or a factor."""
+        """Return a number within the range of demand, or a factor."""
         text = row[column]
         try:
             value = float(text) if text.isascii() and "_" not in text else math.nan
@@ -130,7 +130,7 @@ class CsvRows:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name the file in an error of what it holds."""
+    """Add the name of the file to an error on its content."""
     try:
         yield
     except InputError as error:
@@ -138,7 +138,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def is_name(text: str) -> bool:
-    """Test for a name of a zone or a step: printable, at most 100 characters."""
+    """Return True for a name of a zone or a step: printable, at most 100 characters."""
     return 0 < len(text) <= LONGEST_NAME and text.isprintable()
 
 
@@ -152,16 +152,16 @@ AREA, ZONE = 6, 10
 DC_FROM, DC_TO, DC_STATUS, DC_PF, DC_PT, DC_QF, DC_QT, DC_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
 GEN_BUS, PG, QMAX, QMIN, VG, GEN_STATUS, PMAX, PMIN = 0, 1, 3, 4, 5, 7, 8, 9
 FIGURES = shipped_rows("figures.csv")
-"""Figures of a case: table, field of :class:`Case`, column of MATPOWER's table, unit, label."""
+"""Values of a case: table, field of :class:`Case`, column of MATPOWER's table, unit, label."""
 POWERS = ("MW", "MVAr", "MVA")
 RIGHT_ANGLE_DEG = 90.0
 READ_FIELDS = ("version", "baseMVA", "bus", "gen", "branch", "gencost", "dcline")
-LARGEST_BUS = 2**53  # beyond it a float is no longer every whole number
+LARGEST_BUS = 2**53  # beyond it floats do not represent every whole number
 
 
 @dataclass(frozen=True)
 class MatpowerTables:
-    """The tables of a MATPOWER case (version 2) as they stand in the source.
+    """The tables of a MATPOWER case (version 2) as in the source.
 
     Attributes
     ----------
@@ -187,12 +187,12 @@ class MatpowerTables:
 
 
 LEAST_IMPEDANCE = 1e-7
-"""p.u.: a branch of smaller impedance (a coupler) counts as one of this reactance. Solvers meet
-limits only to about 1e-8 p.u., and over 1e-10 p.u. that is a flow of 100 p.u."""
+"""p.u.: a branch of smaller impedance (a coupler) counts as one of this reactance. Solvers satisfy
+limits only to about 1e-8 p.u., which at 1e-10 p.u. is a flow of 100 p.u."""
 
 
 def _raise_impedance(branch: Floats) -> None:
-    """Raise the reactance of branches of less impedance, in place; none at all is refused later."""
+    """Increase the reactance of branches of less impedance, in place; 0 is refused later."""
     size = np.hypot(branch[:, BR_R], branch[:, BR_X])
     short = (size > 0.0) & (size < LEAST_IMPEDANCE)
     branch[short, BR_X] = np.copysign(LEAST_IMPEDANCE, branch[short, BR_X])
@@ -256,14 +256,14 @@ def case_from_tables(tables: MatpowerTables) -> Case:
 
 
 def _columns_of(name: str) -> Iterator[tuple[str, int, str]]:
-    """Yield field, column and unit of the figures that a table holds."""
+    """Yield field, column and unit of the values of a table."""
     for row in FIGURES:
         if row["table"] == name and row["column"]:
             yield row["field"], int(row["column"]), row["unit"]
 
 
 def _values(name: str, table: Floats, base: float) -> dict[str, Any]:
-    """Return the fields of a case that a table holds, per unit and in rad."""
+    """Return the fields of a case in a table, per unit and in rad."""
     return {
         field: np.deg2rad(table[:, column]) if unit == "degree" else table[:, column] / scale
         for field, column, unit in _columns_of(name)
@@ -282,7 +282,7 @@ def table_of(case: Case, name: str, rows: int, columns: int) -> Floats:
 
 
 def _emergency(rates: Floats) -> Floats:
-    """Return ratings beyond rateA; a number that is none counts as none given."""
+    """Return rateB or rateC; an invalid number counts as no rating."""
     return np.where(np.isfinite(rates) & (rates > 0), rates, 0.0)
 
 
@@ -301,7 +301,7 @@ def _dc_demand(dcline: Floats, bus_id: Ints, known: set[int]) -> Floats:
 
 
 def _groups(bus: Floats) -> dict[str, tuple[str, ...]]:
-    """Return areas and loss zones of the buses, each where there are several."""
+    """Return areas and loss zones of the buses, each only if there are several."""
     columns = {"area": bus[:, AREA].tolist(), "zone": bus[:, ZONE].tolist()}
     return {
         kind: tuple(f"{number:g}" for number in numbers)

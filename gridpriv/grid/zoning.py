@@ -1,4 +1,4 @@
-"""Zone maps: which bus belongs to which zone."""
+"""Zone maps: the zone of every bus."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from gridpriv.core.text import Json, counted, html_table
 from gridpriv.grid.case import Case
 from gridpriv.grid.tables import LONGEST_NAME, CsvRows, is_name
 
-if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end
+if TYPE_CHECKING:  # slow to import, and not needed early in a run with a shipped map
     import networkx as nx
     import pandas as pd
 
 
 MOST_NAMED = 6
-"""Parts of a zone, and buses of a part, that a warning names."""
+"""Number of parts of a zone, and of buses of a part, in a warning."""
 MOST_SHOWN = 20
-"""Zones that a notebook shows."""
+"""Number of zones that a notebook shows."""
 GROUPS = ("area", "zone", "country", "substation")
 
 
@@ -37,7 +37,7 @@ GROUPS = ("area", "zone", "country", "substation")
 class Zoning:
     """A partition of a case's buses into zones.
 
-    Zones stand in the natural order of their names. Nothing computed depends on that order:
+    Zones are in the natural order of their names. Results do not depend on that order:
     a zone's identity is its smallest bus number (:attr:`gridpriv.power.zone.Zone.key`).
 
     Attributes
@@ -47,7 +47,7 @@ class Zoning:
     zone_of : (n_bus,) int
         Zone index of every bus.
     source : str
-        Where the map comes from (file name, or method and number of zones).
+        Source of the map (file name, or method and number of zones).
     """
 
     names: tuple[str, ...]
@@ -78,7 +78,7 @@ class Zoning:
 
 
 def grouped(zone_of: Ints, n_zone: int) -> tuple[Ints, ...]:
-    """Return for each zone the positions at which it stands, in increasing order."""
+    """Return the bus indices of each zone, in increasing order."""
     order = np.argsort(zone_of, kind="stable")
     return tuple(np.split(order, np.searchsorted(zone_of[order], np.arange(1, n_zone))))
 
@@ -86,7 +86,7 @@ def grouped(zone_of: Ints, n_zone: int) -> tuple[Ints, ...]:
 def zoning_from_groups(
     case: Case, groups: Iterable[Iterable[int]], source: str, names: Iterable[str] | None = None
 ) -> Zoning:
-    """Return the zoning of groups of bus indices that together hold every bus once.
+    """Return the zoning of groups of bus indices that contain every bus once.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def zoning_from_groups(
 
 
 def zoning_from_source(case: Case, groups: str) -> Zoning:
-    """Return the zones that the case's own source gives.
+    """Return the zones in the case's own source.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def zoning_from_source(case: Case, groups: str) -> Zoning:
     Raises
     ------
     InputError
-        If the source has no such groups, or one for all buses, or names that cannot be printed.
+        If the source has no such groups, or a single group, or names that cannot be printed.
 
     Warns
     -----
@@ -181,7 +181,7 @@ def read_zoning(path: str | Path, case: Case) -> Zoning:
     Parameters
     ----------
     path : path
-        ``bus`` is the number that the case's source gives, ``zone`` any name.
+        ``bus`` is the number in the case's source, ``zone`` any name.
     case : Case
 
     Returns
@@ -191,8 +191,7 @@ def read_zoning(path: str | Path, case: Case) -> Zoning:
     Raises
     ------
     InputError
-        With the line, for a map that misses or repeats a bus, or names one that the case does not
-        have.
+        With the line, for a map that misses or repeats a bus, or has a bus that is not in the case.
 
     Warns
     -----
@@ -233,7 +232,7 @@ def write_zoning(zoning: Zoning, case: Case, path: str | Path) -> None:
     case : Case
         Of the map.
     path : path
-        Replaced where it is there.
+        Replaced if it exists.
     """
     import pandas as pd
 
@@ -255,7 +254,7 @@ def bus_graph(case: Case) -> nx.Graph:
 
 
 def zone_map(case: Case, zoning: Zoning) -> dict[str, str]:
-    """Return the name of every bus's zone by the number of the bus, as JSON can hold it."""
+    """Return the name of every bus's zone by the number of the bus, as a JSON value."""
     names = (zoning.names[z] for z in zoning.zone_of)
     return dict(zip(map(str, case.bus_id.tolist()), names, strict=True))
 
@@ -266,7 +265,7 @@ def map_digest(zones: Mapping[str, str]) -> str:
 
 
 def tie_lines(case: Case, zoning: Zoning) -> NDArray[np.bool_]:
-    """Return a mask of the branches whose ends lie in two zones, shape (m,)."""
+    """Return a mask of the branches whose ends are in two zones, shape (m,)."""
     ties: NDArray[np.bool_] = zoning.zone_of[case.f_bus] != zoning.zone_of[case.t_bus]
     return ties
 
@@ -316,7 +315,7 @@ def zone_rows(case: Case, zoning: Zoning) -> list[Json]:
 
 
 def _parts(case: Case, zoning: Zoning) -> Ints:
-    """Return the number of the connected part of every bus, tie lines left out."""
+    """Return the number of the connected part of every bus, without tie lines."""
     from gridpriv.grid.network import islands_by  # imports scipy
 
     return islands_by(case, ~tie_lines(case, zoning))
