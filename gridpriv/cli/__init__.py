@@ -1,1 +1,1 @@
-"""The command line: one file a command. They parse, call one function and print."""
+"""The command line. Each command's module parses arguments, calls the library and prints."""

@@ -43,12 +43,12 @@ STATES = {"diverged": "no AC state", "screened": "not known: DC loading only"}
 SHED_TOLERANCE_MW = NO_ROOM_MW = 0.01
 VIEWS = {SHARED: "released demand", LOCAL: "true demand"}
 OF_A_SERIES = ("stream", "temporal_basis")
-"""Settings of a series, which an analysis of one step has not."""
+"""Settings of a series, which do not apply to an analysis of one step."""
 LOCAL_NOTE = "Local: computed from true demand. Do not publish it."
 
 
 def _add_arguments(parser: argparse.ArgumentParser, kind: type[FlowBased | Security]) -> None:
-    """Add the arguments of a run, and those of the analysis of it."""
+    """Add the arguments of a run and of its analysis."""
     flags.add_case_arguments(parser)
     flags.add_zone_arguments(parser)
     flags.add_settings(parser, Settings, PRESETS, without=OF_A_SERIES)
@@ -56,7 +56,7 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: type[FlowBased | Secur
 
 
 def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[Case, Prepared]:
-    """Return the case and the run that is analysed; refuse a view that it has not."""
+    """Return the case and the analysed run; refuse a view that it does not have."""
     from gridpriv.zonal.prepared import prepare
 
     settings = flags.run_settings(args)
@@ -75,7 +75,7 @@ def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[C
 
 
 def _publishable(privacy: Json) -> str:
-    """Return the sentence that allows or forbids to publish figures of released demand."""
+    """Return the sentence on the publication of values computed from released demand."""
     if privacy["noise"] != "simulated":
         return worded("publishable")
     if has_secure_sampler(privacy["mechanism"]):
@@ -92,7 +92,7 @@ def _context(args: argparse.Namespace) -> RunContext:
 
 
 def _shown_seed(args: argparse.Namespace, result: RunResult) -> int | None:
-    """Return the seed of a run, where it has one that may be printed."""
+    """Return the seed of a run, if it may be printed."""
     return None if args.public or result.settings.noise == "secure" else result.seed
 
 
@@ -132,7 +132,7 @@ def execute_exchange(args: argparse.Namespace) -> int:
 
 
 def _no_room(exchanges: list[Json]) -> str:
-    """Return why no exchange has room, if none has; else no text."""
+    """Return the reason if no exchange has capacity; else an empty text."""
     room = [row["most_mw"] for row in exchanges]
     if not room or any(most is None or most > NO_ROOM_MW for most in room):
         return ""
@@ -228,7 +228,7 @@ def _print_security(document: Json, seed: int | None, folder: Path | None) -> No
         | corrective_figures(row["corrective"])
         for row in _shown(rows)
     ]
-    # a column without a figure takes room from those that have one
+    # an empty column would take width from others
     optional = {
         "worst_loading_percent": "loading %",
         "islanded_mw": "islanded MW",
@@ -251,25 +251,25 @@ def _print_security(document: Json, seed: int | None, folder: Path | None) -> No
 
 
 def _shown(rows: list[Json]) -> list[Json]:
-    """Return the outages that are printed: the most severe, those that are not secure first."""
+    """Return the printed outages: the most severe ones, first those that are not secure."""
     return ([row for row in rows if not _is_secure(row)] or rows)[:MOST_SHOWN]
 
 
 def _is_secure(row: Json) -> bool:
-    """Return True where an AC state is known after an outage, keeps the limits and sheds none."""
+    """Return True where an AC state after an outage is known, without violations or shed load."""
     solved = row["status"] not in STATES
     return solved and not row["violations"] and row["shed_mw"] <= SHED_TOLERANCE_MW
 
 
 def _demand(document: Json) -> str:
     """Return the demand that the analysis reads: released, true, or known in a zone."""
-    if document["privacy"]["mechanism"] == "none":  # released as it is
+    if document["privacy"]["mechanism"] == "none":  # released unchanged
         return VIEWS[LOCAL]
     return VIEWS.get(document["view"], f"demand as known in zone {document['view']}")
 
 
 def _certificate(privacy: Json, seed: int | None) -> list[str]:
-    """Return the certificate of the analysed run as ``gridpriv run`` prints it."""
+    """Return the certificate of the analysed run in the form of ``gridpriv run``."""
     from gridpriv.zonal.summary import privacy_line  # imports the AC model
 
     if privacy["mechanism"] == "none":
@@ -283,7 +283,7 @@ def _certificate(privacy: Json, seed: int | None) -> list[str]:
 
 
 def _verdict(document: Json) -> str:
-    """Return the verdict, with the demand on which it holds."""
+    """Return the verdict, with the demand of the analysis."""
     rows = document["contingencies"]
     noisy = document["view"] != LOCAL and document["privacy"]["mechanism"] != "none"
     on = f"On the {_demand(document)}{' (an estimate)' if noisy else ''}"
@@ -407,7 +407,7 @@ def _ranked(violations: list[Json]) -> list[Json]:
 def _worst(violations: list[Json]) -> str:
     """Return the largest violation; lines and voltages come first.
 
-    With its value and its limit.
+    It includes value and limit.
     """
     from gridpriv.power.ac.state import Limit  # imports the AC model
 

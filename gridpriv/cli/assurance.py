@@ -1,4 +1,4 @@
-"""``gridpriv audit`` and ``gridpriv attack``: is epsilon delivered, and what do messages tell."""
+"""``gridpriv audit`` and ``gridpriv attack``: tests of epsilon, and disclosure by messages."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from gridpriv.grid.zoning import Zoning
 
 FAILED = 1
-LEARNING = "learning"  # in the place of a case: the algorithms of gridpriv learn
+LEARNING = "learning"  # in place of a case: the algorithms of gridpriv learn
 EPSILONS = flags.number(lambda text: tuple(map(float, text.split(","))), "numbers, such as 0.5,1,5")
 AVERAGED = (1, 2, 5, 10, 20, 40)
 KNOWN_BETTER = 0.01
-"""Share of the prior's error by which an attack must beat it: less is the solver's last digits."""
+"""Least improvement of an attack over the prior, as a share of its error, above solver accuracy."""
 DISCLOSED = 2.0
-"""Multiples of beta below which a mean error is warned of."""
+"""Multiple of beta below which a mean error gives a warning."""
 STATISTICS = {
     "level": "observed",
     "delta": "delta",
@@ -41,14 +41,14 @@ STATISTICS = {
 
 
 def _add_run(parser: argparse.ArgumentParser, *hidden: str) -> None:
-    """Add the case, zones and settings of the run that is studied."""
+    """Add the case, zones and settings of the audited run."""
     flags.flag(parser, "case", "CASE")
     flags.add_zone_arguments(parser)
     flags.add_settings(parser, Settings, PRESETS, ("temporal_basis", "stream"), hidden=hidden)
 
 
 def _studied(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
-    """Return case, zones and settings of a run that is studied."""
+    """Return case, zones and settings of an audited run."""
     from gridpriv.grid.library import load_case
 
     settings = flags.run_settings(args)
@@ -68,7 +68,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
 
 
 def execute_audit(args: argparse.Namespace) -> int:
-    """Audit; print or write the verdict; return 1 if what is certified does not hold."""
+    """Audit; print or write the verdict; return 1 if a certificate does not hold."""
     from gridpriv.assurance.audit import RUNS, AuditPlan, audit
     from gridpriv.zonal.prepared import prepare
 
@@ -98,7 +98,7 @@ def execute_audit(args: argparse.Namespace) -> int:
 
 
 def _audit_learning(args: argparse.Namespace) -> int:
-    """Audit the algorithms of ``gridpriv learn`` on made samples."""
+    """Audit the algorithms of ``gridpriv learn`` on synthetic samples."""
     from gridpriv.assurance.learned import audit_learning
 
     checks = audit_learning()
@@ -172,7 +172,7 @@ def add_attack(parser: argparse.ArgumentParser) -> None:
 
 
 def execute_attack(args: argparse.Namespace) -> int:
-    """Attack; print or write what was learned."""
+    """Attack; print or write the results."""
     from gridpriv.assurance.attack import AttackPlan, attack, averaging
     from gridpriv.zonal.prepared import prepare
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from gridpriv.privacy.ledger_rows import Account, Book, LedgerDataset
 
 Calibration = Literal["analytic", "classical"]
-LARGEST_MULTIPLIER = 1e9  # epsilon is below every accountant's grid long before
+LARGEST_MULTIPLIER = 1e9  # epsilon is then below every accountant's grid
 LEAST_MULTIPLIER = 1e-3  # below it every mechanism's epsilon is beyond LARGEST
-LARGEST = 30.0  # epsilon of one release: its odds of being told apart are e^30 to 1
+LARGEST = 30.0  # epsilon of one release: odds of e^30 to 1 between adjacent data
 FORMATS = ("csv", "json")
 COLUMNS = (
     *("row", "owner", "run", "charged_at", "units", "kind", "parameter"),
@@ -82,7 +82,7 @@ def execute_account(args: argparse.Namespace) -> int:
 
 
 def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
-    """Return the noise multiplier and the target delta that the command line asks about."""
+    """Return the noise multiplier and the target delta of the command line."""
     multiplier: float | None = args.noise_multiplier
     names = {"--epsilon": args.epsilon, "--noise-multiplier": multiplier, "--total": args.total}
     stated = [name for name, value in names.items() if value is not None]
@@ -114,11 +114,13 @@ def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
 
 
 def statement(args: argparse.Namespace) -> Json:
-    """Return per-release and total privacy as JSON can hold it; infinite epsilon is null."""
+    """Return per-release and total privacy as a JSON value; infinite epsilon is null."""
     chosen, releases = Releases(**flags.given_settings(args, Releases)), args.releases
     multiplier, target = asked(args, chosen)
     gaussian = chosen.mechanism == "gaussian"
-    charge = Charge("gaussian" if gaussian else "laplace", multiplier)  # K-norm noise loses as much
+    charge = Charge(
+        "gaussian" if gaussian else "laplace", multiplier
+    )  # K-norm noise has the same loss
     # a Gaussian release of multiplier m has epsilon of at least about 1/(2 m^2)
     release = (
         math.inf if multiplier < LEAST_MULTIPLIER else accounting.epsilon_of(charge, chosen.delta)
@@ -222,7 +224,7 @@ def grant_units(
     owners: Sequence[LedgerDataset],
     of: str,
 ) -> int:
-    """Grant ``--epsilon`` and ``--delta`` to every unit of datasets, and print what is granted."""
+    """Grant ``--epsilon`` and ``--delta`` to every unit of datasets, and print the grants."""
     from gridpriv.privacy.ledger import grant, read_book
     from gridpriv.privacy.ledger_file import key_path
 
@@ -239,7 +241,7 @@ def grant_units(
 
 
 def add_grant_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the total that is granted."""
+    """Add the granted total."""
     flags.flag(parser, "--epsilon", "E", flags.REAL, required=True)
     flags.flag(parser, "--delta", "D", flags.REAL, 0.0)
 
@@ -295,7 +297,7 @@ def _document(file: str, book: Book) -> Json:
 
 
 def _account(account: Account) -> Json:
-    """Return an account as JSON can hold it; infinite epsilon is null."""
+    """Return an account as a JSON value; infinite epsilon is null."""
     used, grant = account.filter.used(account.spent), account.grant
     return {
         "owner": account.owner,
@@ -334,7 +336,7 @@ def _export(args: argparse.Namespace, key: Path | None) -> int:
 
 
 def _charges(book: Book) -> list[Json]:
-    """Return every charge, oldest first; ``units`` is for how many units it was."""
+    """Return every charge, oldest first; ``units`` is its number of units."""
     matches = []
     for row, entry in book.charged:
         units = sum(last - first + 1 for first, last in entry.units)

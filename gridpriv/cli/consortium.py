@@ -67,7 +67,7 @@ def execute_consortium(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    """Replay transcripts, print the deviations; exit code 3 where there are any."""
+    """Replay transcripts, print the deviations; exit code 3 with any."""
     from gridpriv.consortium.verify import summary_line, verify
 
     document = verify([Path(folder) for folder in args.folders])
@@ -117,11 +117,11 @@ SPENT = {
     "total_pure": "total epsilon (pure DP)",
     "total": "total epsilon at the target delta",
 }
-"""Heads of figures by key."""
+"""Labels of values by key."""
 
 
 def _print_rounds(document: Json) -> None:
-    """Print the rounds and what they cost each zone."""
+    """Print the rounds and their privacy cost for each zone."""
     if document["rounds"]:
         columns = {
             "round": "round",
@@ -153,7 +153,7 @@ def execute_zone(args: argparse.Namespace) -> int:
 
 
 def _print_zone(document: Json) -> None:
-    """Print the zone's plan and what the run cost it; for its owner's eyes."""
+    """Print the zone's plan and privacy cost, for its owner."""
     plan = document["plan"]
     rows = [[head, plan[key], "MW"] for key, head in PLANNED.items()]
     rows += [[SPENT[key], row[key], ""] for row in document["privacy"] for key in SPENT]
@@ -169,7 +169,7 @@ def add_keys(parser: argparse.ArgumentParser) -> None:
 
 
 def execute_keys(args: argparse.Namespace) -> int:
-    """Make an authority and what it signs."""
+    """Make an authority and the certificates that it signs."""
     if args.out is None:
         raise InputError("--out is missing: the new folder that the keys are written to")
     from gridpriv.consortium.parties import AUTHORITY, make_keys, write_keys

@@ -1,4 +1,4 @@
-"""The parser of a command line, and the flags that several commands share.
+"""The parser of a command line, and flags common to several commands.
 
 Help shows every default, and an error is one sentence that names the nearest flag.
 """
@@ -51,14 +51,14 @@ RUNNING = (
     *("study", "dry_run", "jobs", "cluster", "resume", "retry_failed"),
     *("format", "out", "json", "quiet", "data", "download"),
 )
-"""Arguments that say how a study is run, and not what it is."""
+"""Arguments on the execution of a study, not its content."""
 COUPLING = ("storage", "ramps", "reserves", "commitment")
 """Files that couple the steps of a series."""
 ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition", "zone_size")
 
 
 def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
-    """Return an argparse type that refuses in gridpriv's words."""
+    """Return an argparse type that raises gridpriv's errors."""
 
     def parse(text: str) -> Any:
         try:
@@ -104,13 +104,13 @@ def help_of(parser: Any, name: str, otherwise: str = "") -> str:
 def flag(
     parser: Any, name: str, metavar: str, kind: Any = None, default: Any = None, **more: Any
 ) -> None:
-    """Add an argument that takes a value to a parser or a group of one."""
+    """Add an argument with a value to a parser or one of its groups."""
     given = {"help": more.get("help") or help_of(parser, name)}
     parser.add_argument(name, metavar=metavar, type=kind, default=default, **more | given)
 
 
 def switch(parser: Any, name: str, action: Any = "store_true", **more: Any) -> None:
-    """Add a flag that takes no value."""
+    """Add a flag without a value."""
     parser.add_argument(name, action=action, help=help_of(parser, name), **more)
 
 
@@ -137,16 +137,16 @@ def add_flags(
     *,
     axis: bool = False,
 ) -> None:
-    """Add a flag for every setting, in a group a part; what is not given is None.
+    """Add a flag for every setting, one group per part; the default is None.
 
-    The help of a setting of which the command accepts fewer values than a run is in ``help.txt``.
+    For a setting with fewer allowed values than in a run the help is in ``help.txt``.
 
     Parameters
     ----------
     hidden : collection of str
-        Settings that are refused with a reason, and that the help leaves out.
+        Settings that are refused with a reason, and left out of the help.
     axis : bool
-        A flag takes several values, by commas or given again: an axis of a study.
+        True if a flag takes several values, by commas or repeated: an axis of a study.
     """
     standard, current = defaults(kind), settings_of(kind)
     for part, declared in parts_of(kind).items():
@@ -169,7 +169,7 @@ def add_flags(
 
 
 def given_settings(args: argparse.Namespace, kind: type[Part]) -> Json:
-    """Return the settings that the command line names."""
+    """Return the settings on the command line."""
     values = {name: getattr(args, name, None) for name in names(kind)}
     given = {name: value for name, value in values.items() if value is not None}
     if "budget" in values and getattr(args, "epsilon", None) is not None:
@@ -182,14 +182,14 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> Json:
 
 
 def run_settings(args: argparse.Namespace) -> Settings:
-    """Return the settings of a run that the command line names, a preset's among them."""
+    """Return the settings of a run on the command line, including a preset's."""
     from gridpriv.zonal.settings import Settings, make_settings
 
     return make_settings(args.preset, **given_settings(args, Settings))
 
 
 def named_settings(text: str, kind: type[Part], example: str, *also: str) -> tuple[str, Json]:
-    """Return the name and the settings of ``NAME: SETTING=VALUE ...``; ``also`` is allowed too."""
+    """Return name and settings of ``NAME: SETTING=VALUE ...``; names in ``also`` are allowed."""
     name, colon, rest = text.partition(":")
     pairs = [word.partition("=") for word in rest.split()]
     if not (name.strip() and colon and all(equals for _, equals, _ in pairs)):
@@ -205,7 +205,7 @@ def named_settings(text: str, kind: type[Part], example: str, *also: str) -> tup
 
 
 def study_words(args: argparse.Namespace) -> dict[str, list[str]]:
-    """Return the words of a command that say what its study is, by argument."""
+    """Return the words of a command that define its study, by argument."""
     words: dict[str, list[str]] = {}
     for action in args.parser.actions():
         value = getattr(args, action.dest, None)
@@ -218,16 +218,16 @@ def study_words(args: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def refuse_beside_study(args: argparse.Namespace) -> None:
-    """Refuse what a study file says itself: every argument but how the study is run."""
+    """Refuse arguments that a study file replaces: all except those on execution."""
     if words := study_words(args):
         named = ", ".join(given[0] for given in words.values())
         raise InputError(f"--study reads a whole study. Move these settings into the file: {named}")
 
 
 def command_again(args: argparse.Namespace, settings: Settings) -> str:
-    """Return the command that runs the same again: files by their full path, every setting.
+    """Return the command that repeats a run: files by their full path, every setting.
 
-    Some defaults are named too: those that a later version may set otherwise.
+    Some defaults are included too: those that a later version may change.
     """
     from gridpriv.privacy.settings import QUIET
 
@@ -246,7 +246,7 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
 
 
 def given_words(args: argparse.Namespace, *names: str) -> list[str]:
-    """Return the flags that were given, of those named, with their values."""
+    """Return those of some flags that were given, with their values."""
     given = {name: getattr(args, name) for name in names}
     pairs = [(name, _full(str(value))) for name, value in given.items() if value is not None]
     return [word for name, text in pairs for word in (f"--{name.replace('_', '-')}", text)]
@@ -258,13 +258,13 @@ def _full(text: str) -> str:
 
 
 def add_case_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the case, and the demand that is given for it."""
+    """Add the case and its demand."""
     flag(parser, "case", "CASE")
     flag(parser, "--demand", "FILE.csv")
 
 
 def given_case(args: argparse.Namespace) -> Case:
-    """Return the case that the arguments name, with the demand that they give."""
+    """Return the case of the arguments, with their demand."""
     from gridpriv.grid.library import load_case
 
     case = load_case(args.case)
@@ -278,7 +278,7 @@ def given_case(args: argparse.Namespace) -> Case:
 
 
 def read_series(args: argparse.Namespace, case: Case) -> DemandSeries:
-    """Return the series that ``--series`` names."""
+    """Return the series of ``--series``."""
     from gridpriv.grid.pandapower import is_profiles, profile_series
     from gridpriv.grid.scenarios import read_demand_series
 
@@ -290,7 +290,7 @@ def read_series(args: argparse.Namespace, case: Case) -> DemandSeries:
 def question_demand(
     args: argparse.Namespace, case: Case, load_scale: float, step: str = ""
 ) -> None:
-    """Warn of demand that a grid can hardly have; of a public output, by its flags alone.
+    """Warn of implausible demand; for public output only on its flags.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
-    """Return the zone map that the arguments ask for."""
+    """Return the zone map of the arguments."""
     from gridpriv.grid.zoning import zoning_from_source
     from gridpriv.zonal.prepared import zoning_for
 
@@ -379,7 +379,7 @@ def wanted_formats(args: argparse.Namespace) -> list[str]:
 def add_output(
     parser: argparse.ArgumentParser, place: str = "", default: str | None = None
 ) -> None:
-    """Add ``--out`` where there is something to write, ``--json`` and ``--quiet``."""
+    """Add ``--out`` if the command writes files, ``--json`` and ``--quiet``."""
     if place:
         flag(parser, "--out", place, default=default)
     switch(parser, "--json")
@@ -387,7 +387,7 @@ def add_output(
 
 
 INSTEAD = {"total": ("budget", "budget total:E"), "budget": ("total", "total E")}
-"""By a flag that a command does not have: the one that it has, and how to write it."""
+"""By a flag that a command does not have: the flag to use, and its notation."""
 
 
 def examples() -> dict[str, str]:
@@ -411,7 +411,7 @@ class Parser(argparse.ArgumentParser):
         Raises
         ------
         InputError
-            For a flag that the command does not have, or text that no file system can hold.
+            For a flag that the command does not have, or text that no file system allows.
         """
         for word in words:
             if "\0" in word:
@@ -430,7 +430,7 @@ class Parser(argparse.ArgumentParser):
         return args
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a command that there is none of, in the words of any other bad value."""
+        """Refuse an unknown command, with the error of any other bad value."""
         if action.choices is not None:
             one_of(action.dest, value, action.choices)
 
@@ -443,7 +443,7 @@ class Parser(argparse.ArgumentParser):
         return [flag[2:] for flag in self._option_string_actions if flag.startswith("--")]
 
     def name_flag(self, error: InputError) -> None:
-        """Name the flag in the error of a parameter that a flag sets, as a user types it."""
+        """Name the flag in the error of its parameter."""
         if error.setting is None or error.setting[0].replace("_", "-") not in self.flags():
             return
         name, value, allowed = error.setting
@@ -453,7 +453,7 @@ class Parser(argparse.ArgumentParser):
         error.args = (f"--{name.replace('_', '-')}{shown}: must be {allowed}",)
 
     def examples(self) -> str:
-        """Return the command lines that show what the command is for; empty for a group."""
+        """Return example command lines; empty for a group."""
         return examples().get(self.prog.partition(" ")[2], "")
 
     def format_help(self) -> str:
@@ -462,7 +462,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_help() + (f"\nexamples:\n{shown}\n" if shown else "")
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help; argparse's own says nothing of a full disk."""
+        """Print the help; argparse's own method ignores a full disk."""
         (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
@@ -471,12 +471,12 @@ class Parser(argparse.ArgumentParser):
 
 
 class Help(argparse.HelpFormatter):
-    """Help with every default and a short usage, that does not break names such as dp-admm."""
+    """Help with every default and a short usage, without breaks in names such as dp-admm."""
 
     def add_usage(
         self, usage: str | None, actions: Iterable[argparse.Action], groups: Any, prefix: Any = None
     ) -> None:
-        """Add what must be given; the options stand below."""
+        """Add required arguments; the options are listed below."""
         every = list(actions)
         needed = [item for item in every if not item.option_strings or item.required]
         if usage is None and len(needed) < len(every):
@@ -499,7 +499,7 @@ class Help(argparse.HelpFormatter):
 
 
 def _needed(action: argparse.Action) -> str:
-    """Return a positional, or a flag that must be given, as usage shows it."""
+    """Return a positional, or a required flag, in the form of the usage line."""
     name = str(action.metavar or action.dest)
     if action.option_strings:
         return f"{action.option_strings[0]} {name}"
@@ -507,7 +507,7 @@ def _needed(action: argparse.Action) -> str:
 
 
 class Command(NamedTuple):
-    """A command: what adds its arguments, and what executes it and returns the exit status."""
+    """A command: the function that adds its arguments, and the one that executes it."""
 
     add_arguments: Callable[[argparse.ArgumentParser], None]
     execute: Callable[[argparse.Namespace], int]

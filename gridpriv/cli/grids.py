@@ -190,7 +190,7 @@ def add_convert(parser: argparse.ArgumentParser) -> None:
 
 
 def execute_convert(args: argparse.Namespace) -> int:
-    """Convert, read the new file again, and print what it has lost."""
+    """Convert, read the new file again, and print its losses."""
     from gridpriv.grid.convert import convert
 
     converted = convert(args.source, args.target)
@@ -200,7 +200,7 @@ def execute_convert(args: argparse.Namespace) -> int:
 
 
 def _print_conversion(document: Json) -> None:
-    """Print the figures that changed or were lost, and what the source has that was not read."""
+    """Print the values that changed or were lost, and fields of the source that are not read."""
     differences = document["differences"]
     changed = [row for row in differences if row["status"] != "kept"]
     title = (

@@ -175,7 +175,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> LearnPlan:
-    """Return the plan of the arguments, or of the file that they name."""
+    """Return the plan of the arguments, or of their file."""
     from gridpriv.study.learned import DELTA, LearnPlan, read_learn_plan
     from gridpriv.study.plan import make_method
 
@@ -260,7 +260,7 @@ def _again(args: argparse.Namespace) -> str:
     return shlex.join(["gridpriv", "learn", "compare", *words])
 
 
-# what tells which samples there are, and what is protected of them
+# settings of samples and of their protection
 OF_SAMPLES = frozenset(
     {"adjacency", "algorithm", "norm", "clients", "split", "missing", "scaling", "seed"}
 )
@@ -299,7 +299,7 @@ def predict_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def predict(args: argparse.Namespace) -> int:
-    """Predict every row, and state the error where the data have labels."""
+    """Predict every row, and print the error if the data have labels."""
     import pandas as pd
 
     from gridpriv.learning.stored import load_model
@@ -319,7 +319,7 @@ def predict(args: argparse.Namespace) -> int:
 
 
 def _prediction_rows(args: argparse.Namespace, model: TrainedModel) -> tuple[Any, Any]:
-    """Return rows, and labels named as the model names them, or None."""
+    """Return rows, and labels by the model's names, or None."""
     from gridpriv.learning.datasets import DATASETS, dataset_name, load_dataset
     from gridpriv.learning.datasets.own import is_own, read_rows
 

@@ -1,8 +1,8 @@
 """``gridpriv``: find the command, run it, turn errors into messages and exit codes.
 
-Errors of a user or a machine end in one sentence. Anything else is a defect and is reported
-as one (exit code 70); with ``GRIDPRIV_TRACEBACK`` set, and for whoever calls :func:`main` with
-arguments, the exception itself comes out.
+Errors of a user or a machine end in one sentence. Anything else is a defect and is reported as one
+(exit code 70); with ``GRIDPRIV_TRACEBACK`` set, and for callers of :func:`main` with arguments, the
+exception itself is raised.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ COMMANDS = {
 RARELY = 100_000  # new objects between two collections: imports make many and drop few
 TRACEBACK = "GRIDPRIV_TRACEBACK"
 DEFECT, PIPE_CLOSED = 70, 141
-# what a path given by the user can be, and what a machine can run out of
+# errors of a user's path, or of exhausted resources
 OF_INPUT = {"ENOENT", "EACCES", "EPERM", "EISDIR", "ENOTDIR", "ENAMETOOLONG", "ELOOP"}
 OF_INPUT |= {"EEXIST", "ENOTEMPTY", "ENXIO"}
 OF_MACHINE = {"ENOSPC", "EDQUOT", "EIO", "EROFS", "EMFILE", "ENFILE", "ENOMEM", "EFBIG", "EAGAIN"}
@@ -67,9 +67,9 @@ def main(arguments: list[str] | None = None) -> int:
     -------
     int
         Exit code: 0 done, 2 input, 3 solver or storage, 4 budget; 130 interrupted, 143
-        terminated, 141 nobody reads the output.
+        terminated, 141 closed output.
     """
-    own = arguments is None  # the process is ours: a command may start others beside it
+    own = arguments is None  # this process is the command's own: it may start others
     words = sys.argv[1:] if arguments is None else arguments
     command = words[0] if words and words[0] in COMMANDS else ""
     try:
@@ -82,10 +82,10 @@ def main(arguments: list[str] | None = None) -> int:
                 sys.stdout.reconfigure(errors="backslashreplace")
         try:
             return _run(words, command, own=own)
-        finally:  # a full disk shows when the output leaves, for help too
+        finally:  # a full disk is detected when output is flushed, for help too
             sys.stdout.flush()
             if own:
-                gc.freeze()  # Python would look for cycles in all that ends with it, for 0.06 s
+                gc.freeze()  # Python would collect cycles at exit for 0.06 s
     except (Exception, KeyboardInterrupt) as error:
         text = _told(error)
         if text is None and (not own or TRACEBACK in os.environ):
@@ -118,7 +118,7 @@ def _run(words: list[str], command: str, *, own: bool) -> int:
 
 
 def _told(error: BaseException) -> tuple[str, int] | None:
-    """Return the sentence and exit code of what a user or a machine can cause; None for a bug."""
+    """Return the sentence and exit code of an expected error; None for a defect."""
     if isinstance(error, GridprivError):
         return f"{error}{notes(error)}", error.exit_code
     if isinstance(error, KeyboardInterrupt):
@@ -147,10 +147,9 @@ def _defect(error: BaseException) -> str:
 
 
 def _open_closed_streams() -> None:
-    """Stand in for standard streams that we were started without.
+    """Replace missing standard streams.
 
-    Otherwise the next file that is opened would have their number, and whatever a solver prints
-    would go into it.
+    Otherwise the next opened file would have their number, and a solver's output would go into it.
     """
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(handle, True)
@@ -160,7 +159,7 @@ def _open_closed_streams() -> None:
 
 
 def _let_go_of_output() -> None:
-    """Drop what standard output still holds, so that the interpreter does not fail on it."""
+    """Discard buffered standard output, so that the interpreter does not fail on it."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -168,7 +167,7 @@ def _let_go_of_output() -> None:
 
 
 def _terminate(*_: object) -> NoReturn:
-    """End as after Ctrl-C: whoever began something ends it; a second SIGTERM does not wait."""
+    """End as after Ctrl-C, with cleanup; a second SIGTERM ends at once."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     raise KeyboardInterrupt("terminated", 128 + signal.SIGTERM)
 
@@ -205,7 +204,7 @@ class _Version(argparse.Action):
 
 
 def show_warnings(*, quiet: bool = False) -> None:
-    """Print what a user should know on standard error, one line each; hide other packages'."""
+    """Print gridpriv's warnings on standard error, one line each; hide those of other packages."""
     warnings.simplefilter("ignore")
     if not quiet:
         warnings.simplefilter("always", GridprivWarning)
@@ -213,7 +212,7 @@ def show_warnings(*, quiet: bool = False) -> None:
     distinct: set[str] = set()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        if str(message) not in distinct:  # runs of a study warn alike
+        if str(message) not in distinct:  # runs of a study have the same warnings
             distinct.add(str(message))
             from gridpriv.cli.output import wrapped
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gridpriv.power.centralized import SolvedRelaxation
 
 PRICE_DIFFERENCE = 0.01
-"""Share of the highest price by which the relaxation's prices may differ in silence."""
+"""Share of the highest price up to which differences of prices give no warning."""
 HEAD = ["result", "value", "unit"]
 BOUNDED = {"cost": "the cost", "imbalance": "the squared imbalance"}
 
@@ -76,7 +76,7 @@ class Optimum(Scenario):
 
 
 def changed_case(args: argparse.Namespace) -> Case:
-    """Return the case with the demand, load scale and outages that the arguments ask for."""
+    """Return the case with the demand, load scale and outages of the arguments."""
     scenario = Scenario(**flags.given_settings(args, Scenario))
     case = flags.given_case(args).scale_load(scenario.load_scale)
     flags.question_demand(args, case, scenario.load_scale)
@@ -104,7 +104,7 @@ def add_relax(parser: argparse.ArgumentParser) -> None:
 
 
 def execute_relax(args: argparse.Namespace) -> int:
-    """Solve and print the bound, what binds, and the prices' range."""
+    """Solve and print the bound, binding limits, and the range of prices."""
     case = changed_case(args)
     folder = output_folder(args.out)
 
@@ -155,7 +155,7 @@ def add_acopf(parser: argparse.ArgumentParser) -> None:
 
 
 def execute_acopf(args: argparse.Namespace) -> int:
-    """Solve, print cost, shed, losses and prices, and what is outside a limit."""
+    """Solve; print cost, load shedding, losses, prices and violated limits."""
     case = changed_case(args)
     folder = output_folder(args.out)
 

@@ -31,7 +31,7 @@ def tell(
     written: Path | str | None = None,
     code: int = 0,
 ) -> int:
-    """Print what ``--json`` and ``--quiet`` ask for: the document, nothing, or the summary.
+    """Print the document (``--json``), nothing (``--quiet``), or the summary.
 
     Returns
     -------
@@ -60,13 +60,13 @@ def console(*, error: bool = False) -> Any:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # rich would end with exit code 1
 
-    # names that somebody else chose are no markup
+    # names from files are not markup
     return Plain(stderr=error, highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
 @cache
 def texts() -> dict[str, str]:
-    """Return the texts that stand beside figures of commands, by code, with places for values."""
+    """Return the texts for commands' results, by code, with places for values."""
     catalog = sections(Path(__file__).with_name("texts.txt"))
     return {code: " ".join(text.split()) for code, text in catalog.items()}
 
@@ -82,13 +82,13 @@ def warn(code: str, **values: object) -> None:
 
 
 def say(*sentences: object, indent: str = "") -> None:
-    """Print prose, each on lines of its own; lines after the first are indented."""
+    """Print paragraphs; lines after the first are indented."""
     for sentence in sentences:
         print(wrapped(str(sentence), sys.stdout, indent))
 
 
 def wrapped(text: str, stream: TextIO, indent: str = "") -> str:
-    """Return text wrapped at a terminal's width; a pipe or a file gets it in one line."""
+    """Return text wrapped at a terminal's width, or in one line for a pipe or file."""
     if not stream.isatty():
         return text
     width = shutil.get_terminal_size((80, 24)).columns
@@ -98,7 +98,7 @@ def wrapped(text: str, stream: TextIO, indent: str = "") -> str:
 
 
 def say_command(label: str, command: str) -> None:
-    """Print a command after its label, wrapped so that a shell takes it as it stands."""
+    """Print a command after its label, wrapped so that it can be pasted into a shell."""
     width, lines = shutil.get_terminal_size((80, 24)).columns - len(r" \ "), [label]
     for word in map(shlex.quote, shlex.split(command)):
         if len(lines[-1]) + 1 + len(word) > width:
@@ -108,7 +108,7 @@ def say_command(label: str, command: str) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table that fits 80 columns where its words do; numbers stand to the right."""
+    """Print a table within 80 columns if its words fit; numbers are right-aligned."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -125,7 +125,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         for name, column in zip(columns, cells, strict=True)
     ]
     narrow = sum(wanted) + 3 * len(columns) + 1 > out.width
-    # words are kept together as far as numbers, which always are, leave room
+    # words are not broken as far as the width allows; numbers never
     taken = sum(width for width, number in zip(widths, numeric, strict=True) if number)
     room = (out.width - 3 * len(columns) - 1 - taken) // max(numeric.count(False), 1)
     for name, width, number in zip(columns, widths, numeric, strict=True):
@@ -154,7 +154,7 @@ def print_records(
 
 
 def print_rows(rows: Sequence[Sequence[object]]) -> None:
-    """Print figures without a head: name, value to the right, unit, and what follows."""
+    """Print values without a header: name, right-aligned value, unit, and note."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, padding=(0, 1))
@@ -169,16 +169,15 @@ def print_rows(rows: Sequence[Sequence[object]]) -> None:
 
 
 def _unbroken(cells: Sequence[object], number: bool) -> Iterator[str]:
-    """Yield what of a column's cells is to stand on one line: numbers, or single words."""
+    """Yield the parts of a column's cells that must not wrap: numbers, or single words."""
     for cell in cells:
         yield from [shown(cell)] if number else shown(cell).split()
 
 
 def output_folder(text: str | None) -> Path | None:
-    """Return the folder of ``--out``, refusing early what cannot be written to.
+    """Return the folder of ``--out``; refuse early a folder that cannot be written.
 
-    It is not left behind: whoever writes makes it, so that a command that fails
-    leaves nothing.
+    It is not created here, so a command that fails leaves no folder.
     """
     if text is None:
         return None
@@ -198,7 +197,7 @@ def output_folder(text: str | None) -> Path | None:
 
 
 def write_results(folder: Path, name: str, document: Json, **tables: pd.DataFrame) -> None:
-    """Write tables as CSV and a JSON document with a checksum of its own, for their owner."""
+    """Write tables as CSV and a JSON document with its own checksum, for their owner."""
     make_folder(folder)
     for title, table in tables.items():
         write_text(folder / f"{title}.csv", frame_csv(table), private=True)
@@ -211,8 +210,8 @@ def progress(
 ) -> Iterator[Callable[..., None]]:
     """Show a progress bar with the time left on a terminal; yield ``advance(note, steps=1)``.
 
-    A ``total`` of 0 is work that ``--resume`` found done: what is shown was made before. None is
-    work that ends by itself, and has no share and no time left.
+    A ``total`` of 0 is work finished before ``--resume``. None is work of unknown length, without a
+    share or time left.
     """
     if total == 0 and not args.quiet:
         print(f"nothing was left to do: {args.out} was finished before", file=sys.stderr)

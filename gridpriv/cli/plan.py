@@ -87,7 +87,7 @@ def execute(args: argparse.Namespace) -> int:
         public_demand=chosen.public_demand,
         seed=0,
     )
-    protected = settings.adjacency(case)  # warns of a distance that is none of this grid's
+    protected = settings.adjacency(case)  # warns of a distance outside this grid's range
     options = list(methods(*_axes(args)))
 
     with output.progress(args, case.name, len(options) * chosen.scenarios) as advance:
@@ -144,7 +144,7 @@ def sentences(
     chosen: Scenarios,
     command: str,
 ) -> list[str]:
-    """Return the recommendation, what it rests on, and what must be said of budgets."""
+    """Return the recommendation, its basis, and the note on budgets."""
     from gridpriv.power.prior import capacity, public_demand
     from gridpriv.zonal.forecast import LEVEL, RESERVE, RULE
 
@@ -193,7 +193,7 @@ def _worst_case(methods: list[Expected], best: Expected) -> list[str]:
 
 
 def _command(best: Expected, chosen: Scenarios, args: argparse.Namespace) -> str:
-    """Return the recommended command, or that nothing should be released."""
+    """Return the recommended command, or the advice to release nothing."""
     from gridpriv.zonal.forecast import LEVEL
 
     if best.release == "nothing":
@@ -212,7 +212,7 @@ def _command(best: Expected, chosen: Scenarios, args: argparse.Namespace) -> str
 
 
 def covered(draws: int) -> float:
-    """Return the probability that one more scenario lies in the range of these."""
+    """Return the probability that a further scenario is in the range of these."""
     return (draws - 1) / (draws + 1)
 
 
@@ -278,7 +278,7 @@ def _summarise(document: Json) -> None:
 
 
 def _cells(rows: list[Json], shown: list[str], *, priced: bool) -> Iterator[list[object]]:
-    """Yield the cells of every method that is compared."""
+    """Yield the cells of every compared method."""
     noises = {row["mechanism"] for row in rows}
     numbers = {row["rounds"] for row in rows} - {"central"}
     for row in rows:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MOST_SCENARIOS = 1000
 BESIDE = (".scenarios.csv", ".series.csv", ".datasheet.md", ".certificate.json")
-"""Endings of the files that are written beside the case."""
+"""Endings of the files written with the case."""
 READ = {
     "case": "CASE",
     "demand": "--demand",
@@ -48,7 +48,7 @@ SIMULATED = "SIMULATED NOISE, NO PRIVACY: anyone with the seed can subtract the 
 
 
 def _pure(name: str, value: object) -> None:
-    """Refuse what is no total epsilon, and a delta."""
+    """Refuse a budget that is not a total epsilon, or has a delta."""
     if isinstance(value, str) and "," in value:
         raise not_allowed(name, value, "epsilon alone: publish gives pure privacy, without a delta")
     positive(name, value)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ class Publishing(Part):
     )
 
     def settings(self) -> Settings:
-        """Return the settings of its release."""
+        """Return the settings of the release."""
         given = {name: getattr(self, name) for name in names(Publishing) if name in OF_RUNS}
         return make_settings(budget=Budget("total", self.total), coordination="central", **given)
 
@@ -108,12 +108,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Release, project, write the files, print what they are."""
+    """Release, project, write the files, and list them."""
     place, chosen = _place(args), _chosen(args)
     _refuse_inputs(args, place)
     settings = chosen.settings()
     case = flags.given_case(args)
-    settings.adjacency(case)  # refuses, or warns of, a distance that this grid has not
+    settings.adjacency(case)  # refuses, or warns of, a distance outside this grid's range
     planned, draw = _prepared(args, chosen, case, settings)
     with _charged(args, case, settings, planned) as charge:
         done = draw(charge or (lambda *_: None))
@@ -155,7 +155,7 @@ def _place(args: argparse.Namespace) -> Path:
 
 
 def _refuse_inputs(args: argparse.Namespace, place: Path) -> None:
-    """Refuse a place at which one of the files to write would replace a file that is read."""
+    """Refuse a path at which an output file would replace an input file."""
     files = [place, *(place.with_name(place.stem + ending) for ending in BESIDE)]
     for name, given in READ.items():
         source = Path(getattr(args, name, None) or "")
@@ -200,7 +200,7 @@ def _charged(
 def _write(
     chosen: Publishing, place: Path, done: ProtectedCase | ProtectedSeries, run: str | None
 ) -> Json:
-    """Write the case and what belongs to it; return the certificate."""
+    """Write the case and its accompanying files; return the certificate."""
     from gridpriv.grid.convert import function_name, matpower_text
     from gridpriv.zonal.certificate import COPIES, certificate, data_sheet
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
@@ -247,7 +247,7 @@ def _write(
 
 
 def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str:
-    """Return demands as CSV, a row a name and bus."""
+    """Return demands as CSV, one row per name and bus."""
     rows = [
         (name, bus, f"{p:.6f}", f"{q:.6f}")
         for name, item in zip(names, served, strict=True)
@@ -267,11 +267,11 @@ OF_DEMAND = {
     "expected_bus_error_mw": "posterior standard deviation of one bus (RMS)",
     "projected_mw": "change to the nearest AC-feasible demand",
 }
-"""Names of the figures of a published demand."""
+"""Names of the values of a published demand."""
 
 
 def summarise(document: Json) -> None:
-    """Print what is published, what it guarantees and what it is good for."""
+    """Print the published files, their guarantees and their accuracy."""
     from gridpriv.zonal.certificate import COPIES, holds
 
     guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
@@ -297,7 +297,7 @@ def summarise(document: Json) -> None:
 
 
 def caveats(document: Json) -> list[str]:
-    """Return the caveats that stand in the terminal and in the data sheet."""
+    """Return the caveats in the terminal and in the data sheet."""
     said, number = [], document["demand"]["negative_loads"]
     if any(release["quantity"].endswith("total") for release in document["releases"]):
         said.append(worded("publish-total-only"))

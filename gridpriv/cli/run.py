@@ -116,7 +116,7 @@ def _question(case: Case, zoning: Zoning, *, dry: bool) -> None:
 
 
 def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) -> int:
-    """Print the time that the runs would take."""
+    """Print the estimated time of the runs."""
     from gridpriv.study.comparison import estimate
 
     work = estimate(runs, jobs=1)
@@ -124,7 +124,7 @@ def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) 
 
 
 def _write_copies(kept: RunFolder, tables: str) -> Json | None:
-    """Write the tables and figures of a run; imports what draws only then."""
+    """Write the tables and figures of a run; plotting is imported only then."""
     from gridpriv.report.plots import write_run_copies
 
     return write_run_copies(kept, tables)
@@ -150,7 +150,7 @@ def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) 
 
 
 def _check_writing(args: argparse.Namespace) -> None:
-    """Refuse early a file of ``--write`` that is of no format, or of no one state."""
+    """Refuse early a file of ``--write`` of unknown format, or for a series."""
     if args.write is None:
         return
     from gridpriv.grid.convert import check_target
@@ -165,7 +165,7 @@ def _check_writing(args: argparse.Namespace) -> None:
 
 
 def _resumed(args: argparse.Namespace, folder: Path | None, settings: Settings) -> Settings:
-    """Return the settings with the seed of the folder that is gone on with."""
+    """Return the settings with the seed of the resumed folder."""
     if not args.resume:
         return settings
     if folder is None:
@@ -176,7 +176,7 @@ def _resumed(args: argparse.Namespace, folder: Path | None, settings: Settings) 
 
 
 def _transport(args: argparse.Namespace, settings: Settings) -> Connect | None:
-    """Return where zones work, if not in this machine's own processes."""
+    """Return the transport of zones, if not processes of this machine."""
     if args.cluster is None:
         return None
     if args.ledger is not None:
@@ -192,7 +192,7 @@ def _transport(args: argparse.Namespace, settings: Settings) -> Connect | None:
 
 
 def summarise(document: Json, outages: str = "") -> None:
-    """Print the first page of a run: verdict, figures with their baselines, privacy, messages."""
+    """Print the summary of a run: verdict, values with baselines, privacy, messages."""
     from gridpriv.zonal import summary
     from gridpriv.zonal.meter import MOST_ZONES_NAMED
 
@@ -219,7 +219,7 @@ def summarise(document: Json, outages: str = "") -> None:
 
 
 def _horizon(args: argparse.Namespace, case: Case, zoning: Zoning, settings: Settings) -> Horizon:
-    """Return the steps of a series, with what couples them."""
+    """Return the steps of a series, with their coupling."""
     from gridpriv.grid.chronology import Chronology, with_storage
     from gridpriv.zonal.horizon import make_horizon
 
@@ -242,7 +242,7 @@ def _horizon(args: argparse.Namespace, case: Case, zoning: Zoning, settings: Set
 
 
 def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon) -> int:
-    """Run every step that is still to do, print the summary or the document."""
+    """Run every remaining step; print the summary or the document."""
     import tempfile
 
     from gridpriv.report.plots import write_series_copies
@@ -263,7 +263,7 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
 
 
 def _summarise_series(document: Json) -> None:
-    """Print the figures of a series and its messages."""
+    """Print the values of a series and its messages."""
     from gridpriv.zonal.messages import message
     from gridpriv.zonal.summary import protected, series_figures, series_notes
 
@@ -288,7 +288,7 @@ def _summarise_series(document: Json) -> None:
 
 
 def _of_hours(privacy: Json) -> str:
-    """Return the hours whose releases a stream's total counts; of another series nothing."""
+    """Return the hours of releases in a stream's total; None for another series."""
     stream = privacy.get("stream")
     if stream is None:
         return ""

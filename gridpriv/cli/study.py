@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from gridpriv.study import Study, StudyPlan
 
 DUST = 1e-3
-"""MW below which a mean has no meaning."""
+"""MW below which a mean is rounding."""
 LONG = 20.0
-"""Estimated seconds from which on a study says its time before it starts."""
+"""Estimated seconds above which a study prints its time before it starts."""
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = ("budgets", "local-updates", "load-scales", "zonings", "seeds")
@@ -55,7 +55,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
-    """Add how a study is run and where it goes."""
+    """Add the arguments on execution and output of a study."""
     flags.flag(parser, "--jobs", "N", flags.WHOLE)
     flags.flag(parser, "--cluster", "ADDRESS")
     flags.switch(parser, "--resume")
@@ -180,7 +180,7 @@ def tell_failures(study: Study) -> int:
 
 
 def print_summary(table: pd.DataFrame) -> None:
-    """Print the means over seeds, one table a case; what no run has is no column."""
+    """Print the means over seeds, one table per case, without empty columns."""
     for panel, rows in table.groupby("panel", sort=False):
         seeds = sorted({int(n) for n in rows.seeds})
         alike = len(seeds) == 1
@@ -249,7 +249,7 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
 
 
 def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:
-    """Return the values that a flag names: each text is one, or several by commas."""
+    """Return the values of a flag: each text is one value, or several by commas."""
     matches: list[Any] = []
     for text in texts:
         try:
@@ -278,12 +278,12 @@ def _own_axes(args: argparse.Namespace) -> Json:
 
 
 def _share(share: float) -> int | None:
-    """Return a share in percent; None where there is none."""
+    """Return a share in percent; None without a value."""
     return None if math.isnan(share) else round(100.0 * share)
 
 
 def _epsilon(row: Any) -> float | None:
-    """Return the certified total of a row's runs; if all failed, the total that was set."""
+    """Return the certified total of a row's runs, or the nominal total if all failed."""
     if row.seeds == 0 and str(row.budget).startswith("total:"):
         return stated_epsilon(row.budget)
     return _number(row.total_epsilon)
@@ -302,7 +302,7 @@ def add_reproduce(parser: argparse.ArgumentParser) -> None:
 
 
 def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) -> int:
-    """Reproduce, check what the paper states, print and write the outcome."""
+    """Reproduce, check the paper's statements, print and write the outcome."""
     from gridpriv.study.papers import COMPUTED, learns, reads_scale, reproduce, reproductions
 
     known = {n: title for n, title in reproductions().items() if not only_learning or learns(n)}
@@ -370,7 +370,7 @@ def _computed(args: argparse.Namespace) -> int:
 def print_claims(
     claims: pd.DataFrame, header: str = "What the paper states, and whether it holds here"
 ) -> None:
-    """Print claims and their outcomes: a paragraph each."""
+    """Print claims and their outcomes, one paragraph each."""
     out = output.console()
     out.print(f"{header}\n")
     for row in claims.to_dict("records"):
@@ -400,7 +400,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def execute_report(args: argparse.Namespace) -> int:
-    """Write the report in every format asked for."""
+    """Write the report in every requested format."""
     from gridpriv.report.export import export
 
     output.output_folder(args.out)
@@ -427,7 +427,7 @@ def execute_report(args: argparse.Namespace) -> int:
 
 
 def _pivot(text: str | None) -> tuple[list[str], list[str]] | None:
-    """Return the columns that make rows and columns of a table."""
+    """Return the columns for rows and columns of a table."""
     if text is None:
         return None
     parts = [part.split("+") for part in text.split(",")]
@@ -448,7 +448,7 @@ def add_schema(parser: argparse.ArgumentParser) -> None:
 
 
 def execute_schema(args: argparse.Namespace) -> int:
-    """Print the table asked for, or all."""
+    """Print the requested table, or all."""
     from gridpriv.report.schema import told, write_json_schemas
 
     if args.json_schema is not None:

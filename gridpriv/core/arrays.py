@@ -1,4 +1,4 @@
-"""Names of the array types that signatures use, and sums over places."""
+"""Array types of signatures, and sums over groups."""
 
 from __future__ import annotations
 

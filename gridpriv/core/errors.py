@@ -27,7 +27,7 @@ class InputError(GridprivError):
 
 
 class RunError(GridprivError):
-    """Work that began and could not be finished (exit code 3)."""
+    """Work that started and could not be finished (exit code 3)."""
 
     exit_code = 3
 
@@ -47,7 +47,7 @@ class BudgetError(GridprivError):
 
 
 class GridprivWarning(UserWarning):
-    """Something a user should know that does not stop the work."""
+    """A warning for the user; the work continues."""
 
 
 def notes(error: BaseException) -> str:
@@ -56,7 +56,7 @@ def notes(error: BaseException) -> str:
 
 
 MOST_WHOLE = 2**64 - 1
-LONGEST = 100  # characters of a value that a message repeats
+LONGEST = 100  # characters of a value in a message
 
 
 def not_allowed(field: str, value: object, allowed: str) -> InputError:
@@ -92,7 +92,7 @@ def whole(field: str, value: object, least: int = 1, most: int | None = None) ->
 
 
 def finite(value: object) -> bool:
-    """Test for a finite real number."""
+    """Return True for a finite real number."""
     try:
         return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:

@@ -1,30 +1,27 @@
-"""Files: written whole or not at all, and read within a stated size and memory.
+"""Files: written completely or not at all, and read within a stated size and memory.
 
-A file is written beside its place under a name that nobody can predict (so no link can lie in
-wait there), flushed to disk, renamed over the place (a link there is replaced, not followed), and
-its folder is flushed: after a crash at any point the place holds the old content or the new one,
-never a part. A process that is killed leaves at most the file beside, ``.<16 hex digits>.part``;
-who holds the folder removes it with :func:`sweep`.
+A file is written in its folder under an unpredictable name (so no link can be prepared there),
+flushed to disk and renamed to its path (a link there is replaced, not followed), and its folder is
+flushed. After a crash at any point the path has the old content or the new one, never a part. A
+killed process leaves at most the temporary file, ``.<16 hex digits>.part``; the process that locks
+the folder removes it with :func:`sweep`.
 
-Only regular files are read. A pipe or a device has no end and may never answer, so it is refused
-before a byte of it is waited for: what is opened is looked at again through its handle, so that
-nothing can take the file's place in between.
+Only regular files are read. A pipe or a device may never end or answer, so it is refused before
+reading. The open handle is checked again, so the file cannot be replaced in between.
 
-A Parquet file of a few bytes can say a column of a billion equal numbers, or a million rows that
-all name one text of a megabyte. What a table would take is therefore known before it is made:
-numbers from the file's own account, texts from their dictionary, in which each stands once.
+A Parquet file of a few bytes can describe a column of a billion equal numbers, or a million rows of
+the same text of a megabyte. So the size of a table is computed before it is made: of numbers from
+the file's metadata, of texts from their dictionary.
 
-JSON documents and files of records have a checksum, so that damage is found when they are read.
-
-A document holds the checksum of its own content. Records follow each other in one file, each on
-disk, by one flush, when it was added::
+JSON documents and files of records have a checksum, so that damage is detected on reading. A
+document contains the checksum of its content. Records follow each other in a file, each flushed to
+disk when it is added::
 
     size, u64 | its complement, u64 | SHA-256 of the content | content
 
-The first record is written whole or not at all, so are those that
-take the place of all others. What a process leaves that is killed while it adds another is the
-beginning of a record at the end: nobody has read it, and the next one overwrites it.
-Anything else that is not what was written is refused. docs/decisions/0060-network.md has times.
+The first record, and a record that replaces all others, are written completely or not at all. A
+process killed while it adds another leaves an incomplete record at the end, which the next record
+overwrites. Any other difference is refused. docs/decisions/0060-network.md has times.
 """
 
 from __future__ import annotations
@@ -50,18 +47,18 @@ from typing import Any, BinaryIO, TypeVar
 from gridpriv.core.errors import InputError, RunError
 from gridpriv.core.text import Json
 
-PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the latter less the process's umask
+PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the latter reduced by the process's umask
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 LEFT_BESIDE = re.compile(r"\.[0-9a-f]{16}\.part")
 
 
 class StorageError(RunError):
-    """A file or folder that cannot be written to; what was stored before stays."""
+    """A file or folder that cannot be written; earlier content is kept."""
 
 
 @contextmanager
 def storing(what: str, outcome: str = "") -> Iterator[None]:
-    """Turn the operating system's errors into a sentence: ``cannot WHAT: why`` and the outcome."""
+    """Convert the operating system's errors to a sentence: ``cannot WHAT: why`` and the outcome."""
     try:
         yield
     except OSError as error:
@@ -70,18 +67,18 @@ def storing(what: str, outcome: str = "") -> Iterator[None]:
 
 @contextmanager
 def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
-    """Yield a new file beside ``path`` to write to; it takes the place when done.
+    """Yield a temporary file in the folder of ``path``; it replaces ``path`` when done.
 
     Parameters
     ----------
     private : bool
-        Whether only its owner may read it (mode 0600), or whom the umask allows.
+        True if only its owner may read it (mode 0600); else as the umask allows.
 
     Raises
     ------
     StorageError
-        If it cannot be written; ``path`` is as it was. A device, a pipe or a folder in its place
-        is left there: a new name for a file would take the device's away.
+        If it cannot be written; ``path`` is unchanged. A device, a pipe or a folder at ``path`` is
+        kept, not replaced.
     """
     with storing(f"write {path}"):
         special = path.exists() and not path.is_file()
@@ -103,26 +100,26 @@ def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
 
 
 def write_bytes(path: Path, content: bytes, *, private: bool) -> None:
-    """Write a file whole or not at all; see :func:`beside`."""
+    """Write a file completely or not at all; see :func:`beside`."""
     with beside(path, private=private) as file:
         file.write(content)
 
 
 def write_text(path: Path, text: str, *, private: bool) -> None:
-    """Write a UTF-8 text whole or not at all; see :func:`beside`."""
+    """Write a UTF-8 text completely or not at all; see :func:`beside`."""
     write_bytes(path, text.encode("utf-8"), private=private)
 
 
 def write_texts(files: Mapping[Path, str]) -> None:
-    """Write several public UTF-8 texts: all are on disk before the first takes its place.
+    """Write several public UTF-8 texts: all are on disk before the first is renamed.
 
     Raises
     ------
     StorageError
-        If one cannot be written; none is then at its place.
+        If one cannot be written; none is then renamed.
     """
     with ExitStack() as stack:
-        for path, text in reversed(list(files.items())):  # places are taken in the order of files
+        for path, text in reversed(list(files.items())):  # renamed in the order of files
             file = stack.enter_context(beside(path, private=False))
             with storing(f"write {path}"):
                 file.write(text.encode("utf-8"))
@@ -130,7 +127,7 @@ def write_texts(files: Mapping[Path, str]) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, with those above it, where there is none.
+    """Make a folder and its parents, if missing.
 
     Raises
     ------
@@ -142,7 +139,7 @@ def make_folder(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with the files in it, if it is there.
+    """Remove a file, or a folder with its files, if it exists.
 
     Raises
     ------
@@ -159,7 +156,7 @@ def remove(path: Path) -> None:
 
 
 def flush_path(path: Path) -> None:
-    """Bring a file, or a folder's list of names, to the disk."""
+    """Flush a file, or a folder's entries, to disk."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         os.fsync(handle)
@@ -168,12 +165,12 @@ def flush_path(path: Path) -> None:
 
 
 def is_left(path: Path) -> bool:
-    """Test for a temporary file that a killed writer left."""
+    """Return True for a temporary file of a killed writer."""
     return LEFT_BESIDE.fullmatch(path.name) is not None
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writers left beside their files; only for who holds the folder."""
+    """Remove temporary files of killed writers; the folder must be locked."""
     for path in names_in(folder):
         if is_left(path):
             remove(path)
@@ -198,21 +195,21 @@ def refuse_used(folder: Path, allowed: str = "") -> None:
 
 
 LOCK = ".lock"
-LONGEST_HOLDER = 300  # characters of what a lock file says
+LONGEST_HOLDER = 300  # characters of a lock file's text
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold a folder, made where there is none, against other writers.
+    """Lock a folder against other writers; make it if it is missing.
 
-    One that was made here and is left empty is removed again.
+    A folder that was made here and is still empty is removed at the end.
 
-    Processes that the holder starts write under its lock and take none themselves.
+    Processes started by the locking process write under its lock.
 
     Raises
     ------
     InputError
-        If another process holds it (or this one does already).
+        If the folder is locked by another process (or already by this one).
     StorageError
         If the lock cannot be written.
     """
@@ -249,7 +246,7 @@ def _acquire(path: Path) -> int:
         except OSError:
             os.close(handle)
             raise
-        # the holder before us may have removed this file after we opened it
+        # the previous owner of the lock may have removed this file after it was opened
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), path.lstat()):
                 os.ftruncate(handle, 0)
@@ -266,7 +263,7 @@ LARGEST = 256 * MIB
 MOST_PACKED = 50
 """Bytes of an unpacked file for each of the packed one; handwritten digits have five."""
 LARGEST_OWN = 1024 * MIB
-"""Bytes of a file that gridpriv itself wrote."""
+"""Bytes of a file written by gridpriv."""
 LONGEST_SHOWN = 100
 KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -279,7 +276,7 @@ UNBLOCKED = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY",
 
 
 class MissingFileError(InputError, FileNotFoundError):
-    """A file that is not there."""
+    """A file is missing."""
 
 
 def read_bytes(path: Path, what: str = "file", most: int = LARGEST_OWN) -> bytes:
@@ -288,16 +285,16 @@ def read_bytes(path: Path, what: str = "file", most: int = LARGEST_OWN) -> bytes
     Parameters
     ----------
     what : str
-        What the file is to the user, for the errors: ``case file``.
+        Name of the kind of file, for errors: ``case file``.
     most : int
-        Bytes that it may have.
+        Largest size in bytes.
 
     Raises
     ------
     MissingFileError
-        If there is none.
+        If it is missing.
     InputError
-        If it cannot be read, is no regular file, or is larger.
+        If it cannot be read, is not a regular file, or is larger.
     """
     try:
         _regular(path.stat().st_mode, path, what)
@@ -316,12 +313,12 @@ def read_bytes(path: Path, what: str = "file", most: int = LARGEST_OWN) -> bytes
 
 
 def read_secret(path: Path, what: str) -> bytes:
-    """Return the bytes of a key, which nobody but its owner may read or change.
+    """Return the bytes of a key, which only its owner may read or change.
 
     Raises
     ------
     InputError
-        As :func:`read_bytes`, and where its mode allows others anything.
+        As :func:`read_bytes`, and if its mode gives others any access.
     """
     content = read_bytes(path, what, MIB)
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -339,7 +336,7 @@ def read_packed(path: Path, what: str, most: int) -> bytes:
     Raises
     ------
     InputError
-        As :func:`read_bytes`, and for what is no gzip file or unpacks to far more than it has.
+        As :func:`read_bytes`, and for a file that is not gzip or has too large an unpacked size.
     """
     content = read_bytes(path, what, most)
     if path.suffix != ".gz":
@@ -368,7 +365,7 @@ def read_text(path: Path, what: str = "file", most: int = LARGEST_OWN) -> str:
     Raises
     ------
     InputError
-        As :func:`read_bytes`, and if the bytes are no UTF-8.
+        As :func:`read_bytes`, and if the bytes are not UTF-8.
     """
     content = read_bytes(path, what, most)
     try:
@@ -385,12 +382,12 @@ def read_text(path: Path, what: str = "file", most: int = LARGEST_OWN) -> str:
 
 
 def read_table(path: Path, what: str) -> Json:
-    """Return the table that a TOML file holds, or a JSON file, if its name ends in ``.json``.
+    """Return the table of a TOML file, or of a JSON file if its name ends in ``.json``.
 
     Raises
     ------
     InputError
-        If it cannot be read, with the line, or holds no table.
+        If it cannot be read, with the line, or is not a table.
     """
     try:
         text = read_text(path, what, MIB)
@@ -410,7 +407,7 @@ def read_document(
     Raises
     ------
     InputError
-        If it cannot be read, is not of the format, or nothing can be made of it.
+        If it cannot be read, is not of the format, or is invalid.
     """
     where = f"{what} {path}"
     try:
@@ -430,7 +427,7 @@ def read_document(
 
 
 def shown(text: str) -> str:
-    """Return a text of a file as an error shows it: quoted, and not longer than a line."""
+    """Return a text of a file for an error: quoted, and not longer than a line."""
     return repr(text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "...")
 
 
@@ -455,10 +452,10 @@ def read_parquet(path: Path, content: bytes) -> Any:
     Raises
     ------
     InputError
-        If a column holds lists, or if it unpacks to more than 64 MiB and to more than fifty times
+        If a column has lists, or if it unpacks to more than 64 MiB and to more than fifty times
         its own bytes.
     ValueError, OSError
-        If it is no Parquet file.
+        If it is not a Parquet file.
     """
     import pyarrow.parquet as pq
 
@@ -502,26 +499,26 @@ CHECKSUM = "checksum"
 
 
 class DamagedError(InputError):
-    """A file whose content is not what was written."""
+    """A file is damaged: its content differs from what was written."""
 
 
 def sealed(
     document: Json, *, default: Callable[[Any], Any] | None = None, indent: int | None = None
 ) -> str:
-    """Return a document as JSON text that holds its checksum; options as of ``json.dumps``."""
+    """Return a document as JSON text with its checksum; options as of ``json.dumps``."""
     plain = json.loads(json.dumps(document, default=default))
     return json.dumps(plain | {CHECKSUM: _checksum(plain)}, indent=indent) + "\n"
 
 
 def read_json(path: Path) -> Json:
-    """Return the JSON object that a file holds.
+    """Return the JSON object of a file.
 
     Raises
     ------
     MissingFileError
         If there is no such file.
     DamagedError
-        If it is no JSON object.
+        If it is not a JSON object.
     InputError
         If it cannot be read.
     """
@@ -543,7 +540,7 @@ def read_sealed(path: Path) -> Json:
     MissingFileError
         If there is no such file.
     DamagedError
-        If it is not what was written.
+        If its checksum is wrong.
     InputError
         If it cannot be read.
     """
@@ -565,12 +562,12 @@ flush = getattr(os, "fdatasync", os.fsync)  # of content and size; no other mark
 
 
 class Records:
-    """A file of records; whoever writes it holds its folder (:func:`held`).
+    """A file of records; its writer must lock the folder (:func:`held`).
 
     Parameters
     ----------
     private : bool
-        Whether only its owner may read it.
+        True if only its owner may read it.
 
     Attributes
     ----------
@@ -583,12 +580,12 @@ class Records:
         self.size = 0
 
     def read(self) -> list[bytes]:
-        """Return all records; none where there is no file.
+        """Return all records; none without a file.
 
         Raises
         ------
         DamagedError
-            If they are not what was written.
+            If a checksum is wrong.
         """
         try:
             content = read_bytes(self.path)
@@ -617,7 +614,7 @@ class Records:
         Parameters
         ----------
         flushed : bool
-            Whether it is on disk on return; else a power failure may take it, and those after it.
+            True to flush it to disk; otherwise a power failure may remove it and later records.
         """
         if not self.size:
             self.renew(content)
@@ -635,7 +632,7 @@ class Records:
         self.size += len(record)
 
     def renew(self, content: bytes) -> None:
-        """Write a record in the place of all others."""
+        """Write a record that replaces all others."""
         record = _record(content)
         write_bytes(self.path, record, private=self._private)
         self.size = len(record)

@@ -1,4 +1,4 @@
-"""Names that are imported on first use: of packages, and of what a room above adds."""
+"""Names imported on first use: of packages, and of attributes made by higher layers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package; list its public names in ``__all__``.
 
-    Which they are and where each comes from its code says, in imports that only type checkers
-    follow; it is read from the loader, which has it in an archive and without a source too.
+    The names are those of the package's imports for type checkers. They are read from the loader,
+    which also works in an archive and without source.
     """
     module, source = sys.modules[package], ""
     home: dict[str, str] = {}
@@ -35,9 +35,9 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 
 class Above:
-    """An attribute that a class of a room above makes of its owner, imported on first use.
+    """An attribute made from its owner by a class of a higher layer, imported on first use.
 
-    So a result offers its pictures although nothing below imports what draws.
+    So a result has plots although lower layers do not import plotting.
     """
 
     def __init__(self, module: str, name: str) -> None:

@@ -1,12 +1,12 @@
-"""Processes that answer over a pipe and end with the process that started them; a Dask cluster.
+"""Worker processes that answer over a pipe and end with their parent; a Dask cluster.
 
 A worker is a fresh interpreter. It does not run the caller's script again, as multiprocessing's
-would, unless what it is given is defined there; so a script needs no main guard unless it hands
-its own functions to workers.
+would, unless its arguments are defined there; so a script needs no main guard unless it passes its
+own functions to workers.
 
-However its parent ends, a worker ends: its standard input is a pipe that only the parent holds
-open, and once that is closed Linux sends it SIGIO, whose default action is to terminate, even in
-the middle of a solver's loop; elsewhere a thread that reads the pipe ends it.
+A worker ends whenever its parent ends: its standard input is a pipe that only the parent keeps
+open. When that closes, Linux sends it SIGIO, whose default action is to terminate, even in the
+middle of a solver's loop; elsewhere a thread that reads the pipe ends it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Worker:
     Attributes
     ----------
     pipe : Connection
-        Our end.
+        End of the parent.
     """
 
     def __init__(self, serve: Callable[..., None], *given: Any) -> None:
@@ -74,14 +74,14 @@ class Worker:
             env=environment,
         )
         theirs.close()
-        with suppress(BrokenPipeError):  # it ended early: the first answer says so
+        with suppress(BrokenPipeError):  # it ended early: reported with the first answer
             self.pipe.send(
                 {key: preparation_data[key] for key in SCRIPT if key in preparation_data}
             )
             self.pipe.send_bytes(work)
 
     def send(self, message: Any) -> None:
-        """Send a message; one to a worker that has ended is dropped, its answer will say so."""
+        """Send a message; it is dropped for a worker that has ended, whose answer reports it."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self.pipe.send(message)
 
@@ -110,7 +110,7 @@ class Worker:
             self.process.stdin.close()
 
     def _end(self) -> str:
-        """Return in words how the process ended."""
+        """Return a sentence on the end of the process."""
         try:
             code = self.process.wait(timeout=5.0)
         except subprocess.TimeoutExpired:
@@ -123,7 +123,7 @@ class Worker:
 def unordered(
     function: Callable[[Given], Answer], tasks: Sequence[Given], processes: int
 ) -> Generator[Answer, None, None]:
-    """Yield ``function`` of every task as it is finished, by several processes; one is this one.
+    """Yield ``function`` of every task as it is finished, by this and further processes.
 
     Tasks are started in their order. A failure is raised here; it, or closing the iterator, ends
     the processes.
@@ -150,8 +150,8 @@ def unordered(
 
 
 def work(handle: int) -> None:
-    """Do, in a worker, what its parent sends first."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us decides
+    """Execute, in a worker, the first message of its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # left to the parent
     _end_with_parent(sys.stdin.fileno())
     pipe = Connection(handle)
     try:
@@ -177,7 +177,7 @@ def _end_with_parent(lifeline: int) -> None:
             pass
         os._exit(1)
 
-    # it also sees what was closed before the signal was asked for
+    # it also detects a pipe that was closed before the signal was set
     Thread(target=watch, daemon=True).start()
 
 
@@ -188,5 +188,5 @@ def _serve_one(pipe: Connection, function: Callable[[Any], Any]) -> None:
             pipe.send(function(pipe.recv()))
     except (EOFError, ConnectionError):
         return
-    except Exception as error:  # raised again where the answer is awaited
+    except Exception as error:  # raised again in the parent
         pipe.send(error)

@@ -1,16 +1,16 @@
 """Declarative settings: help, choices, unit, default and validation in one field.
 
 A *part* is a frozen dataclass whose fields are made by the functions below; the settings of an
-application are a dataclass that inherits the parts it has. Flags and their help, keys of study
-files, JSON and the documentation of the class are made from these fields, and a value is checked
-(and, where it has a notation such as ``total:5``, parsed) once, when the settings are made.
+application are a dataclass that inherits its parts. Flags and their help, keys of study files, JSON
+and the documentation of the class are made from these fields, and a value is checked (and, where it
+has a notation such as ``total:5``, parsed) once, when the settings are made.
 
-To add a setting, add one field to the part that it belongs to, and read it where it acts::
+To add a setting, add a field to its part, and read it where it is used::
 
     voll: float = number(10_000.0, "value of lost load", positive, unit="$/MWh")
 
 It is then the keyword ``voll``, the flag ``--voll X``, the key ``voll`` of study files and of
-JSON, with its unit and default in every help text. What no run reads has no field.
+JSON, with its unit and default in every help text. Every field is read by some run.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Setting:
     repeated: bool = False
 
     def settled(self, name: str, value: Any) -> Any:
-        """Return a value as it is kept, or raise ``InputError``; None where it has a meaning."""
-        undone = value == "none" and self.read is not str  # of a number: a preset's is undone
+        """Return the validated value, or raise ``InputError``; None is kept if it is allowed."""
+        undone = value == "none" and self.read is not str  # of a number: resets a preset's value
         if self.unset and (value is None or undone):
             return None
         if self.choices:
@@ -71,7 +71,7 @@ class Setting:
 
     def described(self, default: Any) -> str:
         """Return the help with choices, unit and default."""
-        several = len(self.choices or ()) > 1  # the help of a single one begins with it
+        several = len(self.choices or ()) > 1  # the help of a single choice begins with it
         choices = f": {' | '.join(self.choices or ())}" if several else ""
         unit = f", {self.unit}" if self.unit else ""
         value = self.unset if default in (None, ()) else written(default)
@@ -81,10 +81,10 @@ class Setting:
 
 
 class Part:
-    """Base of every part: it refuses unknown names and settles its fields when it is made."""
+    """Base of every part: refuses unknown names and validates its fields on construction."""
 
     def __new__(cls, **given: object) -> Self:
-        """Refuse names that no field has."""
+        """Refuse unknown names."""
         check_names(given, names(cls))
         return super().__new__(cls)
 
@@ -97,7 +97,7 @@ class Part:
         """Raise ``InputError`` if settings do not go together; parts call ``super().agree()``."""
 
     def as_given(self) -> Json:
-        """Return every setting as JSON can hold it; the same class takes them back."""
+        """Return every setting as a JSON value; the same class reads them back."""
         return {name: written(getattr(self, name)) for name in names(type(self))}
 
 
@@ -132,9 +132,9 @@ def number(
 def notation(
     default: Any, parse: Callable[[str], Any], metavar: str, text: str, *, kinds: type | None = None
 ) -> Any:
-    """Return a field that ``parse`` makes of a text; ``str`` of its value gives the text back.
+    """Return a field that ``parse`` makes from a text; ``str`` of its value returns the text.
 
-    ``kinds`` are the types of its values; that of the default if left out.
+    ``kinds`` are the types of its values; by default that of the default value.
     """
 
     def settle(name: str, value: Any) -> Any:
@@ -177,7 +177,7 @@ def several(text: str, metavar: str, *, unset: str) -> Any:
 
 
 def changed(part: PartType, name: str, default: Any, **changes: Any) -> Any:
-    """Return a part's field with another default, and what else an application has otherwise."""
+    """Return a part's field with another default and other changes for an application."""
     current = settings_of(part)[name]
     given = {key: getattr(current, key) for key in current.__dataclass_fields__} | changes
     return _field(default, Setting(**given))
@@ -204,9 +204,9 @@ def settings_of(part: type[Part]) -> dict[str, Setting]:
 
 
 def as_flags(settings: Part, named: Collection[str] = ()) -> list[str]:
-    """Return the words of a command line that make the same settings.
+    """Return the words of a command line that give the same settings.
 
-    Defaults are left out, but for those of ``named``.
+    Defaults are left out, except those in ``named``.
     """
     words: list[str] = []
     standard = defaults(type(settings))
@@ -242,8 +242,8 @@ def names(part: type[Part]) -> tuple[str, ...]:
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
     """Raise ``InputError`` for the first name that is not known; it names the nearest.
 
-    A hyphen stands for an underscore, as in flags and study files; the sentence is the same
-    wherever a setting was written.
+    A hyphen counts as an underscore, as in flags and study files; the error is the same for every
+    source of a setting.
     """
     allowed = list(known)
     for name in given:
@@ -269,7 +269,7 @@ def reading(kind: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def written(value: Any) -> Any:
-    """Return a setting's value as JSON and study files hold it."""
+    """Return a setting's value for JSON and study files."""
     if isinstance(value, tuple):
         return list(value)
     return value if isinstance(value, bool | int | float | str | None) else str(value)
@@ -282,7 +282,7 @@ def shortest(value: float) -> str:
 
 
 def documented(part: PartType) -> PartType:
-    """Add what every setting is to the documentation of its class (a decorator)."""
+    """Add the description of every setting to the docstring of its class (a decorator)."""
     lines = [part.__doc__ or "", "", "    Attributes", "    ----------"]
     chosen = defaults(part)
     for name, item in settings_of(part).items():

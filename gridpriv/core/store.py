@@ -1,16 +1,15 @@
-"""The one store: a folder with a manifest and Parquet tables, whatever made them.
+"""Store of results: a folder with a manifest and Parquet tables.
 
-A study, a series, a run, a comparison of learning algorithms: each is a number of *runs*, and each
-run is rows of tables that carry its identity in the column ``run``. A manifest says what the
-folder is. It is the first file that is written and the last: until every run is there it says
-``finished: false``, and each run is one file in ``parts/``; then the parts become one Parquet
-file per table, the manifest is replaced by one that says ``finished: true`` with every table's
-checksum, and the parts are removed. Since every file is written whole or not at all, at any
-moment exactly one of the two, parts or tables, is what the folder holds, and the manifest says
-which. Other files in the folder (reports, CSV copies) are for people and are never read.
+A study, a series, a run, a comparison of learning algorithms: each consists of *runs*, and each run
+of rows of tables with its identity in the column ``run``. The manifest describes the folder and is
+written first and last. Until every run is finished it has ``finished: false``, and each run is one
+file in ``parts/``. Then the parts become one Parquet file per table, the manifest is replaced by
+one with ``finished: true`` and every table's checksum, and the parts are removed. Every file is
+written completely or not at all, so the folder always has either parts or tables, according to the
+manifest. Other files in the folder (reports, CSV copies) are for readers and are never read.
 
-One process writes to a folder at a time (:mod:`gridpriv.core.files`); the processes that it
-starts add parts.
+One process writes to a folder at a time (:mod:`gridpriv.core.files`); its worker processes add
+parts.
 """
 
 from __future__ import annotations
@@ -103,12 +102,12 @@ class Study:
 
     @cached_property
     def done(self) -> pd.DataFrame:
-        """Rows of the runs that finished."""
+        """Rows of finished runs."""
         return self.runs[self.runs["status"] == "done"]
 
     @cached_property
     def failed(self) -> pd.DataFrame:
-        """Rows of the runs that did not."""
+        """Rows of failed runs."""
         return self.runs[self.runs["status"] == "failed"]
 
     @cached_property
@@ -118,13 +117,13 @@ class Study:
 
     @property
     def public(self) -> bool:
-        """True if figures computed from private demand were left out."""
+        """True if values computed from private demand were left out."""
         return bool(self.manifest.get("public", False))
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One stored run, before the tables are made: identity, place in the tables, its cells."""
+    """One stored run, before the tables are made: identity, position in the tables, cells."""
 
     run: str
     number: int
@@ -146,14 +145,14 @@ def read_study(folder: str | Path) -> Study:
     Raises
     ------
     InputError
-        If it holds no study, one of another format, or one that is damaged.
+        If it has no study, one of another format, or a damaged one.
     """
     place = Path(folder)
     manifest = read_manifest(place)
     entries: Json = {}
     if not manifest["finished"]:
         entries = _joined(parts_in(place))
-        manifest = read_manifest(place)  # it may have been finished while the parts were read
+        manifest = read_manifest(place)  # it may have been finished during reading
     if manifest["finished"]:
         entries = tables_in(place, manifest)
     return study_of(place, manifest, entries)
@@ -175,7 +174,7 @@ def read_manifest(folder: Path) -> Json:
     Raises
     ------
     InputError
-        If there is none, if it is damaged, or of another format.
+        If it is missing, damaged, or of another format.
     """
     path = folder / MANIFEST
     try:
@@ -219,7 +218,7 @@ def parts_in(folder: Path) -> list[StoredRun]:
 
 
 def _joined(parts: list[StoredRun]) -> Json:
-    """Return the Arrow tables that the parts of an unfinished folder make, runs in their order."""
+    """Return the Arrow tables of an unfinished folder's parts, runs in their order."""
     pieces: dict[str, list[Columns]] = {}
     for part in sorted(parts, key=lambda part: part.number):
         for name, columns in part.tables.items():
@@ -228,7 +227,7 @@ def _joined(parts: list[StoredRun]) -> Json:
 
 
 def read_part(path: Path) -> StoredRun:
-    """Return a part; raises :class:`DamagedError` for what is none."""
+    """Return a part; raise :class:`DamagedError` for any other file."""
     sealed = read_sealed(path)
     run, number, tables = (sealed.get(key) for key in ("run", "number", "tables"))
     if not (isinstance(run, str) and isinstance(number, int) and isinstance(tables, dict)):
@@ -257,7 +256,7 @@ def tables_in(folder: Path, manifest: Json) -> Json:
 
 
 def _table_digests(folder: Path, manifest: Json) -> dict[str, str]:
-    """Return the SHA-256 of every table's file; refuse names that are no table's."""
+    """Return the SHA-256 of every table's file; refuse names that are not tables."""
     tables = manifest.get("tables")
     digests = {}
     for name, entry in tables.items() if isinstance(tables, dict) else [("tables", tables)]:
@@ -272,7 +271,7 @@ def _table_digests(folder: Path, manifest: Json) -> dict[str, str]:
 
 
 def as_columns(table: list[Json] | pd.DataFrame) -> Columns:
-    """Return a table by columns: every column that any of its rows has."""
+    """Return a table by columns: all columns of its rows."""
     if isinstance(table, list):
         names = dict.fromkeys(name for row in table for name in row)
         return {name: [row.get(name) for row in table] for name in names}
@@ -280,7 +279,7 @@ def as_columns(table: list[Json] | pd.DataFrame) -> Columns:
 
 
 def as_table(*pieces: Columns) -> Any:
-    """Return pieces of a table, one below the other, as an Arrow table; gaps are null."""
+    """Return concatenated pieces of a table as an Arrow table; gaps are null."""
     import pyarrow as pa
 
     columns: Columns = {name: [] for piece in pieces for name in piece}
@@ -300,8 +299,8 @@ def _column(values: list[Any]) -> Any:
         return pa.array([None if value is None else str(value) for value in values])
 
 
-TEXTS = ("study.toml",)  # files for people that are written before the first run
-SAME = ("kind", "public", "study", "cases", "version")  # what makes two folders the same study
+TEXTS = ("study.toml",)  # files for readers, written before the first run
+SAME = ("kind", "public", "study", "cases", "version")  # entries that identify a study
 DIFFERS = {
     "public": "one of the two is published, the other is not",
     "cases": "other cases or zone maps",
@@ -310,12 +309,12 @@ DIFFERS = {
 
 
 class Store:
-    """A folder that this process holds, or that a worker adds runs to.
+    """A folder locked by this process, or to which a worker adds runs.
 
     Parameters
     ----------
     public : bool
-        Whether its files are for everybody to read.
+        True if everybody may read its files.
     """
 
     def __init__(self, folder: Path, *, public: bool) -> None:
@@ -332,14 +331,14 @@ class Store:
         self._add(run, runs["number"][0], tables, {"run": run} | common)
 
     def note(self, name: str, tables: Tables, **common: str) -> None:
-        """Store tables of no run, under a name with a hyphen; in the place of earlier ones.
+        """Store tables that are not of a run, under a name with a hyphen; replace earlier ones.
 
-        Nothing makes a note again, so a damaged one stops whoever would go on with the folder.
+        They cannot be computed again, so a damaged file prevents resuming the folder.
         """
         self._add(name, -1, tables, common)
 
     def set_aside(self, name: str) -> None:
-        """Keep what is noted under a name as it is, and free the name."""
+        """Keep the tables under a name, and free the name."""
         path = self._parts / f"{name}.json"
         if path.exists():
             earlier = sum(part.name.startswith(f"{name}-") for part in part_files(self.folder))
@@ -354,7 +353,7 @@ class Store:
         )
 
     def text(self, name: str, text: str) -> None:
-        """Write a file for people."""
+        """Write a file for readers."""
         files.write_text(self.folder / name, text, private=not self.public)
 
     def stored(self) -> dict[str, str]:
@@ -367,7 +366,7 @@ class Store:
         return {row["run"]: row.get("status", "done") for row in runs.to_pylist()}
 
     def forget(self, runs: Iterable[str]) -> None:
-        """Drop runs, so that they are run again."""
+        """Remove runs, so that they are run again."""
         gone = set(runs)
         if not gone:
             return
@@ -388,14 +387,14 @@ class Store:
         files.remove(self._parts)
 
     def put(self, name: str, rows: pd.DataFrame) -> None:
-        """Put a table of no run into a finished folder, in the place of the one there was."""
+        """Add or replace a table that is not of a run in a finished folder."""
         tables = {k: v for k, v in self.manifest["tables"].items() if k != name}
         self._write_manifest(self.manifest | {"tables": tables})
         entry = self._table(name, as_table(as_columns(rows)))
         self._write_manifest(self.manifest | {"tables": tables | {name: entry}})
 
     def leave_nothing(self) -> None:
-        """Remove what was begun, where no run is stored: input that no run can have."""
+        """Remove a started folder without runs, after invalid input."""
         if self.unfinished and {path.stem for path in part_files(self.folder)} <= {COMMON}:
             for name in (PARTS, *TEXTS, MANIFEST):
                 files.remove(self.folder / name)
@@ -411,7 +410,7 @@ class Store:
         return read_manifest(self.folder)
 
     def begin(self, manifest: Json, common: Callable[[], Tables], resume: bool) -> None:
-        """Make the folder that of a study, or see that it is; for who holds it."""
+        """Write the manifest of a study, or check it; the folder must be locked."""
         files.sweep(self.folder)
         if not (self.folder / MANIFEST).exists():
             files.refuse_used(self.folder, allowed=files.LOCK)
@@ -452,7 +451,7 @@ class Store:
             raise InputError(f"out = {str(self.folder)!r} already holds {content}: {rest}")
 
     def _whole_parts(self) -> list[StoredRun]:
-        """Return the parts; remove those that are damaged, which are then made again."""
+        """Return the parts; remove damaged ones, which are then computed again."""
         parts = []
         for path in part_files(self.folder):
             try:
@@ -492,7 +491,7 @@ class Store:
         files.write_text(path, sealed(part, default=_scalar), private=not self.public)
 
     def _table(self, name: str, table: Any) -> Json:
-        """Write an Arrow table; return what the manifest says of it."""
+        """Write an Arrow table; return its entry in the manifest."""
         import pyarrow.parquet as pq
 
         buffer = io.BytesIO()
@@ -509,26 +508,25 @@ class Store:
 def open_store(
     folder: Path, manifest: Json, *, resume: bool, common: Callable[[], Tables] = dict
 ) -> Iterator[Store]:
-    """Hold a folder for a study; begin it, or go on with it.
+    """Lock a folder for a study; start it, or continue it.
 
     Parameters
     ----------
     folder : Path
         New or empty, or this study's.
     manifest : dict
-        What JSON can hold: ``kind``, ``title``, ``planned`` (number of runs) and whatever else
-        says what the study is; ``kind``, ``study``, ``cases``, ``version`` and ``public`` are
-        what makes two the same.
+        JSON values: ``kind``, ``title``, ``planned`` (number of runs) and further descriptions;
+        ``kind``, ``study``, ``cases``, ``version`` and ``public`` identify a study.
     resume : bool
-        Whether a folder that holds this study already may be gone on with.
+        True if an existing folder of this study may be continued.
     common : callable
-        Returns the tables that belong to no run.
+        Returns the tables that are not of a run.
 
     Raises
     ------
     InputError
-        If another process writes to the folder, if it holds something else or is damaged, or if
-        it holds this study and ``resume`` is false.
+        If another process writes to the folder, if it has other content or is damaged, or if it has
+        this study and ``resume`` is false.
     StorageError
         If it cannot be written to.
     """
@@ -550,7 +548,7 @@ def open_store(
 
 @contextmanager
 def reopen_store(folder: Path) -> Iterator[Store]:
-    """Hold the folder of a study that is there, to put tables into it."""
+    """Lock the folder of an existing study, to add tables to it."""
     with files.held(folder):
         yield Store(folder, public=bool(read_manifest(folder).get("public", False)))
 
@@ -566,7 +564,7 @@ def _hint(store: Store, planned: int) -> str:
 
 
 def _difference(key: str, was: Json, manifest: Json) -> str:
-    """Return the difference between the stored study and the requested one, in words."""
+    """Return the difference between the stored study and the requested one, as text."""
     if key != "study":
         return DIFFERS.get(key, f"another {key}")
     stored_plan, asked = was.get(key, {}), manifest[key]
@@ -579,9 +577,9 @@ def _difference(key: str, was: Json, manifest: Json) -> str:
 
 
 def _again(was: Json, manifest: Json) -> str:
-    """Return the command that repeats the stored study, or nothing where it may no longer do so.
+    """Return the command that repeats the stored study, or an empty text if defaults may differ.
 
-    A setting that it leaves out was a default then, which may be another now.
+    A setting that it leaves out was a default, which may have changed.
     """
     stored_settings, asked = (
         document.get("study", {}).get("settings", {}) for document in (was, manifest)

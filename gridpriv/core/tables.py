@@ -1,16 +1,15 @@
-"""Typed rows: every stored, exported or printed figure is a field that declares itself.
+"""Typed rows: every stored, exported or printed value is a declared field.
 
 A table's row, or a part of a document, is a subclass of :class:`Row`: a frozen dataclass whose
-fields carry title, meaning, unit, kind and origin. Parquet columns, JSON keys, headers,
-``gridpriv schema`` and what may be published follow from the field. :func:`publish` and
-:func:`publish_table` are the ways out: they keep what is declared and public, and nothing else, so
-a figure that nobody declared stays at home.
+fields have title, meaning, unit, kind and origin. Parquet columns, JSON keys, headers, ``gridpriv
+schema`` and what may be published follow from the field. :func:`publish` and :func:`publish_table`
+export only what is declared and public, so undeclared values are never published.
 
-A figure's *origin* decides who may see it:
+A value's *origin* determines who may see it:
 
 - ``settings``: known before the run (settings, topology, limits, versions): public;
-- ``releases``: computed from what agents sent: public if those messages carry noise, and as
-  private as the data where they do not;
+- ``releases``: computed from agents' messages: public if those messages have noise, otherwise as
+  private as the data;
 - ``private``: computed from private data, from the noise, its seed, or times: local.
 """
 
@@ -45,18 +44,18 @@ UNITS = {
     **{unit.lower(): unit for unit in ("MW", "MVAr", "MVA", "MWh", "kA", "degree")},
     **{"pu": "p.u.", "percent": "%", "seconds": "s", "hours": "h"},
 }
-"""By the last word of a figure's name, where its declaration gives no unit."""
+"""By the last word of a value's name, if its declaration has no unit."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One figure: a column of a table or an entry of a document.
+    """One value: a column of a table or an entry of a document.
 
     Attributes
     ----------
     origin : {'settings', 'releases', 'private'}
     title : str
-        For people; headers are title and unit.
+        For readers; headers are title and unit.
     meaning : str
         A noun phrase that stands alone.
     unit : str
@@ -64,7 +63,7 @@ class Column:
     dtype : {'number', 'text', 'flag', 'any'}
         Of the cells; a report refuses others.
     place : str
-        Where a document has it, keys joined by dots; empty where it is in none.
+        Place in a document, keys joined by dots; empty if it is in none.
     """
 
     name: str
@@ -86,7 +85,7 @@ class Column:
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
     def shown(self, *, protected: bool) -> bool:
-        """Return True if it may be published, of a run whose messages carry noise or not."""
+        """Return True if it may be published, for a run with or without noise in its messages."""
         return self.origin == "settings" or (self.origin == "releases" and protected)
 
 
@@ -97,12 +96,12 @@ class TableSchema:
     Attributes
     ----------
     row : str
-        What one row is, in a noun phrase.
+        Description of one row, as a noun phrase.
     keys : tuple of Column
-        Tell rows apart. A table with no other public columns is not published: its rows alone
-        would say that there was something to list.
+        Columns that identify rows. A table without other public columns is not published, as its
+        rows alone would disclose their existence.
     nested : mapping of str to TableSchema
-        Parts of a document that are documents, or lists of rows, themselves.
+        Parts of a document that are documents or lists of rows.
     """
 
     name: str
@@ -155,18 +154,18 @@ def _figure(
 
 
 known = partial(_figure, "settings")
-"""A figure that is known before the run: its title and meaning, as ``TITLE: MEANING``, its unit
+"""A value that is known before the run: its title and meaning, as ``TITLE: MEANING``, its unit
 where :data:`UNITS` has not that of its name, and ``at``, the place that a document has it."""
 released = partial(_figure, "releases")
-"""A figure that is computed from released values; see :data:`known`."""
+"""A value computed from released values; see :data:`known`."""
 private = partial(_figure, "private")
-"""A figure that is computed from private data, noise or times; see :data:`known`."""
+"""A value computed from private data, noise or times; see :data:`known`."""
 key = partial(_figure, "settings", key=True)
-"""A figure that tells rows apart; see :data:`known`."""
+"""A value that identifies rows; see :data:`known`."""
 
 
 def part(row: type[Row] | TableSchema) -> Any:
-    """Return a field that holds another row, or a list of them."""
+    """Return a field with another row, or a list of rows."""
     table = row if isinstance(row, TableSchema) else row.table
     return field(default=None, metadata={"part": table})
 
@@ -181,15 +180,15 @@ def like(row: type[Row], name: str, **changes: str) -> Any:
 class Row:
     """Base of typed rows; a subclass is a frozen dataclass.
 
-    Its docstring's first paragraph says what one row is. Fields without a declaration are refused.
-    A name that Python keeps for itself ends in ``_``.
+    The first paragraph of its docstring describes one row. Fields without a declaration are
+    refused. A reserved word as a name ends in ``_``.
     """
 
     table: ClassVar[TableSchema]
 
     def __init_subclass__(cls, name: str = "") -> None:
         super().__init_subclass__()
-        # methods once for all rows: a hundred rows' own would take a tenth of the start
+        # methods common to all rows: separate ones would take a tenth of the start-up time
         dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
         row = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
         columns: dict[bool, list[Column]] = {True: [], False: []}
@@ -227,13 +226,13 @@ class Row:
 
     @classmethod
     def of(cls, source: object, **given: Any) -> Self:
-        """Return a row whose figures are attributes of an object, those given instead."""
+        """Return a row from attributes of an object, with the given values in their place."""
         names = [item.name for item in fields(cls)]  # type: ignore[arg-type]
         return cls(**{name: getattr(source, name, None) for name in names} | given)
 
     @classmethod
     def read(cls, document: Json) -> Json:
-        """Return the figures that a document has at the places that their columns name."""
+        """Return the values of a document at the places of their columns."""
         entries: Json = {}
         for column in cls.table.columns:
             *parents, last = column.place.split(".")
@@ -245,7 +244,7 @@ class Row:
         return entries
 
     def as_dict(self) -> Json:
-        """Return the figures by name, rows in it as dicts."""
+        """Return the values by name, with rows as dicts."""
         current = ((item.name, getattr(self, item.name)) for item in fields(self))  # type: ignore[arg-type]
         return {name.rstrip("_"): as_plain(value) for name, value in current}
 
@@ -258,7 +257,7 @@ def as_plain(value: Any) -> Any:
 
 
 def setting_columns(settings: type[Part]) -> tuple[Column, ...]:
-    """Return a column per setting: public, but for the seed."""
+    """Return a column per setting: public, except the seed."""
     return tuple(
         Column(
             name,
@@ -291,7 +290,7 @@ def first_of_each(*columns: Column) -> tuple[Column, ...]:
 
 
 def merged(item: TableSchema, other: TableSchema) -> TableSchema:
-    """Return the table that holds the columns of both; those of the first win."""
+    """Return the table with the columns of both; those of the first take precedence."""
     keys = first_of_each(*item.keys, *other.keys)
     figures = first_of_each(*item.figures, *other.figures)
     return TableSchema(item.name, f"{item.row}, or {other.row}", keys, figures)
@@ -305,13 +304,13 @@ def publish(value: Any, schema: Column | TableSchema, *, protected: bool) -> Any
     schema : Column or TableSchema
         Declares the value: a figure, one row or a list of rows.
     protected : bool
-        Messages carry noise, so what is computed from releases may be published.
+        True if messages have noise, so that functions of releases may be published.
     """
     if isinstance(schema, Column):
         return value if schema.shown(protected=protected) else None
     if isinstance(value, list | tuple):
         if not any(column.shown(protected=protected) for _, column in schema.flat()):
-            return None  # the number of rows would tell
+            return None  # the number of rows would disclose it
         return [publish(row, schema, protected=protected) for row in value]
     if value is None:
         return None
@@ -330,8 +329,8 @@ def publish_table(
     Parameters
     ----------
     unprotected : collection of str
-        Runs without noise. Rows of theirs are left out of tables that hold what was computed from
-        releases, and in the table of runs such figures are empty.
+        Runs without noise. Their rows are left out of tables with functions of releases, and in the
+        table of runs such values are empty.
     """
     added = [name for name in ("run", "step") if name in frame and name not in table.names]
     shown = [name for name in table.published(protected=True) if name in frame]

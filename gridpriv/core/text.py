@@ -1,7 +1,7 @@
-"""Documents, figures and messages as text, for people, for spreadsheets and for JSON.
+"""Documents, values and messages as text, for readers, spreadsheets and JSON.
 
-What somebody else wrote is made harmless: on one line, and never a spreadsheet's formula.
-:mod:`gridpriv.core.tables` declares, for each document that is stored or exported, its entries.
+Texts from files are made safe: on one line, and never a spreadsheet's formula.
+:mod:`gridpriv.core.tables` declares the entries of stored and exported documents.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Json = dict[str, Any]
-# ASCII, and the full-width forms that spreadsheets take for them
+# ASCII, and the full-width forms that spreadsheets treat alike
 FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 CONTROL = dict.fromkeys((*range(32), *range(127, 160), 0x2028, 0x2029), " ")
 
 
 def clean(text: str) -> str:
-    """Return a text on one line without control characters and what no file can hold."""
+    """Return a text on one line without control characters and characters that no file allows."""
     return " ".join(text.encode("utf-8", "replace").decode().translate(CONTROL).split())
 
 
 def inert(value: Any) -> Any:
-    """Return a cell that a spreadsheet shows and never runs; what is no text stays as it is."""
+    """Return a cell that a spreadsheet shows and never executes; other than texts are unchanged."""
     if not isinstance(value, str) or NUMBER.fullmatch(value):
         return value
     return f"'{value}" if value.lstrip().startswith(FORMULA) else value
 
 
 def sections(path: Path) -> dict[str, str]:
-    """Return the sections of a text file by their heads, the lines that begin with ``== ``."""
+    """Return the sections of a text file by their headings, the lines that begin with ``== ``."""
     parts = path.read_text(encoding="utf-8").split("== ")[1:]
     return {head: text.strip("\n") for head, _, text in (part.partition("\n") for part in parts)}
 
@@ -49,7 +49,7 @@ def slug(text: str) -> str:
 
 
 def json_ready(value: Any) -> Any:
-    """Replace numbers that JSON cannot hold by null, and numpy scalars by Python's."""
+    """Replace numbers that JSON does not allow by null, and numpy scalars by Python's."""
     if isinstance(value, dict):
         return {k: json_ready(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -94,14 +94,14 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[object]]]
 LONG = 1e7
 """Number from which on an exponent is shorter."""
 PRECISION = {"MW": (4, 3), "$/h": (6, 2)}
-"""By unit, the most digits and decimals that noise and solvers leave a meaning."""
+"""By unit, the largest numbers of significant digits and decimals, given noise and solvers."""
 SAME = 1e-6
-"""Relative: figures that differ by less are the same."""
+"""Relative: values that differ by less are equal."""
 
 
 @dataclass(frozen=True)
 class Amount:
-    """A figure of a table in one of the units of :data:`PRECISION`."""
+    """A value of a table in one of the units of :data:`PRECISION`."""
 
     value: float
     unit: str
@@ -118,12 +118,12 @@ class Amount:
 
 
 def amount(value: float | None, unit: str) -> Amount | None:
-    """Return a figure in its unit, None where there is none."""
+    """Return a value in its unit, None if it is missing."""
     return None if value is None or not math.isfinite(value) else Amount(value, unit)
 
 
 def differs(difference: float, base: float, unit: str = "$/h") -> bool:
-    """Return True where a difference from a base is above what solvers and its print round."""
+    """Return True where a difference from a base exceeds solver errors and rounding."""
     return abs(difference) > max(0.5 * 10.0 ** -PRECISION[unit][1], SAME * abs(base))
 
 
@@ -134,7 +134,7 @@ def percent_of(difference: float, base: float) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a figure for people: four digits, '-' where there is none."""
+    """Return a value for readers: four digits, '-' if it is missing."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, bool):
@@ -152,7 +152,7 @@ def counted(number: int | None, noun: str) -> str:
 
 
 def figure(value: float, digits: int = 3) -> str:
-    """Return a number in words' company: digits that mean something, no exponent where short."""
+    """Return a number for a sentence: significant digits, without an exponent where short."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     size = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
@@ -163,7 +163,7 @@ def figure(value: float, digits: int = 3) -> str:
 
 
 def html_page(tables: Sequence[Table], sentences: Sequence[str]) -> str:
-    """Return tables, and what is said beside them, as HTML."""
+    """Return tables and their notes as HTML."""
     from html import escape
 
     said = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
@@ -171,8 +171,8 @@ def html_page(tables: Sequence[Table], sentences: Sequence[str]) -> str:
 
 
 def html_table(table: Table) -> str:
-    """Return a table as HTML; whatever its cells hold is text."""
-    from html import escape  # not at the top: its table of entities takes a while
+    """Return a table as HTML; all cells are escaped text."""
+    from html import escape  # not at the top: slow to import
 
     title, columns, rows = table
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
@@ -183,7 +183,7 @@ def html_table(table: Table) -> str:
 
 
 Severity = Literal["warning", "info", "next"]
-"""A figure must be read differently; it is explained; what to do next."""
+"""Severities: a value must be read differently; explanation; next step."""
 SEVERITIES: Mapping[str, Severity] = {"warning": "warning", "info": "info", "next": "next"}
 """By name, in the order in which messages are shown."""
 Templates = Mapping[str, tuple[Severity, str]]
@@ -211,7 +211,7 @@ class Message:
         return self.template.format(**self.values)
 
     def as_dict(self) -> Json:
-        """Return the message as JSON can hold it."""
+        """Return the message as a JSON value."""
         return {"code": self.code, "severity": self.severity, "text": str(self)}
 
 
@@ -230,6 +230,6 @@ def make_message(templates: Templates, code: str, values: Mapping[str, object]) 
 
 
 def by_severity(messages: list[Message]) -> list[Message]:
-    """Return messages with the warnings first and what to do next last."""
+    """Return messages with warnings first and next steps last."""
     order = list(SEVERITIES)
     return sorted(messages, key=lambda message: order.index(message.severity))

@@ -1,10 +1,10 @@
 """Threads of linear algebra, and interrupts of the main thread.
 
-Linear algebra has one thread, as matrices here are small. A second one waits for work in a loop,
-which costs more than it does, and takes a core from another process. Sums by several threads also
-depend in the last bit on how many cores a machine has.
+Linear algebra has one thread, as matrices here are small. A second thread would wait for work in a
+loop, which costs more than its work and takes a core from another process. Sums by several threads
+also depend in the last bit on the number of cores.
 
-Some steps an interrupt may not come into; and some calls it ends, but they would swallow it.
+Interrupts are deferred in some steps, and raised again after calls that suppress them.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ VARIABLE = "OPENBLAS_NUM_THREADS"
 
 
 def one_thread(environment: MutableMapping[str, str]) -> None:
-    """Ask for one thread in an environment, unless its ``VARIABLE`` says how many there are to be.
+    """Set one thread in an environment, unless its ``VARIABLE`` has a number.
 
-    OMP_NUM_THREADS, which job schedulers set to the cores of a job, gives way.
+    OMP_NUM_THREADS, which job schedulers set to the cores of a job, is ignored.
     """
     environment.setdefault(VARIABLE, "1")
 
 
 _LOCK = Lock()
 _INSIDE: list[ExitStack] = []
-"""The limit that is set, once for each who is in it: all threads of a process share it."""
+"""Stack of the limit: it is common to all threads of a process."""
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let the linear algebra of this process, already loaded, use one thread.
+    """Limit the loaded linear algebra libraries of this process to one thread.
 
-    Who comes first sets the limit and who leaves last lifts it, whichever thread these are.
+    The first context sets the limit and the last one removes it, in whichever thread.
     """
     from threadpoolctl import threadpool_limits
 
@@ -62,9 +62,9 @@ Handler = Callable[[int, FrameType | None], Any]
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C and SIGTERM until the block is done; then they take effect.
+    """Defer Ctrl-C and SIGTERM until the end of the block.
 
-    Only a main thread is ever interrupted; in any other nothing is done.
+    Only a main thread is interrupted; in any other there is no effect.
     """
     with _noted(STOPS, lambda *_: None):
         yield
@@ -72,11 +72,10 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end a library's call that keeps to itself what its callbacks raise.
+    """Let Ctrl-C and SIGTERM end a library call that suppresses exceptions of its callbacks.
 
-    CasADi asks for interrupts within a solve; one that has come ends the solve, with a status or
-    a point of its own making, and would be forgotten, as where its Python catches everything.
-    Here it takes effect once more afterwards.
+    CasADi checks for interrupts within a solve; an interrupt ends the solve with a status or an
+    invalid point, and would then be lost. Here it is raised again afterwards.
     """
     handlers = {int(number): signal.getsignal(number) for number in STOPS}
     heard = {number: handler for number, handler in handlers.items() if callable(handler)}
@@ -86,7 +85,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def _noted(numbers: tuple[int, ...], at_once: Handler) -> Iterator[None]:
-    """Do ``at_once`` when a signal comes, and what else it would have done after the block."""
+    """Call ``at_once`` on a signal, and the signal's own handler after the block."""
     if current_thread() is not main_thread():
         yield
         return
