@@ -1,1 +1,1 @@
-"""A run whose zones work where their data are: folders, certificates, coordinator, zone agents."""
+"""A run across several machines: folders, certificates, coordinator and zone agents."""

@@ -1,6 +1,7 @@
-"""The agreement of a run: settings, zones and the variables that they share; all public.
+"""The agreement of a run: settings, zones and coupling variables; all public.
 
-It grows with what zones share, not with the grid, and is all of a grid that a coordinator has.
+Its size is that of the coupling variables, not of the grid. A coordinator has no other data of a
+grid.
 """
 
 from __future__ import annotations
@@ -42,22 +43,22 @@ if TYPE_CHECKING:
 
 FORMAT = "gridpriv agreement 4"
 KEYS = ("format", "run", "case", "network", "settings", "smoothness", "epsilon", "zones")
-OF_ONE_PARTY = ("seed", "workers")  # settings that no two parties need to share
+OF_ONE_PARTY = ("seed", "workers")  # settings that may differ between parties
 LONGEST_RUN = 100
 
 
 @dataclass(frozen=True, eq=False)
 class SharedVariables:
-    """The variables that a zone shares with others.
+    """The coupling variables of a zone.
 
     Attributes
     ----------
     coordinates : (shared,) int
         Their numbers in the whole grid (:mod:`gridpriv.power.zone`).
     start, units : (shared,)
-        Where each starts, and its unit of rho.
+        Start of each, and its unit of rho.
     reactive : (shared,) bool
-        Which are reactive flows.
+        True for reactive flows.
     """
 
     coordinates: Ints
@@ -67,7 +68,7 @@ class SharedVariables:
 
     @staticmethod
     def of(prepared: Prepared, place: int) -> SharedVariables:
-        """Return those of the zone at a place of a run."""
+        """Return those of the zone at a position of a run."""
         zone, mask = prepared.zones[place], prepared.shared[place]
         network, numbers = prepared.network, zone.coordinates[mask]
         return SharedVariables(
@@ -78,7 +79,7 @@ class SharedVariables:
         )
 
     def same(self, other: SharedVariables) -> bool:
-        """Return True if coordinates, start, units and kinds are another's to the last bit."""
+        """Return True if coordinates, start, units and kinds equal another's exactly."""
         names = ("coordinates", "start", "units", "reactive")
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
@@ -100,11 +101,11 @@ class Agreement:
     Attributes
     ----------
     run : str
-        Its name; a second run has another.
+        Its name, different for every run.
     case, network : str
         Name and digest of the public network.
     settings : Settings
-        All but those of one party (seed, workers).
+        All except those of single parties (seed, workers).
     smoothness : float or None
         The largest L of the zones, where the step size needs it.
     epsilon : float
@@ -123,7 +124,7 @@ class Agreement:
 
     @cached_property
     def agreed_settings(self) -> Json:
-        """The settings as all parties have them."""
+        """The common settings of all parties."""
         given = self.settings.as_given()
         return {name: value for name, value in given.items() if name not in OF_ONE_PARTY}
 
@@ -175,7 +176,7 @@ class Agreement:
         )
 
     def as_document(self) -> Json:
-        """Return the agreement as its file holds it."""
+        """Return the content of the agreement's file."""
         return {
             "format": FORMAT,
             "run": self.run,
@@ -194,7 +195,7 @@ class Agreement:
 
     @property
     def _most_releases(self) -> tuple[int, int]:
-        """Releases of a zone in one round, and in the run, at most."""
+        """Largest numbers of releases of a zone in one round, and in the run."""
         settings, perturbation = self.settings, self.settings.effective_perturbation()
         if settings.mechanism == "none":
             return 0, 0
@@ -205,7 +206,7 @@ class Agreement:
 
 
 def check_run(run: str) -> str:
-    """Return the name of a run, or refuse it."""
+    """Return the name of a run; refuse an invalid one."""
     if not (isinstance(run, str) and 0 < len(run) <= LONGEST_RUN and run.isprintable()):
         raise not_allowed("run", run, f"1 to {LONGEST_RUN} printable characters")
     return run
@@ -221,12 +222,12 @@ def write_agreement(agreement: Agreement, path: Path) -> None:
 
 
 def read_agreement(path: Path) -> Agreement:
-    """Return the agreement that a file holds.
+    """Return the agreement in a file.
 
     Raises
     ------
     InputError
-        If it cannot be read, or holds no agreement.
+        If it cannot be read, or is not an agreement.
     """
     return read_document(path, "agreement", FORMAT, KEYS, _agreement)
 
@@ -268,7 +269,7 @@ def _zone(zone: Mapping[str, Any]) -> SharedVariables:
 
 
 def zone_member(prepared: Prepared, place: int, seed: int, charge: Charging | None) -> ZoneMember:
-    """Return the zone at a place of a run, compiled, with its agent."""
+    """Return the zone at a position of a run, compiled, with its agent."""
     zone = prepared.zones[place]
     fleet = Fleet(
         (zone,),

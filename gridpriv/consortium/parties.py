@@ -1,11 +1,10 @@
 """A party's configuration: certificates and keys, the TOML file, and one folder per party.
 
-Certificates are an authority's, one for each party with the name it speaks for. They are made here
-for trials. A real consortium makes each key where it is used and has its authority sign a request;
-what :func:`check_pair` checks is the same.
+An authority signs one certificate per party, with the party's name. They are made here for trials.
+A real consortium makes each key where it is used and has its authority sign a request;
+:func:`check_pair` checks both in the same way.
 
-Paths in the file are relative to it. Folders are made from a case; none holds anything of
-another's:
+Paths in the file are relative to it. Folders are made from a case; none has data of another party:
 
 ::
 
@@ -86,11 +85,11 @@ def make_keys(
     Parameters
     ----------
     zones : sequence of str
-        A certificate speaks for the zone that it names, and for no other.
+        A certificate is for the zone that it names.
     days : int
-        How long they hold.
+        Days of validity.
     begin : datetime, optional
-        From when; now, by default.
+        Start of validity; now, by default.
     """
     x509 = x509_module()
     from cryptography.hazmat.primitives import hashes
@@ -136,9 +135,9 @@ def make_keys(
 
 
 def write_keys(folder: Path, made: Mapping[str, Credentials]) -> None:
-    """Write certificates and keys, a folder a party, and the authority's certificate in each.
+    """Write certificates and keys, one folder per party, and the authority's certificate in each.
 
-    Keys are for their owner only.
+    Keys are readable by their owner only.
     """
     for name, own in made.items():
         make_folder(folder / name)
@@ -148,7 +147,7 @@ def write_keys(folder: Path, made: Mapping[str, Credentials]) -> None:
 
 
 def check_name(zone: str) -> None:
-    """Refuse a zone's name that no certificate, or no folder, can have."""
+    """Refuse a zone's name that a certificate or a folder cannot have."""
     plain = zone.isprintable() and "/" not in zone and zone not in (".", "..")
     if not (plain and 0 < len(zone) <= LONGEST_NAME and zone not in (NAME, AUTHORITY)):
         raise not_allowed(
@@ -165,8 +164,8 @@ def check_pair(given: Credentials, name: str) -> None:
     Raises
     ------
     InputError
-        If the certificate has expired, is another's, has another usage, or its key or authority
-        does not fit.
+        If the certificate has expired, is another party's, has another usage, or its key or
+        authority does not match.
     """
     usage: Usage = "server" if name == NAME else "client"
     key = read_key(given.key)
@@ -186,7 +185,7 @@ NEEDED = "needed"
 
 @dataclass(frozen=True, kw_only=True)
 class Party(Part):
-    """The configuration that every party has."""
+    """The configuration common to all parties."""
 
     agreement: str = words("agreement.json", "the agreement of all parties", "FILE")
     state: str = words("state", "its state between turns, and its transcript", "FOLDER")
@@ -212,7 +211,7 @@ class CoordinatorParty(Party):
     report: str = words("report", "its public report", "FOLDER")
 
     def agree(self) -> None:
-        """Refuse what is no address."""
+        """Refuse an invalid address."""
         super().agree()
         split_address("listen", self.listen)
 
@@ -241,7 +240,7 @@ class ZoneParty(Party):
     )
 
     def agree(self) -> None:
-        """Refuse a configuration without a zone, and what is no address."""
+        """Refuse a configuration without a zone, or with an invalid address."""
         super().agree()
         if self.zone is None:
             raise not_allowed("zone", self.zone, "the zone's name in the agreement")
@@ -257,7 +256,7 @@ def read_party(path: Path, kind: type[Kind]) -> Kind:
     Raises
     ------
     InputError
-        If the file cannot be read, or says what no configuration says.
+        If the file cannot be read, or has invalid entries.
     """
     document = read_table(path, "configuration")
     try:
@@ -267,7 +266,7 @@ def read_party(path: Path, kind: type[Kind]) -> Kind:
 
 
 def party_text(party: Part) -> str:
-    """Return the file of a configuration, with what every line is."""
+    """Return the file of a configuration, with a comment on every line."""
     current, standard = settings_of(type(party)), defaults(type(party))
     lines = []
     for name in current:
@@ -286,14 +285,14 @@ def credentials(party: Party, folder: Path, name: str, *, insecure: bool) -> Cre
     folder : Path
         Of its configuration.
     name : str
-        That its certificate must have.
+        Name that its certificate must have.
     insecure : bool
-        Whether it was said that there are none.
+        True if a run without credentials was requested.
 
     Raises
     ------
     InputError
-        If something is missing, or is not what the others would accept; with the reason.
+        If something is missing, or others would refuse it; with the reason.
     """
     files = {key: getattr(party, key) for key in ("certificate", "key", "authority")}
     if insecure:
@@ -318,7 +317,7 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 def notes(party: str, level: str) -> Note:
-    """Return a function that writes a party's events of a level and above to standard error.
+    """Return a function that writes a party's events from a level on to standard error.
 
     An event has a name, and names of zones, turns, runs, or reasons of the network.
     """
@@ -346,14 +345,14 @@ CERTIFIED: Json = {name: f"{name}.pem" for name in ("certificate", "key", "autho
 def lay_out(
     case: Case, zoning: Zoning, settings: Settings, run: str, address: str, folder: Path
 ) -> None:
-    """Make the folders of a consortium that runs a case.
+    """Make the folders of a consortium for a case.
 
     Parameters
     ----------
     settings : Settings
-        A seed among them is given to every zone.
+        A seed in them is given to every zone.
     address : str
-        Where the coordinator listens, HOST:PORT.
+        Address of the coordinator, HOST:PORT.
     folder : Path
         New or empty.
     """
@@ -397,7 +396,7 @@ def make_agreement(network: Case, prepared: Prepared, run: str) -> Agreement:
         allowed = "'anderson' or 'none' over a network, where rounds are ADMM"
         raise not_allowed("acceleration", "newton", allowed)
     perturbation = settings.effective_perturbation()
-    if perturbation.target == "demand":  # stated, as what is left out may come to mean another
+    if perturbation.target == "demand":  # explicit, as defaults may change
         settings = replace(settings, noise_schedule=perturbation.noise_schedule)
     smooth = settings.step == "smooth" and settings.update == "linearized"
     smoothness = max(problem.smoothness for problem in prepared.problems) if smooth else None

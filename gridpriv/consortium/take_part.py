@@ -1,13 +1,13 @@
 """Parts of a consortium's run: the coordinator's, and a zone agent's.
 
-The coordinator plays the same rounds as in one process, over a network. A zone's agent reads its
+The coordinator runs the same rounds as in one process, over a network. A zone's agent reads its
 files, runs, and writes the outcome for its owner.
 
 A release that left a zone is charged once across restarts, wherever a process ended. The ledger is
-charged before a draw, the zone's state is written after it. A process that was killed in between
-was charged for draws that nobody saw; the process that goes on from the state draws them again and
-does not pay twice. Their number is the ledger's charges of the run less those that the state knows
-of. It is never more than one round's.
+charged before a draw, and the zone's state is written after it. A process killed in between was
+charged for draws that were not sent; the process that continues from the state draws them again
+without a second charge. Their number is the ledger's charges of the run less those in the state,
+and at most that of one round.
 """
 
 from __future__ import annotations
@@ -53,13 +53,12 @@ CERTIFICATE, CERTIFICATES = "certificate.pem", "certificates"
 
 @dataclass(frozen=True, eq=False)
 class CoordinatedRun:
-    """A run as its coordinator knows it; public, as far as messages carry noise.
+    """A run according to its coordinator; public if messages have noise.
 
     Attributes
     ----------
     releases : mapping of str to mapping
-        Per zone, as it stated them after the last round; of a zone that did not, those of its
-        replies.
+        Per zone, as stated after the last round, or else those of its replies.
     """
 
     turns: tuple[Turn, ...]
@@ -67,7 +66,7 @@ class CoordinatedRun:
 
 
 def play(agreement: Agreement, carry: Carrying, note: Note) -> CoordinatedRun:
-    """Run the rounds over an exchange, and tell all zones the agreed values."""
+    """Run the rounds over an exchange, and send all zones the final values."""
     ground, names = agreement.ground, list(agreement.zones)
     state, plan = initial_rounds(ground, carry)
     releases: dict[str, Counter[Release]] = {name: Counter() for name in names}
@@ -89,7 +88,7 @@ def play(agreement: Agreement, carry: Carrying, note: Note) -> CoordinatedRun:
     parts = zip(consensus.split(mean), consensus.split(rho), strict=True)
     orders = [Order(last.number, w, penalty, 1.0) for w, penalty in parts]
     for name, reply in zip(names, carry("agreed")(orders), strict=True):
-        releases[name] |= Counter(reply.releases)  # with those of answers that came too late
+        releases[name] |= Counter(reply.releases)  # including those of late answers
     return CoordinatedRun(tuple(turns), releases)
 
 
@@ -108,18 +107,18 @@ def coordinate(
     folder : Path
         Of its configuration.
     listening : callable
-        Is given the address once zones can come.
+        Called with the address when zones can connect.
 
     Raises
     ------
     LateError
-        If a zone is waited for in vain; it names the zone.
+        If a zone does not answer in time; it names the zone.
     ZoneError, BudgetError
         If a zone cannot answer.
     LostStateError
-        If a zone has answered a turn that the journal does not hold.
+        If a zone has answered a turn that the journal does not have.
     InputError
-        If the state is another run's, or the address is taken.
+        If the state is another run's, or the address is in use.
     """
     state = folder / party.state
     make_folder(state)
@@ -152,7 +151,7 @@ def coordinate(
 
 
 def _keep_certificate(folder: Path, zone: str, certificate: bytes) -> None:
-    """Keep a zone's certificate beside the journal, to check its signatures with."""
+    """Store a zone's certificate with the journal, for the verification of its signatures."""
     path = folder / f"{zone}.pem"
     if not path.exists() or path.read_bytes() != certificate:
         make_folder(folder)
@@ -193,7 +192,7 @@ def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
 
 
 def write_report(agreement: Agreement, outcome: CoordinatedRun, folder: Path) -> None:
-    """Write the public report: run.json, and rounds.csv where messages carry noise."""
+    """Write the public report: run.json, and rounds.csv if messages have noise."""
     make_folder(folder)
     document = report(agreement, outcome)
     write_text(folder / "run.json", json.dumps(document, indent=2) + "\n", private=False)
@@ -210,19 +209,19 @@ def _rows(outcome: CoordinatedRun) -> list[tuple[int, float, float, float, float
 
 @dataclass(frozen=True, eq=False)
 class ChargedOnce:
-    """Charges releases, but for those that were charged and never left.
+    """Charges releases, except those that were charged before and not sent.
 
     Attributes
     ----------
     paid : Counter of Charge
-        Charges that no release that left was made for.
+        Charges without a sent release.
     """
 
     charge: ReleaseCharge
     paid: Counter[Charge]
 
     def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
-        """Charge the releases that are not paid for."""
+        """Charge the releases that have not been charged."""
         cost = Counter(self.charge.cost(owner, releases))
         covered = cost & self.paid
         self.paid.subtract(covered)
@@ -238,7 +237,7 @@ def charged_once(
     kept: Mapping[Release, int] | None,
     most: int,
 ) -> ChargedOnce:
-    """Return the charging of a zone's releases in a run that may have begun before.
+    """Return the charging of a zone's releases in a run that may have started before.
 
     Parameters
     ----------
@@ -252,8 +251,7 @@ def charged_once(
     Raises
     ------
     InputError
-        If the state does not go with the ledger: going on from it would draw again what others
-        have seen.
+        If the state does not match the ledger: continuing would draw sent releases again.
     """
     charge = ReleaseCharge(ledger, run)
     charged: Counter[Charge] = Counter()
@@ -277,7 +275,7 @@ STATE, SEED, OUTCOME, TRANSCRIPT = "zone", "seed", "outcome.json", "transcript"
 
 @dataclass(frozen=True, eq=False)
 class OwnZone:
-    """A zone with its own demand, and nobody else's.
+    """A zone with its own demand only.
 
     Attributes
     ----------
@@ -297,7 +295,7 @@ class OwnZone:
 
 
 def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
-    """Return a zone by its files.
+    """Return a zone from its files.
 
     Raises
     ------
@@ -326,7 +324,7 @@ def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
 
 
 def own_demand(network: Case, zoning: Zoning, name: str, path: Path) -> Case:
-    """Return a network with the demand of one zone, of each of its buses and no other."""
+    """Return a network with the demand of one zone, for exactly its buses."""
     one_of("zone", name, zoning.names)
     own = zoning.members[zoning.names.index(name)]
     given = read_bus_demand(path, network)
@@ -354,7 +352,7 @@ def take_part_as_zone(
 ) -> Json:
     """Take part in a run as a zone; return its outcome for the zone, which is local.
 
-    Once something was drawn, an outcome is written however the run ends.
+    After the first draw an outcome is written however the run ends.
 
     Parameters
     ----------
@@ -371,9 +369,9 @@ def take_part_as_zone(
     InputError
         If a file is wrong, or the coordinator refuses.
     LateError
-        If the coordinator is waited for in vain, or stopped the run; with the reason.
+        If the coordinator does not answer in time, or stopped the run; with the reason.
     GridprivError
-        What kept the zone from answering.
+        Failure of the zone's answer.
     """
     own, name = read_own(agreement, party, folder), str(party.zone)
     _refuse_uncharged(agreement, party)
@@ -406,7 +404,7 @@ def take_part_as_zone(
             _check_end(serving(client, hello), client)
         except GridprivError as error:
             if client.drawn():
-                # what it spent, and no plan
+                # its privacy cost, without a plan
                 stopped = {"status": "stopped", "reason": str(error), "plan": None}
                 _write_outcome(state, _certified(own, client) | stopped)
             raise
@@ -429,9 +427,9 @@ def over_network(party: ZoneParty, credentials: Credentials | None, note: Note) 
 
 
 def outcome(own: OwnZone, member: ZoneMember, client: ZoneClient) -> Json:
-    """Return a finished run as its zone sees it, with its redispatch; local.
+    """Return a finished run for its zone, with its redispatch; local.
 
-    The zone acts on the agreed values: its AC redispatch with its true demand.
+    The redispatch uses the final values and the zone's true demand.
     """
     zone, agent, prepared = own.zone, member.agent, own.prepared
     z = agent.average.copy()
@@ -475,7 +473,7 @@ def _write_outcome(state: Path, document: Json) -> None:
 
 
 def _check_end(last: Shutdown | None, client: ZoneClient) -> None:
-    """Raise :class:`LateError` where a run ended before the zone had agreed values."""
+    """Raise :class:`LateError` where a run ended before the zone had the final values."""
     if last is not None and not last.finished:
         raise LateError(f"zone {client.zone!r}: the run was stopped: {last.reason}")
     if client.agreed is None:
@@ -488,8 +486,8 @@ def _check_end(last: Shutdown | None, client: ZoneClient) -> None:
 def _refuse_uncharged(agreement: Agreement, party: ZoneParty) -> None:
     """Refuse the published sensitivity of secure noise without a ledger.
 
-    Its certified cost depends on the penalties that the rounds come to, which no party knows
-    beforehand: only a ledger ends a run that would pass what the owner grants.
+    Its certified cost depends on the penalties of later rounds, which are not known before: only a
+    ledger stops a run that would exceed the owner's grant.
     """
     settings = agreement.settings
     if settings.sensitivity == "published" and settings.noise == "secure" and party.ledger is None:
@@ -504,7 +502,7 @@ def _refuse_uncharged(agreement: Agreement, party: ZoneParty) -> None:
 def _charging(
     own: OwnZone, agreement: Agreement, party: ZoneParty, folder: Path, stack: ExitStack
 ) -> Charging | None:
-    """Open the zone's ledger and see that the run fits before anything is drawn."""
+    """Open the zone's ledger and check that the run fits before the first draw."""
     if party.ledger is None:
         return None
     prepared, name = own.prepared, str(party.zone)
@@ -534,7 +532,7 @@ def _charging(
 def _seed(agreement: Agreement, party: ZoneParty, state: Path) -> int:
     """Return the seed of a zone's simulated noise, the same after every restart."""
     if agreement.settings.noise == "secure":
-        return 0  # nobody reads it
+        return 0  # not read
     if party.seed is not None:
         return party.seed
     path = state / SEED

@@ -1,12 +1,12 @@
 """Replays the transcripts of a run and names the parties that deviated from the agreement.
 
-The coordinator's journal holds every answer that it used, each zone's transcript every order that
-it received and every answer that it sent; all are signed by their senders, and an answer holds the
-digest of the order that it is for. A coordinator is a function of the agreement and of the answers.
-So its orders are computed again here, and compared with those that it signed.
+The coordinator's journal has every answer that it used, and each zone's transcript has every order
+that it received and every answer that it sent. All are signed by their senders, and an answer
+includes the digest of its order. A coordinator is a function of the agreement and of the answers.
+So its orders are computed again and compared with those that it signed.
 
 A deviation needs a signature: without certificates only the consistency of the files is checked.
-Whether a zone's noise was drawn as agreed cannot be seen in what it sent.
+The messages do not show whether a zone's noise was drawn as agreed.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ Signed = TypeVar("Signed", Request, Answer)
 
 
 class _EndError(Exception):
-    """The transcripts have no answer to a turn: it was not played, or its folders are missing."""
+    """The transcripts have no answer to a turn: it did not take place, or folders are missing."""
 
 
 @dataclass
 class TranscriptEvidence:
-    """The messages of a run, from all folders, and what was found in them.
+    """The messages of a run, from all folders, and the deviations in them.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class TranscriptEvidence:
     parties: list[str] = field(default_factory=list)
 
     def deviates(self, party: str, turn: TurnId | None, reason: str) -> None:
-        """Note a deviation of a party, once."""
+        """Record a deviation of a party, once."""
         row = {"party": party, "turn": None if turn is None else str(turn), "reason": reason}
         if row not in self.deviations:
             self.deviations.append(row)
@@ -91,7 +91,7 @@ def verify(folders: Sequence[Path]) -> Json:
     Parameters
     ----------
     folders : sequence of Path
-        Configuration folders of the coordinator and of zones; the more, the more is seen.
+        Configuration folders of the coordinator and of zones; more folders allow more checks.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def verify(folders: Sequence[Path]) -> Json:
     Raises
     ------
     InputError
-        If a folder is no party's, or is of another run.
+        If a folder is not a party's, or is of another run.
     """
     if not folders:
         raise InputError(
@@ -212,7 +212,7 @@ def _add(
 
 
 def _check_signatures(evidence: TranscriptEvidence) -> None:
-    """Drop messages that their senders have not signed; they bind nobody but their holder."""
+    """Remove messages without their senders' signatures, which prove nothing."""
     verifiers = {name: Verifier(pem) for name, pem in evidence.certificates.items()}
     orders: list[tuple[str, Key, dict[bytes, Any]]] = [
         (NAME, *item) for item in evidence.requests.items()
@@ -231,7 +231,7 @@ def _check_signatures(evidence: TranscriptEvidence) -> None:
 
 
 def _check_twice(evidence: TranscriptEvidence) -> None:
-    """Note parties that signed different messages of one turn."""
+    """Record parties that signed different messages of one turn."""
     for (zone, turn), orders in evidence.requests.items():
         if len(orders) > 1:
             evidence.deviates(NAME, turn, f"sent {len(orders)} different orders to zone {zone}")
@@ -241,7 +241,7 @@ def _check_twice(evidence: TranscriptEvidence) -> None:
 
 
 def _check_limits(evidence: TranscriptEvidence) -> None:
-    """Note orders and answers beyond the agreement."""
+    """Record orders and answers beyond the agreement."""
     agreement = evidence.agreement
     for (zone, turn), different in evidence.answers.items():
         for answer in different.values():
@@ -254,7 +254,7 @@ def _check_limits(evidence: TranscriptEvidence) -> None:
         for (name, turn), requests in evidence.requests.items():
             if name != zone:
                 continue
-            if not requests:  # dropped: what follows cannot be held against the one before
+            if not requests:  # removed: later messages do not prove a deviation then
                 break
             request = next(iter(requests.values()))
             try:
@@ -265,7 +265,7 @@ def _check_limits(evidence: TranscriptEvidence) -> None:
 
 
 def _replay(evidence: TranscriptEvidence) -> tuple[int, bool]:
-    """Compute the coordinator's orders again; return the turns that were, and whether all were."""
+    """Compute the coordinator's orders again; return the replayed turns, and True if all were."""
     agreement, turns = evidence.agreement, 0
     names, sent = list(agreement.zones), [zone.start for zone in agreement.zones.values()]
     stated: dict[str, Counter[Release]] = {name: Counter() for name in names}
@@ -300,7 +300,7 @@ def _replay(evidence: TranscriptEvidence) -> tuple[int, bool]:
 
 
 def _reply(evidence: TranscriptEvidence, request: Request) -> Reply | None:
-    """Return the reply to an order as it must have been; note who differs from it."""
+    """Return the correct reply to an order; record parties that differ from it."""
     key, body = (request.zone, request.turn), encode(request)
     due = unsigned(body, b"")
     for given in evidence.requests.get(key, {}):
@@ -324,7 +324,7 @@ def _reply(evidence: TranscriptEvidence, request: Request) -> Reply | None:
 
 
 def summary_line(document: Json) -> str:
-    """Return the one sentence that says what a verification found."""
+    """Return the result of a verification as a sentence."""
     number = len(document["deviations"])
     said = f"{number} deviation{'s' * (number != 1)}" if number else "no deviation"
     whole = "the whole run" if document["complete"] else "a run without its end"

@@ -1,4 +1,4 @@
-"""From results to files; here their formats and the packages that these need, checked early."""
+"""Reports from results: file formats and the packages that they need, checked early."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PICTURES = ("png", "svg", "pdf")
 
 
 def check_formats(names: Iterable[str]) -> None:
-    """Raise ``InputError`` for a name that is none, or one whose package is not installed."""
+    """Raise ``InputError`` for an unknown format, or one whose package is not installed."""
     for name in names:
         one_of("format", name, FORMATS)
         if NEEDS[name] and find_spec(NEEDS[name]) is None:
@@ -22,7 +22,7 @@ def check_formats(names: Iterable[str]) -> None:
 
 
 def picture_format(path: str | Path) -> str:
-    """Return the format that a file's ending names; ``InputError`` for any but :data:`PICTURES`."""
+    """Return the format of a file's ending; ``InputError`` for any except :data:`PICTURES`."""
     kind = Path(path).suffix.lstrip(".").lower()
     one_of("ending of the picture", kind, PICTURES)
     return kind

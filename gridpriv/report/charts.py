@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from gridpriv.assurance.audit import AuditResult
 
 MOST_POINTS = 120
-"""Points of a curve at most."""
+"""Largest number of points of a curve."""
 MOST_UNITS = 7
-"""Buses with generation that a chart shows one by one."""
+"""Number of buses with generation that a chart shows separately."""
 WIDE_SIZE = (6.4, 2.6)
 COST_SIZE, ROUND_SIZE = (4.8, 3.4), (3.6, 2.6)
-"""Inches: read at 1280 px three or four beside one another, at 390 px one."""
+"""Inches: three or four in a row at 1280 px, one at 390 px."""
 
 
 def drawable(metrics: Iterable[Metric], table: pd.DataFrame) -> list[Metric]:
-    """Return the figures that a table has."""
+    """Return the metrics of a table."""
     return [m for m in metrics if m.key in table and table[m.key].notna().any()]
 
 
@@ -60,7 +60,7 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Look]) -> list[Chart]:
     charts = []
     for panel in panels:
         rows = finished[finished.panel == panel]
-        # a chart of zeros says less than its column of the table
+        # a chart of zeros has less information than its column of the table
         drawn = [m for m in shown if rows[m.key].abs().max() >= m.least] or shown[:1]
         charts += [cost_chart(rows, metric, panel, look) for metric in drawn]
     return [chart for chart in charts if chart.series]
@@ -80,7 +80,7 @@ def cost_chart(table: pd.DataFrame, metric: Metric, panel: str, look: dict[str, 
 def _metric_chart(
     metric: Metric, title: str, x_label: str, series: Iterable[Series], **look: Any
 ) -> Chart:
-    """Return a chart of a metric, in its unit and no finer than it is exact."""
+    """Return a chart of a metric, in its unit and at its accuracy."""
     given = {"floor": metric.least} | look
     unit = metric.unit if metric.unit in UNITS else ""
     return Chart(title, x_label, metric.label, tuple(series), unit, **given)
@@ -123,7 +123,7 @@ def round_charts(
 
 
 def step_charts(study: Study, look: dict[str, Look]) -> list[Chart]:
-    """Return the figures of a series against its steps; its residual only where it is all."""
+    """Return charts of a series by step; its residual only if there is no other."""
     steps = study.tables.get("steps", pd.DataFrame())
     drawn = [m for m in drawable(BY_STEP, steps) if steps[m.key].abs().max() > m.least]
     drawn = [m for m in drawn if m is not RESIDUAL] or drawn
@@ -153,7 +153,7 @@ def generation_chart(study: Study) -> Chart | None:
 
 
 def _along(steps: pd.DataFrame) -> tuple[list[float], str, tuple[str, ...]]:
-    """Return where a series' steps stand on an axis, its label, and names if they are words."""
+    """Return the positions of a series' steps on an axis, its label, and names if they are text."""
     named = pd.to_numeric(steps.get("step", pd.Series(dtype=float)), errors="coerce")
     if named.notna().all() and named.is_monotonic_increasing:
         return [float(name) for name in named], "step", ()
@@ -170,7 +170,7 @@ def column_charts(
     look: dict[str, Look],
     size: tuple[float, float] = (6.4, 3.2),
 ) -> list[Chart]:
-    """Return a chart for every metric that a table has, all of the one series of ``look``."""
+    """Return a chart for every metric of a table, each of the single series of ``look``."""
     (name,) = look or ("",)
     x = _floats(across)
     return [
@@ -186,7 +186,7 @@ def column_charts(
 
 
 def convergence_charts(rounds: pd.DataFrame) -> dict[str, Chart]:
-    """Return the figures of a table of rounds by column; titles say what they are computed from."""
+    """Return the metrics of a table of rounds by column; titles include their origin."""
     metrics = _by_round(rounds, ROUND_SHED)
     charts = column_charts(metrics, rounds, rounds["round"], "round", (), {}, WIDE_SIZE)
     return {metric.key: chart for metric, chart in zip(metrics, charts, strict=True)}
@@ -197,7 +197,7 @@ def _by_round(rounds: pd.DataFrame, *more: Metric) -> list[Metric]:
     of_grid = "consensus_residual" in rounds
     rounds = rounds if "run" in rounds else rounds.assign(run=0)
     metrics = drawable((*BY_ROUND, *more), rounds)
-    if len(rounds) > 1:  # rounds on the AC equations have figures of the plan in the last only
+    if len(rounds) > 1:  # rounds on the AC equations have values of the plan in the last only
         metrics = [m for m in metrics if rounds.groupby("run")[m.key].count().max() > 1]
     metrics = [m for m in metrics if not (of_grid and m.key == "consensus_residual_max")]
     return [_residual(rounds) if m is RESIDUAL else m for m in metrics]
@@ -219,7 +219,7 @@ def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:
 
 
 def horizon_figure(steps: pd.DataFrame, name: str) -> Figure:
-    """Return the figure of :func:`horizon_charts`, without the residual where there is more."""
+    """Return the figure of :func:`horizon_charts`, without the residual if there are others."""
     charts = horizon_charts(steps)
     charts = {key: c for key, c in charts.items() if key != RESIDUAL.key} or charts
     return stacked(list(charts.values()), f"{name}: {len(steps)} steps")
@@ -240,7 +240,7 @@ def _panel_rounds(
             for own in [wide.columns.isin(group.run)]
         ]
         if sum(any(map(math.isfinite, s.y)) for s in series) <= len(series) / 2:
-            continue  # most methods have no such figure
+            continue  # most methods have no such value
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
         title = f"{panel}{at}"
         given: Look = {"subject": f"{metric.title}, {title}", "size": ROUND_SIZE, "style": look}
@@ -251,7 +251,7 @@ def _panel_rounds(
 def _round_series(name: str, wide: pd.DataFrame) -> Series:
     if len(wide) > 1 and wide.notna().sum().max() < 2:  # rounds on the AC equations
         return Series(name, (), ())
-    wide = wide.ffill()  # a run whose zones agree has stopped where it stays
+    wide = wide.ffill()  # a converged run keeps its last value
     kept = np.unique(np.linspace(0, len(wide) - 1, min(len(wide), MOST_POINTS)).round().astype(int))
     wide = wide.iloc[kept]
     banded = wide.shape[1] > 1
@@ -321,7 +321,7 @@ def epsilon_chart(result: AttackResult) -> Chart:
 
 
 def averaging_chart(table: pd.DataFrame, prior_mw: float, title: str) -> Chart:
-    """Return error against rounds heard, for noise drawn each round and drawn once."""
+    """Return error against observed rounds, for noise drawn each round and drawn once."""
     series = []
     for noise_schedule, label in REFRESHED.items():
         rows = table[table["noise_schedule"] == noise_schedule].groupby("rounds")["mae_mw"]
@@ -331,7 +331,7 @@ def averaging_chart(table: pd.DataFrame, prior_mw: float, title: str) -> Chart:
 
 
 def error_map(result: AttackResult, label: str | None = None) -> GridMap:
-    """Return the grid with each attacked bus's error over the prior's: dark is worst protected."""
+    """Return a map of each attacked bus's error over the prior's; dark is least protected."""
     case, zoning = result.prepared.case, result.prepared.zoning
     outcomes = [o for o in result.outcomes if o.adversary == "messages" and o.label == label]
     wanted = [*outcomes, result.shown][0]
@@ -384,7 +384,7 @@ class DomainFigure(Plot):
 
     @property
     def alt(self) -> str:
-        """The figure in words."""
+        """Description of the figure."""
         domain = self.document["domain"]
         places = (f"({c['first_mw']:.4g}, {c['second_mw']:.4g})" for c in domain["corners"])
         zones = f"{domain['first_zone']} and {domain['second_zone']}"

@@ -57,7 +57,7 @@ def simulation_caveat(study: Study) -> str:
 
 
 def composition(study: Study) -> Iterator[Message]:
-    """Yield what the runs on each data set cost together, where there are several."""
+    """Yield the joint cost of the runs on each data set, if there are several."""
     kind = "steps" if "steps" in study.tables else "noisy runs"
     for total in study_totals(study):
         values = {"runs": total.runs, "kind": kind, "case": short(total.case)}
@@ -74,7 +74,7 @@ def composition(study: Study) -> Iterator[Message]:
 
 
 def released_by_unfinished(study: Study) -> Iterator[Message]:
-    """Yield what was released although no run finished."""
+    """Yield the releases of data sets without a finished run."""
     if study.manifest.get("kind") == LEARNING_RUN:
         yield from _learning_released(study)
         return
@@ -142,7 +142,7 @@ def _named(rows: pd.DataFrame, *, by_case: bool) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a method's name as messages show it."""
+    """Return a method's name for messages."""
     return f'"{name}"'
 
 
@@ -176,7 +176,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         yield schema.ShedBus.table, "Load shedding by bus", _shed(current)
     elif means_over(study) == "steps":
         yield _outcome("Means of the steps", series_figures(step_rows(study)))
-        # a plan's shortage reads like load shedding; the status says more than the flag
+        # a plan's shortage could be mistaken for load shedding; the status has more than the flag
         plan = ["objective", "ac_feasible", *PlanBalance.table.names]
         steps = current.get("steps", pd.DataFrame()).drop(columns=plan, errors="ignore")
         yield StepRow.table, "Steps", steps
@@ -223,7 +223,7 @@ def _private(study: Study, means: pd.DataFrame) -> pd.DataFrame:
 
 
 def noted(study: Study) -> pd.DataFrame:
-    """Return the runs of which a reader should know more: that failed or did not settle."""
+    """Return the runs that failed or have not converged."""
     if "reason" in study.runs:  # local: of finished runs, too
         return study.runs[study.runs["reason"].fillna("") != ""]
     return study.failed
@@ -252,7 +252,7 @@ def _shed(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the summary with columns in words and shares."""
+    """Return the summary with columns as text and shares."""
     if table.empty:
         return table
     percent = table.ac_feasible * 100.0
@@ -351,7 +351,7 @@ def _settings(manifest: Json) -> pd.DataFrame:
 
 
 def _valued(value: object) -> str:
-    """Return a value as text: of a list its entries by commas, or of many the ends and how many."""
+    """Return a value as text: a list by commas, or a long one by its ends and length."""
     if not isinstance(value, list):
         return "none" if value is None else str(value)
     if len(value) > MOST_LISTED:

@@ -18,7 +18,7 @@ from gridpriv.report.figures import Look, Plot, figure_of, looks, set_labels, se
 
 LOG_FROM = 30.0
 MOST_NAMES = 7
-"""Names across an axis that stand beside each other."""
+"""Number of names that fit along an axis."""
 MOST_SHORT, SHORT = 30, 3
 """The same of names of three letters, such as bus numbers."""
 LEVEL = 0.02
@@ -47,18 +47,18 @@ class Chart(Plot):
         Labels name the unit in parentheses.
     series : tuple of Series
     unit : str
-        Of the values, for the description in words.
+        Of the values, for the description.
     subject : str
-        What the description is about; the title if left out.
+        Subject of the description; by default the title.
     x_names : tuple of str
-        Names of the places 1, 2, ... across; without them their numbers are written.
+        Names of the positions 1, 2, ...; without them their numbers are written.
     x_log : bool
     floor : float
         Least value of a logarithmic vertical axis; lower values are drawn on its edge.
     bars : bool
         Draw intervals as error bars at the points, not as a band between them.
     log_from : float
-        Largest over smallest value from which on the vertical axis is logarithmic.
+        Ratio of largest to smallest value above which the vertical axis is logarithmic.
     size : (float, float)
         Inches.
     style : dict of str to dict
@@ -81,7 +81,7 @@ class Chart(Plot):
 
     @property
     def alt(self) -> str:
-        """The chart in words: first and last value of every series."""
+        """Description of the chart: first and last value of every series."""
         lines = []
         for s in self.series:
             values = [(x, y) for x, y in zip(s.x or (0.0,), s.y, strict=False) if math.isfinite(y)]
@@ -96,7 +96,7 @@ class Chart(Plot):
         return f"{self.subject or self.title}. {'; '.join(lines)}."
 
     def _place(self, x: float) -> str:
-        """Return a place across the chart in words: its quantity, and its name or number."""
+        """Return a position as text: its quantity, and its name or number."""
         quantity, _, unit = self.x_label.partition(" (")
         unit = "" if " " in unit else unit  # a remark, not a unit
         named = self.x_names[round(x) - 1] if self.x_names else f"{x:.4g}"
@@ -132,7 +132,7 @@ class Chart(Plot):
         set_title(axes, self.title)
         set_labels(axes, self.x_label, self.y_label)
         if legend and len(names) > 1:
-            # beside the axes: over them it would cover intervals
+            # outside the axes: inside it would cover intervals
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
     def _draw(self, ax: Axes, k: int, look: Look, number: int) -> None:
@@ -170,7 +170,7 @@ class Chart(Plot):
             return
         plain = look if few else look | {"marker": ""}
         if shown.sum() == 1 and not plain["marker"]:
-            plain = plain | {"marker": "x"}  # a line of one point is not seen
+            plain = plain | {"marker": "x"}  # a line of one point is not visible
         ax.plot(x[shown], edge[shown], label=s.name, gid=gid, **plain)
         if s.low:
             low, high = np.array(s.low)[shown], np.array(s.high)[shown]
@@ -179,7 +179,7 @@ class Chart(Plot):
             )
 
     def _mark_cut(self, ax: Axes, s: Series, look: Look) -> None:
-        """Draw a triangle at the edge of the axis where an interval goes on beyond it."""
+        """Draw a triangle at the edge of the axis where an interval extends beyond it."""
         x, (bottom, top) = np.array(s.x), self.limits
         for cut, edge, marker in (
             (np.array(s.low) < bottom, bottom, "v"),
@@ -196,16 +196,16 @@ class Chart(Plot):
 FEW_PLACES = 7
 """Places across that are the ticks themselves."""
 FEW = 12
-"""Points up to which each has a marker."""
+"""Largest number of points with markers."""
 
 
 def vertical_limits(of: Chart) -> tuple[float, float]:
     """Return the ends of the vertical axis: of the means, and of intervals near them.
 
-    An interval stretches the axis by no more than the means' own range (a quarter of the
-    largest, if that is more; one decade at most on a log axis), so that a wide one does not
-    press the curves together. Where no curve rises or falls, intervals are shown whole.
-    Levels more than a decade below all curves are drawn on the lower edge of a log axis.
+    An interval stretches the axis by no more than the means' own range (a quarter of the largest,
+    if that is more; one decade at most on a log axis), so that a wide interval does not compress
+    the curves. Where all curves are flat, intervals are shown completely. Levels more than a decade
+    below all curves are drawn on the lower edge of a log axis.
     """
     log = of.log
 

@@ -1,8 +1,8 @@
-"""A report (verdict cards, messages, tables, sections of its page) and the files that it becomes.
+"""A report (verdict cards, messages, tables, sections of its page) and its files.
 
 HTML from Jinja2 templates, PDF by Typst (the ``typst`` wheel), a workbook with units in headers,
 tables as CSV and as LaTeX (booktabs). The HTML page is one file: no network, readable without its
-script, in print and by ear.
+script, in print and by screen readers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 class Report:
     """A whole report.
 
-    ``caveat`` is what must stand on every page: that certificates are of simulated noise.
+    ``caveat`` is the note for every page that certificates are of simulated noise.
     ``draw`` makes the sections: only for a format that shows figures, since these alone import
     Matplotlib. ``summary`` has a row per combination over its seeds.
     """
@@ -85,7 +85,7 @@ class Report:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Cards and messages as text, line by line."""
+        """Cards and messages as lines of text."""
         text = [line for card in self.cards for line in (card.title, *map(str, card.facts))]
         return (*text, *map(str, self.messages))
 
@@ -113,7 +113,7 @@ def make_report(study: Study) -> Report:
 
 
 def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
-    """Return the messages of a study or run: warnings first, what to do next last."""
+    """Return the messages of a study or run: warnings first, next steps last."""
     if table.empty or (not (table.seeds > 0).any() and study.withheld.empty):
         return [message("no-finished-run", {}), *released_by_unfinished(study)]
     document = study.manifest.get("document")
@@ -149,7 +149,7 @@ NEXT_OF_RUN = {
     "next-once": {"not-converged-fresh-noise"},
     "next-budget": {f"{worse}-than-prior-only" for worse in ("dearer", "sheds-more", "worse")},
 }
-"""What to do next, by the messages of a run that call for it."""
+"""Next steps, by the messages of a run that suggest them."""
 
 
 def _next_of_run(document: Json) -> Iterator[Message]:
@@ -197,7 +197,7 @@ def _claims(study: Study) -> Iterator[Message]:
         return
     claims = claims.assign(ours=claims.get("ours", False))
     for kind, noise in NOISE_OF.items():
-        # a paper's own statements, of which a near-chance or flat figure tells nothing
+        # a paper's own statements; near-chance or flat values have no information
         own = claims[claims.sensitivity == kind]
         own = own[(own.outcome != "no information") & ~own.ours.astype(bool)]
         if len(own):
@@ -271,7 +271,7 @@ def to_pdf(report: Report) -> bytes:
 
         functions: dict[str, Callable[..., object]] = {
             "quoted": quoted,
-            "text": lambda words: f"#{quoted(words)}",  # nothing in it is read as a command
+            "text": lambda words: f"#{quoted(words)}",  # escaped: no commands
             "widths": typst_widths,
             "svg": lambda plot, legend: written(to_svg(plot, "figure", legend=legend)),
             "swatch": lambda look: written(swatch(look)),
@@ -289,14 +289,14 @@ def quoted(words: str) -> str:
 
 MOST_ROWS = 1_048_575
 MEASURED = 1000
-"""Rows whose texts a column's width is made for."""
+"""Number of rows that determine a column's width."""
 RAW = ("runs", "rounds", "zones", "buses", "certificates", "charges", "timing")
 
 
 def to_xlsx(report: Report, study: Study) -> bytes:
     """Return the workbook: the verdict, the report's tables, and the study's own tables.
 
-    The package that it needs was asked for (:mod:`gridpriv.report`).
+    The required package was checked before (:mod:`gridpriv.report`).
     """
     from openpyxl import Workbook
 
@@ -327,19 +327,19 @@ def to_xlsx(report: Report, study: Study) -> bytes:
 
 
 def _undated(book: bytes) -> bytes:
-    """Return a workbook that does not tell when it was written: equal figures, equal bytes."""
+    """Return a workbook without times: equal values give equal bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(book)) as old, zipfile.ZipFile(out, "w") as new:
         for entry in old.infolist():
             content = old.read(entry)
-            if entry.filename == "docProps/core.xml":  # openpyxl writes the present as it saves
+            if entry.filename == "docProps/core.xml":  # openpyxl writes the present time on saving
                 content = re.sub(rb"\d{4}-\d\d-\d\dT[\d:]+Z", b"1980-01-01T00:00:00Z", content)
             new.writestr(zipfile.ZipInfo(entry.filename), content, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
 def _declared(frame: pd.DataFrame, name: str) -> list[Column]:
-    """Return the declared columns of a stored table; one that nobody declared has its name."""
+    """Return the columns of a stored table; undeclared ones have their name as title."""
     known = {
         column.name: column for column in (Identity.table.column("run"), *STORED[name].columns)
     }
@@ -380,16 +380,16 @@ def export(
     folder : path
     formats : iterable of {'html', 'pdf', 'xlsx', 'csv', 'tex'}
     public : bool
-        Leave out whatever is computed from private data; files are named ``report-public``.
+        Leave out values computed from private data; files are named ``report-public``.
     out : path, optional
-        Where to; default ``folder``, and ``public`` in it for what is public. What is public
-        goes into an empty folder, so that nothing private lies beside it.
+        Output folder; default ``folder``, and its subfolder ``public`` for a public report, which
+        must be empty so that it has no private files.
     figures : {'png', 'svg', 'pdf'}, optional
         Also write every figure as a file of this format into ``report-figures``.
     pivot : (rows, columns), optional
         Also write ``pivot.tex`` and ``pivot.csv``: :meth:`Study.table` of these columns.
     values : sequence of str
-        Figures of that table; default: the study's first cost.
+        Values of that table; default: the study's first cost.
 
     Returns
     -------
@@ -399,8 +399,8 @@ def export(
     Raises
     ------
     InputError
-        For a folder that holds no study or run, or tables that do not fit together, another
-        format, or a public report that would go beside other files.
+        For a folder without a study or run, inconsistent tables, another format, or a public report
+        into a folder with other files.
     """
     wanted = list(formats)
     check_formats(wanted)
@@ -463,7 +463,7 @@ def _pivot(
 
 
 def _figures(report: Report, kind: str, stem: str) -> dict[str, bytes]:
-    """Return every figure of a report as a file that stands alone, charts with their legend."""
+    """Return every figure of a report as a separate file, charts with their legend."""
     from gridpriv.report.figures import figure_bytes, figure_of
 
     drawn = {

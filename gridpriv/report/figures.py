@@ -1,4 +1,4 @@
-"""Matplotlib figures: their style, the axes that they are drawn on, and the files they become.
+"""Matplotlib figures: their style, axes and files.
 
 Nothing here imports pyplot or changes a global setting: every figure is drawn and saved within
 the package's style (``figure.mplstyle``), and no backend is selected. Values by name are
@@ -62,7 +62,7 @@ class Plot(ABC):
     size : (float, float)
         Width and height in inches.
     alt : str
-        The figure in words.
+        Description of the figure.
     """
 
     if TYPE_CHECKING:  # fields or properties of the subclasses
@@ -109,7 +109,7 @@ def styled_axes(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
         return
     with style.context(STYLE):
         new = Figure(figsize=size).add_subplot(axes_class=ShownAxes)
-        # ticks are made when the figure is drawn, where the style may no longer hold
+        # ticks are made when the figure is drawn, possibly outside the style
         new.tick_params(labelsize=STYLE["xtick.labelsize"], colors=STYLE["xtick.color"])
         yield new
 
@@ -199,7 +199,7 @@ def stacked(plots: Sequence[Plot], title: str) -> Figure:
 
 
 def write_figure(drawn: Plot | Figure, path: str | Path, *, private: bool) -> Path:
-    """Write a figure whole or not at all; the file's ending (.png, .svg, .pdf) is its format.
+    """Write a figure completely or not at all; the file's ending (.png, .svg, .pdf) is its format.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def write_figure(drawn: Plot | Figure, path: str | Path, *, private: bool) -> Pa
 def figure_bytes(figure: Figure, kind: str, salt: str = "gridpriv") -> bytes:
     """Return a figure as a file's bytes: the same bytes for the same figure, on any day.
 
-    ``salt`` keeps apart the ids in two SVGs of one page.
+    ``salt`` separates the ids in two SVGs of one page.
     """
     out = io.BytesIO()
     with style.context([STYLE, {"svg.hashsalt": salt}]), warnings.catch_warnings():
@@ -233,7 +233,7 @@ def figure_bytes(figure: Figure, kind: str, salt: str = "gridpriv") -> bytes:
 
 
 def _numbered(svg: bytes, salt: str) -> bytes:
-    """Return an SVG with numbers in place of ids that are digests of what is drawn.
+    """Return an SVG with numbers in place of ids that are digests of drawn data.
 
     Matplotlib hashes coordinates in more digits than it draws.
     """
@@ -261,11 +261,11 @@ def fonts() -> str:
 
 
 def _element(figure: Figure, salt: str, attributes: str, words: str = "") -> str:
-    """Return a figure as an SVG element, without what a page does not need.
+    """Return a figure as an SVG element, without parts that a page does not need.
 
     Groups lose matplotlib's ids, which repeat from figure to figure; those of a series
-    (``gid="series 3"``) are marked for the page's script. A style sheet in one element would
-    hold for the whole page.
+    (``gid="series 3"``) are marked for the page's script. A style sheet in one element would apply
+    to the whole page.
     """
     svg = figure_bytes(figure, "svg", salt).decode()
     box = re.search(r'viewBox="[^"]*"', svg)
@@ -311,8 +311,8 @@ class Bar:
 class Bars(Plot):
     """Bars over one axis, from 0; a last part below 0 is hatched.
 
-    ``parts`` and ``marks`` are the legend's words for them; ``line`` is a reference value, drawn
-    where it is within reach of the bars, and ``line_name`` its name.
+    ``parts`` and ``marks`` are the legend's words for them; ``line`` is a reference value, drawn if
+    it is near the bars, and ``line_name`` its name.
     """
 
     title: str
@@ -330,7 +330,7 @@ class Bars(Plot):
 
     @property
     def alt(self) -> str:
-        """The bars in words."""
+        """Description of the bars."""
         notes = [f" ({bar.note})" if bar.note else "" for bar in self.bars]
         values = [f"{bar.name}: {figure(sum(bar.parts))}" for bar in self.bars]
         each = "; ".join(map(str.__add__, values, notes))
@@ -385,7 +385,7 @@ class Bars(Plot):
 
 
 def _draw_intervals(axes: Axes, total: Floats, half: Floats, low: float, high: float) -> None:
-    """Draw intervals within the ends of an axis, with a triangle where one goes on beyond."""
+    """Draw intervals within the ends of an axis, with a triangle where one extends beyond."""
     y = np.flatnonzero(half > 0)
     bottom, top = total[y] - half[y], total[y] + half[y]
     ends = np.array([total[y] - np.maximum(bottom, low), np.minimum(top, high) - total[y]])
@@ -408,7 +408,7 @@ def _ends(total: Floats, half: Floats, marks: Floats) -> tuple[float, float]:
 def split_bars(title: str, rows: pd.DataFrame, budget: str) -> Bars:
     """Return the cost of privacy of a panel's methods at a budget, the lowest first.
 
-    A method of which no run is AC-feasible has no bar, and says so.
+    A method without an AC-feasible run has a note instead of a bar.
     """
     bars = []
     shown = rows[rows.budget == budget].sort_values("cost_of_privacy", na_position="last")

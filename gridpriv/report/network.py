@@ -31,9 +31,9 @@ PLAIN, PALE = "#8C8C8C", "#C4C4C4"
 SHED, DARK = "#CC3311", "#7A1F0A"
 SMALLEST_MW = 1e-3
 MOST_NAMED = 40
-"""Zones from which on their names would cover one another."""
+"""Number of zones above which their names would overlap."""
 MOST_LABELS = 8
-"""Buses whose load shedding is written on the map."""
+"""Number of buses with their load shedding written on the map."""
 AROUND = [
     reach * np.array([math.sin(turn), math.cos(turn)])
     for reach in (1.0, 1.7, 2.5, 3.5)
@@ -51,7 +51,7 @@ LABEL: Look = {
     "bbox": PATCH,
 }
 VECTOR = 1500
-"""Buses from which on lines and markers are pixels in a vector file."""
+"""Number of buses above which lines and markers are pixels in a vector file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class MapDrawing:
     radius : float
         Of a bus's marker.
     look : dict
-        Of what is pixels in a vector file where there are many buses.
+        Style of pixels in a vector file, for many buses.
     """
 
     def __init__(self, axes: Axes, grid: GridMap) -> None:
@@ -227,13 +227,13 @@ def _places(ax: Axes, xy: Floats) -> tuple[Floats, float]:
         return place, most
     nearest = KDTree(place).query(place, k=2)[0][:, 1]
     radius = float(np.clip(0.45 * np.quantile(nearest, 0.25), least, most))
-    if len(place) * radius**2 < 0.1 * room[0] * room[1]:  # there is room for all
+    if len(place) * radius**2 < 0.1 * room[0] * room[1]:  # all fit
         place = apart(place, 2.3 * radius)
     return place, radius
 
 
 def _spots(place: Floats, ends: Ints) -> tuple[Floats, Floats]:
-    """Return places for names, and how far each is from buses and branches."""
+    """Return places for names, and their distances from buses and branches."""
     sides = [np.linspace(*v, 40) for v in zip(place.min(axis=0), place.max(axis=0), strict=True)]
     spots = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
     along = np.linspace(0.0, 1.0, 12)[:, None, None]
@@ -245,7 +245,9 @@ def _spots(place: Floats, ends: Ints) -> tuple[Floats, Floats]:
 
 def apart(place: Floats, least: float) -> Floats:
     """Return places with those nearer than ``least`` pushed apart, each by as much."""
-    turn = 2.4 * np.arange(len(place))  # two buses of one place part in a direction of their own
+    turn = 2.4 * np.arange(
+        len(place)
+    )  # two buses at the same place are separated in a fixed direction
     moved = place + 0.01 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
     for _ in range(60):
         pairs = KDTree(moved).query_pairs(least * 0.999, output_type="ndarray")
@@ -260,7 +262,7 @@ def apart(place: Floats, least: float) -> Floats:
 
 
 def _side_by_side(lines: Floats, ends: Ints, radius: float) -> Floats:
-    """Return lines (m, 2, 2), those between the same two buses moved apart."""
+    """Return lines (m, 2, 2), with parallel ones separated."""
     pairs = pd.DataFrame(np.sort(ends, axis=1)).groupby([0, 1])
     number = pairs.cumcount().to_numpy()
     count = pairs[0].transform("size").to_numpy()
@@ -278,11 +280,11 @@ LOADING = LinearSegmentedColormap.from_list("loading", [PALE, "#1E1E1E"]).with_e
     over="#D55E00", bad=PALE
 )
 FULL = 100.0 * (1.0 - AT_LIMIT)
-"""Percent of its limit from which on a branch is drawn as being at it."""
+"""Percent of its limit above which a branch is drawn as being at it."""
 LOADINGS = (0.0, 20.0, 40.0, 60.0, 80.0, FULL)
 """Ticks of the colour bar of branch loading."""
 MOST_LISTED = 14
-"""Zones from which on a legend of them would be longer than the map."""
+"""Number of zones above which their legend would be longer than the map."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,7 +301,7 @@ class GridMap(Plot):
     shed : mapping of int to float, optional
         Load shedding in MW by bus number.
     flows : DataFrame, optional
-        Row by row as ``branches``: ``mva`` and ``loading_percent`` (NaN: no limit).
+        In the rows of ``branches``: ``mva`` and ``loading_percent`` (NaN: no limit).
     values : mapping of int to float, optional
         A value by bus number, shown as colour instead of the zone.
     value_label : str
@@ -325,7 +327,7 @@ class GridMap(Plot):
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches, after the shape of the grid."""
+        """Width and height in inches, by the shape of the grid."""
         x, y = (max(float(np.ptp(self.buses[name])), 1e-9) for name in "xy")
         return self.width, self.width * min(max(y / x, 0.25), 0.75) + (1.5 if self.note else 1.3)
 
@@ -336,7 +338,7 @@ class GridMap(Plot):
 
     @property
     def alt(self) -> str:
-        """The map in words."""
+        """Description of the map."""
         text = (
             f"{self.title}: {counted(len(self.buses), 'bus')} in "
             f"{counted(len(self.zones), 'zone')}, {counted(len(self.branches), 'branch')}, "
@@ -378,7 +380,7 @@ class GridMap(Plot):
                 handlelength=2.2,
             )
         figure_of(axes).draw_without_rendering()
-        # what stands around the map says how large it is
+        # the elements around the map determine its size
         MapDrawing(axes, self).draw(branches, buses)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The first page of a report: cards of methods, the messages beside them, and what to do next."""
+"""The first page of a report: cards of methods, messages, and next steps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STATES = {"feasible": "good", "marginal": "warn", "infeasible": "bad"}
 
 @dataclass(frozen=True)
 class Fact:
-    """A figure of a card: label, value, and what qualifies it.
+    """A value of a card: label, value, and qualification.
 
     ``state`` is its look: good, warn or bad, wide for a sentence, or none.
     """
@@ -91,7 +91,7 @@ def run_card(document: Json, study: Study | None = None) -> Card:
 
 
 def _label(name: str) -> str:
-    """Return the label of a figure; the causes of load shedding, indented in tables, name it."""
+    """Return the label of a value; causes of load shedding, indented in tables, include it."""
     return f"Load shedding {name.strip()}" if name.startswith(" ") else name.capitalize()
 
 
@@ -157,7 +157,7 @@ def share_of(difference: float, base: float, baseline: str = "") -> str:
 
 
 def _total(epsilon: float, pure: float | None, delta: float, of: str = "") -> Fact:
-    """Return a certified total: pure, where that is as small as the one at a delta."""
+    """Return a certified total: pure, if that is as small as the total at a delta."""
     shown = epsilon_text(epsilon)
     is_pure = pure is not None and epsilon_text(pure) == shown
     kind = "pure" if is_pure else f"at delta = {delta:g}"
@@ -165,7 +165,7 @@ def _total(epsilon: float, pure: float | None, delta: float, of: str = "") -> Fa
 
 
 def _certificate(privacy: Json, settings: Json) -> Iterator[Fact]:
-    """Yield what is protected, and the certified total."""
+    """Yield the protected change, and the certified total."""
     if privacy["mechanism"] == NO_NOISE:
         yield Fact("Privacy", "none", "no noise", "bad")
         return
@@ -203,7 +203,7 @@ def series_card(study: Study) -> Card:
 
 
 def _series_certificate(study: Study) -> Iterator[Fact]:
-    """Yield the certified total of all steps together, and what is protected."""
+    """Yield the certified total of all steps together, and the protected change."""
     for total in study_totals(study):
         if total.epsilon is not None and math.isfinite(total.epsilon):
             yield _total(total.epsilon, total.pure, total.delta, ", of all steps together")
@@ -211,7 +211,7 @@ def _series_certificate(study: Study) -> Iterator[Fact]:
 
 
 def _protected(runs: pd.DataFrame) -> Iterator[Fact]:
-    """Yield the protected change of noisy runs, where it is one for all of them."""
+    """Yield the protected change of noisy runs, if it is the same for all."""
     adjacency = runs.get("protection", runs.get("adjacency", pd.Series(dtype=str)))
     kinds = adjacency[~runs.budget.isin(QUIET)].dropna().unique()
     if len(kinds) == 1:
@@ -225,7 +225,7 @@ EXCHANGED = {
     "interchange_deviation_mw": "Largest interchange deviation of a zone",
 }
 MOST_NAMED = 3
-"""Methods that a fact or a message names; of more it says how many."""
+"""Number of methods named in a fact or a message; of more their number is given."""
 
 
 def cards(study: Study, table: pd.DataFrame) -> tuple[Card, ...]:
@@ -270,7 +270,7 @@ class Panel:
 
     @property
     def metric(self) -> summary.Metric | None:
-        """The figure by which methods are ranked."""
+        """The value by which methods are ranked."""
         return summary.cost_metric(self.rows)
 
     @property
@@ -286,7 +286,7 @@ class Panel:
 
     @property
     def ranked(self) -> pd.DataFrame:
-        """The rows of methods all of whose runs finished and are AC-feasible, in order."""
+        """The rows of methods with all runs finished and AC-feasible, in order."""
         if self.metric is None:
             return self.compared.iloc[:0]
         fit = ~(self.compared.ac_feasible < 1.0) & self.compared[self.metric.key].notna()
@@ -295,7 +295,7 @@ class Panel:
 
     @property
     def ranking(self) -> summary.Ranking:
-        """The methods in order, and which are not distinguishable from the lowest."""
+        """The methods in order, and those not distinguishable from the lowest."""
         assert self.metric is not None
         at = self.runs[(self.runs.budget == self.budget)]
         return summary.rank(at[at.series.isin(self.ranked.series)], self.metric)
@@ -405,7 +405,7 @@ class Panel:
 
 
 def _kind(rows: pd.DataFrame) -> str:
-    """Return the delta of the totals of methods, and which of them are pure; empty without any."""
+    """Return the delta of the totals of methods, and the methods with pure totals, as text."""
     noisy = rows[rows.total_epsilon.notna()]
     pure = noisy.total_pure.map(epsilon_text) == noisy.total_epsilon.map(epsilon_text)
     if noisy.empty or pure.all():
@@ -415,7 +415,7 @@ def _kind(rows: pd.DataFrame) -> str:
 
 
 def panel_messages(of: Panel) -> Iterator[Message]:
-    """Yield what must be known to read the figures of the panel."""
+    """Yield the messages needed to interpret the values of the panel."""
     if of.metric is None:
         return
     yield from _ranking_messages(of, of.metric)
@@ -449,7 +449,7 @@ def _ranking_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
 
 
 def _budget_messages(of: Panel) -> Iterator[Message]:
-    """Yield which methods certify less than the budget at which all are compared."""
+    """Yield the methods that certify less than the budget of the comparison."""
     if not of.budget.startswith("total:"):
         return
     budget = stated_epsilon(of.budget)
@@ -510,7 +510,7 @@ def _baseline_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
 
 
 def _noise_free_costs(of: Panel, base: pd.Series | None) -> Iterator[Message]:
-    """Yield by how much other noise-free methods cost more than the cheapest, the baseline."""
+    """Yield the cost of other noise-free methods above the cheapest, the baseline."""
     dear = of.rows[(of.rows.budget == NO_NOISE) & (of.rows.method_cost > CHEAPER)]
     if base is None or dear.empty:
         return
@@ -523,7 +523,7 @@ def _noise_free_costs(of: Panel, base: pd.Series | None) -> Iterator[Message]:
 
 
 def next_steps(of: Panel) -> Iterator[Message]:
-    """Yield what to do next."""
+    """Yield the next steps."""
     codes = {m.code for m in panel_messages(of)}
     if not codes:
         return
@@ -547,7 +547,7 @@ def at(run: pd.Series | Panel) -> str:
 
 
 def named(names: object) -> str:
-    """Return the names of methods, or how many they are."""
+    """Return the names of methods, or their number."""
     listed = [str(name) for name in names]  # type: ignore[attr-defined]
     if len(listed) > MOST_NAMED:
         return f"{len(listed)} methods"
@@ -555,7 +555,7 @@ def named(names: object) -> str:
 
 
 def interval_of(row: pd.Series, metric: summary.Metric) -> str:
-    """Return the 95 % interval of a mean, and how many seeds it has."""
+    """Return the 95 % interval of a mean, and its number of seeds."""
     low, high = row[f"{metric.key}_low"], row[f"{metric.key}_high"]
     seeds = counted(int(row.seeds), "seed")
     if not math.isfinite(low):

@@ -1,10 +1,10 @@
-"""Figures of a grid, a run, a study and a series; ``.plot`` of their results is made of them.
+"""Figures of a grid, a run, a study and a series; used by ``.plot`` of their results.
 
 Every method takes ``ax``, Matplotlib axes to draw on (default: those of a new figure), and returns
 the axes. ``axes.figure.savefig`` writes a file.
 
-Copies of a run or series for people (CSV, JSON, pictures) are made of its tables and never read
-back. A folder that is published holds public tables only, so its copies are public as they stand.
+Readable copies of a run or series (CSV, JSON, pictures) are made from its tables and never read
+back. A public folder has public tables only, so its copies are public.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def zones_map(case: Case, zoning: Zoning) -> GridMap:
 
 
 def loading_noun(flows: pd.DataFrame | None) -> str:
-    """Return the noun for the figure by which a map colours branches."""
+    """Return the name of the quantity by which a map colours branches."""
     rated = flows is None or flows["loading_percent"].notna().any()
     return "loading" if rated else "flow (MVA)"
 
@@ -141,14 +141,14 @@ class RunPlots:
         return drawn.plot(ax, **options)
 
     def voltages(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw voltage magnitude (p.u.) at every bus, zone by zone, with its limits."""
+        """Draw voltage magnitude (p.u.) at every bus, by zone, with its limits."""
         case = self.result.case
         value = result_tables(self.result.solution)["res_bus"]["vm_pu"].to_numpy()
         limits = {"lower limit": case.vmin, "upper limit": case.vmax}
         return self._by_bus(value, "voltage magnitude", "p.u.", limits).plot(ax, **options)
 
     def zone_prices(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw the price of active power to its zone at every bus, zone by zone."""
+        """Draw the price of active power to its zone at every bus, by zone."""
         prices = self.result.zone_prices
         if prices.empty:
             raise _empty("prices")
@@ -319,7 +319,7 @@ class HorizonPlots:
 
 
 def _named(chart: Chart, name: str) -> Chart:
-    """Return a chart that stands alone, its title with what it is of."""
+    """Return a separate chart, with its subject in the title."""
     return replace(chart, title=f"{name}: {chart.title[0].lower()}{chart.title[1:]}", size=SIZE)
 
 
@@ -344,7 +344,8 @@ def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
     Parameters
     ----------
     tables : {'csv', 'parquet', 'json'}
-        Of ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``; Parquet is what the store has.
+        Of ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``; Parquet is the format of the
+        store.
     """
     study, document = read_study(kept.store.folder), run_document(kept.store.folder)
     if document is None:
@@ -397,7 +398,7 @@ def _write_tables(kept: RunFolder, study: Study, state: str) -> None:
 
 
 def _copied(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table as people want it: the step first, without the store's own identity."""
+    """Return a table for readers: the step first, without the store's identity."""
     first = [name for name in ("step",) if name in table]
     return table[[*first, *(name for name in table if name not in ("run", "step"))]]
 

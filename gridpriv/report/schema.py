@@ -1,9 +1,9 @@
-"""Every table and document that gridpriv stores, prints or exports, in one place.
+"""Schemas of all tables and documents that gridpriv stores, prints or exports.
 
-The JSON schemas (draft 2020-12) of the documents that ``--json`` prints follow from the typed rows
-that declare the figures. A figure that does not apply is null, so
-every type allows null. Beside JSON Schema's own keywords stand ``unit``, ``visibility`` (public or
-local) and ``origin`` (settings, releases or private).
+The JSON schemas (draft 2020-12) of the documents that ``--json`` prints are derived from the typed
+rows that declare the values. A value that does not apply is null, so every type allows null. In
+addition to JSON Schema's own keywords there are ``unit``, ``visibility`` (public or local) and
+``origin`` (settings, releases or private).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from gridpriv.zonal import documents
 from gridpriv.zonal.documents import BusRow, OfBus, OfZone, RunFigures, ZoneRow
 
 CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
-"""Columns that state what noise certifies: of simulated noise their headers say so."""
+"""Columns of certificates: their headers include simulated noise."""
 
 MARK = "simulated noise"
 
 
 def marked(column: Column) -> Column:
-    """Return a column whose header says, of a certificate, that its noise is simulated."""
+    """Return a column of a certificate with simulated noise in its header."""
     if column.name not in CERTIFIED or column.unit:  # times have one
         return column
     return replace(column, title=f"{column.title}, {MARK}")
@@ -215,7 +215,7 @@ DOCUMENTS: dict[str, tuple[str, type[Row]]] = {
 
 
 def told() -> dict[str, Json]:
-    """Return every table and document by name, with its columns, as JSON can hold them."""
+    """Return every table and document by name, with its columns, as JSON values."""
     tables: list[tuple[str, str, TableSchema]] = [(name, t.row, t) for name, t in STORED.items()]
     tables += [(t.name, t.row, t) for t in assurance.TABLES]
     tables += [(f"report: {t.name}", t.row, t) for t in DERIVED]
@@ -345,7 +345,7 @@ PRINTED: dict[str, type[Row]] = {
 
 
 def json_schemas() -> dict[str, Json]:
-    """Return the schema of every document by its file name, as JSON can hold it."""
+    """Return the schema of every document by its file name, as JSON values."""
     entries = {}
     for name, row in PRINTED.items():
         stem = name.removesuffix(" --json").removesuffix(".json")
@@ -370,7 +370,7 @@ def _object(table: TableSchema) -> Json:
 
 
 def _entry(entry: Column | TableSchema) -> Json:
-    """Return the schema of a figure, or of a part: a row, a list of rows, or null."""
+    """Return the schema of a value, or of a part: a row, a list of rows, or null."""
     if isinstance(entry, TableSchema):
         row = _object(entry)
         return {"anyOf": [row, {"type": "array", "items": row}, {"type": "null"}]}

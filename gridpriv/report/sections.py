@@ -1,4 +1,4 @@
-"""The sections of a report's page: figures, the messages beside them, tables."""
+"""The sections of a report's page: figures, messages, tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
 from gridpriv.zonal.summary import bound_in_words
 
 MAP, LARGE_MAP, MANY = 5.2, 7.5, 40
-"""Inches of a map on a page, of one with many buses, and how many are many."""
+"""Inches of a map on a page, of a map with many buses, and the least number of these."""
 MOST_SOURCES = 3
 """Sources of sensitivities that the accounting lists."""
 VOLTAGES = (0.94, 1.06)
@@ -81,11 +81,11 @@ class Subject:
         return looks(names, levels=flat if len(names) > len(flat) else frozenset())
 
     def held(self, *names: str) -> tuple[Table, ...]:
-        """Return those tables that the report has."""
+        """Return some tables, if the report has them."""
         return tuple(self.tables[name] for name in names if name in self.tables)
 
     def network(self, case: str, zoning: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return buses and branches of one grid, as maps draw them."""
+        """Return buses and branches of one grid, for maps."""
         tables = (self.study.tables.get(name, pd.DataFrame()) for name in NETWORK_TABLES)
         buses, branches = (
             t[(t["case"] == case) & (t["zoning"] == zoning)] if len(t) else t for t in tables
@@ -94,7 +94,7 @@ class Subject:
 
 
 def result(of: Subject) -> Section | None:
-    """Return the figures of a run, a series step by step, or the cost of every method."""
+    """Return the figures of a run, of a series by step, or the cost of every method."""
     if means_over(of.study) == "steps":
         charts = (("", tuple(step_charts(of.study, of.look))),)
         return Section(
@@ -121,7 +121,7 @@ def result(of: Subject) -> Section | None:
 
 
 def _splits(of: Subject) -> Iterator[Bars]:
-    """Yield the cost of privacy of every method at the compared budget, panel by panel."""
+    """Yield the cost of privacy of every method at the compared budget, by panel."""
     if of.table.empty:
         return
     for panel, rows in of.table[of.table.seeds > 0].groupby("panel", sort=False):
@@ -285,7 +285,7 @@ def privacy(of: Subject) -> Section | None:
 
 
 def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
-    """Yield the sources of the sensitivities of zones, by methods that have the same ones."""
+    """Yield the sources of the sensitivities of zones, by groups of methods with equal ones."""
     runs = study.runs[["run", "method", "case", "budget"]].merge(certificates, on="run")
     owner, several = "zone" if "zone" in runs else "client", runs.case.nunique() > 1
     methods: dict[str, list[str]] = {}
@@ -305,7 +305,7 @@ def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
 
 
 def planned(of: Subject) -> Section | None:
-    """Return the expectations of a plan, and the figures of the run."""
+    """Return the expectations of a plan, and the values of the run."""
     if "plan" not in of.tables:
         return None
     document, notes = of.study.manifest.get("document"), [message("plan", {})]

@@ -1,11 +1,11 @@
-"""Read a folder of the store for a report, and refuse tables that do not fit together.
+"""Read a folder of the store for a report, and refuse inconsistent tables.
 
-The store's checksums find damage. Tables that somebody wrote and gave new checksums are not looked
-at: where no report can be made of them, the folder is refused.
+The store's checksums detect damage. Tables that were edited and given new checksums are not
+checked; if no report can be made of them, the folder is refused.
 
-A report also holds results of a plan, an audit or an attack of the same grid. Each command writes a
-document (``plan.json``, ``audit.json``, ``attack.json``); a report takes it from its own folder or
-from one of its name in it (``plan/``).
+A report also includes results of a plan, an audit or an attack of the same grid. Each command
+writes a document (``plan.json``, ``audit.json``, ``attack.json``); a report takes it from its own
+folder or from one of its name in it (``plan/``).
 
 Messages of a study have codes; those of a run are in :mod:`gridpriv.zonal.messages`.
 """
@@ -48,18 +48,18 @@ ENDS = ("least", "median", "most")
 NOISE = {*names(Privacy), *names(Adjacency), "noise_schedule"} - {"perturbation"}
 """Settings that a run reads for its noise only."""
 IN_OTHER_WORDS = {"seed", "workers", "zoning", "coordination"}
-"""Settings that change no expectation, or that a plan states by its zone map and rounds."""
+"""Settings that do not change expectations, or that a plan has as zone map and rounds."""
 NOWHERE = dict.fromkeys(ENDS, math.nan)
 """Of a case without costs."""
 
 
 def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
-    """Return the tables (:data:`SCHEMAS`) of what a folder holds of such results.
+    """Return the tables (:data:`SCHEMAS`) of such results in a folder.
 
     Raises
     ------
     InputError
-        For a file that no such command wrote, or that was changed since.
+        For a file that is not of such a command, or was changed since.
     """
     rows_of = {"plan": _plan_rows, "audit": _audit_rows, "attack": _attack_rows}
     entries = {}
@@ -80,7 +80,7 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def measured(plan: pd.DataFrame, run: Json, digest: str) -> list[Message]:
-    """Return the optimality gap of a run beside the plan's expectation of its method.
+    """Return the optimality gap of a run and the plan's expectation of its method.
 
     ``digest`` is that of the run's zone map.
     """
@@ -97,7 +97,7 @@ def measured(plan: pd.DataFrame, run: Json, digest: str) -> list[Message]:
 
 
 def _method_of(run: Json) -> Json:
-    """Return a run's method in a plan's words; of one that releases nothing without its noise."""
+    """Return a run's method by the plan's name; without its noise for prior-only."""
     settings = run["settings"]
     difference = IN_OTHER_WORDS | (NOISE if settings["release"] == NOTHING else set())
     central = settings["coordination"] == CENTRAL
@@ -147,7 +147,7 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
     Parameters
     ----------
     public : bool
-        Leave out every figure that is computed from private demand or noise.
+        Leave out every value computed from private demand or noise.
     """
     study = read_study(folder)
     document = run_document(study.folder) if study.manifest.get("kind") == RUN else None
@@ -169,14 +169,14 @@ def means_over(study: Study) -> str:
 
 
 def step_rows(study: Study) -> list[Json]:
-    """Return the steps of a series; None for what is not known of one."""
+    """Return the steps of a series, with None for unknown values."""
     steps = study.tables.get("steps", pd.DataFrame())
     rows: list[Json] = steps.replace({np.nan: None}).to_dict("records")
     return rows
 
 
 def series_document(study: Study) -> Json | None:
-    """Return the document of a series from its folder; None where there is none."""
+    """Return the document of a series from its folder; None without one."""
     path = study.folder / SERIES_FILE
     if not path.is_file():
         return None
@@ -203,12 +203,12 @@ def _clean(value: Any) -> Any:
 
 @contextmanager
 def fitting(folder: Path) -> Iterator[None]:
-    """Refuse a folder of which no report can be made, for what its tables or documents hold."""
+    """Refuse a folder whose tables or documents allow no report."""
     try:
         yield
     except GridprivError:
         raise
-    except Exception as error:  # whatever pandas and Matplotlib raise of strange tables
+    except Exception as error:  # pandas and Matplotlib may raise anything for invalid tables
         said = " ".join(str(error).split())[:80]
         raise InputError(
             f"{folder} cannot be reported: its tables do not fit together "

@@ -1,6 +1,6 @@
 """Means of a study over seeds, with confidence intervals, and ranks of its methods.
 
-A row is a method at a budget. Methods are ranked by a figure only where the difference over paired
+A row is a method at a budget. Methods are ranked by a value only if the difference over paired
 seeds is significant.
 """
 
@@ -21,18 +21,19 @@ from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, parse_budget, st
 from gridpriv.privacy.statement import Certificate
 
 UNITS = ("%", "$/h", "MW", "p.u.", "p.u. squared")
-"""Units that sentences write after a number; others are words, which a name's noun implies."""
+"""Units written after a number in sentences; others are words that the name implies."""
 
 
 SIGNED = ("cost_of_privacy",)
-"""Figures that may be negative."""
+"""Values that may be negative."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure: column, title, unit and origin.
+    """A value: column, title, unit and origin.
 
-    Values below ``least`` are shown as "under" it and count as equal: solvers are no more exact.
+    Values below ``least`` are shown as "under" it and count as equal, given the accuracy of
+    solvers.
     """
 
     key: str
@@ -79,7 +80,7 @@ AC_MISMATCH_OR_RESIDUAL = replace(RESIDUAL, title="Consensus residual or AC mism
 COST = Metric("cost", "Cost", "$/h", DEMAND)
 PLAN_COST = Metric("cost", "Generation cost of the plan", "$/h", DEMAND)
 REDISPATCH_SHED = Metric("redispatch_shed_mw", "Load shedding", "MW", DEMAND, 1e-3)
-# the first that a study has is what sentences are about: of classifiers, then of grids
+# sentences use the first that a study has: of classifiers, then of grids
 COSTS = (
     *OF_LEARNING,
     Metric("cost_of_privacy", "Cost of privacy", "$/h", DEMAND, 0.01),
@@ -97,7 +98,7 @@ BY_ROUND = (
 )
 ROUND_SHED = Metric("plan_shortage_mw", "Shortage in the convex model", "MW", DEMAND)
 BY_STEP = (Metric("demand_mw", "Demand", "MW", DEMAND), COST, REDISPATCH_SHED, RESIDUAL)
-"""Figures of a series, the residual last: where there are others, its table is enough."""
+"""Values of a series, the residual last: with others only its table is shown."""
 
 LEVEL = 0.95
 
@@ -116,7 +117,7 @@ def half_width(values: ArrayLike, level: float = LEVEL) -> float:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Methods by a figure, the lowest first.
+    """Methods by a value, in ascending order.
 
     Attributes
     ----------
@@ -124,7 +125,7 @@ class Ranking:
     leaders : tuple of str
         The lowest, and those whose difference from it is not significant.
     seeds : int
-        Fewest seeds that two compared methods share.
+        Least number of common seeds of two compared methods.
     """
 
     order: tuple[str, ...]
@@ -138,10 +139,10 @@ class Ranking:
 
 
 def rank(runs: pd.DataFrame, metric: Metric) -> Ranking:
-    """Rank the methods (column ``series``) of finished runs by the mean of a figure.
+    """Rank the methods (column ``series``) of finished runs by the mean of a value.
 
-    The lowest is compared with every other method over the seeds that both have. The level is
-    Bonferroni's over all pairs, since which one is the lowest is chosen by the same figures.
+    The lowest is compared with every other method over their common seeds. The level is
+    Bonferroni's over all pairs, as the lowest is selected by the same values.
     """
     known = runs[runs[metric.key].notna()]
     means = known.groupby("series", sort=False)[metric.key].mean().sort_values(kind="stable")
@@ -162,7 +163,7 @@ def rank(runs: pd.DataFrame, metric: Metric) -> Ranking:
 
 
 def _by_seed(rows: pd.DataFrame, metric: Metric) -> pd.Series:
-    """Return a method's figure by seed; of one that draws nothing, one value for every seed."""
+    """Return a method's value by seed; without noise the same value for every seed."""
     values = pd.to_numeric(rows[metric.key])
     if bool(rows["budget"].isin(QUIET).all()):
         return pd.Series([float(values.iloc[0])], index=["any"])
@@ -171,7 +172,7 @@ def _by_seed(rows: pd.DataFrame, metric: Metric) -> pd.Series:
 
 
 def _difference(lowest: pd.Series, other: pd.Series) -> Floats:
-    """Return the other's figure less the lowest one's, by common seed."""
+    """Return the other's value less the lowest one's, by common seed."""
     for item, rest in ((lowest, other), (other, lowest)):
         if list(item.index) == ["any"]:
             sign = 1.0 if item is lowest else -1.0
@@ -236,11 +237,11 @@ def with_cost_of_privacy(runs: pd.DataFrame) -> pd.DataFrame:
     """Return runs with the cost of privacy ($/h) in two parts: method without noise, and noise.
 
     The baseline is the cheapest AC-feasible noise-free method on the same grid, zones and load
-    (``baseline_cost``), the same for all methods: each against its own noise-free run would favour
-    the noise of a method that is expensive without any. ``method_cost`` is the noise-free cost of
-    a run's own configuration above the baseline (of a noise-free run all of it), ``noise_cost`` the
-    rest of its ``cost_of_privacy``. A run that is not AC-feasible has no cost (``cost`` is missing,
-    of a marginal run too) and is no baseline.
+    (``baseline_cost``), the same for all methods: separate noise-free baselines would favour a
+    method that is expensive without noise. ``method_cost`` is the noise-free cost of a run's own
+    configuration above the baseline (of a noise-free run all of it), ``noise_cost`` the rest of its
+    ``cost_of_privacy``. A run that is not AC-feasible has no cost (``cost`` is missing, of a
+    marginal run too) and is not a baseline.
     """
     if runs.empty or "cost" not in runs:
         return runs
@@ -296,18 +297,18 @@ def budgets_of(table: pd.DataFrame) -> list[str]:
 
 
 def reference_budget(table: pd.DataFrame) -> str:
-    """Return the budget at which methods are set side by side: the upper middle one."""
+    """Return the budget at which methods are compared: the upper median."""
     budgets = budgets_of(table)
     return budgets[len(budgets) // 2] if budgets else NO_NOISE
 
 
 def at_budget(table: pd.DataFrame, budget: str) -> pd.DataFrame:
-    """Return the rows at a :func:`reference_budget`: all rows, where none draws noise."""
+    """Return the rows at a :func:`reference_budget`; all rows without noise."""
     return table if budget == NO_NOISE else table[table.budget == budget]
 
 
 def budget_words(budget: str) -> str:
-    """Return a budget's label in words."""
+    """Return a budget's label."""
     if budget in QUIET:
         return {NO_NOISE: "noise-free", NOTHING: "epsilon 0"}[budget]
     stated = parse_budget(budget)
@@ -315,7 +316,7 @@ def budget_words(budget: str) -> str:
 
 
 def cost_metric(table: pd.DataFrame) -> Metric | None:
-    """Return the cost that sentences are about: the first that the study has."""
+    """Return the cost for sentences: the first in the study."""
     return next((m for m in COSTS if m.key in table and table[m.key].notna().any()), None)
 
 

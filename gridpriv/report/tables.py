@@ -23,17 +23,17 @@ from gridpriv.report import summary
 from gridpriv.study.record import RUNS
 
 FINDINGS = (Audit.table, Attack.table)
-"""An attack's error is no solver's dust, however small: it has found the demand."""
+"""An attack's small error is not rounding: it has reconstructed the demand."""
 POWER = ("MW", "MVAr", "MVA")
 GAP = 2
-"""Characters that the space between two columns takes."""
+"""Characters of the space between two columns."""
 SLACK = 20
-"""Characters by which a line may be exceeded, so that no part holds one narrow column."""
+"""Excess characters of a line that are allowed, to avoid parts of one narrow column."""
 LONG = 34
-"""Characters from which on a text wraps."""
+"""Number of characters above which a text wraps."""
 INTERVAL = ("_low", "_high")
-"""Ends of the names of a 95 % interval's ends."""
-SOLVED = 6  # decimals of a MW that solvers are good for
+"""Suffixes of the names of a 95 % interval's ends."""
+SOLVED = 6  # decimals of a MW within the accuracy of solvers
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Table:
     name : str
         Short and unique; names files and sheets.
     keys : int
-        How many of the first columns say what a row is about.
+        Number of leading columns that identify a row.
     rows : tuple of tuples
-        Numbers stay numbers; None where there is none.
+        Numbers stay numbers; None for missing ones.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Table:
 
     @cached_property
     def numbers(self) -> tuple[bool, ...]:
-        """Per column True if it holds numbers (and gaps), at least one of them."""
+        """Per column True if it has numbers (and gaps), at least one number."""
         cells = ([v for v in column if v is not None] for column in zip(*self.rows, strict=True))
         return tuple(
             bool(column)
@@ -68,7 +68,7 @@ class Table:
 
 
 def make_table(schema: TableSchema, caption: str, frame: pd.DataFrame) -> Table:
-    """Return the table of those columns that the frame has with at least one value."""
+    """Return the table of the frame's columns with at least one value."""
     units = {c.name: "" if schema in FINDINGS else c.unit for c in schema.columns}
     kept = [c for c in schema.columns if c.name in frame and frame[c.name].notna().any()]
     cells = [_whole([cell(v, units[c.name]) for v in frame[c.name]]) for c in kept]
@@ -83,7 +83,7 @@ def _whole(cells: list[Any]) -> list[Any]:
 
 
 def cell(value: Any, unit: str = "") -> Any:
-    """Return a cell as Python's own number, text, or None; power that is solver dust is 0."""
+    """Return a cell as Python's own number, text, or None; power within solver accuracy is 0."""
     if hasattr(value, "item"):
         value = value.item()
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
@@ -93,7 +93,7 @@ def cell(value: Any, unit: str = "") -> Any:
 
 
 def shown(value: object) -> str:
-    """Return a cell for people: three digits, '–' where there is none."""
+    """Return a cell for readers: three digits, '–' for a missing value."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -102,7 +102,7 @@ def shown(value: object) -> str:
 
 
 def in_parts(table: Table, line: int) -> list[Table]:
-    """Return a table in parts that lines of some characters hold, each with the key columns.
+    """Return a table in parts within a line length, each with the key columns.
 
     The ends of an interval stay with their mean.
     """
@@ -126,7 +126,7 @@ def in_parts(table: Table, line: int) -> list[Table]:
 
 
 def _inseparable(table: Table) -> list[list[int]]:
-    """Return the figures' positions, a mean's with those of its interval's ends."""
+    """Return the positions of values, with a mean's interval ends grouped with it."""
     groups: list[list[int]] = []
     for k in range(table.keys, len(table.columns)):
         if table.columns[k].name.endswith(INTERVAL):
@@ -147,7 +147,7 @@ def widths_of(table: Table) -> list[int]:
 
 
 def typst_widths(table: Table) -> list[str]:
-    """Return the columns' widths: short words keep to one line, the others share what is left."""
+    """Return the columns' widths: short words keep to one line, the others share the rest."""
     return [
         f"{w}fr" if n or w >= GAP + LONG else "auto"
         for w, n in zip(widths_of(table), table.numbers, strict=True)
@@ -208,14 +208,14 @@ def escaped(text: str) -> str:
 
 
 AXES = ("case", "zoning", "load_scale", "method", "local_updates", "budget")
-"""Columns whose runs are different runs: a cell holds one of each."""
+"""Columns that separate runs: a cell must not mix them."""
 MOST_DECIMALS = 6
 ADDED = {
     "cost_of_privacy": ("Cost of privacy", "$/h"),
     "method_cost": ("Cost due to the method", "$/h"),
     "noise_cost": ("Cost due to the noise", "$/h"),
 }
-"""Title and unit of what a report computes from the runs."""
+"""Title and unit of values that a report computes from the runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +288,7 @@ class Pivots:
         rows, columns : str or sequence of str
             Columns of :attr:`Study.runs`, such as ``"method"`` or ``["case", "method"]``.
         values : str or sequence of str
-            Figures: columns of numbers, or ``cost_of_privacy``, ``method_cost``, ``noise_cost``
+            Values: columns of numbers, or ``cost_of_privacy``, ``method_cost``, ``noise_cost``
             ($/h). Default: the study's first cost.
 
         Raises
@@ -342,7 +342,7 @@ def _words(name: str) -> object:
 
 
 def _refuse_mixed(runs: pd.DataFrame, named: list[str]) -> None:
-    """Refuse a table whose cells would hold means over different runs."""
+    """Refuse a table whose cells would be means over different runs."""
     others = [name for name in AXES if name in runs and name not in named]
     cells = runs.groupby(named, dropna=False)[others].nunique(dropna=False).max()
     for name in others:
@@ -371,7 +371,7 @@ def _listed(names: str | Sequence[str]) -> list[str]:
 
 
 def _title_and_unit(name: str) -> tuple[str, str]:
-    """Return title and unit of a figure; empty for one that no row declares."""
+    """Return title and unit of a value; empty for an undeclared one."""
     if name in ADDED:
         return ADDED[name]
     return (RUNS.column(name).title, RUNS.column(name).unit) if name in RUNS.names else ("", "")
