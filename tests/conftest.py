@@ -111,7 +111,7 @@ def painted(paint):
 
 
 REPLANS = {
-    name: getattr(settle, name) for name in ("MOST_REPLANS", "MOST_TURNS", "SOFTER", "MOST_DAMPED")
+    name: getattr(settle, name) for name in ("MOST_REPLANS", "MOST_PASSES", "SOFTER", "MOST_DAMPED")
 }
 
 
@@ -123,7 +123,7 @@ def few_replans():
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settle, "MOST_REPLANS", 3)
-        patch.setattr(settle, "MOST_TURNS", 1)
+        patch.setattr(settle, "MOST_PASSES", 1)
         patch.setattr(settle, "SOFTER", settle.SOFTER[:1])
         patch.setattr(settle, "MOST_DAMPED", 1)
         yield

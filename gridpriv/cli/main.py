@@ -87,12 +87,12 @@ def main(arguments: list[str] | None = None) -> int:
             if own:
                 gc.freeze()  # Python would collect cycles at exit for 0.06 s
     except (Exception, KeyboardInterrupt) as error:
-        text = _told(error)
+        text = _expected_error(error)
         if text is None and (not own or TRACEBACK in os.environ):
             raise
         sentence, code = text or (_defect(error), DEFECT)
         if own:
-            _let_go_of_output()
+            _discard_output()
         if sentence:
             from gridpriv.cli.output import wrapped
 
@@ -117,7 +117,7 @@ def _run(words: list[str], command: str, *, own: bool) -> int:
         raise
 
 
-def _told(error: BaseException) -> tuple[str, int] | None:
+def _expected_error(error: BaseException) -> tuple[str, int] | None:
     """Return the sentence and exit code of an expected error; None for a defect."""
     if isinstance(error, GridprivError):
         return f"{error}{notes(error)}", error.exit_code
@@ -158,7 +158,7 @@ def _open_closed_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
-def _let_go_of_output() -> None:
+def _discard_output() -> None:
     """Discard buffered standard output, so that the interpreter does not fail on it."""
     try:
         sys.stdout.flush()

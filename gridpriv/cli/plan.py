@@ -177,12 +177,12 @@ def sentences(
 
 def _worst_case(methods: list[Expected], best: Expected) -> list[str]:
     """Return the largest extra cost of the recommended release, and the least such one."""
-    from gridpriv.zonal.forecast import LEVEL, WORTH
+    from gridpriv.zonal.forecast import LEVEL, SAME_COST
 
     gap, cost = best.over_optimum, best.cost
     if best.release == "nothing" or gap is None or cost is None:
         return []
-    text, small = f"Largest extra cost in a scenario: {gap.most:.4g} $/h", WORTH * cost.median
+    text, small = f"Largest extra cost in a scenario: {gap.most:.4g} $/h", SAME_COST * cost.median
     known = [(m.over_optimum, m) for m in methods if m.over_optimum and m.release != "nothing"]
     other, method = min(known, key=lambda pair: pair[0].most)
     if method.release == best.release or gap.most - other.most <= small:

@@ -58,7 +58,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import BudgetError, GridprivError, InputError, SolverError
 from gridpriv.core.files import DamagedError, Records, StorageError
 
-NOTHING = np.zeros(0)
+EMPTY = np.zeros(0)
 NOTED, EXCHANGED = b"\0", b"\1"  # first byte of a transcript's records
 PAIR = tuple[bytes, bytes]
 MOST_BYTES = 1 << 24  # of states in the file before it is rewritten with the last
@@ -228,8 +228,8 @@ class ZoneClient:
                 self._miss(request)
             case "agreed":
                 self.agreed = order.w
-                return Reply(NOTHING, agent.drawn())
-        return Reply(NOTHING, {})
+                return Reply(EMPTY, agent.drawn())
+        return Reply(EMPTY, {})
 
     def _miss(self, request: Request) -> None:
         """Note a round that went on without this zone, answered later or not."""
@@ -243,7 +243,7 @@ class ZoneClient:
             return kept
         own = self._agent.figures()
         row = {"round": request.order.number, "noise_magnitude": own.noise_magnitude} | own.values
-        return {name: np.append(kept.get(name, NOTHING), value) for name, value in row.items()}
+        return {name: np.append(kept.get(name, EMPTY), value) for name, value in row.items()}
 
     def _fail(self, error: Exception) -> None:
         """Store the draws before the failure, which count."""

@@ -416,7 +416,7 @@ class Ledger:
         matches = [number for number in numbers if number is not None]
         if len(matches) < len(numbers):
             raise BudgetError(
-                f"ledger {self.path} holds no grant for {_whose(numbers.count(None), dataset)}; "
+                f"ledger {self.path} holds no grant for {_of_units(numbers.count(None), dataset)}; "
                 f"{UNDONE}"
             )
         other = [
@@ -426,7 +426,7 @@ class Ledger:
         ]
         if other:
             raise InputError(
-                f"ledger {self.path}: the grant of {_whose(len(other), dataset)} "
+                f"ledger {self.path}: the grant of {_of_units(len(other), dataset)} "
                 f"is for other data than this run's; {UNDONE}"
             )
         return np.array(matches, dtype=np.int64)
@@ -486,7 +486,7 @@ def _some(number: int, dataset: LedgerDataset) -> str:
     return f"{share} {len(dataset.units)} {dataset.protection.units}"
 
 
-def _whose(number: int, dataset: LedgerDataset) -> str:
+def _of_units(number: int, dataset: LedgerDataset) -> str:
     """Return ``3 of the 5 buses of 'west'``, or the name of an owner that is one unit."""
     if dataset.kind == dataset.protection.unit:
         return f"{dataset.kind} {dataset.owner!r} (the unit of this run is a whole {dataset.kind})"

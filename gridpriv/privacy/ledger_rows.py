@@ -211,7 +211,7 @@ class Book:
         if isinstance(entry, Grant):
             self._grant(entry)
             return
-        for position in self._apart(as_numbers(entry.units)):
+        for position in self._split_accounts(as_numbers(entry.units)):
             account = self._accounts[position]
             if isinstance(entry, Fixed):
                 account = replace(account, rule=entry.rule)
@@ -230,7 +230,7 @@ class Book:
             self._account_of = np.concatenate([self._account_of, new])
             self._accounts.append(Account(owner, count, grant))
 
-    def _apart(self, units: Ints) -> list[int]:
+    def _split_accounts(self, units: Ints) -> list[int]:
         """Return the positions of accounts of exactly these units; split accounts where needed."""
         positions = []
         current = self._account_of[units]

@@ -221,12 +221,12 @@ def told() -> dict[str, Json]:
     tables += [(f"report: {t.name}", t.row, t) for t in DERIVED]
     tables += [(name, row, document.table) for name, (row, document) in DOCUMENTS.items()]
     return {
-        name: {"name": name, "row": row, "columns": [_told(*pair) for pair in table.flat()]}
+        name: {"name": name, "row": row, "columns": [_described(*pair) for pair in table.flat()]}
         for name, row, table in tables
     }
 
 
-def _told(name: str, column: Column) -> dict[str, str]:
+def _described(name: str, column: Column) -> dict[str, str]:
     names = ("title", "unit", "meaning", "origin", "visibility")
     return {"name": name} | {each: getattr(column, each) for each in names}
 

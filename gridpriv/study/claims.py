@@ -248,7 +248,7 @@ def _below(claim: Claim, means: Means) -> Iterator[Comparison]:
             a = means.value(item, claim.figure, at)
             b = claim.factor * means.value(other, claim.figure, than)
             times = f"{claim.factor:g} x " if claim.factor != 1.0 else ""
-            where = f"{_told(item, at)} {a:.4g} < {times}{_told(other, than)} {b:.4g}"
+            where = f"{_cell_text(item, at)} {a:.4g} < {times}{_cell_text(other, than)} {b:.4g}"
             yield Comparison(where, a, b, informative=_tells(claim, a, b / claim.factor))
 
 
@@ -301,7 +301,7 @@ def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
     for chain in chains:
         for item, other in pairwise(chain):
             a, b = means.value(other, claim.figure, at), means.value(item, claim.figure, at)
-            where = f"{_told(other, at)} {a:.4g} <= {_told(item, at)} {b:.4g}"
+            where = f"{_cell_text(other, at)} {a:.4g} <= {_cell_text(item, at)} {b:.4g}"
             tells = _tells(claim, a, b)
             yield Comparison(where, a, b, equal=True, informative=tells)
 
@@ -343,7 +343,7 @@ COMPARED = {"less": _below, "falling": _falls, "passes": _passes, "spread": _spr
 """Comparisons by the field that selects them."""
 
 
-def _told(cell: Cell, at: int | str | None) -> str:
+def _cell_text(cell: Cell, at: int | str | None) -> str:
     budget = "" if cell.budget == NO_NOISE else f", eps {stated_epsilon(cell.budget):g}"
     when = f", round {at}" if isinstance(at, int) else ""
     return f"{cell.method} (E {cell.updates}{budget}{when})"

@@ -41,13 +41,13 @@ COMMON = 0.3
 spreads of load over capacity and of zones over their equal shares (:mod:`gridpriv.power.prior`)."""
 RESERVE = 1.05
 """Factor on load at which the grid must still serve a scenario."""
-FRESH, MOST_TRIES, LESS = 6, 18, 0.8
+FULL_LOAD_TRIES, MOST_TRIES, LESS = 6, 18, 0.8
 """Draws at the expected load, draws in total, and the reduction of load per further draw."""
 CENTRAL = "central"
-WORTH = 1e-3
+SAME_COST = 1e-3
 """Methods whose costs differ by less, relative, count as the same."""
 
-LEVEL = f"{100 * WORTH:g} %"
+LEVEL = f"{100 * SAME_COST:g} %"
 RULE = (
     "Ranked by the fewest scenarios that are not AC-feasible, then by the least median cost over "
     "the AC optimum of the same scenario, then by the least expected error of the release. "
@@ -79,7 +79,7 @@ class Outcome:
     ac_feasible: bool = True
 
     @property
-    def harm(self) -> tuple[float, ...]:
+    def severity(self) -> tuple[float, ...]:
         """Values for comparing methods: feasibility, cost, or load shedding and balancing."""
         infeasible = float(not self.ac_feasible)
         if self.cost is not None:
@@ -105,7 +105,7 @@ class Expected:
     shed_mw, balancing_mw : Range or None
     better, worse : int or None
         Scenarios on which the method is better or worse than prior-only, by more than
-        :data:`WORTH`; None without a comparison.
+        :data:`SAME_COST`; None without a comparison.
     scenarios, ac_feasible, without_dispatch : int
         Number of scenarios, of those with an AC-feasible state, and of those without a dispatch.
         Costs are those of AC-feasible scenarios.
@@ -134,7 +134,7 @@ class Expected:
         return asdict(self)
 
     @property
-    def harm(self) -> tuple[float, ...]:
+    def severity(self) -> tuple[float, ...]:
         """Severity of a method: scenarios that are not AC-feasible, then medians.
 
         A cost is compared with the AC optimum of its own scenario: costs differ more between
@@ -150,9 +150,9 @@ class Expected:
 
     @property
     def indifference(self) -> tuple[float, ...]:
-        """Differences of :attr:`harm` that count as 0."""
-        scale = self.harm if self.cost is None else (self.harm[0], self.cost.median)
-        return tuple(WORTH * abs(figure) for figure in scale)
+        """Differences of :attr:`severity` that count as 0."""
+        scale = self.severity if self.cost is None else (self.severity[0], self.cost.median)
+        return tuple(SAME_COST * abs(figure) for figure in scale)
 
 
 def methods(
@@ -211,7 +211,9 @@ def forecast(
         runs = [prepare(grid, zoning, replace(settings, **method)) for method in options]
         tables = list(zip(runs, options, by_method, strict=True))
         silent = [table for table in tables if table[1]["release"] == "nothing"]
-        prior_only = min(silent, key=lambda table: _expected(*table).harm)[2] if silent else None
+        prior_only = (
+            min(silent, key=lambda table: _expected(*table).severity)[2] if silent else None
+        )
         return [
             _expected(run, method, own, None if method["release"] == "nothing" else prior_only)
             for run, method, own in tables
@@ -225,8 +227,8 @@ def scenario(
 
     Last is the number of draws that were left out before.
 
-    The expected demand may exceed what the grid can serve: after :data:`FRESH` draws each further
-    draw has less load.
+    The expected demand may exceed what the grid can serve: after :data:`FULL_LOAD_TRIES` draws
+    further ones have less load.
 
     Raises
     ------
@@ -234,7 +236,7 @@ def scenario(
         If the grid serves none of :data:`MOST_TRIES` draws.
     """
     for tried in range(MOST_TRIES):
-        level = LESS ** max(tried + 1 - FRESH, 0)
+        level = LESS ** max(tried + 1 - FULL_LOAD_TRIES, 0)
         pd, qd = level * drawn_demand(zoning, expected, generator)
         grid = replace(case, pd=pd, qd=qd)
         if _served(grid.scale_load(RESERVE), voll) is not None:
@@ -288,16 +290,16 @@ def recommended(result: Sequence[Expected]) -> Expected:
         if item.release != "nothing" and (item.better is None or 2 * item.better > item.scenarios)
     ]
     left = [*nothing, *worth]
-    for place in range(max(len(item.harm) for item in left)):
-        figures = [item.harm[place] if place < len(item.harm) else np.inf for item in left]
+    for place in range(max(len(item.severity) for item in left)):
+        figures = [item.severity[place] if place < len(item.severity) else np.inf for item in left]
         first = int(np.argmin(figures))
         margin = left[first].indifference
         most = figures[first] + (margin[place] if place < len(margin) else 0.0)
         left = [item for item, x in zip(left, figures, strict=True) if x <= most]
     silent = [item for item in left if item.release == "nothing"]
     if silent:
-        return min(silent, key=lambda item: item.harm)
-    return min(left, key=lambda item: (item.expected_error_mw, item.harm))
+        return min(silent, key=lambda item: item.severity)
+    return min(left, key=lambda item: (item.expected_error_mw, item.severity))
 
 
 def _outcome(
@@ -352,14 +354,14 @@ def _expected(
 
 def _at_most(figure: float) -> float:
     """Return the limit up to which a value counts as equal."""
-    return figure + WORTH * abs(figure)
+    return figure + SAME_COST * abs(figure)
 
 
 def _better(item: Outcome | None, other: Outcome | None) -> bool:
-    """Return True where an outcome is better than another by more than :data:`WORTH`."""
+    """Return True where an outcome is better than another by more than :data:`SAME_COST`."""
     if item is None or other is None:
         return item is not None
-    for mine, theirs in zip(item.harm, other.harm, strict=True):
+    for mine, theirs in zip(item.severity, other.severity, strict=True):
         if _at_most(mine) < theirs:
             return True
         if _at_most(theirs) < mine:

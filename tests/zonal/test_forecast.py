@@ -15,7 +15,7 @@ from gridpriv.grid.partition import partition
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.prior import PublicDemand
 from gridpriv.zonal.forecast import (
-    WORTH,
+    SAME_COST,
     Expected,
     Outcome,
     Range,
@@ -166,12 +166,12 @@ def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
     ):
         assert all(over["least"] <= one <= over["most"] for one in figures), (figures, over)
     # what is recommended is as good as prior-only, or better, in the mean of its runs; costs
-    # that differ by less than WORTH are the same to a plan, and one run's hang on its rounds
+    # that differ by less than SAME_COST are the same to a plan, and one run's hang on its rounds
     silent = [
         measured(name, nothing | {"rounds": rounds}, capsys, seeds=[1])[0]
         for rounds in ("central", "10", "15", "20", "30", "40", "60")
     ]
-    same = WORTH * acopf(load_case(name), "cost").cost
+    same = SAME_COST * acopf(load_case(name), "cost").cost
     assert np.mean(found["best"]) <= np.mean(silent) + same
 
 

@@ -10,7 +10,7 @@ from gridpriv import load_case, make_settings, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.power.ac import settle
 from gridpriv.power.ac.redispatch import Boundary, ZonePlan
-from gridpriv.power.ac.settle import MOST_TURNS
+from gridpriv.power.ac.settle import MOST_PASSES
 from gridpriv.power.fleet import ZoneMember
 
 CASE30 = "tests/data/pglib/pglib_opf_case30_ieee.m"
@@ -47,7 +47,7 @@ def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatc
             assert after.state.shed_mw <= before.state.shed_mw + 1e-6
 
 
-@pytest.mark.parametrize("turns_at_most", [2, pytest.param(MOST_TURNS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("turns_at_most", [2, pytest.param(MOST_PASSES, marks=pytest.mark.slow)])
 def test_what_is_public_does_not_depend_on_who_replans_when(
     turns_at_most: int,
     monkeypatch: pytest.MonkeyPatch,
@@ -58,8 +58,8 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
     words = ["run", CASE30, "--load-scale", "1.3", "--zones", "3", "--objective", "cost"]
     words += ["--budget", "total:1", "--beta", "10MW", "--coordination", "central", "--seed", "1"]
     words += ["--no-reference"]
-    monkeypatch.setattr(settle, "MOST_TURNS", turns_at_most)
-    if turns_at_most < MOST_TURNS:
+    monkeypatch.setattr(settle, "MOST_PASSES", turns_at_most)
+    if turns_at_most < MOST_PASSES:
         monkeypatch.setattr(settle, "SOFTER", settle.SOFTER[:1])
         monkeypatch.setattr(settle, "MOST_REPLANS", 3)
     honest, ranked, turns = settle._in_turn, sorted, list[list[int]]()

@@ -211,7 +211,7 @@ def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
             for zone, b, z in zip(impossible, asked, averages, strict=True)
         ]
 
-    monkeypatch.setattr("gridpriv.power.ac.settle.MOST_TURNS", 1)
+    monkeypatch.setattr("gridpriv.power.ac.settle.MOST_PASSES", 1)
     monkeypatch.setattr("gridpriv.power.ac.settle.SOFTER", ())
     found = settle(tight, impossible, bounds, planning, 1000.0)
     assert [plan.solved for plan in found.plans].count(False) == 1
@@ -260,7 +260,7 @@ def test_a_replan_starts_from_the_replan_before(case14, zones14, monkeypatch):
         return solve_again(program, before, *given)
 
     monkeypatch.setattr(QuadraticProgram, "solve_again", told)
-    monkeypatch.setattr("gridpriv.power.ac.settle.MOST_TURNS", 1)
+    monkeypatch.setattr("gridpriv.power.ac.settle.MOST_PASSES", 1)
     monkeypatch.setattr("gridpriv.power.ac.settle.SOFTER", ())
     settings = make_settings(**NOISY | {"rounds": 5}, seed=4)
     assert run(case14.scale_load(2.2), zones14, settings).physical["replans"] >= 2

@@ -305,7 +305,7 @@ class Drawing:
                 yield client, release
 
 
-NOTHING = Drawing([], np.empty(0, dtype=int))
+NO_RELEASES = Drawing([], np.empty(0, dtype=int))
 
 
 State = tuple[Array, ...]
@@ -387,7 +387,7 @@ class Algorithm:
     def releases(self, t: int) -> Drawing:
         """Return the releases of round t: known before a run; none without noise."""
         del t
-        return NOTHING
+        return NO_RELEASES
 
     def start(self) -> State:
         """Return the arrays that the first round starts from."""

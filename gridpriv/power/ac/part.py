@@ -99,9 +99,9 @@ def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
 
 ENDLESS = 1e6
 """p.u.: the range of a generator without limits; next to it the shares of others are about 0."""
-HELD = 100.0
+STIFFNESS = 100.0
 """Stiffness of a generator's voltage, in multiples of the mean susceptance."""
-NOTHING = 1e-12
+ROUNDING_SHARE = 1e-12
 """Share of an island's range below which a range is rounding."""
 
 
@@ -169,7 +169,7 @@ def lossless(case: Case) -> Lossless | None:
     matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus)
     charging = np.bincount(case.f_bus, case.b, case.n_bus)
     charging += np.bincount(case.t_bus, case.b, case.n_bus)
-    kept = np.where(np.isin(np.arange(case.n_bus), case.gen_bus), HELD, NOTHING) * worth
+    kept = np.where(np.isin(np.arange(case.n_bus), case.gen_bus), STIFFNESS, ROUNDING_SHARE) * worth
     stiffness = matrix + sparse.diags_array(kept - charging - 2.0 * case.bs)
     try:
         factors = Factors.of((matrix + sparse.diags_array(values)).tocsc())
@@ -219,6 +219,6 @@ def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
     here = reached[grid.island]
     range_, mine = grid.span[here].sum(), grid.span[own][here[own]].sum()
     left = range_ - mine
-    share = share / left if left > NOTHING * range_ else np.zeros(k)
+    share = share / left if left > ROUNDING_SHARE * range_ else np.zeros(k)
     susceptance = network[:k, :k] - through @ network[k:, :k]
     return Surroundings(ends, susceptance, np.asarray(stiffness, dtype=np.float64), share)

@@ -59,13 +59,13 @@ MOST_REPLANS = 10
 AS_MEASURED = 1
 GAIN = 1.0
 """From the replan after ``AS_MEASURED`` on, a limit is tightened by this share of its violation."""
-MOST_IDLE, WORTH_IT = 4, 0.02
+MOST_IDLE, IMPROVEMENT = 4, 0.02
 """Consecutive replans without an improvement by this share, after which replans end."""
-DEARER = 10.0
+PRICE_FACTOR = 10.0
 """Factor on the price of violated limits after each replan without an improvement."""
-MOST_TURNS = 20
+MOST_PASSES = 20
 """Number of separate replans of each zone."""
-WILD = 20.0
+UNDO_FACTOR = 20.0
 """A separate replan above this many times the least severity (MW, at least 1) is undone."""
 FEW = 0.1
 """Share of the zones up to which only those with shed load or a violation restart."""
@@ -74,17 +74,17 @@ DAMPED, MOST_IDLE_DAMPED = 0.5, 2
 improvement, after which they end."""
 SOFTER = 0.1, 1e-3, 1e-4
 """Factors on the firmness of a schedule for softer starts (0038-hedging)."""
-DEAR = 0.005
+COSTLY = 0.005
 """Share by which replans may increase the cost of generation before softer starts are tried."""
 MOST_DAMPED, MOST_IDLE_TOGETHER = 10, 3
 """Length of damped steps of all zones together; consecutive steps without an improvement, after
 which they end."""
-LOST = 10.0
+RESTART_FACTOR = 10.0
 """Factor on the least severity, and its least value in MW, beyond which a restart ends."""
 MOST_CUTS = 8
 """Steps of emergency load shedding."""
-OUTSIDE_HARM = 10.0
-BALANCING_HARM, USUAL = 0.02, 0.001
+VIOLATION_SEVERITY = 10.0
+BALANCING_SEVERITY, USUAL_BALANCING = 0.02, 0.001
 """Severity of balancing power: 50 MW count as one shed MW. Up to this share of the load it counts
 only at its price."""
 SHED_TOLERANCE_MW = 0.01
@@ -335,7 +335,7 @@ def settle(
     price of load shedding (unless nothing is shed), then less firmness (``SOFTER``). Where only the
     cost is high, all zones also take damped steps together, from their first plans and from the
     best outcome. The best outcome has the least severity, including excessive balancing power
-    (``BALANCING_HARM``), then the least cost with balancing power.
+    (``BALANCING_SEVERITY``), then the least cost with balancing power.
 
     Parameters
     ----------
@@ -369,7 +369,10 @@ def settle(
         if _is_fine(grid, best) and not _is_dear(grid, best, first):
             return best
         again = first if start is agreed else _restarted(grid, start, best)
-        if start is not agreed and _harm(again) > LOST * _harm(best) > LOST**2:
+        if (
+            start is not agreed
+            and _severity(again) > RESTART_FACTOR * _severity(best) > RESTART_FACTOR**2
+        ):
             continue
         best = min(best, _replanned(grid, start, again, order), key=order)
     for free in (True, False):
@@ -437,7 +440,7 @@ def _is_fine(grid: _Grid, settlement: Settlement) -> bool:
 def _is_dear(grid: _Grid, best: Settlement, first: Settlement) -> bool:
     """Return True for a feasible outcome without shedding that costs clearly more than planned."""
     cost = _generation_cost(first)
-    return _is_fine(grid, best) and _generation_cost(best) > cost + DEAR * abs(cost)
+    return _is_fine(grid, best) and _generation_cost(best) > cost + COSTLY * abs(cost)
 
 
 def _generation_cost(settlement: Settlement) -> float:
@@ -449,17 +452,17 @@ def _generation_cost(settlement: Settlement) -> float:
 def _order(settlement: Settlement, balancing_price: float) -> tuple[bool, float, float]:
     """Return the sort key of outcomes of different searches.
 
-    It is severity, including balancing power above ``USUAL``, then cost.
+    It is severity, including balancing power above ``USUAL_BALANCING``, then cost.
     """
-    infeasible, harm = _rank(settlement)
+    infeasible, severity = _rank(settlement)
     state = settlement.state
     if state is None:
-        return infeasible, harm, np.inf
+        return infeasible, severity, np.inf
     balancing = 0.5 * state.case.base_mva * float(np.abs(state.deviation).sum())
-    usual = USUAL * state.case.base_mva * float(np.maximum(state.case.pd, 0.0).sum())
-    harm += BALANCING_HARM * max(balancing - usual, 0.0)
+    usual = USUAL_BALANCING * state.case.base_mva * float(np.maximum(state.case.pd, 0.0).sum())
+    severity += BALANCING_SEVERITY * max(balancing - usual, 0.0)
     expense = _generation_cost(settlement) + balancing_price * balancing
-    return infeasible, round(harm / SHED_TOLERANCE_MW), expense
+    return infeasible, round(severity / SHED_TOLERANCE_MW), expense
 
 
 def _replanned(
@@ -488,9 +491,9 @@ def _replanned(
             if item is not None and item.reserve is None and plans[z].solved:
                 copy[z] = plans[z].interchange
         last = grid.settled(scheduled, copy, plans, last)
-        idle = 0 if _harm(last) < (1.0 - WORTH_IT) * _harm(best) else idle + 1
+        idle = 0 if _severity(last) < (1.0 - IMPROVEMENT) * _severity(best) else idle + 1
         if idle:
-            boundaries = [replace(item, outside=DEARER * item.outside) for item in boundaries]
+            boundaries = [replace(item, outside=PRICE_FACTOR * item.outside) for item in boundaries]
         best = min(best, last, key=_rank)
         if idle == MOST_IDLE:
             break
@@ -510,12 +513,12 @@ def _in_turn(grid: _Grid, agreed: Sequence[Boundary], settlement: Settlement) ->
     if _is_fine(grid, settlement):
         return settlement
     best = last = settlement
-    begun = [replace(item, outside=DEARER**2 * item.outside) for item in agreed]
+    begun = [replace(item, outside=PRICE_FACTOR**2 * item.outside) for item in agreed]
     boundaries, step, idle = list(begun), 1.0, 0
-    for _ in range(MOST_TURNS):
+    for _ in range(MOST_PASSES):
         if last.state is None or not (last.violations or _shedding(grid, last)):
             break
-        before = _harm(best)
+        before = _severity(best)
         for z in sorted(_affected(grid, last)):
             if grid.beyond(z) is None or last.state is None:
                 continue
@@ -529,11 +532,11 @@ def _in_turn(grid: _Grid, agreed: Sequence[Boundary], settlement: Settlement) ->
             if boundaries[z].reserve is None:
                 current[z] += step * (new.interchange - current[z])
             after = grid.settled(best.scheduled, current, plans, last)
-            if _harm(after) > WILD * max(1.0, _harm(best), _harm(last)):
+            if _severity(after) > UNDO_FACTOR * max(1.0, _severity(best), _severity(last)):
                 continue
             last = after
             best = min(best, last, key=_rank)
-        idle = 0 if _harm(best) < (1.0 - WORTH_IT) * before else idle + 1
+        idle = 0 if _severity(best) < (1.0 - IMPROVEMENT) * before else idle + 1
         if step == DAMPED and idle == MOST_IDLE_DAMPED:
             break
         if idle == MOST_IDLE:
@@ -566,15 +569,15 @@ def _after_emergency_shedding(grid: _Grid, current: Floats, settlement: Settleme
 
 def _rank(settlement: Settlement) -> tuple[bool, float]:
     """Return the sort key of outcomes: AC-feasible (or marginal) ones first."""
-    return settlement.status == "infeasible", _harm(settlement)
+    return settlement.status == "infeasible", _severity(settlement)
 
 
-def _harm(settlement: Settlement) -> float:
+def _severity(settlement: Settlement) -> float:
     """Return the severity: MW shed, plus 10 for each MW (0.01 p.u.) outside a limit."""
     if settlement.state is None:
         return np.inf
     outside = (limit.amount * UNIT_HARM.get(limit.unit, 1.0) for limit in settlement.violations)
-    return OUTSIDE_HARM * sum(outside) + settlement.state.shed_mw
+    return VIOLATION_SEVERITY * sum(outside) + settlement.state.shed_mw
 
 
 def _affected(grid: _Grid, settled: Settlement) -> set[int]:
