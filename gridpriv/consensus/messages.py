@@ -410,7 +410,7 @@ class _WireReader:
         """Return a choice, by its position."""
         (place,) = self.take(1)
         if place >= len(choices):
-            raise MessageError("a choice that nobody has")
+            raise MessageError("an unknown choice")
         return choices[place]
 
     def text(self) -> str:

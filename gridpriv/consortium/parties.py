@@ -10,7 +10,7 @@ Paths in the file are relative to it. Folders are made from a case; none has dat
 
     DIR/coordinator/   coordinator.toml, agreement.json, its certificate and key
     DIR/ZONE/          zone.toml, agreement.json, network.json, zones.csv, demand.csv, the same
-    DIR/authority/     what signs certificates; nobody needs it during a run
+    DIR/authority/     the signing key and certificate; not needed during a run
 
 A zone's demand is in its own folder only.
 """

@@ -90,7 +90,7 @@ def read_variables(content: bytes) -> dict[str, Any]:
             unpacked += len(whole)
             kind, data = next(_elements(memoryview(whole), order), (0, memoryview(b"")))
         if kind != MATRIX:
-            raise MatFileError(f"an element of type {kind} where a variable should stand")
+            raise MatFileError(f"an element of type {kind} where a variable should be")
         name, value = _mat_matrix(data, order, nested=False)
         numbers += _count(value)
         if numbers > NUMBERS_FLOOR + NUMBERS_RATE * len(content):
@@ -225,7 +225,7 @@ def _mat_struct(parts: _Parts) -> dict[str, Any]:
 def _field(parts: _Parts) -> Any:
     kind, data = parts.take()
     if kind != MATRIX:
-        raise MatFileError(f"an element of type {kind} where a matrix should stand")
+        raise MatFileError(f"an element of type {kind} where a matrix should be")
     return _mat_matrix(data, parts.order, nested=True)[1]
 
 
@@ -336,7 +336,7 @@ def _struct(path: Path) -> dict[str, object]:
         variables = read_variables(content)
     except MatFileError as error:
         raise InputError(
-            f"{path}: not a readable .mat file ({error}); save it anew from MATLAB or Octave"
+            f"{path}: not a readable .mat file ({error}); save it again from MATLAB or Octave"
         ) from error
     mpc = variables.get("mpc")
     if mpc is None and {"baseMVA", "bus", "gen", "branch"} <= set(variables):

@@ -378,7 +378,7 @@ def disclose_over_time(
 
 
 def every_bus(zone: Zone) -> bool:
-    """Return True where the objective counts the error at every bus, in p and in q alike.
+    """Return True where the objective counts the error at every bus, in p and in q.
 
     The squared imbalance of a schedule on the estimated demand d^ is that of its buses: where the
     schedule balances d^, it is ||d^ - d||^2.

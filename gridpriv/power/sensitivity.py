@@ -101,7 +101,7 @@ def output_sensitivity(
     return Sensitivity(
         float(bounds[worst]),
         norm,
-        f"bound on the change of the local minimiser (smallest diagonal entry of the update's "
+        f"bound on the change of the local minimizer (smallest diagonal entry of the update's "
         f"quadratic term: {metric.min():.6g}), largest at bus {_bus(program, worst)}",
     )
 
@@ -120,7 +120,7 @@ def _exact_output(
     return Sensitivity(
         change * reach(2.0 * rho, norm),
         norm,
-        f"shared part of the exact minimiser at penalty of at least {rho.min():.6g}",
+        f"shared part of the exact minimizer at penalty of at least {rho.min():.6g}",
     )
 
 

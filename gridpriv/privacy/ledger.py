@@ -116,9 +116,7 @@ def refuse_shared(datasets: Iterable[LedgerDataset]) -> None:
             )
         for unit in dataset.units:
             if unit.name in seen:
-                raise InputError(
-                    f"{unit.name} stands in two datasets, or twice in one: name it once"
-                )
+                raise InputError(f"{unit.name} is in two datasets, or twice in one: name it once")
             seen.add(unit.name)
 
 

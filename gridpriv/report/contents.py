@@ -154,7 +154,7 @@ Content = tuple[TableSchema, str, pd.DataFrame]
 
 
 def contents(study: Study, table: pd.DataFrame) -> tuple[Table, ...]:
-    """Return the tables that have rows; of simulated noise, certificates' headers say so.
+    """Return the tables with rows; headers of certificates include simulated noise.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ class Chart(Plot):
         return bool(len(y)) and y.min() > 0 and y.max() >= self.log_from * y.min()
 
     def means(self, *, flat: bool = True) -> Floats:
-        """Return all finite values, those of levels too where ``flat`` says so."""
+        """Return all finite values, including those of levels if ``flat``."""
         y = np.array([v for s in self.series for v in s.y if flat or not s.flat], dtype=float)
         return np.asarray(y[np.isfinite(y)])
 

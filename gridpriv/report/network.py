@@ -244,7 +244,7 @@ def _spots(place: Floats, ends: Ints) -> tuple[Floats, Floats]:
 
 
 def apart(place: Floats, least: float) -> Floats:
-    """Return places with those nearer than ``least`` pushed apart, each by as much."""
+    """Return places with those nearer than ``least`` separated equally."""
     turn = 2.4 * np.arange(
         len(place)
     )  # two buses at the same place are separated in a fixed direction

@@ -138,7 +138,7 @@ class ZoneMeans(Row, name="zones"):
 
 
 class Failures(Row, name="not_converged"):
-    """Runs that did not converge or failed, alike ones together."""
+    """Runs that did not converge or failed, grouped by reason."""
 
     case: Text = like(Identity, "case")
     method: Text = like(Identity, "method")

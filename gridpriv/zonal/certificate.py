@@ -280,10 +280,10 @@ def _uses(demand: Json, optimum: Json) -> list[str]:
             "with a probability of 95 % (38 of 40 draws of the posterior)."
         )
     if not demand["margin"]:
-        return [*lines, "The estimate was AC-feasible and was not moved."]
+        return [*lines, "The estimate was AC-feasible and was not changed."]
     return [
         *lines,
-        f"The estimate was not AC-feasible. It was moved by {demand['projected_mw']:.4g} MW and "
+        f"The estimate was not AC-feasible. It was changed by {demand['projected_mw']:.4g} MW and "
         f"{demand['projected_mvar']:.4g} MVAr to the nearest demand that an AC optimum serves "
         f"(distance: {demand['metric']}).",
     ]

@@ -884,7 +884,9 @@ class PublishedProtection(Row):
     total_epsilon: Number = released("Total epsilon: total epsilon (pure DP) of all releases")
     noise: Text = known("Noise: source of randomness, simulated or secure")
     caveat: Text = known("Caveat: consequence of the noise's source for privacy")
-    best_guess: Number = released("Best guess: largest chance of telling demands beta apart")
+    best_guess: Number = released(
+        "Best guess: largest probability of a right guess between demands at distance beta"
+    )
     inversion_error_mw: Number = released(
         "Inversion error: least mean absolute error of any estimate of one bus's demand, over two "
         "demands"

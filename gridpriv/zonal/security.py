@@ -103,7 +103,7 @@ class SecurityResult(RunAnalysis):
         return pd.DataFrame(rows)
 
     def figures(self) -> tuple[Case, Json]:
-        """Return the case that is analysed, and what is said of it."""
+        """Return the analysed case, and its description."""
         return self.before.case, {
             "rating": self.settings.rating,
             "secure": self.secure,

@@ -81,7 +81,7 @@ Refusal = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Adjacency(Part):
-    """Protected change: two demands with this difference at one bus must be hard to tell apart."""
+    """Protected change: two demands with this difference at one bus must be hard to distinguish."""
 
     beta: Beta = notation(
         Beta(1.0, "MW"),

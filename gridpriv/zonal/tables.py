@@ -164,7 +164,7 @@ def to_pandapower(solution: GridState, net: Any = None) -> Any:
     pandapowerNet
         With the dispatch as set points (``gen.p_mw``, ``vm_pu``, dispatchable ``sgen``), one
         static generator per bus whose served demand differs from the net's loads (``name``
-        "gridpriv: load shedding"; shed demand and a load scale alike), outages out of service,
+        "gridpriv: load shedding"; for shed demand and for a load scale), outages out of service,
         and the result tables ``res_bus``, ``res_line``, ``res_trafo``, ``res_trafo3w``,
         ``res_gen``, ``res_ext_grid`` and ``res_shed``. ``pandapower.runpp`` then gives the AC
         power flow of the dispatch.

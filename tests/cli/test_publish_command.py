@@ -260,9 +260,9 @@ def test_what_the_grid_cannot_serve_is_projected_and_said(here, capsys) -> None:
     words = ["case14", "--protect", "100MW", "--total", "0.1", "--release", "bus", "--seed", "3"]
     assert main(["publish", *words, "--out", "own.m"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "was not AC-feasible: it was moved to the nearest demand" in told
+    assert "was not AC-feasible: it was changed to the nearest demand" in told
     assert "No branch has a rating" in told
-    assert "was moved by" in (here / "own.datasheet.md").read_text()
+    assert "was changed by" in (here / "own.datasheet.md").read_text()
 
 
 def test_a_delta_is_refused_by_name(capsys, tmp_path):

@@ -229,9 +229,9 @@ def test_units_without_a_grant_are_refused(file: Path) -> None:
 
 def test_units_in_two_datasets_are_refused(file: Path, tmp_path: Path) -> None:
     for twice in ([NORTH, dataset("west", (3, 9))], [dataset("west", (9, 9))]):
-        with pytest.raises(InputError, match="stands in two datasets"):
+        with pytest.raises(InputError, match="is in two datasets"):
             Ledger(file, twice)
-        with pytest.raises(InputError, match="stands in two datasets"):
+        with pytest.raises(InputError, match="is in two datasets"):
             grant(tmp_path / "other", twice, 1.0)
     with pytest.raises(InputError, match="no buses"):
         grant(tmp_path / "other", [dataset("west", ())], 1.0)

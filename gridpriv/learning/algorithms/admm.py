@@ -366,7 +366,7 @@ class Dvp(StarAdmm):
         """Return one minimizer per client, with a margin for its error."""
         rho, split = self.settings.penalty.at(t), self.split
         number = self.clients.number if self.task.rule is not None else 0
-        error = Sensitivity(2.0 * TOLERANCE / rho, 2, "two minimisers, each found to 1e-6/rho")
+        error = Sensitivity(2.0 * TOLERANCE / rho, 2, "two minimizers, each computed to 1e-6/rho")
         if split is None:
             return Drawing.of_all([Release(Unproved(Gaussian(0.0)), error, error.value)] * number)
         cover, modulus = Gaussian(split.cover * error.value), rho + self.regularizer.modulus

@@ -280,7 +280,7 @@ class GridState:
     Attributes
     ----------
     case : Case
-        With the demand that was asked for.
+        With the original demand.
     vm, va : (n,)
         Voltage magnitude, and angle in rad.
     s_from, s_to : (m,) complex
