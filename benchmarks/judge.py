@@ -935,7 +935,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _objective,
     ),
     (
-        r"The case has no convex generation costs: zones minimize losses, and no cost is stated",
+        r"Costs of the generators in service are missing or not convex: zones minimize losses, "
+        r"and no cost is stated",
         _without_costs,
     ),
     (rf"Costs are generation plus load shedding at {NUMBER} \$/MWh", _voll),
@@ -943,13 +944,13 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (
         r"Add rounds \(--rounds\)(?: or a larger --penalty)?|A smaller tolerance lowers it|"
         r"Noise drawn in every round prevents convergence: draw it once .*|"
-        r"--acceleration anderson runs ADMM|Use --objective cost|"
+        r"--acceleration anderson runs ADMM|With convex costs, --objective cost does|"
         r"They include the generation behind balancing power, but no price for it|"
         r"^The noise exceeds the forecast: .*$|^Raise --total, .*$|"
         r"^Releases of the zones, .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
         r"^The certificate covers changes at power factors .*$|"
         r"^The noise follows the published sensitivity.*$|^nothing of demand is released.*$|"
-        r"^Meters on the tie lines of zone .*$|^Zone \S+ releases nothing, but meters .*$|"
+        r"^Meters on the tie lines of zone .*$|^Zone \S+ releases no demand, but meters .*$|"
         r"^With --hold interchange zones .*$|^Zones keep their scheduled interchange .*$|"
         r"^Zone \S+ sets aside a quarter .*$|^Zones that set no generation aside.*$|^This run: .*$|"
         r"^no privacy: .*$|secure noise: no seed|^warning: .*$",

@@ -20,6 +20,7 @@ from gridpriv.cli.output import (
 )
 from gridpriv.core.errors import InputError
 from gridpriv.core.text import Json, counted
+from gridpriv.power.ac.state import TOLERANCE
 from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.privacy.statement import NO_SAMPLER, refuse_unprotected
 from gridpriv.zonal.settings import (
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 MOST_SHOWN, MOST_NAMED = 10, 3
 STATES = {"diverged": "no AC state", "screened": "not known: DC loading only"}
-SHED_TOLERANCE_MW = NO_ROOM_MW = 0.01
+NO_ROOM_MW = 0.01
 VIEWS = {SHARED: "released demand", LOCAL: "true demand"}
 OF_A_SERIES = ("stream", "temporal_basis")
 """Settings of a series, which do not apply to an analysis of one step."""
@@ -258,7 +259,7 @@ def _shown(rows: list[Json]) -> list[Json]:
 def _is_secure(row: Json) -> bool:
     """Return True where an AC state after an outage is known, without violations or shed load."""
     solved = row["status"] not in STATES
-    return solved and not row["violations"] and row["shed_mw"] <= SHED_TOLERANCE_MW
+    return solved and not row["violations"] and row["shed_mw"] == 0.0
 
 
 def _demand(document: Json) -> str:
@@ -296,7 +297,7 @@ def _verdict(document: Json) -> str:
     )
     if document["secure"] is None:
         return worded("security-not-known", on=on, screened=screened, outages=outages)
-    cut_off = [row for row in rows if row["shed_mw"] > SHED_TOLERANCE_MW]
+    cut_off = [row for row in rows if row["shed_mw"] > 0.0]
     shed = [f"{row['name']} {row['shed_mw']:.4g} MW" for row in cut_off]
     diverged = [row["name"] for row in rows if row["status"] == "diverged"]
     return worded(
@@ -324,7 +325,7 @@ def sentences(document: Json) -> list[str]:
     screened = sum(row["status"] == "screened" for row in rows)
     noise_free = document["privacy"]["mechanism"] == "none"
     violated, shed = base["violations"], base["shed_mw"]
-    inside = not violated and shed <= SHED_TOLERANCE_MW
+    inside = not violated and shed == 0.0
     said = [
         _verdict(document),
         "Before any outage, no limit is violated and no load is shed."
@@ -390,7 +391,7 @@ def _corrected(rows: list[Json]) -> str:
     if not tried:
         return "Corrective redispatch: none is needed."
     done = [outcome for outcome in tried if outcome["status"] == "corrected"]
-    shed = [outcome["shed_mw"] for outcome in done if outcome["shed_mw"] > SHED_TOLERANCE_MW]
+    shed = [outcome["shed_mw"] for outcome in done if outcome["shed_mw"] > TOLERANCE["MW"]]
     shedding = f" {len(shed)} of them shed load, up to {max(shed):.4g} MW." if shed else ""
     failed = len(tried) - len(done)
     left = f" No set points keep the limits after {counted(failed, 'outage')}." if failed else ""

@@ -201,7 +201,6 @@ def _warn_of_prices(optimum: AcOptimum, bound: SolvedRelaxation) -> None:
 
 def _print_optimum(optimum: AcOptimum, document: Json) -> None:
     from gridpriv.power.ac.state import limit_sentence
-    from gridpriv.power.centralized import SHED_TOLERANCE_MW
 
     rows: list[list[Any]] = [
         ["cost with load shedding", document["cost"], "$/h"],
@@ -223,7 +222,7 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
         rows[-2:-2] = price_rows(optimum.p_price, optimum.state.case.bus_id)
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
     print_table(f"{document['case']}: AC optimum, {optimum.objective}", HEAD, shown)
-    if document["shed_mw"] - document["deenergized_mw"] > SHED_TOLERANCE_MW:
+    if document["shed_mw"] - document["deenergized_mw"] > optimum.state.negligible_mw:
         say(worded("acopf-binding", limits=limit_sentence(optimum.state.binding)))
 
 

@@ -54,7 +54,6 @@ from gridpriv.power.zone import Network, make_network, whole_grid
 if TYPE_CHECKING:
     import pandas as pd
 
-SHED_TOLERANCE_MW = 0.01
 NOTICED = 0.01
 """Share of the shed demand by which it must fall for a limit to be a cause."""
 WIDE_BAND = (0.5, 1.5)
@@ -89,6 +88,8 @@ class Shortage:
         The part of it on islands without generation.
     curtailed_mw : float
         Generation that cannot be used in that plan.
+    negligible_mw : float
+        Values below it are rounding.
     causes : tuple of Cause
         In descending order of effect.
     """
@@ -96,15 +97,16 @@ class Shortage:
     enough_mw: float
     deenergized_mw: float
     curtailed_mw: float
+    negligible_mw: float
     causes: tuple[Cause, ...]
 
     def sentence(self) -> str:
         """Return the least load shedding and its causes as a sentence."""
-        if self.enough_mw <= SHED_TOLERANCE_MW:
+        if self.enough_mw <= self.negligible_mw:
             parts = ["An AC plan serves all demand"]
         else:
             parts = [f"An AC plan exists that sheds {self.enough_mw:.4g} MW"]
-        if self.curtailed_mw > SHED_TOLERANCE_MW:
+        if self.curtailed_mw > self.negligible_mw:
             parts.append(f"It curtails {self.curtailed_mw:.4g} MW of lower limits of generators")
         if self.deenergized_mw > 0:
             parts.append(
@@ -130,9 +132,10 @@ def shortage(case: Case) -> Shortage:
     least = acopf(case, "shed")
     state = least.state
     causes: list[Cause] = []
-    if state.shed_mw - state.deenergized_mw > SHED_TOLERANCE_MW:
+    if state.shed_mw - state.deenergized_mw > state.negligible_mw:
         causes = sorted(_causes(case, least), key=lambda cause: cause.without_mw)
-    return Shortage(state.shed_mw, state.deenergized_mw, state.curtailed_mw, tuple(causes))
+    figures = state.shed_mw, state.deenergized_mw, state.curtailed_mw, state.negligible_mw
+    return Shortage(*figures, tuple(causes))
 
 
 def _causes(case: Case, least: AcOptimum) -> Iterator[Cause]:

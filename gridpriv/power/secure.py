@@ -32,7 +32,7 @@ from gridpriv.power.ac.interior import Border, iterate
 from gridpriv.power.ac.joint import Cuts, TieEnds, ZoneBlock, joint_plan, tie_ends, zone_block
 from gridpriv.power.ac.model import NOTIONAL_COST
 from gridpriv.power.ac.newton import PowerFlowError
-from gridpriv.power.ac.state import TOLERANCE, AcState, Limit
+from gridpriv.power.ac.state import AcState, Limit
 from gridpriv.power.corrective import Correction, StateDerivative, correct
 from gridpriv.power.security import (
     Outage,
@@ -120,7 +120,7 @@ class SecurePlan:
     @property
     def sheds(self) -> bool:
         """True if load is shed before any outage."""
-        return self.before.state.shed_mw > TOLERANCE["MW"]
+        return self.before.state.shed_mw > self.before.state.negligible_mw
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,7 +48,7 @@ from gridpriv.grid.scenarios import Contingency, Rating, branch_rating
 from gridpriv.power.ac.areas import AreaGrid, injection, reactive_limits, share_reactive
 from gridpriv.power.ac.flow import LARGEST_MOVE, SUNK, SWITCH_TOLERANCE, ac_flow
 from gridpriv.power.ac.newton import PowerFlowError, solve_power_flow
-from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch, Limit, Schedule
+from gridpriv.power.ac.state import AcState, Dispatch, Limit, Schedule
 
 SPLIT = 1e-8
 """1 - PTDF below which an outage splits the grid, up to rounding."""
@@ -166,7 +166,7 @@ class PostContingency:
         if self.status == "screened":
             return None
         result = self.status != "diverged" and not self.violations
-        return result and self.shed_mw <= TOLERANCE["MW"]
+        return result and self.shed_mw == 0.0
 
     @property
     def severity(self) -> tuple[float, ...]:
@@ -425,7 +425,7 @@ def _with_enough_generation(outage: Outage, dispatch: Dispatch, stood: AcState) 
         dispatch = _shed(case, dispatch, np.maximum(lack, 0.0), island)
         state = ac_flow(case, dispatch, None, stood)
         lack = np.bincount(gen_island, np.maximum(state.pg - most, 0.0), count)
-        if case.base_mva * lack.max(initial=0.0) <= 0.1 * TOLERANCE["MW"]:
+        if case.base_mva * lack.max(initial=0.0) <= 0.1 * state.negligible_mw:
             break
     return state
 
@@ -453,7 +453,8 @@ def assess(before: PreContingency, contingency: Contingency) -> PostContingency:
     except PowerFlowError:
         return PostContingency(contingency, "diverged", None, "", (), islanded_mw, 0.0)
     loading, branch = worst_loading(state.case, state.standing.flow)
-    effects = islanded_mw, max(state.shed_mw - before.state.shed_mw, 0.0)
+    shed_mw = state.shed_mw - before.state.shed_mw
+    effects = islanded_mw, shed_mw if shed_mw > state.negligible_mw else 0.0
     return PostContingency(contingency, "converged", loading, branch, state.violations, *effects)
 
 

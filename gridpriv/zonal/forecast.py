@@ -25,7 +25,7 @@ from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.optimum import AcOptimum, acopf
-from gridpriv.power.centralized import SHED_TOLERANCE_MW
+from gridpriv.power.ac.state import TOLERANCE
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.prior import PublicDemand, public_demand
 from gridpriv.zonal.meter import total_noise
@@ -84,7 +84,7 @@ class Outcome:
         infeasible = float(not self.ac_feasible)
         if self.cost is not None:
             return infeasible, self.cost
-        return infeasible, max(self.shed_mw, SHED_TOLERANCE_MW), self.balancing_mw
+        return infeasible, max(self.shed_mw, TOLERANCE["MW"]), self.balancing_mw
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Expected:
             return infeasible, gap.median
         if self.shed_mw is None or self.balancing_mw is None:
             return infeasible, np.inf
-        shed = max(self.shed_mw.median, SHED_TOLERANCE_MW)
+        shed = max(self.shed_mw.median, TOLERANCE["MW"])
         return infeasible, shed, self.balancing_mw.median
 
     @property
@@ -272,7 +272,7 @@ def _served(grid: Case, voll: float) -> AcOptimum | None:
         best = acopf(grid, "cost" if has_convex_costs(grid) else "shed", voll)
     except SolverError:
         return None
-    return best if best.state.shed_mw <= SHED_TOLERANCE_MW else None
+    return best if best.state.shed_mw <= best.state.negligible_mw else None
 
 
 def recommended(result: Sequence[Expected]) -> Expected:

@@ -22,10 +22,10 @@ from gridpriv.core.text import (
     read_templates,
     shown,
 )
+from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.settings import NOTHING
 from gridpriv.zonal.meter import hold_messages, meter_messages
 from gridpriv.zonal.opening import AGREED
-from gridpriv.zonal.physical import negligible_mw
 from gridpriv.zonal.settings import STILL
 
 TEMPLATES = read_templates(Path(__file__).with_suffix(".txt"))

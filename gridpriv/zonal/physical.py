@@ -15,7 +15,7 @@ from gridpriv.core.tables import Number, like, private
 from gridpriv.core.text import Json, amount
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.settle import Settlement
-from gridpriv.power.ac.state import GridState
+from gridpriv.power.ac.state import TOLERANCE, GridState, negligible_mw
 from gridpriv.power.objective import Service, generation_cost
 from gridpriv.power.security import worst_loading
 from gridpriv.power.zone import Network, Zone
@@ -68,8 +68,7 @@ def tree_angles(
     return angles
 
 
-MOST_NEGLIGIBLE_MW, NEGLIGIBLE = 0.01, 1e-4
-"""Power below this, or below this share of a grid's load, is rounding."""
+MOST_NEGLIGIBLE_MW = TOLERANCE["MW"]
 
 
 def physical_figures(
@@ -157,11 +156,6 @@ def interchange_rows(
         }
         for z, zone in enumerate(zones)
     ]
-
-
-def negligible_mw(load_mw: float) -> float:
-    """Return the power in MW below which a value of a grid with this load is rounding."""
-    return min(MOST_NEGLIGIBLE_MW, NEGLIGIBLE * load_mw) if load_mw > 0 else MOST_NEGLIGIBLE_MW
 
 
 def verdict(figures: Json) -> str:

@@ -43,6 +43,7 @@ from gridpriv.grid.case import Case
 from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.ac.redispatch import Boundary
 from gridpriv.power.ac.settle import Settlement, agreed_boundaries, scheduled_boundaries, settle
+from gridpriv.power.ac.state import negligible_mw
 from gridpriv.power.fleet import Fleet, ZoneMember, ZoneOutcome
 from gridpriv.power.objective import AcObjective
 from gridpriv.power.zone import flat_start
@@ -59,7 +60,7 @@ from gridpriv.zonal.opening import (
     round_record,
     step_size,
 )
-from gridpriv.zonal.physical import Reference, negligible_mw
+from gridpriv.zonal.physical import Reference
 from gridpriv.zonal.prepared import (
     Instance,
     Prepared,

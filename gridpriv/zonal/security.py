@@ -23,7 +23,7 @@ from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.optimum import AcOptimum
 from gridpriv.power.ac.redispatch import operating_unit
 from gridpriv.power.ac.settle import joint_dispatch
-from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch
+from gridpriv.power.ac.state import AcState, Dispatch
 from gridpriv.power.corrective import Correction, correct
 from gridpriv.power.objective import AcObjective, generation_cost, has_convex_costs
 from gridpriv.power.schedule import estimated_optimum
@@ -74,7 +74,7 @@ class SecurityResult(RunAnalysis):
         other one violates a limit or sheds load.
         """
         state = self.before.state
-        sound = not state.violations and state.shed_mw <= TOLERANCE["MW"]
+        sound = not state.violations and state.shed_mw <= state.negligible_mw
         answers = {sound, *(contingency.secure for contingency in self.contingencies)}
         if False in answers:
             return False
@@ -172,7 +172,7 @@ def _before(state: AcState) -> Json:
         "worst_branch": branch,
         "violations": _limits(state),
         "islanded_mw": 0.0,
-        "shed_mw": state.shed_mw,
+        "shed_mw": state.shed_mw if state.shed_mw > state.negligible_mw else 0.0,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gridpriv.core.text import Json, Message, Table, amount, counted, figure, percent_of, shown
+from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.statement import certified_for
 from gridpriv.privacy.temporal import HOURS
@@ -18,7 +19,7 @@ from gridpriv.zonal.messages import (
 )
 from gridpriv.zonal.meter import MOST_ZONES_NAMED
 from gridpriv.zonal.opening import AGREED
-from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW, negligible_mw
+from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
 
 INTERIOR_POINT = "interior-point method"
 CAUSES = {

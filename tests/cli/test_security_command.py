@@ -348,3 +348,37 @@ def test_a_preventive_plan_is_a_function_of_released_demand(noisy):
 def test_a_preventive_plan_is_refused(words, said, capsys):
     assert main(["security", "case14", *PLAIN, "--secure", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_outages_shed_the_same_share_of_a_grid_of_kilowatts() -> None:
+    """10 kW are all of the load there, and rounding on a grid of megawatts."""
+    case = gridpriv.load_case("case14")
+    settings = gridpriv.make_settings(
+        mechanism="none", load_scale=1.9, objective="losses", beta="1kW"
+    )
+    shed = []
+    for base_mva in (100.0, 1e-3):
+        scaled = replace(case, base_mva=base_mva)
+        result = gridpriv.run(scaled, gridpriv.shipped_zoning(case), settings)
+        analysis = gridpriv.security(result, "generators")
+        shed.append(analysis.table.shed_mw.to_numpy() / base_mva)
+    assert shed[0].max() > 0.5
+    assert shed[1] == pytest.approx(shed[0], rel=1e-3, abs=1e-6)
+
+
+def test_a_small_angle_limit_is_kept_to_a_tenth_of_a_percent() -> None:
+    """A hundredth of a degree is a tenth of a limit of 0.1 degrees."""
+    case = gridpriv.load_case("case14")
+    tight = np.radians(0.1)
+    rows = np.isin(np.arange(case.n_branch), (6, 14, 15, 16, 18))
+    case = replace(
+        case,
+        angmin=np.where(rows, -tight, case.angmin),
+        angmax=np.where(rows, tight, case.angmax),
+    )
+    settings = gridpriv.make_settings(beta="5MW", seed=1)
+    result = gridpriv.run(case, gridpriv.shipped_zoning(case), settings)
+    va = np.degrees(result.settlement.state.va)
+    over = np.abs(va[case.f_bus[rows]] - va[case.t_bus[rows]]).max() - 0.1
+    status = result.physical["status"]
+    assert status == ("feasible" if over <= 1e-5 else "marginal" if over <= 1e-4 else "infeasible")

@@ -193,8 +193,8 @@ def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
             "cost",
         ),
         (
-            "The case has no convex generation costs: zones minimize losses, and no cost is "
-            "stated.",
+            "Costs of the generators in service are missing or not convex: zones minimize losses, "
+            "and no cost is stated.",
             "convex",
         ),
         ("Zones of one bus release that bus's demand: 1.", "zones of one bus"),

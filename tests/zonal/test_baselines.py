@@ -437,11 +437,11 @@ def test_statistics_that_auto_chose_are_named_and_a_zone_of_one_bus_too(capsys, 
     words = [*GRID[:-1], *ONCE, "--no-reference", "--zoning", str(zones)]
     assert main([*words, "--release", "auto"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "Releases, and the expected error" in text
+    assert "Releases of the zones, and the expected error" in text
     assert re.search(r"\brest: (bus values|zone total|bus values and zone total), ", text)
     assert "Zones of one bus release that bus's demand: alone." in text
     assert main([*words, "--release", "bus"]) == 0
-    assert "Releases, and the expected error" not in capsys.readouterr().out
+    assert "Releases of the zones, and the expected error" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

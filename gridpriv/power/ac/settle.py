@@ -87,7 +87,6 @@ VIOLATION_SEVERITY = 10.0
 BALANCING_SEVERITY, USUAL_BALANCING = 0.02, 0.001
 """Severity of balancing power: 50 MW count as one shed MW. Up to this share of the load it counts
 only at its price."""
-SHED_TOLERANCE_MW = 0.01
 UNIT_HARM = {"p.u.": 100.0}
 
 Order = Callable[["Settlement"], tuple[bool, float, float]]
@@ -462,7 +461,7 @@ def _order(settlement: Settlement, balancing_price: float) -> tuple[bool, float,
     usual = USUAL_BALANCING * state.case.base_mva * float(np.maximum(state.case.pd, 0.0).sum())
     severity += BALANCING_SEVERITY * max(balancing - usual, 0.0)
     expense = _generation_cost(settlement) + balancing_price * balancing
-    return infeasible, round(severity / SHED_TOLERANCE_MW), expense
+    return infeasible, round(severity / state.negligible_mw), expense
 
 
 def _replanned(
@@ -593,7 +592,7 @@ def _shedding(grid: _Grid, settled: Settlement) -> set[int]:
     assert settled.state is not None
     shed = np.where(settled.state.dead, 0.0, settled.state.p_shed)
     most = np.zeros(len(grid.zones)) if settled.violations else grid.least_shed
-    most = most + SHED_TOLERANCE_MW / grid.case.base_mva
+    most = most + settled.state.negligible_mw / grid.case.base_mva
     return {z for z, zone in enumerate(grid.zones) if shed[zone.own].sum() > most[z]}
 
 

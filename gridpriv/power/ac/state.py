@@ -28,7 +28,9 @@ Status = Literal["feasible", "marginal", "infeasible"]
 TOLERANCE = {"MW": 0.01, "MVAr": 0.01, "MVA": 0.01, "p.u.": 1e-4, "degree": 1e-2}
 """An amount beyond a limit below this is rounding."""
 ROUNDING = 1e-4
-"""The same for power, as a share of the element's limits, for low-voltage elements."""
+"""The same for powers and angles, as a share of the element's limits, where these are small."""
+NEGLIGIBLE = 1e-4
+"""The same for shed, curtailed or balancing power, as a share of a grid's load."""
 AT_LIMIT = 1e-3
 """Distance from a limit that counts as 0, as a share of the limit, in addition to rounding."""
 KINDS = {
@@ -100,6 +102,12 @@ class Limit(NamedTuple):
         return self.amount <= MARGIN * self.rating
 
 
+def negligible_mw(load_mw: float) -> float:
+    """Return the power in MW below which a value of a grid with this load is rounding."""
+    most = TOLERANCE["MW"]
+    return min(most, NEGLIGIBLE * load_mw) if load_mw > 0 else most
+
+
 class _Family(NamedTuple):
     kind: str
     unit: str
@@ -119,7 +127,7 @@ class _Family(NamedTuple):
     def rounding(self) -> Floats:
         """Violations that count as rounding, by element."""
         most = TOLERANCE[self.unit]
-        if self.unit in ("p.u.", "degree"):
+        if self.unit == "p.u.":
             return np.full(len(self.value), most)
         return np.where(self.rating > 0, np.minimum(most, ROUNDING * self.rating), most)
 
@@ -382,6 +390,11 @@ class AcState(GridState):
     def shed_mw(self) -> float:
         """Load shedding in MW."""
         return self.case.base_mva * float(self.p_shed.sum())
+
+    @property
+    def negligible_mw(self) -> float:
+        """Power in MW below which a value of this grid is rounding."""
+        return negligible_mw(self.case.base_mva * float(np.maximum(self.case.pd, 0.0).sum()))
 
     @property
     def deenergized_mw(self) -> float:
