@@ -247,12 +247,14 @@ def _write(
 
 
 def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str:
-    """Return demands as CSV, one row per name and bus."""
+    """Return demands as CSV, one row per name and bus, numbered as in the case file."""
+    from gridpriv.grid.convert import bus_numbers
+
     rows = [
         (name, bus, f"{p:.6f}", f"{q:.6f}")
         for name, item in zip(names, served, strict=True)
         for bus, p, q in zip(
-            item.case.bus_id.tolist(),
+            bus_numbers(item.case).tolist(),
             item.case.base_mva * item.case.pd,
             item.case.base_mva * item.case.qd,
             strict=True,

@@ -69,6 +69,8 @@ def matpower_text(
             )
     lines = [f"function mpc = {function_name(case.name)}"]
     lines += [f"% {' '.join(comment.split())}" for comment in comments]
+    if shift := int(bus_numbers(case)[0] - case.bus_id[0]):
+        lines.append(f"% Bus numbers are those of the source plus {shift}.")
     lines += ["", "mpc.version = '2';", f"mpc.baseMVA = {number(case.base_mva)};", ""]
     for name, header, rows in (
         ("bus", "bus_i type Pd Qd Gs Bs area Vm Va baseKV zone Vmax Vmin", buses),
@@ -115,6 +117,11 @@ def number(value: float) -> str:
     return f"{value:.0f}" if value == round(value) and abs(value) < 1e15 else repr(float(value))
 
 
+def bus_numbers(case: Case) -> Ints:
+    """Return the numbers of buses in a MATPOWER file, which begin at 1; pandapower's begin at 0."""
+    return np.asarray(case.bus_id + max(1 - int(case.bus_id.min()), 0))
+
+
 def bus_rows(case: Case) -> Floats:
     """Return MATPOWER's bus table, in MW, MVAr and degrees."""
     kind = np.full(case.n_bus, LOAD)
@@ -123,7 +130,7 @@ def bus_rows(case: Case) -> Floats:
     if not case.reference.any() and case.n_gen:
         kind[case.gen_bus[0]] = REFERENCE
     table = mpc.table_of(case, "bus", case.n_bus, mpc.BUS_COLUMNS)
-    table[:, mpc.BUS_I], table[:, mpc.BUS_TYPE] = case.bus_id, kind
+    table[:, mpc.BUS_I], table[:, mpc.BUS_TYPE] = bus_numbers(case), kind
     for group, column in (("area", mpc.AREA), ("zone", mpc.ZONE)):
         table[:, column] = _groups(case.groups.get(group, ()), case.n_bus)
     return table
@@ -132,7 +139,7 @@ def bus_rows(case: Case) -> Floats:
 def generator_rows(case: Case, qg: Floats | None = None) -> Floats:
     """Return MATPOWER's generator table; without ``qg`` no reactive output."""
     table = mpc.table_of(case, "gen", case.n_gen, 21)
-    table[:, mpc.GEN_BUS] = case.bus_id[case.gen_bus]
+    table[:, mpc.GEN_BUS] = bus_numbers(case)[case.gen_bus]
     table[:, QG] = 0.0 if qg is None else case.base_mva * qg
     table[:, MBASE], table[:, mpc.GEN_STATUS] = 100.0, 1.0
     return table
@@ -141,7 +148,8 @@ def generator_rows(case: Case, qg: Floats | None = None) -> Floats:
 def branch_rows(case: Case) -> Floats:
     """Return MATPOWER's branch table; a transformer at its nominal ratio is a line."""
     table = mpc.table_of(case, "branch", case.n_branch, mpc.ANGMAX + 1)
-    table[:, mpc.F_BUS], table[:, mpc.T_BUS] = case.bus_id[case.f_bus], case.bus_id[case.t_bus]
+    for end, column in ((case.f_bus, mpc.F_BUS), (case.t_bus, mpc.T_BUS)):
+        table[:, column] = bus_numbers(case)[end]
     for rate, column in ((case.rate_b, mpc.RATE_B), (case.rate_c, mpc.RATE_C)):
         table[:, column] = 0.0 if rate is None else case.base_mva * rate
     line = (case.tap == 1.0) & (case.shift == 0.0)

@@ -188,3 +188,14 @@ def test_powsybl_formats_keep_the_network(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(InputError, match="has no place in the format UCTE"):
         convert("case14", tmp_path / "c.uct")
     assert not (tmp_path / "c.uct").exists()
+
+
+@pytest.mark.parametrize("suffix", [".m", ".mat"])
+def test_buses_that_count_from_0_are_numbered_from_1_in_matpower_files(case14, tmp_path, suffix):
+    zero = replace(case14, bus_id=case14.bus_id - 1)
+    write_case(zero, tmp_path / f"zero{suffix}")
+    again = load_case(tmp_path / f"zero{suffix}")
+    assert again.bus_id.tolist() == case14.bus_id.tolist()
+    (numbers,) = (d for d in differences(zero, again) if d.field == "bus numbers")
+    assert numbers.status == "changed"
+    assert numbers.count == case14.n_bus
