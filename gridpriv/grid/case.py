@@ -265,8 +265,9 @@ def emergency_ratings(case: Case, branches: NDArray[Any]) -> dict[str, Floats]:
 def _validate(case: Case) -> None:
     if case.n_bus == 0:
         raise InputError(f"case {case.name}: no bus in service; put at least one in service")
-    if not (np.isfinite(case.base_mva) and case.base_mva > 0):
-        raise not_allowed("baseMVA", case.base_mva, "a positive number")
+    if not 0 < case.base_mva <= MOST_DEMAND_MW:
+        allowed = f"a positive number up to {MOST_DEMAND_MW:g}"
+        raise not_allowed("baseMVA", case.base_mva, allowed)
     _unique_buses(case)
     _finite(case, STATE_FIELDS, "bus", case.bus_id)
     _finite(case, ("r", "x", "b", "tap", "shift", "rate"), "branch", case.branch_row)
@@ -287,7 +288,8 @@ def _validate(case: Case) -> None:
         allowed = f"{none:g} (no limit) or within +-{within:.4g}"
         _refuse(wrong, values, name, *rows, allowed)
     _refuse(case.vmin < 0, case.vmin, "Vmin", "bus", case.bus_id, "0 or more")
-    _refuse(case.rate < 0, case.rate, "rateA", "branch", case.branch_row, "0 (no limit) or more")
+    mva = case.base_mva * case.rate
+    _refuse(mva < 0, mva, "rateA", "branch", case.branch_row, "0 (no limit) or more, in MVA")
     for name, rates in emergency_ratings(case, np.arange(case.n_branch)).items():
         wrong = ~(np.isfinite(rates) & (rates >= 0))
         _refuse(wrong, rates, name, "branch", case.branch_row, "0 (none) or more")
@@ -295,7 +297,8 @@ def _validate(case: Case) -> None:
     zero = (case.r == 0) & (case.x == 0)
     _refuse(zero, case.x, "r = x", "branch", case.branch_row, "a branch of non-zero impedance")
     loop = case.f_bus == case.t_bus
-    _refuse(loop, case.f_bus, "from = to bus", "branch", case.branch_row, "two different buses")
+    bus = case.bus_id[case.f_bus]
+    _refuse(loop, bus, "from = to bus", "branch", case.branch_row, "two different buses")
     _placed(case)
     for name, groups in case.groups.items():
         if len(groups) != case.n_bus:
@@ -349,8 +352,9 @@ def _ordered(case: Case, low: str, high: str, kind: str, rows: Ints) -> None:
     wrong = ~(lower <= upper)  # also true for NaN
     if not wrong.any():
         return
-    unit = {"p": " MW", "q": " MVAr"}.get(low[0], "")
-    scale = case.base_mva if unit else 1.0
+    _refuse(np.isnan(upper), upper, high, kind, rows, "a number, or infinite for no limit")
+    unit = {"p": " MW", "q": " MVAr", "a": " degrees"}.get(low[0], "")
+    scale = {"": 1.0, " degrees": 180.0 / np.pi}.get(unit, case.base_mva)
     most = scale * float(upper[wrong][0])
     shown = np.round(scale * lower, 9)
     _refuse(wrong, shown, low, kind, rows, f"at most {high} = {most:.6g}{unit}")
