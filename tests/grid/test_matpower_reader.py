@@ -285,7 +285,7 @@ def test_units_are_converted_where_the_file_says_so(comma: str) -> None:
         (" 5 3 0.01 0.1", " 5 3 0 0", r"branch 1: r = x = 0.0: must be"),
         (" 5 3 0.01 0.1", " 5 5 0.01 0.1", r"branch 1: from = to bus"),
         (" 5 3 0.01 0.1", " 5 4 0.01 0.1", r"mpc.branch row 1: tbus = 4: must be a bus"),
-        ("0.02 40 0", "0.02 -40 0", r"branch 1: rateA = -80.0: must be"),
+        ("0.02 40 0", "0.02 -40 0", r"branch 1: rateA = -40.0: must be"),
         ("0.95 -30 1", "-0.95 -30 1", r"branch 2: ratio = -0.95: must be"),
         ("-30 1 0 0;", "-30 NaN 0 0;", r"mpc.branch row 2: status = nan: must be"),
         ("0 1 -30 30;", "0 1 30 -30;", r"branch 1: angmin = .*: must be at most angmax"),
