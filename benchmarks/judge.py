@@ -30,8 +30,8 @@ from gridpriv.zonal.result import RunResult
 
 ROUNDING = {"angle": 1.75e-4, "voltage": 1e-4}
 ROUNDING_MVA, ROUNDING_SHARE = 0.01, 1e-4
-"""Largest violation that counts as rounding: 0.01 degree, 0.0001 p.u. of voltage, and 0.01 MVA or
-0.0001 of the element's rating in power, whichever is less."""
+"""Largest violation that counts as rounding: 0.0001 p.u. of voltage; 0.01 degree or 0.01 MVA, or
+0.0001 of the element's limit where that is less."""
 ROUNDING_PU = 1e-4
 MARGINAL = 1e-3
 """Share of the element's rating, or of its voltage limit, up to which a violation is marginal."""
@@ -225,8 +225,11 @@ class Judgement:
             over = np.maximum(low - value, value - high)
             rating = np.maximum(*(np.where(np.isfinite(x), np.abs(x), 0.0) for x in (low, high)))
             most = ROUNDING_MVA / case.base_mva
-            power = np.where(rating > 0, np.minimum(most, ROUNDING_SHARE * rating), most)
-            for k in np.flatnonzero(over > ROUNDING.get(kind, power)).tolist():
+            rounding = np.full(len(over), ROUNDING.get(kind, most))
+            if kind != "voltage":
+                share = ROUNDING_SHARE * rating
+                rounding = np.where(rating > 0, np.minimum(rounding, share), rounding)
+            for k in np.flatnonzero(over > rounding).tolist():
                 yield Violation(kind, at[k], float(over[k]), float(rating[k]))
 
     @cached_property
