@@ -20,7 +20,6 @@ from gridpriv.cli.output import (
 )
 from gridpriv.core.errors import InputError
 from gridpriv.core.text import Json, counted
-from gridpriv.power.ac.state import TOLERANCE
 from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.privacy.statement import NO_SAMPLER, refuse_unprotected
 from gridpriv.zonal.settings import (
@@ -387,6 +386,8 @@ def _prevented(prevention: Json, rows: list[Json], demand: str) -> str:
 
 def _corrected(rows: list[Json]) -> str:
     """Return the result of corrective redispatch as a sentence."""
+    from gridpriv.power.ac.state import TOLERANCE  # imports scipy
+
     tried = [row["corrective"] for row in rows if row["corrective"] is not None]
     if not tried:
         return "Corrective redispatch: none is needed."
