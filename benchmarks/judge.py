@@ -948,7 +948,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"Add rounds \(--rounds\)(?: or a larger --penalty)?|A smaller tolerance lowers it|"
         r"Noise drawn in every round prevents convergence: draw it once .*|"
         r"--acceleration anderson runs ADMM|With convex costs, --objective cost does|"
-        r"They include the generation behind balancing power, but no price for it|"
+        r"They include the generation cost of balancing power, but no payment between zones for it|"
         r"^The noise exceeds the forecast: .*$|^Raise --total, .*$|"
         r"^Releases of the zones, .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
         r"^The certificate covers changes at power factors .*$|"

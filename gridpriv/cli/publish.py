@@ -80,7 +80,7 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "value cost: use 30 % of the total epsilon to release one more number, demand valued at "
+        "cost: use 30 % of the total epsilon to release one more number, demand valued at "
         "public prices ($/h); it keeps the cost of the published optimum near the true one",
         unset="none",
     )

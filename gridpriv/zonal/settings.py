@@ -155,7 +155,7 @@ class ReleaseSchedule(Part):
     stream: str | None = words(
         None,
         "length of a period, such as 48h, day or year; the budget holds for every period of this "
-        "length; zones release one total per block of hours (chosen by gridpriv); needs --series",
+        "length; zones release one total per block of hours; needs --series",
         "WINDOW",
         parse_window,
         unset="none",
@@ -183,8 +183,9 @@ class Scenario(Part):
 
     load_scale: float = number(1.0, "factor on the demand of every bus", not_negative)
     outage: tuple[str, ...] = several(
-        "generator or branch out of service, gen:N or branch:N, rows of the case file counted from "
-        "1; repeated: all of them at once",
+        "generator or branch out of service, gen:N or branch:N; N counts from 1 the rows of a "
+        "MATPOWER file, or the elements in service of a pandapower net (docs/howto/own-grid.md); "
+        "repeated: all of them at once",
         "ROW",
         unset="none",
     )
@@ -583,7 +584,7 @@ class FlowBased(Part):
     ptdf: FlowModel = choice("dc", ("dc", "ac"), "power-flow model that gives the PTDFs")
     threshold: float = number(
         5.0,
-        "a branch is listed if an exchange between two zones changes its flow by this share",
+        "a branch is listed if its flow changes by at least this share of an exchange of two zones",
         not_negative,
         unit="%",
     )

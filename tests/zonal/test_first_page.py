@@ -159,14 +159,14 @@ def test_what_no_cost_holds_is_said_with_its_amount(heavy, capsys):
 def test_a_run_without_a_cost_says_nothing_of_what_costs_hold(heavy, capsys):
     final = heavy["final"] | {"physical": heavy["final"]["physical"] | {"cost": None}}
     summarise(heavy | {"final": final})
-    assert "behind balancing power" not in " ".join(capsys.readouterr().out.split())
+    assert "generation cost of balancing power" not in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_series_says_what_its_costs_hold_where_it_has_any(known):
     step = {"step": "1", "consensus_residual": 0.0, "cost": 10.0 if known else None}
     told = " ".join(series_sentences([step], 1, {"voll": 5000.0, "objective": "cost"}))
-    assert ("the generation behind balancing power" in told) is known
+    assert ("the generation cost of balancing power" in told) is known
     assert ("load shedding at 5000 $/MWh" in told) is known
 
 
