@@ -386,13 +386,11 @@ def _prevented(prevention: Json, rows: list[Json], demand: str) -> str:
 
 def _corrected(rows: list[Json]) -> str:
     """Return the result of corrective redispatch as a sentence."""
-    from gridpriv.power.ac.state import TOLERANCE  # imports scipy
-
     tried = [row["corrective"] for row in rows if row["corrective"] is not None]
     if not tried:
         return "Corrective redispatch: none is needed."
     done = [outcome for outcome in tried if outcome["status"] == "corrected"]
-    shed = [outcome["shed_mw"] for outcome in done if outcome["shed_mw"] > TOLERANCE["MW"]]
+    shed = [outcome["shed_mw"] for outcome in done if outcome["shed_mw"] > 0.0]
     shedding = f" {len(shed)} of them shed load, up to {max(shed):.4g} MW." if shed else ""
     failed = len(tried) - len(done)
     left = f" No set points keep the limits after {counted(failed, 'outage')}." if failed else ""

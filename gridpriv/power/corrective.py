@@ -44,7 +44,7 @@ from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.model import NOTIONAL_COST, SPILL_WEIGHT, ac_model, add_service_cost
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import SubCase, part_at
-from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch, Limit
+from gridpriv.power.ac.state import AcState, Dispatch, Limit
 from gridpriv.power.security import Outage, PreContingency, post_contingency
 
 AT_SETPOINT = 1e-7
@@ -225,12 +225,14 @@ class Correction:
     @property
     def shed_mw(self) -> float:
         """Additional load shedding of zones after the outage."""
-        return sum(zone.shed_mw for zone in self.zones)
+        total = sum(zone.shed_mw for zone in self.zones)
+        rounding = self.state is not None and total <= self.state.negligible_mw
+        return 0.0 if rounding else total
 
     @property
     def secure(self) -> bool:
         """True where no limit is violated and no load is shed."""
-        return self.status == "corrected" and self.shed_mw <= TOLERANCE["MW"]
+        return self.status == "corrected" and self.shed_mw == 0.0
 
 
 def correct(

@@ -13,6 +13,7 @@ from gridpriv.core.store import Study
 from gridpriv.core.tables import TableSchema
 from gridpriv.core.text import Json, Message, figure, shown
 from gridpriv.learning.releases import protected
+from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.settings import NO_NOISE, QUIET
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report import schema, source
@@ -36,7 +37,6 @@ from gridpriv.zonal.documents import (
     StepRow,
     StorageStep,
 )
-from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
 from gridpriv.zonal.summary import figures, protection, series_figures, zone_interchange
 
 
@@ -248,7 +248,8 @@ def _shed(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     buses, column = tables.get("buses", pd.DataFrame()), "redispatch_shed_mw"
     if column not in buses:  # local
         return pd.DataFrame()
-    return buses[buses[column] > MOST_NEGLIGIBLE_MW].sort_values(column, ascending=False)
+    rounding = negligible_mw(float(buses["pd_mw"].clip(lower=0.0).sum()))
+    return buses[buses[column] > rounding].sort_values(column, ascending=False)
 
 
 def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import pandas as pd
 from gridpriv.core.store import NETWORK_TABLES, Study
 from gridpriv.core.text import Message, figure
 from gridpriv.grid.zoning import map_digest
+from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.settings import NO_NOISE, QUIET
 from gridpriv.report.charts import cost_charts, generation_chart, round_charts, step_charts
 from gridpriv.report.contents import noted
@@ -28,7 +29,6 @@ from gridpriv.report.summary import (
     short,
 )
 from gridpriv.report.tables import Table
-from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
 from gridpriv.zonal.summary import bound_in_words
 
 MAP, LARGE_MAP, MANY = 5.2, 7.5, 40
@@ -203,7 +203,7 @@ def places(of: Subject) -> Section | None:
         notes.append(message("maps-shed", {"over": over}))
     for panel, rows in of.table.groupby("panel", sort=False):
         here, at = runs[runs.panel == panel], rows.iloc[0]
-        notes += _limits(str(panel), here)
+        notes += _limits(of.study, str(panel), here)
         buses, branches = of.network(at["case"], at["zoning"])
         maps.append(GridMap(f"{panel}: zones", buses, branches, width=_width(buses)))
         if of.study.manifest.get("document") is None:
@@ -214,11 +214,14 @@ def places(of: Subject) -> Section | None:
     return Section("Network", tuple(notes), tuple(maps), tables=of.held("zones"))
 
 
-def _limits(panel: str, runs: pd.DataFrame) -> list[Message]:
+def _limits(study: Study, panel: str, runs: pd.DataFrame) -> list[Message]:
     """Return the explanation of the first run that sheds load or is not AC-feasible."""
     if "explanation" not in runs:
         return []
-    sheds = pd.to_numeric(runs["redispatch_shed_mw"]) > MOST_NEGLIGIBLE_MW
+    buses, load = study.tables.get("buses", pd.DataFrame()), pd.Series(0.0, index=runs.index)
+    if {"run", "pd_mw"} <= set(buses) and "run" in runs:
+        load = runs["run"].map(buses.groupby("run")["pd_mw"].sum()).fillna(0.0)
+    sheds = pd.to_numeric(runs["redispatch_shed_mw"]) > load.map(negligible_mw)
     known = runs[runs["explanation"].notna() & (sheds | (runs["ac_feasible"] == False))]  # noqa: E712
     if known.empty:
         return []
@@ -247,9 +250,11 @@ def _shed_maps(
     chosen = dict.fromkeys([best_series(rows, budget), *ranked.series.iloc[-1:]])
     for series in filter(None, chosen):
         these = at_budget(runs[runs.series == series], budget)
-        mean = shed[shed.run.isin(these.run)].groupby("bus")["redispatch_shed_mw"].mean()
+        columns = ["redispatch_shed_mw", "pd_mw"]
+        means = shed[shed.run.isin(these.run)].groupby("bus")[columns].mean()
+        mean = means["redispatch_shed_mw"]
         total = float(mean.clip(lower=0.0).sum())
-        if total <= MOST_NEGLIGIBLE_MW:
+        if total <= negligible_mw(float(means["pd_mw"].clip(lower=0.0).sum())):
             continue
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
         values = {int(bus): float(value) for bus, value in mean.fillna(0.0).items()}

@@ -15,7 +15,7 @@ from gridpriv.core.tables import Number, like, private
 from gridpriv.core.text import Json, amount
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.settle import Settlement
-from gridpriv.power.ac.state import TOLERANCE, GridState, negligible_mw
+from gridpriv.power.ac.state import GridState, negligible_mw
 from gridpriv.power.objective import Service, generation_cost
 from gridpriv.power.security import worst_loading
 from gridpriv.power.zone import Network, Zone
@@ -66,9 +66,6 @@ def tree_angles(
             edge = graph[near][far]
             angles[far] = angles[near] + (-edge["drop"] if edge["tail"] == near else edge["drop"])
     return angles
-
-
-MOST_NEGLIGIBLE_MW = TOLERANCE["MW"]
 
 
 def physical_figures(

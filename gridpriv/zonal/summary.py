@@ -19,7 +19,6 @@ from gridpriv.zonal.messages import (
 )
 from gridpriv.zonal.meter import MOST_ZONES_NAMED
 from gridpriv.zonal.opening import AGREED
-from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
 
 INTERIOR_POINT = "interior-point method"
 CAUSES = {
@@ -478,14 +477,14 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
         if step.get("status") == "infeasible" and step.get("violated"):
             yield "step-infeasible", {"step": step["step"], "violated": step["violated"]}
     shed = [
-        (step["redispatch_shed_mw"], step["step"])
+        (step["redispatch_shed_mw"], step["step"], step.get("demand_mw") or 0.0)
         for step in steps
         if step.get("redispatch_shed_mw") is not None
     ]
     if shed:
-        most, at = max(shed, key=lambda pair: pair[0])
-        mean = {"mean": amount(sum(mw for mw, _ in shed) / len(shed), "MW")}
-        code = "steps-shed" if most > MOST_NEGLIGIBLE_MW else "steps-no-shed"
+        most, at, load = max(shed, key=lambda step: step[0])
+        mean = {"mean": amount(sum(mw for mw, *_ in shed) / len(shed), "MW")}
+        code = "steps-shed" if most > negligible_mw(load) else "steps-no-shed"
         yield code, mean | {"most": amount(most, "MW"), "step": at}
     if any(step.get("cost") is not None for step in steps):
         yield "costs-include", {"voll": f"{settings['voll']:g}"}

@@ -241,3 +241,10 @@ def test_places_without_a_rating_or_a_voltage_have_no_figure(case14):
     assert figures["lowest_vm_bus"] == case14.bus_id[1] and figures["highest_vm_pu"] == 1.04
     dark = extremes(case14, 0.0 * vm, flow)
     assert dark["lowest_vm_pu"] is None and dark["highest_vm_bus"] is None
+
+
+@pytest.mark.parametrize(("demand", "sheds"), [(0.068, True), (6000.0, False)])
+def test_a_series_that_sheds_kilowatts_says_so_where_they_are_its_load(demand, sheds):
+    step = {"step": "1", "redispatch_shed_mw": 0.005, "demand_mw": demand}
+    text = " ".join(series_sentences([step], 1, {"voll": 5000.0, "objective": "cost"}))
+    assert ("at step 1" in text) is sheds
