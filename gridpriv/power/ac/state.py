@@ -31,6 +31,8 @@ ROUNDING = 1e-4
 """The same for powers and angles, as a share of the element's limits, where these are small."""
 NEGLIGIBLE = 1e-4
 """The same for shed, curtailed or balancing power, as a share of a grid's load."""
+SOLVER_ROUNDING = 1e-7
+"""Power in p.u. up to which values of an optimal power flow are rounding."""
 AT_LIMIT = 1e-3
 """Distance from a limit that counts as 0, as a share of the limit, in addition to rounding."""
 KINDS = {
@@ -393,8 +395,10 @@ class AcState(GridState):
 
     @property
     def negligible_mw(self) -> float:
-        """Power in MW below which a value of this grid is rounding."""
-        return negligible_mw(self.case.base_mva * float(np.maximum(self.case.pd, 0.0).sum()))
+        """Power in MW below which a value of this grid is rounding, of the solver too."""
+        base = self.case.base_mva
+        load_mw = base * float(np.maximum(self.case.pd, 0.0).sum())
+        return max(negligible_mw(load_mw), SOLVER_ROUNDING * base)
 
     @property
     def deenergized_mw(self) -> float:
