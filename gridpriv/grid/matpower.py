@@ -206,7 +206,7 @@ def _carry_out(code: list[_Line | _Unless], state: Arithmetic, tables_line: int)
     """Execute the statements of a file, in its order."""
     if len(code) > MOST_STATEMENTS:
         raise InputError(
-            f"more than {MOST_STATEMENTS} statements beside the tables are not read"
+            f"more than {MOST_STATEMENTS} statements outside the tables are not read"
             ": keep the tables only"
         )
     for part in code:

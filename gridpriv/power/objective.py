@@ -222,7 +222,7 @@ class Service(Part):
         HOLDS,
         "interchange: zones keep their scheduled interchange with generation set aside for it; "
         "the run states the probability that this generation is too small",
-        unset="none: zones whose generation is at a limit deviate from their schedule",
+        unset="none: a zone deviates from its schedule where its generation is at a limit",
     )
 
     def agree(self) -> None:

@@ -175,7 +175,7 @@ class SecureProblem:
             if rounds and rounds[-1].converged(10 * ROUNDS_TOLERANCE):
                 return tuple(zones), len(rounds)
         raise SolverError(
-            f"case {self.case.name}: zones found no joint AC plan in {MOST_ROUNDS} rounds "
+            f"case {self.case.name}: the AC rounds of the zones did not converge in {MOST_ROUNDS} rounds "
             f"({'no' if cuts is None else len(cuts.bound)} security cuts)"
         )
 

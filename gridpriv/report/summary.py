@@ -64,7 +64,7 @@ class Metric:
 
 
 DEMAND, SAMPLES, TEST = "from private demand", "from private samples", "from test samples"
-RELEASES = "from messages only"
+RELEASES = "from messages between zones"
 OF_LEARNING = (
     Metric("normalized_error", "Normalized error", "of the centralized solution", SAMPLES),
     Metric("augmented_objective", "Augmented objective", "sum over clients", SAMPLES),

@@ -163,9 +163,9 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
-        "number of cosine (DCT) coefficients of a zone's total over a series that are released "
-        "with the mean demand (auto: as many as give the least expected error; per-step: one "
-        "release in every step)",
+        "number of cosine (DCT) coefficients that a zone releases of its total over the steps of a "
+        "series, beside the mean of its demand over these steps (auto: as many as give the least "
+        "expected error; per-step: one release in every step instead)",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,

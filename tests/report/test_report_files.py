@@ -143,7 +143,7 @@ def test_every_figure_is_written_as_a_file(copied: Path) -> None:
     assert all(file.parent == copied / "report-figures" for file in files)
     assert "case14-zones.svg" in names
     assert {
-        f"consensus-residual-by-round-from-messages-only-case14-total-epsilon-{e}.svg"
+        f"consensus-residual-by-round-from-messages-between-zones-case14-total-epsilon-{e}.svg"
         for e in ("0-5", "5")
     } <= names
     chart = next(file for file in files if "consensus-residual" in file.name)

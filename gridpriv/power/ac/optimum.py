@@ -253,8 +253,8 @@ def _ended(status: str, state: AcState) -> str:
         balance = f"power balances to {case.base_mva * state.mismatch:.3g} MVA"
         text = f" where {', '.join([balance, *named])}"
     return (
-        f"case {case.name}: ipopt ended {status}{text}. Limits of neighbours may contradict each "
-        f"other: try other ones, less load, or gridpriv relax, which says what no dispatch can do"
+        f"case {case.name}: ipopt ended {status}{text}. Limits of adjacent elements may contradict "
+        "each other: widen them or lower the load. gridpriv relax bounds what any dispatch can do"
     )
 
 
