@@ -175,8 +175,8 @@ class SecureProblem:
             if rounds and rounds[-1].converged(10 * ROUNDS_TOLERANCE):
                 return tuple(zones), len(rounds)
         raise SolverError(
-            f"case {self.case.name}: the AC rounds of the zones did not converge in {MOST_ROUNDS} rounds "
-            f"({'no' if cuts is None else len(cuts.bound)} security cuts)"
+            f"case {self.case.name}: the zones' AC rounds did not converge: "
+            f"{MOST_ROUNDS} rounds ({'no' if cuts is None else len(cuts.bound)} security cuts)"
         )
 
     def _blocks(
