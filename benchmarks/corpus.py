@@ -426,7 +426,7 @@ def _second(
     priced, least = optimum.objective == "cost", ROUNDING_PU * case.base_mva
     if priced and any(one.model == PIECEWISE for one in case.cost):
         return None, ""
-    curtails = optimum.state.curtailed_mw > least or optimum.state.dead.any()
+    curtails = optimum.state.curtailed_mw > least or optimum.state.deenergized.any()
     if case.n_bus > POLAR_BUSES or not cost or curtails:
         return None, ""
     sheds = optimum.state.shed_mw > least
@@ -505,7 +505,7 @@ def judged(instance: Instance, given: dict[str, str]) -> Row:
         error=top.error,
     )
     if judgement is None:
-        failure = getattr(result.settlement, "failure", result.early)
+        failure = getattr(result.redispatch, "failure", result.early)
         return replace(row, error=f"no AC state: {failure}; {row.error}".strip("; "))
     shed = judgement.figures["shed_mw"]
     cost = (

@@ -71,10 +71,10 @@ class State:
 
 def reported_state(result: RunResult) -> State | None:
     """Return the AC state that a run reports; None where it has none."""
-    settlement = result.settlement
-    if settlement is None or settlement.state is None:
+    redispatch = result.redispatch
+    if redispatch is None or redispatch.state is None:
         return None
-    state = settlement.state
+    state = redispatch.state
     zone_of = np.zeros(result.case.n_bus, dtype=int)
     for number, zone in enumerate(result.zone_models):
         zone_of[zone.own] = number
@@ -88,7 +88,7 @@ def reported_state(result: RunResult) -> State | None:
         state.q_shed,
         state.curtailment,
         zone_of,
-        np.asarray(settlement.scheduled),
+        np.asarray(redispatch.scheduled),
         names,
     )
 
@@ -170,7 +170,7 @@ class Judgement:
         return self.state.vm * np.exp(1j * self.state.va)
 
     @cached_property
-    def dead(self) -> np.ndarray:
+    def deenergized(self) -> np.ndarray:
         """Buses of islands without a generator that can give active power."""
         case, n = self.case, self.case.n_bus
         links = sparse.coo_array((np.ones(case.n_branch), (case.f_bus, case.t_bus)), shape=(n, n))
@@ -200,7 +200,7 @@ class Judgement:
 
     def _limits(self) -> Iterator[Violation]:
         case, state = self.case, self.state
-        ids, live = case.bus_id, ~self.dead
+        ids, live = case.bus_id, ~self.deenergized
         at_gen = [str(ids[bus]) for bus in case.gen_bus]
         at_bus = [str(bus) for bus in ids]
         at_branch = [f"{ids[f]}-{ids[t]}" for f, t in zip(case.f_bus, case.t_bus, strict=True)]
@@ -274,7 +274,8 @@ class Judgement:
         lost = float((self.flows[0] + self.flows[1]).real.sum())  # of branches, without shunts
         return {
             "shed_mw": shed,
-            "deenergized_mw": base * float(np.where(self.dead, np.maximum(case.pd, 0), 0).sum()),
+            "deenergized_mw": base
+            * float(np.where(self.deenergized, np.maximum(case.pd, 0), 0).sum()),
             "curtailed_mw": base * float(state.curtailment.sum()),
             "losses_mw": base * lost,
             "generation_cost": generated,
@@ -611,7 +612,7 @@ def _voltage(match: re.Match[str], facts: Facts) -> str | None:
     judgement = facts.judgement
     if judgement is None:
         return "no AC state"
-    live, vm = ~judgement.dead, judgement.state.vm
+    live, vm = ~judgement.deenergized, judgement.state.vm
     extreme = vm[live].min() if match[1] == "lowest" else vm[live].max()
     here = vm[judgement.case.bus_id == int(match[2])]
     faults = (same(match[3], float(value), 4, 3) for value in (extreme, *here))
@@ -757,7 +758,7 @@ def _unservable(match: re.Match[str], facts: Facts) -> str | None:
 
 
 def _unplanned(match: re.Match[str], facts: Facts) -> str | None:
-    zones, settled = facts.result.zone_models, facts.result.settlement
+    zones, settled = facts.result.zone_models, facts.result.redispatch
     assert settled is not None
     own = {z.name for z, plan in zip(zones, settled.plans, strict=True) if not plan.solved}
     return None if set(match[1].split(", ")) == own else f"zones without a plan are {sorted(own)}"

@@ -16,7 +16,7 @@ import pytest
 
 from gridpriv import load_case, shipped_zoning
 from gridpriv.core.files import write_bytes
-from gridpriv.power.ac import settle
+from gridpriv.power.ac import grid_redispatch
 from gridpriv.report import figures, plots
 from gridpriv.zonal import run as zonal_run
 
@@ -111,7 +111,8 @@ def painted(paint):
 
 
 REPLANS = {
-    name: getattr(settle, name) for name in ("MOST_REPLANS", "MOST_PASSES", "SOFTER", "MOST_DAMPED")
+    name: getattr(grid_redispatch, name)
+    for name in ("MOST_REPLANS", "MOST_PASSES", "FIRMNESS_FACTORS", "MOST_DAMPED")
 }
 
 
@@ -122,10 +123,10 @@ def few_replans():
     The other modules of tests/zonal and tests/power test the result of all replans.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settle, "MOST_REPLANS", 3)
-        patch.setattr(settle, "MOST_PASSES", 1)
-        patch.setattr(settle, "SOFTER", settle.SOFTER[:1])
-        patch.setattr(settle, "MOST_DAMPED", 1)
+        patch.setattr(grid_redispatch, "MOST_REPLANS", 3)
+        patch.setattr(grid_redispatch, "MOST_PASSES", 1)
+        patch.setattr(grid_redispatch, "FIRMNESS_FACTORS", grid_redispatch.FIRMNESS_FACTORS[:1])
+        patch.setattr(grid_redispatch, "MOST_DAMPED", 1)
         yield
 
 
@@ -138,7 +139,7 @@ def shared_baselines():
 
     The seed has no effect: baselines have no noise (tests/zonal/test_baselines.py).
     """
-    honest = zonal_run._settled
+    honest = zonal_run._baseline
 
     def shared(result, scale, zones, given):
         grid = (result.case.fingerprint, result.zoning.names, result.zoning.zone_of.tobytes())
@@ -178,7 +179,7 @@ def shortened(request):
 def all_replans(monkeypatch):
     """Have zones replan as often as they do for users, in a module of ``few_replans``."""
     for name, value in REPLANS.items():
-        monkeypatch.setattr(settle, name, value)
+        monkeypatch.setattr(grid_redispatch, name, value)
 
 
 @pytest.fixture(scope="session")

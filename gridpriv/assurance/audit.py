@@ -355,11 +355,11 @@ def _replayed(
     generator = np.random.default_rng(short.seed)
 
     def worst(at: int) -> list[Neighbour]:
-        neighbours = worst_neighbours(prepared.problems[at], prepared.moved)
+        neighbours = worst_neighbours(prepared.problems[at], prepared.run_adjacency)
         return [*neighbours, observed[1]] if at == observed[0] else neighbours
 
     def others(at: int) -> list[Neighbour]:
-        problem, adjacency = short.problems[at], short.moved
+        problem, adjacency = short.problems[at], short.run_adjacency
         return [
             *class_neighbours(problem, adjacency),
             *random_neighbours(problem, adjacency, plan.random_neighbours, generator),
@@ -459,7 +459,7 @@ def target(prepared: Prepared, bus: int | None) -> tuple[int, Neighbour]:
     InputError
         For a bus that is not in the case, or whose zone shares nothing.
     """
-    adjacency = prepared.moved
+    adjacency = prepared.run_adjacency
     if bus is None:
         norms = [float(gradient_norms(p, adjacency).max()) for p in prepared.problems]
         order = np.argsort(norms)[::-1]

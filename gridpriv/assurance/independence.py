@@ -331,7 +331,7 @@ Compared = Sequence[tuple[str, Case]]
 
 def other_demands(prepared: Prepared) -> list[tuple[str, Case]]:
     """Return the cases for which public state must be equal, the run's own case first."""
-    case, beta = prepared.case, prepared.moved.beta
+    case, beta = prepared.case, prepared.run_adjacency.beta
     bus = int(np.argmax(np.bincount(np.concatenate([case.f_bus, case.t_bus]))))
     unit = np.zeros(case.n_bus)
     unit[bus] = beta

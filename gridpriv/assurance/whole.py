@@ -156,7 +156,7 @@ def _stated(prepared: Prepared, base: Run) -> list[Finding]:
     given, allowed = settings.beta, settings.budget.epsilon * (1.0 + SAME)
     unit = UNITS_MVA[given.unit.lower()] / prepared.case.base_mva if given.unit else 1.0
     beta = prepared.scale * given.value * unit
-    findings = [Finding("stated", "all", "beta", beta, prepared.moved.beta * (1.0 + SAME))]
+    findings = [Finding("stated", "all", "beta", beta, prepared.run_adjacency.beta * (1.0 + SAME))]
     if rule.assumed is not None:  # a paper's sensitivity: its epsilon is not a budget
         return findings
     if rule.mechanism not in BUILT_IN:  # the loss of its density is not known
@@ -247,7 +247,7 @@ def _outputs(prepared: Prepared, zone: int) -> Finding:
 
 def _box(prepared: Prepared) -> DemandAdjacency:
     """Return the adjacency at any power factor, as output perturbation protects no band."""
-    return replace(prepared.moved, power_factors=None)
+    return replace(prepared.run_adjacency, power_factors=None)
 
 
 def _tie_neighbours(prepared: Prepared, zone: int) -> list[Neighbour]:

@@ -37,14 +37,14 @@ from gridpriv.core.text import Json, csv_text, json_ready
 from gridpriv.grid.case import Case, network_digest, read_network
 from gridpriv.grid.scenarios import read_bus_demand
 from gridpriv.grid.zoning import Zoning, read_zoning
-from gridpriv.power.ac.settle import agreed_boundaries
+from gridpriv.power.ac.grid_redispatch import agreed_boundaries
 from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge, read_book
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import all_planned, noise_caveat, zone_certificate
-from gridpriv.zonal.opening import Carrying, initial_rounds
+from gridpriv.zonal.opening import PhaseExchange, initial_rounds
 from gridpriv.zonal.prepared import Prepared, prepare, zone_certificates, zone_datasets
 
 COLUMNS = ("round", "consensus_residual", "consensus_residual_max", "penalty_min", "penalty_max")
@@ -65,7 +65,7 @@ class CoordinatedRun:
     releases: Mapping[str, Mapping[Release, int]]
 
 
-def play(agreement: Agreement, carry: Carrying, note: Note) -> CoordinatedRun:
+def play(agreement: Agreement, carry: PhaseExchange, note: Note) -> CoordinatedRun:
     """Run the rounds over an exchange, and send all zones the final values."""
     ground, names = agreement.ground, list(agreement.zones)
     state, plan = initial_rounds(ground, carry)

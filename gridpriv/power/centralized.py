@@ -247,7 +247,7 @@ class SolvedRelaxation:
             flow=np.maximum(*(np.hypot(part[p], part[q]) for p, q in ends)),
             vm=np.sqrt(np.maximum(part["w"], 0.0)),
             angle=np.where(network.forward, across, -across),
-            dead=np.zeros(case.n_bus, bool),
+            deenergized=np.zeros(case.n_bus, bool),
         )
         return binding(case, here)
 

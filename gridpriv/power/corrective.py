@@ -76,7 +76,7 @@ class StateDerivative:
         state = self.state
         generating = np.isin(np.arange(state.case.n_bus), state.case.gen_bus)
         at = np.abs(state.vm - self.setpoint) <= AT_SETPOINT
-        return np.asarray(generating & at & ~state.dead)
+        return np.asarray(generating & at & ~state.deenergized)
 
     @cached_property
     def _slopes(self) -> tuple[sparse.csr_array, sparse.csr_array]:
@@ -106,7 +106,7 @@ class StateDerivative:
     @cached_property
     def _places(self) -> tuple[Ints, Ints, Ints]:
         """Energized buses, those with a free angle, and those with a free voltage."""
-        live = np.flatnonzero(~self.state.dead)
+        live = np.flatnonzero(~self.state.deenergized)
         first = np.unique(self.island[live], return_index=True)[1]
         return live, np.delete(live, first), live[~self.holding[live]]
 

@@ -147,7 +147,9 @@ def flow_domain(state: AcState, zone_of: Ints, model: FlowModel = "dc") -> FlowD
         If no branch has a rating, or a zone has neither generation nor demand.
     """
     case = state.case
-    branch = np.flatnonzero((case.rate > 0) & ~state.dead[case.f_bus] & ~state.dead[case.t_bus])
+    branch = np.flatnonzero(
+        (case.rate > 0) & ~state.deenergized[case.f_bus] & ~state.deenergized[case.t_bus]
+    )
     if not len(branch):
         raise InputError(
             f"case {case.name} has no rated branch, so no exchange is limited. Give ratings (rateA)"

@@ -18,7 +18,13 @@ from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.power.ac.block import Block, R
 from gridpriv.power.ac.joint import TieEnds, ZoneBlock, zone_block
 from gridpriv.power.ac.quadratic import Compiled, Solved
-from gridpriv.power.ac.redispatch import Boundary, Scheduled, ZonePlan, operating_unit, plan_zone
+from gridpriv.power.ac.zone_redispatch import (
+    Boundary,
+    ScheduledState,
+    ZonePlan,
+    operating_unit,
+    plan_zone,
+)
 from gridpriv.power.objective import ObjectiveKind, Service
 from gridpriv.power.prior import capacity
 from gridpriv.power.problem import ZoneProblem
@@ -225,7 +231,7 @@ class ZoneMember:
         if self._ac is not None:
             at = self._ac.scheduled
             voltage[zone.buses], pg[zone.gens], qg[zone.gens] = at.voltage, at.pg, at.qg
-        self.set_iterate(coordinates(zone.network, voltage, pg, qg, zone.held))
+        self.set_iterate(coordinates(zone.network, voltage, pg, qg, zone.elements))
         return self.agent.average[self.shared]
 
     def open_block(self, shared: Ints) -> Ints:
@@ -260,14 +266,14 @@ class ZoneMember:
         plan, self._planned = plan_zone(zone, *inputs, *start)
         return plan
 
-    def _scheduled(self, boundary: Boundary) -> Scheduled | None:
+    def _scheduled(self, boundary: Boundary) -> ScheduledState | None:
         """Return the zone at the AC schedule: of its AC rounds, or as a coordinator sent it."""
-        if boundary.worth is None:
+        if boundary.valuation is None:
             return None
         if self._ac is not None:
             return self._ac.scheduled
         outputs = self.problem.program.zone.outputs(self.agent.average)
-        return Scheduled(boundary.worth.voltage, *outputs)
+        return ScheduledState(boundary.valuation.voltage, *outputs)
 
 
 def public_proxy(zone: Zone) -> Floats:

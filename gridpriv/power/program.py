@@ -154,9 +154,9 @@ class Columns:
     """Positions of a zone's variables in its vector z, by element of the grid."""
 
     def __init__(self, zone: Zone) -> None:
-        self._held = zone.held
-        ends = np.cumsum([len(current) for current in zone.held.values()])
-        self._starts = dict(zip(zone.held, [0, *ends[:-1].tolist()], strict=True))
+        self._held = zone.elements
+        ends = np.cumsum([len(current) for current in zone.elements.values()])
+        self._starts = dict(zip(zone.elements, [0, *ends[:-1].tolist()], strict=True))
         self.size = int(ends[-1])
 
     def __call__(self, family: str, elements: Ints) -> Ints:

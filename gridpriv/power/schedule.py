@@ -56,7 +56,7 @@ class AcSchedule:
         Of tie-end buses; others are not read.
     slopes : tuple of (buses,) complex
         Per zone, the other zones' valuation of tie-end voltages
-        (:class:`gridpriv.power.ac.redispatch.TieWorth`).
+        (:class:`gridpriv.power.ac.zone_redispatch.TieEndValuation`).
     price_level : float
         Largest price of active power at a tie end over the typical marginal cost of generation;
         1 at least. Under shortage it is the value of lost load over that cost.
@@ -184,7 +184,7 @@ def estimated_optimum(
 def _by_zone(optimum: AcOptimum, zones: Sequence[Zone]) -> AcSchedule:
     """Return an AC optimum as a schedule of zones."""
     state, gradient = optimum.state, optimum.voltage_gradient
-    case, lost = state.case, np.where(state.dead, 0.0, state.p_shed)
+    case, lost = state.case, np.where(state.deenergized, 0.0, state.p_shed)
     ends = tie_ends(case, zones).number[0] >= 0
     slopes = []
     for zone in zones:

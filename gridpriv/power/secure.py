@@ -27,7 +27,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.network import dead_buses
 from gridpriv.grid.scenarios import Contingency, Rating
 from gridpriv.power.ac.block import Block, LocalBlocks
-from gridpriv.power.ac.flow import LARGEST_MOVE
+from gridpriv.power.ac.flow import LARGEST_VOLTAGE_CHANGE
 from gridpriv.power.ac.interior import Border, iterate
 from gridpriv.power.ac.joint import Cuts, TieEnds, ZoneBlock, joint_plan, tie_ends, zone_block
 from gridpriv.power.ac.model import NOTIONAL_COST
@@ -186,8 +186,8 @@ class SecureProblem:
         count = 0 if cuts is None else len(cuts.bound)
         blocks: list[ZoneBlock | Block] = []
         at: list[Ints] = []
-        dead = dead_buses(self.case)
-        live = [z for z in self.zones if not dead[z.own].all()]
+        deenergized = dead_buses(self.case)
+        live = [z for z in self.zones if not deenergized[z.own].all()]
         for place, zone in enumerate(live):
             first = ends.size + place * count
             shared = None if cuts is None else (cuts, first + np.arange(count))
@@ -325,7 +325,7 @@ def _worst(analysed: Sequence[PostContingency], left: frozenset[str]) -> dict[Pl
 def collapsed(after: PostContingency) -> bool:
     """Return True for a voltage so low that no set point before the outage can correct it."""
     return any(
-        v.kind == "voltage" and v.limit == "lower" and v.amount > LARGEST_MOVE
+        v.kind == "voltage" and v.limit == "lower" and v.amount > LARGEST_VOLTAGE_CHANGE
         for v in after.violations
     )
 
@@ -419,6 +419,6 @@ def _value(state: AcState, limit: Limit) -> float | None:
     """Return a limited quantity in a state, p.u.; None where the state does not have it."""
     if limit.kind == "voltage":
         k = int(np.flatnonzero(state.case.bus_id == limit.element)[0])
-        return None if state.dead[k] else float(state.vm[k])
+        return None if state.deenergized[k] else float(state.vm[k])
     k = int(np.flatnonzero(state.case.branch_row == limit.element)[0])
     return float(max(abs(state.s_from[k]), abs(state.s_to[k])))

@@ -46,7 +46,12 @@ from gridpriv.grid.network import (
 )
 from gridpriv.grid.scenarios import Contingency, Rating, branch_rating
 from gridpriv.power.ac.areas import AreaGrid, injection, reactive_limits, share_reactive
-from gridpriv.power.ac.flow import LARGEST_MOVE, SUNK, SWITCH_TOLERANCE, ac_flow
+from gridpriv.power.ac.flow import (
+    LARGEST_VOLTAGE_CHANGE,
+    LOW_VOLTAGE_MARGIN,
+    SWITCH_TOLERANCE,
+    ac_flow,
+)
 from gridpriv.power.ac.newton import PowerFlowError, solve_power_flow
 from gridpriv.power.ac.state import AcState, Dispatch, Limit, Schedule
 
@@ -87,7 +92,7 @@ class DcOutages:
         Active flows change by the DC power flow; reactive flows do not change.
         """
         case, state = self.state.case, self.state
-        if self.dc is None or state.dead.any() or (change := self._replaced(gens)) is None:
+        if self.dc is None or state.deenergized.any() or (change := self._replaced(gens)) is None:
             return None
         p, k = state.s_from.real, len(branches)
         ends = np.zeros((case.n_bus, k))
@@ -258,9 +263,9 @@ def pre_contingency(case: Case, dispatch: Dispatch, rating: Rating = "C") -> Pre
     """
     state = ac_flow(case, dispatch)
     generating = np.isin(np.arange(case.n_bus), case.gen_bus)
-    vm = np.where(generating | state.dead, dispatch.vm, state.vm)
-    settled = Dispatch(state.pg, vm, state.va, state.p_shed, state.q_shed, state.curtailment)
-    return PreContingency(state, replace(case, rate=branch_rating(case, rating)), settled)
+    vm = np.where(generating | state.deenergized, dispatch.vm, state.vm)
+    set_points = Dispatch(state.pg, vm, state.va, state.p_shed, state.q_shed, state.curtailment)
+    return PreContingency(state, replace(case, rate=branch_rating(case, rating)), set_points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,7 +282,7 @@ class Outage:
         The case with these generators and the other branches.
     island : (n,) int
         The island of every bus in it.
-    separated, dead : (n,) bool
+    separated, deenergized : (n,) bool
         Buses outside the largest part of their former island; de-energized buses.
     """
 
@@ -286,7 +291,7 @@ class Outage:
     case: Case
     island: Ints
     separated: Bools
-    dead: Bools
+    deenergized: Bools
 
     @staticmethod
     def of(before: PreContingency, contingency: Contingency) -> Outage:
@@ -301,18 +306,20 @@ class Outage:
         source = np.zeros(island.max() + 1, dtype=bool)
         source[island[case.gen_bus[kept & (case.pmax > 0)]]] = True
         demand = np.bincount(island, np.maximum(case.pd - before.state.p_shed, 0.0))
-        dead = before.state.dead | ~source[island] | (separated & (demand[island] == 0))
-        stopped = kept & dead[case.gen_bus]
+        deenergized = (
+            before.state.deenergized | ~source[island] | (separated & (demand[island] == 0))
+        )
+        stopped = kept & deenergized[case.gen_bus]
         rows = tuple(f"gen:{row}" for row in case.gen_row[stopped].tolist())
         left = case.without(contingency.outages + rows)
-        return Outage(branches, kept & ~stopped, left, island, separated, dead)
+        return Outage(branches, kept & ~stopped, left, island, separated, deenergized)
 
     @property
     def simple(self) -> bool:
         """True where one part of every island stays energized and no others have branches."""
-        if not self.dead.any():
+        if not self.deenergized.any():
             return not self.separated.any()
-        return len(self.branches) == 1 and np.array_equal(self.dead, self.separated)
+        return len(self.branches) == 1 and np.array_equal(self.deenergized, self.separated)
 
 
 def _separated(before: Ints, after: Ints) -> Bools:
@@ -332,7 +339,7 @@ def post_contingency(before: PreContingency, outage: Outage) -> AcState:
     PowerFlowError
         If no AC state is found.
     """
-    if outage.simple and not before.state.dead.any():
+    if outage.simple and not before.state.deenergized.any():
         near = _near(before, outage)
         if near is not None:
             return near
@@ -344,8 +351,8 @@ def post_contingency(before: PreContingency, outage: Outage) -> AcState:
 def _near(before: PreContingency, outage: Outage) -> AcState | None:
     """Return the AC state near the previous one; None if there is none within all limits."""
     kept, left, start = outage.kept, outage.case, before.state
-    asked, dead = before.dispatch, outage.dead
-    grid = before.grid if kept.all() and not dead.any() else _smaller(before, outage)
+    asked, deenergized = before.dispatch, outage.deenergized
+    grid = before.grid if kept.all() and not deenergized.any() else _smaller(before, outage)
     admittance = _admittance(before, outage)
     low, high = reactive_limits(grid, start.voltage, 0.0)
     equations = replace(grid.equations, injected=admittance, q_low=low, q_high=high)
@@ -354,19 +361,23 @@ def _near(before: PreContingency, outage: Outage) -> AcState | None:
         result = solve_power_flow(equations, before.grid.jacobian, start.voltage, *still)
     except PowerFlowError:
         return None
-    voltage, alpha = np.where(dead, 0.0, result.voltage), result.alpha
+    voltage, alpha = np.where(deenergized, 0.0, result.voltage), result.alpha
     vm = np.abs(voltage)
     exhausted = (alpha > grid.most + SWITCH_TOLERANCE) | (alpha < grid.least - SWITCH_TOLERANCE)
-    sunk = ~dead & (vm < left.vmin - SUNK) & (start.vm >= left.vmin - SUNK)
-    moved = np.where(dead, 0.0, vm - start.vm)
-    if exhausted.any() or sunk.any() or np.abs(moved).max() > LARGEST_MOVE:
+    sunk = (
+        ~deenergized
+        & (vm < left.vmin - LOW_VOLTAGE_MARGIN)
+        & (start.vm >= left.vmin - LOW_VOLTAGE_MARGIN)
+    )
+    moved = np.where(deenergized, 0.0, vm - start.vm)
+    if exhausted.any() or sunk.any() or np.abs(moved).max() > LARGEST_VOLTAGE_CHANGE:
         return None
     given = alpha[grid.gen_area]
     regulation = (np.where(given >= 0, grid.up, grid.down) * given)[kept]
     generated = (result.voltage * np.conj(admittance @ result.voltage) - injection(grid)).imag
-    served = asked.without_service(left, dead)
+    served = asked.without_service(left, deenergized)
     output = asked.pg[kept] + regulation, share_reactive(left, generated)
-    state = AcState.of(left, voltage, served, output, regulation, dead)
+    state = AcState.of(left, voltage, served, output, regulation, deenergized)
     return replace(state, mismatch=result.mismatch, power_flows=1)
 
 
@@ -375,7 +386,7 @@ def _smaller(before: PreContingency, outage: Outage) -> AreaGrid:
 
     Other generators have no output and no range, de-energized buses no demand.
     """
-    kept, dead, case = outage.kept, outage.dead, before.case
+    kept, deenergized, case = outage.kept, outage.deenergized, before.case
     ranges: dict[str, Any] = {
         name: np.where(kept, getattr(case, name), 0.0) for name in ("pmin", "pmax", "qmin", "qmax")
     }
@@ -383,9 +394,9 @@ def _smaller(before: PreContingency, outage: Outage) -> AreaGrid:
     dispatch = replace(
         asked,
         pg=np.where(kept, asked.pg, 0.0),
-        p_shed=np.where(dead, case.pd, asked.p_shed),
-        q_shed=np.where(dead, case.qd, asked.q_shed),
-        curtailment=np.where(dead, 0.0, asked.curtailment),
+        p_shed=np.where(deenergized, case.pd, asked.p_shed),
+        q_shed=np.where(deenergized, case.qd, asked.q_shed),
+        curtailment=np.where(deenergized, 0.0, asked.curtailment),
     )
     grid = AreaGrid.of(replace(case, **ranges), dispatch, Schedule.one_area(case))
     return replace(grid, reference=before.grid.reference)
@@ -397,9 +408,9 @@ def _admittance(before: PreContingency, outage: Outage) -> sparse.csr_array:
     A de-energized part stays connected by its own branches and the failed one, without shunts and
     taps. It has no current, so its buses have the voltage of the bus it is connected to.
     """
-    case, dead = before.case, outage.dead
+    case, deenergized = before.case, outage.deenergized
     whole, y = before.grid.admittance, before.admittance
-    hanging = np.flatnonzero(dead[case.f_bus] | dead[case.t_bus])
+    hanging = np.flatnonzero(deenergized[case.f_bus] | deenergized[case.t_bus])
     gone = np.union1d(outage.branches, hanging)
     series = 1.0 / (case.r[hanging] + 1j * case.x[hanging])
     values = whole.data.copy()
@@ -407,7 +418,7 @@ def _admittance(before: PreContingency, outage: Outage) -> sparse.csr_array:
     for place, part, sign in parts:
         np.subtract.at(values, place[gone], part[gone])
         np.add.at(values, place[hanging], sign * series)
-    values[before.diagonal[dead]] -= case.gs[dead] + 1j * case.bs[dead]
+    values[before.diagonal[deenergized]] -= case.gs[deenergized] + 1j * case.bs[deenergized]
     return sparse.csr_array((values, whole.indices, whole.indptr), shape=whole.shape)
 
 
@@ -419,7 +430,7 @@ def _with_enough_generation(outage: Outage, dispatch: Dispatch, stood: AcState) 
     case, island = outage.case, outage.island
     gen_island, count = island[case.gen_bus], int(island.max()) + 1
     most = np.maximum(case.pmax, dispatch.pg)
-    demand = np.where(outage.dead, 0.0, np.maximum(case.pd - dispatch.p_shed, 0.0))
+    demand = np.where(outage.deenergized, 0.0, np.maximum(case.pd - dispatch.p_shed, 0.0))
     lack = np.bincount(island, demand, count) - np.bincount(gen_island, most, count)
     for _ in range(MOST_SHEDDINGS):
         dispatch = _shed(case, dispatch, np.maximum(lack, 0.0), island)
@@ -452,7 +463,7 @@ def assess(before: PreContingency, contingency: Contingency) -> PostContingency:
         state = post_contingency(before, outage)
     except PowerFlowError:
         return PostContingency(contingency, "diverged", None, "", (), islanded_mw, 0.0)
-    loading, branch = worst_loading(state.case, state.standing.flow)
+    loading, branch = worst_loading(state.case, state.limited_quantities.flow)
     shed_mw = state.shed_mw - before.state.shed_mw
     effects = islanded_mw, shed_mw if shed_mw > state.negligible_mw else 0.0
     return PostContingency(contingency, "converged", loading, branch, state.violations, *effects)

@@ -125,7 +125,7 @@ class Zone:
         return np.intersect1d(self.gens, self.network.piecewise)
 
     @property
-    def held(self) -> dict[str, Ints]:
+    def elements(self) -> dict[str, Ints]:
         """Elements of the grid with variables of the zone, by family."""
         return (
             {"w": self.buses, "wr": self.pairs, "wi": self.pairs}
@@ -136,7 +136,7 @@ class Zone:
     @cached_property
     def coordinates(self) -> Ints:
         """Number of each of the zone's variables in the whole grid, in the zone's order."""
-        value = self.held | {"pc": np.searchsorted(self.network.piecewise, self.priced)}
+        value = self.elements | {"pc": np.searchsorted(self.network.piecewise, self.priced)}
         start = self.network.offsets
         return np.concatenate([start[family] + index for family, index in value.items()])
 
@@ -214,7 +214,7 @@ def coordinates(
     voltage: Complexes,
     pg: Floats,
     qg: Floats,
-    held: dict[str, Ints] | None = None,
+    elements: dict[str, Ints] | None = None,
 ) -> Floats:
     """Return an AC state in the coordinates of a network, or of a zone of it.
 
@@ -222,19 +222,19 @@ def coordinates(
     ----------
     voltage : (n,) complex
     pg, qg : (g,)
-    held : dict, optional
+    elements : dict, optional
         As :attr:`Zone.held`; by default every element of the grid.
     """
     case, y = network.case, network.admittance
-    held = whole_grid(network).held if held is None else held
-    pair, line, gens = held["wr"], held["p_from"], held["pg"]
+    elements = whole_grid(network).elements if elements is None else elements
+    pair, line, gens = elements["wr"], elements["p_from"], elements["pg"]
     product = voltage[network.pair_i[pair]] * np.conj(voltage[network.pair_j[pair]])
     f, t = voltage[case.f_bus[line]], voltage[case.t_bus[line]]
     s_from = f * np.conj(y.ff[line] * f + y.ft[line] * t)
     s_to = t * np.conj(y.tf[line] * f + y.tt[line] * t)
     unit = network.objective.cost_unit
-    costs = [cost_at(case.cost[g], case.base_mva, pg[g]) / unit for g in held["pc"].tolist()]
-    w = np.abs(voltage[held["w"]]) ** 2
+    costs = [cost_at(case.cost[g], case.base_mva, pg[g]) / unit for g in elements["pc"].tolist()]
+    w = np.abs(voltage[elements["w"]]) ** 2
     flows = (s_from.real, s_from.imag, s_to.real, s_to.imag)
     return np.concatenate([w, product.real, product.imag, *flows, pg[gens], qg[gens], costs])
 
@@ -246,7 +246,7 @@ def within_limits_without_load(zone: Zone) -> bool:
     """
     case, lines = zone.network.case, zone.branches
     v = np.clip(1.0, case.vmin, case.vmax).astype(complex)
-    places = zone.held | {"pc": np.zeros(0, dtype=np.int64)}
+    places = zone.elements | {"pc": np.zeros(0, dtype=np.int64)}
     output = np.zeros(case.n_gen)
     z = coordinates(zone.network, v, output, output, places)
     at = len(zone.buses) + 2 * len(zone.pairs)

@@ -22,7 +22,7 @@ from gridpriv.report import summary
 from gridpriv.report.contents import epsilon_text, quoted
 from gridpriv.report.source import message, step_rows
 from gridpriv.study.engine import study_totals
-from gridpriv.zonal.opening import AGREED
+from gridpriv.zonal.opening import CONVERGED_RESIDUAL
 from gridpriv.zonal.summary import (
     EXTREME,
     FEASIBILITY,
@@ -282,7 +282,9 @@ class Panel:
     def late(self) -> pd.DataFrame:
         """The runs at every budget that have not converged; noise-free ones have own messages."""
         drawn = self.runs.budget.isin(QUIET) == (self.budget in QUIET)
-        return self.runs[drawn & (self.runs.get("consensus_residual", math.nan) > AGREED)]
+        return self.runs[
+            drawn & (self.runs.get("consensus_residual", math.nan) > CONVERGED_RESIDUAL)
+        ]
 
     @property
     def ranked(self) -> pd.DataFrame:
@@ -427,7 +429,10 @@ def panel_messages(of: Panel) -> Iterator[Message]:
         alike = of.runs[of.runs.budget.isin(QUIET) == (of.budget in QUIET)]
         values = {"late": late.series.nunique(), "methods": alike.series.nunique()}
         values |= {"panel": of.name, "kind": "noise-free" if of.budget in QUIET else "noisy"}
-        values |= {"residual": figure(worst.consensus_residual), "tolerance": f"{AGREED:g}"}
+        values |= {
+            "residual": figure(worst.consensus_residual),
+            "tolerance": f"{CONVERGED_RESIDUAL:g}",
+        }
         yield message("not-converged", values | {"worst": quoted(worst.series), "at": at(worst)})
 
 
@@ -495,7 +500,7 @@ def _baseline_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
     if len(plain) and (plain.ac_feasible == 0.0).all():
         yield message("noise-free-infeasible", {"panel": of.name})
     base = of.row_of(NO_NOISE)
-    if base is not None and base.consensus_residual > AGREED:
+    if base is not None and base.consensus_residual > CONVERGED_RESIDUAL:
         residual = figure(base.consensus_residual)
         values = {"panel": of.name, "method": quoted(base.series), "residual": residual}
         yield message("noise-free-not-converged", values)

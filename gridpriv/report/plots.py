@@ -421,7 +421,7 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
         "series": horizon.series.source,
         "planned": len(horizon.series),
         "finished": len(rows),
-        "settings": settings.told_of(prepared.case)
+        "settings": settings.effective_values(prepared.case)
         | {"zoning": horizon.zoning.source, "seed": seed},
         "released_once": horizon.released_rows(),
         "steps": json_ready(rows),

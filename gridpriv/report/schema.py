@@ -36,7 +36,7 @@ from gridpriv.privacy.statement import Bound, Certificate, TotalEpsilon
 from gridpriv.study.engine import Ending, Identity, Manifest
 from gridpriv.study.record import STORED
 from gridpriv.zonal import documents
-from gridpriv.zonal.documents import BusRow, OfBus, OfZone, RunFigures, ZoneRow
+from gridpriv.zonal.documents import BusRow, OfBus, OfZone, RunSummary, ZoneRow
 
 CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
 """Columns of certificates: their headers include simulated noise."""
@@ -80,11 +80,11 @@ class MethodMeans(OfMethod, name="summary"):
     cost_of_privacy: Number = private(
         "Cost of privacy: cost minus that of the cheapest noise-free method on the grid", "$/h"
     )
-    redispatch_shed_mw: Number = like(RunFigures, "redispatch_shed_mw")
+    redispatch_shed_mw: Number = like(RunSummary, "redispatch_shed_mw")
     ac_feasible_pct: Number = private("AC-feasible: share of finished runs", "% of finished runs")
-    balancing_mw: Number = like(RunFigures, "balancing_mw")
-    interchange_deviation_mw: Number = like(RunFigures, "interchange_deviation_mw")
-    cost: Number = like(RunFigures, "cost")
+    balancing_mw: Number = like(RunSummary, "balancing_mw")
+    interchange_deviation_mw: Number = like(RunSummary, "interchange_deviation_mw")
+    cost: Number = like(RunSummary, "cost")
     seeds: Number = released("Seeds: number of finished runs")
     failed: Number = released("Failed: number of failed runs")
 
@@ -104,10 +104,10 @@ class ConvexMeans(OfMethod, name="convex"):
     """One method at one budget: means over seeds of the last round's plan."""
 
     total_epsilon: Number = like(Certificate, "total_epsilon")
-    consensus_residual: Number = like(RunFigures, "consensus_residual")
-    imbalance_mw: Number = like(RunFigures, "imbalance_mw")
-    plan_shortage_mw: Number = like(RunFigures, "plan_shortage_mw")
-    objective: Number = like(RunFigures, "objective")
+    consensus_residual: Number = like(RunSummary, "consensus_residual")
+    imbalance_mw: Number = like(RunSummary, "imbalance_mw")
+    plan_shortage_mw: Number = like(RunSummary, "plan_shortage_mw")
+    objective: Number = like(RunSummary, "objective")
 
 
 class Guarantee(Certificate, OfMethod, name="privacy"):

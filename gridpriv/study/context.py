@@ -264,7 +264,7 @@ class RunContext:
             for number in left:
                 with closing(self.zones(horizon.settings.workers)) as zones:
                     if once and known is None:
-                        horizon.tried(number, zones)
+                        horizon.run_trial(number, zones)
                         known = _drawn(horizon, kept, charge, admit)
                         admit = None
                         plan = _planned(horizon, kept, known)

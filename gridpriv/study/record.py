@@ -32,7 +32,7 @@ from gridpriv.privacy.statement import Certificate, charges_of
 from gridpriv.study.engine import ChargeRow, ClaimRow, Ending, Identity, Manifest, charge_rows
 from gridpriv.study.plan import BESIDE_GROUND, StudyTask
 from gridpriv.zonal import documents as zonal
-from gridpriv.zonal.documents import RunFigures
+from gridpriv.zonal.documents import RunSummary
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ RUNS = TableSchema(
     first_of_each(
         *Identity.table.figures,
         *(c for c in zonal.SETTINGS.figures if c.name in (*SETTINGS_SHOWN, "outage")),
-        *zonal.RunFigures.table.figures,
+        *zonal.RunSummary.table.figures,
         *LearnFigures.table.figures,
         *Certificate.table.figures,
         *Ending.table.figures,
@@ -140,7 +140,7 @@ def publish_tables(tables: Tables) -> Tables:
 
 FINALS = tuple(
     name
-    for name in (*RunFigures.table.names, *Certificate.table.names)
+    for name in (*RunSummary.table.names, *Certificate.table.names)
     if name != "releases_per_client"
 )
 
@@ -212,7 +212,7 @@ def finals(document: Json) -> Json:
     final, privacy = document["final"], document["privacy"]
     plan = (final["plan_shortage_mw"], final["plan_surplus_mw"])
     return {
-        **RunFigures.read(document),
+        **RunSummary.read(document),
         "imbalance_mw": None if None in plan else math.fsum(plan),
         **Certificate.read(document),
         "protection": None if privacy["mechanism"] == "none" else privacy["adjacency"],
@@ -221,13 +221,13 @@ def finals(document: Json) -> Json:
 
 def _warning(result: RunResult) -> str:
     """Return the note on a finished run that has not converged or lacks a zone's AC plan."""
-    from gridpriv.zonal.opening import AGREED  # imports solvers
+    from gridpriv.zonal.opening import CONVERGED_RESIDUAL  # imports solvers
 
     rounds = result.trace.rounds
-    if rounds and not rounds[-1].consensus_residual <= AGREED:  # infinite and NaN, too
+    if rounds and not rounds[-1].consensus_residual <= CONVERGED_RESIDUAL:  # infinite and NaN, too
         return (
             f"not converged: consensus residual {rounds[-1].consensus_residual:.3g} p.u. after "
-            f"round {len(rounds)}, above {AGREED:g} p.u."
+            f"round {len(rounds)}, above {CONVERGED_RESIDUAL:g} p.u."
         )
     if result.physical["fallback_zones"]:
         return f"no AC plan in zone {', '.join(result.physical['fallback_zones'])}"

@@ -303,7 +303,7 @@ def _manifest(runs: Runs, *, public: bool) -> Json:
     could confirm a guess.
     """
     case, series = runs.case.name, runs.series
-    settings = runs.settings.told_of(runs.case.without(runs.settings.outage))
+    settings = runs.settings.effective_values(runs.case.without(runs.settings.outage))
     title = f"A run of {case}" if series is None else f"{case}: {series.source}"
     does = f"this {runs.kind} of {case} release" if public else f"this {runs.kind} of {case} cost"
     question = f"What does {does}, and what does it protect?"

@@ -125,7 +125,7 @@ class Made:
         return total_pure(Counter(item.release.certified for item in self.drawn))
 
 
-def certificate(made: Made, published: Case, files: Mapping[str, str], run: str | None) -> Json:
+def certificate(contents: Made, published: Case, files: Mapping[str, str], run: str | None) -> Json:
     """Return the certificate of a published case as a JSON value.
 
     Parameters
@@ -135,15 +135,15 @@ def certificate(made: Made, published: Case, files: Mapping[str, str], run: str 
     run : str or None
         Identifier of the ledger's entries.
     """
-    settings, base = made.ready.settings, published.base_mva
-    epsilon, beta = made.epsilon, base * made.ready.rules.adjacency.beta
-    optimum = made.served.optimum
+    settings, base = contents.ready.settings, published.base_mva
+    epsilon, beta = contents.epsilon, base * contents.ready.rules.adjacency.beta
+    optimum = contents.served.optimum
     document: Json = {
         "case": published.name,
-        "source": made.ready.case.name,
+        "source": contents.ready.case.name,
         "buses": published.n_bus,
         "protected": {
-            "adjacency": made.adjacency,
+            "adjacency": contents.adjacency,
             "beta_mw": beta,
             "protects": settings.protects,
             "total_epsilon": epsilon,
@@ -152,12 +152,12 @@ def certificate(made: Made, published: Case, files: Mapping[str, str], run: str 
             "best_guess": best_guess(epsilon),
             "inversion_error_mw": inversion_error(beta, epsilon),
         },
-        "releases": [_row(item) for item in made.drawn],
-        "demand": _demand(made),
+        "releases": [_row(item) for item in contents.drawn],
+        "demand": _demand(contents),
         "optimum": {
             "ac_feasible": not optimum.violations,
             "cost": optimum.cost,
-            "cost_range": made.cost_range,
+            "cost_range": contents.cost_range,
             "rated_branches": int((published.rate > 0).sum()),
         },
         "files": [
@@ -188,21 +188,23 @@ def _row(drawn: Drawn) -> Json:
     }
 
 
-def _demand(made: Made) -> Json:
-    case, total, bus = made.served.case, None, None
-    if made.covariance is not None:
-        total = case.base_mva * math.sqrt(max(float(made.covariance[0].sum()), 0.0))
-        bus = case.base_mva * math.sqrt(max(float(np.trace(made.covariance[0])), 0.0) / case.n_bus)
-    moved = case.base_mva * np.abs(made.served.moved).sum(axis=1)
+def _demand(contents: Made) -> Json:
+    case, total, bus = contents.served.case, None, None
+    if contents.covariance is not None:
+        total = case.base_mva * math.sqrt(max(float(contents.covariance[0].sum()), 0.0))
+        bus = case.base_mva * math.sqrt(
+            max(float(np.trace(contents.covariance[0])), 0.0) / case.n_bus
+        )
+    projected = case.base_mva * np.abs(contents.served.demand_change).sum(axis=1)
     return {
         "total_mw": case.base_mva * float(case.pd.sum()),
         "expected_total_error_mw": total,
         "expected_bus_error_mw": bus,
         "negative_loads": int((case.pd < 0.0).sum()),
-        "projected_mw": float(moved[0]),
-        "projected_mvar": float(moved[1]),
-        "metric": METRICS[made.drawn[0].release.mechanism.norm],
-        "margin": made.served.margin,
+        "projected_mw": float(projected[0]),
+        "projected_mvar": float(projected[1]),
+        "metric": METRICS[contents.drawn[0].release.mechanism.norm],
+        "margin": contents.served.margin,
     }
 
 

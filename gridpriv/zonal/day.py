@@ -31,7 +31,7 @@ from gridpriv.grid.chronology import Chronology
 from gridpriv.power.ac.day import DayOptimum, commitment, day_optimum
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.joint import ZoneBlock, joint_plan, tie_ends
-from gridpriv.power.ac.redispatch import operating_unit
+from gridpriv.power.ac.zone_redispatch import operating_unit
 from gridpriv.power.schedule import AcSchedule, CentralSchedule
 from gridpriv.power.zone import coordinates
 from gridpriv.zonal.prepared import Prepared
@@ -215,7 +215,7 @@ def plan_receding(
     departure = 0.5 * (1.0 - PLANNED) * chronology.hours
     low = np.maximum(case.pmin + reserve[1], output - departure * chronology.ramp_down)
     high = np.minimum(case.pmax - reserve[0], output + departure * chronology.ramp_up)
-    low, high = _kept(low, high, output, chronology)
+    low, high = _including_plan(low, high, output, chronology)
     planned = (output, low, high, reserve, energy, None)
     return DayPlan(chronology, tuple(schedules), *planned, tuple(efforts))
 
@@ -287,10 +287,10 @@ def _windows(
     below = np.minimum(np.vstack([endless, down]), np.vstack([up, endless])) / 2
     low = np.maximum(case.pmin * on + reserve[1], output - below)
     high = np.minimum(case.pmax * on - reserve[0], output + above)
-    return _kept(low, high, output, chronology)
+    return _including_plan(low, high, output, chronology)
 
 
-def _kept(
+def _including_plan(
     low: Floats, high: Floats, output: Floats, chronology: Chronology
 ) -> tuple[Floats, Floats]:
     """Return limits that include the plan; storages follow it."""
@@ -307,8 +307,10 @@ def _follow_energy(output: Floats, before: Floats, after: Floats, chronology: Ch
     hours = chronology.hours
     for k, storage in enumerate(chronology.storages):
         gained = (after[k] - (1.0 - storage.loss * hours) * before[k]) / hours
-        stored = gained / storage.charge_efficiency if gained > 0 else None
-        output[storage.gen] = -gained * storage.discharge_efficiency if stored is None else -stored
+        charged = gained / storage.charge_efficiency if gained > 0 else None
+        output[storage.gen] = (
+            -gained * storage.discharge_efficiency if charged is None else -charged
+        )
 
 
 def _energies(optimum: DayOptimum, chronology: Chronology, count: int) -> Floats:

@@ -144,7 +144,7 @@ class ZoneRow(ZoneSize, PlanBalance, name="zones"):
     load_mw: Number = private("Load: total active demand")
 
 
-class SettledFigures(Row):
+class RedispatchSummary(Row):
     """The AC state after redispatch, in short."""
 
     ac_feasible: Flag = private(
@@ -296,7 +296,7 @@ class Baselines(Row):
     )
 
 
-class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
+class StepRow(OfStep, Baselines, RedispatchSummary, name="steps"):
     """One step of a series."""
 
     status: Text = private("AC state: feasible, marginal (within 0.1 % of the limit) or infeasible")
@@ -369,7 +369,7 @@ class NetworkBranch(OfGrid, name="network_branches"):
     tie: Flag = known("Tie: flag of a branch between two zones")
 
 
-class RunFigures(SettledFigures):
+class RunSummary(RedispatchSummary):
     """Values of a run in the table of runs, read from its document."""
 
     objective: Number = like(Plans, "objective")
@@ -455,7 +455,7 @@ class Interchange(OfZone, name="interchange"):
     shed_mw: Number = private("Load shedding: active load shedding")
 
 
-class Physical(SettledFigures, name="physical"):
+class Physical(RedispatchSummary, name="physical"):
     """The AC state after redispatch; None for a run that ended before it."""
 
     status: Text = like(StepRow, "status")
@@ -467,7 +467,7 @@ class Physical(SettledFigures, name="physical"):
     deenergized_mw: Number = private("Shed on de-energized islands: load of de-energized buses")
     curtailed_mw: Number = private("Curtailed generation: curtailed active generation")
     balancing_cost: Number = like(Interchange, "balancing_cost")
-    interchange_deviation_mw: Number = like(RunFigures, "interchange_deviation_mw")
+    interchange_deviation_mw: Number = like(RunSummary, "interchange_deviation_mw")
     losses_mw: Number = private("Losses: active power losses of branches")
     regulation_mw: Number = private("Regulation: generation that the AC solution adds to dispatch")
     worst_loading_percent: Number = private("Largest loading: branch apparent power over rating")
@@ -500,7 +500,7 @@ class Meter(Row, name="meter"):
     )
 
 
-class HeldZone(Row, name="hold"):
+class HoldRow(Row, name="hold"):
     """One zone that keeps its scheduled interchange."""
 
     zone: Text = known("Zone: name of the zone")
@@ -530,7 +530,7 @@ class CostOfPrivacy(Baselines, name="cost_of_privacy"):
     )
 
 
-class AcRoundsFigures(Row, name="ac_rounds"):
+class AcRoundsSummary(Row, name="ac_rounds"):
     """Rounds in which zones solve the AC optimal power flow of released demand."""
 
     rounds: Number = released("AC rounds: number of rounds in the search that is kept")
@@ -542,11 +542,11 @@ class AcRoundsFigures(Row, name="ac_rounds"):
 class Final(Residuals, Plans):
     """Values after the last round."""
 
-    explanation: Text = like(RunFigures, "explanation")
-    ac_rounds: AcRoundsFigures | None = part(AcRoundsFigures)
+    explanation: Text = like(RunSummary, "explanation")
+    ac_rounds: AcRoundsSummary | None = part(AcRoundsSummary)
     physical: Physical = part(Physical)
     meter: list[Meter] | None = part(Meter)
-    hold: list[HeldZone] | None = part(HeldZone)
+    hold: list[HoldRow] | None = part(HoldRow)
     cost_of_privacy: CostOfPrivacy | None = part(CostOfPrivacy)
 
 
@@ -585,7 +585,7 @@ class Solver(Row, name="solver"):
 
     name: Text = known("Solver: name of the solver")
     version: Text = known("Solver's version: version of the solver")
-    solves: Number = like(RunFigures, "solves")
+    solves: Number = like(RunSummary, "solves")
     failures: Number = private("Failures: solves that were tried again")
     seconds_per_solve: Number = private("Time of a solve: wall-clock time of a solve", "s")
 

@@ -133,15 +133,15 @@ class ExchangeResult(RunAnalysis):
 
     def _congestion(self, zone: int) -> Json:
         case, pg = self.optimum.state.case, self.optimum.state.pg
-        mine = np.flatnonzero(self.domain.zone_of[case.gen_bus] == zone)
+        gens = np.flatnonzero(self.domain.zone_of[case.gen_bus] == zone)
         names = ("market_cost", "generation_cost", "congestion_mw", "congestion_cost")
         if self.market is None:
             return dict.fromkeys(names)
         before, after = (
-            sum(cost_at(case.cost[g], case.base_mva, p[g]) for g in mine) for p in (self.market, pg)
+            sum(cost_at(case.cost[g], case.base_mva, p[g]) for g in gens) for p in (self.market, pg)
         )
-        moved = case.base_mva * np.maximum(pg - self.market, 0.0)[mine].sum()
-        return dict(zip(names, (before, after, moved, after - before), strict=True))
+        congestion = case.base_mva * np.maximum(pg - self.market, 0.0)[gens].sum()
+        return dict(zip(names, (before, after, congestion, after - before), strict=True))
 
     def _revenue(self, zone: str) -> float | None:
         if self.market is None:

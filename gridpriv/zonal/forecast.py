@@ -193,7 +193,7 @@ def forecast(
         Called with a note after every run.
     """
     expected = public_demand(case, settings.public_demand)
-    tried: list[list[Outcome | None]] = []
+    outcomes_by_draw: list[list[Outcome | None]] = []
     left_out = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridprivWarning)
@@ -206,13 +206,15 @@ def forecast(
                 outcomes = [
                     _outcome(prepare(grid, zoning, own), optimum, zones, watch) for own in chosen
                 ]
-            tried.append(outcomes)
-        by_method = [list(each) for each in zip(*tried, strict=True)]
+            outcomes_by_draw.append(outcomes)
+        by_method = [list(each) for each in zip(*outcomes_by_draw, strict=True)]
         runs = [prepare(grid, zoning, replace(settings, **method)) for method in options]
         tables = list(zip(runs, options, by_method, strict=True))
-        silent = [table for table in tables if table[1]["release"] == "nothing"]
+        without_release = [table for table in tables if table[1]["release"] == "nothing"]
         prior_only = (
-            min(silent, key=lambda table: _expected(*table).severity)[2] if silent else None
+            min(without_release, key=lambda table: _expected(*table).severity)[2]
+            if without_release
+            else None
         )
         return [
             _expected(run, method, own, None if method["release"] == "nothing" else prior_only)
@@ -252,13 +254,13 @@ def scenario(
 def drawn_demand(zoning: Zoning, expected: PublicDemand, generator: np.random.Generator) -> Floats:
     """Return demand (2, n_bus) sampled from the public prior, per unit."""
 
-    def around_one(deviation: float, count: int) -> Floats:
+    def unit_mean(deviation: float, count: int) -> Floats:
         return generator.gamma(deviation**-2, deviation**2, count)
 
     common, own = np.sqrt([COMMON, 1.0 - COMMON]) * expected.spread
-    zones = around_one(common, 1) * around_one(own, zoning.n_zone)
+    zones = unit_mean(common, 1) * unit_mean(own, zoning.n_zone)
     spread = float(np.exp(generator.uniform(*np.log(SPREADS))))
-    factors = around_one(spread, len(zoning.zone_of))
+    factors = unit_mean(spread, len(zoning.zone_of))
     for zone, members in zip(zones, zoning.members, strict=True):
         usual = np.abs(expected.mean[0, members])
         shared = usual @ factors[members]
@@ -284,22 +286,24 @@ def recommended(result: Sequence[Expected]) -> Expected:
     it to the user.
     """
     nothing = [item for item in result if item.release == "nothing"]
-    worth = [
+    beneficial = [
         item
         for item in result
         if item.release != "nothing" and (item.better is None or 2 * item.better > item.scenarios)
     ]
-    left = [*nothing, *worth]
-    for place in range(max(len(item.severity) for item in left)):
-        figures = [item.severity[place] if place < len(item.severity) else np.inf for item in left]
+    candidates = [*nothing, *beneficial]
+    for place in range(max(len(item.severity) for item in candidates)):
+        figures = [
+            item.severity[place] if place < len(item.severity) else np.inf for item in candidates
+        ]
         first = int(np.argmin(figures))
-        margin = left[first].indifference
+        margin = candidates[first].indifference
         most = figures[first] + (margin[place] if place < len(margin) else 0.0)
-        left = [item for item, x in zip(left, figures, strict=True) if x <= most]
-    silent = [item for item in left if item.release == "nothing"]
-    if silent:
-        return min(silent, key=lambda item: item.severity)
-    return min(left, key=lambda item: (item.expected_error_mw, item.severity))
+        candidates = [item for item, x in zip(candidates, figures, strict=True) if x <= most]
+    prior_only = [item for item in candidates if item.release == "nothing"]
+    if prior_only:
+        return min(prior_only, key=lambda item: item.severity)
+    return min(candidates, key=lambda item: (item.expected_error_mw, item.severity))
 
 
 def _outcome(
@@ -361,10 +365,10 @@ def _better(item: Outcome | None, other: Outcome | None) -> bool:
     """Return True where an outcome is better than another by more than :data:`SAME_COST`."""
     if item is None or other is None:
         return item is not None
-    for mine, theirs in zip(item.severity, other.severity, strict=True):
-        if _at_most(mine) < theirs:
+    for value, reference in zip(item.severity, other.severity, strict=True):
+        if _at_most(value) < reference:
             return True
-        if _at_most(theirs) < mine:
+        if _at_most(reference) < value:
             return False
     return False
 

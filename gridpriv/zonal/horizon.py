@@ -131,7 +131,7 @@ class Horizon:
     @cached_property
     def owned(self) -> Prepared:
         """The run with the owner's demand whose single release serves all steps."""
-        ready = prepare(self.series.case, self.zoning, replace(self._alone, load_scale=1.0))
+        ready = prepare(self.series.case, self.zoning, replace(self._step_settings, load_scale=1.0))
         return replace(ready, rules=self._rules(ready))
 
     @cached_property
@@ -196,14 +196,14 @@ class Horizon:
     def draw(self, charge: Charging = lambda *_: None) -> Known:
         """Charge and draw the release of all steps; return the estimate from it."""
         streams, planned = NoiseStreams(step_seed(self.seed, 0)), self.planned
-        matches = []
+        estimates = []
         for zone, item in zip(self.owned.zones, self.disclosures, strict=True):
             value, release = item.measure(self._data(zone)), None
             for release in planned.get(zone.name, ()):
                 charge(zone.name, {release: 1})
                 value = release.apply(value, partial(streams.stream, zone.key, 1, 1))
-            matches.append(item.estimate(value, release))
-        return tuple(matches)
+            estimates.append(item.estimate(value, release))
+        return tuple(estimates)
 
     def expected(self) -> Known:
         """Return the public prior of demand, used before a release."""
@@ -252,7 +252,7 @@ class Horizon:
         """
         scale, case = self.series.scale(number), self.series.at(number)
         case = case if plan is None else plan.step(case, number)
-        ready = prepare(case, self.zoning, self._alone, scale)
+        ready = prepare(case, self.zoning, self._step_settings, scale)
         ready = replace(ready, rules=self._rules(ready), seed=step_seed(self.seed, number))
         if plan is not None:
             ready = replace(ready, scheduled=plan.schedules[number])
@@ -269,7 +269,7 @@ class Horizon:
         )
 
     @property
-    def _alone(self) -> Settings:
+    def _step_settings(self) -> Settings:
         """Return the settings of a step, which has no basis."""
         return replace(self.settings, temporal_basis=AUTO, stream=None)
 
@@ -279,7 +279,7 @@ class Horizon:
             return ready.rules
         return replace(ready.rules, noise=replace(noise, multiplier=self.multiplier))
 
-    def tried(self, number: int, transport: Connect) -> None:
+    def run_trial(self, number: int, transport: Connect) -> None:
         """Run a trial round of every zone on public data, so that failures come before charges."""
         ready = self.prepared(number, self.expected())
         with closing(transport(zone_agents(ready))) as zones:
@@ -359,13 +359,15 @@ class StreamDisclosure:
         later : int
             With it, the demand so many steps later, from the releases until ``step``.
         """
-        result, swings = [], basis.temporal_coefficients[:, step * self.ahead + later]
-        for mean, swing, sums in zip(basis.mean.reshape(2, -1), swings, self.sums, strict=True):
+        result, deviations = [], basis.temporal_coefficients[:, step * self.ahead + later]
+        for mean, deviation, sums in zip(
+            basis.mean.reshape(2, -1), deviations, self.sums, strict=True
+        ):
             expected = float(mean.sum())
-            moved = float(np.clip(expected + swing, sums.lower, sums.upper)) - expected
+            change = float(np.clip(expected + deviation, sums.lower, sums.upper)) - expected
             size = np.abs(mean)
             shares = size / size.sum() if size.sum() > 0 else sums.shares
-            result.append(mean + moved * shares)
+            result.append(mean + change * shares)
         return np.concatenate(result)
 
 
@@ -435,7 +437,7 @@ class Stream(Horizon):
         """Releases of every zone in every block (public)."""
         owned = self.owned
         assert owned.expected is not None and owned.rules.noise is not None
-        matches = []
+        disclosures = []
         for zone in owned.zones:
             level = Disclosure(
                 total(len(zone.own)),
@@ -445,8 +447,8 @@ class Stream(Horizon):
             )
             stream_disclosure = StreamDisclosure(level, self.block, self.hours, self.ahead)
             error = self.error(stream_disclosure, owned.rules.noise.multiplier)
-            matches.append(replace(stream_disclosure, level=replace(level, expected=error)))
-        return tuple(matches)
+            disclosures.append(replace(stream_disclosure, level=replace(level, expected=error)))
+        return tuple(disclosures)
 
     def error(self, item: StreamDisclosure, multiplier: float) -> float:
         """Return the expected error of an hour's total of p (public)."""
@@ -470,7 +472,7 @@ class Stream(Horizon):
     def draw(self, charge: Charging = lambda *_: None) -> Known:
         """Charge and draw every block of the series; return the estimate of every step."""
         streams, planned = NoiseStreams(step_seed(self.seed, 0)), self.planned
-        matches = []
+        results = []
         for zone, item in zip(self.owned.zones, self.disclosures, strict=True):
             release = next(iter(planned.get(zone.name, ())), None)
 
@@ -482,8 +484,8 @@ class Stream(Horizon):
                 return release.apply(mean, partial(streams.stream, zone.key, block + 1, 1))
 
             variance = 0.0 if release is None else release.mechanism.variance
-            matches.append(estimates(item, self._data(zone), drawn, variance))
-        return tuple(matches)
+            results.append(estimates(item, self._data(zone), drawn, variance))
+        return tuple(results)
 
     def expected(self) -> Known:
         """Return the public prior, used before a release."""
@@ -541,7 +543,7 @@ def estimates(
     totals = (on_grid(halves) if item.level.exact else halves).sum(axis=2)
     step_of = {hour: step for step, hour in enumerate(item.hours)}
     filters = item.filters()
-    swings, block = np.zeros((2, len(demand), item.ahead)), np.zeros(2)
+    coefficients, block = np.zeros((2, len(demand), item.ahead)), np.zeros(2)
     level = item.level.prior.mean.reshape(2, -1).sum(axis=1)
     for hour in range(item.hours[-1] + 1):
         for filter_ in filters:
@@ -557,8 +559,8 @@ def estimates(
         if step is not None:
             later = item.hours[step : step + item.ahead]
             for k, filter_ in enumerate(filters):
-                swings[k, step, : len(later)] = filter_.predicted(later) - level[k]
-    return TemporalBasis(item.level.prior.mean, swings.reshape(2, -1))
+                coefficients[k, step, : len(later)] = filter_.predicted(later) - level[k]
+    return TemporalBasis(item.level.prior.mean, coefficients.reshape(2, -1))
 
 
 def make_horizon(
@@ -764,7 +766,7 @@ def run_series(
     horizon = make_horizon(series, zoning, settings, chronology)
     known = None
     if horizon.released_once:
-        horizon.tried(0, default_transport(settings.workers))
+        horizon.run_trial(0, default_transport(settings.workers))
         known = horizon.draw(charge or (lambda *_: None))
     plan = horizon.plan(known)
     results = []

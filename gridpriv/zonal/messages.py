@@ -25,8 +25,8 @@ from gridpriv.core.text import (
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.settings import NOTHING
 from gridpriv.zonal.meter import hold_messages, meter_messages
-from gridpriv.zonal.opening import AGREED
-from gridpriv.zonal.settings import STILL
+from gridpriv.zonal.opening import CONVERGED_RESIDUAL
+from gridpriv.zonal.settings import DEFAULT_TOLERANCE
 
 TEMPLATES = read_templates(Path(__file__).with_suffix(".txt"))
 MOST_NAMED = 3
@@ -37,7 +37,7 @@ BEFORE_FACTORS = "of the demand before the public factors"
 """Protected demand of a series whose steps are public factors on one demand."""
 FULL = 1e-3
 """Unused capacity as a share of the load below which all capacity is in use."""
-ATTAINABLE = (1e-6, 1e-5, STILL)
+ATTAINABLE = (1e-6, 1e-5, DEFAULT_TOLERANCE)
 """Residuals, p.u., at which Newton rounds that end by rounding errors may be optimal: up to STILL,
 at which rounds end by default."""
 UNREALIZABLE = 0.01
@@ -75,8 +75,10 @@ def _feasibility(document: Json) -> Iterator[tuple[str, Json]]:
 def _meter(document: Json) -> Iterator[tuple[str, Json]]:
     """Yield the zones whose tie-line meters disclose more than their messages."""
     if document["settings"]["mechanism"] != "none":
-        held = document["settings"]["hold"] == "interchange"
-        yield from meter_messages(document["final"].get("meter"), held=held)
+        holding_interchange = document["settings"]["hold"] == "interchange"
+        yield from meter_messages(
+            document["final"].get("meter"), holding_interchange=holding_interchange
+        )
     yield from hold_messages(document["final"].get("hold"))
 
 
@@ -88,8 +90,8 @@ def limits_named(violations: list[Json]) -> str:
         f"by {row['amount']:.3g} {row['unit']}"
         for row in largest[:MOST_NAMED]
     ]
-    others = len(largest) - MOST_NAMED
-    return ", ".join(named) + (f" and {others} more" if others > 0 else "")
+    unnamed = len(largest) - MOST_NAMED
+    return ", ".join(named) + (f" and {unnamed} more" if unnamed > 0 else "")
 
 
 def _convergence(document: Json) -> Iterator[tuple[str, Json]]:
@@ -115,7 +117,7 @@ def _convergence(document: Json) -> Iterator[tuple[str, Json]]:
             yield "ended-early-newton", values | {"planned": planned, "tolerance": shown(within)}
         else:
             yield "newton-stalled", values | {"dual": shown(final["dual_residual"])}
-    elif residual is not None and residual > AGREED:
+    elif residual is not None and residual > CONVERGED_RESIDUAL:
         fresh = fresh_noise(settings)
         plain = "-newton" if newton else ""
         kind = "-at-tolerance" if early else "-fresh-noise" if fresh else plain
@@ -167,7 +169,7 @@ def _baselines(document: Json) -> Iterator[tuple[str, Json]]:
         return
     noisy = settings["mechanism"] != "none"
     residual = costs["noise_free_residual"]
-    if noisy and residual is not None and residual > AGREED:
+    if noisy and residual is not None and residual > CONVERGED_RESIDUAL:
         priced = costs["cost"] is not None and settings["objective"] == "cost"
         so = ", so the cost of privacy is approximate" if priced else ""
         yield "noise-free-not-converged", {"residual": shown(residual), "so": so}
@@ -210,9 +212,9 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
             {"cost": figure(value, digits), "prior": figure(prior, digits), "chance": chance},
         )
     elif priced:
-        drawn, silent = physical["balancing_mw"] or 0.0, costs["prior_only_balancing_mw"] or 0.0
-        if drawn - silent > negligible_mw(physical["load_mw"] or 0.0):
-            values = {"balancing": amount(drawn, "MW"), "prior": amount(silent, "MW")}
+        drawn, prior_only = physical["balancing_mw"] or 0.0, costs["prior_only_balancing_mw"] or 0.0
+        if drawn - prior_only > negligible_mw(physical["load_mw"] or 0.0):
+            values = {"balancing": amount(drawn, "MW"), "prior": amount(prior_only, "MW")}
             yield "more-balancing-than-prior-only", values
 
 

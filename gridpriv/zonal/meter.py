@@ -39,7 +39,7 @@ from gridpriv.privacy.perturbation import NoiseRule
 if TYPE_CHECKING:
     from gridpriv.consensus.agent import AgentRules
     from gridpriv.power.ac.flow import MeterDerivatives
-    from gridpriv.power.ac.settle import Settlement
+    from gridpriv.power.ac.grid_redispatch import GridRedispatch
     from gridpriv.privacy.release import Release
     from gridpriv.zonal.opening import Trace
 
@@ -79,7 +79,7 @@ class Hold:
         return replace(case, pmin=case.pmin + self.reserve, pmax=case.pmax - self.reserve)
 
     def rows(self, base_mva: float) -> list[Json]:
-        """Return a row per zone (:class:`gridpriv.zonal.documents.HeldZone`)."""
+        """Return a row per zone (:class:`gridpriv.zonal.documents.HoldRow`)."""
         result = zip(self.zones, base_mva * self.band, self.delta, strict=True)
         return [{"zone": z, "band_mw": float(b), "delta": float(d)} for z, b, d in result]
 
@@ -119,20 +119,22 @@ def _shares(wide: Floats) -> Floats:
 def total_errors(disclosure: Disclosure, rule: NoiseRule, adjacency: DemandAdjacency) -> Floats:
     """Return draws of the size of a zone's estimation error of its total, per unit (public)."""
     matrix, belief = disclosure.strategy.matrix, disclosure.prior.active
-    law = replace(rule, source="simulated").release(disclosure.sensitivity(adjacency, rule.norm))
-    mechanism, count = law.mechanism, len(matrix)
-    together = belief.spread**2 * np.outer(belief.shares, belief.shares)
-    before: Floats = together + DEVIATION**2 * belief.deviations
+    release = replace(rule, source="simulated").release(
+        disclosure.sensitivity(adjacency, rule.norm)
+    )
+    mechanism, count = release.mechanism, len(matrix)
+    common = belief.spread**2 * np.outer(belief.shares, belief.shares)
+    before: Floats = common + DEVIATION**2 * belief.deviations
     seen = matrix @ before
     weights = np.linalg.solve(
         seen @ matrix.T + mechanism.variance * np.eye(count), seen.sum(axis=1)
     )
-    rest = np.ones(matrix.shape[1]) - matrix.T @ weights
+    residual_weights = np.ones(matrix.shape[1]) - matrix.T @ weights
     draws, generator = min(DRAWS, NUMBERS // max(count, 1)), np.random.default_rng(0)
     noise = mechanism.perturb(np.zeros(2 * count * draws), lambda: generator)
     missed = noise[: count * draws].reshape(draws, count) @ weights
-    left = math.sqrt(max(float(rest @ before @ rest), 0.0))
-    missed = missed + left * generator.standard_normal(draws)
+    residual_spread = math.sqrt(max(float(residual_weights @ before @ residual_weights), 0.0))
+    missed = missed + residual_spread * generator.standard_normal(draws)
     return np.asarray(disclosure.scale * np.abs(missed))
 
 
@@ -154,8 +156,8 @@ def hold_messages(rows: Sequence[Json] | None) -> Iterator[tuple[str, Json]]:
     banded = [row for row in rows or () if row["zone"] not in empty]
     if banded:
         yield "hold", {"bands": _bands(banded)}
-    if left := [row for row in short if row in banded]:
-        row = max(left, key=lambda row: (row["delta"], -row["band_mw"]))
+    if insufficient := [row for row in short if row in banded]:
+        row = max(insufficient, key=lambda row: (row["delta"], -row["band_mw"]))
         values = {"band": f"{row['band_mw']:.3g}", "delta": f"{row['delta']:.2g}"}
         yield "hold-short", {"zone": row["zone"]} | values
 
@@ -178,7 +180,7 @@ RESOLUTION_MW = 0.01
 """Resolution of a meter on a tie line."""
 
 
-class SettledRun(Protocol):
+class RedispatchedRun(Protocol):
     """A run's public settings, its releases, and the state of the grid after it."""
 
     @property
@@ -192,53 +194,53 @@ class SettledRun(Protocol):
     @property
     def trace(self) -> Trace: ...  # noqa: D102
     @property
-    def settlement(self) -> Settlement | None: ...  # noqa: D102
+    def redispatch(self) -> GridRedispatch | None: ...  # noqa: D102
 
 
-def derivatives(result: SettledRun) -> MeterDerivatives | None:
+def derivatives(result: RedispatchedRun) -> MeterDerivatives | None:
     """Return the derivatives at a run's AC state, or None.
 
     None without a state, with a single zone, and on grids of more than :data:`MOST_BUSES`.
     """
     from gridpriv.power.ac.flow import meter_derivatives  # imports solvers
+    from gridpriv.power.ac.grid_redispatch import joint_dispatch
     from gridpriv.power.ac.newton import PowerFlowError
-    from gridpriv.power.ac.settle import joint_dispatch
     from gridpriv.power.ac.state import Schedule
 
-    settlement = result.settlement
-    if settlement is None or settlement.state is None or len(result.zone_models) < 2:
+    redispatch = result.redispatch
+    if redispatch is None or redispatch.state is None or len(result.zone_models) < 2:
         return None
-    if settlement.state.dead.all() or result.case.n_bus > MOST_BUSES:
+    if redispatch.state.deenergized.all() or result.case.n_bus > MOST_BUSES:
         return None
     zone_of = np.zeros(result.case.n_bus, dtype=np.int64)
     for number, zone in enumerate(result.zone_models):
         zone_of[zone.own] = number
-    dispatch = joint_dispatch(result.case, result.zone_models, settlement.plans)
-    schedule = Schedule(zone_of, settlement.scheduled)
+    dispatch = joint_dispatch(result.case, result.zone_models, redispatch.plans)
+    schedule = Schedule(zone_of, redispatch.scheduled)
     try:
-        return meter_derivatives(settlement.state, dispatch, schedule)
+        return meter_derivatives(redispatch.state, dispatch, schedule)
     except (PowerFlowError, RuntimeError):  # no state, or a singular Jacobian: at the nose
         return None
 
 
-def meter_rows(result: SettledRun) -> list[Json] | None:
+def meter_rows(result: RedispatchedRun) -> list[Json] | None:
     """Return a row per zone (``documents.Meter``); None without an AC state."""
-    matches = derivatives(result)
-    if matches is None:
+    meters = derivatives(result)
+    if meters is None:
         return None
     rows = []
     for number, zone in enumerate(result.zone_models):
         own, noise = zone.own, message_noise_mw(result, number)
-        moves = np.abs(matches.interchange_p[number, own])
-        flows = np.abs(matches.flow_p[:, own])
-        place = int(np.argmax(flows.max(axis=1))) if len(matches.ties) else None
+        moves = np.abs(meters.interchange_p[number, own])
+        flows = np.abs(meters.flow_p[:, own])
+        place = int(np.argmax(flows.max(axis=1))) if len(meters.ties) else None
         rows.append(
             {
                 "zone": zone.name,
                 "interchange_mw_per_mw": float(moves.max()),
                 "bus": int(result.case.bus_id[own[int(np.argmax(moves))]]),
                 "tie_mw_per_mw": 0.0 if place is None else float(flows[place].max()),
-                "tie": None if place is None else _ends(result, matches.ties[place]),
+                "tie": None if place is None else _ends(result, meters.ties[place]),
                 "noise_mw": noise if math.isfinite(noise) else None,
                 "meter_tells_more": bool(
                     moves.min() > LEAST_MOVE and float(moves.min()) * noise > RESOLUTION_MW
@@ -248,7 +250,7 @@ def meter_rows(result: SettledRun) -> list[Json] | None:
     return rows
 
 
-def message_noise_mw(result: SettledRun, number: int) -> float:
+def message_noise_mw(result: RedispatchedRun, number: int) -> float:
     """Return the standard deviation of the noise in a zone's released total, in MW.
 
     Infinite without a release of it, 0 without noise.
@@ -278,17 +280,19 @@ def total_noise(disclosure: Disclosure, release: Release) -> float:
     return math.sqrt(release.mechanism.variance) * float(np.linalg.norm(weights))
 
 
-def _ends(result: SettledRun, branch: int) -> str:
+def _ends(result: RedispatchedRun, branch: int) -> str:
     case = result.case
     return f"{case.bus_id[case.f_bus[branch]]}-{case.bus_id[case.t_bus[branch]]}"
 
 
-def meter_messages(rows: Sequence[Json] | None, *, held: bool) -> Iterator[tuple[str, Json]]:
+def meter_messages(
+    rows: Sequence[Json] | None, *, holding_interchange: bool
+) -> Iterator[tuple[str, Json]]:
     """Yield codes and values of messages on zones whose meters disclose more than their messages.
 
     Parameters
     ----------
-    held : bool
+    holding_interchange : bool
         Zones keep their scheduled interchange already, so there is no advice.
     """
     more = [row for row in rows or () if row["meter_tells_more"]]
@@ -298,7 +302,7 @@ def meter_messages(rows: Sequence[Json] | None, *, held: bool) -> Iterator[tuple
             yield "meter-unreleased", values
         else:
             yield "meter", values | {"noise": f"{row['noise_mw']:.3g}"}
-    if not held and any(
+    if not holding_interchange and any(
         row["noise_mw"] is not None for row in more
     ):  # others could not set any aside
         yield "meter-advice", {}

@@ -39,7 +39,7 @@ WARM_START_ROUNDS = 20
 LEAST_MEMORY, MOST_MEMORY = 5, 10
 """Rounds that Anderson steps combine (docs/decisions/0017-acceleration.md)."""
 
-Carrying: TypeAlias = Callable[[Phase], Exchange]
+PhaseExchange: TypeAlias = Callable[[Phase], Exchange]
 """Function from the task of orders (ready, warm start, round) to their exchange."""
 
 
@@ -64,23 +64,23 @@ class PublicInputs:
     step: StepSize
 
 
-def initial_rounds(ground: PublicInputs, carry: Carrying) -> tuple[State, Plan]:
+def initial_rounds(inputs: PublicInputs, carry: PhaseExchange) -> tuple[State, Plan]:
     """Test or warm-start every zone on its public proxy; return the start of the private rounds."""
-    settings, consensus = ground.settings, ground.consensus
-    schedule, in_rounds = schedules(settings, ground.units)
-    start = consensus.stack(ground.start)
+    settings, consensus = inputs.settings, inputs.consensus
+    schedule, in_rounds = schedules(settings, inputs.units)
+    start = consensus.stack(inputs.start)
     state = State(start, np.zeros_like(start), schedule.first(consensus.size))
     if settings.effective_start() == "warm":
-        warm_start = Plan(WARM_START_ROUNDS, ground.step, schedule)
+        warm_start = Plan(WARM_START_ROUNDS, inputs.step, schedule)
         for turn in rounds(carry("warm_start"), consensus, state, warm_start):
             state = turn.state
     acceleration = settings.effective_acceleration()
     plan = Plan(
         settings.rounds,
-        ground.step,
+        inputs.step,
         in_rounds,
         settings.effective_tolerance(),
-        acceleration=None if acceleration == "none" else anderson(len(ground.start)),
+        acceleration=None if acceleration == "none" else anderson(len(inputs.start)),
     )
     if settings.effective_perturbation().target == "output":
         carry("ready")(_last_orders(consensus, state, plan))
@@ -158,7 +158,7 @@ def step_size(settings: Settings, smooth: Callable[[], tuple[float, float]]) -> 
     return smooth_step(*smooth())
 
 
-AGREED = 0.01
+CONVERGED_RESIDUAL = 0.01
 """p.u. of consensus residual up to which a run counts as converged: 1 MVA on a base of 100."""
 
 

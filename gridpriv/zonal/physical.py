@@ -14,7 +14,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.tables import Number, like, private
 from gridpriv.core.text import Json, amount
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.settle import Settlement
+from gridpriv.power.ac.grid_redispatch import GridRedispatch
 from gridpriv.power.ac.state import GridState, negligible_mw
 from gridpriv.power.objective import Service, generation_cost
 from gridpriv.power.security import worst_loading
@@ -36,12 +36,12 @@ def solution_of_variables(network: Network, z: Floats) -> GridState:
     difference = np.angle(part["wr"] + 1j * part["wi"])
     angles = tree_angles(case, network.pair_i, network.pair_j, difference)
     # imbalance of every bus: demand + shunts + flows out - generation
-    left = case.pd + 1j * case.qd + w * (case.gs - 1j * case.bs)
-    np.add.at(left, case.f_bus, s_from)
-    np.add.at(left, case.t_bus, s_to)
-    np.subtract.at(left, case.gen_bus, part["pg"] + 1j * part["qg"])
+    imbalance = case.pd + 1j * case.qd + w * (case.gs - 1j * case.bs)
+    np.add.at(imbalance, case.f_bus, s_from)
+    np.add.at(imbalance, case.t_bus, s_to)
+    np.subtract.at(imbalance, case.gen_bus, part["pg"] + 1j * part["qg"])
     pg, qg = part["pg"], part["qg"]
-    return GridState(case, np.sqrt(w), angles, s_from, s_to, pg, qg, left.real, left.imag)
+    return GridState(case, np.sqrt(w), angles, s_from, s_to, pg, qg, imbalance.real, imbalance.imag)
 
 
 def tree_angles(
@@ -69,33 +69,33 @@ def tree_angles(
 
 
 def physical_figures(
-    case: Case, zones: tuple[Zone, ...], settled: Settlement, service: Service
+    case: Case, zones: tuple[Zone, ...], redispatch: GridRedispatch, service: Service
 ) -> Json:
     """Return the values of an AC state (:class:`gridpriv.zonal.documents.Physical`).
 
     Where the dispatch has no AC power flow, values of the AC state are None; shedding and
     curtailment of zones' own plans are not.
     """
-    base, state = case.base_mva, settled.state
-    interchange = interchange_rows(zones, settled, service, base)
+    base, state = case.base_mva, redispatch.state
+    interchange = interchange_rows(zones, redispatch, service, base)
     figures: Json = Physical().as_dict()
     figures |= {
-        "status": settled.status,
-        "ac_feasible": settled.status == "feasible",
+        "status": redispatch.status,
+        "ac_feasible": redispatch.status == "feasible",
         "load_mw": base * float(np.maximum(case.pd, 0.0).sum()),
-        "failure": settled.failure,
-        "shed_mw": base * float(sum(plan.p_shed.sum() for plan in settled.plans)),
-        "curtailed_mw": base * float(sum(plan.curtailment.sum() for plan in settled.plans)),
-        "violations": [Violation.of(limit).as_dict() for limit in settled.violations],
+        "failure": redispatch.failure,
+        "shed_mw": base * float(sum(plan.p_shed.sum() for plan in redispatch.plans)),
+        "curtailed_mw": base * float(sum(plan.curtailment.sum() for plan in redispatch.plans)),
+        "violations": [Violation.of(limit).as_dict() for limit in redispatch.violations],
         "interchange": interchange,
         "fallback_zones": [
-            zone.name for zone, plan in zip(zones, settled.plans, strict=True) if not plan.solved
+            zone.name for zone, plan in zip(zones, redispatch.plans, strict=True) if not plan.solved
         ],
-        "replans": settled.replans,
+        "replans": redispatch.replans,
     }
     if state is None:
         return figures
-    generated = None if settled.status == "infeasible" else generation_cost(case, state.pg)
+    generated = None if redispatch.status == "infeasible" else generation_cost(case, state.pg)
     return figures | {
         "cost": None if generated is None else generated + service.voll * state.shed_mw,
         "generation_cost": generated,
@@ -107,7 +107,7 @@ def physical_figures(
         "losses_mw": state.losses_mw,
         "regulation_mw": base * float(state.regulation.sum()),
         "unused_capacity_mw": base * float(np.maximum(case.pmax - state.pg, 0.0).sum()),
-        **extremes(case, state.vm, state.standing.flow),
+        **extremes(case, state.vm, state.limited_quantities.flow),
     }
 
 
@@ -134,22 +134,22 @@ def extremes(case: Case, vm: Floats, flow: Floats) -> Json:
 
 
 def interchange_rows(
-    zones: tuple[Zone, ...], settled: Settlement, service: Service, base_mva: float
+    zones: tuple[Zone, ...], redispatch: GridRedispatch, service: Service, base_mva: float
 ) -> list[Json]:
     """Return each zone's interchange, scheduled and actual, its balancing and shed power."""
-    scheduled, state = base_mva * settled.scheduled, settled.state
+    scheduled, state = base_mva * redispatch.scheduled, redispatch.state
     missing = np.full(len(zones), np.nan)
     actual = missing if state is None else base_mva * state.interchange
-    leaned = np.maximum(scheduled - actual, 0.0)
+    balancing = np.maximum(scheduled - actual, 0.0)
     return [
         {
             "zone": zone.name,
             "scheduled_mw": float(scheduled[z]),
             "actual_mw": float(actual[z]),
             "deviation_mw": float(actual[z] - scheduled[z]),
-            "balancing_mw": float(leaned[z]),
-            "balancing_cost": float(service.balancing_price * leaned[z]),
-            "shed_mw": base_mva * float(settled.plans[z].p_shed.sum()),
+            "balancing_mw": float(balancing[z]),
+            "balancing_cost": float(service.balancing_price * balancing[z]),
+            "shed_mw": base_mva * float(redispatch.plans[z].p_shed.sum()),
         }
         for z, zone in enumerate(zones)
     ]
@@ -208,10 +208,12 @@ def shed_causes(figures: Json, current: Reference) -> dict[str, float | None]:
     noise-free run, so by rounds that have not converged; noise.
     """
     causes = ("island_mw", "unavoidable_mw", "coordination_mw", "noise_mw")
-    shed, dead = figures["shed_mw"], figures["deenergized_mw"]
+    shed, deenergized = figures["shed_mw"], figures["deenergized_mw"]
     least, plain = current.least_shed_mw, current.noise_free_shed_mw
-    if shed is None or dead is None or least is None or plain is None:
+    if shed is None or deenergized is None or least is None or plain is None:
         return dict.fromkeys(causes)
-    least = min(max(least, dead), shed)
+    least = min(max(least, deenergized), shed)
     plain = min(max(plain, least), shed)
-    return dict(zip(causes, (dead, least - dead, plain - least, shed - plain), strict=True))
+    return dict(
+        zip(causes, (deenergized, least - deenergized, plain - least, shed - plain), strict=True)
+    )

@@ -139,7 +139,7 @@ class Prepared(Instance):
     scheduled: CentralSchedule | None = None
 
     @property
-    def moved(self) -> DemandAdjacency:
+    def run_adjacency(self) -> DemandAdjacency:
         """Adjacency of the demand of this run."""
         return self.settings.protected(self.case).scaled(self.scale)
 
@@ -220,14 +220,14 @@ class Prepared(Instance):
         return min(FIRMEST, price_level * max(1.0, 1.0 / max(mean, 1.0 / FIRMEST)))
 
     @property
-    def held(self) -> Iterator[tuple[Zone, NDArray[np.bool_]]]:
+    def zone_coupling(self) -> Iterator[tuple[Zone, NDArray[np.bool_]]]:
         """Every zone with the mask of its coupling variables."""
         return zip(self.zones, self.shared, strict=True)
 
     @cached_property
     def consensus(self) -> Consensus:
         """Global variable of each of the zones' coupling variables."""
-        return make_consensus([zone.coordinates[s] for zone, s in self.held])
+        return make_consensus([zone.coordinates[s] for zone, s in self.zone_coupling])
 
 
 def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) -> Prepared:
@@ -295,10 +295,10 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
     if settings.hold is None:
         return ready
     check_hold(settings, perturbation.target, zoning)
-    return _held(ready, make_hold(ready.zones, ready.disclosures, rules.noise, adjacency))
+    return _with_reserve(ready, make_hold(ready.zones, ready.disclosures, rules.noise, adjacency))
 
 
-def _held(prepared: Prepared, hold: Hold) -> Prepared:
+def _with_reserve(prepared: Prepared, hold: Hold) -> Prepared:
     """Return a run whose schedule sets generation aside."""
     network = make_network(hold.narrowed(prepared.case), prepared.network.objective)
     zones = tuple(sorted(make_zones(network, prepared.zoning), key=lambda zone: zone.key))
@@ -400,16 +400,16 @@ def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | No
         return None
     if settings.sensitivity == "published":
         assumed = PAPER_SENSITIVITY[settings.perturbation] * adjacency.beta
-    return NoiseRule(settings.law(), settings.noise, multiplier, assumed)
+    return NoiseRule(settings.noise_name(), settings.noise, multiplier, assumed)
 
 
 def horizon_multiplier(settings: Settings, steps: int = 1) -> float | None:
     """Return noise scale over sensitivity of one release, or None without a mechanism."""
     if settings.mechanism == "none":
         return None
-    law, releases = settings.law(), settings.planned_releases() * steps
+    noise, releases = settings.noise_name(), settings.planned_releases() * steps
     return noise_multiplier(
-        settings.budget, law, settings.sensitivity, releases, settings.delta, settings.noise
+        settings.budget, noise, settings.sensitivity, releases, settings.delta, settings.noise
     )
 
 

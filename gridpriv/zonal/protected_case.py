@@ -164,9 +164,9 @@ def _largest_marginal_cost(case: Case) -> float:
 def _dearest(prices: Floats, adjacency: DemandAdjacency) -> float:
     """Return the largest change of the priced demand by one bus, for beta = 1."""
     active, reactive = prices
-    moved = ("p" in adjacency.protects) * np.abs(active)
-    moved += ("q" in adjacency.protects) * np.abs(reactive)
-    return max(float(moved.max()), LEAST)
+    change = ("p" in adjacency.protects) * np.abs(active)
+    change += ("q" in adjacency.protects) * np.abs(reactive)
+    return max(float(change.max()), LEAST)
 
 
 FIDELITY_SHARE = 0.3
@@ -216,13 +216,13 @@ class DemandRelease:
         """Posterior covariances (2, n, n) of active and of reactive demand."""
         prior, matrices = self.disclosure.prior, self.disclosure.strategy.matrices
         variance = self.release.mechanism.variance
-        matches = []
+        covariances = []
         beliefs = (prior.active, prior.reactive(self.mean[0]))
         for matrix, seen, belief in zip(matrices, np.split(self.released, 2), beliefs, strict=True):
             weight = evidence(matrix, seen, variance, belief).weight
             deviation = float(np.sqrt(weight @ DEVIATIONS**2))
-            matches.append(posterior_covariance(matrix, variance, belief, deviation))
-        return np.stack(matches)
+            covariances.append(posterior_covariance(matrix, variance, belief, deviation))
+        return np.stack(covariances)
 
     def draws(self, generator: np.random.Generator) -> Iterator[Floats]:
         """Yield demands (2, n) of the posterior, without end."""
@@ -257,9 +257,9 @@ class PricedRelease:
     @cached_property
     def gain(self) -> Floats:
         """Change (2, n) of the posterior mean per $/h of residual of the answer."""
-        moved = np.einsum("kij,kj->ki", self.first.covariance, self.query.prices)
-        known = float((moved * self.query.prices).sum()) + self.query.release.mechanism.variance
-        return np.asarray(moved / known)
+        cross = np.einsum("kij,kj->ki", self.first.covariance, self.query.prices)
+        variance = float((cross * self.query.prices).sum()) + self.query.release.mechanism.variance
+        return np.asarray(cross / variance)
 
     def update(self, demand: Floats, answer: float) -> Floats:
         """Return a demand (2, n) corrected by its residual in an answer."""
@@ -273,8 +273,8 @@ class PricedRelease:
     @cached_property
     def covariance(self) -> Floats:
         """Posterior covariances (2, n, n) of active and of reactive demand."""
-        moved = np.einsum("kij,kj->ki", self.first.covariance, self.query.prices)
-        return np.asarray(self.first.covariance - np.einsum("ki,kj->kij", self.gain, moved))
+        cross = np.einsum("kij,kj->ki", self.first.covariance, self.query.prices)
+        return np.asarray(self.first.covariance - np.einsum("ki,kj->kij", self.gain, cross))
 
     def draws(self, generator: np.random.Generator) -> Iterator[Floats]:
         """Yield demands (2, n) of the posterior, without end."""

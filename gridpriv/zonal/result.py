@@ -23,7 +23,7 @@ from gridpriv.core.tables import TableSchema, publish
 from gridpriv.core.text import Json, html_page, json_ready
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import zone_rows
-from gridpriv.power.ac.settle import Settlement
+from gridpriv.power.ac.grid_redispatch import GridRedispatch
 from gridpriv.power.ac.state import GridState, limit_table
 from gridpriv.power.fleet import ZoneOutcome
 from gridpriv.power.objective import has_convex_costs
@@ -142,7 +142,7 @@ class FinishedRun(Instance):
     trace: Trace
     outcomes: tuple[ZoneOutcome, ...]
     disclosures: tuple[Disclosure | None, ...]
-    settlement: Settlement | None
+    redispatch: GridRedispatch | None
     ac_rounds: AcRounds | None
     certificates: tuple[ZoneCertificate, ...]
     timing: Timing
@@ -211,9 +211,9 @@ class FinishedRun(Instance):
     @cached_property
     def physical(self) -> Json:
         """The AC state after redispatch in MW and $/h (:mod:`gridpriv.zonal.physical`); local."""
-        if self.settlement is None:
+        if self.redispatch is None:
             return Physical().as_dict()
-        return physical_figures(self.case, self.zone_models, self.settlement, self.settings)
+        return physical_figures(self.case, self.zone_models, self.redispatch, self.settings)
 
     @cached_property
     def privacy(self) -> Json:
@@ -222,7 +222,7 @@ class FinishedRun(Instance):
 
     def explanation(self) -> str | None:
         """Return AC feasibility and load shedding in a sentence; local."""
-        return None if self.settlement is None else verdict(self.physical)
+        return None if self.redispatch is None else verdict(self.physical)
 
     def as_dict(self, *, public: bool = False) -> Json:
         """Return the run as a JSON value.
@@ -244,7 +244,7 @@ class FinishedRun(Instance):
                 for zone, disclosure in zip(self.zone_models, self.disclosures, strict=True)
                 if disclosure is not None
             ],
-            "settings": settings.told_of(case) | {"zoning": self.zoning.source},
+            "settings": settings.effective_values(case) | {"zoning": self.zoning.source},
             "rounds": self.round_rows,
             "ended": "early" if self.early else "finished",
             "reason": self.early,
@@ -333,7 +333,7 @@ class RunAnalysis(ABC):
                 "of a run with noise."
             )
         case, figures = self.figures()
-        told: Json = {
+        document: Json = {
             "case": case.name,
             "buses": case.n_bus,
             "view": self.settings.view,
@@ -343,7 +343,7 @@ class RunAnalysis(ABC):
             "seconds": self.seconds,
             "version": version("gridpriv"),
         }
-        published = publish(told, self.schema, protected=True) if public else told
+        published = publish(document, self.schema, protected=True) if public else document
         cleaned: Json = json_ready(published)
         return cleaned
 
@@ -379,7 +379,7 @@ class RunResult(FinishedRun):
         Final state of each zone; local.
     disclosures : tuple
         Released statistics of each zone's demand; None without a release.
-    settlement : Settlement or None
+    redispatch : GridRedispatch or None
         The grid after AC redispatch; None for a run that ended early.
     ac_rounds : AcRounds or None
         Rounds on the AC equations; None without.
@@ -440,16 +440,16 @@ class RunResult(FinishedRun):
                 "vm_pu": np.sqrt(np.maximum(w, 0.0)),
             }
         )
-        if self.settlement is not None:
+        if self.redispatch is not None:
             table["redispatch_shed_mw"] = base * self._of_buses("p_shed")
             table["redispatch_shed_mvar"] = base * self._of_buses("q_shed")
         return table
 
     def _of_buses(self, name: str) -> Floats:
         """Return a value of zones' plans at their own buses."""
-        assert self.settlement is not None
+        assert self.redispatch is not None
         full = np.full(self.case.n_bus, np.nan)
-        for zone, plan in zip(self.zone_models, self.settlement.plans, strict=True):
+        for zone, plan in zip(self.zone_models, self.redispatch.plans, strict=True):
             full[zone.own] = getattr(plan, name)
         return full
 
@@ -469,7 +469,7 @@ class RunResult(FinishedRun):
         """
         import pandas as pd
 
-        if self.settlement is None:
+        if self.redispatch is None:
             return pd.DataFrame(columns=["bus", "zone", "p_price", "p_unit", "q_price", "q_unit"])
         priced = has_convex_costs(self.case)
         return self.buses[["bus", "zone"]].assign(
@@ -496,8 +496,8 @@ class RunResult(FinishedRun):
     @cached_property
     def binding(self) -> pd.DataFrame:
         """Binding limits of the grid after redispatch, one row each; local."""
-        settled = self.settlement
-        return limit_table(settled.state.binding if settled and settled.state else ())
+        redispatch = self.redispatch
+        return limit_table(redispatch.state.binding if redispatch and redispatch.state else ())
 
     def to_pandapower(self, net: Any = None) -> Any:
         """Return a pandapower net with the dispatch after redispatch; local.
@@ -517,8 +517,8 @@ class RunResult(FinishedRun):
 
         A coupling variable is then the mean of its copies.
         """
-        if self.settlement is not None and self.settlement.state is not None:
-            s = self.settlement.state
+        if self.redispatch is not None and self.redispatch.state is not None:
+            s = self.redispatch.state
             shed = s.p_shed - s.curtailment, s.q_shed
             return GridState(s.case, s.vm, s.va, s.s_from, s.s_to, s.pg, s.qg, *shed)
         size = self.network.offsets["end"]

@@ -40,10 +40,15 @@ from gridpriv.core.errors import GridprivError, GridprivWarning, InputError
 from gridpriv.core.text import Json
 from gridpriv.core.threads import one_blas_thread
 from gridpriv.grid.case import Case
+from gridpriv.power.ac.grid_redispatch import (
+    GridRedispatch,
+    agreed_boundaries,
+    redispatch_grid,
+    scheduled_boundaries,
+)
 from gridpriv.power.ac.optimum import AcOptimum, acopf
-from gridpriv.power.ac.redispatch import Boundary
-from gridpriv.power.ac.settle import Settlement, agreed_boundaries, scheduled_boundaries, settle
 from gridpriv.power.ac.state import negligible_mw
+from gridpriv.power.ac.zone_redispatch import Boundary
 from gridpriv.power.fleet import Fleet, ZoneMember, ZoneOutcome
 from gridpriv.power.objective import AcObjective
 from gridpriv.power.zone import flat_start
@@ -238,7 +243,7 @@ class _Unfinished:
     records: list[RoundRecord] = field(default_factory=list)
     ac_rounds: AcRounds | None = None
 
-    def result(self, settled: Settlement | None, early: str | None = None) -> RunResult:
+    def result(self, redispatch: GridRedispatch | None, early: str | None = None) -> RunResult:
         """Return the result so far; ``early`` is the reason of an early end."""
         solved, prepared = time.perf_counter(), self.prepared
         drawn = _drawn(prepared, self.zones, self.opening, len(self.records))
@@ -255,7 +260,7 @@ class _Unfinished:
             trace=trace,
             outcomes=outcomes,
             disclosures=prepared.disclosures,
-            settlement=settled,
+            redispatch=redispatch,
             ac_rounds=self.ac_rounds,
             certificates=zone_certificates(by_zone, prepared.settings, prepared.rules, planned),
             timing=Timing(load=0.0, build=build, solve=solve, total=total),
@@ -325,16 +330,16 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
         or prepared.in_conic_rounds
     ):
         return _open_release(prepared, transport)
-    numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
-    settings, start = prepared.settings, [flat_start(zone)[s] for zone, s in prepared.held]
+    numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.zone_coupling]))
+    settings, start = prepared.settings, [flat_start(zone)[s] for zone, s in prepared.zone_coupling]
     units = coordinate_units(prepared.network, numbers, len(prepared.zones))
 
     def smooth() -> tuple[float, float]:
         largest = max(answers(transport, call(ZoneMember.smoothness)))
         return largest, nominal_epsilon(settings, prepared.rules)
 
-    ground = PublicInputs(settings, prepared.consensus, start, units, step_size(settings, smooth))
-    state, plan = initial_rounds(ground, lambda phase: exchange(transport, OPENING[phase]))
+    inputs = PublicInputs(settings, prepared.consensus, start, units, step_size(settings, smooth))
+    state, plan = initial_rounds(inputs, lambda phase: exchange(transport, OPENING[phase]))
     orders = orders_at(prepared.consensus, state, plan, 1)
     return Opening(state, plan, tuple(_releases(transport, orders)))
 
@@ -380,13 +385,13 @@ def play_rounds(
         z = central.z
         calls = [call(ZoneMember.set_iterate, z[zone.coordinates]) for zone in prepared.zones]
         answers(transport, calls)
-        sent = [z[zone.coordinates[shared]] for zone, shared in prepared.held]
+        sent = [z[zone.coordinates[shared]] for zone, shared in prepared.zone_coupling]
         return _one_turn(prepared, opening.state, sent)
     if on_ac is not None:
         if on_ac.schedule is not None:
             return _one_turn(prepared, opening.state, answers(transport, call(ZoneMember.ac_take)))
-        kept = prepared.settings.effective_acceleration()
-        settings = replace(prepared.settings, planning="soc", acceleration=kept)
+        acceleration = prepared.settings.effective_acceleration()
+        settings = replace(prepared.settings, planning="soc", acceleration=acceleration)
         relaxed = replace(prepared, settings=settings)
         return play_rounds(relaxed, transport, open_rounds(relaxed, transport))
     if prepared.in_conic_rounds:
@@ -422,12 +427,12 @@ def _conic_turns(prepared: Prepared, transport: Transport, state: State) -> Iter
     from gridpriv.power.schedule import conic_rounds
 
     answers(transport, call(ZoneMember.disclose))
-    held = np.concatenate([zone.coordinates for zone in prepared.zones])
-    number, holders = np.unique(held, return_counts=True)
+    coordinates = np.concatenate([zone.coordinates for zone in prepared.zones])
+    number, holders = np.unique(coordinates, return_counts=True)
     products = number < prepared.network.offsets["p_from"]
     tolerance = prepared.settings.effective_tolerance()
-    found = conic_rounds(transport, number[products & (holders > 1)])
-    for t, item in enumerate(islice(found, prepared.settings.rounds), 1):
+    conic = conic_rounds(transport, number[products & (holders > 1)])
+    for t, item in enumerate(islice(conic, prepared.settings.rounds), 1):
         sent = prepared.consensus.stack(answers(transport, call(ZoneMember.take_block)))
         w, none = prepared.consensus.average(sent), np.zeros(prepared.consensus.size)
         state = replace(state, sent=sent)
@@ -445,7 +450,7 @@ def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | N
 
 def _redispatched(
     prepared: Prepared, transport: Transport, schedule: AcSchedule | None
-) -> Settlement:
+) -> GridRedispatch:
     """Redispatch every zone around the schedule, and compute the AC state of the grid."""
     boundaries = _boundaries(prepared, transport, schedule)
     if prepared.hold is not None:
@@ -454,7 +459,7 @@ def _redispatched(
             replace(item, reserve=aside[zone.gens])
             for zone, item in zip(prepared.zones, boundaries, strict=True)
         )
-    return settle(
+    return redispatch_grid(
         prepared.case,
         prepared.zones,
         boundaries,
@@ -530,7 +535,7 @@ def _outcomes(prepared: Prepared, transport: Transport) -> Iterator[ZoneOutcome]
 
 
 NO_NOISE: Json = {"mechanism": "none"}
-SILENT: Json = PRIOR_ONLY | {"noise": "simulated", "seed": 0}
+PRIOR_ONLY_SETTINGS: Json = PRIOR_ONLY | {"noise": "simulated", "seed": 0}
 
 
 def reference(result: RunResult, scale: float, zones: Connect | None = None) -> Reference:
@@ -541,12 +546,12 @@ def reference(result: RunResult, scale: float, zones: Connect | None = None) -> 
     compiled again.
     """
     noisy, own = result.settings.mechanism != "none", result.physical
-    settled = partial(_settled, result, scale, zones)
-    plain = settled(NO_NOISE) if noisy else {name: own[name] for name in ("cost", "shed_mw")}
-    silent = settled(SILENT) if noisy else {}
-    if silent.get("status") == "infeasible" and own["status"] != "infeasible":
-        silent = {"status": "infeasible"}  # it is not a baseline of a feasible run
-    kinds = {"noise_free": plain, "prior_only": silent}
+    baseline = partial(_baseline, result, scale, zones)
+    noise_free = baseline(NO_NOISE) if noisy else {name: own[name] for name in ("cost", "shed_mw")}
+    prior_only = baseline(PRIOR_ONLY_SETTINGS) if noisy else {}
+    if prior_only.get("status") == "infeasible" and own["status"] != "infeasible":
+        prior_only = {"status": "infeasible"}  # it is not a baseline of a feasible run
+    kinds = {"noise_free": noise_free, "prior_only": prior_only}
     figures = {f"{kind}_{k}": v for kind, current in kinds.items() for k, v in current.items()}
     sheds = own["status"] == "infeasible" or own["shed_mw"] > negligible_mw(own["load_mw"])
     cheapest, least = _acopf(result, "cost"), _acopf(result, "shed") if sheds else None
@@ -557,22 +562,22 @@ def reference(result: RunResult, scale: float, zones: Connect | None = None) -> 
     )
 
 
-def _settled(result: RunResult, scale: float, zones: Connect | None, given: Json) -> Json:
+def _baseline(result: RunResult, scale: float, zones: Connect | None, changes: Json) -> Json:
     """Return the values of the same zones' run with other noise settings; empty if it fails."""
     # the result's case has its load scale and outages already
     kind = result.network.objective.kind  # a default may depend on the noise
-    settings = replace(result.settings, objective=kind, load_scale=1.0, outage=(), **given)
+    settings = replace(result.settings, objective=kind, load_scale=1.0, outage=(), **changes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridprivWarning)  # reported by the run
         try:
             prepared = prepare(result.case, result.zoning, settings, scale)
-            matches = run_prepared(prepared, transport=zones)
+            baseline = run_prepared(prepared, transport=zones)
         except GridprivError:
             return {}
     # without a power flow the shed load is unknown
-    served = () if matches.physical["failure"] else ("shed_mw", "balancing_mw")
-    figures = {name: matches.physical[name] for name in ("cost", "status", *served)}
-    return figures | {"residual": matches.consensus_residual}
+    served = () if baseline.physical["failure"] else ("shed_mw", "balancing_mw")
+    figures = {name: baseline.physical[name] for name in ("cost", "status", *served)}
+    return figures | {"residual": baseline.consensus_residual}
 
 
 def _acopf(result: RunResult, objective: AcObjective) -> AcOptimum | None:

@@ -19,11 +19,11 @@ from gridpriv.core.errors import InputError, SolverError
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case, public_network
 from gridpriv.grid.scenarios import Contingency, Rating, branch_rating, contingencies
+from gridpriv.power.ac.grid_redispatch import joint_dispatch
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.optimum import AcOptimum
-from gridpriv.power.ac.redispatch import operating_unit
-from gridpriv.power.ac.settle import joint_dispatch
 from gridpriv.power.ac.state import AcState, Dispatch
+from gridpriv.power.ac.zone_redispatch import operating_unit
 from gridpriv.power.corrective import Correction, correct
 from gridpriv.power.objective import AcObjective, generation_cost, has_convex_costs
 from gridpriv.power.schedule import estimated_optimum
@@ -145,9 +145,11 @@ def corrective_figures(corrective: Json | None) -> Json:
     """Return the status of a corrective redispatch, with redispatch and shedding in MW."""
     if corrective is None:
         return {"corrective": ""} | dict.fromkeys(("up_mw", "down_mw", "corrective_shed_mw"))
-    moved = {key: sum(zone[key] for zone in corrective["zones"]) for key in ("up_mw", "down_mw")}
+    redispatched = {
+        key: sum(zone[key] for zone in corrective["zones"]) for key in ("up_mw", "down_mw")
+    }
     shed = {"corrective_shed_mw": corrective["shed_mw"]}
-    return {"corrective": corrective["status"]} | moved | shed
+    return {"corrective": corrective["status"]} | redispatched | shed
 
 
 NOT_PREVENTIVE = Prevention(
@@ -165,7 +167,7 @@ def _correction(result: Correction | None) -> Json | None:
 
 
 def _before(state: AcState) -> Json:
-    loading, branch = worst_loading(state.case, state.standing.flow)
+    loading, branch = worst_loading(state.case, state.limited_quantities.flow)
     return {
         "status": "converged",
         "worst_loading_percent": loading,
@@ -234,7 +236,7 @@ def security(
         check_secure(settings)
         before, analysed, prevention = _prevented(result, outages, rating, watch)
     else:
-        case, dispatch = _settled(result) if view == LOCAL else _scheduled(result, view)
+        case, dispatch = _redispatched(result) if view == LOCAL else _scheduled(result, view)
         try:
             before = pre_contingency(case, dispatch, rating)
         except PowerFlowError as error:
@@ -317,14 +319,14 @@ def _cost(state: AcState, voll: float) -> float | None:
     return None if generated is None else generated + voll * state.shed_mw
 
 
-def _settled(result: RunResult) -> tuple[Case, Dispatch]:
+def _redispatched(result: RunResult) -> tuple[Case, Dispatch]:
     """Return the true demand, and the dispatch after AC redispatch; local."""
-    settled = result.settlement
-    if settled is None or settled.state is None:
-        reason = result.early if settled is None else settled.failure
+    redispatch = result.redispatch
+    if redispatch is None or redispatch.state is None:
+        reason = result.early if redispatch is None else redispatch.failure
         raise SolverError(f"the run has no AC state after redispatch: {reason}")
-    planned = joint_dispatch(result.case, result.zone_models, settled.plans)
-    return result.case, replace(planned, pg=settled.state.pg, va=settled.state.va)
+    planned = joint_dispatch(result.case, result.zone_models, redispatch.plans)
+    return result.case, replace(planned, pg=redispatch.state.pg, va=redispatch.state.va)
 
 
 def viewed_optimum(result: RunResult, case: Case) -> AcOptimum:

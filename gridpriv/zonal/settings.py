@@ -68,7 +68,7 @@ from gridpriv.privacy.temporal import MOST_COSINES, parse_window
 Consensus = Literal["boundary", "all"]
 FEW_ZONES = 100
 """Number of zones up to which the matched solver tolerance is exact."""
-STILL = 1e-4
+DEFAULT_TOLERANCE = 1e-4
 """p.u. of consensus residual below which rounds stop by default."""
 Start = Literal["flat", "warm"]
 Coordination = Literal["rounds", "central"]
@@ -253,8 +253,8 @@ class Grid(Scenario):
         "rounds on the relaxation stop where every coupling variable agrees within X p.u.; 0 runs "
         "all rounds",
         not_negative,
-        unset=f"{STILL:g} with update exact, penalty auto, start warm, solver-tolerance matched "
-        "and noise drawn at most once, else 0",
+        unset=f"{DEFAULT_TOLERANCE:g} with update exact, penalty auto, start warm, "
+        "solver-tolerance matched and noise drawn at most once, else 0",
     )
     solver: str = words(
         "clarabel", "solver of zones in ADMM: clarabel, ipopt or pyomo:NAME", "NAME"
@@ -307,11 +307,11 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
         pairs = self.perturbation == "demand" and self.protects == "p+q"
         return "knorm" if pairs else "laplace"
 
-    def law(self) -> str:
+    def noise_name(self) -> str:
         """Return the mechanism's name; a staircase is on numbers if only p or only q changes."""
         mechanism = self.effective_mechanism()
-        item = mechanism == "staircase" and self.protects != "p+q"
-        return "staircase-number" if item else mechanism
+        is_number = mechanism == "staircase" and self.protects != "p+q"
+        return "staircase-number" if is_number else mechanism
 
     def effective_perturbation(self) -> Perturbation:
         """Return the perturbation, with the effective noise schedule."""
@@ -345,7 +345,7 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
         make = cost_objective if kind == "cost" else losses_objective
         return make(case, self.imbalance_weight)
 
-    def told_of(self, case: Case) -> Json:
+    def effective_values(self, case: Case) -> Json:
         """Return every effective setting of a run of a case, as a JSON value."""
         objective = self.case_objective(case)  # None: determined by the case
         shown = self.as_dict() | {"objective": objective.kind}
@@ -378,8 +378,10 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
 
     def effective_tolerance(self) -> float:
         """Return the consensus residual below which rounds stop; 0 runs all of them."""
-        still = STILL if self.solver_tolerance == "matched" and self.repeats() else 0.0
-        return still if self.tolerance is None else self.tolerance
+        tolerance = (
+            DEFAULT_TOLERANCE if self.solver_tolerance == "matched" and self.repeats() else 0.0
+        )
+        return tolerance if self.tolerance is None else self.tolerance
 
     def effective_acceleration(self) -> Acceleration:
         """Return the effective acceleration."""

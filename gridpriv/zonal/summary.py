@@ -18,7 +18,7 @@ from gridpriv.zonal.messages import (
     releases_nothing,
 )
 from gridpriv.zonal.meter import MOST_ZONES_NAMED
-from gridpriv.zonal.opening import AGREED
+from gridpriv.zonal.opening import CONVERGED_RESIDUAL
 
 INTERIOR_POINT = "interior-point method"
 CAUSES = {
@@ -113,12 +113,14 @@ def results(document: Json) -> list[list[object]]:
     drawn = amount(physical["balancing_mw"], "MW")
     rows.insert(2, ["balancing power", drawn, "MW", _valued(document)])
     if not releases_nothing(settings):
-        silent = amount(costs.get("prior_only_balancing_mw"), "MW")
-        rows.insert(4, ["balancing power, prior-only", silent, "MW", ""])
+        prior_only_power = amount(costs.get("prior_only_balancing_mw"), "MW")
+        rows.insert(4, ["balancing power, prior-only", prior_only_power, "MW", ""])
     rows += [*_power(physical, costs), *_extremes(physical)]
-    quiet = ("load shedding", "curtailed generation")
+    omitted_if_zero = ("load shedding", "curtailed generation")
     return [
-        row for row in rows if row[1] is not None and not (row[0] in quiet and str(row[1]) == "0")
+        row
+        for row in rows
+        if row[1] is not None and not (row[0] in omitted_if_zero and str(row[1]) == "0")
     ]
 
 
@@ -499,7 +501,7 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
 
 def _not_converged(steps: list[Json], key: str) -> Json:
     """Return the number of steps whose residual is large, and the largest; empty without any."""
-    large = [r for r in (step.get(key) or 0.0 for step in steps) if r > AGREED]
+    large = [r for r in (step.get(key) or 0.0 for step in steps) if r > CONVERGED_RESIDUAL]
     return {"steps": counted(len(large), "step"), "residual": shown(max(large))} if large else {}
 
 

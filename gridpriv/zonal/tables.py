@@ -47,9 +47,9 @@ def result_tables(solution: GridState) -> dict[str, DataFrame]:
     solution = _from_reference(solution)
     case = solution.case
     buses = case.bus_id
-    taken = bus_intake(solution, solution.s_from, solution.s_to)
+    intake = bus_intake(solution, solution.s_from, solution.s_to)
     everywhere = np.arange(case.n_bus), np.ones(case.n_bus)
-    res_bus, res_shed = _of_buses(solution, taken, *everywhere, buses)
+    res_bus, res_shed = _of_buses(solution, intake, *everywhere, buses)
     ends = {"from_bus": buses[case.f_bus], "to_bus": buses[case.t_bus]}
     flows = branch_flows(
         solution, solution.s_from, solution.s_to, np.arange(case.n_branch), "from", "to"
@@ -64,15 +64,15 @@ def result_tables(solution: GridState) -> dict[str, DataFrame]:
 
 
 def _of_buses(
-    solution: GridState, taken: Complexes, at: Any, own: Floats, index: Any
+    solution: GridState, intake: Complexes, at: Any, own: Floats, index: Any
 ) -> tuple[DataFrame, DataFrame]:
     """Return state and load shedding of some buses; ``own`` is 0 where another bus has theirs."""
     base = solution.case.base_mva
     state = {
         "vm_pu": solution.vm[at],
         "va_degree": np.rad2deg(solution.va[at]),
-        "p_mw": base * taken.real[at] * own,
-        "q_mvar": base * taken.imag[at] * own,
+        "p_mw": base * intake.real[at] * own,
+        "q_mvar": base * intake.imag[at] * own,
     }
     shed = {"p_mw": base * solution.p_shed[at] * own, "q_mvar": base * solution.q_shed[at] * own}
     return DataFrame(state, index=index), DataFrame(shed, index=index)
@@ -90,10 +90,10 @@ def _from_reference(solution: GridState) -> GridState:
 
 def bus_intake(solution: GridState, s_from: Complexes, s_to: Complexes) -> Complexes:
     """Return every bus's inflow from its branches (p.u.)."""
-    taken = np.zeros(solution.case.n_bus, dtype=np.complex128)
-    np.subtract.at(taken, solution.case.f_bus, s_from)
-    np.subtract.at(taken, solution.case.t_bus, s_to)
-    return taken
+    intake = np.zeros(solution.case.n_bus, dtype=np.complex128)
+    np.subtract.at(intake, solution.case.f_bus, s_from)
+    np.subtract.at(intake, solution.case.t_bus, s_to)
+    return intake
 
 
 def branch_flows(
@@ -176,15 +176,15 @@ def to_pandapower(solution: GridState, net: Any = None) -> Any:
     """
     if net is None:
         filled, link = write_net(solution.case)
-        given = solution.case.pd + 1j * solution.case.qd
+        net_demand = solution.case.pd + 1j * solution.case.qd
     else:
         converted = convert_net(net)
         _same_grid(solution.case, converted.case)
         filled, link = copy.deepcopy(net), converted.link
-        given = converted.case.pd + 1j * converted.case.qd
+        net_demand = converted.case.pd + 1j * converted.case.qd
         _take_out(filled, link, solution.case)
     _set_points(filled, link, solution)
-    _not_served(filled, link, solution, given)
+    _not_served(filled, link, solution, net_demand)
     _fill_results(filled, link, solution)
     return filled
 
@@ -265,8 +265,8 @@ def _same_grid(case: Case, other: Case) -> None:
 def _take_out(net: Any, link: PandapowerLink, case: Case) -> None:
     """Take the elements out of service that the case no longer has (outages)."""
     for elements, rows in ((link.branch, case.branch_row), (link.gen, case.gen_row)):
-        kept = {elements[row - 1] for row in rows.tolist()}
-        for element in set(elements) - kept:
+        in_service = {elements[row - 1] for row in rows.tolist()}
+        for element in set(elements) - in_service:
             if element.table == "switch":
                 net.switch.loc[element.index, "closed"] = False
             else:
@@ -276,8 +276,8 @@ def _take_out(net: Any, link: PandapowerLink, case: Case) -> None:
 def _gen_rows(link: PandapowerLink, case: Case, table: str) -> tuple[list[int], list[int]]:
     """Return (rows of the case's generators, indices in the table)."""
     pairs = [(g, link.gen[row - 1]) for g, row in enumerate(_rows(case.gen_row, link.gen))]
-    mine = [(g, element.index) for g, element in pairs if element.table == table]
-    return [g for g, _ in mine], [index for _, index in mine]
+    generators = [(g, element.index) for g, element in pairs if element.table == table]
+    return [g for g, _ in generators], [index for _, index in generators]
 
 
 def _rows(rows: NDArray[np.int64], elements: tuple[Any, ...]) -> list[int]:
@@ -304,13 +304,13 @@ def _set_points(net: Any, link: PandapowerLink, solution: GridState) -> None:
             frame.loc[index, "q_mvar"] = base * solution.qg[rows] / scaling
 
 
-def _not_served(net: Any, link: PandapowerLink, solution: GridState, given: Complexes) -> None:
+def _not_served(net: Any, link: PandapowerLink, solution: GridState, net_demand: Complexes) -> None:
     """Add a static generator wherever served demand differs from the net's loads."""
     from pandapower import create_sgen
 
     case, base = solution.case, solution.case.base_mva
     served = case.pd + 1j * case.qd - solution.p_shed - 1j * solution.q_shed
-    difference = base * (given - served)
+    difference = base * (net_demand - served)
     bus_at = _net_buses(link)
     for bus in np.flatnonzero(np.abs(difference) > SMALLEST_MVA):
         create_sgen(
@@ -335,24 +335,26 @@ def _fill_results(net: Any, link: PandapowerLink, solution: GridState) -> None:
     s_from = solution.s_from + w[case.f_bus] * np.conj(link.shunt_f[rows])
     s_to = solution.s_to + w[case.t_bus] * np.conj(link.shunt_t[rows])
     elements = [link.branch[row] for row in rows]
-    taken = bus_intake(solution, s_from, s_to)
+    intake = bus_intake(solution, s_from, s_to)
     representative = set(_net_buses(link).values())
     at = {bus: case.index_of[number] for bus, number in link.bus.items() if number in case.index_of}
     index = [int(bus) for bus in net.bus.index if int(bus) in at]
     where = [at[bus] for bus in index]
     own = np.array([bus in representative for bus in index], dtype=float)
-    state, net["res_shed"] = _of_buses(solution, taken, where, own, index)
+    state, net["res_shed"] = _of_buses(solution, intake, where, own, index)
     net["res_bus"] = state.reindex(net.bus.index)
     for table, near, far in (("line", "from", "to"), ("trafo", "hv", "lv")):
-        mine = np.array([k for k, e in enumerate(elements) if e.table == table], dtype=np.int64)
-        flows = branch_flows(solution, s_from, s_to, mine, near, far)
-        flows.index = [elements[k].index for k in mine]
+        positions = np.array(
+            [k for k, e in enumerate(elements) if e.table == table], dtype=np.int64
+        )
+        flows = branch_flows(solution, s_from, s_to, positions, near, far)
+        flows.index = [elements[k].index for k in positions]
         net[f"res_{table}"] = _loading(net[table], flows, table).reindex(net[table].index)
     _fill_trafo3w(net, elements, s_from, s_to, base)
     for table in ("gen", "ext_grid"):
         mine_gens, gen_index = _gen_rows(link, case, table)
-        mine = np.array(mine_gens, dtype=np.int64)
-        figures = generator_output(solution, mine).set_index([gen_index])
+        positions = np.array(mine_gens, dtype=np.int64)
+        figures = generator_output(solution, positions).set_index([gen_index])
         columns = ["p_mw", "q_mvar"] if table == "ext_grid" else list(figures)
         net[f"res_{table}"] = figures[columns].reindex(net[table].index)
 
@@ -379,9 +381,9 @@ def _fill_trafo3w(
         return
     figures = DataFrame(index=net.trafo3w.index)
     for side in ("hv", "mv", "lv"):
-        mine = [k for k, e in enumerate(elements) if e.table == "trafo3w" and e.side == side]
-        flow = (s_from if side == "hv" else s_to)[mine] * base
-        index = [elements[k].index for k in mine]
+        positions = [k for k, e in enumerate(elements) if e.table == "trafo3w" and e.side == side]
+        flow = (s_from if side == "hv" else s_to)[positions] * base
+        index = [elements[k].index for k in positions]
         figures.loc[index, f"p_{side}_mw"] = flow.real
         figures.loc[index, f"q_{side}_mvar"] = flow.imag
     figures["pl_mw"] = figures[[f"p_{side}_mw" for side in ("hv", "mv", "lv")]].sum(axis=1)

@@ -102,7 +102,7 @@ def test_the_shared_view_is_a_function_of_released_demand_and_the_public_network
         noisy,
         case=other,
         zone_models=zones,
-        settlement=None,
+        redispatch=None,
         outcomes=tuple(
             replace(one, z=one.z * np.nan, p_imbalance=one.p_imbalance * np.nan)
             for one in noisy.outcomes
@@ -127,8 +127,8 @@ def test_a_zone_s_own_view_differs_from_the_released_one_and_stays_at_home(noisy
 
 def test_the_local_view_begins_with_the_state_after_redispatch(noisy):
     found = gridpriv.security(noisy, "generators", view="local")
-    assert found.before.state.vm == pytest.approx(noisy.settlement.state.vm, abs=1e-6)
-    assert found.before.state.pg == pytest.approx(noisy.settlement.state.pg, abs=1e-6)
+    assert found.before.state.vm == pytest.approx(noisy.redispatch.state.vm, abs=1e-6)
+    assert found.before.state.pg == pytest.approx(noisy.redispatch.state.pg, abs=1e-6)
     assert len(found.contingencies) == 5
 
 
@@ -378,7 +378,7 @@ def test_a_small_angle_limit_is_kept_to_a_tenth_of_a_percent() -> None:
     )
     settings = gridpriv.make_settings(beta="5MW", seed=1)
     result = gridpriv.run(case, gridpriv.shipped_zoning(case), settings)
-    va = np.degrees(result.settlement.state.va)
+    va = np.degrees(result.redispatch.state.va)
     over = np.abs(va[case.f_bus[rows]] - va[case.t_bus[rows]]).max() - 0.1
     status = result.physical["status"]
     assert status == ("feasible" if over <= 1e-5 else "marginal" if over <= 1e-4 else "infeasible")

@@ -314,7 +314,7 @@ def test_a_settled_run_is_the_power_flow_of_its_net_with_auxiliary_buses(make: A
     written = {name: filled[f"res_{name}"].copy() for name in ("bus", "line", "trafo", "ext_grid")}
     triple = filled.res_trafo3w.copy() if len(net.trafo3w) else None
     power_flow(filled)
-    state = result.settlement.state
+    state = result.redispatch.state
     for bus in filled.res_bus.vm_pu.dropna().index:
         if bus in case.index_of:
             assert state.vm[case.index_of[bus]] == pytest.approx(

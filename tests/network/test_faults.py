@@ -36,7 +36,7 @@ from gridpriv.consensus.sessions import LateError
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.parties import make_keys, write_keys
 from gridpriv.core.errors import BudgetError, InputError
-from gridpriv.power.ac.settle import agreed_boundaries
+from gridpriv.power.ac.grid_redispatch import agreed_boundaries
 from gridpriv.privacy.ledger import grant, read_book
 from gridpriv.privacy.release import Release
 from gridpriv.zonal.prepared import zone_datasets

@@ -508,7 +508,7 @@ def test_an_island_has_a_reference_of_its_own():
     assert island.max() == 1
     state = ac_flow(case, dispatch_of(case))
     assert balance(case, state) < 1e-7
-    assert not state.dead.any()
+    assert not state.deenergized.any()
     assert np.isfinite(state.vm).all() and (state.vm > 0.5).all()
     for i in range(2):  # each island is in balance by itself
         buses = island == i
@@ -523,7 +523,7 @@ def test_two_islands_that_generate_both_live():
     case = load_case("case39").without(("branch:32",))
     assert islands(case).max() == 1
     state = ac_flow(case, dispatch_of(case))
-    assert not state.dead.any()
+    assert not state.deenergized.any()
     assert balance(case, state) < 1e-8
 
 
@@ -569,7 +569,7 @@ def test_a_part_has_its_own_rows_of_every_field(case14):
 def test_a_grid_without_any_generator_is_dead(case14):
     case = case14.without(tuple(f"gen:{row}" for row in case14.gen_row))
     state = ac_flow(case, dispatch_of(case))
-    assert state.dead.all()
+    assert state.deenergized.all()
     assert state.shed_mw == pytest.approx(100 * case14.pd.sum())
 
 
@@ -650,11 +650,11 @@ def test_the_jacobian_is_what_small_differences_of_the_residual_say(seed: int) -
     at = residual(equations, point)
     jacobian = Jacobian.of(equations)
     exact = np.zeros((2 * n + areas, 2 * n + areas))
-    filled = jacobian.at(equations, point, at.held).toarray()
+    filled = jacobian.at(equations, point, at.regulating).toarray()
     exact[jacobian.row_order] = filled[:, jacobian.column_place]
     for column, change in zip(exact.T, 1e-6 * np.eye(exact.shape[1]), strict=True):
         forward, back = (
-            residual(equations, point.moved(way * change, equations.reference)).values
+            residual(equations, point.plus(way * change, equations.reference)).values
             for way in (1, -1)
         )
         assert (forward - back) / 2e-6 == pytest.approx(column, abs=1e-6)

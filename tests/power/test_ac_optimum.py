@@ -53,7 +53,7 @@ def assert_inside(found):
     lack = state.voltage * np.conj(chain_admittance(case) @ state.voltage)
     lack += case.pd + 1j * case.qd - state.p_shed - 1j * state.q_shed + state.curtailment
     np.subtract.at(lack, case.gen_bus, state.pg + 1j * state.qg)
-    live = ~state.dead
+    live = ~state.deenergized
     assert np.abs(lack[live]).max() < 1e-6
     assert (state.vm <= case.vmax + 1e-6)[live].all()
     assert (state.vm >= case.vmin - 1e-6)[live].all()
@@ -353,14 +353,14 @@ def test_under_shortage_the_better_of_two_searches_is_the_optimum() -> None:
 def test_a_demand_that_is_served_stays() -> None:
     served = nearest_served(two_buses(20.0, 90.0), "box")
     assert served.margin == 0.0
-    assert not served.moved.any()
+    assert not served.demand_change.any()
 
 
 @pytest.mark.parametrize("norm", ["box", 1, 2])
 def test_a_line_caps_the_demand_behind_it(norm) -> None:
     served = nearest_served(two_buses(20.0, 130.0), norm)
     assert served.margin == MARGINS[0]
-    np.testing.assert_allclose(served.moved[0], [0.0, -0.3], atol=2e-3)
+    np.testing.assert_allclose(served.demand_change[0], [0.0, -0.3], atol=2e-3)
 
 
 @pytest.mark.parametrize(("norm", "least"), [("box", 0.6), (1, 0.6), (2, 2 * 0.3**2)])
@@ -369,7 +369,7 @@ def test_the_norm_is_least(norm, least) -> None:
 
     The 1-norm is 0.6 wherever the other 30 go; the 2-norm shares them so that each bus has 30.
     """
-    size = np.abs(nearest_served(two_buses(80.0, 130.0), norm).moved)
+    size = np.abs(nearest_served(two_buses(80.0, 130.0), norm).demand_change)
     assert (size**2 if norm == 2 else size).sum() == pytest.approx(least, rel=0.02)
 
 
@@ -377,8 +377,8 @@ def test_pairs_move_together() -> None:
     """With noise on pairs, reactive demand of a bus may change as much as its active demand."""
     case = load_case("case14").scale_load(4.0)
     pairs, numbers = nearest_served(case, "box"), nearest_served(case, 1)
-    box = [np.abs(one.moved).max(axis=0).sum() for one in (pairs, numbers)]
-    total = [np.abs(one.moved).sum() for one in (pairs, numbers)]
+    box = [np.abs(one.demand_change).max(axis=0).sum() for one in (pairs, numbers)]
+    total = [np.abs(one.demand_change).sum() for one in (pairs, numbers)]
     assert box[0] <= box[1] * 1.001
     assert total[1] <= total[0] * 1.001
 

@@ -17,8 +17,8 @@ from test_ac_flow import meshed
 from gridpriv import load_case, partition
 from gridpriv.grid.scenarios import Contingency, contingencies
 from gridpriv.grid.zoning import Zoning
+from gridpriv.power.ac.grid_redispatch import requests
 from gridpriv.power.ac.optimum import acopf
-from gridpriv.power.ac.settle import requests
 from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.corrective import correct
 from gridpriv.power.objective import IMBALANCE
@@ -69,7 +69,7 @@ def test_redispatch_is_the_least_of_a_second_formulation():
     seen = 0
     for one in outside[:4]:
         outage = Outage.of(before, one.contingency)
-        if outage.dead.any():
+        if outage.deenergized.any():
             continue
         found = correct(before, one.contingency, zones, 1e4)
         pg = post_contingency(before, outage).pg
@@ -105,7 +105,7 @@ def test_pypowsybl_finds_no_limit_passed_after_redispatch_on_the_rts():
             continue
         found = correct(before, one.contingency, zones, 1e4)
         status[one.contingency.name] = found.status
-        if found.state is None or found.state.dead.any():
+        if found.state is None or found.state.deenergized.any():
             continue
         state, kv = found.state, kilovolts(found.state.case)
         net = network(state.case, state, state.vm, "A")  # the case holds emergency ratings

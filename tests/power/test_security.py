@@ -25,8 +25,8 @@ from gridpriv.power import secure
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
-from gridpriv.power.ac.redispatch import operating_unit
 from gridpriv.power.ac.state import Limit
+from gridpriv.power.ac.zone_redispatch import operating_unit
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.secure import SecureProblem, secure_plan
 from gridpriv.power.security import (
@@ -113,7 +113,7 @@ def single(outage):
 
 def energized_part(outage):
     """The elements in service after an outage, as a case."""
-    case, live = outage.case, ~outage.dead
+    case, live = outage.case, ~outage.deenergized
     return part_of(
         case,
         np.flatnonzero(live),
@@ -175,7 +175,7 @@ def test_generators_take_up_an_outage_in_proportion_to_headroom_within_reactive_
         if any(limit.kind == "generator Q" for limit in state.violations):
             continue  # no state within reactive limits was found, and the row says so
         within += 1
-        bus = np.unique(left.gen_bus[~outage.dead[left.gen_bus]])
+        bus = np.unique(left.gen_bus[~outage.deenergized[left.gen_bus]])
         total, low, high = (
             np.bincount(left.gen_bus, q, left.n_bus)[bus] for q in (state.qg, left.qmin, left.qmax)
         )
@@ -233,7 +233,7 @@ def test_the_state_found_near_the_one_before_is_that_of_a_power_flow_from_the_st
     compared = 0
     for contingency in contingencies(case, "branches"):
         outage = Outage.of(before, contingency)
-        if not outage.simple or outage.dead.any():
+        if not outage.simple or outage.deenergized.any():
             continue
         try:
             alone = ac_flow(outage.case, before.dispatch)
@@ -278,7 +278,7 @@ def test_an_island_without_generation_or_demand_is_de_energized():
     assert (found.islanded_mw, found.shed_mw) == pytest.approx((20.0, 20.0))
     unused = replace(case, pd=np.array([0.1, 0.3, 0.0]), pg=np.array([0.3, 0.1]))
     state = post_contingency(before := analysed(unused), Outage.of(before, single("branch:2")))
-    assert state.dead.tolist() == [False, False, True] and state.vm[2] == 0.0
+    assert state.deenergized.tolist() == [False, False, True] and state.vm[2] == 0.0
     assert state.pg == pytest.approx([0.4]) and state.shed_mw == 0.0
 
 

@@ -10,8 +10,8 @@ from powsybl_judge import judged
 from gridpriv import load_case, partition, shipped_zoning
 from gridpriv.grid.scenarios import Contingency, contingencies
 from gridpriv.power.ac.optimum import acopf
-from gridpriv.power.ac.redispatch import operating_unit
 from gridpriv.power.ac.state import Dispatch, Limit
+from gridpriv.power.ac.zone_redispatch import operating_unit
 from gridpriv.power.corrective import StateDerivative
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.secure import SecureProblem, secure_plan

@@ -165,5 +165,5 @@ def test_zones_shed_the_least_where_a_load_exceeds_the_ratings_of_its_lines(
     assert not overloaded(case, shed=True).any()
     least, _ = polar_optimum(case)
     result = run(case, 3, mechanism="none", coordination=coordination)
-    assert result.settlement.status == "feasible"
+    assert result.redispatch.status == "feasible"
     assert result.physical["shed_mw"] == pytest.approx(case.base_mva * least, abs=0.05)

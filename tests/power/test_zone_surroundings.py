@@ -9,7 +9,7 @@ from dispatch import dispatch_of
 from gridpriv import load_case, partition
 from gridpriv.grid.network import islands, laplacian
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.part import lossless, surroundings
+from gridpriv.power.ac.part import external_equivalent, lossless
 
 
 @pytest.mark.parametrize("zone", range(3))
@@ -19,7 +19,7 @@ def test_the_grid_beyond_reacts_as_an_ac_power_flow_says(case118, zones118, zone
     f, t = case118.f_bus, case118.t_bus
     ties = inside[f] != inside[t]
     ends = np.unique(np.where(inside[f], t, f)[ties])
-    beyond = surroundings(lossless(case118), np.flatnonzero(inside), np.flatnonzero(ties))
+    beyond = external_equivalent(lossless(case118), np.flatnonzero(inside), np.flatnonzero(ties))
     asked = dispatch_of(case118)
     mine = np.flatnonzero(inside[case118.gen_bus] & (case118.pmax > 0.3))
     pg = asked.pg.copy()
@@ -49,7 +49,7 @@ def test_reactive_flow_follows_voltages_as_an_ac_power_flow_says(case118, zones1
     f, t = case.f_bus, case.t_bus
     ties = inside[f] != inside[t]
     ends = np.unique(np.where(inside[f], t, f)[ties])
-    beyond = surroundings(lossless(case), np.flatnonzero(inside), np.flatnonzero(ties))
+    beyond = external_equivalent(lossless(case), np.flatnonzero(inside), np.flatnonzero(ties))
     asked = dispatch_of(case)
     raised = replace(asked, vm=asked.vm + np.where(inside, 0.005, 0.0))
     before, after = (ac_flow(case, one) for one in (asked, raised))
@@ -70,7 +70,7 @@ def test_a_zone_around_which_nothing_generates_is_given_nothing(case14):
     inside = np.isin(np.arange(14), case14.gen_bus)
     f, t = case14.f_bus, case14.t_bus
     ties = inside[f] != inside[t]
-    beyond = surroundings(lossless(case14), np.flatnonzero(inside), np.flatnonzero(ties))
+    beyond = external_equivalent(lossless(case14), np.flatnonzero(inside), np.flatnonzero(ties))
     assert (beyond.share == 0).all()
 
 
@@ -85,7 +85,7 @@ def test_another_island_gives_nothing(case14):
     own = np.arange(5)
     inside = np.isin(np.arange(case.n_bus), own)
     ties = np.flatnonzero(inside[case.f_bus] != inside[case.t_bus])
-    assert surroundings(lossless(case), own, ties).share.sum() == pytest.approx(1.0)
+    assert external_equivalent(lossless(case), own, ties).share.sum() == pytest.approx(1.0)
 
 
 def kron(case, own, ends):
@@ -111,7 +111,7 @@ def test_what_is_beyond_is_what_a_dense_elimination_leaves(name):
         own = np.flatnonzero(zoning.zone_of == zone)
         inside = zoning.zone_of == zone
         ties = np.flatnonzero(inside[case.f_bus] != inside[case.t_bus])
-        found = surroundings(grid, own, ties)
+        found = external_equivalent(grid, own, ties)
         susceptance, share = kron(case, own, found.ends)
         np.testing.assert_allclose(found.susceptance, susceptance, atol=1e-7)
         np.testing.assert_allclose(found.share, share, atol=1e-9)

@@ -355,7 +355,7 @@ def test_a_baseline_without_a_power_flow_sheds_nothing_that_is_known(monkeypatch
     def lost(*_: object) -> None:
         raise PowerFlowError(3, 1.0)
 
-    monkeypatch.setattr("gridpriv.power.ac.settle.ac_flow", lost)
+    monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.ac_flow", lost)
     baselines = reference(result, 1.0)
     assert (baselines.noise_free_status, baselines.prior_only_status) == ("infeasible",) * 2
     assert baselines.noise_free_shed_mw is None

@@ -61,7 +61,7 @@ def day(folder, steps, storage=STORAGE, ramps=RAMPS, reserves=RESERVES):
 
 
 def outputs(result):
-    return np.array([step.settlement.state.pg for step in result.results])
+    return np.array([step.redispatch.state.pg for step in result.results])
 
 
 def never_passed(result, chronology):

@@ -58,7 +58,7 @@ def interchanges(hold: str | None, moves: Sequence[tuple[int, float, float]]) ->
         qd[bus] += dq / case.base_mva
         ready = ready_for(replace(case, pd=pd, qd=qd), hold)
         result = run_prepared(replace(ready, known=known))
-        found.append(case.base_mva * result.settlement.state.interchange)
+        found.append(case.base_mva * result.redispatch.state.interchange)
     return np.array(found)
 
 

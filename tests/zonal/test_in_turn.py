@@ -8,9 +8,9 @@ import pytest
 
 from gridpriv import load_case, make_settings, partition, run, shipped_zoning
 from gridpriv.cli.main import main
-from gridpriv.power.ac import settle
-from gridpriv.power.ac.redispatch import Boundary, ZonePlan
-from gridpriv.power.ac.settle import MOST_PASSES
+from gridpriv.power.ac import grid_redispatch
+from gridpriv.power.ac.grid_redispatch import MOST_PASSES
+from gridpriv.power.ac.zone_redispatch import Boundary, ZonePlan
 from gridpriv.power.fleet import ZoneMember
 
 CASE30 = "tests/data/pglib/pglib_opf_case30_ieee.m"
@@ -21,20 +21,20 @@ def test_a_zone_alone_redispatches_before_it_sheds() -> None:
     settings = make_settings(budget="total:1", beta="10 MW", coordination="central", seed=11)
     case = load_case("case30")
     result = run(case, partition(case, 5), settings)
-    assert result.settlement.status == "feasible"
+    assert result.redispatch.status == "feasible"
     assert result.physical["shed_mw"] == pytest.approx(0.0, abs=1e-3)
     assert result.physical["balancing_mw"] > 1.0
 
 
 def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, honest = [], settle._in_turn
+    seen, honest = [], grid_redispatch._in_turn
 
     def watched(*arguments):
         after = honest(*arguments)
         seen.append((arguments[2], after))
         return after
 
-    monkeypatch.setattr(settle, "_in_turn", watched)
+    monkeypatch.setattr(grid_redispatch, "_in_turn", watched)
     case = load_case(CASE30).scale_load(1.3)
     settings = make_settings(
         objective="cost", budget="total:1", beta="10 MW", coordination="central", seed=1
@@ -58,11 +58,13 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
     words = ["run", CASE30, "--load-scale", "1.3", "--zones", "3", "--objective", "cost"]
     words += ["--budget", "total:1", "--beta", "10MW", "--coordination", "central", "--seed", "1"]
     words += ["--no-reference"]
-    monkeypatch.setattr(settle, "MOST_PASSES", turns_at_most)
+    monkeypatch.setattr(grid_redispatch, "MOST_PASSES", turns_at_most)
     if turns_at_most < MOST_PASSES:
-        monkeypatch.setattr(settle, "SOFTER", settle.SOFTER[:1])
-        monkeypatch.setattr(settle, "MOST_REPLANS", 3)
-    honest, ranked, turns = settle._in_turn, sorted, list[list[int]]()
+        monkeypatch.setattr(
+            grid_redispatch, "FIRMNESS_FACTORS", grid_redispatch.FIRMNESS_FACTORS[:1]
+        )
+        monkeypatch.setattr(grid_redispatch, "MOST_REPLANS", 3)
+    honest, ranked, turns = grid_redispatch._in_turn, sorted, list[list[int]]()
 
     def ordered(reverse: bool):
         def order(zones):
@@ -75,10 +77,12 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
     for name in ("first", "reversed", "none"):
         turns.clear()
         if name == "none":
-            monkeypatch.setattr(settle, "_in_turn", lambda *arguments: arguments[2])
+            monkeypatch.setattr(grid_redispatch, "_in_turn", lambda *arguments: arguments[2])
         else:
-            monkeypatch.setattr(settle, "_in_turn", honest)
-            monkeypatch.setattr(settle, "sorted", ordered(name == "reversed"), raising=False)
+            monkeypatch.setattr(grid_redispatch, "_in_turn", honest)
+            monkeypatch.setattr(
+                grid_redispatch, "sorted", ordered(name == "reversed"), raising=False
+            )
         folder = tmp_path / name
         assert main([*words, "--public", "--json", "--out", str(folder)]) == 0
         files = {p.name: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
@@ -108,7 +112,7 @@ def test_zones_that_shed_the_least_do_not_replan(
     case = load_case("case14").scale_load(2.2)
     settings = make_settings(mechanism="none", coordination=coordination)
     result = run(case, partition(case, 3), settings)
-    assert result.settlement.status == "feasible"
+    assert result.redispatch.status == "feasible"
     assert result.physical["shed_mw"] == pytest.approx(36.958, abs=0.01)  # least: gridpriv acopf
     assert len(asked) == 3
 
@@ -119,6 +123,6 @@ def test_where_nothing_is_shed_no_start_prices_deviations_as_shedding(
     asked = plans_asked(monkeypatch)
     case = load_case("case14")
     result = run(case, shipped_zoning(case), make_settings(release="nothing", seed=0))
-    assert result.settlement.status == "feasible"
+    assert result.redispatch.status == "feasible"
     assert sum(item is not None for item in asked) > 3  # else nobody replans
     assert not any(item is not None and item.firm for item in asked)

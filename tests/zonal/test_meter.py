@@ -11,7 +11,7 @@ import pytest
 
 import gridpriv
 from gridpriv.power.ac.flow import ac_flow, meter_derivatives
-from gridpriv.power.ac.settle import joint_dispatch
+from gridpriv.power.ac.grid_redispatch import joint_dispatch
 from gridpriv.power.ac.state import Schedule
 from gridpriv.zonal.meter import meter_rows
 
@@ -20,7 +20,7 @@ SLOW = ("case39", "case57", "case118")
 
 
 @cache
-def settled(name: str) -> Any:
+def redispatched(name: str) -> Any:
     case = gridpriv.load_case(name)
     zoning = gridpriv.shipped_zoning(case)
     assert zoning is not None
@@ -28,8 +28,8 @@ def settled(name: str) -> Any:
     zone_of = np.zeros(case.n_bus, dtype=int)
     for number, zone in enumerate(result.zone_models):
         zone_of[zone.own] = number
-    schedule = Schedule(zone_of, result.settlement.scheduled)
-    dispatch = joint_dispatch(result.case, result.zone_models, result.settlement.plans)
+    schedule = Schedule(zone_of, result.redispatch.scheduled)
+    dispatch = joint_dispatch(result.case, result.zone_models, result.redispatch.plans)
     return result, dispatch, schedule
 
 
@@ -40,8 +40,8 @@ GRIDS = ["case14", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW
 @pytest.mark.parametrize("part", ["pd", "qd"])
 def test_derivatives_are_those_of_the_settled_state(name: str, part: str) -> None:
     """At a kink (a generator at its limit) the derivative is that of one side."""
-    result, dispatch, schedule = settled(name)
-    state, case = result.settlement.state, result.case
+    result, dispatch, schedule = redispatched(name)
+    state, case = result.redispatch.state, result.case
     found = meter_derivatives(state, dispatch, schedule)
     interchange = found.interchange_p if part == "pd" else found.interchange_q
     flow = found.flow_p if part == "pd" else found.flow_q
@@ -65,7 +65,7 @@ def test_derivatives_are_those_of_the_settled_state(name: str, part: str) -> Non
 
 def test_a_zone_without_room_shows_its_load() -> None:
     """Zone 2 of case14 has no room left: a megawatt of load is one of interchange."""
-    result, _, _ = settled("case14")
+    result, _, _ = redispatched("case14")
     rows = {row["zone"]: row for row in meter_rows(result)}
     assert 0.9 < rows["2"]["interchange_mw_per_mw"] < 1.1
     assert [zone for zone, row in rows.items() if row["meter_tells_more"]] == ["2"]
@@ -75,7 +75,7 @@ def test_a_zone_without_room_shows_its_load() -> None:
 
 
 def test_meters_are_private() -> None:
-    result, _, _ = settled("case14")
+    result, _, _ = redispatched("case14")
     document = result.as_dict(public=True)
     assert document["final"]["meter"] is None
     assert "meters" not in str(document)

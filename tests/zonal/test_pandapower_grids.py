@@ -14,7 +14,7 @@ networks = pytest.importorskip("pandapower.networks")
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
 
-def settled(name: str, **settings: Any) -> dict[str, Any]:
+def redispatched(name: str, **settings: Any) -> dict[str, Any]:
     case = case_from_pandapower(getattr(networks, name)())
     return run(case, partition(case, 3, "spectral"), make_settings(**settings)).physical
 
@@ -24,13 +24,13 @@ def settled(name: str, **settings: Any) -> dict[str, Any]:
 )
 def test_released_demand_is_used_behind_an_unlimited_source(name: str) -> None:
     """With a prior of 0 MW behind it, a run drew 9 MW of balancing power at any budget."""
-    physical = settled(name, beta="0.01MW", seed=1)
+    physical = redispatched(name, beta="0.01MW", seed=1)
     assert physical["ac_feasible"]
     assert physical["balancing_mw"] <= 0.3
 
 
 def test_zones_of_ieee30_come_to_the_optimum_with_its_slack_fixed() -> None:
     """9,000 $/h is pandapower's own optimum (runopp)."""
-    physical = settled("case_ieee30", mechanism="none")
+    physical = redispatched("case_ieee30", mechanism="none")
     assert physical["ac_feasible"]
     assert physical["cost"] == pytest.approx(9000.0, rel=0.005)

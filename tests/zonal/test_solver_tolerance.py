@@ -10,7 +10,7 @@ from gridpriv.grid.partition import partition
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import zone_agents
 
-STILL = 1e-4
+DEFAULT_TOLERANCE = 1e-4
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,8 +47,8 @@ def test_matched_rounds_stop_where_all_agree(pair):
     )
     assert len(exact) == 100
     assert 10 < len(matched) < 70
-    assert matched[-1].consensus_residual_max < STILL
-    assert all(record.consensus_residual_max >= STILL for record in matched[:-1])
+    assert matched[-1].consensus_residual_max < DEFAULT_TOLERANCE
+    assert all(record.consensus_residual_max >= DEFAULT_TOLERANCE for record in matched[:-1])
 
 
 def test_what_is_released_does_not_depend_on_accuracy(pair):
@@ -118,7 +118,7 @@ def test_minimisers_that_are_released_are_solved_as_before(sensitivity):
 @pytest.mark.parametrize(
     ("given", "stops"),
     [
-        ({}, STILL),
+        ({}, DEFAULT_TOLERANCE),
         ({"solver_tolerance": "tight"}, 0.0),
         ({"tolerance": 1e-3, "solver_tolerance": "tight"}, 1e-3),
         ({"tolerance": 0.0}, 0.0),

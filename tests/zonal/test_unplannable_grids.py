@@ -18,7 +18,7 @@ def _with(values, place, value):
     return changed
 
 
-def _settled(case, coordination, zones=3):
+def redispatched(case, coordination, zones=3):
     charged = []
     result = run(
         case, zones, seed=1, coordination=coordination, charge=lambda *item: charged.append(item)
@@ -32,7 +32,7 @@ def test_without_generation_all_load_is_shed(coordination):
     """Central coordination charged every zone and then found no optimum."""
     case = load_case("case14")
     dark = replace(case, pmin=np.zeros(case.n_gen), pmax=np.zeros(case.n_gen))
-    physical = _settled(dark, coordination).physical
+    physical = redispatched(dark, coordination).physical
     assert physical["shed_mw"] == pytest.approx(case.base_mva * case.pd.sum())
 
 
@@ -41,25 +41,25 @@ def test_zones_may_be_islands(coordination):
     case, zoning = load_case("case14"), shipped_zoning(load_case("case14"), 3)
     ties = np.flatnonzero(zoning.zone_of[case.f_bus] != zoning.zone_of[case.t_bus])
     apart = case.without(tuple(f"branch:{row}" for row in case.branch_row[ties].tolist()))
-    result = _settled(apart, coordination, zoning)
-    assert result.settlement.status == "feasible"
-    assert np.abs(result.settlement.state.interchange).max() < 1e-9
+    result = redispatched(apart, coordination, zoning)
+    assert result.redispatch.status == "feasible"
+    assert np.abs(result.redispatch.state.interchange).max() < 1e-9
 
 
 def test_a_slack_fixed_outside_its_neighbours_reach_is_not_ac_feasible():
     case = load_case("case14")
     fixed = replace(case, vmin=_with(case.vmin, 0, 1.5), vmax=_with(case.vmax, 0, 1.5))
-    settlement = _settled(fixed, "central").settlement
-    assert settlement.status == "infeasible"
-    assert settlement.violations or settlement.failure
+    redispatch = redispatched(fixed, "central").redispatch
+    assert redispatch.status == "infeasible"
+    assert redispatch.violations or redispatch.failure
 
 
 def test_negative_loads_everywhere_end_with_a_status():
     """Their reactive part cannot be curtailed; no AC state within all limits is known."""
     case = load_case("case14")
-    settlement = _settled(replace(case, pd=-case.pd, qd=-case.qd), "rounds").settlement
-    assert settlement.status == "feasible" or settlement.violations
-    assert settlement.state.shed_mw == 0.0
+    redispatch = redispatched(replace(case, pd=-case.pd, qd=-case.qd), "rounds").redispatch
+    assert redispatch.status == "feasible" or redispatch.violations
+    assert redispatch.state.shed_mw == 0.0
 
 
 @pytest.mark.slow

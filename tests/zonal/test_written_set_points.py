@@ -20,13 +20,13 @@ from gridpriv.zonal.tables import settled_case, write_set_points
 RUN = {"rounds": 15, "mechanism": "none", "solver": "clarabel", "seed": 1}
 
 
-def settled(case: Case, **settings: Any) -> Any:
+def redispatched(case: Case, **settings: Any) -> Any:
     zones = gridpriv.partition(case, 2, "louvain")
     return gridpriv.run(case, zones, gridpriv.make_settings(**RUN | settings)).solution
 
 
 def test_matpower_file_holds_the_state(tmp_path: Path, case14: Case) -> None:
-    solution = settled(case14, load_scale=1.1)
+    solution = redispatched(case14, load_scale=1.1)
     path = tmp_path / "out.m"
     write_set_points(solution, "case14", path)
     again = gridpriv.load_case(path)
@@ -41,7 +41,7 @@ def test_a_net_holds_the_state(tmp_path: Path, case14: Case) -> None:
     pandapower = pytest.importorskip("pandapower")
     write_case(case14, tmp_path / "own.json")
     case = gridpriv.load_case(tmp_path / "own.json")
-    solution = settled(case)
+    solution = redispatched(case)
     path = tmp_path / "out.json"
     write_set_points(solution, tmp_path / "own.json", path)
     net = pandapower.from_json(path)
@@ -62,7 +62,7 @@ def test_powsybl_reproduces_the_state(
     monkeypatch.setattr(powsybl, "_answer", here)  # starting another process takes two seconds
     source, path = tmp_path / "own.xiidm", tmp_path / "out.xiidm"
     pypowsybl.network.create_ieee14().save(source, format="XIIDM")
-    solution = settled(gridpriv.load_case(source), load_scale=1.2, outage=outage)
+    solution = redispatched(gridpriv.load_case(source), load_scale=1.2, outage=outage)
     write_set_points(solution, source, path)
     network = pypowsybl.network.load(path)
     parameters = pypowsybl.loadflow.Parameters(
@@ -90,7 +90,7 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_served_demand_is_what_was_asked_for_less_what_was_shed(case14: Case) -> None:
-    solution = settled(case14)
+    solution = redispatched(case14)
     case = settled_case(solution)
     assert np.array_equal(case.pd, case14.pd - solution.p_shed)
     assert np.array_equal(case.vg, solution.vm[case.gen_bus])

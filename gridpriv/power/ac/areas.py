@@ -40,16 +40,16 @@ def _by_room(room: Floats, group: Ints, groups: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Settled:
+class AreaPowerFlow:
     """A power flow, the limit of each area in it (-1, 0, 1), and a mask of exhausted islands.
 
-    ``eased`` is the share by which reactive limits were relaxed (0: not at all, inf: no limits).
+    ``relaxed`` is the share by which reactive limits were relaxed (0: not at all, inf: no limits).
     """
 
     solution: FlowSolution
     bound: Ints
     exhausted: Bools
-    eased: float
+    relaxed: float
     power_flows: int
 
     @property
@@ -101,8 +101,8 @@ class AreaGrid:
         places = island, _references(case, island), area_of, areas[:, 0]
         interchange = _area_interchange(schedule, areas, area_of, case)
         bias = _bias(most, least, areas[:, 0], island.max() + 1)
-        given = interchange, bus_admittance(case), up, down, most, -least, bias
-        return AreaGrid(case, dispatch, *places, *given)
+        parameters = interchange, bus_admittance(case), up, down, most, -least, bias
+        return AreaGrid(case, dispatch, *places, *parameters)
 
     @cached_property
     def equations(self) -> FlowEquations:
@@ -155,14 +155,14 @@ class AreaGrid:
         most = np.where(self.idle, 0.0, np.inf)
         return replace(self, most=most, least=-most)
 
-    def regulation(self, settled: Settled) -> Floats:
+    def regulation(self, area_flow: AreaPowerFlow) -> Floats:
         """Return the regulation of every generator: output less set point."""
-        alpha = settled.solution.alpha[self.gen_area]
-        given = np.where(alpha >= 0, self.up, self.down) * alpha
+        alpha = area_flow.solution.alpha[self.gen_area]
+        area_regulation = np.where(alpha >= 0, self.up, self.down) * alpha
         at_reference = np.isin(self.case.gen_bus, self.reference)
         shares = 1.0 / np.bincount(self.case.gen_bus, minlength=self.case.n_bus)[self.case.gen_bus]
-        slack = settled.slack[self.island[self.case.gen_bus]]
-        return given + np.where(at_reference, shares * slack, 0.0)
+        slack = area_flow.slack[self.island[self.case.gen_bus]]
+        return area_regulation + np.where(at_reference, shares * slack, 0.0)
 
     def reactive(self, voltage: Complexes) -> Floats:
         """Return every generator's reactive power, distributed at a bus in proportion to range."""
@@ -180,9 +180,9 @@ def _pattern(case: Case, area_of: bytes) -> Jacobian:
 
 def _shares(room: Floats, group: Ints, groups: int) -> Floats:
     """Return shares in proportion to ``room`` that add up to 1 in a group; 0 where none has any."""
-    given = _by_room(room, group, groups)
-    total = np.bincount(group, given, minlength=groups)[group]
-    return given / np.where(total > 0, total, 1.0)
+    weight = _by_room(room, group, groups)
+    total = np.bincount(group, weight, minlength=groups)[group]
+    return weight / np.where(total > 0, total, 1.0)
 
 
 def _bias(most: Floats, least: Floats, island: Ints, islands: int) -> Floats:
@@ -199,9 +199,11 @@ def _bias(most: Floats, least: Floats, island: Ints, islands: int) -> Floats:
 
 def _references(case: Case, island: Ints) -> Ints:
     """Return a bus of each island: the source's reference or its largest generator's."""
-    worth = np.where(np.isinf(case.pmax), np.finfo(float).max / 2, case.pmax)
-    given = case.reference[case.gen_bus]
-    return case.gen_bus[last_of_each(island[case.gen_bus], island.max() + 1, worth, given)]
+    capacity = np.where(np.isinf(case.pmax), np.finfo(float).max / 2, case.pmax)
+    is_reference = case.reference[case.gen_bus]
+    return case.gen_bus[
+        last_of_each(island[case.gen_bus], island.max() + 1, capacity, is_reference)
+    ]
 
 
 def _area_interchange(schedule: Schedule, areas: Ints, area_of: Ints, case: Case) -> Floats:
@@ -217,14 +219,14 @@ def _area_interchange(schedule: Schedule, areas: Ints, area_of: Ints, case: Case
 
 def injection(grid: AreaGrid) -> Complexes:
     """Return bus injections before regulation; reactive ones without generators."""
-    case, asked = grid.case, grid.dispatch
-    p = np.bincount(case.gen_bus, asked.pg, minlength=case.n_bus) - asked.curtailment
-    return np.asarray(p - (case.pd - asked.p_shed) - 1j * (case.qd - asked.q_shed))
+    case, dispatch = grid.case, grid.dispatch
+    p = np.bincount(case.gen_bus, dispatch.pg, minlength=case.n_bus) - dispatch.curtailment
+    return np.asarray(p - (case.pd - dispatch.p_shed) - 1j * (case.qd - dispatch.q_shed))
 
 
 def solve(
-    grid: AreaGrid, bound: Ints, voltage: Complexes, last: Settled | None, eased: float
-) -> Settled:
+    grid: AreaGrid, bound: Ints, voltage: Complexes, last: AreaPowerFlow | None, relaxed: float
+) -> AreaPowerFlow:
     """Solve the power flow in which areas meet their interchange or are at a limit.
 
     In every island one area that is not ``bound`` has no limits, as there might be no solution
@@ -232,27 +234,27 @@ def solve(
 
     Parameters
     ----------
-    last : Settled or None
+    last : AreaPowerFlow or None
         Start of alpha and delta; with None, areas that are not bound have no limits.
-    eased : float
+    relaxed : float
         Argument of :func:`reactive_limits`.
     """
-    equations, least, most, stays = _limited(grid, bound, voltage, last is None, eased)
+    equations, least, most, stays = _limited(grid, bound, voltage, last is None, relaxed)
     exhausted = equations.exhausted
     alpha, delta = np.zeros(len(bound)), np.zeros(len(exhausted))
     if last is not None:
         alpha = last.solution.alpha
         delta = np.where(exhausted == last.exhausted, last.solution.delta, 0.0)
     result = solve_power_flow(equations, grid.jacobian, voltage, alpha, delta)
-    holds = result.held[grid.case.n_bus :]
+    at_interchange = result.regulating[grid.case.n_bus :]
     at_limit = np.where(most - result.alpha <= result.alpha - least, 1, -1)
-    return Settled(
-        result, np.where(stays, bound, np.where(holds, 0, at_limit)), exhausted, eased, 1
+    return AreaPowerFlow(
+        result, np.where(stays, bound, np.where(at_interchange, 0, at_limit)), exhausted, relaxed, 1
     )
 
 
 def _limited(
-    grid: AreaGrid, bound: Ints, voltage: Complexes, first: bool, eased: float
+    grid: AreaGrid, bound: Ints, voltage: Complexes, first: bool, relaxed: float
 ) -> tuple[FlowEquations, Floats, Floats, Bools]:
     """Return equations with limits, the limits of alpha, and the areas that stay at a limit."""
     # the area of each island without limits
@@ -263,7 +265,7 @@ def _limited(
     stays = exhausted[grid.area_island]
     least = np.where(unlimited, -np.inf, np.where(stays, stopped, grid.least))
     most = np.where(unlimited, np.inf, np.where(stays, stopped, grid.most))
-    low, high = reactive_limits(grid, voltage, eased)
+    low, high = reactive_limits(grid, voltage, relaxed)
     equations = replace(
         grid.equations, q_low=low, q_high=high, least=least, most=most, exhausted=exhausted
     )
@@ -299,11 +301,11 @@ def _columns(grid: AreaGrid, shares: Floats) -> sparse.csr_array:
     return sparse.coo_array((shares, (grid.case.gen_bus, grid.gen_area)), shape=size).tocsr()
 
 
-def reactive_limits(grid: AreaGrid, voltage: Complexes, eased: float) -> tuple[Floats, Floats]:
+def reactive_limits(grid: AreaGrid, voltage: Complexes, relaxed: float) -> tuple[Floats, Floats]:
     """Return limits of reactive generation, relaxed by a share of the largest present violation."""
     case = grid.case
     generating = np.isin(np.arange(case.n_bus), case.gen_bus)
-    if np.isinf(eased):
+    if np.isinf(relaxed):
         return np.where(generating, -np.inf, 0.0), np.where(generating, np.inf, 0.0)
     low, high = (
         np.bincount(case.gen_bus, bound, minlength=case.n_bus).astype(float)
@@ -311,7 +313,7 @@ def reactive_limits(grid: AreaGrid, voltage: Complexes, eased: float) -> tuple[F
     )
     now = np.where(generating, _reactive_generation(grid, voltage), 0.0)
     beyond = np.where(generating, np.maximum(now - high, low - now), 0.0).max(initial=0.0)
-    room = np.where(generating, eased * max(beyond, 0.0), 0.0)
+    room = np.where(generating, relaxed * max(beyond, 0.0), 0.0)
     return low - room, high + room
 
 

@@ -121,7 +121,7 @@ class BlockPoint:
     z_low: Floats
     z_high: Floats
 
-    def moved(self, step: BlockPoint, primal: float, dual: float) -> BlockPoint:
+    def stepped(self, step: BlockPoint, primal: float, dual: float) -> BlockPoint:
         """Return the point after a step."""
         return BlockPoint(
             self.x + primal * step.x,
@@ -209,13 +209,13 @@ class Block:
         sigma_s = self._sigma[n:] + delta + PRIMAL_REGULARIZATION
         diagonal = np.full(form.rows, -DUAL_REGULARIZATION)
         diagonal[k] = -1.0 / sigma_s
-        lack = self._c.copy()
-        lack[k] += self._rs / sigma_s
+        row_residual = self._c.copy()
+        row_residual[k] += self._rs / sigma_s
         self._sigma_s = sigma_s
         primal = self._sigma[:n] + delta + PRIMAL_REGULARIZATION
         values = pattern.values(at.x, at.multiplier, primal, diagonal)
         inner, coupling, corner = pattern.split(values)
-        right = np.concatenate([self._rx, lack])
+        right = np.concatenate([self._rx, row_residual])
         try:
             self._factors: SuperLU = splu(inner)
         except RuntimeError:
@@ -256,7 +256,7 @@ class Block:
 
     def trial(self, primal: float, dual: float) -> Merit:
         """Return the block after a step of these lengths; the point does not change yet."""
-        self._next = self.point.moved(self._step, primal, dual)
+        self._next = self.point.stepped(self._step, primal, dual)
         return self._merit(self._next, self._mu)
 
     def merit(self, mu: float) -> Merit:
@@ -348,13 +348,13 @@ def _pushed(bound: Floats, other: Floats, bounded: Bools, inward: float) -> Floa
     """Return the starting points nearest to a bound; infinite without one."""
     at = np.where(bounded, bound, 0.0)
     span = np.where(np.isfinite(other), np.abs(other - at), np.inf)
-    moved = at + inward * PUSH * np.minimum(np.maximum(1.0, np.abs(at)), span)
-    return np.where(bounded, moved, -inward * np.inf)
+    inner = at + inward * PUSH * np.minimum(np.maximum(1.0, np.abs(at)), span)
+    return np.where(bounded, inner, -inward * np.inf)
 
 
 def _near(z: Floats, central: Floats, where: Bools) -> Floats:
-    kept = np.clip(z, central / MULTIPLIER_RANGE, central * MULTIPLIER_RANGE)
-    return np.where(where, kept, 0.0)
+    clipped = np.clip(z, central / MULTIPLIER_RANGE, central * MULTIPLIER_RANGE)
+    return np.where(where, clipped, 0.0)
 
 
 def _longest(distance: Floats, change: Floats, where: Bools, tau: float) -> float:

@@ -135,7 +135,9 @@ def day_optimum(
     count, case = len(demands), zones[0].network.case
     on = np.ones((count, case.n_gen), bool) if committed is None else committed
     for estimated in (False, True):
-        steps, units, blocks, border = _built(zones, demands, chronology, voll, unit, on, estimated)
+        steps, units, blocks, border = _blocks(
+            zones, demands, chronology, voll, unit, on, estimated
+        )
         last = None
         for last in iterate(LocalBlocks(blocks), border, MOST_ROUNDS, TOLERANCE):  # noqa: B007
             pass
@@ -147,7 +149,7 @@ def day_optimum(
     )
 
 
-def _built(
+def _blocks(
     zones: Sequence[Zone],
     demands: Sequence[Sequence[Floats]],
     chronology: Chronology,
@@ -269,10 +271,10 @@ def add_storage(
     least[-1] = storage.end
     energy = program.add_variables(count, least, storage.energy, storage.start)
     program.add_sums(0.0, 0.0, (output, 1.0), (discharge, -1.0), (charge, 1.0))
-    kept = 1.0 - storage.loss * hours
-    right[0] = kept * storage.start
+    retention = 1.0 - storage.loss * hours
+    right[0] = retention * storage.start
     row = program.add_sums(right, right, (energy, 1.0))
-    program.add_linear(row[1:], energy[:-1], -kept)
+    program.add_linear(row[1:], energy[:-1], -retention)
     program.add_linear(row, charge, -hours * storage.charge_efficiency)
     program.add_linear(row, discharge, hours / storage.discharge_efficiency)
     return energy
@@ -281,11 +283,11 @@ def add_storage(
 def _reserve_block(chronology: Chronology, holding: Ints, step: int, lost: float) -> Block:
     """Return the requirement of one step: reserves of all zones, or a priced shortfall."""
     program, count = QuadraticProgram(), len(holding)
-    held = program.add_variables(2 * count)
+    reserve = program.add_variables(2 * count)
     row = program.add_rows(2, chronology.reserve_required[:, step], np.inf)
-    program.add_linear(np.repeat(row, count), held, 1.0)
+    program.add_linear(np.repeat(row, count), reserve, 1.0)
     program.add_slack(row, 1.0, lost)
-    return Block(program.form(), held, NO_ROWS, program.start)
+    return Block(program.form(), reserve, NO_ROWS, program.start)
 
 
 TANGENTS = 6
@@ -331,8 +333,8 @@ def commitment(case: Case, chronology: Chronology, need: Floats) -> Bools:
     program.add_sums(need, need, *((output, 1.0) for output in outputs))
     for k in (0, 1):
         if chronology.reserve_required[k].any():
-            matches = [(up_down[k], 1.0) for up_down in reserves.values()]
-            program.add_sums(chronology.reserve_required[k], np.inf, *matches)
+            terms = [(up_down[k], 1.0) for up_down in reserves.values()]
+            program.add_sums(chronology.reserve_required[k], np.inf, *terms)
     x = _solved(program, np.concatenate([NO_ROWS, *(running[g] for g in switches)]))
     return np.column_stack([x[running[g]] > 0.5 for g in range(case.n_gen)])
 
@@ -378,8 +380,11 @@ def _reserve(
 ) -> tuple[Ints, Ints]:
     """Add a generator's reserves, up and down; return their variables."""
     count, hours = len(output), chronology.hours
-    held, prices = chronology.reserve_most[:, g], hours * chronology.reserve_price[:, g]
-    up, down = (_priced(program, count, 0.0, held[k], prices[k]) for k in (0, 1))
+    limits_of_reserve, prices = (
+        chronology.reserve_most[:, g],
+        hours * chronology.reserve_price[:, g],
+    )
+    up, down = (_priced(program, count, 0.0, limits_of_reserve[k], prices[k]) for k in (0, 1))
     program.add_sums(-np.inf, 0.0, (output, 1.0), (up, 1.0), (on, -limits[1]))
     program.add_sums(0.0, np.inf, (output, 1.0), (down, -1.0), (on, -limits[0]))
     return up, down

@@ -36,18 +36,18 @@ from scipy.sparse.linalg import SuperLU, splu
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import DcPowerFlow, branch_admittance, dead_buses, islands
-from gridpriv.power.ac.areas import AreaGrid, Settled, injection, interchange_of, solve
+from gridpriv.power.ac.areas import AreaGrid, AreaPowerFlow, injection, interchange_of, solve
 from gridpriv.power.ac.newton import FlowSolution, Point, PowerFlowError
 from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 
 SWITCH_TOLERANCE = 1e-7
 """p.u. beyond a reactive or active limit at which a generator or an area stops regulating."""
-MOST_EASED = 10
+MOST_RELAXED = 10
 """Power flows in which violations of reactive limits are removed in small steps."""
-LARGEST_MOVE = 0.25
+LARGEST_VOLTAGE_CHANGE = 0.25
 """p.u. of voltage: a state at a larger distance is on another branch of solutions."""
-SUNK = 0.1
+LOW_VOLTAGE_MARGIN = 0.1
 """p.u. of voltage below its band: such a state may be on a lower branch of solutions, where a
 search from it would stay."""
 MOST_POWER_FLOWS = 40
@@ -60,7 +60,7 @@ class PreviousState:
     voltage: Complexes
     pg: Floats
 
-    def on(self, grid: AreaGrid) -> Settled:
+    def on(self, grid: AreaGrid) -> AreaPowerFlow:
         """Return the start of a search; areas at a limit start at that limit."""
         case, count = grid.case, len(grid.interchange)
         up, down = (
@@ -68,11 +68,11 @@ class PreviousState:
             for room in (case.pmax - self.pg, self.pg - case.pmin)
         )
         bound = np.where(up | grid.idle, 1, np.where(down, -1, 0))
-        gave = np.bincount(grid.gen_area, self.pg - grid.dispatch.pg, minlength=count)
-        alpha: Floats = np.clip(gave, grid.least, grid.most)
+        regulation = np.bincount(grid.gen_area, self.pg - grid.dispatch.pg, minlength=count)
+        alpha: Floats = np.clip(regulation, grid.least, grid.most)
         delta = np.zeros(len(grid.reference))
-        stood = FlowSolution(self.voltage, alpha, delta, bound == 0, np.inf, 0)
-        return Settled(stood, bound, delta > 0, 0.0, 0)
+        solution = FlowSolution(self.voltage, alpha, delta, bound == 0, np.inf, 0)
+        return AreaPowerFlow(solution, bound, delta > 0, 0.0, 0)
 
 
 def ac_flow(
@@ -95,20 +95,20 @@ def ac_flow(
         none within reactive limits, the state violates them.)
     """
     schedule = Schedule.one_area(case) if schedule is None else schedule
-    dead = dead_buses(case)
-    served = dispatch.without_service(case, dead)
+    deenergized = dead_buses(case)
+    served = dispatch.without_service(case, deenergized)
     voltage = np.zeros(case.n_bus, complex)
     pg, qg, regulation = np.zeros((3, case.n_gen))
     mismatch, power_flows = 0.0, 0
-    for live in _parts(case, dead, schedule):
-        grid, settled = _part_flow(live, served, schedule, before)
-        voltage[live.buses] = settled.solution.voltage
-        regulation[live.gens] = grid.regulation(settled)
+    for live in _parts(case, deenergized, schedule):
+        grid, area_flow = _part_flow(live, served, schedule, before)
+        voltage[live.buses] = area_flow.solution.voltage
+        regulation[live.gens] = grid.regulation(area_flow)
         pg[live.gens] = grid.dispatch.pg + regulation[live.gens]
-        qg[live.gens] = grid.reactive(settled.solution.voltage)
-        mismatch = max(mismatch, settled.solution.mismatch)
-        power_flows = max(power_flows, settled.power_flows)
-    state = AcState.of(case, voltage, served, (pg, qg), regulation, dead)
+        qg[live.gens] = grid.reactive(area_flow.solution.voltage)
+        mismatch = max(mismatch, area_flow.solution.mismatch)
+        power_flows = max(power_flows, area_flow.power_flows)
+    state = AcState.of(case, voltage, served, (pg, qg), regulation, deenergized)
     interchange = interchange_of(case, schedule, state.s_from, state.s_to)
     return replace(
         state,
@@ -119,44 +119,46 @@ def ac_flow(
     )
 
 
-def _parts(case: Case, dead: Bools, schedule: Schedule) -> Iterator[SubCase]:
+def _parts(case: Case, deenergized: Bools, schedule: Schedule) -> Iterator[SubCase]:
     """Yield the energized islands, separately unless a scheduled area is in several of them.
 
     Reactive limits that an island cannot satisfy are then relaxed there only.
     """
     island = islands(case) if len(schedule.interchange) == 1 else np.zeros(case.n_bus, int)
-    for number in np.unique(island[~dead]):
-        yield part_at(case, ~dead & (island == number))
+    for number in np.unique(island[~deenergized]):
+        yield part_at(case, ~deenergized & (island == number))
 
 
 def _part_flow(
     live: SubCase, dispatch: Dispatch, schedule: Schedule, before: AcState | None
-) -> tuple[AreaGrid, Settled]:
+) -> tuple[AreaGrid, AreaPowerFlow]:
     """Return the state of an energized part of a grid; errors name its bus."""
     inner = live.dispatch(dispatch)
-    stood = None
+    previous = None
     if before is not None:
-        stood = PreviousState(before.voltage[live.buses], before.pg[live.gens])
+        previous = PreviousState(before.voltage[live.buses], before.pg[live.gens])
     areas = replace(schedule, zone_of=schedule.zone_of[live.buses])
     try:
-        return _held_or_shared(live.case, inner, areas, stood)
+        return _at_interchange(live.case, inner, areas, previous)
     except PowerFlowError as error:
         raise error.named(int(live.case.bus_id[error.bus]), live.case.base_mva) from None
 
 
-def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: PreviousState | None) -> Settled:
+def _within_all_limits(
+    grid: AreaGrid, starts: Iterable[Complexes], before: PreviousState | None
+) -> AreaPowerFlow:
     """Solve power flows until every reactive limit holds and no area changes its limit."""
-    result = None if before is None else _near_before(grid, before)
+    result = None if before is None else _near_previous(grid, before)
     if result is None:
         first = _first(grid, starts)
         try:
-            result = _within_limits(grid, first)
+            result = _within_reactive_limits(grid, first)
         except PowerFlowError:  # no state within the limits of areas
-            result = _within_limits(grid.endless, first)
-    return _areas_settled(grid, result)
+            result = _within_reactive_limits(grid.endless, first)
+    return _within_area_limits(grid, result)
 
 
-def _areas_settled(grid: AreaGrid, result: Settled) -> Settled:
+def _within_area_limits(grid: AreaGrid, result: AreaPowerFlow) -> AreaPowerFlow:
     """Return the state in which no area is beyond its limits, or the last state."""
     ran_out = np.zeros(len(result.bound), dtype=bool)
     for number in range(2, MOST_POWER_FLOWS):
@@ -165,9 +167,9 @@ def _areas_settled(grid: AreaGrid, result: Settled) -> Settled:
             return replace(result, power_flows=number)
         ran_out |= (result.bound == 0) & (after != 0)
         # from a state outside limits a search within them may end on a lower branch
-        near = None if result.eased else _nearby(grid, replace(result, bound=after), 0.0)
+        near = None if result.relaxed else _nearby(grid, replace(result, bound=after), 0.0)
         try:
-            result = near or _within_limits(
+            result = near or _within_reactive_limits(
                 grid, solve(grid, after, result.solution.voltage, result, np.inf)
             )
         except PowerFlowError:
@@ -175,17 +177,17 @@ def _areas_settled(grid: AreaGrid, result: Settled) -> Settled:
     return result
 
 
-def _near_before(grid: AreaGrid, before: PreviousState) -> Settled | None:
+def _near_previous(grid: AreaGrid, before: PreviousState) -> AreaPowerFlow | None:
     """Return the state within reactive limits near the previous one, unless voltages fall."""
     nearby = _nearby(grid, before.on(grid), 0.0)
     if nearby is None:
         return None
-    floor = grid.case.vmin - SUNK
+    floor = grid.case.vmin - LOW_VOLTAGE_MARGIN
     sinking = (np.abs(nearby.solution.voltage) < floor) & (np.abs(before.voltage) >= floor)
     return None if sinking.any() else nearby
 
 
-def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
+def _within_reactive_limits(grid: AreaGrid, last: AreaPowerFlow) -> AreaPowerFlow:
     """Return the state within reactive limits, or the nearest one with a power flow.
 
     Where the first search fails, violations are removed in small steps, as far as possible.
@@ -194,7 +196,7 @@ def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
     if nearby is not None:
         return nearby
     share, nearest = 0.5, solve(grid, last.bound, last.solution.voltage, last, np.inf)
-    for _ in range(1, MOST_EASED):
+    for _ in range(1, MOST_RELAXED):
         nearby = _nearby(grid, nearest, share)
         if nearby is None:
             share = 0.5 * (1.0 + share)
@@ -205,17 +207,21 @@ def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
     return nearest if share > 0.5 else _nearby(grid, nearest, 0.0) or nearest
 
 
-def _nearby(grid: AreaGrid, last: Settled, eased: float) -> Settled | None:
+def _nearby(grid: AreaGrid, last: AreaPowerFlow, relaxed: float) -> AreaPowerFlow | None:
     """Return the state within relaxed reactive limits, unless it is on another branch."""
     try:
-        solution = solve(grid, last.bound, last.solution.voltage, last, eased)
+        solution = solve(grid, last.bound, last.solution.voltage, last, relaxed)
     except PowerFlowError:
         return None
-    moved = np.abs(np.abs(solution.solution.voltage) - np.abs(last.solution.voltage))
-    return None if moved.max() > LARGEST_MOVE or _unheld(grid, solution) else solution
+    voltage_change = np.abs(np.abs(solution.solution.voltage) - np.abs(last.solution.voltage))
+    return (
+        None
+        if voltage_change.max() > LARGEST_VOLTAGE_CHANGE or _is_voltage_unstable(grid, solution)
+        else solution
+    )
 
 
-def _unheld(grid: AreaGrid, result: Settled) -> bool:
+def _is_voltage_unstable(grid: AreaGrid, result: AreaPowerFlow) -> bool:
     """Return True where all generators of an island are at their lower reactive limits, unstably.
 
     A higher voltage then increases the charging of lines and reduces losses, and no generator can
@@ -225,8 +231,10 @@ def _unheld(grid: AreaGrid, result: Settled) -> bool:
     """
     case, n = grid.case, grid.case.n_bus
     ranged = np.bincount(case.gen_bus, case.qmax - case.qmin, n) > 0
-    standing = ~result.solution.held[:n] & (np.abs(result.solution.voltage) > grid.dispatch.vm)
-    free = np.bincount(grid.island, ranged & ~standing, len(grid.reference))
+    at_lower_limit = ~result.solution.regulating[:n] & (
+        np.abs(result.solution.voltage) > grid.dispatch.vm
+    )
+    free = np.bincount(grid.island, ranged & ~at_lower_limit, len(grid.reference))
     buses = np.flatnonzero(ranged & (free == 0)[grid.island])
     try:
         return len(buses) > 0 and bool(
@@ -236,27 +244,27 @@ def _unheld(grid: AreaGrid, result: Settled) -> bool:
         return True
 
 
-def _response(grid: AreaGrid, settled: Settled, buses: Ints) -> Floats:
+def _response(grid: AreaGrid, area_flow: AreaPowerFlow, buses: Ints) -> Floats:
     """Return the change of voltage magnitudes per reactive power injected, both at buses, p.u."""
     jacobian, turning = grid.jacobian, ~grid.equations.reference
     injected = np.zeros((len(jacobian.row_order), len(buses)))
     injected[grid.case.n_bus + buses, np.arange(len(buses))] = 1.0
-    change = _factors(grid, settled).solve(injected[jacobian.row_order])[jacobian.column_place]
+    change = _factors(grid, area_flow).solve(injected[jacobian.row_order])[jacobian.column_place]
     return np.asarray(change[turning.sum() + buses], dtype=np.float64)
 
 
-def _factors(grid: AreaGrid, settled: Settled) -> SuperLU:
+def _factors(grid: AreaGrid, area_flow: AreaPowerFlow) -> SuperLU:
     """Return the factors of the power flow's Jacobian at its state."""
-    solution = settled.solution
+    solution = area_flow.solution
     voltage = solution.voltage
     point = Point(np.angle(voltage), np.abs(voltage), solution.alpha, solution.delta)
-    equations = replace(grid.equations, exhausted=settled.exhausted)
-    return splu(grid.jacobian.at(equations, point, solution.held))
+    equations = replace(grid.equations, exhausted=area_flow.exhausted)
+    return splu(grid.jacobian.at(equations, point, solution.regulating))
 
 
-def _held_or_shared(
+def _at_interchange(
     case: Case, dispatch: Dispatch, schedule: Schedule, before: PreviousState | None
-) -> tuple[AreaGrid, Settled]:
+) -> tuple[AreaGrid, AreaPowerFlow]:
     """Return the state in which areas meet their interchange.
 
     The searches, in turn: from the first start, without limits of areas; within these limits from
@@ -266,29 +274,31 @@ def _held_or_shared(
     """
     grid = AreaGrid.of(case, dispatch, schedule)
     if len(schedule.interchange) == 1:
-        return grid, _settled(grid, _starts(grid), before)
+        return grid, _within_all_limits(grid, _starts(grid), before)
     try:
-        return grid, _settled(grid, islice(_starts(grid), 1), before)
+        return grid, _within_all_limits(grid, islice(_starts(grid), 1), before)
     except PowerFlowError:
         shared = AreaGrid.of(case, dispatch, Schedule.one_area(case))
     try:
         first = _first(shared, _starts(shared))
     except PowerFlowError:
-        return grid, _settled(grid, islice(_starts(grid), 1, None), None)
-    stood = PreviousState(first.solution.voltage, dispatch.pg + shared.regulation(first)).on(grid)
+        return grid, _within_all_limits(grid, islice(_starts(grid), 1, None), None)
+    previous = PreviousState(first.solution.voltage, dispatch.pg + shared.regulation(first)).on(
+        grid
+    )
 
-    def regulated() -> Settled:
-        return solve(grid, stood.bound, stood.solution.voltage, stood, np.inf)
+    def regulated() -> AreaPowerFlow:
+        return solve(grid, previous.bound, previous.solution.voltage, previous, np.inf)
 
-    searches: tuple[Callable[[], Settled], ...] = (
-        lambda: _areas_settled(grid, _within_limits(grid, regulated())),
-        lambda: _settled(grid, islice(_starts(grid), 1, None), None),
-        lambda: _areas_settled(grid, _within_limits(grid, stood)),
+    searches: tuple[Callable[[], AreaPowerFlow], ...] = (
+        lambda: _within_area_limits(grid, _within_reactive_limits(grid, regulated())),
+        lambda: _within_all_limits(grid, islice(_starts(grid), 1, None), None),
+        lambda: _within_area_limits(grid, _within_reactive_limits(grid, previous)),
     )
     for search in searches:
         with suppress(PowerFlowError):
             return grid, search()
-    return shared, _settled(shared, [first.solution.voltage], before)
+    return shared, _within_all_limits(shared, [first.solution.voltage], before)
 
 
 def _starts(grid: AreaGrid) -> Iterator[Complexes]:
@@ -311,7 +321,7 @@ def _starts(grid: AreaGrid) -> Iterator[Complexes]:
     yield from sorted((start for start in starts if np.isfinite(start).all()), key=lack)
 
 
-def _first(grid: AreaGrid, starts: Iterable[Complexes]) -> Settled:
+def _first(grid: AreaGrid, starts: Iterable[Complexes]) -> AreaPowerFlow:
     """Solve from the first start that leads to a solution."""
     failure: PowerFlowError | None = None
     for start in starts:
@@ -336,7 +346,7 @@ def _dc_angles(grid: AreaGrid) -> Floats:
     return dc.angles(injected)
 
 
-def _areas_switched(grid: AreaGrid, last: Settled, ran_out: Bools) -> Ints:
+def _areas_switched(grid: AreaGrid, last: AreaPowerFlow, ran_out: Bools) -> Ints:
     """Fix areas beyond their limits at them; release areas of an exhausted island.
 
     Areas that reached their limits before are not released, as the search would cycle.
@@ -389,11 +399,11 @@ def meter_derivatives(state: AcState, dispatch: Dispatch, schedule: Schedule) ->
         If no power flow is found at the state.
     """
     case = state.case
-    live = part_at(case, ~state.dead)
+    live = part_at(case, ~state.deenergized)
     areas = replace(schedule, zone_of=schedule.zone_of[live.buses])
     grid = AreaGrid.of(live.case, live.dispatch(dispatch), areas)
     before = PreviousState(state.voltage[live.buses], state.pg[live.gens]).on(grid)
-    settled = solve(grid, before.bound, before.solution.voltage, before, 0.0)
+    area_flow = solve(grid, before.bound, before.solution.voltage, before, 0.0)
     zones, n = len(schedule.interchange), case.n_bus
     near, far = schedule.zone_of[case.f_bus], schedule.zone_of[case.t_bus]
     ties = np.flatnonzero(near != far)
@@ -401,7 +411,9 @@ def meter_derivatives(state: AcState, dispatch: Dispatch, schedule: Schedule) ->
     place[live.branches] = np.arange(len(live.branches))
     there = np.flatnonzero(place[ties] >= 0)
     flows = np.zeros((2, len(ties), n))
-    flows[np.ix_(np.arange(2), there, live.buses)] = _flow_change(grid, settled, place[ties[there]])
+    flows[np.ix_(np.arange(2), there, live.buses)] = _flow_change(
+        grid, area_flow, place[ties[there]]
+    )
     out = np.zeros((2, zones, n))
     for part in range(2):
         np.add.at(out[part], near[ties], flows[part])
@@ -409,23 +421,23 @@ def meter_derivatives(state: AcState, dispatch: Dispatch, schedule: Schedule) ->
     return MeterDerivatives(out[0], out[1], ties, flows[0], flows[1])
 
 
-def _flow_change(grid: AreaGrid, settled: Settled, branches: Ints) -> Floats:
+def _flow_change(grid: AreaGrid, area_flow: AreaPowerFlow, branches: Ints) -> Floats:
     """Return the change of the active flow in the middle of branches, (2, branches, n).
 
     Per unit of p and of q demanded at every bus. The transposed system is solved, as there are
     fewer tie lines than buses.
     """
-    n, solution, jacobian = grid.case.n_bus, settled.solution, grid.jacobian
+    n, solution, jacobian = grid.case.n_bus, area_flow.solution, grid.jacobian
     by_angle, by_magnitude = _by_voltage(grid.case, solution.voltage, branches)
     by_state = np.zeros((len(branches), len(jacobian.column_place)))
     turning = ~grid.equations.reference
     free = int(turning.sum())
     by_state[:, :free], by_state[:, free : free + n] = by_angle[:, turning], by_magnitude
-    asked = np.zeros_like(by_state.T)
-    asked[jacobian.column_place] = by_state.T
-    adjoint = np.zeros_like(asked)
-    adjoint[jacobian.row_order] = _factors(grid, settled).solve(asked, trans="T")
-    active, reactive = adjoint[:n].T, np.where(solution.held[:n], 0.0, adjoint[n : 2 * n].T)
+    rows = np.zeros_like(by_state.T)
+    rows[jacobian.column_place] = by_state.T
+    adjoint = np.zeros_like(rows)
+    adjoint[jacobian.row_order] = _factors(grid, area_flow).solve(rows, trans="T")
+    active, reactive = adjoint[:n].T, np.where(solution.regulating[:n], 0.0, adjoint[n : 2 * n].T)
     return -np.stack([active, reactive])  # F of each power has + pd and + qd
 
 
@@ -438,8 +450,12 @@ def _by_voltage(case: Case, voltage: Complexes, branches: Ints) -> tuple[Floats,
     by = np.zeros((2, len(branches), case.n_bus))
     for end, (bus, v) in enumerate(((f, v_f), (t, v_t))):
         ends = (y.ff, y.tf) if end == 0 else (y.ft, y.tt)
-        for part, moved in enumerate((1j * v, v / np.abs(v))):
-            s_f = v_f * np.conj(ends[0][branches] * moved) + (moved * np.conj(i_f)) * (end == 0)
-            s_t = v_t * np.conj(ends[1][branches] * moved) + (moved * np.conj(i_t)) * (end == 1)
+        for part, voltage_derivative in enumerate((1j * v, v / np.abs(v))):
+            s_f = v_f * np.conj(ends[0][branches] * voltage_derivative) + (
+                voltage_derivative * np.conj(i_f)
+            ) * (end == 0)
+            s_t = v_t * np.conj(ends[1][branches] * voltage_derivative) + (
+                voltage_derivative * np.conj(i_t)
+            ) * (end == 1)
             by[part, rows, bus] += 0.5 * (s_f - s_t).real
     return by[0], by[1]

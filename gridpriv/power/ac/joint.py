@@ -40,8 +40,8 @@ from gridpriv.power.ac.model import (
 )
 from gridpriv.power.ac.part import SubCase, live_part
 from gridpriv.power.ac.quadratic import QuadraticProgram
-from gridpriv.power.ac.redispatch import Scheduled
 from gridpriv.power.ac.state import BY_BUS, Dispatch
+from gridpriv.power.ac.zone_redispatch import ScheduledState
 from gridpriv.power.zone import Zone, owner_of
 
 
@@ -134,8 +134,8 @@ class TieEnds:
 def tie_ends(case: Case, zones: Sequence[Zone]) -> TieEnds:
     """Return the border of a grid's zones; de-energized islands have none."""
     owner = owner_of(case, zones)
-    dead = dead_buses(case)
-    crossing = (owner[case.f_bus] != owner[case.t_bus]) & ~dead[case.f_bus]
+    deenergized = dead_buses(case)
+    crossing = (owner[case.f_bus] != owner[case.t_bus]) & ~deenergized[case.f_bus]
     edge = np.zeros(case.n_bus, dtype=bool)
     edge[case.f_bus[crossing]] = edge[case.t_bus[crossing]] = True
     island = islands(case)
@@ -189,12 +189,12 @@ class ZoneBlock:
         return whole[self.zone.buses]
 
     @property
-    def scheduled(self) -> Scheduled:
+    def scheduled(self) -> ScheduledState:
         """The zone at the block's point."""
         pg, qg = np.zeros((2, len(self.zone.gens)))
         at = np.searchsorted(self.zone.gens, self.part.gens)
         pg[at], qg[at] = (self.block.point.x[v] for v in (self.model.pg, self.model.qg))
-        return Scheduled(self.voltage, pg, qg)
+        return ScheduledState(self.voltage, pg, qg)
 
     @property
     def slope(self) -> Complexes:
@@ -315,11 +315,11 @@ def joint_plan(case: Case, blocks: Sequence[ZoneBlock]) -> Dispatch:
     """Return the zones' plans as one dispatch."""
     whole = Dispatch(np.zeros(case.n_gen), np.ones(case.n_bus), *np.zeros((4, case.n_bus)))
     for zone in blocks:
-        part, asked = zone.part, zone.model.dispatch(zone.block.point.x)
+        part, dispatch = zone.part, zone.model.dispatch(zone.block.point.x)
         own = np.isin(part.buses, zone.zone.own)
-        whole.pg[part.gens] = asked.pg
+        whole.pg[part.gens] = dispatch.pg
         for name in BY_BUS:
-            values = getattr(asked, name)[own]
+            values = getattr(dispatch, name)[own]
             served = name not in ("vm", "va") and values <= NEGLIGIBLE
             getattr(whole, name)[part.buses[own]] = np.where(served, 0.0, values)
     return whole

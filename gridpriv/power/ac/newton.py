@@ -112,7 +112,7 @@ class Point:
         """Return V."""
         return np.asarray(self.vm * np.exp(1j * self.va))
 
-    def moved(self, change: Floats, reference: Bools) -> Point:
+    def plus(self, change: Floats, reference: Bools) -> Point:
         """Return the point after a change of (va but at references, vm, alpha, delta)."""
         delta = len(change) - len(self.delta)
         alpha = delta - len(self.alpha)
@@ -131,12 +131,12 @@ class Residual:
     ----------
     values : (2 n + a,)
         Active and reactive power of buses, interchange or alpha of areas.
-    held : (n + a,) bool
+    regulating : (n + a,) bool
         Buses at their set point, areas at their interchange.
     """
 
     values: Floats
-    held: Bools
+    regulating: Bools
 
     @property
     def largest(self) -> float:
@@ -159,18 +159,18 @@ def residual(equations: FlowEquations, point: Point) -> Residual:
     regulated += equations.slack @ (point.delta - shared)
     active = power.real[:n] - equations.p - regulated
     generated = power.imag[:n] - equations.q
-    wanted = generated + KAPPA * (equations.setpoint - point.vm)
-    stand = np.clip(wanted, equations.q_low, equations.q_high)
+    reactive_target = generated + KAPPA * (equations.setpoint - point.vm)
+    limited = np.clip(reactive_target, equations.q_low, equations.q_high)
     actual = equations.tie_area @ power.real[n:]
-    moved = point.alpha - (actual - equations.interchange - equations.bias @ shared)
-    area = point.alpha - np.clip(moved, equations.least, equations.most)
-    values = np.concatenate(
+    alpha_target = point.alpha - (actual - equations.interchange - equations.bias @ shared)
+    area = point.alpha - np.clip(alpha_target, equations.least, equations.most)
+    regulating = np.concatenate(
         [
-            (equations.q_low < wanted) & (wanted < equations.q_high),
-            (equations.least < moved) & (moved < equations.most),
+            (equations.q_low < reactive_target) & (reactive_target < equations.q_high),
+            (equations.least < alpha_target) & (alpha_target < equations.most),
         ]
     )
-    return Residual(np.concatenate([active, generated - stand, area]), values)
+    return Residual(np.concatenate([active, generated - limited, area]), regulating)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +232,7 @@ class Jacobian:
         voltages = row, column, own, area, metered, weight, turning
         return Jacobian(*voltages, up, down, bias, slack, *ordered)
 
-    def at(self, given: FlowEquations, point: Point, stored: Bools) -> sparse.csc_array:
+    def at(self, equations: FlowEquations, point: Point, regulating: Bools) -> sparse.csc_array:
         """Return the derivative of equations of this pattern at a point.
 
         Parameters
@@ -240,36 +240,39 @@ class Jacobian:
         held : (n + a,) bool
             Buses at their set point, areas at their interchange.
         """
-        n, voltage = len(given.p), point.voltage()
-        current = np.conj(given.injected @ voltage)
-        here, y = voltage[self.column], given.injected.data
+        n, voltage = len(equations.p), point.voltage()
+        current = np.conj(equations.injected @ voltage)
+        here, y = voltage[self.column], equations.injected.data
         admittance = np.concatenate([y, np.zeros(len(here) - len(y))])
-        far = voltage[given.at[self.row]] * np.conj(admittance * here)
+        far = voltage[equations.at[self.row]] * np.conj(admittance * here)
         own = np.where(self.own, current[self.row] * here, 0.0)
         by_angle, by_magnitude = 1j * (own - far), (own + far) / point.vm[self.column]
         rising = (point.alpha >= 0).astype(float)
         values = np.concatenate(
             [
-                self._rows(by_angle, stored, n)[self.turning],
-                self._rows(by_magnitude, stored, n),
-                KAPPA * stored[:n],
-                -given.up.data * rising[self.up.col],
-                -given.down.data * (1.0 - rising[self.down.col]),
-                -given.bias.data * (stored[n + self.bias.row] & ~given.exhausted[self.bias.col]),
-                -given.slack.data * given.exhausted[self.slack.col],
-                ~stored[n:],
+                self._rows(by_angle, regulating, n)[self.turning],
+                self._rows(by_magnitude, regulating, n),
+                KAPPA * regulating[:n],
+                -equations.up.data * rising[self.up.col],
+                -equations.down.data * (1.0 - rising[self.down.col]),
+                -equations.bias.data
+                * (regulating[n + self.bias.row] & ~equations.exhausted[self.bias.col]),
+                -equations.slack.data * equations.exhausted[self.slack.col],
+                ~regulating[n:],
             ]
         )
         data = np.bincount(self.slot, values, minlength=len(self.indices))
-        shape = (2 * n + given.bias.shape[0], len(self.indptr) - 1)
+        shape = (2 * n + equations.bias.shape[0], len(self.indptr) - 1)
         return sparse.csc_array((data, self.indices, self.indptr), shape=shape)
 
-    def _rows(self, by: Complexes, current: Bools, n: int) -> Floats:
+    def _rows(self, derivative: Complexes, regulating: Bools, n: int) -> Floats:
         """Return the terms of active, reactive and metered power at their equations."""
         at_bus = self.row < n
-        reactive = np.where(current[self.row[at_bus]], 0.0, by.imag[at_bus])
-        weight = np.where(current[self.area - n], self.weight, 0.0)
-        return np.concatenate([by.real[at_bus], reactive, weight * by.real[self.metered]])
+        reactive = np.where(regulating[self.row[at_bus]], 0.0, derivative.imag[at_bus])
+        weight = np.where(regulating[self.area - n], self.weight, 0.0)
+        return np.concatenate(
+            [derivative.real[at_bus], reactive, weight * derivative.real[self.metered]]
+        )
 
 
 def _ordered(
@@ -307,9 +310,9 @@ def _ordered(
     row_place, column_place = np.argsort(row_order), np.argsort(column_order)
     # indices of SciPy's matrices are of 32 bits, which a place's number outgrows
     key = np.concatenate([column_place[c].astype(np.int64) * size + row_place[r] for r, c in terms])
-    result, slot = np.unique(key, return_inverse=True)
-    indptr = np.searchsorted(result, size * np.arange(free + n + areas + islands + 1))
-    return slot, result % size, indptr, row_order, column_place
+    places, slot = np.unique(key, return_inverse=True)
+    indptr = np.searchsorted(places, size * np.arange(free + n + areas + islands + 1))
+    return slot, places % size, indptr, row_order, column_place
 
 
 def _elimination(row: Ints, column: Ints, n: int) -> Ints:
@@ -326,14 +329,14 @@ def _elimination(row: Ints, column: Ints, n: int) -> Ints:
 
 def _metered(tie_area: sparse.csr_array, row: Ints, n: int) -> tuple[Ints, Ints, Floats]:
     """Return for all metered terms: the area's equation, the term of Y, its weight."""
-    tocoo = tie_area.tocoo()
+    tie_terms = tie_area.tocoo()
     terms = np.flatnonzero(row >= n)
     terms = terms[np.argsort(row[terms], kind="stable")]
-    first = np.searchsorted(row[terms], n + tocoo.col)
-    count = np.searchsorted(row[terms], n + tocoo.col, side="right") - first
-    of = np.repeat(np.arange(len(tocoo.data)), count)
+    first = np.searchsorted(row[terms], n + tie_terms.col)
+    count = np.searchsorted(row[terms], n + tie_terms.col, side="right") - first
+    of = np.repeat(np.arange(len(tie_terms.data)), count)
     within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
-    return 2 * n + tocoo.row[of], terms[first[of] + within], tocoo.data[of]
+    return 2 * n + tie_terms.row[of], terms[first[of] + within], tie_terms.data[of]
 
 
 TOLERANCE = 1e-10
@@ -379,7 +382,7 @@ class FlowSolution:
     Attributes
     ----------
     voltage : (n,) complex
-    held : (n + areas,) bool
+    regulating : (n + areas,) bool
         Buses at their set point, areas at their interchange.
     mismatch : float
         Largest residual, p.u.
@@ -388,7 +391,7 @@ class FlowSolution:
     voltage: Complexes
     alpha: Floats
     delta: Floats
-    held: Bools
+    regulating: Bools
     mismatch: float
     steps: int
 
@@ -411,31 +414,33 @@ def solve_power_flow(
         If Newton's method does not converge from there.
     """
     point = Point(np.angle(voltage), np.abs(voltage), alpha, delta)
-    lack = residual(equations, point)
+    residuals = residual(equations, point)
     growth = SWITCHING_GROWTH
     for step in range(MOST_STEPS):
-        if lack.largest <= TOLERANCE:
-            return _solution(point, lack, step)
-        nearer = _improved(equations, jacobian, point, lack, growth)
-        if nearer is None:
+        if residuals.largest <= TOLERANCE:
+            return _solution(point, residuals, step)
+        improved = _improved(equations, jacobian, point, residuals, growth)
+        if improved is None:
             break
-        if nearer[1].norm > lack.norm:
+        if improved[1].norm > residuals.norm:
             growth = 1.0
-        point, lack = nearer
-    if lack.largest <= ACCEPTED:
-        return _solution(point, lack, MOST_STEPS)
+        point, residuals = improved
+    if residuals.largest <= ACCEPTED:
+        return _solution(point, residuals, MOST_STEPS)
     n = len(equations.p)
-    size = np.abs(lack.values[: 2 * n])
+    size = np.abs(residuals.values[: 2 * n])
     worst = int(np.argmax(np.where(np.isfinite(size), size, np.inf)))
     raise PowerFlowError(worst % n, float(size[worst]))
 
 
-def _solution(point: Point, lack: Residual, steps: int) -> FlowSolution:
-    return FlowSolution(point.voltage(), point.alpha, point.delta, lack.held, lack.largest, steps)
+def _solution(point: Point, residuals: Residual, steps: int) -> FlowSolution:
+    return FlowSolution(
+        point.voltage(), point.alpha, point.delta, residuals.regulating, residuals.largest, steps
+    )
 
 
 def _improved(
-    equations: FlowEquations, jacobian: Jacobian, point: Point, lack: Residual, growth: float
+    equations: FlowEquations, jacobian: Jacobian, point: Point, residuals: Residual, growth: float
 ) -> tuple[Point, Residual] | None:
     """Return the point after a Newton step, with a step length that reduces the residual.
 
@@ -443,30 +448,30 @@ def _improved(
     """
     try:
         factors = splu(
-            jacobian.at(equations, point, lack.held),
+            jacobian.at(equations, point, residuals.regulating),
             permc_spec="NATURAL",
             diag_pivot_thresh=LEAST_PIVOT,
             options={"SymmetricMode": True},
         )
     except RuntimeError:  # exactly singular
         return None
-    change = _change(jacobian, factors, lack)
+    change = _change(jacobian, factors, residuals)
     if not np.isfinite(change).all():
         return None
     length = 1.0
     while length >= SHORTEST_STEP:
-        moved = point.moved(length * change, equations.reference)
-        if (moved.vm > 0).all() and np.abs(moved.va).max() < LARGEST_ANGLE:
-            after = residual(equations, moved)
-            same = np.array_equal(lack.held, after.held)
-            if after.norm < (lack.norm if same else growth * lack.norm):
-                return _refined(equations, jacobian, factors, lack, moved, after)
+        candidate = point.plus(length * change, equations.reference)
+        if (candidate.vm > 0).all() and np.abs(candidate.va).max() < LARGEST_ANGLE:
+            after = residual(equations, candidate)
+            same = np.array_equal(residuals.regulating, after.regulating)
+            if after.norm < (residuals.norm if same else growth * residuals.norm):
+                return _refined(equations, jacobian, factors, residuals, candidate, after)
         length /= 2
     return None
 
 
-def _change(jacobian: Jacobian, factors: SuperLU, lack: Residual) -> Floats:
-    return np.asarray(factors.solve(-lack.values[jacobian.row_order])[jacobian.column_place])
+def _change(jacobian: Jacobian, factors: SuperLU, residuals: Residual) -> Floats:
+    return np.asarray(factors.solve(-residuals.values[jacobian.row_order])[jacobian.column_place])
 
 
 def _refined(
@@ -475,14 +480,14 @@ def _refined(
     factors: SuperLU,
     before: Residual,
     point: Point,
-    lack: Residual,
+    residuals: Residual,
 ) -> tuple[Point, Residual]:
     """Return the point after more steps with the same factors, while the residual falls fast."""
-    moved, after = point, lack
-    while after.norm < FAST * before.norm and np.array_equal(before.held, after.held):
-        point, before, lack = moved, after, after
-        if lack.largest <= TOLERANCE:
+    candidate, after = point, residuals
+    while after.norm < FAST * before.norm and np.array_equal(before.regulating, after.regulating):
+        point, before, residuals = candidate, after, after
+        if residuals.largest <= TOLERANCE:
             break
-        moved = point.moved(_change(jacobian, factors, lack), equations.reference)
-        after = residual(equations, moved)
-    return point, lack
+        candidate = point.plus(_change(jacobian, factors, residuals), equations.reference)
+        after = residual(equations, candidate)
+    return point, residuals

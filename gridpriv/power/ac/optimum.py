@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 AMOUNTS = ("shed_mw", "deenergized_mw", "curtailed_mw", "losses_mw")
-LITTLE = 1e-4
+NEGLIGIBLE_SHED = 1e-4
 """Share of load shedding of an estimated demand up to which there is no second search."""
 
 
@@ -201,28 +201,28 @@ def acopf(
         cost_objective(case)
         check_voll(case, voll)
     began = time.perf_counter()
-    dead = dead_buses(case)
-    if dead.all():
+    deenergized = dead_buses(case)
+    if deenergized.all():
         raise not_allowed("case", case.name, "one with a generator that can give active power")
-    live = part_at(case, ~dead)
+    live = part_at(case, ~deenergized)
     model = ac_model(live.case)
     unit = _add_objective(model, objective, voll)
     if estimated:
         add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * voll / unit)
-    little = LITTLE * np.maximum(live.case.pd, 0.0).sum() if estimated else 0.0
-    solve = _solve(model, live, start, little, shedding=shedding)
+    negligible_shed = NEGLIGIBLE_SHED * np.maximum(live.case.pd, 0.0).sum() if estimated else 0.0
+    solve = _solve(model, live, start, negligible_shed, shedding=shedding)
     state = _state(case, live, model, solve.x)
     if not solve.solved:
         raise SolverError(_ended(solve.status, state))
     p_price, q_price = np.full(case.n_bus, np.nan), np.full(case.n_bus, np.nan)
     island = islands(case)
-    asked = np.bincount(island, (case.pd != 0) | (case.qd != 0)) > 0
-    priced = asked[island][live.buses]  # on islands with demand
+    has_demand = np.bincount(island, (case.pd != 0) | (case.qd != 0)) > 0
+    priced = has_demand[island][live.buses]  # on islands with demand
     for price, rows in ((p_price, model.p_balance), (q_price, model.q_balance)):
         price[live.buses] = np.where(priced, unit * solve.multiplier[rows], np.nan)
-    found = solve.status, solve.iterations, time.perf_counter() - began
+    ipopt_result = solve.status, solve.iterations, time.perf_counter() - began
     gradient = _voltage_gradient(case, live, model, solve)
-    return AcOptimum(state, objective, voll, p_price, q_price, *found, gradient, unit)
+    return AcOptimum(state, objective, voll, p_price, q_price, *ipopt_result, gradient, unit)
 
 
 def _voltage_gradient(
@@ -290,14 +290,15 @@ def overloaded(case: Case, *, shed: bool = False) -> Bools:
 
 
 def _solve(
-    model: AcModel, live: SubCase, start: Dispatch | None, little: float, *, shedding: bool
+    model: AcModel, live: SubCase, start: Dispatch | None, negligible_shed: float, *, shedding: bool
 ) -> Solved:
     """Solve with all demand served, or where that has no solution, with some of it shed.
 
     Where shedding is allowed, a search that serves all demand ends early (``BRIEF``). The last
     search begins with all demand shed. The result of the last search is returned even without a
-    solution. After a solution that sheds more than ``little`` (p.u.) a second search starts from a
-    larger barrier; both give local optima, and the better one is returned (0031-ac-rounds).
+    solution. After a solution that sheds more than ``negligible_shed`` (p.u.) a second search
+    starts from a larger barrier; both give local optima, and the better one is returned
+    (0031-ac-rounds).
     """
     starts = [model.program.start]
     if start is not None:
@@ -314,7 +315,7 @@ def _solve(
             solution = model.program.solve(begin, zero, kind)
             if solution.solved and zero is not None:
                 return solution
-            if solution.solved and model.dispatch(solution.x).p_shed.sum() <= little:
+            if solution.solved and model.dispatch(solution.x).p_shed.sum() <= negligible_shed:
                 return solution
             if solution.solved:
                 again = model.program.solve(begin, kind="far")
@@ -329,9 +330,9 @@ def _state(case: Case, live: SubCase, model: AcModel, x: Floats) -> AcState:
     voltage[live.buses] = model.voltage(x)
     qg = np.zeros(case.n_gen)
     qg[live.gens] = x[model.qg]
-    dead = np.ones(case.n_bus, bool)
-    dead[live.buses] = False
-    state = AcState.of(case, voltage, whole, (whole.pg, qg), np.zeros(case.n_gen), dead)
+    deenergized = np.ones(case.n_bus, bool)
+    deenergized[live.buses] = False
+    state = AcState.of(case, voltage, whole, (whole.pg, qg), np.zeros(case.n_gen), deenergized)
     balance = case.pd + 1j * case.qd - whole.p_shed - 1j * whole.q_shed + whole.curtailment
     balance += np.abs(voltage) ** 2 * (case.gs - 1j * case.bs)
     np.add.at(balance, case.f_bus, state.s_from)
@@ -354,14 +355,14 @@ class Served:
     ----------
     optimum : AcOptimum
         Of the case with this demand; nothing is shed or curtailed.
-    moved : (2, n)
+    demand_change : (2, n)
         Change of active and reactive demand by the projection, per unit.
     margin : float
         Share by which limits were tightened; 0 without a change.
     """
 
     optimum: AcOptimum
-    moved: Floats
+    demand_change: Floats
     margin: float
 
     @property
@@ -397,11 +398,11 @@ def nearest_served(case: Case, norm: Norm) -> Served:
             projected = _projected(tightened(case, margin), norm, voltage)
             if projected is None:
                 continue
-            moved, dispatch = projected
-            served = replace(case, pd=case.pd + moved[0], qd=case.qd + moved[1])
+            demand_change, dispatch = projected
+            served = replace(case, pd=case.pd + demand_change[0], qd=case.qd + demand_change[1])
             best = _all_served(served, objective, dispatch)
             if best is not None:
-                return Served(best, moved, margin)
+                return Served(best, demand_change, margin)
     raise SolverError(
         f"case {case.name}: no demand near the released one was found that an AC optimum serves "
         f"within all limits (limits tightened by up to {MARGINS[-1]:.0%}). Check with gridpriv "

@@ -85,12 +85,12 @@ def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
     It has the zone's own demand (pd, qd) only. None for a de-energized zone.
     """
     whole = zone.network.case
-    dead = dead_buses(whole)
-    if dead[zone.own].all():
+    deenergized = dead_buses(whole)
+    if deenergized[zone.own].all():
         return None
-    buses = zone.buses[~dead[zone.buses]]
-    branches = zone.branches[~dead[whole.f_bus[zone.branches]]]
-    gens = zone.gens[~dead[whole.gen_bus[zone.gens]]]
+    buses = zone.buses[~deenergized[zone.buses]]
+    branches = zone.branches[~deenergized[whole.f_bus[zone.branches]]]
+    gens = zone.gens[~deenergized[whole.gen_bus[zone.gens]]]
     own = np.isin(buses, zone.own)
     pd, qd = np.zeros((2, len(own)))
     pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, buses[own])]
@@ -106,7 +106,7 @@ ROUNDING_SHARE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Surroundings:
+class ExternalEquivalent:
     """The network beyond a zone, reduced to the far ends of its tie lines.
 
     Attributes
@@ -136,10 +136,10 @@ class Lossless:
     susceptance : (m,)
         Of the branches.
     factors : Factors
-        Of their Laplacian, with a shunt ``worth`` at one bus of every island.
-    stake : (islands,) int
+        Of their Laplacian, with a shunt ``shunt`` at one bus of every island.
+    shunt_bus : (islands,) int
         These buses.
-    span : (n,)
+    generation_range : (n,)
         Ranges of the buses' generators.
     angles : (n,)
         Angles where every generator injects its range and the shunts consume it.
@@ -151,9 +151,9 @@ class Lossless:
     susceptance: Floats
     factors: Factors
     island: Ints
-    stake: Ints
-    worth: float
-    span: Floats
+    shunt_bus: Ints
+    shunt: float
+    generation_range: Floats
     angles: Floats
     reactive: Factors
 
@@ -161,28 +161,32 @@ class Lossless:
 def lossless(case: Case) -> Lossless | None:
     """Return a grid without losses; None where its susceptances cancel."""
     susceptance = case.x / (case.r**2 + case.x**2) / case.tap
-    worth = float(np.abs(susceptance).mean()) if case.n_branch else 1.0
+    shunt = float(np.abs(susceptance).mean()) if case.n_branch else 1.0
     island = islands(case)
-    stake = np.unique(island, return_index=True)[1]
+    shunt_bus = np.unique(island, return_index=True)[1]
     values = np.zeros(case.n_bus)
-    values[stake] = worth
+    values[shunt_bus] = shunt
     matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus)
     charging = np.bincount(case.f_bus, case.b, case.n_bus)
     charging += np.bincount(case.t_bus, case.b, case.n_bus)
-    kept = np.where(np.isin(np.arange(case.n_bus), case.gen_bus), STIFFNESS, ROUNDING_SHARE) * worth
-    stiffness = matrix + sparse.diags_array(kept - charging - 2.0 * case.bs)
+    voltage_stiffness = (
+        np.where(np.isin(np.arange(case.n_bus), case.gen_bus), STIFFNESS, ROUNDING_SHARE) * shunt
+    )
+    stiffness = matrix + sparse.diags_array(voltage_stiffness - charging - 2.0 * case.bs)
     try:
         factors = Factors.of((matrix + sparse.diags_array(values)).tocsc())
         reactive = Factors.of(stiffness.tocsc())
     except RuntimeError:  # lines without reactance, or capacitors that cancel their lines
         return None
     each = np.clip(case.pmax - case.pmin, 0.0, ENDLESS)
-    span = np.bincount(case.gen_bus, each, minlength=case.n_bus).astype(float)
-    angles = factors.solve(span)
-    return Lossless(case, susceptance, factors, island, stake, worth, span, angles, reactive)
+    generation_range = np.bincount(case.gen_bus, each, minlength=case.n_bus).astype(float)
+    angles = factors.solve(generation_range)
+    return Lossless(
+        case, susceptance, factors, island, shunt_bus, shunt, generation_range, angles, reactive
+    )
 
 
-def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
+def external_equivalent(grid: Lossless, own: Ints, ties: Ints) -> ExternalEquivalent | None:
     """Return the equivalent of the grid beyond a zone; None where its susceptances cancel.
 
     Parameters
@@ -196,29 +200,39 @@ def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
     out = np.isin(f, own)
     near, far = np.where(out, f, t), np.where(out, t, f)
     ends, at = np.unique(far, return_inverse=True)
-    stake = grid.stake[np.unique(grid.island[ends])]
-    setdiff1d = np.setdiff1d(stake, np.concatenate([ends, own]))
-    beyond = np.concatenate([ends, setdiff1d])
-    kept = np.concatenate([beyond, np.unique(near)])
+    shunt_bus = grid.shunt_bus[np.unique(grid.island[ends])]
+    other_shunt_buses = np.setdiff1d(shunt_bus, np.concatenate([ends, own]))
+    external_buses = np.concatenate([ends, other_shunt_buses])
+    boundary_buses = np.concatenate([external_buses, np.unique(near)])
     try:
-        whole = np.linalg.inv(grid.factors.solve_at(kept, np.eye(len(kept))))
-        reduced, given = whole[: len(beyond)], whole[: len(beyond)] @ grid.angles[kept]
-        network = reduced[:, : len(beyond)] - grid.worth * np.diag(np.isin(beyond, stake))
+        whole = np.linalg.inv(grid.factors.solve_at(boundary_buses, np.eye(len(boundary_buses))))
+        reduced, given = (
+            whole[: len(external_buses)],
+            whole[: len(external_buses)] @ grid.angles[boundary_buses],
+        )
+        network = reduced[:, : len(external_buses)] - grid.shunt * np.diag(
+            np.isin(external_buses, shunt_bus)
+        )
         k = len(ends)
         network[:k, :k] -= np.diag(np.bincount(at, grid.susceptance[ties], minlength=k))
         through = network[:k, k:] @ np.linalg.inv(network[k:, k:])
-        kept = np.concatenate([ends, np.unique(near)])
-        stiffness = np.linalg.inv(grid.reactive.solve_at(kept, np.eye(len(kept))))[:k, :k]
+        boundary_buses = np.concatenate([ends, np.unique(near)])
+        stiffness = np.linalg.inv(
+            grid.reactive.solve_at(boundary_buses, np.eye(len(boundary_buses)))
+        )[:k, :k]
         tied = grid.susceptance[ties] - grid.case.b[ties]
         stiffness[np.arange(k), np.arange(k)] -= np.bincount(at, tied, minlength=k)
     except np.linalg.LinAlgError:
         return None
     share = given[:k] - through @ given[k:]
-    reached = np.zeros(len(grid.stake), dtype=bool)
-    reached[grid.island[ends]] = True
-    here = reached[grid.island]
-    range_, mine = grid.span[here].sum(), grid.span[own][here[own]].sum()
-    left = range_ - mine
-    share = share / left if left > ROUNDING_SHARE * range_ else np.zeros(k)
+    reached_islands = np.zeros(len(grid.shunt_bus), dtype=bool)
+    reached_islands[grid.island[ends]] = True
+    here = reached_islands[grid.island]
+    total_range, own_range = (
+        grid.generation_range[here].sum(),
+        grid.generation_range[own][here[own]].sum(),
+    )
+    external_range = total_range - own_range
+    share = share / external_range if external_range > ROUNDING_SHARE * total_range else np.zeros(k)
     susceptance = network[:k, :k] - through @ network[k:, :k]
-    return Surroundings(ends, susceptance, np.asarray(stiffness, dtype=np.float64), share)
+    return ExternalEquivalent(ends, susceptance, np.asarray(stiffness, dtype=np.float64), share)

@@ -273,21 +273,25 @@ class QuadraticProgram:
         self,
         before: Solved | None,
         start: Floats | None = None,
-        known: deque[Compiled] | None = None,
+        compiled_patterns: deque[Compiled] | None = None,
     ) -> Solved:
         """Solve from a solution of a program of this shape, a point near it, or the start.
 
-        ``known`` are compiled patterns; this program's is added to them.
+        ``compiled_patterns`` are compiled patterns; this program's is added to them.
         """
         if before is None or before.shape != (self.rows, self.columns):
             if start is None:
-                return self._solve("anew", self.start, known)
-            solved = self._solve("near", start, known)
+                return self._solve("anew", self.start, compiled_patterns)
+            solved = self._solve("near", start, compiled_patterns)
         else:
             solved = self._solve(
-                "warm", before.x, known, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
+                "warm",
+                before.x,
+                compiled_patterns,
+                lam_g0=before.multiplier,
+                lam_x0=before.bound_multiplier,
             )
-        return solved if solved.solved else self._solve("anew", self.start, known)
+        return solved if solved.solved else self._solve("anew", self.start, compiled_patterns)
 
     def solve(
         self, start: Floats | None = None, zero: Ints | None = None, kind: str = "anew"
@@ -310,23 +314,23 @@ class QuadraticProgram:
         self,
         kind: str,
         start: Floats,
-        known: deque[Compiled] | None,
+        compiled_patterns: deque[Compiled] | None,
         zero: Ints | None = None,
         **multipliers: Floats,
     ) -> Solved:
         form = self.form()
-        compiled = next((each for each in known or () if each.fits(form)), None)
+        compiled = next((each for each in compiled_patterns or () if each.fits(form)), None)
         if compiled is None:
             compiled = Compiled.of(form)
-            if known is not None:
-                known.append(compiled)
+            if compiled_patterns is not None:
+                compiled_patterns.append(compiled)
         low, high = form.low, form.high
         if zero is not None:
             low[zero] = high[zero] = 0.0
         bounds = {"lbx": low, "ubx": high, "lbg": form.lower, "ubg": form.upper}
         solver = compiled.solver(kind)
-        given = {"x0": np.clip(start, low, high), "p": compiled.numbers(form)}
-        result = solver(**given, **bounds, **multipliers)
+        inputs = {"x0": np.clip(start, low, high), "p": compiled.numbers(form)}
+        result = solver(**inputs, **bounds, **multipliers)
         stats = solver.stats()
         x, multiplier, bound = (
             np.asarray(result[name]).ravel() for name in ("x", "lam_g", "lam_x")
@@ -397,11 +401,11 @@ class Compiled:
         # a quadratic without a constant is half of (slope at x + slope at 0) x
         f, g = casadi.dot(gradient + linear, x) / 2, casadi.mtimes(jacobian + fixed, x) / 2
         turned = casadi.mtimes(casadi.MX(bend, by_multiplier), multiplier) + sigma * cost
-        hessian, given = casadi.MX(curve, turned), [x, p, sigma, multiplier]
+        hessian, arguments = casadi.MX(curve, turned), [x, p, sigma, multiplier]
         derivatives = {
             "grad_f": casadi.Function("grad_f", [x, p], [f, gradient]),
             "jac_g": casadi.Function("jac_g", [x, p], [g, jacobian]),
-            "hess_lag": casadi.Function("hess_lag", given, [hessian]),
+            "hess_lag": casadi.Function("hess_lag", arguments, [hessian]),
         }
         slots = turning, at[2 * quadratic :], bending, place[quadratic:]
         return Compiled(form, slots, counts, {"x": x, "p": p, "f": f, "g": g}, derivatives)
@@ -409,8 +413,8 @@ class Compiled:
     def fits(self, form: QuadraticForm) -> bool:
         """Return True for a program of the pattern."""
         same = (form.rows, form.columns) == (self.form.rows, self.form.columns)
-        matches = ((getattr(self.form, name), getattr(form, name)) for name in PATTERN)
-        return same and all(np.array_equal(*match) for match in matches)
+        pairs = ((getattr(self.form, name), getattr(form, name)) for name in PATTERN)
+        return same and all(np.array_equal(*match) for match in pairs)
 
     def numbers(self, form: QuadraticForm) -> Floats:
         """Return the parameters of a program of the pattern."""

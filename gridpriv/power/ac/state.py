@@ -57,7 +57,7 @@ class LimitedQuantities:
     vm : (n,)
     angle : (m,)
         Angle difference across every branch.
-    dead : (n,) bool
+    deenergized : (n,) bool
         Buses without voltage: they have no band.
     """
 
@@ -66,7 +66,7 @@ class LimitedQuantities:
     flow: Floats
     vm: Floats
     angle: Floats
-    dead: Bools
+    deenergized: Bools
 
 
 class Limit(NamedTuple):
@@ -139,7 +139,10 @@ def _families(case: Case, here: LimitedQuantities) -> Iterator[_Family]:
     gen = (case.gen_row, (case.bus_id[case.gen_bus],))
     ends = (case.bus_id[case.f_bus], case.bus_id[case.t_bus])
     rate = base * np.where(case.rate > 0, case.rate, np.inf)
-    band = np.where(here.dead, -np.inf, case.vmin), np.where(here.dead, np.inf, case.vmax)
+    band = (
+        np.where(here.deenergized, -np.inf, case.vmin),
+        np.where(here.deenergized, np.inf, case.vmax),
+    )
     limits = (np.degrees(case.angmin), np.degrees(case.angmax))
     yield _Family("generator P", "MW", *gen, base * here.pg, base * case.pmin, base * case.pmax)
     yield _Family("generator Q", "MVAr", *gen, base * here.qg, base * case.qmin, base * case.qmax)
@@ -171,14 +174,14 @@ def violated(case: Case, here: LimitedQuantities) -> tuple[Limit, ...]:
 
 def binding(case: Case, here: LimitedQuantities) -> tuple[Limit, ...]:
     """Return the binding limits of a grid (:data:`AT_LIMIT`), except those of fixed outputs."""
-    matches: list[Limit] = []
+    limits: list[Limit] = []
     for family in _families(case, here):
         for name, amount in _amounts(family):
             bound = family.low if name == "lower" else family.high
             near = family.rounding + AT_LIMIT * np.abs(np.where(np.isinf(bound), 0, bound))
-            stands = (np.abs(amount) <= near) & (family.low < family.high)
-            matches += _named(family, name, amount, stands)
-    return tuple(matches)
+            is_binding = (np.abs(amount) <= near) & (family.low < family.high)
+            limits += _named(family, name, amount, is_binding)
+    return tuple(limits)
 
 
 def _amounts(family: _Family) -> tuple[tuple[str, Floats], tuple[str, Floats]]:
@@ -321,7 +324,7 @@ class AcState(GridState):
         As dispatched, like load shedding; a de-energized bus sheds all its demand.
     regulation : (g,)
         Active output of each generator beyond its set point.
-    dead : (n,) bool
+    deenergized : (n,) bool
         Buses of islands without generation.
     interchange : (zones,)
         Actual, as in :class:`Schedule`.
@@ -335,7 +338,7 @@ class AcState(GridState):
 
     curtailment: Floats
     regulation: Floats
-    dead: Bools
+    deenergized: Bools
     interchange: Floats
     deviation: Floats
     mismatch: float
@@ -348,12 +351,12 @@ class AcState(GridState):
         served: Dispatch,
         output: tuple[Floats, Floats],
         regulation: Floats,
-        dead: Bools,
+        deenergized: Bools,
     ) -> AcState:
         """Return the state of voltages with outputs (pg, qg), without a schedule or a solve."""
         shape = np.abs(voltage), np.angle(voltage), *branch_flows(case, voltage)
         shed, none = (served.p_shed, served.q_shed, served.curtailment), np.zeros(1)
-        return AcState(case, *shape, *output, *shed, regulation, dead, none, none, 0.0, 0)
+        return AcState(case, *shape, *output, *shed, regulation, deenergized, none, none, 0.0, 0)
 
     @cached_property
     def voltage(self) -> Complexes:
@@ -361,7 +364,7 @@ class AcState(GridState):
         return np.asarray(self.vm * np.exp(1j * self.va))
 
     @cached_property
-    def standing(self) -> LimitedQuantities:
+    def limited_quantities(self) -> LimitedQuantities:
         """The limited quantities."""
         case, voltage = self.case, self.voltage
         return LimitedQuantities(
@@ -370,18 +373,18 @@ class AcState(GridState):
             flow=np.maximum(np.abs(self.s_from), np.abs(self.s_to)),
             vm=self.vm,
             angle=np.angle(voltage[case.f_bus] * np.conj(voltage[case.t_bus])),
-            dead=self.dead,
+            deenergized=self.deenergized,
         )
 
     @cached_property
     def violations(self) -> tuple[Limit, ...]:
         """Violated limits of the state."""
-        return violated(self.case, self.standing)
+        return violated(self.case, self.limited_quantities)
 
     @cached_property
     def binding(self) -> tuple[Limit, ...]:
         """Binding limits of the state."""
-        return binding(self.case, self.standing)
+        return binding(self.case, self.limited_quantities)
 
     @property
     def losses_mw(self) -> float:
@@ -403,7 +406,7 @@ class AcState(GridState):
     @property
     def deenergized_mw(self) -> float:
         """The part of load shedding on de-energized islands, in MW."""
-        return self.case.base_mva * float(self.p_shed[self.dead].sum())
+        return self.case.base_mva * float(self.p_shed[self.deenergized].sum())
 
     @property
     def curtailed_mw(self) -> float:

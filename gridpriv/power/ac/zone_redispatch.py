@@ -37,7 +37,7 @@ from gridpriv.power.ac.model import (
     add_service_cost,
     add_violations,
 )
-from gridpriv.power.ac.part import SubCase, Surroundings, live_part
+from gridpriv.power.ac.part import ExternalEquivalent, SubCase, live_part
 from gridpriv.power.ac.quadratic import Compiled, Solved
 from gridpriv.power.objective import BASE_MVA, Service, cost_unit, has_convex_costs
 from gridpriv.power.zone import Zone
@@ -71,7 +71,7 @@ class Reaction:
         Of the zone's own and its neighbours' buses.
     """
 
-    beyond: Surroundings
+    equivalent: ExternalEquivalent
     p: Floats
     q: Floats
     voltage: Complexes
@@ -101,14 +101,14 @@ class Boundary:
         Factor on k_f, k_v and k.
     reaction : Reaction, optional
         With it, active flows follow the reaction of the grid beyond instead of ``p``.
-    worth : TieWorth, optional
+    valuation : TieEndValuation, optional
         With it, voltages at tie ends have the other zones' value at the AC schedule.
     firm : bool
         With it, a deviation from the interchange costs as much as load shedding: under shortage
         others have no reserves.
     free : bool
         With it, tie flows and voltages depend on ``reaction`` only: for a zone that replans alone.
-    outside : float
+    violation_price : float
         Violations of voltage and flow limits are priced, at this multiple of a price between those
         of interchange deviations and of load shedding; 0 for hard limits.
     output_price : (gens,), optional
@@ -131,16 +131,16 @@ class Boundary:
     qmax: Floats
     firmness: float = 1.0
     reaction: Reaction | None = None
-    worth: TieWorth | None = None
+    valuation: TieEndValuation | None = None
     firm: bool = False
     free: bool = False
-    outside: float = 0.0
+    violation_price: float = 0.0
     output_price: Floats | None = None
     reserve: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class TieWorth:
+class TieEndValuation:
     """The other zones' valuation of tie-end voltages at an AC schedule; public.
 
     Attributes
@@ -154,7 +154,7 @@ class TieWorth:
     voltage: Complexes
     slope: Complexes
 
-    def at(self, measured: Complexes, ends: Ints) -> TieWorth:
+    def at(self, measured: Complexes, ends: Ints) -> TieEndValuation:
         """Return the valuation around measured voltages, rotated to their reference angle.
 
         Parameters
@@ -164,7 +164,7 @@ class TieWorth:
             Places of the tie ends among the buses.
         """
         turn = np.sum(measured[ends] * np.conj(self.voltage[ends]))
-        return TieWorth(measured, self.slope * (turn / abs(turn) if turn != 0 else 1.0))
+        return TieEndValuation(measured, self.slope * (turn / abs(turn) if turn != 0 else 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,16 +204,16 @@ class ZonePlan:
         if step == 1.0:
             return new
         names = ("pg", "qg", "p_shed", "q_shed", "curtailment")
-        moved = {
+        interpolated = {
             name: getattr(self, name) + step * (getattr(new, name) - getattr(self, name))
             for name in names
         }
         vm = np.abs(self.voltage) + step * (np.abs(new.voltage) - np.abs(self.voltage))
-        return replace(new, voltage=vm * np.exp(1j * np.angle(new.voltage)), **moved)
+        return replace(new, voltage=vm * np.exp(1j * np.angle(new.voltage)), **interpolated)
 
 
 @dataclass(frozen=True, eq=False)
-class Scheduled:
+class ScheduledState:
     """A zone at an AC schedule; per unit.
 
     Attributes
@@ -267,8 +267,8 @@ def plan_zone(
     unit: float | None,
     last: Floats,
     before: Solved | None = None,
-    scheduled: Scheduled | None = None,
-    known: deque[Compiled] | None = None,
+    scheduled: ScheduledState | None = None,
+    compiled: deque[Compiled] | None = None,
 ) -> tuple[ZonePlan, Solved | None]:
     """Return a zone's plan, and its solution for the start of the next plan.
 
@@ -284,48 +284,50 @@ def plan_zone(
         The zone's variables after the last round.
     before : Solved, optional
         Solution of its previous plan.
-    scheduled : Scheduled, optional
+    scheduled : ScheduledState, optional
         The zone at the AC schedule, where the first search begins.
-    known : deque of Compiled, optional
+    compiled : deque of Compiled, optional
         Patterns of earlier plans, to which this one's is added.
     """
     area = _area(zone, demand, boundary)
     if area is None:
-        return _at_rest(zone, demand), None
-    worth = boundary.worth
+        return _deenergized_plan(zone, demand), None
+    valuation = boundary.valuation
     model = ac_model(
         area.part.case,
         area.own,
         np.isin(np.arange(area.part.case.n_branch), area.ties),
-        reference=None if worth is None else _references_without_ties(area),
-        reach=np.inf if boundary.outside else 1.0,
+        reference=None if valuation is None else _references_without_ties(area),
+        reach=np.inf if boundary.violation_price else 1.0,
     )
     physical = model.program.columns
     price = add_operating_cost(model, unit)
     if boundary.output_price is not None:
         at = np.searchsorted(zone.gens, area.part.gens)
         model.program.add_cost(model.pg, boundary.output_price[at])
-    lost = service.voll / price
-    add_service_cost(model, lost, SPILL_WEIGHT * lost)
+    shed_price = service.voll / price
+    add_service_cost(model, shed_price, SPILL_WEIGHT * shed_price)
     deviation = service.voll if boundary.firm else service.balancing_price
-    if boundary.outside:
-        add_violations(model, boundary.outside * np.sqrt(deviation * service.voll) / price)
+    if boundary.violation_price:
+        add_violations(model, boundary.violation_price * np.sqrt(deviation * service.voll) / price)
     if boundary.free:
         deviation *= ALONE
     _hold_interchange(model, area, boundary.interchange, deviation / price)
     if not boundary.free:
         _hold_ties(model, area, boundary)
-    if worth is not None:
+    if valuation is not None:
         seen = np.searchsorted(zone.buses, area.part.buses)
-        _value_tie_voltages(model, area, worth.voltage[seen], worth.slope[seen], boundary.firmness)
+        _value_tie_voltages(
+            model, area, valuation.voltage[seen], valuation.slope[seen], boundary.firmness
+        )
     if boundary.reaction is not None:
         measured = boundary.reaction.voltage[np.searchsorted(zone.buses, area.part.buses)]
         _expect_reaction(model, area, boundary.reaction, measured, boundary.firmness)
     start = _start(zone, area, model, physical, before, scheduled)
-    solve_again = model.program.solve_again(before, start, known)
-    if not solve_again.solved:
-        return _as_in_last_round(zone, last), before
-    return _plan(zone, demand, area, model, solve_again, price), solve_again
+    solution = model.program.solve_again(before, start, compiled)
+    if not solution.solved:
+        return _last_round_plan(zone, last), before
+    return _plan(zone, demand, area, model, solution, price), solution
 
 
 def _area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area | None:
@@ -352,7 +354,7 @@ def _start(
     model: AcModel,
     physical: int,
     before: Solved | None,
-    scheduled: Scheduled | None,
+    scheduled: ScheduledState | None,
 ) -> Floats | None:
     """Return the program's point at the zone's last plan, or else at the AC schedule.
 
@@ -422,10 +424,10 @@ def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
     case, program = model.case, model.program
     scale = case.base_mva / BASE_MVA  # flows and voltages weigh as on a base of 100 MVA
     p, q, _, _ = _tie_flows(model, area)
-    matches = [(q, boundary.q)]
+    targets = [(q, boundary.q)]
     if boundary.reaction is None:
-        matches.append((p, boundary.p))
-    for flow, agreed in matches:
+        targets.append((p, boundary.p))
+    for flow, agreed in targets:
         weight = boundary.firmness * FLOW_WEIGHT * scale
         program.add_cost(flow, -2 * weight * agreed, weight)
     f, t = case.f_bus[area.ties], case.t_bus[area.ties]
@@ -448,12 +450,12 @@ def _expect_reaction(
 
     Angles and magnitudes to first order.
     """
-    case, program, beyond = model.case, model.program, reaction.beyond
-    ends = np.searchsorted(area.part.buses, beyond.ends)
-    difference = islands(case)
-    framed = len(model.reference) <= difference.max()  # angles are those of the measured frame
+    case, program, equivalent = model.case, model.program, reaction.equivalent
+    ends = np.searchsorted(area.part.buses, equivalent.ends)
+    island = islands(case)
+    framed = len(model.reference) <= island.max()  # angles are those of the measured frame
     if not framed:
-        frame = voltage[model.reference][difference]
+        frame = voltage[model.reference][island]
         voltage = voltage * np.conj(frame) / np.abs(frame)
     e, f = voltage[ends].real, voltage[ends].imag
     size = np.abs(voltage[ends])
@@ -461,28 +463,28 @@ def _expect_reaction(
     at = np.searchsorted(ends, far)
     _, _, p, q = _tie_flows(model, area)
     weight = firmness * REACTION_WEIGHT * case.base_mva / BASE_MVA
-    given = program.add_variables(1)
+    generation_change = program.add_variables(1)
     columns = np.tile(np.arange(len(ends)), len(ends))
     # theta - theta0 = (e0 f - f0 e) / v0^2 and v = (e0 e + f0 f) / v0
     for flow, measured, slope, by_e, by_f in (
-        (p, reaction.p, beyond.susceptance, -f / size**2, e / size**2),
-        (q, reaction.q + beyond.stiffness @ size, beyond.stiffness, e / size, f / size),
+        (p, reaction.p, equivalent.susceptance, -f / size**2, e / size**2),
+        (q, reaction.q + equivalent.stiffness @ size, equivalent.stiffness, e / size, f / size),
     ):
         row = program.add_rows(len(measured), measured, measured)
         program.add_linear(row[at], flow, 1.0)
-        surprise = program.add_variables(len(ends))
-        program.add_linear(row, surprise, -1.0)
-        program.add_cost(surprise, 0.0, weight)
+        deviation = program.add_variables(len(ends))
+        program.add_linear(row, deviation, -1.0)
+        program.add_cost(deviation, 0.0, weight)
         rows, flat = np.repeat(row, len(ends)), slope.ravel()
         program.add_linear(rows, model.f[ends][columns], flat * by_f[columns])
         program.add_linear(rows, model.e[ends][columns], flat * by_e[columns])
         if flow is p:
-            program.add_linear(row, np.repeat(given, len(row)), -beyond.share)
-            if difference.max() > 0 and not framed:  # reference angle of an island
-                turns = program.add_variables(int(difference.max()))
-                other = difference[ends][columns] > 0
+            program.add_linear(row, np.repeat(generation_change, len(row)), -equivalent.share)
+            if island.max() > 0 and not framed:  # reference angle of an island
+                turns = program.add_variables(int(island.max()))
+                other = island[ends][columns] > 0
                 program.add_linear(
-                    rows[other], turns[difference[ends][columns][other] - 1], flat[other]
+                    rows[other], turns[island[ends][columns][other] - 1], flat[other]
                 )
 
 
@@ -495,34 +497,34 @@ def _interchange(model: AcModel, area: _Area, x: Floats) -> float:
 def _plan(
     zone: Zone, demand: Floats, area: _Area, model: AcModel, result: Solved, price: float
 ) -> ZonePlan:
-    asked, part, plan = model.dispatch(result.x), area.part, _at_rest(zone, demand)
+    dispatch, part, plan = model.dispatch(result.x), area.part, _deenergized_plan(zone, demand)
     own = np.searchsorted(zone.own, part.buses[area.own])
     gens = np.searchsorted(zone.gens, part.gens)
     plan.pg[gens], plan.qg[gens] = result.x[model.pg], result.x[model.qg]
     plan.voltage[np.searchsorted(zone.buses, part.buses)] = model.voltage(result.x)
-    served, used = asked.p_shed < NEGLIGIBLE, asked.curtailment < NEGLIGIBLE
+    served, used = dispatch.p_shed < NEGLIGIBLE, dispatch.curtailment < NEGLIGIBLE
     for name, none in (("p_shed", served), ("q_shed", served), ("curtailment", used)):
-        getattr(plan, name)[own] = np.where(none, 0.0, getattr(asked, name))[area.own]
+        getattr(plan, name)[own] = np.where(none, 0.0, getattr(dispatch, name))[area.own]
     for prices, rows in ((plan.p_price, model.p_balance), (plan.q_price, model.q_balance)):
         prices[own] = price * result.multiplier[rows[area.own]]
     return replace(plan, interchange=_interchange(model, area, result.x))
 
 
-def _at_rest(zone: Zone, demand: Floats) -> ZonePlan:
+def _deenergized_plan(zone: Zone, demand: Floats) -> ZonePlan:
     """Return the plan of a de-energized zone: no generation, all load shed."""
     p, q = np.split(demand, 2)
     pg, qg = np.zeros((2, len(zone.gens)))
     p_price, q_price = np.full((2, len(zone.own)), np.nan)
-    voltage, left = np.zeros(len(zone.buses), complex), (np.maximum(p, 0.0), q.copy())
-    return ZonePlan(pg, qg, voltage, *left, np.maximum(-p, 0.0), p_price, q_price, 0.0, True)
+    voltage, shed = np.zeros(len(zone.buses), complex), (np.maximum(p, 0.0), q.copy())
+    return ZonePlan(pg, qg, voltage, *shed, np.maximum(-p, 0.0), p_price, q_price, 0.0, True)
 
 
-def _as_in_last_round(zone: Zone, last: Floats) -> ZonePlan:
+def _last_round_plan(zone: Zone, last: Floats) -> ZonePlan:
     """Return outputs and voltages of the last round, with all demand served."""
     pg, qg = zone.outputs(last)
     w = last[: len(zone.buses)]
     return replace(
-        _at_rest(zone, np.zeros(2 * len(zone.own))),
+        _deenergized_plan(zone, np.zeros(2 * len(zone.own))),
         pg=pg,
         qg=qg,
         voltage=np.sqrt(np.where(w > 0, w, 1.0)).astype(complex),

@@ -12,16 +12,16 @@ from gridpriv import acopf, load_case, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import GenCost
-from gridpriv.power.ac.part import lossless
-from gridpriv.power.ac.quadratic import QuadraticProgram
-from gridpriv.power.ac.redispatch import operating_unit, plan_zone, tie_branches
-from gridpriv.power.ac.settle import (
+from gridpriv.power.ac.grid_redispatch import (
     _order,
     agreed_boundaries,
     measured_boundary,
-    settle,
-    surroundings_of,
+    redispatch_grid,
+    zone_equivalent,
 )
+from gridpriv.power.ac.part import lossless
+from gridpriv.power.ac.quadratic import QuadraticProgram
+from gridpriv.power.ac.zone_redispatch import operating_unit, plan_zone, tie_branches
 from gridpriv.power.objective import Service
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.zonal.physical import Reference, cost_of_privacy, shed_causes, verdict
@@ -41,15 +41,15 @@ NOISY = {
 }
 
 
-def settled_run(name, zones=None, **settings):
+def ac_run(name, zones=None, **settings):
     case = load_case(name)
     zoning = shipped_zoning(case) if zones is None else partition(case, zones)
     return run(case, zoning, make_settings(**settings))
 
 
 @pytest.mark.parametrize("name", OPTIMUM)
-def test_without_noise_the_settled_cost_is_the_optimum_within_every_limit(name):
-    result = settled_run(name, mechanism="none", objective="cost", rounds=15, solver="clarabel")
+def test_without_noise_the_cost_after_redispatch_is_the_optimum_within_every_limit(name):
+    result = ac_run(name, mechanism="none", objective="cost", rounds=15, solver="clarabel")
     physical = result.physical
     assert physical["ac_feasible"] is True
     assert physical["violations"] == []
@@ -57,7 +57,7 @@ def test_without_noise_the_settled_cost_is_the_optimum_within_every_limit(name):
     assert physical["cost"] == pytest.approx(OPTIMUM[name], rel=1e-3)
     assert physical["cost"] > OPTIMUM[name] * (1 - 1e-5)
     assert physical["interchange_deviation_mw"] < 0.1
-    state = result.settlement.state
+    state = result.redispatch.state
     assert (state.qg <= result.case.qmax + 1e-4).all()
     assert (state.qg >= result.case.qmin - 1e-4).all()
 
@@ -72,7 +72,7 @@ def test_without_noise_the_settled_cost_is_the_optimum_within_every_limit(name):
     ],
 )
 def test_noise_costs_money_and_cuts_no_customer(name, seeds, most):
-    runs = [settled_run(name, **NOISY, seed=seed).physical for seed in range(seeds)]
+    runs = [ac_run(name, **NOISY, seed=seed).physical for seed in range(seeds)]
     assert [one["shed_mw"] for one in runs] == [0.0] * seeds
     assert all(one["ac_feasible"] for one in runs), [one["violations"] for one in runs]
     assert np.mean([one["cost"] for one in runs]) <= most
@@ -84,7 +84,7 @@ def test_noise_costs_money_and_cuts_no_customer(name, seeds, most):
 @pytest.mark.parametrize(("name", "zones"), [("case57", 3), ("case300", 4)])
 def test_zones_with_little_generation_lean_on_others_before_they_shed(name, zones):
     for seed in range(3):
-        result = settled_run(name, zones, **NOISY, seed=seed)
+        result = ac_run(name, zones, **NOISY, seed=seed)
         physical = result.physical
         assert physical["shed_mw"] <= 0.1
         assert physical["ac_feasible"], physical["violations"]
@@ -98,7 +98,7 @@ def test_zones_with_little_generation_lean_on_others_before_they_shed(name, zone
 
 
 def test_the_imbalance_objective_is_not_indifferent_to_losses_any_more():
-    result = settled_run("case118", mechanism="none", rounds=15, solver="clarabel")
+    result = ac_run("case118", mechanism="none", rounds=15, solver="clarabel")
     physical = result.physical
     assert physical["shed_mw"] == 0.0
     assert abs(physical["regulation_mw"]) < 0.005 * 4242
@@ -151,7 +151,7 @@ def test_the_schedules_of_all_zones_add_up_to_nothing(agreed14):
     zones, _, boundaries, optimum = agreed14
     assert sum(b.interchange for b in boundaries) == pytest.approx(0.0, abs=1e-12)
     for zone, boundary in zip(zones, boundaries, strict=True):
-        beyond = surroundings_of(zone, lossless(zone.network.case))
+        beyond = zone_equivalent(zone, lossless(zone.network.case))
         measured = measured_boundary(zone, optimum, boundary, beyond, 0.0)
         np.testing.assert_allclose(measured.p, boundary.p, atol=1e-12)
         assert len(measured.p) == len(tie_branches(zone))
@@ -185,7 +185,9 @@ def test_a_zone_sheds_for_a_limit_no_more_than_its_violation_is_worth(agreed14):
     tight = replace(boundaries[2], rate=np.full(len(zone.branches), 0.1))
     unit = operating_unit(zone.network.case)
     hard, cheap, dear = (
-        plan_zone(zone, zone.demand, replace(tight, outside=price), Service(), unit, last)[0]
+        plan_zone(zone, zone.demand, replace(tight, violation_price=price), Service(), unit, last)[
+            0
+        ]
         for price in (0.0, 1.0, 1000.0)
     )
     assert hard.p_shed.sum() > 0.1
@@ -207,27 +209,28 @@ def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
 
     def planning(asked):
         return [
-            b and plan_zone(zone, zone.demand, replace(b, outside=0.0), Service(), None, z)[0]
+            b
+            and plan_zone(zone, zone.demand, replace(b, violation_price=0.0), Service(), None, z)[0]
             for zone, b, z in zip(impossible, asked, averages, strict=True)
         ]
 
-    monkeypatch.setattr("gridpriv.power.ac.settle.MOST_PASSES", 1)
-    monkeypatch.setattr("gridpriv.power.ac.settle.SOFTER", ())
-    found = settle(tight, impossible, bounds, planning, 1000.0)
+    monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.MOST_PASSES", 1)
+    monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.FIRMNESS_FACTORS", ())
+    found = redispatch_grid(tight, impossible, bounds, planning, 1000.0)
     assert [plan.solved for plan in found.plans].count(False) == 1
     assert found.state is not None
     assert any(limit.at == "3" for limit in found.violations)
 
 
-def test_a_grid_that_settles_nowhere_says_where_it_fails(monkeypatch):
-    from gridpriv.power.ac import settle as home
+def test_a_grid_without_an_ac_state_says_where_it_fails(monkeypatch):
+    from gridpriv.power.ac import grid_redispatch as home
     from gridpriv.power.ac.newton import PowerFlowError
 
     def lost(*_):
         raise PowerFlowError(9, 123.4, "MVA")
 
     monkeypatch.setattr(home, "ac_flow", lost)
-    result = settled_run("case14", mechanism="none", rounds=2, solver="clarabel")
+    result = ac_run("case14", mechanism="none", rounds=2, solver="clarabel")
     final = result.as_dict()["final"]
     assert final["physical"]["ac_feasible"] is False
     assert "largest mismatch 123.4 MVA at bus 9" in final["physical"]["failure"]
@@ -245,7 +248,7 @@ def test_a_stressed_grid_sheds_until_it_carries_the_rest(case14, zones14):
     assert physical["ac_feasible"] is True, physical["violations"]
     least = gridpriv.acopf(result.case, "shed").state.shed_mw
     assert least - 0.1 <= physical["shed_mw"] <= 1.6 * least
-    state = result.settlement.state
+    state = result.redispatch.state
     assert (state.p_shed <= np.maximum(result.case.pd, 0) + 1e-9).all()
     sentence = result.explanation()
     assert "MW of load shedding" in sentence
@@ -260,8 +263,8 @@ def test_a_replan_starts_from_the_replan_before(case14, zones14, monkeypatch):
         return solve_again(program, before, *given)
 
     monkeypatch.setattr(QuadraticProgram, "solve_again", told)
-    monkeypatch.setattr("gridpriv.power.ac.settle.MOST_PASSES", 1)
-    monkeypatch.setattr("gridpriv.power.ac.settle.SOFTER", ())
+    monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.MOST_PASSES", 1)
+    monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.FIRMNESS_FACTORS", ())
     settings = make_settings(**NOISY | {"rounds": 5}, seed=4)
     assert run(case14.scale_load(2.2), zones14, settings).physical["replans"] >= 2
     assert any(known)
@@ -426,9 +429,9 @@ def test_replans_end_where_generation_is_paid_to_run():
 
 
 @pytest.fixture
-def settled14(case14):
+def redispatch14(case14):
     settings = make_settings(mechanism="none", rounds=1, planning="soc")
-    return run(case14, 2, settings).settlement
+    return run(case14, 2, settings).redispatch
 
 
 def in_order(*outcomes):
@@ -436,22 +439,22 @@ def in_order(*outcomes):
     return sorted(outcomes, key=lambda item: _order(item, 1000.0))
 
 
-def test_a_grid_without_a_power_flow_is_the_worst_outcome(settled14):
-    state = settled14.state
-    outside = replace(settled14, state=replace(state, vm=state.vm + 0.1))
+def test_a_grid_without_a_power_flow_is_the_worst_outcome(redispatch14):
+    state = redispatch14.state
+    outside = replace(redispatch14, state=replace(state, vm=state.vm + 0.1))
     assert outside.status == "infeasible"
-    failed = replace(settled14, state=None)
+    failed = replace(redispatch14, state=None)
     assert in_order(failed, outside) == [outside, failed]
 
 
-def test_shed_load_is_preferred_to_far_more_balancing_power(settled14):
+def test_shed_load_is_preferred_to_far_more_balancing_power(redispatch14):
     """case2383wp with the default noise once drew 2,036 MW where 3 MW of shed load ends it."""
-    state, base = settled14.state, settled14.state.case.base_mva
+    state, base = redispatch14.state, redispatch14.state.case.base_mva
 
     def outcome(shed_mw, balancing_mw):
         deviation = np.array([1.0, -1.0]) * balancing_mw / base
         p_shed = np.eye(len(state.p_shed))[2] * shed_mw / base
-        return replace(settled14, state=replace(state, deviation=deviation, p_shed=p_shed))
+        return replace(redispatch14, state=replace(state, deviation=deviation, p_shed=p_shed))
 
     shed, drawn, little = outcome(1.0, 0.0), outcome(0.0, 60.0), outcome(0.0, 40.0)
     assert {item.status for item in (shed, drawn, little)} == {"feasible"}

@@ -33,16 +33,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.network import branch_flows
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
-from gridpriv.power.ac.part import Lossless, Surroundings, lossless, surroundings
-from gridpriv.power.ac.redispatch import (
-    LIMITS,
-    Boundary,
-    Reaction,
-    TieWorth,
-    ZonePlan,
-    tie_branches,
-    tie_places,
-)
+from gridpriv.power.ac.part import ExternalEquivalent, Lossless, external_equivalent, lossless
 from gridpriv.power.ac.state import (
     AcState,
     Dispatch,
@@ -51,6 +42,15 @@ from gridpriv.power.ac.state import (
     Status,
     emergency_shedding,
     status,
+)
+from gridpriv.power.ac.zone_redispatch import (
+    LIMITS,
+    Boundary,
+    Reaction,
+    TieEndValuation,
+    ZonePlan,
+    tie_branches,
+    tie_places,
 )
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.zone import FLOWS, Network, Zone, owner_of
@@ -67,14 +67,14 @@ MOST_PASSES = 20
 """Number of separate replans of each zone."""
 UNDO_FACTOR = 20.0
 """A separate replan above this many times the least severity (MW, at least 1) is undone."""
-FEW = 0.1
+SHARE_RESTARTED = 0.1
 """Share of the zones up to which only those with shed load or a violation restart."""
 DAMPED, MOST_IDLE_DAMPED = 0.5, 2
 """Length of damped steps from the best state, after full steps stall; consecutive passes without an
 improvement, after which they end."""
-SOFTER = 0.1, 1e-3, 1e-4
+FIRMNESS_FACTORS = 0.1, 1e-3, 1e-4
 """Factors on the firmness of a schedule for softer starts (0038-hedging)."""
-COSTLY = 0.005
+COST_INCREASE = 0.005
 """Share by which replans may increase the cost of generation before softer starts are tried."""
 MOST_DAMPED, MOST_IDLE_TOGETHER = 10, 3
 """Length of damped steps of all zones together; consecutive steps without an improvement, after
@@ -87,14 +87,14 @@ VIOLATION_SEVERITY = 10.0
 BALANCING_SEVERITY, USUAL_BALANCING = 0.02, 0.001
 """Severity of balancing power: 50 MW count as one shed MW. Up to this share of the load it counts
 only at its price."""
-UNIT_HARM = {"p.u.": 100.0}
+UNIT_SEVERITY = {"p.u.": 100.0}
 
-Order = Callable[["Settlement"], tuple[bool, float, float]]
+Order = Callable[["GridRedispatch"], tuple[bool, float, float]]
 Planning = Callable[[Sequence[Boundary | None]], Sequence[ZonePlan | None]]
 
 
 @dataclass(frozen=True, eq=False)
-class Settlement:
+class GridRedispatch:
     """The grid after AC redispatch; local.
 
     Attributes
@@ -128,58 +128,58 @@ class Settlement:
 
 
 @dataclass(frozen=True, eq=False)
-class _Grid:
+class _RedispatchInputs:
     """A grid, its zones and their planning functions.
 
     Attributes
     ----------
     plan : callable
-        As of :func:`settle`.
-    beyond : callable
+        As of :func:`redispatch_grid`.
+    equivalent : callable
         Returns the grid beyond the tie lines of the zone at a position.
     owners : (n,) int
         As of :func:`gridpriv.power.zone.owner_of`.
     least_shed : (zones,)
-        As of :func:`settle`; 0 where it is not known.
+        As of :func:`redispatch_grid`; 0 where it is not known.
     """
 
     case: Case
     zones: Sequence[Zone]
     plan: Planning
-    beyond: Callable[[int], Surroundings | None]
+    equivalent: Callable[[int], ExternalEquivalent | None]
     owners: Ints
     least_shed: Floats
 
     def measured(self, z: int, state: AcState, planned: Boundary, gain: float) -> Boundary:
         """Return the measured boundary of the zone at a position."""
-        return measured_boundary(self.zones[z], state, planned, self.beyond(z), gain)
+        return measured_boundary(self.zones[z], state, planned, self.equivalent(z), gain)
 
     def plans(
-        self, plans: Sequence[ZonePlan], asked: Sequence[Boundary | None], step: float = 1.0
+        self, plans: Sequence[ZonePlan], boundaries: Sequence[Boundary | None], step: float = 1.0
     ) -> list[ZonePlan]:
         """Return plans, with those of given zones changed by a share of the new ones' change."""
         return [
             old if new is None or not new.solved else old.toward(new, step)
-            for old, new in zip(plans, self.plan(asked), strict=True)
+            for old, new in zip(plans, self.plan(boundaries), strict=True)
         ]
 
-    def settled(
+    def redispatched(
         self,
         scheduled: Floats,
         current: Floats,
         plans: Sequence[ZonePlan],
-        before: Settlement | None,
-    ) -> Settlement:
+        before: GridRedispatch | None,
+    ) -> GridRedispatch:
         """Return the AC redispatch of plans; ``before`` is the state that zones measured."""
         schedule = Schedule(self.owners, current)
-        replans, stood = (0, None) if before is None else (before.replans + 1, before.state)
+        replans, previous = (0, None) if before is None else (before.replans + 1, before.state)
         try:
             dispatch = joint_dispatch(self.case, self.zones, plans)
-            state = ac_flow(self.case, dispatch, schedule, stood)
+            state = ac_flow(self.case, dispatch, schedule, previous)
         except PowerFlowError as error:
-            return Settlement(None, str(error), tuple(plans), scheduled, replans)
+            return GridRedispatch(None, str(error), tuple(plans), scheduled, replans)
         state = replace(state, deviation=state.interchange - scheduled)
-        return Settlement(state, "", tuple(plans), scheduled, replans)
+        return GridRedispatch(state, "", tuple(plans), scheduled, replans)
 
 
 def agreed_boundaries(
@@ -213,7 +213,7 @@ def scheduled_boundaries(
     voltage : (n,) complex
         Read at tie ends only.
     slopes : sequence of (buses,) complex
-        As of :class:`gridpriv.power.ac.redispatch.TieWorth`.
+        As of :class:`gridpriv.power.ac.zone_redispatch.TieEndValuation`.
     firmness : float
         Factor on the quadratic terms that keep tie flows and voltages near the schedule.
     output_prices : sequence of (gens,), optional
@@ -225,7 +225,7 @@ def scheduled_boundaries(
         replace(
             _boundary(zone, s_from, s_to, np.abs(voltage) ** 2),
             firmness=firmness,
-            worth=TieWorth(voltage[zone.buses], slope),
+            valuation=TieEndValuation(voltage[zone.buses], slope),
             output_price=price,
         )
         for zone, slope, price in zip(zones, slopes, prices, strict=True)
@@ -233,7 +233,11 @@ def scheduled_boundaries(
 
 
 def measured_boundary(
-    zone: Zone, state: AcState, planned: Boundary, beyond: Surroundings | None, gain: float
+    zone: Zone,
+    state: AcState,
+    planned: Boundary,
+    equivalent: ExternalEquivalent | None,
+    gain: float,
 ) -> Boundary:
     """Return a zone's boundary as measured at its tie ends, with the reaction of the grid beyond.
 
@@ -257,13 +261,13 @@ def measured_boundary(
     least = np.maximum(limits["angmin"], -np.pi / 2)
     most = np.minimum(limits["angmax"], np.pi / 2)
     between = (least + most) / 2
-    worth, here = planned.worth, state.voltage[zone.buses]
+    valuation, here = planned.valuation, state.voltage[zone.buses]
     return replace(
         planned,
         **_at_ties(zone, state.s_from, state.s_to, state.vm**2),
         free=False,
-        reaction=_reaction(zone, state, beyond),
-        worth=None if worth is None else worth.at(here, tie_places(zone)),
+        reaction=_reaction(zone, state, equivalent),
+        valuation=None if valuation is None else valuation.at(here, tie_places(zone)),
         vmin=np.clip(planned.vmin + gain * (low - vm), low, middle),
         vmax=np.clip(planned.vmax - gain * (vm - high), middle, high),
         rate=np.where(rate > 0, tightened, 0.0),
@@ -281,21 +285,24 @@ def measured_boundary(
     )
 
 
-def _reaction(zone: Zone, state: AcState, beyond: Surroundings | None) -> Reaction | None:
-    if beyond is None:
+def _reaction(zone: Zone, state: AcState, equivalent: ExternalEquivalent | None) -> Reaction | None:
+    if equivalent is None:
         return None
     case, ties = zone.network.case, tie_branches(zone)
     out = np.isin(case.f_bus[ties], zone.own)
     far = np.where(out, case.t_bus[ties], case.f_bus[ties])
-    flow, at = np.where(out, state.s_to[ties], state.s_from[ties]), beyond.ends.searchsorted(far)
-    p, q = (sums_at(at, part, len(beyond.ends)) for part in (flow.real, flow.imag))
-    return Reaction(beyond, p, q, state.voltage[zone.buses])
+    flow, at = (
+        np.where(out, state.s_to[ties], state.s_from[ties]),
+        equivalent.ends.searchsorted(far),
+    )
+    p, q = (sums_at(at, part, len(equivalent.ends)) for part in (flow.real, flow.imag))
+    return Reaction(equivalent, p, q, state.voltage[zone.buses])
 
 
-def surroundings_of(zone: Zone, grid: Lossless | None) -> Surroundings | None:
+def zone_equivalent(zone: Zone, grid: Lossless | None) -> ExternalEquivalent | None:
     """Return the grid beyond a zone's tie lines, None without any; public."""
     ties = tie_branches(zone)
-    return surroundings(grid, zone.own, ties) if grid is not None and len(ties) else None
+    return external_equivalent(grid, zone.own, ties) if grid is not None and len(ties) else None
 
 
 def _boundary(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> Boundary:
@@ -319,22 +326,22 @@ def _limits(zone: Zone) -> dict[str, Any]:
     return {name: getattr(case, name)[getattr(zone, of)] for name, of in LIMITS.items()}
 
 
-def settle(
+def redispatch_grid(
     case: Case,
     zones: Sequence[Zone],
     agreed: Sequence[Boundary],
     plan: Planning,
     balancing_price: float,
     least_shed: Floats | None = None,
-) -> Settlement:
+) -> GridRedispatch:
     """Plan in every zone, compute the AC redispatch, and replan in zones with a violation.
 
     Where the outcome sheds load, is infeasible, or costs clearly more than the first plans, zones
     restart from the agreed boundary. Restarts have hard limits, then interchange deviations at the
-    price of load shedding (unless nothing is shed), then less firmness (``SOFTER``). Where only the
-    cost is high, all zones also take damped steps together, from their first plans and from the
-    best outcome. The best outcome has the least severity, including excessive balancing power
-    (``BALANCING_SEVERITY``), then the least cost with balancing power.
+    price of load shedding (unless nothing is shed), then less firmness (``FIRMNESS_FACTORS``).
+    Where only the cost is high, all zones also take damped steps together, from their first plans
+    and from the best outcome. The best outcome has the least severity, including excessive
+    balancing power (``BALANCING_SEVERITY``), then the least cost with balancing power.
 
     Parameters
     ----------
@@ -351,39 +358,45 @@ def settle(
         Load shedding of the AC optimum of true demand, p.u.: zones that shed no more do not replan
         unless a limit is violated.
     """
-    whole = cache(lambda: lossless(case))  # computed where a zone replans
-    beyond = cache(lambda z: surroundings_of(zones[z], whole()))
+    lossless_grid = cache(lambda: lossless(case))  # computed where a zone replans
+    equivalent = cache(lambda z: zone_equivalent(zones[z], lossless_grid()))
     least = np.zeros(len(zones)) if least_shed is None else least_shed
-    grid = _Grid(case, zones, plan, beyond, owner_of(case, zones), least)
+    grid = _RedispatchInputs(case, zones, plan, equivalent, owner_of(case, zones), least)
     order = partial(_order, balancing_price=balancing_price)
     first = _first(grid, agreed)
-    priced = [replace(item, outside=1.0) for item in agreed]
+    priced = [replace(item, violation_price=1.0) for item in agreed]
     best = _replanned(grid, priced, first, order)
-    others = [
-        [replace(item, firmness=share * item.firmness) for item in agreed] for share in SOFTER
+    restarts = [
+        [replace(item, firmness=share * item.firmness) for item in agreed]
+        for share in FIRMNESS_FACTORS
     ]
-    if first.state is None or not _is_fine(grid, best) or _shedding(grid, first):
-        others.insert(0, [replace(item, firm=True) for item in agreed])
-    for start in (agreed, *others):
-        if _is_fine(grid, best) and not _is_dear(grid, best, first):
+    if first.state is None or not _is_served(grid, best) or _shedding(grid, first):
+        restarts.insert(0, [replace(item, firm=True) for item in agreed])
+    for start in (agreed, *restarts):
+        if _is_served(grid, best) and not _exceeds_planned_cost(grid, best, first):
             return best
-        again = first if start is agreed else _restarted(grid, start, best)
+        initial = first if start is agreed else _restarted(grid, start, best)
         if (
             start is not agreed
-            and _severity(again) > RESTART_FACTOR * _severity(best) > RESTART_FACTOR**2
+            and _severity(initial) > RESTART_FACTOR * _severity(best) > RESTART_FACTOR**2
         ):
             continue
-        best = min(best, _replanned(grid, start, again, order), key=order)
+        best = min(best, _replanned(grid, start, initial, order), key=order)
     for free in (True, False):
-        if _is_dear(grid, best, first):
+        if _exceeds_planned_cost(grid, best, first):
             begin = first if free else best
             best = min(best, _damped(grid, agreed, begin, order, free=free), key=order)
     return best
 
 
 def _damped(
-    grid: _Grid, agreed: Sequence[Boundary], last: Settlement, order: Order, *, free: bool
-) -> Settlement:
+    grid: _RedispatchInputs,
+    agreed: Sequence[Boundary],
+    last: GridRedispatch,
+    order: Order,
+    *,
+    free: bool,
+) -> GridRedispatch:
     """Take damped steps of all zones to the agreed interchange; return the best outcome.
 
     Where all zones correct their measured violations at once they overshoot, and may end far from
@@ -392,115 +405,124 @@ def _damped(
     Parameters
     ----------
     free : bool
-        As of :class:`gridpriv.power.ac.redispatch.Boundary`.
+        As of :class:`gridpriv.power.ac.zone_redispatch.Boundary`.
     """
     boundaries, best, idle = list(agreed), last, 0
     for k in range(MOST_DAMPED):
         if last.state is None or idle == MOST_IDLE_TOGETHER:
             break
-        for z, item in enumerate(agreed):
+        for z, agreed_boundary in enumerate(agreed):
             measured = grid.measured(z, last.state, boundaries[z], DAMPED * GAIN)
-            boundaries[z] = replace(measured, interchange=item.interchange, free=free)
+            boundaries[z] = replace(measured, interchange=agreed_boundary.interchange, free=free)
         plans = grid.plans(last.plans, boundaries, DAMPED)
         current = last.state.interchange + DAMPED * (last.scheduled - last.state.interchange)
-        last = grid.settled(last.scheduled, current, plans, last)
+        last = grid.redispatched(last.scheduled, current, plans, last)
         better = k == 0 or order(last) < order(best)
         best, idle = (last, 0) if better else (best, idle + 1)
     return best
 
 
-def _first(grid: _Grid, agreed: Sequence[Boundary]) -> Settlement:
+def _first(grid: _RedispatchInputs, agreed: Sequence[Boundary]) -> GridRedispatch:
     """Return the AC redispatch of every zone's first plan."""
-    scheduled = np.array([item.interchange for item in agreed])
-    plans = [item for item in grid.plan(agreed) if item is not None]
-    return grid.settled(scheduled, scheduled, plans, None)
+    scheduled = np.array([boundary.interchange for boundary in agreed])
+    plans = [boundary for boundary in grid.plan(agreed) if boundary is not None]
+    return grid.redispatched(scheduled, scheduled, plans, None)
 
 
-def _restarted(grid: _Grid, start: Sequence[Boundary], best: Settlement) -> Settlement:
+def _restarted(
+    grid: _RedispatchInputs, start: Sequence[Boundary], best: GridRedispatch
+) -> GridRedispatch:
     """Return the AC redispatch from another start: of all zones, or of the few concerned.
 
     Where few of many zones have shed load or a violation, the others keep their plans.
     """
     few = set() if best.state is None else _affected(grid, best)
-    if best.state is None or not 0 < len(few) <= FEW * len(grid.zones):
+    if best.state is None or not 0 < len(few) <= SHARE_RESTARTED * len(grid.zones):
         return _first(grid, start)
-    asked = [item if z in few else None for z, item in enumerate(start)]
+    boundaries = [item if z in few else None for z, item in enumerate(start)]
     plans, current = list(best.plans), best.state.interchange.copy()
-    for z, new in enumerate(grid.plan(asked)):
+    for z, new in enumerate(grid.plan(boundaries)):
         if new is not None and new.solved:
             plans[z], current[z] = new, start[z].interchange
-    return grid.settled(best.scheduled, current, plans, best)
+    return grid.redispatched(best.scheduled, current, plans, best)
 
 
-def _is_fine(grid: _Grid, settlement: Settlement) -> bool:
-    return settlement.status != "infeasible" and not _shedding(grid, settlement)
+def _is_served(grid: _RedispatchInputs, redispatch: GridRedispatch) -> bool:
+    return redispatch.status != "infeasible" and not _shedding(grid, redispatch)
 
 
-def _is_dear(grid: _Grid, best: Settlement, first: Settlement) -> bool:
+def _exceeds_planned_cost(
+    grid: _RedispatchInputs, best: GridRedispatch, first: GridRedispatch
+) -> bool:
     """Return True for a feasible outcome without shedding that costs clearly more than planned."""
     cost = _generation_cost(first)
-    return _is_fine(grid, best) and _generation_cost(best) > cost + COSTLY * abs(cost)
+    return _is_served(grid, best) and _generation_cost(best) > cost + COST_INCREASE * abs(cost)
 
 
-def _generation_cost(settlement: Settlement) -> float:
+def _generation_cost(redispatch: GridRedispatch) -> float:
     """Return the cost of generation in $/h; infinite without a state, 0 without costs."""
-    state = settlement.state
+    state = redispatch.state
     return np.inf if state is None else generation_cost(state.case, state.pg) or 0.0
 
 
-def _order(settlement: Settlement, balancing_price: float) -> tuple[bool, float, float]:
+def _order(redispatch: GridRedispatch, balancing_price: float) -> tuple[bool, float, float]:
     """Return the sort key of outcomes of different searches.
 
     It is severity, including balancing power above ``USUAL_BALANCING``, then cost.
     """
-    infeasible, severity = _rank(settlement)
-    state = settlement.state
+    infeasible, severity = _rank(redispatch)
+    state = redispatch.state
     if state is None:
         return infeasible, severity, np.inf
     balancing = 0.5 * state.case.base_mva * float(np.abs(state.deviation).sum())
     usual = USUAL_BALANCING * state.case.base_mva * float(np.maximum(state.case.pd, 0.0).sum())
     severity += BALANCING_SEVERITY * max(balancing - usual, 0.0)
-    expense = _generation_cost(settlement) + balancing_price * balancing
+    expense = _generation_cost(redispatch) + balancing_price * balancing
     return infeasible, round(severity / state.negligible_mw), expense
 
 
 def _replanned(
-    grid: _Grid, agreed: Sequence[Boundary], first: Settlement, order: Order
-) -> Settlement:
+    grid: _RedispatchInputs, agreed: Sequence[Boundary], first: GridRedispatch, order: Order
+) -> GridRedispatch:
     """Replan in zones with a violation or shed load, until replans end.
 
     Zones that then replan one at a time may draw far too much balancing power to serve all load.
     """
     zones, scheduled, boundaries = grid.zones, first.scheduled, list(agreed)
-    copy, plans = scheduled.copy(), list(first.plans)
+    interchange, plans = scheduled.copy(), list(first.plans)
     best = last = first
     idle = 0
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not (last.violations or _shedding(grid, last)):
             break
         gain = GAIN if replans > AS_MEASURED else 0.0
-        asked: list[Boundary | None] = [None] * len(zones)
+        replan_boundaries: list[Boundary | None] = [None] * len(zones)
         for z in _affected(grid, last):
-            asked[z] = boundaries[z] = grid.measured(z, last.state, boundaries[z], gain)
+            replan_boundaries[z] = boundaries[z] = grid.measured(z, last.state, boundaries[z], gain)
         for z, (low, high) in requests(zones, grid.owners, last.state).items() if gain else ():
-            measured = asked[z] or grid.measured(z, last.state, boundaries[z], gain)
-            asked[z] = boundaries[z] = within_request(measured, low, high)
-        plans = grid.plans(plans, asked)
-        for z, item in enumerate(asked):
-            if item is not None and item.reserve is None and plans[z].solved:
-                copy[z] = plans[z].interchange
-        last = grid.settled(scheduled, copy, plans, last)
+            measured = replan_boundaries[z] or grid.measured(z, last.state, boundaries[z], gain)
+            replan_boundaries[z] = boundaries[z] = within_request(measured, low, high)
+        plans = grid.plans(plans, replan_boundaries)
+        for z, boundary in enumerate(replan_boundaries):
+            if boundary is not None and boundary.reserve is None and plans[z].solved:
+                interchange[z] = plans[z].interchange
+        last = grid.redispatched(scheduled, interchange, plans, last)
         idle = 0 if _severity(last) < (1.0 - IMPROVEMENT) * _severity(best) else idle + 1
         if idle:
-            boundaries = [replace(item, outside=PRICE_FACTOR * item.outside) for item in boundaries]
+            boundaries = [
+                replace(boundary, violation_price=PRICE_FACTOR * boundary.violation_price)
+                for boundary in boundaries
+            ]
         best = min(best, last, key=_rank)
         if idle == MOST_IDLE:
             break
-    last = _after_emergency_shedding(grid, copy, _in_turn(grid, agreed, best))
+    last = _after_emergency_shedding(grid, interchange, _in_turn(grid, agreed, best))
     return min(last, best, key=order)
 
 
-def _in_turn(grid: _Grid, agreed: Sequence[Boundary], settlement: Settlement) -> Settlement:
+def _in_turn(
+    grid: _RedispatchInputs, agreed: Sequence[Boundary], redispatch: GridRedispatch
+) -> GridRedispatch:
     """Replan in one zone at a time where load is shed or the state is not AC-feasible.
 
     Simultaneous replans assume that other zones do not change, so they need terms on tie flows and
@@ -509,20 +531,22 @@ def _in_turn(grid: _Grid, agreed: Sequence[Boundary], settlement: Settlement) ->
     start from the best state.
     """
     zones = grid.zones
-    if _is_fine(grid, settlement):
-        return settlement
-    best = last = settlement
-    begun = [replace(item, outside=PRICE_FACTOR**2 * item.outside) for item in agreed]
-    boundaries, step, idle = list(begun), 1.0, 0
+    if _is_served(grid, redispatch):
+        return redispatch
+    best = last = redispatch
+    agreed_priced = [
+        replace(item, violation_price=PRICE_FACTOR**2 * item.violation_price) for item in agreed
+    ]
+    boundaries, step, idle = list(agreed_priced), 1.0, 0
     for _ in range(MOST_PASSES):
         if last.state is None or not (last.violations or _shedding(grid, last)):
             break
         before = _severity(best)
         for z in sorted(_affected(grid, last)):
-            if grid.beyond(z) is None or last.state is None:
+            if grid.equivalent(z) is None or last.state is None:
                 continue
-            result = grid.measured(z, last.state, boundaries[z], GAIN)
-            boundaries[z] = replace(result, free=True, worth=None)
+            measured = grid.measured(z, last.state, boundaries[z], GAIN)
+            boundaries[z] = replace(measured, free=True, valuation=None)
             new = grid.plan([boundaries[z] if k == z else None for k in range(len(zones))])[z]
             if new is None or not new.solved:
                 continue
@@ -530,7 +554,7 @@ def _in_turn(grid: _Grid, agreed: Sequence[Boundary], settlement: Settlement) ->
             plans[z] = plans[z].toward(new, step)
             if boundaries[z].reserve is None:
                 current[z] += step * (new.interchange - current[z])
-            after = grid.settled(best.scheduled, current, plans, last)
+            after = grid.redispatched(best.scheduled, current, plans, last)
             if _severity(after) > UNDO_FACTOR * max(1.0, _severity(best), _severity(last)):
                 continue
             last = after
@@ -539,64 +563,66 @@ def _in_turn(grid: _Grid, agreed: Sequence[Boundary], settlement: Settlement) ->
         if step == DAMPED and idle == MOST_IDLE_DAMPED:
             break
         if idle == MOST_IDLE:
-            last, boundaries, step, idle = best, list(begun), DAMPED, 0
+            last, boundaries, step, idle = best, list(agreed_priced), DAMPED, 0
     return best
 
 
-def _after_emergency_shedding(grid: _Grid, current: Floats, settlement: Settlement) -> Settlement:
+def _after_emergency_shedding(
+    grid: _RedispatchInputs, current: Floats, redispatch: GridRedispatch
+) -> GridRedispatch:
     """Shed load until no generator is above a limit; keep the better outcome."""
-    best, case = settlement, grid.case
+    best, case = redispatch, grid.case
     for _ in range(MOST_CUTS):
         share = (
-            None if settlement.state is None else emergency_shedding(settlement.state, grid.owners)
+            None if redispatch.state is None else emergency_shedding(redispatch.state, grid.owners)
         )
         if share is None:
             break
         plans = []
-        for zone, plan in zip(grid.zones, settlement.plans, strict=True):
+        for zone, plan in zip(grid.zones, redispatch.plans, strict=True):
             pd, qd, cut = (values[zone.own] for values in (case.pd, case.qd, share))
             p_shed = plan.p_shed + cut * (np.maximum(pd, 0.0) - plan.p_shed)
             q_shed = plan.q_shed + np.where(pd > 0, cut, 0.0) * (qd - plan.q_shed)
             plans.append(replace(plan, p_shed=p_shed, q_shed=q_shed))
-        settlement = replace(
-            grid.settled(settlement.scheduled, current, plans, settlement),
-            replans=settlement.replans,
+        redispatch = replace(
+            grid.redispatched(redispatch.scheduled, current, plans, redispatch),
+            replans=redispatch.replans,
         )
-        best = min(best, settlement, key=_rank)
+        best = min(best, redispatch, key=_rank)
     return best
 
 
-def _rank(settlement: Settlement) -> tuple[bool, float]:
+def _rank(redispatch: GridRedispatch) -> tuple[bool, float]:
     """Return the sort key of outcomes: AC-feasible (or marginal) ones first."""
-    return settlement.status == "infeasible", _severity(settlement)
+    return redispatch.status == "infeasible", _severity(redispatch)
 
 
-def _severity(settlement: Settlement) -> float:
+def _severity(redispatch: GridRedispatch) -> float:
     """Return the severity: MW shed, plus 10 for each MW (0.01 p.u.) outside a limit."""
-    if settlement.state is None:
+    if redispatch.state is None:
         return np.inf
-    outside = (limit.amount * UNIT_HARM.get(limit.unit, 1.0) for limit in settlement.violations)
-    return VIOLATION_SEVERITY * sum(outside) + settlement.state.shed_mw
+    outside = (limit.amount * UNIT_SEVERITY.get(limit.unit, 1.0) for limit in redispatch.violations)
+    return VIOLATION_SEVERITY * sum(outside) + redispatch.state.shed_mw
 
 
-def _affected(grid: _Grid, settled: Settlement) -> set[int]:
+def _affected(grid: _RedispatchInputs, redispatch: GridRedispatch) -> set[int]:
     """Return the zones with shed load or a violation."""
-    return _shedding(grid, settled) | _concerned(grid.zones, settled.violations)
+    return _shedding(grid, redispatch) | _observing(grid.zones, redispatch.violations)
 
 
-def _shedding(grid: _Grid, settled: Settlement) -> set[int]:
+def _shedding(grid: _RedispatchInputs, redispatch: GridRedispatch) -> set[int]:
     """Return the zones with shed load on energized islands.
 
     Without violated limits, those that shed more than ``least_shed``.
     """
-    assert settled.state is not None
-    shed = np.where(settled.state.dead, 0.0, settled.state.p_shed)
-    most = np.zeros(len(grid.zones)) if settled.violations else grid.least_shed
-    most = most + settled.state.negligible_mw / grid.case.base_mva
+    assert redispatch.state is not None
+    shed = np.where(redispatch.state.deenergized, 0.0, redispatch.state.p_shed)
+    most = np.zeros(len(grid.zones)) if redispatch.violations else grid.least_shed
+    most = most + redispatch.state.negligible_mw / grid.case.base_mva
     return {z for z, zone in enumerate(grid.zones) if shed[zone.own].sum() > most[z]}
 
 
-def _concerned(zones: Sequence[Zone], outside: tuple[Limit, ...]) -> set[int]:
+def _observing(zones: Sequence[Zone], outside: tuple[Limit, ...]) -> set[int]:
     """Return the zones with a violation at their own buses or at the far ends of their ties.
 
     Values at a far end are computed from measurements at the near end.
@@ -610,14 +636,14 @@ def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan])
     """Return the zones' plans as one dispatch; angles are rotated to match at tie lines."""
     pg = np.zeros(case.n_gen)
     voltage = np.ones(case.n_bus, complex)
-    left = np.zeros((3, case.n_bus))
-    for zone, item, turn in zip(zones, plans, _turns(case, zones, plans), strict=True):
-        pg[zone.gens] = item.pg
+    unserved = np.zeros((3, case.n_bus))
+    for zone, plan, turn in zip(zones, plans, _turns(case, zones, plans), strict=True):
+        pg[zone.gens] = plan.pg
         own = np.searchsorted(zone.buses, zone.own)
-        voltage[zone.own] = item.voltage[own] * np.exp(1j * turn)
-        left[:, zone.own] = item.p_shed, item.q_shed, item.curtailment
+        voltage[zone.own] = plan.voltage[own] * np.exp(1j * turn)
+        unserved[:, zone.own] = plan.p_shed, plan.q_shed, plan.curtailment
     vm = np.abs(voltage)
-    return Dispatch(pg, np.where(vm > 0, vm, 1.0), np.angle(voltage), *left)
+    return Dispatch(pg, np.where(vm > 0, vm, 1.0), np.angle(voltage), *unserved)
 
 
 def _turns(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Floats:
@@ -654,7 +680,7 @@ def requests(zones: Sequence[Zone], owner: Ints, state: AcState) -> Bands:
     above, below = _outside(zones, owner, state)
     bands: Bands = {}
     for asking in np.flatnonzero((above > 0) | (below > 0)).tolist():
-        for z, through in _asked(zones, owner, asking):
+        for z, through in _request_receivers(zones, owner, asking):
             zone = zones[z]
             low, high = bands.setdefault(
                 z, (np.full(len(zone.buses), -np.inf), np.full(len(zone.buses), np.inf))
@@ -671,9 +697,11 @@ def requests(zones: Sequence[Zone], owner: Ints, state: AcState) -> Bands:
 def within_request(boundary: Boundary, low: Floats, high: Floats) -> Boundary:
     """Return a boundary with its voltage bands narrowed, except where they would be empty."""
     vmin, vmax = np.maximum(boundary.vmin, low), np.minimum(boundary.vmax, high)
-    kept = vmin <= vmax
+    not_empty = vmin <= vmax
     return replace(
-        boundary, vmin=np.where(kept, vmin, boundary.vmin), vmax=np.where(kept, vmax, boundary.vmax)
+        boundary,
+        vmin=np.where(not_empty, vmin, boundary.vmin),
+        vmax=np.where(not_empty, vmax, boundary.vmax),
     )
 
 
@@ -688,15 +716,17 @@ def _outside(zones: Sequence[Zone], owner: Ints, state: AcState) -> tuple[Floats
     return above, below
 
 
-def _asked(zones: Sequence[Zone], owner: Ints, asking: int) -> Iterator[tuple[int, int]]:
+def _request_receivers(
+    zones: Sequence[Zone], owner: Ints, asking: int
+) -> Iterator[tuple[int, int]]:
     """Yield the zones with generators that a request reaches, and the zone that forwards it."""
-    heard, waiting = {asking}, [asking]
+    reached, waiting = {asking}, [asking]
     while waiting:
         through = waiting.pop()
         for z in np.unique(owner[zones[through].buses]).tolist():
-            if z in heard:
+            if z in reached:
                 continue
-            heard.add(z)
+            reached.add(z)
             if len(zones[z].gens):
                 yield z, through
             else:
