@@ -89,13 +89,13 @@ def _once(words: list[str]) -> dict[str, object]:
         given = [*words, f"{folder}/study"] if words[-1] == "--out" else words
         began = time.perf_counter()
         with said.open("wb") as out, problems.open("wb") as err:
-            begun = subprocess.Popen(
+            checkpoint = subprocess.Popen(
                 [sys.executable, "-c", MAIN, *given],
                 env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
                 stdout=out,
                 stderr=err,
             )
-            _, status, used = os.wait4(begun.pid, 0)
+            _, status, used = os.wait4(checkpoint.pid, 0)
         wall, errors = time.perf_counter() - began, problems.read_text().splitlines()
         if status:
             ended = os.waitstatus_to_exitcode(status)

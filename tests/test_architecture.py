@@ -26,7 +26,7 @@ ORDER = (
 )
 RANK = {package: rank for rank, row in enumerate(ORDER) for package in row}
 
-# What a room above adds to a class below, by name only (gridpriv.core.lazy.Above).
+# What a room above adds to a class below, by name only (gridpriv.core.lazy.LazyAttribute).
 ADDED = {
     ("zonal/result.py", "report"),
     ("zonal/horizon.py", "report"),
@@ -59,7 +59,7 @@ def imports(path):
 
 
 def named(path):
-    """Return the modules that a file names for later: ``Above("gridpriv.report", ...)``."""
+    """Return the modules that a file names for later: ``LazyAttribute("gridpriv.report", ...)``."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     return {s for s in strings if isinstance(s, str) and re.fullmatch(r"gridpriv(\.\w+)+", s)}

@@ -42,7 +42,7 @@ from gridpriv.assurance.inversion import (
     identify,
 )
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import InputError, not_allowed, one_of, positive, whole
+from gridpriv.core.errors import InputError, check_choice, not_allowed, positive, whole
 from gridpriv.core.text import Json, frame_records
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
@@ -283,7 +283,7 @@ class AttackPlan:
     bus: int | None = None
 
     def __post_init__(self) -> None:
-        one_of("prior", self.prior, PRIORS)
+        check_choice("prior", self.prior, PRIORS)
         whole("seeds", self.seeds)
         whole("rounds", self.rounds)
         positive("prior-spread", self.prior_spread)

@@ -48,7 +48,7 @@ from gridpriv.assurance.statistic import (
     zone_levels,
 )
 from gridpriv.assurance.whole import fresh, rule_of, whole_run
-from gridpriv.core.errors import InputError, not_allowed, one_of, whole
+from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
 from gridpriv.core.text import Json
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
@@ -136,9 +136,9 @@ class AuditPlan:
 
     def __post_init__(self) -> None:
         for level in self.levels:
-            one_of("levels", level, LEVELS)
+            check_choice("levels", level, LEVELS)
         for lane in self.lanes:
-            one_of("lane", lane, LANES)
+            check_choice("lane", lane, LANES)
         whole("audit-rounds", self.rounds)
 
 
@@ -487,7 +487,7 @@ def zone_of_bus(prepared: Prepared, bus: int) -> int:
 
 def check_draws(prepared: Prepared) -> None:
     """Refuse a run that releases nothing of demand."""
-    if prepared.settings.drawn == NOTHING:
+    if prepared.settings.noise_budget == NOTHING:
         some = "bus, total, tree or auto: this run releases nothing of demand, at epsilon 0"
         raise not_allowed("release", NOTHING, some)
 

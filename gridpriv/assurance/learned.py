@@ -103,7 +103,7 @@ class DrawTape:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Record draws of every task, including those of tuning."""
-        honest = Task.drawn
+        honest = Task.with_noise
 
         def drawn(task: Task, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
             place = len(self.values)

@@ -55,7 +55,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.privacy.settings import BUILT_IN, Budget
-from gridpriv.privacy.temporal import TemporalBasis, TemporalDisclosure
+from gridpriv.privacy.temporal import TemporalDisclosure, TemporalEstimate
 from gridpriv.zonal.certificate import certificate
 from gridpriv.zonal.horizon import Horizon, Known, Stream, estimates, make_horizon
 from gridpriv.zonal.prepared import Prepared
@@ -210,7 +210,7 @@ def series_findings(prepared: Prepared) -> list[Finding]:
     base, twins = _on_demands(
         prepared, curve, lambda series, given: make_horizon(series, prepared.zoning, given)
     )
-    if not base.released_once or prepared.settings.drawn == "nothing":
+    if not base.released_once or prepared.settings.noise_budget == "nothing":
         return []
     generator, tape = np.random.default_rng(prepared.seed), Tape()
     findings = [
@@ -329,7 +329,7 @@ def _stream_of_zone(base: Stream, twins: list[Stream], place: int, zone: Zone) -
             return distance / noise_of.scale
         return total_pure({noise_of.charge(distance): 1})
 
-    def estimated(demand: Floats, draw: Callable[[int, Floats], Floats]) -> TemporalBasis:
+    def estimated(demand: Floats, draw: Callable[[int, Floats], Floats]) -> TemporalEstimate:
         return estimates(base.disclosures[place], demand, draw, release.mechanism.variance)
 
     def fresh(block: int, mean: Floats) -> Floats:

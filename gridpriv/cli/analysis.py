@@ -20,8 +20,8 @@ from gridpriv.cli.output import (
 )
 from gridpriv.core.errors import InputError
 from gridpriv.core.text import Json, counted
+from gridpriv.privacy.certificate import NO_SAMPLER, refuse_unprotected
 from gridpriv.privacy.mechanism import has_secure_sampler
-from gridpriv.privacy.statement import NO_SAMPLER, refuse_unprotected
 from gridpriv.zonal.settings import (
     LOCAL,
     PRESETS,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
 from gridpriv.cli.output import json_text, print_rows, print_table, say, tell, warn, worded
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, check_choice, not_allowed
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed, choice
 from gridpriv.core.text import Json, counted, csv_text, json_ready
@@ -251,7 +251,7 @@ def _chosen(datasets: Sequence[LedgerDataset], owners: list[str] | None) -> list
     if owners is None:
         return list(datasets)
     for owner in owners:
-        one_of("owner", owner, [dataset.owner for dataset in datasets])
+        check_choice("owner", owner, [dataset.owner for dataset in datasets])
     return [dataset for dataset in datasets if dataset.owner in owners]
 
 
@@ -306,7 +306,7 @@ def _account(account: Account) -> Json:
         "delta": grant.delta,
         "adjacency": str(grant.protection),
         "granted_at": grant.at,
-        "kept_by": account.kept_by,
+        "kept_by": account.filter_name,
         "releases": sum(account.spent.values()),
         "total_pure": json_ready(account.total_pure),
         "total": {"epsilon": json_ready(account.total), "delta": grant.delta},
@@ -320,7 +320,7 @@ def _export(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.privacy.ledger import read_book
 
     kind = args.format or (Path(args.out).suffix[1:] if args.out else "csv")
-    one_of("format", kind, FORMATS)
+    check_choice("format", kind, FORMATS)
     book = read_book(args.file, key)
     charges = _charges(book)
     document = _document(args.file, book) | {"charges": charges}

@@ -24,8 +24,8 @@ from gridpriv.core.errors import (
     MOST_WHOLE,
     GridprivWarning,
     InputError,
+    check_choice,
     not_allowed,
-    one_of,
 )
 from gridpriv.core.settings import (
     Part,
@@ -229,7 +229,7 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
 
     Some defaults are included too: those that a later version may change.
     """
-    from gridpriv.privacy.settings import QUIET
+    from gridpriv.privacy.settings import WITHOUT_BUDGET
 
     words = ["gridpriv", args.command, _full(args.case)]
     words += given_words(args, *ZONE_FLAGS, "demand", "series", *COUPLING)
@@ -239,7 +239,7 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
     current = settings_of(type(settings))
     files = {name: getattr(settings, name) for name in current if current[name].metavar == "FILE"}
     full: Json = {name: _full(path) for name, path in files.items() if path is not None}
-    budget = () if settings.drawn in QUIET else ("budget",)
+    budget = () if settings.noise_budget in WITHOUT_BUDGET else ("budget",)
     schedule = settings.as_dict()["noise_schedule"] or settings.noise_schedule
     same = replace(settings, noise_schedule=schedule, **full)
     return shlex.join([*words, *as_flags(same, ("release", "noise_schedule", "rounds", *budget))])
@@ -432,7 +432,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse an unknown command, with the error of any other bad value."""
         if action.choices is not None:
-            one_of(action.dest, value, action.choices)
+            check_choice(action.dest, value, action.choices)
 
     def actions(self) -> list[argparse.Action]:
         """Return the arguments, in the order of the help."""

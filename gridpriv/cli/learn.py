@@ -16,7 +16,7 @@ from gridpriv.cli.budgets import add_grant_arguments, grant_units
 from gridpriv.cli.flags import Command
 from gridpriv.cli.output import output_folder, print_table, progress, say, tell, worded
 from gridpriv.cli.study import add_reproduce, execute_reproduce, finish, print_means
-from gridpriv.core.errors import InputError, not_allowed, one_of, positive, whole
+from gridpriv.core.errors import InputError, check_choice, not_allowed, positive, whole
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import as_flags, check_names, names, settings_of
 from gridpriv.core.text import Json, frame_csv, json_ready, shown
@@ -27,14 +27,14 @@ from gridpriv.learning.settings import (
     LearnSettings,
     make_learn_settings,
 )
-from gridpriv.privacy.statement import refuse_unprotected
+from gridpriv.privacy.certificate import refuse_unprotected
 from gridpriv.study.forecast import Forecasting, forecast_series
 
 if TYPE_CHECKING:
     from gridpriv.learning.datasets.base import Dataset
     from gridpriv.learning.result import LearnResult
     from gridpriv.learning.run import Tuning
-    from gridpriv.learning.stored import Keeper, TrainedModel
+    from gridpriv.learning.stored import CheckpointWriter, TrainedModel
     from gridpriv.study.learned import LearnPlan
 
 EXAMPLE = "slow: algorithm=dpsgd clip=1"
@@ -97,7 +97,7 @@ def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
 
 def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning import learn
-    from gridpriv.learning.algorithms.base import Begun
+    from gridpriv.learning.algorithms.base import Checkpoint
     from gridpriv.learning.datasets import dataset_name
     from gridpriv.study.learned import charging, keep_learning_run
     from gridpriv.study.run_folder import RUN_FILE
@@ -119,14 +119,20 @@ def _run(args: argparse.Namespace) -> int:
     dataset = _dataset(args, settings)
     load = time.perf_counter() - began
 
-    def run(keeper: Keeper | None = None) -> LearnResult:
-        begun = Begun() if keeper is None else keeper.begun
+    def run(checkpoint_writer: CheckpointWriter | None = None) -> LearnResult:
+        checkpoint = Checkpoint() if checkpoint_writer is None else checkpoint_writer.checkpoint
         with (
-            charging(args.ledger, args.ledger_key, dataset, settings, begun) as charge,
+            charging(args.ledger, args.ledger_key, dataset, settings, checkpoint) as charge,
             progress(args, dataset.name, settings.rounds) as advance,
         ):
-            advance("", begun.rounds)
-            result = learn(dataset, settings, lambda _: advance(""), charge=charge, keeper=keeper)
+            advance("", checkpoint.rounds)
+            result = learn(
+                dataset,
+                settings,
+                lambda _: advance(""),
+                charge=charge,
+                checkpoint_writer=checkpoint_writer,
+            )
         timing = replace(result.timing, load=load, total=load + result.timing.total)
         return replace(result, timing=timing)
 
@@ -145,11 +151,11 @@ def _run(args: argparse.Namespace) -> int:
 
 def summarise(document: Json) -> None:
     """Print a run's summary."""
-    from gridpriv.learning.result import figures, privacy_figures, sentences
+    from gridpriv.learning.result import privacy_table, results_table, sentences
 
-    print_table(*figures(document))
+    print_table(*results_table(document))
     if document["settings"]["mechanism"] != "none":
-        print_table(*privacy_figures(document["privacy"]))
+        print_table(*privacy_table(document["privacy"]))
     say(*sentences(document))
 
 
@@ -230,7 +236,7 @@ def _read_by(method: Json, preset: str | None) -> frozenset[str]:
         tables = PRESETS.get(preset or "", {}).values()
         own = {name: value for table in tables for name, value in table.items()}
         algorithm = own.get("algorithm", LearnSettings.algorithm)
-    one_of("algorithm", algorithm, READS)
+    check_choice("algorithm", algorithm, READS)
     return READS[algorithm]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
-from gridpriv.core.errors import not_allowed, one_of, positive
+from gridpriv.core.errors import check_choice, not_allowed, positive
 from gridpriv.core.settings import Part, changed, count, number, shortest
 from gridpriv.core.text import Json, amount, counted
 from gridpriv.grid.case import Case
@@ -129,9 +129,9 @@ def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
             raise not_allowed(name, "", "at least one value")
     releases, mechanisms, rounds = axes.values()
     for release in releases:
-        one_of("releases", release, get_args(Release))
+        check_choice("releases", release, get_args(Release))
     for mechanism in mechanisms:
-        one_of("mechanisms", mechanism, ("knorm", "laplace"))
+        check_choice("mechanisms", mechanism, ("knorm", "laplace"))
     for turns in rounds:
         if turns != CENTRAL and not (turns.isdecimal() and int(turns) > 0):
             raise not_allowed("rounds", turns, "whole numbers above 0, or central")

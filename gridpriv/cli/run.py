@@ -14,7 +14,7 @@ import numpy as np
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
 from gridpriv.cli.output import output_folder, print_rows, print_table, progress, say, tell, warn
-from gridpriv.core.errors import BudgetError, InputError, SolverError, one_of
+from gridpriv.core.errors import BudgetError, InputError, SolverError, check_choice
 from gridpriv.core.text import Json, counted, shown
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
@@ -51,12 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Run, print the summary or the JSON document, write the folder."""
     from gridpriv.grid.scenarios import out_of_service
-    from gridpriv.privacy.statement import refuse_unprotected
+    from gridpriv.privacy.certificate import refuse_unprotected
 
     if args.tables != "csv":
         from gridpriv.zonal.tables import FORMATS
 
-        one_of("tables", args.tables, FORMATS)
+        check_choice("tables", args.tables, FORMATS)
     settings = flags.run_settings(args)
     if settings.mechanism == "none" and (args.budget is not None or args.epsilon is not None):
         warn("run-no-noise", budget=str(settings.budget))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
-from gridpriv.core.errors import InputError, SolverError, not_allowed, one_of
+from gridpriv.core.errors import InputError, SolverError, check_choice, not_allowed
 from gridpriv.core.settings import Setting, reading, settings_of
 from gridpriv.core.text import Json, amount, counted, frame_records
-from gridpriv.privacy.settings import stated_epsilon
+from gridpriv.privacy.settings import nominal_epsilon
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def _share(share: float) -> int | None:
 def _epsilon(row: Any) -> float | None:
     """Return the certified total of a row's runs, or the nominal total if all failed."""
     if row.seeds == 0 and str(row.budget).startswith("total:"):
-        return stated_epsilon(row.budget)
+        return nominal_epsilon(row.budget)
     return _number(row.total_epsilon)
 
 
@@ -311,7 +311,7 @@ def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) 
         listed_ = list(known.items())
         show = partial(output.print_table, "Reproductions", ["name", "content"], listed_)
         return output.tell(args, {"reproductions": rows}, show)
-    one_of("name", args.name, known)
+    check_choice("name", args.name, known)
     if args.name in COMPUTED:
         _refuse(args, ("data", "scale", "cluster", "resume"))
         return _computed(args)
@@ -456,7 +456,7 @@ def execute_schema(args: argparse.Namespace) -> int:
         return output.tell(args, {"written": str(folder)}, lambda: None, folder)
     tables = told()
     if args.table is not None:
-        one_of("table", args.table, tables)
+        check_choice("table", args.table, tables)
         tables = {args.table: tables[args.table]}
     if args.markdown:
         print(markdown(tables), end="")

@@ -45,7 +45,14 @@ from gridpriv.consortium.agreement import (
     check_run,
     write_agreement,
 )
-from gridpriv.core.errors import InputError, not_allowed, not_negative, one_of, positive, whole
+from gridpriv.core.errors import (
+    InputError,
+    check_choice,
+    not_allowed,
+    not_negative,
+    positive,
+    whole,
+)
 from gridpriv.core.files import (
     MIB,
     make_folder,
@@ -321,7 +328,7 @@ def notes(party: str, level: str) -> Note:
 
     An event has a name, and names of zones, turns, runs, or reasons of the network.
     """
-    one_of("log", level, LEVELS)
+    check_choice("log", level, LEVELS)
     logger = logging.getLogger(f"gridpriv.consortium.{party}")
     logger.setLevel(level.upper())
     logger.propagate = False

@@ -31,7 +31,7 @@ from gridpriv.consensus.server import Journal, Server, Turns
 from gridpriv.consensus.sessions import LateError, Note, Sessions
 from gridpriv.consortium.agreement import Agreement, SharedVariables, zone_member
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty
-from gridpriv.core.errors import GridprivError, InputError, not_allowed, one_of
+from gridpriv.core.errors import GridprivError, InputError, check_choice, not_allowed
 from gridpriv.core.files import held, make_folder, read_text, write_text
 from gridpriv.core.text import Json, csv_text, json_ready
 from gridpriv.grid.case import Case, network_digest, read_network
@@ -40,10 +40,10 @@ from gridpriv.grid.zoning import Zoning, read_zoning
 from gridpriv.power.ac.grid_redispatch import agreed_boundaries
 from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.zone import Zone
+from gridpriv.privacy.certificate import all_planned, noise_caveat, zone_certificate
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge, read_book
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.statement import all_planned, noise_caveat, zone_certificate
 from gridpriv.zonal.opening import PhaseExchange, initial_rounds
 from gridpriv.zonal.prepared import Prepared, prepare, zone_certificates, zone_datasets
 
@@ -183,7 +183,9 @@ def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
         "zones": [
             {"zone": zone, "shared": limits.size} for zone, limits in agreement.public.zones.items()
         ],
-        "noise": noise_caveat(settings.drawn, settings.noise, settings.effective_mechanism()),
+        "noise": noise_caveat(
+            settings.noise_budget, settings.noise, settings.effective_mechanism()
+        ),
         "rounds": [dict(zip(COLUMNS, row, strict=True)) for row in _rows(outcome)]
         if protected
         else None,
@@ -303,7 +305,7 @@ def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
         If a file is not the agreement's, or the demand is not that of exactly its own buses.
     """
     name = str(party.zone)
-    one_of("zone", name, agreement.zones)
+    check_choice("zone", name, agreement.zones)
     network = read_network(folder / party.network)
     if network_digest(network) != agreement.network:
         raise InputError(
@@ -325,7 +327,7 @@ def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
 
 def own_demand(network: Case, zoning: Zoning, name: str, path: Path) -> Case:
     """Return a network with the demand of one zone, for exactly its buses."""
-    one_of("zone", name, zoning.names)
+    check_choice("zone", name, zoning.names)
     own = zoning.members[zoning.names.index(name)]
     given = read_bus_demand(path, network)
     missing = [int(network.bus_id[i]) for i in own if not np.isfinite(given[:, i]).all()]

@@ -68,13 +68,13 @@ def not_allowed(field: str, value: object, allowed: str) -> InputError:
     return error
 
 
-def one_of(field: str, value: object, choices: Iterable[str]) -> None:
+def check_choice(field: str, value: object, choices: Iterable[str]) -> None:
     """Raise :class:`InputError` unless ``value`` is one of ``choices``; name the nearest one."""
     names = list(choices)
     if value in names:
         return
-    near = get_close_matches(str(value), names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    nearest = get_close_matches(str(value), names, n=1)
+    hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
     raise not_allowed(field, value, f"one of {', '.join(names)}{hint}")
 
 

@@ -49,7 +49,7 @@ from gridpriv.core.text import Json
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the latter reduced by the process's umask
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-LEFT_BESIDE = re.compile(r"\.[0-9a-f]{16}\.part")
+TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{16}\.part")
 
 
 class StorageError(RunError):
@@ -57,16 +57,16 @@ class StorageError(RunError):
 
 
 @contextmanager
-def storing(what: str, outcome: str = "") -> Iterator[None]:
-    """Convert the operating system's errors to a sentence: ``cannot WHAT: why`` and the outcome."""
+def storing(action: str, outcome: str = "") -> Iterator[None]:
+    """Convert errors of the operating system: ``cannot ACTION: reason`` and the outcome."""
     try:
         yield
     except OSError as error:
-        raise StorageError(f"cannot {what}: {error.strerror or error}{outcome}") from error
+        raise StorageError(f"cannot {action}: {error.strerror or error}{outcome}") from error
 
 
 @contextmanager
-def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, *, private: bool) -> Iterator[BinaryIO]:
     """Yield a temporary file in the folder of ``path``; it replaces ``path`` when done.
 
     Parameters
@@ -100,13 +100,13 @@ def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
 
 
 def write_bytes(path: Path, content: bytes, *, private: bool) -> None:
-    """Write a file completely or not at all; see :func:`beside`."""
-    with beside(path, private=private) as file:
+    """Write a file completely or not at all; see :func:`atomic_file`."""
+    with atomic_file(path, private=private) as file:
         file.write(content)
 
 
 def write_text(path: Path, text: str, *, private: bool) -> None:
-    """Write a UTF-8 text completely or not at all; see :func:`beside`."""
+    """Write a UTF-8 text completely or not at all; see :func:`atomic_file`."""
     write_bytes(path, text.encode("utf-8"), private=private)
 
 
@@ -120,7 +120,7 @@ def write_texts(files: Mapping[Path, str]) -> None:
     """
     with ExitStack() as stack:
         for path, text in reversed(list(files.items())):  # renamed in the order of files
-            file = stack.enter_context(beside(path, private=False))
+            file = stack.enter_context(atomic_file(path, private=False))
             with storing(f"write {path}"):
                 file.write(text.encode("utf-8"))
                 file.flush()
@@ -164,15 +164,15 @@ def flush_path(path: Path) -> None:
         os.close(handle)
 
 
-def is_left(path: Path) -> bool:
+def is_temporary(path: Path) -> bool:
     """Return True for a temporary file of a killed writer."""
-    return LEFT_BESIDE.fullmatch(path.name) is not None
+    return TEMPORARY_NAME.fullmatch(path.name) is not None
 
 
 def sweep(folder: Path) -> None:
     """Remove temporary files of killed writers; the folder must be locked."""
     for path in names_in(folder):
-        if is_left(path):
+        if is_temporary(path):
             remove(path)
 
 
@@ -185,11 +185,11 @@ def names_in(folder: Path) -> list[Path]:
 
 def refuse_used(folder: Path, allowed: str = "") -> None:
     """Raise :class:`InputError` for a folder that holds anything but the file allowed."""
-    others = [path.name for path in names_in(folder) if path.name != allowed]
-    if others:
+    unexpected = [path.name for path in names_in(folder) if path.name != allowed]
+    if unexpected:
         raise InputError(
             f"out = {str(folder)!r}: must be a new or empty folder; it holds other files "
-            f"({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}); "
+            f"({', '.join(unexpected[:3])}{', ...' if len(unexpected) > 3 else ''}); "
             "choose another folder with --out"
         )
 
@@ -255,7 +255,7 @@ def _acquire(path: Path) -> int:
         os.close(handle)
 
 
-Made = TypeVar("Made")
+Parsed = TypeVar("Parsed")
 
 MIB = 2**20
 LARGEST = 256 * MIB
@@ -400,8 +400,8 @@ def read_table(path: Path, what: str) -> Json:
 
 
 def read_document(
-    path: Path, what: str, form: str, keys: Collection[str], make: Callable[[Json], Made]
-) -> Made:
+    path: Path, what: str, form: str, keys: Collection[str], make: Callable[[Json], Parsed]
+) -> Parsed:
     """Read a JSON object with a format number and exactly these keys.
 
     Raises

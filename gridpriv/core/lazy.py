@@ -34,7 +34,7 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
     return get, lambda: sorted(home)
 
 
-class Above:
+class LazyAttribute:
     """An attribute made from its owner by a class of a higher layer, imported on first use.
 
     So a result has plots although lower layers do not import plotting.
@@ -43,8 +43,8 @@ class Above:
     def __init__(self, module: str, name: str) -> None:
         self.module, self.name = module, name
 
-    def __get__(self, owner: object, kind: type) -> Any:
+    def __get__(self, instance: object, owner: type) -> Any:
         """Return the value made from the instance; from the class, the attribute itself."""
-        if owner is None:
+        if instance is None:
             return self
-        return getattr(import_module(self.module), self.name)(owner)
+        return getattr(import_module(self.module), self.name)(instance)

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 from gridpriv.core.errors import InputError, WorkerError
 from gridpriv.core.threads import one_thread
 
-Given = TypeVar("Given")
+Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 SCRIPT = ("init_main_from_name", "init_main_from_path")
 reading_script = ContextVar("reading_script", default=False)
@@ -51,29 +51,29 @@ class Worker:
         End of the parent.
     """
 
-    def __init__(self, serve: Callable[..., None], *given: Any) -> None:
+    def __init__(self, serve: Callable[..., None], *arguments: Any) -> None:
         if reading_script.get():
             raise InputError(
                 "a script that gives its own functions to worker processes needs "
                 "if __name__ == '__main__': before what it runs"
                 "; add that line"
             )
-        work = bytes(ForkingPickler.dumps((serve, given)))
+        work = bytes(ForkingPickler.dumps((serve, arguments)))
         preparation_data = spawn.get_preparation_data("worker") if b"__main__" in work else {}
-        self.pipe, theirs = Pipe()
+        self.pipe, worker_end = Pipe()
         boot = (
             f"import sys; sys.path[:] = {sys.path!r}; "
-            f"from gridpriv.core.processes import work; work({theirs.fileno()})"
+            f"from gridpriv.core.processes import work; work({worker_end.fileno()})"
         )
         environment = dict(os.environ)
         one_thread(environment)
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", boot],
             stdin=subprocess.PIPE,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[worker_end.fileno()],
             env=environment,
         )
-        theirs.close()
+        worker_end.close()
         with suppress(BrokenPipeError):  # it ended early: reported with the first answer
             self.pipe.send(
                 {key: preparation_data[key] for key in SCRIPT if key in preparation_data}
@@ -121,7 +121,7 @@ class Worker:
 
 
 def unordered(
-    function: Callable[[Given], Answer], tasks: Sequence[Given], processes: int
+    function: Callable[[Item], Answer], tasks: Sequence[Item], processes: int
 ) -> Generator[Answer, None, None]:
     """Yield ``function`` of every task as it is finished, by this and further processes.
 
@@ -131,10 +131,10 @@ def unordered(
     if processes == 1:
         yield from map(function, tasks)
         return
-    left = iter(tasks)
+    remaining = iter(tasks)
     with ExitStack() as stack:
         busy: dict[Any, Worker] = {}
-        for task in islice(left, processes):
+        for task in islice(remaining, processes):
             worker = Worker(_serve_one, function)
             stack.callback(worker.end)
             worker.send(task)
@@ -143,7 +143,7 @@ def unordered(
             for pipe in wait(list(busy)):
                 worker = busy.pop(pipe)
                 answer: Answer = worker.answer()
-                for task in islice(left, 1):
+                for task in islice(remaining, 1):
                     worker.send(task)
                     busy[pipe] = worker
                 yield answer
@@ -158,13 +158,13 @@ def work(handle: int) -> None:
         reading_script.set(True)
         spawn.prepare(pipe.recv())
         reading_script.set(False)
-        serve, given = ForkingPickler.loads(pipe.recv_bytes())
+        serve, arguments = ForkingPickler.loads(pipe.recv_bytes())
     except EOFError:
         return
     except Exception as error:
         pipe.send(error)
         return
-    serve(pipe, *given)
+    serve(pipe, *arguments)
 
 
 def _end_with_parent(lifeline: int) -> None:

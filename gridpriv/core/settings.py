@@ -21,7 +21,7 @@ from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
-from gridpriv.core.errors import InputError, not_allowed, one_of, whole
+from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
 from gridpriv.core.text import Json
 
 Settle = Callable[[str, Any], Any]
@@ -66,7 +66,7 @@ class Setting:
         if self.unset and (value is None or undone):
             return None
         if self.choices:
-            one_of(name, value, self.choices)
+            check_choice(name, value, self.choices)
         return self.settle(name, value)
 
     def described(self, default: Any) -> str:
@@ -103,9 +103,9 @@ class Part:
 
 def choice(default: str | None, choices: Iterable[str], text: str, *, unset: str = "") -> Any:
     """Return a field with a list of values."""
-    kept = _checked(lambda *_: None)
+    validate = _checked(lambda *_: None)
     known = choices if isinstance(choices, list) else tuple(choices)  # a list may grow
-    return _field(default, Setting(text, "NAME", kept, choices=known, unset=unset))
+    return _field(default, Setting(text, "NAME", validate, choices=known, unset=unset))
 
 
 def count(

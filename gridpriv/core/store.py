@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from gridpriv.core import files
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, RunError
 from gridpriv.core.files import DamagedError, read_json, read_sealed, sealed
-from gridpriv.core.lazy import Above
+from gridpriv.core.lazy import LazyAttribute
 from gridpriv.core.text import Json, html_table
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ class Study:
     manifest: Json
     tables: dict[str, pd.DataFrame]
 
-    plot = Above("gridpriv.report.plots", "StudyPlots")
-    table = Above("gridpriv.report.tables", "Pivots")
+    plot = LazyAttribute("gridpriv.report.plots", "StudyPlots")
+    table = LazyAttribute("gridpriv.report.tables", "Pivots")
 
     def __repr__(self) -> str:
         failed = f", {len(self.failed)} failed" if len(self.failed) else ""
@@ -199,7 +199,7 @@ def read_manifest(folder: Path) -> Json:
 
 def part_files(folder: Path) -> list[Path]:
     """Return the files of an unfinished folder's parts."""
-    return [path for path in files.names_in(folder / PARTS) if not files.is_left(path)]
+    return [path for path in files.names_in(folder / PARTS) if not files.is_temporary(path)]
 
 
 def parts_in(folder: Path) -> list[StoredRun]:
@@ -219,11 +219,11 @@ def parts_in(folder: Path) -> list[StoredRun]:
 
 def _joined(parts: list[StoredRun]) -> Json:
     """Return the Arrow tables of an unfinished folder's parts, runs in their order."""
-    pieces: dict[str, list[Columns]] = {}
+    columns_of: dict[str, list[Columns]] = {}
     for part in sorted(parts, key=lambda part: part.number):
         for name, columns in part.tables.items():
-            pieces.setdefault(name, []).append(columns)
-    return {name: as_table(*columns) for name, columns in pieces.items()}
+            columns_of.setdefault(name, []).append(columns)
+    return {name: as_table(*columns) for name, columns in columns_of.items()}
 
 
 def read_part(path: Path) -> StoredRun:
@@ -278,15 +278,15 @@ def as_columns(table: list[Json] | pd.DataFrame) -> Columns:
     return dict(table.to_dict("list"))
 
 
-def as_table(*pieces: Columns) -> Any:
+def as_table(*parts: Columns) -> Any:
     """Return concatenated pieces of a table as an Arrow table; gaps are null."""
     import pyarrow as pa
 
-    columns: Columns = {name: [] for piece in pieces for name in piece}
-    for piece in pieces:
-        gap = [None] * len(next(iter(piece.values()), ()))
+    columns: Columns = {name: [] for part in parts for name in part}
+    for part in parts:
+        gap = [None] * len(next(iter(part.values()), ()))
         for name in columns:
-            columns[name] += piece.get(name, gap)
+            columns[name] += part.get(name, gap)
     return pa.table({name: _column(cells) for name, cells in columns.items()})
 
 
@@ -361,18 +361,18 @@ class Store:
         if self.manifest["finished"]:
             runs = tables_in(self.folder, self.manifest)["runs"]
         else:
-            parts = (part.tables for part in self._whole_parts())
+            parts = (part.tables for part in self._undamaged_parts())
             runs = as_table(*(tables["runs"] for tables in parts if "runs" in tables))
         return {row["run"]: row.get("status", "done") for row in runs.to_pylist()}
 
     def forget(self, runs: Iterable[str]) -> None:
         """Remove runs, so that they are run again."""
-        gone = set(runs)
-        if not gone:
+        removed = set(runs)
+        if not removed:
             return
         if self.manifest["finished"]:
-            self._take_apart()
-        for run in gone:
+            self._split_tables()
+        for run in removed:
             files.remove(self._parts / f"{run}.json")
 
     def finish(self, details: Callable[[Study], Json] = lambda _: {}) -> None:
@@ -428,7 +428,7 @@ class Store:
             return
         files.make_folder(self._parts)
         files.sweep(self._parts)
-        if COMMON not in {part.run for part in self._whole_parts()}:
+        if COMMON not in {part.run for part in self._undamaged_parts()}:
             self.note(COMMON, common())
 
     def _refuse_other(self, manifest: Json, resume: bool) -> None:
@@ -450,7 +450,7 @@ class Store:
                 rest = "name another folder" if was["finished"] else rest
             raise InputError(f"out = {str(self.folder)!r} already holds {content}: {rest}")
 
-    def _whole_parts(self) -> list[StoredRun]:
+    def _undamaged_parts(self) -> list[StoredRun]:
         """Return the parts; remove damaged ones, which are then computed again."""
         parts = []
         for path in part_files(self.folder):
@@ -466,7 +466,7 @@ class Store:
                 warnings.warn(f"{error}; it is made again", GridprivWarning, stacklevel=4)
         return parts
 
-    def _take_apart(self) -> None:
+    def _split_tables(self) -> None:
         """Turn the tables of a finished folder back into parts."""
         by_run: dict[str, dict[str, list[Json]]] = {COMMON: {}}
         for name, table in tables_in(self.folder, self.manifest).items():
@@ -483,9 +483,9 @@ class Store:
         for name, table in tables.items():
             if len(table):
                 texts = {column: [text] * len(table) for column, text in common.items()}
-                own = as_columns(table)
-                first = {"run": texts["run"]} if texts and "run" not in own else {}
-                columns[name] = first | own | texts
+                cells = as_columns(table)
+                first = {"run": texts["run"]} if texts and "run" not in cells else {}
+                columns[name] = first | cells | texts
         part = {"run": run, "number": number, "tables": columns}
         path = self._parts / f"{run}.json"
         files.write_text(path, sealed(part, default=_scalar), private=not self.public)
@@ -567,10 +567,12 @@ def _difference(key: str, was: Json, manifest: Json) -> str:
     """Return the difference between the stored study and the requested one, as text."""
     if key != "study":
         return DIFFERS.get(key, f"another {key}")
-    stored_plan, asked = was.get(key, {}), manifest[key]
-    keys = _differing(stored_plan, asked)
+    stored_plan, requested_plan = was.get(key, {}), manifest[key]
+    keys = _differing(stored_plan, requested_plan)
     names = (
-        _differing(stored_plan.get("settings", {}), asked["settings"]) if "settings" in keys else []
+        _differing(stored_plan.get("settings", {}), requested_plan["settings"])
+        if "settings" in keys
+        else []
     )
     changed = ", ".join(key.removesuffix("_sha256") for key in keys)
     return f"other {changed}" + (f" ({', '.join(names)})" if names else "")
@@ -581,12 +583,12 @@ def _again(was: Json, manifest: Json) -> str:
 
     A setting that it leaves out was a default, which may have changed.
     """
-    stored_settings, asked = (
+    stored_settings, requested_settings = (
         document.get("study", {}).get("settings", {}) for document in (was, manifest)
     )
     differ = {
         f"--{name.replace('_', '-')}"
-        for name in _differing(stored_settings, asked)
+        for name in _differing(stored_settings, requested_settings)
         if name in stored_settings
     }
     repeat = str(was.get("repeat") or "")
@@ -594,8 +596,8 @@ def _again(was: Json, manifest: Json) -> str:
     return command if repeat and differ <= set(repeat.split()) else ""
 
 
-def _differing(stored_plan: Json, asked: Json) -> list[str]:
-    return [key for key in asked if stored_plan.get(key) != asked[key]]
+def _differing(stored: Json, requested: Json) -> list[str]:
+    return [key for key in requested if stored.get(key) != requested[key]]
 
 
 def _scalar(value: Any) -> Any:

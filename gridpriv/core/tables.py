@@ -205,11 +205,11 @@ class Row:
         plain = f"{row[:1].lower()}{row[1:]}".rstrip(".")
         cls.table = TableSchema(name, plain, tuple(columns[True]), tuple(columns[False]), nested)
 
-    def __init__(self, **figures: Any) -> None:
+    def __init__(self, **values: Any) -> None:
         names = {item.name for item in fields(self)}  # type: ignore[arg-type]
-        if unknown := figures.keys() - names:
+        if unknown := values.keys() - names:
             raise TypeError(f"{type(self).__name__} has no figures {sorted(unknown)}")
-        vars(self).update(dict.fromkeys(names) | figures)
+        vars(self).update(dict.fromkeys(names) | values)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"{name!r} of {type(self).__name__} cannot be changed")
@@ -221,8 +221,8 @@ class Row:
         return hash(tuple(vars(self).items()))
 
     def __repr__(self) -> str:
-        figures = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
-        return f"{type(self).__name__}({figures})"
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
 
     @classmethod
     def of(cls, source: object, **given: Any) -> Self:
@@ -292,8 +292,8 @@ def first_of_each(*columns: Column) -> tuple[Column, ...]:
 def merged(item: TableSchema, other: TableSchema) -> TableSchema:
     """Return the table with the columns of both; those of the first take precedence."""
     keys = first_of_each(*item.keys, *other.keys)
-    figures = first_of_each(*item.figures, *other.figures)
-    return TableSchema(item.name, f"{item.row}, or {other.row}", keys, figures)
+    values = first_of_each(*item.figures, *other.figures)
+    return TableSchema(item.name, f"{item.row}, or {other.row}", keys, values)
 
 
 def publish(value: Any, schema: Column | TableSchema, *, protected: bool) -> Any:
@@ -334,14 +334,16 @@ def publish_table(
     """
     added = [name for name in ("run", "step") if name in frame and name not in table.names]
     shown = [name for name in table.published(protected=True) if name in frame]
-    kept = frame[added + shown]
+    public_frame = frame[added + shown]
     if not set(shown) - {column.name for column in table.keys}:
-        return kept.iloc[:0]
+        return public_frame.iloc[:0]
     if not unprotected or "run" not in frame:
-        return kept
-    bare = frame["run"].isin(unprotected)
+        return public_frame
+    noise_free = frame["run"].isin(unprotected)
     public = {*added, *table.published(protected=False)}
     if table.name == "runs":
-        hidden = [name for name in kept if name not in public]
-        return kept.assign(**{name: kept[name].where(~bare, None) for name in hidden})
-    return kept if public >= set(kept) else kept[~bare]
+        hidden = [name for name in public_frame if name not in public]
+        return public_frame.assign(
+            **{name: public_frame[name].where(~noise_free, None) for name in hidden}
+        )
+    return public_frame if public >= set(public_frame) else public_frame[~noise_free]

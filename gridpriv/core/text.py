@@ -112,8 +112,8 @@ class Amount:
         if 0.0 < abs(value) < 10.0**-decimals:
             return f"{round(value, decimals) + 0.0:.{decimals}f}"
         rounded = float(f"{value:.{digits}g}")
-        before = math.floor(math.log10(abs(rounded))) + 1 if rounded else digits
-        places = min(decimals, max(digits - before, 0))
+        integer_digits = math.floor(math.log10(abs(rounded))) + 1 if rounded else digits
+        places = min(decimals, max(digits - integer_digits, 0))
         return f"{value if places else rounded:.{places}f}"
 
 
@@ -129,8 +129,8 @@ def differs(difference: float, base: float, unit: str = "$/h") -> bool:
 
 def percent_of(difference: float, base: float) -> str:
     """Return a difference of costs in percent of the base, with its sign; '' below rounding."""
-    known = base > 0 and differs(difference, base)
-    return f"{figure(100.0 * difference / base, 2)} %" if known else ""
+    significant = base > 0 and differs(difference, base)
+    return f"{figure(100.0 * difference / base, 2)} %" if significant else ""
 
 
 def shown(value: object) -> str:
@@ -166,8 +166,8 @@ def html_page(tables: Sequence[Table], sentences: Sequence[str]) -> str:
     """Return tables and their notes as HTML."""
     from html import escape
 
-    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-    return "".join(map(html_table, tables)) + said
+    paragraphs = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+    return "".join(map(html_table, tables)) + paragraphs
 
 
 def html_table(table: Table) -> str:

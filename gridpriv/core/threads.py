@@ -78,8 +78,12 @@ def interruptible() -> Iterator[None]:
     invalid point, and would then be lost. Here it is raised again afterwards.
     """
     handlers = {int(number): signal.getsignal(number) for number in STOPS}
-    heard = {number: handler for number, handler in handlers.items() if callable(handler)}
-    with _noted(tuple(heard), lambda number, frame: heard[number](number, frame)):
+    callable_handlers = {
+        number: handler for number, handler in handlers.items() if callable(handler)
+    }
+    with _noted(
+        tuple(callable_handlers), lambda number, frame: callable_handlers[number](number, frame)
+    ):
         yield
 
 
@@ -89,17 +93,17 @@ def _noted(numbers: tuple[int, ...], at_once: Handler) -> Iterator[None]:
     if current_thread() is not main_thread():
         yield
         return
-    came: list[int] = []
+    received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        received.append(number)
         at_once(number, frame)
 
-    before = {number: signal.signal(number, note) for number in numbers}
+    previous = {number: signal.signal(number, note) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        for stop in came:
+        for stop in received:
             signal.raise_signal(stop)

@@ -242,7 +242,7 @@ STATE_FIELDS = ("pd", "qd", "gs", "bs", "vmin", "vmax", "vm", "va", "base_kv")
 BUS_FIELDS = ("bus_id", *STATE_FIELDS, "reference")
 
 
-def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **given: Floats) -> Case:
+def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **changed_fields: Floats) -> Case:
     """Return the case of some elements, with some fields given; they must be at its buses."""
     place = np.full(case.n_bus, -1)
     place[buses] = np.arange(len(buses))
@@ -253,13 +253,13 @@ def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **given: Floats
     changes["cost"] = tuple(case.cost[g] for g in gens.tolist()) if case.cost else ()
     changes["groups"] = {k: tuple(v[i] for i in buses.tolist()) for k, v in case.groups.items()}
     changes["xy"] = None if case.xy is None else case.xy[buses]
-    return replace(case, **changes | given)
+    return replace(case, **changes | changed_fields)
 
 
 def emergency_ratings(case: Case, branches: NDArray[Any]) -> dict[str, Floats]:
     """Return the short-term and emergency ratings of some branches, where a case has any."""
-    given = {name: getattr(case, name) for name in ("rate_b", "rate_c")}
-    return {name: rates[branches] for name, rates in given.items() if rates is not None}
+    ratings = {name: getattr(case, name) for name in ("rate_b", "rate_c")}
+    return {name: rates[branches] for name, rates in ratings.items() if rates is not None}
 
 
 def _validate(case: Case) -> None:

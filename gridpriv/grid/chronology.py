@@ -72,9 +72,11 @@ class Storage:
 
     def most_at_end(self, steps: int, hours: float) -> float:
         """Return the energy after so many steps of charging at full power."""
-        energy, kept = self.start, 1.0 - self.loss * hours
+        energy, retention = self.start, 1.0 - self.loss * hours
         for _ in range(steps):
-            energy = min(self.energy, kept * energy + hours * self.charge_efficiency * self.charge)
+            energy = min(
+                self.energy, retention * energy + hours * self.charge_efficiency * self.charge
+            )
         return energy
 
 
@@ -246,20 +248,20 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
         entries = list(_storage_rows(case, source))
     if not entries:
         raise InputError(f"storage list {source} lists no storage: give one row per storage")
-    made = tuple(_storage(case, number, entry) for number, entry in enumerate(entries))
+    storages = tuple(_storage(case, number, entry) for number, entry in enumerate(entries))
     buses = np.array([case.index_of[entry.bus] for entry in entries])
     reactive = np.array([entry.value["q_mvar"] for entry in entries]) / case.base_mva
-    return _with_generators(case, made, buses, reactive), made
+    return _with_generators(case, storages, buses, reactive), storages
 
 
 def _storage_rows(case: Case, path: Path) -> Iterator[StorageEntry]:
     """Yield the rows of a storage list."""
     needed = ("name", "bus", "p_mw", "energy_mwh")
     rows = CsvRows(path, "storage list", (needed, ()), (needed, tuple(OPTIONS)))
-    seen: dict[str, int] = {}
+    first_line: dict[str, int] = {}
     for line, row in rows:
         name = rows.name(row, "name", line)
-        rows.once(seen, name, line, "storage")
+        rows.once(first_line, name, line, "storage")
         bus = rows.bus(row, line, case)[1]
         value = {key: rows.number(row, key, line) for key in ("p_mw", "energy_mwh")}
         for key, default in OPTIONS.items():
@@ -315,7 +317,7 @@ def _with_generators(
 
 
 def _by_generator(
-    case: Case, rows: CsvRows, amounts: tuple[str, ...], others: tuple[str, ...] = ()
+    case: Case, rows: CsvRows, amounts: tuple[str, ...], optional_columns: tuple[str, ...] = ()
 ) -> Iterator[tuple[int, Floats]]:
     """Yield the generator and the values of every row; -1 for the row of :data:`REQUIRED`.
 
@@ -323,24 +325,26 @@ def _by_generator(
     ----------
     amounts : tuple of str
         Columns that must be 0 or more.
-    others : tuple of str
+    optional_columns : tuple of str
         Optional columns of any number; 0 where they are empty.
     """
-    seen: dict[str, int] = {}
+    first_line: dict[str, int] = {}
     for line, row in rows:
         text = row["gen"].strip()
         at = np.flatnonzero(case.gen_row == (int(text) if text.isdecimal() else -1)).tolist()
-        if not at and not (text == REQUIRED and others):
+        if not at and not (text == REQUIRED and optional_columns):
             allowed = f"a generator row in service, 1 to {case.gen_row.max()}"
             raise rows.error(line, "gen", text, allowed)
-        rows.once(seen, text, line, "gen")
+        rows.once(first_line, text, line, "gen")
         values = [rows.number(row, key, line) for key in amounts]
         for key, value in zip(amounts, values, strict=True):
             if value < 0:
                 raise rows.error(line, key, row[key], "0 or more")
-        values += [rows.number(row, key, line) if row.get(key, "") else 0.0 for key in others]
+        values += [
+            rows.number(row, key, line) if row.get(key, "") else 0.0 for key in optional_columns
+        ]
         yield (at or [-1])[0], np.array(values)
-    if not seen:
+    if not first_line:
         raise InputError(f"{rows.label} names no generator: give one row per generator")
 
 
@@ -426,7 +430,9 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
 
     net = open_json(path)
     own = convert_net(net)
-    _check_same(case, path, "storage", set(case.bus_id.tolist()) <= set(own.case.bus_id.tolist()))
+    _check_same_grid(
+        case, path, "storage", set(case.bus_id.tolist()) <= set(own.case.bus_id.tolist())
+    )
     place = [own.case.index_of[bus] for bus in case.bus_id.tolist()]
     if not all(np.array_equal(getattr(case, d), getattr(own.case, d)[place]) for d in ("pd", "qd")):
         raise InputError(
@@ -435,13 +441,13 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
         )
     rows = frame(net, "storage")[in_service(net, "storage")]
     bus_of = own.link.bus
-    kept = [bus_of.get(int(bus)) in case.index_of for bus in rows.get("bus", ())]
-    rows = rows[np.array(kept, dtype=bool)]
-    given = {name: optional(rows, name, missing) for name, missing in NET_COLUMNS.items()}
+    in_case = [bus_of.get(int(bus)) in case.index_of for bus in rows.get("bus", ())]
+    rows = rows[np.array(in_case, dtype=bool)]
+    columns = {name: optional(rows, name, missing) for name, missing in NET_COLUMNS.items()}
     at = np.array([case.index_of[bus_of[int(bus)]] for bus in rows["bus"]], dtype=np.int64)
     pd, qd = case.pd.copy(), case.qd.copy()
     for demand, name in ((pd, "p_mw"), (qd, "q_mvar")):
-        np.subtract.at(demand, at, given[name] * given["scaling"] / case.base_mva)
+        np.subtract.at(demand, at, columns[name] * columns["scaling"] / case.base_mva)
     names = [name if isinstance(name, str) else "" for name in rows.get("name", [""] * len(rows))]
     names = [name or f"storage {row}" for name, row in zip(names, rows.index, strict=True)]
     entries: list[StorageEntry] = []
@@ -452,17 +458,19 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
                 f"{label}: name = {name!r} is another row's too: give each storage a name of its "
                 "own"
             )
-        figures = {key: float(values[k]) for key, values in given.items()}
-        entries.append(StorageEntry(name, int(case.bus_id[at[k]]), _net_figures(figures, label)))
+        values = {key: float(column[k]) for key, column in columns.items()}
+        entries.append(
+            StorageEntry(name, int(case.bus_id[at[k]]), _net_storage_values(values, label))
+        )
     return replace(case, pd=pd, qd=qd), entries
 
 
-def _net_figures(given: Mapping[str, float], label: str) -> dict[str, float]:
+def _net_storage_values(row: Mapping[str, float], label: str) -> dict[str, float]:
     """Return the values of a storage list for a row of pandapower's ``storage``."""
-    power = abs(given["p_mw"] * given["scaling"])
-    charge, discharge = given["max_p_mw"], -given["min_p_mw"]
-    room = given["max_e_mwh"] - given["min_e_mwh"]
-    stored = given["soc_percent"] / 100 * given["max_e_mwh"] - given["min_e_mwh"]
+    power = abs(row["p_mw"] * row["scaling"])
+    charge, discharge = row["max_p_mw"], -row["min_p_mw"]
+    room = row["max_e_mwh"] - row["min_e_mwh"]
+    stored = row["soc_percent"] / 100 * row["max_e_mwh"] - row["min_e_mwh"]
     if np.isnan(room):
         raise InputError(f"{label}: max_e_mwh is missing or no finite number; give its MWh")
     return _allowed(
@@ -471,15 +479,15 @@ def _net_figures(given: Mapping[str, float], label: str) -> dict[str, float]:
             "charge_mw": power if np.isnan(charge) else charge,
             "energy_mwh": room,
             "soc_percent": 100 * stored / room if room > 0 else 0.0,
-            "q_mvar": min(given["max_q_mvar"], -given["min_q_mvar"]),
+            "q_mvar": min(row["max_q_mvar"], -row["min_q_mvar"]),
         },
         label,
     )
 
 
-def _allowed(given: dict[str, float], label: str) -> dict[str, float]:
+def _allowed(values: dict[str, float], label: str) -> dict[str, float]:
     """Return the values of a storage, with defaults for missing ones."""
-    value = OPTIONS | given
+    value = OPTIONS | values
     for key, allowed in not_in_range(value):
         raise InputError(f"{label}: {key} = {value[key]:g}: must be {allowed}")
     return value
@@ -527,16 +535,16 @@ def _most_entry(
     case: Case, label: str, gen: list[float], names: list[str], row: list[float]
 ) -> StorageEntry:
     """Return a storage of MOST's tables: a row of its gen and of its data."""
-    given = {"OutEff": 1.0, "InEff": 1.0, "LossFactor": 0.0, **dict(zip(names, row, strict=True))}
-    first, least, most = (given[name] for name in MOST_LEVELS)
+    data = {"OutEff": 1.0, "InEff": 1.0, "LossFactor": 0.0, **dict(zip(names, row, strict=True))}
+    first, least, most = (data[name] for name in MOST_LEVELS)
     room = most - least
     value = {
         "p_mw": gen[8],
         "charge_mw": -gen[9],
         "energy_mwh": room,
-        "efficiency_discharge": given["OutEff"],
-        "efficiency_charge": given["InEff"],
-        "loss_percent_per_hour": 100.0 * given["LossFactor"],
+        "efficiency_discharge": data["OutEff"],
+        "efficiency_charge": data["InEff"],
+        "loss_percent_per_hour": 100.0 * data["LossFactor"],
         "soc_percent": 100.0 * (first - least) / room if room > 0 else 0.0,
         "q_mvar": min(gen[3], -gen[4]),
     }
@@ -545,17 +553,17 @@ def _most_entry(
     return StorageEntry(label.rpartition(": ")[2], int(gen[0]), _allowed(value, label))
 
 
-def _evaluate(statement: str, known: Arithmetic, path: Path) -> float:
+def _evaluate(statement: str, arithmetic: Arithmetic, path: Path) -> float:
     """Return the number that a statement gives its name."""
     name = statement.partition(" ")[0]
     try:
-        known.carry_out(statement)
+        arithmetic.carry_out(statement)
     except WrongError as error:
         wrong = shown(statement.removeprefix("cell = "))
         raise InputError(
             f"storage file {path}: {wrong} is not read ({error}); give numbers"
         ) from None
-    return known.values[name]
+    return arithmetic.values[name]
 
 
 def source_ramps(case: Case, path: Path) -> Floats:
@@ -572,16 +580,16 @@ def source_ramps(case: Case, path: Path) -> Floats:
     gen = (matpower_tables if path.suffix.lower() == ".m" else mat_tables)(path).gen
     of_source = case.gen_row <= len(gen)  # not storages
     row = case.gen_row[of_source] - 1
-    _check_same(
+    _check_same_grid(
         case, path, "ramps", bool((gen[row, 0] == case.bus_id[case.gen_bus[of_source]]).all())
     )
-    given, allowed = np.zeros(len(gen)), True
+    ramps, allowed = np.zeros(len(gen)), True
     for column, periods in RAMPS:
         if gen.shape[1] > column:
             allowed &= bool((np.isfinite(gen[row, column]) & (gen[row, column] >= 0)).all())
-            given = np.where(given > 0, given, periods * gen[:, column])
+            ramps = np.where(ramps > 0, ramps, periods * gen[:, column])
     ramp = np.zeros(case.n_gen)
-    ramp[of_source] = given[row]
+    ramp[of_source] = ramps[row]
     if not allowed or not (ramp > 0).any():
         raise InputError(
             f"{path} has no ramps of the generators of {case.name}: RAMP_30, RAMP_10 or RAMP_AGC "
@@ -590,10 +598,10 @@ def source_ramps(case: Case, path: Path) -> Floats:
     return np.where(ramp > 0, ramp / case.base_mva, np.inf)
 
 
-def _check_same(case: Case, path: Path, what: str, same: bool) -> None:
+def _check_same_grid(case: Case, path: Path, quantity: str, matches: bool) -> None:
     """Refuse a file of another grid: of another name, or with other elements."""
-    if path.stem != case.name or not same:
+    if path.stem != case.name or not matches:
         raise InputError(
-            f"{what} of {path} belong to its own grid, but the case is {case.name}. Give that file "
-            "as the case too, or a CSV file."
+            f"{quantity} of {path} belong to its own grid, but the case is {case.name}. Give that "
+            "file as the case too, or a CSV file."
         )

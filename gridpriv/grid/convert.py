@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import InputError, one_of
+from gridpriv.core.errors import InputError, check_choice
 from gridpriv.core.files import write_bytes
 from gridpriv.core.tables import Flag, Number, Row, Text, key, known, part, private
 from gridpriv.core.text import Json
@@ -260,7 +260,7 @@ def convert(source: str | Path, target: str | Path) -> Converted:
 
 def check_target(path: Path, source: str | Path) -> None:
     """Refuse a file that cannot be written, is the source, or has an unknown ending."""
-    one_of("ending of the file to write", path.suffix.lower(), TARGETS)
+    check_choice("ending of the file to write", path.suffix.lower(), TARGETS)
     if path.suffix.lower() in WRITTEN:
         need_powsybl(path)
     if not path.parent.is_dir():
@@ -309,10 +309,10 @@ def differences(before: Case, after: Case) -> Iterator[Difference]:
         status: Outcome = "kept" if change == 0 else "lost" if change < 0 else "changed"
         yield _row(f"{label} in service", status, abs(change))
     if before.n_bus == after.n_bus:
-        here, there = _places(before, after)
-        moved = int((before.bus_id[here] != after.bus_id[there]).sum())
-        yield _row("bus numbers", "changed" if moved else "kept", moved)
-        yield from _figures(before, after, here, there)
+        buses_before, buses_after = _places(before, after)
+        renumbered = int((before.bus_id[buses_before] != after.bus_id[buses_after]).sum())
+        yield _row("bus numbers", "changed" if renumbered else "kept", renumbered)
+        yield from _compared_numbers(before, after, buses_before, buses_after)
     yield from _texts(before, after)
 
 
@@ -334,19 +334,24 @@ def _places(before: Case, after: Case) -> tuple[Ints, Ints]:
     return choices[int(np.argmin(distance))]
 
 
-def _figures(before: Case, after: Case, here: Ints, there: Ints) -> Iterator[Difference]:
+def _compared_numbers(
+    before: Case, after: Case, buses_before: Ints, buses_after: Ints
+) -> Iterator[Difference]:
     """Yield the differences of numbers, the buses of both cases in the same order."""
-    yield from _compared("bus", before, after, here, there, before.bus_id)
+    yield from _compared("bus", before, after, buses_before, buses_after, before.bus_id)
     from gridpriv.grid.network import bus_admittance  # imports scipy
 
-    old, new = bus_admittance(before)[here][:, here], bus_admittance(after)[there][:, there]
+    old, new = (
+        bus_admittance(before)[buses_before][:, buses_before],
+        bus_admittance(after)[buses_after][:, buses_after],
+    )
     change = np.abs(old - new)
     scale = float(np.abs(old).max()) or 1.0
     count = len(np.unique((change > ROUNDING * scale).nonzero()[0]))
     yield _outcome(
         "admittances (impedance, charging, taps, phase shifts)", count, float(change.max()) / scale
     )
-    first, second = np.argsort(here), np.argsort(there)
+    first, second = np.argsort(buses_before), np.argsort(buses_after)
     if before.n_branch == after.n_branch:
         orders = _branch_order(before, first), _branch_order(after, second)
         yield from _compared("branch", before, after, *orders, before.branch_row)
@@ -356,19 +361,19 @@ def _figures(before: Case, after: Case, here: Ints, there: Ints) -> Iterator[Dif
 
 
 def _compared(
-    table: str, before: Case, after: Case, here: Ints, there: Ints, names: Ints
+    table: str, before: Case, after: Case, order_before: Ints, order_after: Ints, names: Ints
 ) -> Iterator[Difference]:
     """Yield the differences of the values of a table, with its elements in the given orders."""
-    for row in mpc.FIGURES:
+    for row in mpc.CASE_VALUES:
         if row["table"] == table and row["label"]:
-            given = getattr(before, row["field"]), getattr(after, row["field"])
-            orders = zip(given, (here, there), strict=True)
+            columns = getattr(before, row["field"]), getattr(after, row["field"])
+            orders = zip(columns, (order_before, order_after), strict=True)
             old, new = (np.zeros(len(at)) if v is None else v[at] for v, at in orders)
             unit = row["unit"]
             scale = before.base_mva if unit in mpc.POWERS else 1.0
             scale = float(np.degrees(1.0)) if unit == "degree" else scale
             label = "bus " if table == "bus" else f"{table}:"
-            yield _difference(row["label"], old, new, (label, names[here]), (scale, unit))
+            yield _difference(row["label"], old, new, (label, names[order_before]), (scale, unit))
 
 
 def _branch_order(case: Case, place: Ints) -> Ints:
@@ -390,14 +395,14 @@ def _difference(
     scale = float(np.abs(old[np.isfinite(old)]).max(initial=0.0)) or 1.0
     known = np.where(finite, old, 0.0), np.where(finite, new, 0.0)
     change = np.where(finite, np.abs(known[0] - known[1]) / scale, old != new)
-    gone = len(old) and not new[np.isfinite(new)].any() and old[np.isfinite(old)].any()
+    all_lost = len(old) and not new[np.isfinite(new)].any() and old[np.isfinite(old)].any()
     unlimited = np.isinf(new).all() and np.isfinite(old).any()
     count, largest, example = int((change > ROUNDING).sum()), float(change.max(initial=0.0)), ""
     if count:
         at = int(np.argmax(change))
         (kind, names), (factor, unit) = elements, shown_in
         example = f"{kind}{names[at]}: {old[at] * factor:.6g} to {new[at] * factor:.6g} {unit}"
-    if gone or unlimited:
+    if all_lost or unlimited:
         return _row(label, "lost", count, None, example)
     return _outcome(label, count, largest, example)
 

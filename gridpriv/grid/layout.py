@@ -87,10 +87,10 @@ def _laid_out(case: Case, zoning: Zoning) -> Floats:
         (np.array(sorted(island)) for island in nx.connected_components(graph)),
         key=lambda island: (-len(island), int(case.bus_id[island].min())),
     )
-    drawn = [_island(case, zoning, island) for island in islands]
+    layouts = [_island(case, zoning, island) for island in islands]
     places = np.zeros((case.n_bus, 2))
-    for island, corner, own in zip(islands, _shelves(drawn), drawn, strict=True):
-        places[island] = own + corner
+    for island, corner, layout in zip(islands, _shelves(layouts), layouts, strict=True):
+        places[island] = layout + corner
     return places
 
 
@@ -127,8 +127,8 @@ def _pivots(lengths: csr_array, names: Ints) -> Ints:
     nearest = dijkstra(lengths, directed=False, indices=chosen[0])
     while len(chosen) < PIVOTS:
         chosen.append(int(np.argmax(np.round(nearest, 9))))
-        far = dijkstra(lengths, directed=False, indices=chosen[-1])
-        nearest = np.minimum(nearest, far)
+        distances = dijkstra(lengths, directed=False, indices=chosen[-1])
+        nearest = np.minimum(nearest, distances)
     return np.array(chosen)
 
 
@@ -149,35 +149,35 @@ def _least_stress(start: Floats, pivots: Ints, distances: Floats, lengths: coo_a
     n = len(start)
     if len(pivots) == n:
         lengths = coo_array((n, n))
-    i, j, nearer = lengths.row, lengths.col, 1.0 / lengths.data
-    near = 1.0 / np.where(distances > 0, distances, np.inf)  # a bus has no distance to itself
+    i, j, branch_closeness = lengths.row, lengths.col, 1.0 / lengths.data
+    closeness = 1.0 / np.where(distances > 0, distances, np.inf)  # a bus has no distance to itself
     ends = np.repeat(pivots, n), np.tile(np.arange(n), len(pivots))
-    weight = np.concatenate([near.ravel(), nearer]) ** 2
+    weight = np.concatenate([closeness.ravel(), branch_closeness]) ** 2
     laplace = laplacian(np.append(ends[0], i), np.append(ends[1], j), weight, n)
     solve = splu(laplace[1:, 1:].tocsc()).solve
-    blocks = np.array_split(np.arange(len(pivots)), 1 + near.size // BLOCK)
+    blocks = np.array_split(np.arange(len(pivots)), 1 + closeness.size // BLOCK)
     placed = (start - start[0]).T.copy()
     for _ in range(SWEEPS):
-        pulls = _pulled(placed[:, i] - placed[:, j], nearer)
+        pulls = _pulled(placed[:, i] - placed[:, j], branch_closeness)
         right = np.stack([np.bincount(i, k, n) - np.bincount(j, k, n) for k in pulls]).astype(float)
         for block in blocks:
-            pulls = _pulled(placed[:, pivots[block], None] - placed[:, None], near[block])
+            pulls = _pulled(placed[:, pivots[block], None] - placed[:, None], closeness[block])
             right[:, pivots[block]] += [pull.sum(axis=1) for pull in pulls]
             right -= [pull.sum(axis=0) for pull in pulls]
-        moved = np.zeros_like(placed)
-        moved[:, 1:] = solve(right[:, 1:].T).T
-        step = float(np.abs(moved - placed).max())
-        placed = moved
+        solution = np.zeros_like(placed)
+        solution[:, 1:] = solve(right[:, 1:].T).T
+        step = float(np.abs(solution - placed).max())
+        placed = solution
         if step < 1e-4:
             break
     coordinates: Floats = placed.T
     return coordinates
 
 
-def _pulled(gap: Floats, near: Floats) -> tuple[Floats, Floats]:
-    """Return the components of unit vectors along gaps (2, ...), times ``near``."""
+def _pulled(gap: Floats, closeness: Floats) -> tuple[Floats, Floats]:
+    """Return the components of unit vectors along gaps (2, ...), times ``closeness``."""
     x, y = gap
-    pull = near / np.maximum(np.sqrt(x * x + y * y), 1e-9)
+    pull = closeness / np.maximum(np.sqrt(x * x + y * y), 1e-9)
     return pull * x, pull * y
 
 
@@ -189,9 +189,9 @@ def _upright(placed: Floats) -> Floats:
     return turned * np.where(turned[0] * np.array([-1.0, 1.0]) < 0, -1.0, 1.0)
 
 
-def _shelves(drawn: list[Floats]) -> list[NDArray[np.float64]]:
+def _shelves(layouts: list[Floats]) -> list[NDArray[np.float64]]:
     """Return the lower left corner of every island, in rows from the top."""
-    sizes = [np.ptp(own, axis=0) + 1.0 for own in drawn]
+    sizes = [np.ptp(layout, axis=0) + 1.0 for layout in layouts]
     area = float(sum(s[0] * s[1] for s in sizes))
     width = max(1.5 * area**0.5, *(float(s[0]) for s in sizes))
     corners, x, top, tall = [], 0.0, 0.0, 0.0

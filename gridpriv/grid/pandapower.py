@@ -76,22 +76,22 @@ def net_notes(
 
 
 def _bus_counts(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, int]:
-    given = pd.Series(True, index=net.bus.index)
+    has_limits = pd.Series(True, index=net.bus.index)
     for column in ("min_vm_pu", "max_vm_pu"):
-        given &= net.bus[column].notna() if column in net.bus else False
+        has_limits &= net.bus[column].notna() if column in net.bus else False
     return {
         "fused": len(bus_of) - len(set(bus_of.values())),
         "auxiliary": len(set(case.bus_id.tolist()) - set(bus_of.values())),
-        "bare": int((~given).sum()),
+        "bare": int((~has_limits).sum()),
         "places": 0 if case.xy is None else case.n_bus,
     }
 
 
 def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[readreport.FieldNote]:
     """Yield the note on buses without a path to an external grid."""
-    kept = set(case.bus_id.tolist())
+    case_buses = set(case.bus_id.tolist())
     running = net.bus.index[in_service(net, "bus")]
-    lost = [bus for bus in running if bus_of.get(int(bus)) not in kept]
+    lost = [bus for bus in running if bus_of.get(int(bus)) not in case_buses]
     if lost:
         loads = frame(net, "load")
         on = in_service(net, "load")
@@ -207,7 +207,7 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
     bus_of, ids = pp_tables.bus_numbers(work, len(ppc["bus"]))
     branch = pp_tables.branch_elements(work, ppc)
     gen = pp_tables.gen_elements(net, flexible, bus_of)
-    shunt_f, shunt_t = pp_tables.moved_shunts(ppc, branch)
+    shunt_f, shunt_t = pp_tables.end_shunts(ppc, branch)
     tables = MatpowerTables(
         name=label,
         base_mva=float(work.sn_mva),
@@ -243,13 +243,13 @@ def _names(
         if "name" in frame(net, table)
     }
     buses = sorted(labels.get("bus", {}).items(), reverse=True)
-    named = {bus_of[int(bus)]: name for bus, name in buses if int(bus) in bus_of and name}
+    name_of_bus = {bus_of[int(bus)]: name for bus, name in buses if int(bus) in bus_of and name}
 
     def label(element: pp_tables.Element) -> str:
         name = labels.get(element.table, {}).get(element.index, "")
         return f"{name} ({element.side})" if name and element.side else name
 
-    return SourceNames(named, tuple(map(label, branch)), tuple(map(label, gen)))
+    return SourceNames(name_of_bus, tuple(map(label, branch)), tuple(map(label, gen)))
 
 
 _ROW = re.compile(r"^(?:mpc\.)?(branch|generator|gencost|gen)(?: row)? (\d+): ")

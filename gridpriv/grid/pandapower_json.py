@@ -83,12 +83,12 @@ def in_service(net: Net, table: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
     rows = frame(net, table)
     if "in_service" not in rows:
         return np.ones(len(rows), dtype=bool)
-    given = rows["in_service"]
-    if given.dtype == object:
-        for row, value in given.items():
+    flags = rows["in_service"]
+    if flags.dtype == object:
+        for row, value in flags.items():
             if not (pd.api.types.is_scalar(value) and (pd.isna(value) or value in (True, False))):
                 raise _refuse(table, row, "in_service", repr(value), "true or false")
-    return np.asarray(given.fillna(False), dtype=bool)
+    return np.asarray(flags.fillna(False), dtype=bool)
 
 
 def _refuse(table: str, row: object, column: str, value: object, allowed: str) -> InputError:
@@ -172,15 +172,15 @@ def optional(rows: pd.DataFrame, column: str, missing: float) -> Floats:
     """
     if column not in rows:
         return np.full(len(rows), missing)
-    given = rows[column]
+    cells = rows[column]
     try:
-        values = pd.to_numeric(given, errors="coerce").astype(float).to_numpy()
+        values = pd.to_numeric(cells, errors="coerce").astype(float).to_numpy()
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{column} is not a column of numbers: give numbers") from None
-    wrong = np.isnan(values) & given.notna().to_numpy()
+    wrong = np.isnan(values) & cells.notna().to_numpy()
     if wrong.any():
         at = int(wrong.argmax())
-        raise InputError(f"row {given.index[at]}: {column} = {given.iloc[at]!r}: must be a number")
+        raise InputError(f"row {cells.index[at]}: {column} = {cells.iloc[at]!r}: must be a number")
     return np.where(np.isnan(values), missing, values)
 
 
@@ -190,7 +190,7 @@ WIDEST = 500
 NET = ("pandapower.auxiliary", "pandapowerNet")
 TABLES = {("pandas.core.frame", "DataFrame"), ("pandas", "DataFrame")}
 NUMBERS = {("numpy", name) for name in ("float64", "float32", "int64", "int32", "uint32")}
-LEFT_OUT = {
+IGNORED_TYPES = {
     "builtins": "complex frozenset set tuple",
     "geopandas.geodataframe": "GeoDataFrame",
     "networkx": "DiGraph Graph MultiGraph",
@@ -200,7 +200,9 @@ LEFT_OUT = {
     "shapely": "LineString Point Polygon",
 }
 KNOWN = (
-    TABLES | NUMBERS | {(key, name) for key, names in LEFT_OUT.items() for name in names.split()}
+    TABLES
+    | NUMBERS
+    | {(key, name) for key, names in IGNORED_TYPES.items() for name in names.split()}
 )
 CONTROL = ("pandapower.control.", "pandapower.protection.", "pandapower.timeseries.")
 """Modules of controllers, relays and data sources: all their classes are left out."""
@@ -327,16 +329,16 @@ def _empty_net() -> Net:
     return create_empty_network(add_stdtypes=False)
 
 
-def _check_format(given: object, newest: str) -> None:
-    version = _VERSION.fullmatch(given) if isinstance(given, str) else None
+def _check_format(saved: object, newest: str) -> None:
+    version = _VERSION.fullmatch(saved) if isinstance(saved, str) else None
     number = (int(version[1]), int(version[2])) if version else (0, 0)
     if number < OLDEST:
         newer = "3.0 or newer (open the net with a pandapower of today and save it again)"
-        raise not_allowed("format_version", given, newer)
+        raise not_allowed("format_version", saved, newer)
     installed = _VERSION.match(newest)
     if installed and number > (int(installed[1]), int(installed[2])):
         most = f"at most {newest}, that of the installed pandapower"
-        raise not_allowed("format_version", given, most)
+        raise not_allowed("format_version", saved, most)
 
 
 def _is_further_table(net: Net, key: str, value: Any) -> bool:
@@ -399,10 +401,10 @@ def _column(label: str, values: list[Any], kind: str) -> Any:
         cells = np.empty(len(values), dtype=object)
         cells[:] = [_cell(value) for value in values]
         return cells
-    dtype, allowed, said = TYPES[kind]
+    dtype, allowed, expected = TYPES[kind]
     wrong = [value for value in values if type(value) not in allowed]
     if wrong:
-        raise InputError(f"{label} = {str(wrong[0])[:80]!r}: must be {said}")
+        raise InputError(f"{label} = {str(wrong[0])[:80]!r}: must be {expected}")
     try:
         return pd.array(values, dtype=dtype)
     except (OverflowError, TypeError, ValueError):

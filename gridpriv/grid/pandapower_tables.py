@@ -167,7 +167,7 @@ def gen_elements(
     return tuple(listed)
 
 
-def moved_shunts(
+def end_shunts(
     ppc: Ppc, elements: tuple[Element, ...]
 ) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
     """Return each end's shunt admittance beyond the case's symmetric b."""
@@ -219,8 +219,8 @@ def bus_table(
     table[:, 11], table[:, 12] = high, low
     solved = frame(net, "res_bus")
     if len(solved) and solved.index.equals(net.bus.index):
-        kept = [bus for bus in net.bus.index if int(bus) in bus_of]
-        solved, rows = solved.reindex(kept), np.array([place[bus_of[int(bus)]] for bus in kept])
+        buses = [bus for bus in net.bus.index if int(bus) in bus_of]
+        solved, rows = solved.reindex(buses), np.array([place[bus_of[int(bus)]] for bus in buses])
         vm, va = (optional(solved, name, np.nan) for name in ("vm_pu", "va_degree"))
         known = np.isfinite(vm) & np.isfinite(va)
         table[rows[known], 7], table[rows[known], 8] = vm[known], va[known]
@@ -279,17 +279,17 @@ def bus_zones(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, tuple[s
     """
     if "zone" not in net.bus:
         return {}
-    named: dict[int, str] = {}
+    zone_name_of: dict[int, str] = {}
     for bus, name in sorted(net.bus["zone"].dropna().items(), reverse=True):
         if int(bus) in bus_of:
-            named[bus_of[int(bus)]] = str(name).strip()
+            zone_name_of[bus_of[int(bus)]] = str(name).strip()
     for f, t in zip(
         case.bus_id[case.f_bus].tolist(), case.bus_id[case.t_bus].tolist(), strict=True
     ):
         for here, there in ((f, t), (t, f)):
-            if here not in net.bus.index and there in named:
-                named.setdefault(here, named[there])
-    zones = tuple(named.get(int(bus), "") for bus in case.bus_id)
+            if here not in net.bus.index and there in zone_name_of:
+                zone_name_of.setdefault(here, zone_name_of[there])
+    zones = tuple(zone_name_of.get(int(bus), "") for bus in case.bus_id)
     return {"zone": zones} if all(zones) and len(set(zones)) > 1 else {}
 
 
@@ -393,10 +393,10 @@ def cost_rows(net: Net, elements: tuple[Element, ...]) -> tuple[tuple[float, ...
     """Return MATPOWER cost rows; a generator without a cost row has cost 0."""
     curves: dict[Element, tuple[float, ...]] = {}
     terms = ("cp2_eur_per_mw2", "cp1_eur_per_mw", "cp0_eur")
-    for _, kind, element, *values in _given(net, "poly_cost", ("et", "element", *terms)):
+    for _, kind, element, *values in _rows_of(net, "poly_cost", ("et", "element", *terms)):
         curves[Element(str(kind), int(element))] = (POLYNOMIAL, 0.0, 0.0, 3, *map(float, values))
     curve = ("et", "element", "points", "power_type")
-    for at, kind, element, points, power in _given(net, "pwl_cost", curve):
+    for at, kind, element, points, power in _rows_of(net, "pwl_cost", curve):
         if str(power) == "p":
             curves[Element(str(kind), int(element))] = _breakpoints(points, at)
     if not any(element in curves for element in elements):
@@ -404,7 +404,7 @@ def cost_rows(net: Net, elements: tuple[Element, ...]) -> tuple[tuple[float, ...
     return tuple(curves.get(element, (POLYNOMIAL, 0.0, 0.0, 1, 0.0)) for element in elements)
 
 
-def _given(net: Net, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+def _rows_of(net: Net, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
     """Yield the number of every row of a table and its values in some columns."""
     rows = frame(net, table)
     if len(rows):
@@ -434,10 +434,10 @@ def bus_places(net: Net, case: Case, bus_of: dict[int, int]) -> Floats | None:
     eight of ten buses have coordinates, or all have the same: then a layout is clearer.
     """
     places = np.full((case.n_bus, 2), np.nan)
-    given = _geodata(net)
-    for bus in sorted(given, reverse=True):
+    coordinates = _geodata(net)
+    for bus in sorted(coordinates, reverse=True):
         if bus_of.get(bus) in case.index_of:
-            places[case.index_of[bus_of[bus]]] = given[bus]
+            places[case.index_of[bus_of[bus]]] = coordinates[bus]
     known = np.isfinite(places).all(axis=1)
     if known.mean() < LEAST_SHARE or np.ptp(places[known], axis=0).max() == 0.0:
         return None
@@ -450,10 +450,10 @@ def _geodata(net: Net) -> dict[int, tuple[float, float]]:
     old = frame(net, "bus_geodata")
     if {"x", "y"} <= set(old):
         for bus, x, y in zip(old.index, old["x"], old["y"], strict=True):
-            _keep(places, bus, (x, y))
+            _add_point(places, bus, (x, y))
     if "geo" in net.bus:
         for bus, text in net.bus.geo.items():
-            _keep(places, bus, _point(text))
+            _add_point(places, bus, _point(text))
     return places
 
 
@@ -464,7 +464,7 @@ def _point(text: object) -> object:
         return None
 
 
-def _keep(places: dict[int, tuple[float, float]], bus: Any, place: Any) -> None:
+def _add_point(places: dict[int, tuple[float, float]], bus: Any, place: Any) -> None:
     """Add a point of two finite numbers (a third is a height); others are left out."""
     try:
         x, y = float(place[0]), float(place[1])
@@ -479,13 +479,13 @@ def _filled(places: Floats, case: Case) -> Floats | None:
     missing = np.isnan(places[:, 0])
     while missing.any():
         total, count = np.zeros_like(places), np.zeros(len(places))
-        for here, there in ((case.f_bus, case.t_bus), (case.t_bus, case.f_bus)):
-            near = ~missing[there]
-            np.add.at(total, here[near], places[there[near]])
-            np.add.at(count, here[near], 1.0)
-        next_to = missing & (count > 0)
-        if not next_to.any():  # an island without coordinates
+        for ends, neighbours in ((case.f_bus, case.t_bus), (case.t_bus, case.f_bus)):
+            located = ~missing[neighbours]
+            np.add.at(total, ends[located], places[neighbours[located]])
+            np.add.at(count, ends[located], 1.0)
+        fillable = missing & (count > 0)
+        if not fillable.any():  # an island without coordinates
             return None
-        places[next_to] = total[next_to] / count[next_to, None]
-        missing &= ~next_to
+        places[fillable] = total[fillable] / count[fillable, None]
+        missing &= ~fillable
     return places

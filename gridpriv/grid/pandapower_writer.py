@@ -69,8 +69,8 @@ def _name_elements(
     net: Net, case: Case, branch: tuple[Element, ...], gen: tuple[Element, ...]
 ) -> None:
     """Write the source's names of branches and generators."""
-    named = ((branch, case.names.branch, case.branch_row), (gen, case.names.gen, case.gen_row))
-    for elements, names, rows in named:
+    tables = ((branch, case.names.branch, case.branch_row), (gen, case.names.gen, case.gen_row))
+    for elements, names, rows in tables:
         if names:
             for element, row in zip(elements, rows.tolist(), strict=True):
                 net[element.table].loc[element.index, "name"] = names[row - 1]
@@ -112,7 +112,7 @@ def _branches(
     if len(at):
         volts = kv[case.f_bus[at]]
         ohm = volts**2 / base
-        made = pp.create_lines_from_parameters(
+        numbers = pp.create_lines_from_parameters(
             net,
             f[at],
             t[at],
@@ -123,13 +123,13 @@ def _branches(
             max_i_ka=np.where(limited[at], rate[at] / volts / np.sqrt(3.0), NO_LIMIT),
             max_loading_percent=100.0,
         )
-        for row, number in zip(at, made, strict=True):
+        for row, number in zip(at, numbers, strict=True):
             elements[row] = Element("line", int(number))
     at = np.flatnonzero(~line)
     if len(at):
         power = np.where(limited[at], rate[at], NO_LIMIT)
         sign = np.where(case.x[at] < 0, -1.0, 1.0)
-        made = pp.create_transformers_from_parameters(
+        numbers = pp.create_transformers_from_parameters(
             net,
             f[at],
             t[at],
@@ -143,7 +143,7 @@ def _branches(
             shift_degree=np.rad2deg(case.shift[at]),
             max_loading_percent=100.0,
         )
-        for row, number in zip(at, made, strict=True):
+        for row, number in zip(at, numbers, strict=True):
             elements[row] = Element("trafo", int(number))
     return tuple(elements)
 

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 import networkx as nx
 import numpy as np
 
-from gridpriv.core.errors import missing_extra, not_allowed, one_of
+from gridpriv.core.errors import check_choice, missing_extra, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, bus_graph, warn_disconnected, zoning_from_groups
 
@@ -44,7 +44,7 @@ def partition(case: Case, zones: int, method: str = "spectral", seed: int = 0) -
     InputError
         For an unknown method, an impossible number of zones, or a missing extra.
     """
-    one_of("method", method, METHODS)
+    check_choice("method", method, METHODS)
     if not 1 <= zones <= case.n_bus:
         raise not_allowed("zones", zones, f"1 to {case.n_bus}, the number of buses")
     graph = bus_graph(case)
@@ -88,57 +88,57 @@ def metis(graph: nx.Graph, zones: int, seed: int) -> Groups:
 
 def connect(graph: nx.Graph, groups: Collection[set[int]]) -> Groups:
     """Keep the largest piece of every group; give each other piece to its strongest neighbour."""
-    kept: Groups = []
-    loose: Groups = []
+    zones: Groups = []
+    parts: Groups = []
     for group in groups:
-        pieces = nx.connected_components(graph.subgraph(group))
-        ranked = sorted(pieces, key=lambda piece: (-len(piece), min(piece)))
-        kept.extend(set(piece) for piece in ranked[:1])
-        loose.extend(set(piece) for piece in ranked[1:])
-    zone_of, piece_of = _zone_of(kept), _zone_of(loose)
-    waiting = [(*_rank(graph, piece, zone_of), i) for i, piece in enumerate(loose)]
+        components = nx.connected_components(graph.subgraph(group))
+        ranked = sorted(components, key=lambda part: (-len(part), min(part)))
+        zones.extend(set(part) for part in ranked[:1])
+        parts.extend(set(part) for part in ranked[1:])
+    zone_of, part_of = _zone_of(zones), _zone_of(parts)
+    waiting = [(*_rank(graph, part, zone_of), i) for i, part in enumerate(parts)]
     heapify(waiting)
-    left = set(range(len(loose)))
-    while left:
+    unassigned = set(range(len(parts)))
+    while unassigned:
         number = heappop(waiting)[-1]
-        if number not in left:  # outdated rank
+        if number not in unassigned:  # outdated rank
             continue
-        left.discard(number)
-        piece = loose[number]
-        ties = _tie_weights(graph, piece, zone_of)
-        target = max(ties, key=lambda z: (ties[z], -z)) if ties else _smallest(kept)
-        _move(piece, target, kept, zone_of)
+        unassigned.discard(number)
+        part = parts[number]
+        ties = _tie_weights(graph, part, zone_of)
+        target = max(ties, key=lambda z: (ties[z], -z)) if ties else _smallest(zones)
+        _move(part, target, zones, zone_of)
         for neighbour in {
-            piece_of[o] for node in piece for o in graph[node] if o in piece_of
-        } & left:
-            heappush(waiting, (*_rank(graph, loose[neighbour], zone_of), neighbour))
-    return kept
+            part_of[o] for node in part for o in graph[node] if o in part_of
+        } & unassigned:
+            heappush(waiting, (*_rank(graph, parts[neighbour], zone_of), neighbour))
+    return zones
 
 
-def _rank(graph: nx.Graph, piece: set[int], zone_of: dict[int, int]) -> tuple[bool, int, int]:
+def _rank(graph: nx.Graph, part: set[int], zone_of: dict[int, int]) -> tuple[bool, int, int]:
     """Return the order of reassignment of pieces: those adjacent to a zone, then the smallest."""
-    touches = any(other in zone_of for node in piece for other in graph[node])
-    return not touches, len(piece), min(piece)
+    touches = any(other in zone_of for node in part for other in graph[node])
+    return not touches, len(part), min(part)
 
 
 def _zone_of(groups: Groups) -> dict[int, int]:
     return {node: z for z, group in enumerate(groups) for node in group}
 
 
-def _move(piece: set[int], target: int, groups: Groups, zone_of: dict[int, int]) -> None:
-    groups[target] |= piece
-    zone_of.update(dict.fromkeys(piece, target))
+def _move(part: set[int], target: int, groups: Groups, zone_of: dict[int, int]) -> None:
+    groups[target] |= part
+    zone_of.update(dict.fromkeys(part, target))
 
 
 def _smallest(groups: Groups) -> int:
     return min(range(len(groups)), key=lambda z: (len(groups[z]), min(groups[z])))
 
 
-def _tie_weights(graph: nx.Graph, piece: set[int], zone_of: dict[int, int]) -> dict[int, float]:
+def _tie_weights(graph: nx.Graph, part: set[int], zone_of: dict[int, int]) -> dict[int, float]:
     weights: dict[int, float] = {}
-    for node in piece:
+    for node in part:
         for other, edge in graph[node].items():
-            if other not in piece and other in zone_of:
+            if other not in part and other in zone_of:
                 zone = zone_of[other]
                 weights[zone] = weights.get(zone, 0.0) + edge["weight"]
     return weights
@@ -168,7 +168,7 @@ def balance(graph: nx.Graph, groups: Groups, smallest_share: float) -> Groups:
     least = smallest_share * len(zone_of) / len(groups)
     for _ in range(2 * len(groups)):
         zone = _smallest(groups)
-        while len(groups[zone]) < least and _take_one(graph, groups, zone_of, zone):
+        while len(groups[zone]) < least and _gain_boundary_bus(graph, groups, zone_of, zone):
             pass
         if len(groups[_smallest(groups)]) >= least:
             break
@@ -178,7 +178,7 @@ def balance(graph: nx.Graph, groups: Groups, smallest_share: float) -> Groups:
     return groups
 
 
-def _take_one(graph: nx.Graph, groups: Groups, zone_of: dict[int, int], zone: int) -> bool:
+def _gain_boundary_bus(graph: nx.Graph, groups: Groups, zone_of: dict[int, int], zone: int) -> bool:
     frontier = {o for node in groups[zone] for o in graph[node] if zone_of[o] != zone}
     for node in sorted(frontier, key=lambda o: (-len(groups[zone_of[o]]), o)):
         donor = groups[zone_of[node]]
@@ -190,25 +190,25 @@ def _take_one(graph: nx.Graph, groups: Groups, zone_of: dict[int, int], zone: in
 
 
 def _merge_and_halve(graph: nx.Graph, groups: Groups, zone: int) -> Groups:
-    rest = [group for z, group in enumerate(groups) if z != zone]
-    ties = _tie_weights(graph, groups[zone], _zone_of(rest))
+    merged = [group for z, group in enumerate(groups) if z != zone]
+    ties = _tie_weights(graph, groups[zone], _zone_of(merged))
     if not ties:  # an island cannot be merged
         return groups
-    target = min(ties, key=lambda z: (len(rest[z]), -ties[z], z))
-    rest[target] = rest[target] | groups[zone]
-    return fill_empty(graph, rest, len(groups))
+    target = min(ties, key=lambda z: (len(merged[z]), -ties[z], z))
+    merged[target] = merged[target] | groups[zone]
+    return fill_empty(graph, merged, len(groups))
 
 
 def _merge(graph: nx.Graph, groups: Groups, zones: int) -> Groups:
     """Merge the smallest group into its smallest neighbour until ``zones`` are left."""
     groups = [set(g) for g in groups]
     while len(groups) > zones:
-        piece = groups.pop(_smallest(groups))
-        ties = _tie_weights(graph, piece, _zone_of(groups))
+        smallest = groups.pop(_smallest(groups))
+        ties = _tie_weights(graph, smallest, _zone_of(groups))
         target = (
             min(ties, key=lambda z: (len(groups[z]), -ties[z], z)) if ties else _smallest(groups)
         )
-        groups[target] |= piece
+        groups[target] |= smallest
     return groups
 
 
@@ -220,8 +220,8 @@ def _recursive(
         return [set(graph)]
     first = zones // 2
     size = round(len(graph) * first / zones)
-    taken = side(graph, size, seed)
-    parts = connect(graph, [taken, set(graph) - taken])
+    first_side = side(graph, size, seed)
+    parts = connect(graph, [first_side, set(graph) - first_side])
     if len(parts) < 2 or min(map(len, parts)) == 0:
         return [set(graph)]
     return [

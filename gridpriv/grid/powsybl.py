@@ -222,13 +222,13 @@ def write_generators(
     for row, p, q, vm in gens:
         kind, name = tables.gen_ids[int(row) - 1]
         target_v = vm * kilovolt[tables.gen[int(row) - 1, mpc.GEN_BUS]]
-        held = {"id": name, "target_v": target_v, "regulated_element_id": name}
+        target = {"id": name, "target_v": target_v, "regulated_element_id": name}
         if kind == "generator":
-            network.update_generators(target_p=p, target_q=q, **held)
+            network.update_generators(target_p=p, target_q=q, **target)
         elif kind == "converter":
-            network.update_vsc_converter_stations(**held)
+            network.update_vsc_converter_stations(**target)
         elif kind == "svc":
-            network.update_static_var_compensators(**held)
+            network.update_static_var_compensators(**target)
 
 
 def write_outages(
@@ -288,7 +288,7 @@ def load_powsybl(path: Path) -> tuple[Case, ReadReport]:
         If pypowsybl is not installed, the file is damaged, or reading takes too much time or
         memory.
     """
-    case, report = _case(_ask(path)[0], path.stem)
+    case, report = _case(_in_process(path)[0], path.stem)
     kind = POWSYBL_FORMATS[path.suffix.lower()]
     return case, ReadReport(path.name, f"{kind} by pypowsybl", report)
 
@@ -341,7 +341,7 @@ def write_powsybl(
     target = path.suffix.lower()
     request: dict[str, Any] = {"target": f"written{target}", "format": WRITTEN[target]}
     request |= {} if result is None else {"result": result}
-    write_bytes(path, _ask(source, request, label)[1], private=private)
+    write_bytes(path, _in_process(source, request, label)[1], private=private)
 
 
 def need_powsybl(path: Path) -> None:
@@ -350,7 +350,7 @@ def need_powsybl(path: Path) -> None:
         raise missing_extra("pypowsybl", "powsybl", f"a {path.suffix} file")
 
 
-def _ask(
+def _in_process(
     source: Path, writing: dict[str, Any] | None = None, label: str = ""
 ) -> tuple[dict[str, Any], bytes]:
     """Return the answer of a separate process on a file, and the file that it wrote."""
@@ -364,8 +364,8 @@ def _ask(
         (place / request["source"]).write_bytes(content)
         (place / "request.json").write_text(json.dumps(request), encoding="utf-8")
         answer = _answer(place, label or str(source))
-        made = read_bytes(place / request["target"], "written file") if writing else b""
-    return answer, made
+        output = read_bytes(place / request["target"], "written file") if writing else b""
+    return answer, output
 
 
 def _answer(place: Path, source: str) -> dict[str, Any]:

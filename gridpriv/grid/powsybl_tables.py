@@ -79,7 +79,7 @@ class Buses:
             level = bus.voltage_level_id
             at = self.add(bus.Index, level, self.levels["nominal_v"].get(level, np.nan))
             self.every[at].vm, self.every[at].va = bus.v_mag, bus.v_angle
-        self.seen = len(self.every)
+        self.source_buses = len(self.every)
         slack = network.get_extensions("slackTerminal").get("bus_id", [])
         self.reference = {self.at[bus] for bus in slack if bus in self.at}
 
@@ -103,14 +103,14 @@ class Buses:
 
     def numbers(self) -> dict[int, int]:
         """Return the number of every bus that is not merged: the source's, or 1, 2, ..."""
-        given: dict[int, list[int]] = {}
+        numbered: dict[int, list[int]] = {}
         for key, bus in zip(self.inner.index, self.inner["bus_id"], strict=True):
             match = NUMBERED.fullmatch(key)
             if bus in self.at and match:
-                given.setdefault(self.root(self.at[bus]), []).append(int(match[1]))
+                numbered.setdefault(self.root(self.at[bus]), []).append(int(match[1]))
         roots = [i for i, bus in enumerate(self.every) if bus.same == i]
-        stated = {i: min(given[i]) for i in roots if i in given}
-        complete = all(i in stated or i >= self.seen for i in roots)
+        stated = {i: min(numbered[i]) for i in roots if i in numbered}
+        complete = all(i in stated or i >= self.source_buses for i in roots)
         if not complete or len(set(stated.values())) < len(stated):
             stated = {}
         last = max(stated.values(), default=0)
@@ -238,7 +238,7 @@ class Branches:
         """
         kind, source = element
         ends = self.buses.at.get(keys[0], -1), self.buses.at.get(keys[1], -1)
-        (y_near, y_far), tap = shunts, 1.0 / abs(ratio)
+        (y_from, y_to), tap = shunts, 1.0 / abs(ratio)
         row = np.zeros(mpc.ANGMAX + 1)
         if min(ends) >= 0:
             negligible = abs(z) < NEGLIGIBLE
@@ -248,15 +248,15 @@ class Branches:
             else:
                 row[mpc.BR_STATUS] = 1.0
             z = 1j * NEGLIGIBLE if negligible else z
-            b = 2.0 * y_far.imag
+            b = 2.0 * y_to.imag
             row[[mpc.BR_R, mpc.BR_X, mpc.BR_B]] = z.real, z.imag, b * row[mpc.BR_STATUS]
             half = 0.5j * row[mpc.BR_B]
-            self.buses.every[ends[0]].shunt += (y_near - half) / tap**2
-            self.buses.every[ends[1]].shunt += y_far - half
+            self.buses.every[ends[0]].shunt += (y_from - half) / tap**2
+            self.buses.every[ends[1]].shunt += y_to - half
         elif ends[0] >= 0:
-            self.buses.every[ends[0]].shunt += (y_near + _behind(z, y_far)) / tap**2
+            self.buses.every[ends[0]].shunt += (y_from + _behind(z, y_to)) / tap**2
         elif ends[1] >= 0:
-            self.buses.every[ends[1]].shunt += y_far + _behind(z, y_near)
+            self.buses.every[ends[1]].shunt += y_to + _behind(z, y_from)
         row[mpc.TAP], row[mpc.SHIFT] = tap, -np.rad2deg(np.angle(ratio))
         row[mpc.RATE_A : mpc.RATE_C + 1] = self.ratings.get((source.Index, leg), (0.0, 0.0, 0.0))
         self.ends.append(ends)
@@ -282,12 +282,12 @@ def _lines(network: PowsyblNetwork, buses: Buses) -> pd.DataFrame:
     bare = (lines["r"] == 0) & (lines["x"] == 0)
     if bare.any():
         network.per_unit = False
-        given = network.get_lines(all_attributes=True)[bare]
+        unscaled = network.get_lines(all_attributes=True)[bare]
         network.per_unit = True
         for side in "12":
-            volts = buses.levels["nominal_v"].loc[given[f"voltage_level{side}_id"]].to_numpy()
+            volts = buses.levels["nominal_v"].loc[unscaled[f"voltage_level{side}_id"]].to_numpy()
             for name in (f"g{side}", f"b{side}"):
-                lines.loc[bare, name] = given[name] * volts**2 / BASE_MVA
+                lines.loc[bare, name] = unscaled[name] * volts**2 / BASE_MVA
     return lines
 
 
@@ -320,9 +320,9 @@ def _ratings(limits: pd.DataFrame) -> dict[tuple[str, str], tuple[float, float, 
         steady = some.loc[lasting == PERMANENT, "value"].min()
         brief = some[lasting != PERMANENT].sort_values("acceptable_duration")["value"]
         values = [steady, brief.iloc[-1], brief.max()] if len(brief) else [steady] + [np.nan] * 2
-        kept = rated.setdefault((element, leg), [np.nan] * 3)
-        kept[:] = np.fmin(kept, values)
-    return {key: tuple(BASE_MVA * np.nan_to_num(kept)) for key, kept in rated.items()}
+        ratings = rated.setdefault((element, leg), [np.nan] * 3)
+        ratings[:] = np.fmin(ratings, values)
+    return {key: tuple(BASE_MVA * np.nan_to_num(ratings)) for key, ratings in rated.items()}
 
 
 class Injections:
@@ -408,20 +408,20 @@ class Injections:
 
     def _boundaries(self) -> None:
         """Add demand and generation at boundary points; a tie line has none."""
-        given = self.network.get_boundary_lines_generation(all_attributes=True)
+        generation = self.network.get_boundary_lines_generation(all_attributes=True)
         for line in self.network.get_boundary_lines(all_attributes=True).itertuples():
             bus = self.buses.at.get(f"boundary of {line.Index}", -1)
             if line.paired or not line.connected or bus < 0:
                 continue
             self._demand(bus, line.p0, line.q0)
-            if line.Index in given.index:
-                made = given.loc[line.Index]
-                if made["voltage_regulator_on"]:
-                    p = made["target_p"], made["min_p"], made["max_p"]
+            if line.Index in generation.index:
+                unit = generation.loc[line.Index]
+                if unit["voltage_regulator_on"]:
+                    p = unit["target_p"], unit["min_p"], unit["max_p"]
                     limits = -np.inf, np.inf
-                    self._add(("boundary line", line), bus, p, limits, made["target_v"])
+                    self._add(("boundary line", line), bus, p, limits, unit["target_v"])
                 else:
-                    self._demand(bus, -made["target_p"], -_known(made["target_q"]))
+                    self._demand(bus, -unit["target_p"], -_known(unit["target_q"]))
 
     def _hvdc(self) -> None:
         """Add converter stations: at their set points, with voltage control where they have it."""

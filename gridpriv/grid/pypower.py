@@ -320,7 +320,7 @@ def _tables(fields: Mapping[str, object], name: str) -> MatpowerTables:
         branch=_matrix(fields["branch"], "branch"),
         gencost=_rows(fields.get("gencost")),
         dcline=_matrix(fields.get("dcline", []), "dcline"),
-        others=tuple(
+        other_fields=tuple(
             (key, _length(value)) for key, value in fields.items() if key not in READ_FIELDS
         ),
         first_bus=0,

@@ -117,7 +117,7 @@ def known_fields(source: str) -> tuple[tuple[str, FieldNote, bool], ...]:
     )
 
 
-def notes_of(source: str, counts: Mapping[str, int], **words: Any) -> Iterator[FieldNote]:
+def notes_of(source: str, counts: Mapping[str, int], **values: Any) -> Iterator[FieldNote]:
     """Yield the notes on the fields of a source that some rows have.
 
     Parameters
@@ -131,21 +131,21 @@ def notes_of(source: str, counts: Mapping[str, int], **words: Any) -> Iterator[F
     for key, field, always in known_fields(source):
         count = int(counts.get(key, 0))
         if count > 0 or (always and key in counts):
-            note = field.note.format(**words) if "{" in field.note else field.note
+            note = field.note.format(**values) if "{" in field.note else field.note
             yield replace(field, count=count, note=note)
 
 
 def report_tables(tables: MatpowerTables, case: Case, source: str, kind: str) -> ReadReport:
     """Return the report of a source that has MATPOWER's tables (.m, .mat, PYPOWER)."""
     polynomial = [cost for cost in case.cost if cost.model == POLYNOMIAL]
-    words = {
+    values = {
         "base": tables.base_mva,
         "unlimited": int((case.rate <= 0).sum()),
         "polynomial": len(polynomial),
         "piecewise": len(case.cost) - len(polynomial),
     }
     counts = _counts(tables, case) | {"high": sum(any(cost.values[:-3]) for cost in polynomial)}
-    notes = *grid_notes(case), *notes_of("matpower", counts, **words), *_other_notes(tables)
+    notes = *grid_notes(case), *notes_of("matpower", counts, **values), *_other_notes(tables)
     return ReadReport(source, kind, notes)
 
 
@@ -206,7 +206,7 @@ def _other_notes(tables: MatpowerTables) -> Iterator[FieldNote]:
     dcline = np.asarray(tables.dcline, dtype=float)
     if dcline.size:
         yield dc_note(int((dcline[:, mpc.DC_STATUS] > 0).sum()))
-    for name, rows in tables.others:
+    for name, rows in tables.other_fields:
         if name in CONSTRAINING:
             yield FieldNote(name, "unsupported", rows, "not part of the model")
         else:

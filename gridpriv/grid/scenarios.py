@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
+from gridpriv.core.errors import GridprivWarning, InputError, check_choice, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.tables import CsvRows
 
@@ -119,15 +119,15 @@ def override_demand(case: Case, path: str | Path) -> Case:
     InputError
         With the line, for an unknown or repeated bus, or a demand that is not a finite number.
     """
-    given = read_bus_demand(path, case)
-    for name, kind, values in zip(DEMANDS, ("active", "reactive"), given, strict=True):
+    demand = read_bus_demand(path, case)
+    for name, kind, values in zip(DEMANDS, ("active", "reactive"), demand, strict=True):
         if np.isnan(values).all():
             warnings.warn(
                 f"demand file {path} gives no {name}: {kind} demand is the case's",
                 GridprivWarning,
                 stacklevel=2,
             )
-    pd_new, qd_new = np.where(np.isnan(given), [case.pd, case.qd], given)
+    pd_new, qd_new = np.where(np.isnan(demand), [case.pd, case.qd], demand)
     return replace(case, pd=pd_new, qd=qd_new)
 
 
@@ -140,14 +140,14 @@ def read_bus_demand(path: str | Path, case: Case) -> Floats:
         As :func:`override_demand`.
     """
     rows = CsvRows(Path(path), "demand file", (("bus",), DEMANDS))
-    given = np.full((2, case.n_bus), np.nan)
-    seen: dict[str, int] = {}
+    demand = np.full((2, case.n_bus), np.nan)
+    first_line: dict[str, int] = {}
     for line, row in rows:
-        rows.once(seen, str(int(rows.bus(row, line, case)[1])), line, "bus")
-        _apply(rows, row, line, case, *given)
-    if not seen:
+        rows.once(first_line, str(int(rows.bus(row, line, case)[1])), line, "bus")
+        _apply(rows, row, line, case, *demand)
+    if not first_line:
         raise InputError(f"{rows.label} names no bus: give one row per bus")
-    return given
+    return demand
 
 
 MOST_SHARE = 1e100  # of a zone's mean
@@ -230,12 +230,12 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     names: list[str] = []
     factors: list[float] = []
     changes: list[tuple[int, dict[str, str], int]] = []
-    seen: dict[str, int] = {}
+    first_line: dict[str, int] = {}
     buses: dict[str, int] = {}
     for line, row in rows:
         if "load_scale" in row or not names or names[-1] != row["step"]:
             names.append(rows.name(row, "step", line))
-            rows.once(seen, names[-1], line, "step")
+            rows.once(first_line, names[-1], line, "step")
             buses = {}
             if len(names) * case.n_bus > MOST_VALUES:
                 raise InputError(
@@ -336,8 +336,8 @@ def contingencies(case: Case, which: str | Path) -> tuple[Contingency, ...]:
 
 def out_of_service(case: Case, outages: Sequence[str]) -> str:
     """Return the outages of a case with both ends of a branch or the bus of a generator."""
-    named = (f"{outage} ({_single(outage).places(case)[0]})" for outage in outages)
-    return f"Out of service: {', '.join(named)}." if outages else ""
+    described = (f"{outage} ({_single(outage).places(case)[0]})" for outage in outages)
+    return f"Out of service: {', '.join(described)}." if outages else ""
 
 
 def branch_rating(case: Case, rating: Rating) -> Floats:
@@ -352,11 +352,11 @@ def branch_rating(case: Case, rating: Rating) -> Floats:
     -------
     (m,) float
     """
-    one_of("rating", rating, RATINGS)
+    check_choice("rating", rating, RATINGS)
     limit = case.rate
-    for given in (case.rate_b, case.rate_c)[: RATINGS.index(rating)]:
-        if given is not None:
-            limit = np.where(given > 0, given, limit)
+    for rate in (case.rate_b, case.rate_c)[: RATINGS.index(rating)]:
+        if rate is not None:
+            limit = np.where(rate > 0, rate, limit)
     return limit
 
 

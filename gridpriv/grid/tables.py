@@ -56,14 +56,15 @@ class CsvRows:
         self._lines = self._read(read_text(path, what, LARGEST))
         line, cells = next(self._lines, (1, []))
         self.header = [cell.lower() for cell in cells]
-        given = set(self.header)
-        if len(given) < len(self.header) or not any(
-            set(needed) <= given <= {*needed, *others} and (not others or given & {*others})
-            for needed, others in shapes
+        columns = set(self.header)
+        if len(columns) < len(self.header) or not any(
+            set(required) <= columns <= {*required, *optional}
+            and (not optional or columns & {*optional})
+            for required, optional in shapes
         ):
-            known = " or ".join(",".join((*needed, *others)) for needed, others in shapes)
-            given_text = shown(",".join(self.header))
-            raise InputError(f"{self.label}: line {line} is {given_text}; it must be {known}")
+            allowed = " or ".join(",".join((*required, *optional)) for required, optional in shapes)
+            header_text = shown(",".join(self.header))
+            raise InputError(f"{self.label}: line {line} is {header_text}; it must be {allowed}")
 
     def _read(self, text: str) -> Iterator[tuple[int, list[str]]]:
         rows = csv.reader(text.splitlines())
@@ -77,9 +78,9 @@ class CsvRows:
     def __iter__(self) -> Iterator[tuple[int, dict[str, str]]]:
         for line, cells in self._lines:
             if len(cells) != len(self.header):
-                given_text = shown(",".join(cells))
+                row_text = shown(",".join(cells))
                 raise InputError(
-                    f"{self.label}, line {line}: {given_text}; it must be {','.join(self.header)}"
+                    f"{self.label}, line {line}: {row_text}; it must be {','.join(self.header)}"
                 )
             yield line, dict(zip(self.header, cells, strict=True))
 
@@ -118,14 +119,14 @@ class CsvRows:
             raise self.error(line, column, row[column], f"1 to {LONGEST_NAME} printable characters")
         return row[column]
 
-    def once(self, seen: dict[str, int], key: str, line: int, what: str) -> None:
+    def once(self, first_line: dict[str, int], key: str, line: int, kind: str) -> None:
         """Refuse a second row for the same bus or step."""
-        if key in seen:
+        if key in first_line:
             raise InputError(
-                f"{self.label}, line {line}: {what} {key} is repeated (first on line {seen[key]})"
-                "; leave one of the lines out"
+                f"{self.label}, line {line}: {kind} {key} is repeated (first on line "
+                f"{first_line[key]}); leave one of the lines out"
             )
-        seen[key] = line
+        first_line[key] = line
 
 
 @contextmanager
@@ -151,7 +152,7 @@ ANGMIN, ANGMAX = 11, 12
 AREA, ZONE = 6, 10
 DC_FROM, DC_TO, DC_STATUS, DC_PF, DC_PT, DC_QF, DC_QT, DC_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
 GEN_BUS, PG, QMAX, QMIN, VG, GEN_STATUS, PMAX, PMIN = 0, 1, 3, 4, 5, 7, 8, 9
-FIGURES = shipped_rows("figures.csv")
+CASE_VALUES = shipped_rows("case_values.csv")
 """Values of a case: table, field of :class:`Case`, column of MATPOWER's table, unit, label."""
 POWERS = ("MW", "MVAr", "MVA")
 RIGHT_ANGLE_DEG = 90.0
@@ -169,7 +170,7 @@ class MatpowerTables:
         Empty where the source has none.
     dcline : 2-d array
         Fixed injections at both ends.
-    others : tuple of (str, int)
+    other_fields : tuple of (str, int)
         Names and numbers of rows of further fields.
     first_bus : int
         Smallest bus number allowed: 1, or 0 for sources that count from 0.
@@ -182,7 +183,7 @@ class MatpowerTables:
     branch: Floats
     gencost: tuple[tuple[float, ...], ...] = field(default=())
     dcline: Floats = field(default_factory=lambda: np.zeros((0, 0)))
-    others: tuple[tuple[str, int], ...] = ()
+    other_fields: tuple[tuple[str, int], ...] = ()
     first_bus: int = 1
 
 
@@ -257,7 +258,7 @@ def case_from_tables(tables: MatpowerTables) -> Case:
 
 def _columns_of(name: str) -> Iterator[tuple[str, int, str]]:
     """Yield field, column and unit of the values of a table."""
-    for row in FIGURES:
+    for row in CASE_VALUES:
         if row["table"] == name and row["column"]:
             yield row["field"], int(row["column"]), row["unit"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Ints
-from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
+from gridpriv.core.errors import GridprivWarning, InputError, check_choice, not_allowed
 from gridpriv.core.files import shown, write_text
 from gridpriv.core.text import Json, counted, html_table
 from gridpriv.grid.case import Case
@@ -134,7 +134,7 @@ def zoning_from_source(case: Case, groups: str) -> Zoning:
     GridprivWarning
         Of every zone whose buses are not connected.
     """
-    one_of("zones_from", groups, GROUPS)
+    check_choice("zones_from", groups, GROUPS)
     names = case.groups.get(groups, ())
     if len(set(names)) < 2:
         several = [name for name, values in case.groups.items() if len(set(values)) > 1]
@@ -208,12 +208,12 @@ def read_zoning(path: str | Path, case: Case) -> Zoning:
 def _read_groups(file: Path, case: Case) -> dict[str, list[int]]:
     rows = CsvRows(file, "zone map", (("bus", "zone"), ()))
     groups: dict[str, list[int]] = {}
-    seen: dict[str, int] = {}
+    first_line: dict[str, int] = {}
     for line, row in rows:
         index, number = rows.bus(row, line, case)
-        rows.once(seen, str(number), line, "bus")
+        rows.once(first_line, str(number), line, "bus")
         groups.setdefault(rows.name(row, "zone", line), []).append(index)
-    missing = [bus for bus in map(str, case.bus_id.tolist()) if bus not in seen]
+    missing = [bus for bus in map(str, case.bus_id.tolist()) if bus not in first_line]
     if missing:
         some = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise InputError(
@@ -338,8 +338,8 @@ def warn_disconnected(case: Case, zoning: Zoning) -> None:
 def _parts_named(parts: list[Ints]) -> str:
     """Return the bus numbers of the smallest parts, by commas; parts by semicolons."""
     smallest = sorted(parts, key=len)
-    named = [
+    lists = [
         ", ".join(map(str, part[:MOST_NAMED])) + (", ..." if len(part) > MOST_NAMED else "")
         for part in smallest[:MOST_NAMED]
     ]
-    return "; ".join([*named, "..."] if len(parts) > MOST_NAMED else named)
+    return "; ".join([*lists, "..."] if len(parts) > MOST_NAMED else lists)

@@ -150,7 +150,7 @@ def zcdp_total(charges: Mapping[Charge, int]) -> float | None:
     )
 
 
-def privacy_statement(
+def privacy_certificate(
     settings: LearnSettings,
     multiplier: float,
     tally: Tally,
@@ -170,7 +170,7 @@ def privacy_statement(
     releases = max((sum(t.values()) for t in tallies), default=0)
     charges = {c for item in tallies for c in item}
     delta, target = settings.release_delta, settings.target_delta
-    drawn = min((c.parameter for c in charges if c.kind in MULTIPLIERS), default=None)
+    multiplier_drawn = min((c.parameter for c in charges if c.kind in MULTIPLIERS), default=None)
     pure = charges and all(c.kind in PURE for c in charges)
     return {
         "mechanism": settings.mechanism,
@@ -184,7 +184,7 @@ def privacy_statement(
             "certified": max((epsilon_of(c, delta) for c in charges), default=None),
             "delta": delta if settings.mechanism == "gaussian" else 0.0,
         },
-        "noise_multiplier": drawn or multiplier or None,
+        "noise_multiplier": multiplier_drawn or multiplier or None,
         "total_pure": max(map(total_pure, tallies)) if pure else None,
         "total": {
             "nominal": _nominal(settings, "total"),
@@ -277,7 +277,7 @@ def planned(task: Task) -> dict[str, Counter[Release]]:
     if task.rule is None:
         return entries
     algorithm = make_algorithm(task)
-    for t in range(task.begun.rounds + 1, task.settings.rounds + 1):
+    for t in range(task.checkpoint.rounds + 1, task.settings.rounds + 1):
         for client, release in algorithm.releases(t):
             entries.setdefault(str(client + 1), Counter())[covering(release)] += 1
     return entries
@@ -304,5 +304,5 @@ def _spans(rows: Indices) -> str:
     """Return the first and last numbers of every range of consecutive rows."""
     ordered = np.sort(rows)
     breaks = np.flatnonzero(np.diff(ordered) != 1)
-    firsts, lasts = ordered[np.r_[0, breaks + 1]], ordered[np.r_[breaks, len(ordered) - 1]]
-    return ",".join(map(str, chain.from_iterable(zip(firsts, lasts, strict=True))))
+    first_rows, last_rows = ordered[np.r_[0, breaks + 1]], ordered[np.r_[breaks, len(ordered) - 1]]
+    return ",".join(map(str, chain.from_iterable(zip(first_rows, last_rows, strict=True))))

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError, missing_extra, not_allowed, one_of
+from gridpriv.core.errors import InputError, check_choice, missing_extra, not_allowed
 from gridpriv.learning.datasets.base import Dataset, Indices, Labels
 
 DEVICES = ("cpu", "cuda", "torch")
@@ -53,7 +53,7 @@ def on_device(x: Array, device: str) -> Array:
 
 def check_device(device: str) -> None:
     """Raise :class:`InputError` if the device cannot be used here."""
-    one_of("device", device, DEVICES)
+    check_choice("device", device, DEVICES)
     if device != "cpu":
         torch = import_torch(f"--device {device}")
         if device == "cuda" and not torch.cuda.is_available():

@@ -29,7 +29,7 @@ TRANSFORMS = (RAW, HOG, STROKES)
 TRANSFORMED_NORM = 1.0
 CELL, ORIENTATIONS = 4, 8  # pixels of a cell's side; directions of a gradient
 BLOCK_FLOOR = 0.1  # of a block's norm: flat blocks stay flat
-DRAWN, LANDMARKS, COMPONENTS = 8000, 1500, 400  # images of strokes; kernel features kept
+SYNTHETIC_IMAGES, LANDMARKS, COMPONENTS = 8000, 1500, 400  # images of strokes; kernel features kept
 ROWS = 512  # transformed at once
 Images = NDArray[np.floating[Any]]
 
@@ -97,8 +97,8 @@ def _hog(images: Images) -> Images:
 
 def _circular(steps: Images) -> Images:
     """Return the distance of directions in steps, around the circle."""
-    around: Images = np.abs((steps + ORIENTATIONS / 2.0) % ORIENTATIONS - ORIENTATIONS / 2.0)
-    return around
+    distances: Images = np.abs((steps + ORIENTATIONS / 2.0) % ORIENTATIONS - ORIENTATIONS / 2.0)
+    return distances
 
 
 @cache
@@ -127,17 +127,17 @@ def _components(side: int) -> tuple[Floats, Floats, Floats]:
     The kernel of unit rows at distance r is exp(-r^2). Directions are those of the kernel's
     principal components on the images that are not landmarks, divided by their deviations.
     """
-    drawn = _strokes(DRAWN, side)
+    strokes = _strokes(SYNTHETIC_IMAGES, side)
     histograms = np.concatenate(
-        [_upright_histograms(drawn[k : k + ROWS]) for k in range(0, DRAWN, ROWS)]
+        [_upright_histograms(strokes[k : k + ROWS]) for k in range(0, SYNTHETIC_IMAGES, ROWS)]
     )
-    landmarks, others = histograms[:LANDMARKS], histograms[LANDMARKS:]
+    landmarks, samples = histograms[:LANDMARKS], histograms[LANDMARKS:]
     values, vectors = np.linalg.eigh(np.exp(2.0 * (landmarks @ landmarks.T) - 2.0))
     whitening = vectors / np.sqrt(np.maximum(values, 1e-5))
-    kernel = np.exp(2.0 * (others @ landmarks.T) - 2.0)
+    kernel = np.exp(2.0 * (samples @ landmarks.T) - 2.0)
     mean = kernel.mean(axis=0)
-    seen = (kernel - mean) @ whitening
-    spread, axes = np.linalg.eigh(seen.T @ seen / len(seen))
+    whitened = (kernel - mean) @ whitening
+    spread, axes = np.linalg.eigh(whitened.T @ whitened / len(whitened))
     spread, axes = spread[: -COMPONENTS - 1 : -1], axes[:, : -COMPONENTS - 1 : -1]
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(COMPONENTS)])
     return landmarks, mean, whitening @ (axes / np.sqrt(spread))
@@ -182,12 +182,12 @@ def _upright(images: Images) -> Images:
     alone = np.einsum("ny,ny->n", images.sum(axis=2), down**2)
     slant = np.clip(together / np.maximum(alone, 1e-3 * mass), -1.0, 1.0)
     source = place[None, None] + slant[:, None, None] * down[:, :, None]
-    left = np.floor(source).astype(int)
-    share = source - left
+    lower = np.floor(source).astype(int)
+    share = source - lower
 
     def at(columns: Any) -> Images:
         inside = (columns >= 0) & (columns < side)
         taken: Images = np.take_along_axis(images, np.clip(columns, 0, side - 1), 2) * inside
         return taken
 
-    return np.asarray(at(left) * (1.0 - share) + at(left + 1) * share, dtype=images.dtype)
+    return np.asarray(at(lower) * (1.0 - share) + at(lower + 1) * share, dtype=images.dtype)

@@ -132,16 +132,19 @@ def orthonormal(past: Floats, ahead: Floats, weights: Floats) -> tuple[Floats, F
     """
     centre = weights @ past
     scale = np.sqrt(weights @ (past - centre) ** 2)
-    kept = scale > 1e-9
-    left = (past[:, kept] - centre[kept]) / scale[kept]
-    right = (ahead[:, kept] - centre[kept]) / scale[kept]
-    rows = np.sqrt(weights)[:, None] * left
-    own = np.abs(
+    varying = scale > 1e-9
+    standardized = (past[:, varying] - centre[varying]) / scale[varying]
+    standardized_ahead = (ahead[:, varying] - centre[varying]) / scale[varying]
+    rows = np.sqrt(weights)[:, None] * standardized
+    residual = np.abs(
         np.linalg.qr(rows)[1].diagonal()
     )  # of each after projection off the features before it
-    new = np.flatnonzero(own > 1e-6)
-    _, triangle = np.linalg.qr(rows[:, new])
-    past, ahead = (np.linalg.solve(triangle.T, side[:, new].T).T for side in (left, right))
+    independent = np.flatnonzero(residual > 1e-6)
+    _, triangle = np.linalg.qr(rows[:, independent])
+    past, ahead = (
+        np.linalg.solve(triangle.T, side[:, independent].T).T
+        for side in (standardized, standardized_ahead)
+    )
     return past, ahead
 
 
@@ -234,8 +237,8 @@ def planned_releases(
     """Return the planned releases of a zone, from public numbers only."""
     features, _ = orthonormal(past, past, weights)
     noise = Noise(epsilon, beta, source, len(past), NoiseStreams(0), lambda *_: None)
-    moved = beta * shape_sensitivity(features, weights)
-    parts = {"buses": beta, "zone": beta, "shape": moved, "spread": beta}
+    shape_distance = beta * shape_sensitivity(features, weights)
+    parts = {"buses": beta, "zone": beta, "shape": shape_distance, "spread": beta}
     return Counter(
         noise.release(part, distance, features.shape[1] if part == "shape" else 1)
         for part, distance in parts.items()
@@ -282,7 +285,7 @@ def forecast_demand(
     """
     _check_numbers(histories, past, ahead)
     features, features_ahead = orthonormal(past, ahead, weights)
-    moved = beta * shape_sensitivity(features, weights)
+    shape_distance = beta * shape_sensitivity(features, weights)
     noise, most = Noise(epsilon, beta, source, len(past), NoiseStreams(seed), charge), math.inf
     if epsilon < math.inf and source == "secure":
         histories, most = [history.on_grid() for history in histories], LARGEST
@@ -292,7 +295,9 @@ def forecast_demand(
         buses.append(noise.released(z, zone, "buses", weights @ history.p, beta))
         total = np.array([weights @ p, weights @ q])
         zones.append(noise.released(z, zone, "zone", total, beta))
-        products.append(noise.released(z, zone, "shape", features.T @ (weights * p), moved))
+        products.append(
+            noise.released(z, zone, "shape", features.T @ (weights * p), shape_distance)
+        )
     levels = _levels(buses, zones)
     sums = [level[0][0].sum() for level in levels]
     size = np.maximum(np.array(sums), beta)
@@ -304,15 +309,17 @@ def forecast_demand(
     fitted = np.maximum(1.0 + shape @ features.T, 0.0)
     errors = []
     for z, history in enumerate(histories):
-        known = np.clip(sums[z] * fitted[z], -most, most)
-        gap = weights @ np.abs(history.p.sum(axis=1) - known)
-        seen, _ = noise.released(z, history.zone, "spread", np.array([gap]), beta)
+        fitted_demand = np.clip(sums[z] * fitted[z], -most, most)
+        gap = weights @ np.abs(history.p.sum(axis=1) - fitted_demand)
+        released_gap, _ = noise.released(z, history.zone, "spread", np.array([gap]), beta)
         least = 0.02 * float(sums[z])
         noisy = (
             len(buses[z][0]) * buses[z][1]
         )  # of the sum of buses, to be compared with the zone's own release
         level = noisy * zones[z][1] / max(noisy + zones[z][1], 1e-300)
-        errors.append(math.hypot(max(float(seen[0]), least) / GAUSSIAN_MEAN, math.sqrt(level)))
+        errors.append(
+            math.hypot(max(float(released_gap[0]), least) / GAUSSIAN_MEAN, math.sqrt(level))
+        )
     return _assembled(levels, sums, relative, np.array(errors), noise.drawn, epsilon)
 
 
@@ -388,8 +395,8 @@ def _pooled(shapes: Floats, variances: Floats) -> Floats:
     gaps = ((shapes - mean) ** 2).mean(axis=1)
     mean = mean * np.maximum(mean**2 - error, 0.0) / np.maximum(mean**2, 1e-300)
     between = max(float((gaps - variances + error).mean()), 0.0)
-    kept = between / np.maximum(between + variances, 1e-300)
-    pooled: Floats = mean + kept[:, None] * (shapes - mean)
+    retention = between / np.maximum(between + variances, 1e-300)
+    pooled: Floats = mean + retention[:, None] * (shapes - mean)
     return pooled
 
 
@@ -398,7 +405,7 @@ def _assembled(
     sums: Sequence[float],
     relative: Floats,
     errors: Floats,
-    drawn: Mapping[str, Sequence[Release]],
+    releases: Mapping[str, Sequence[Release]],
     epsilon: float,
 ) -> Forecast:
     """Return the forecast of levels times shapes, with the errors of both."""
@@ -415,7 +422,7 @@ def _assembled(
         np.concatenate(spreads, axis=2),
         np.array(sums)[:, None] * relative,
         zone_spread,
-        {zone: tuple(result) for zone, result in drawn.items()},
+        {zone: tuple(result) for zone, result in releases.items()},
         epsilon,
     )
 

@@ -147,12 +147,12 @@ class Functional:
 
     def scores(self, flat: Array, x: Array) -> Array:
         """Return scores (m, K) of rows (m, J) at parameters (d,)."""
-        named, first = {}, 0
+        parameters, first = {}, 0
         for name, shape in self.shapes.items():
             size = math.prod(shape)
-            named[name] = flat[first : first + size].reshape(shape)
+            parameters[name] = flat[first : first + size].reshape(shape)
             first += size
-        return import_torch().func.functional_call(self.module, named, (x,))
+        return import_torch().func.functional_call(self.module, parameters, (x,))
 
     def values(self, flat: Array, x: Array, targets: Array) -> Array:
         """Return every sample's loss, (m,)."""
@@ -162,10 +162,10 @@ class Functional:
         """Return every sample's gradient, (m, d)."""
         func = import_torch().func
 
-        def one(at: Array, row: Array, target: Array) -> Array:
+        def sample_loss(at: Array, row: Array, target: Array) -> Array:
             return self.values(at, row[None], target[None])[0]
 
-        return func.vmap(func.grad(one), in_dims=(None, 0, 0))(flat, x, targets)
+        return func.vmap(func.grad(sample_loss), in_dims=(None, 0, 0))(flat, x, targets)
 
     def mixes(self) -> bool:
         """Return True if a row's scores or their gradient depend on the other rows of its batch.

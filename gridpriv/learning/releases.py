@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
-from gridpriv.core.errors import one_of
+from gridpriv.core.errors import check_choice
 from gridpriv.privacy.accounting import SAMPLED
 from gridpriv.privacy.mechanism import Charge, Wrapped
 from gridpriv.privacy.release import Release
@@ -42,7 +42,7 @@ class SampleAdjacency:
     kind: Kind = "replace-one"
 
     def __post_init__(self) -> None:
-        one_of("adjacency", self.kind, KINDS)
+        check_choice("adjacency", self.kind, KINDS)
 
     @property
     def factor(self) -> float:
@@ -150,9 +150,9 @@ class Tally:
         self.charge(client, release.certified, count)
         self.last[client] = release
 
-    def charge(self, client: int, what: Charge, count: int = 1) -> None:
+    def charge(self, client: int, charge: Charge, count: int = 1) -> None:
         """Charge a mechanism without additive noise; see :func:`rounded`."""
-        self.charges.setdefault(client, Counter())[rounded(what)] += count
+        self.charges.setdefault(client, Counter())[rounded(charge)] += count
 
     def note(self, text: str) -> None:
         """Add a note once."""
@@ -161,8 +161,10 @@ class Tally:
 
     def distinct(self) -> list[Mapping[Charge, int]]:
         """Return the distinct charges of clients."""
-        seen = {frozenset(charge.items()): charge for charge in self.charges.values() if charge}
-        return list(seen.values())
+        by_content = {
+            frozenset(charge.items()): charge for charge in self.charges.values() if charge
+        }
+        return list(by_content.values())
 
 
 def covering(release: Release) -> Release:
@@ -181,23 +183,23 @@ def covering(release: Release) -> Release:
 
 
 @lru_cache(maxsize=1024)
-def rounded(what: Charge) -> Charge:
+def rounded(charge: Charge) -> Charge:
     """Return a charge rounded to ten digits at no lower cost, so that equal charges compare equal.
 
     A multiplier is rounded down and a cost up; a release without noise certifies nothing.
     :data:`MARGIN` covers the rounding of float64 sums.
     """
-    parameter = what.parameter
-    if what.kind in MULTIPLIERS:
+    parameter = charge.parameter
+    if charge.kind in MULTIPLIERS:
         if not (parameter > 0.0 and math.isfinite(parameter)):
             return Charge("uncertified", 0.0)
         unit = _unit(parameter)
         # a float that is one unit in the last place short of a multiple is that multiple
         parameter = math.floor(parameter / unit + 1e-3) * unit * (1.0 - MARGIN)
-    elif what.kind in COSTS and parameter > 0.0:
-        parameter *= ROUNDING ** COSTS[what.kind]
+    elif charge.kind in COSTS and parameter > 0.0:
+        parameter *= ROUNDING ** COSTS[charge.kind]
         parameter = math.ceil(parameter / _unit(parameter)) * _unit(parameter)
-    return Charge(what.kind, parameter, what.second)
+    return Charge(charge.kind, parameter, charge.second)
 
 
 def _unit(parameter: float) -> float:

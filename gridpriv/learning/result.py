@@ -32,8 +32,8 @@ from gridpriv.core.tables import (
 from gridpriv.core.text import Json, Table, counted, html_page, json_ready, shown
 from gridpriv.learning.algorithms import PERTURBED
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.certificate import Bound, NoiseBlock, PerRelease, TotalEpsilon, noise_caveat
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.privacy.statement import Bound, NoiseBlock, PerRelease, TotalEpsilon, noise_caveat
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +123,7 @@ class ComparedRound(OfRound, Compared, name="rounds"):
     """One evaluated round of one learning run."""
 
 
-class LearnFigures(Compared):
+class LearnValues(Compared):
     """Values of a learning run in the table of runs."""
 
     adjacency: Text = like(NoiseBlock, "adjacency")
@@ -176,7 +176,7 @@ class LearnPrivacy(NoiseBlock):
     notes: Any = released("Notes: remarks on the certificate")
 
 
-class AlgorithmFigures(Row, name="solver"):
+class AlgorithmSummary(Row, name="solver"):
     """The algorithm."""
 
     name: Text = known("Algorithm: name of the algorithm")
@@ -216,7 +216,7 @@ class LearnDocument(Row, name="learn"):
     rounds: list[LearnRound] = part(LearnRound)
     final: Evaluated = part(Evaluated)
     privacy: LearnPrivacy = part(LearnPrivacy)
-    solver: AlgorithmFigures = part(AlgorithmFigures)
+    solver: AlgorithmSummary = part(AlgorithmSummary)
     timing: LearnTiming = part(LearnTiming)
     seed: Any = private("Seed: seed of splits, samples and simulated noise")
     checksum: Text = private("Checksum: checksum of the stored document")
@@ -235,14 +235,14 @@ def title(document: Json) -> str:
         _, quantity = PERTURBED.get(settings["algorithm"], ("", quantity))  # else ryu-kim's
         noise = f"{settings['mechanism']} noise on {quantity}"
         noise += f", {settings['sensitivity']} sensitivity"
-    rounds = "one solve" if _one_solve(document) else counted(settings["rounds"], "round")
+    rounds = "one solve" if _is_centralized(document) else counted(settings["rounds"], "round")
     return (
         f"{document['dataset']['name']}: {settings['algorithm']}, "
         f"{counted(len(document['clients']), 'client')}, {rounds}, {noise}"
     )
 
 
-def figures(document: Json) -> Table:
+def results_table(document: Json) -> Table:
     """Return the table of results."""
     dataset, final = document["dataset"], document["final"]
     rows: list[list[object]] = [
@@ -257,14 +257,14 @@ def figures(document: Json) -> Table:
         ["rows clipped to public bounds", dataset["clipped"]],
         ["norm bound", dataset["norm"]],
     ]
-    if not _one_solve(document):
+    if not _is_centralized(document):
         rows.append(["seconds per round", document["solver"]["seconds_per_solve"]])
     rows.append(["seconds in total", document["timing"]["total"]])
     # a public document leaves out private values
     return title(document), ["result", "value"], [row for row in rows if row[1] is not None]
 
 
-def privacy_figures(privacy: Json) -> Table:
+def privacy_table(privacy: Json) -> Table:
     """Return the table of nominal and certified epsilon."""
     release, total, paper = privacy["per_release"], privacy["total"], privacy["published_total"]
     rho, pure = privacy["zcdp"], privacy["total_pure"]
@@ -272,14 +272,14 @@ def privacy_figures(privacy: Json) -> Table:
     releases = counted(privacy["releases_per_client"], "release")
     # a pure total of at most the stated epsilon is the stated one; a larger one is left out
     meets = pure is not None and pure <= (total["nominal"] or 0.0) * (1.0 + 1e-9)
-    one = "epsilon of one release" + at * (release["delta"] > 0.0)
-    rows: list[list[object]] = [[one, _stated(release["nominal"]), release["certified"]]]
+    label = "epsilon of one release" + at * (release["delta"] > 0.0)
+    rows: list[list[object]] = [[label, _stated(release["nominal"]), release["certified"]]]
     if pure is not None:
         stated = _stated(total["nominal"] if meets else None)
         rows.append([f"total epsilon (pure DP), {releases}", stated, pure])
-    whole = f"total epsilon at delta {total['delta']:g}, {releases}"
+    label = f"total epsilon at delta {total['delta']:g}, {releases}"
     stated = _stated(paper["epsilon"] if paper else total["nominal"])
-    rows.append([whole, stated, "none" if total["epsilon"] is None else total["epsilon"]])
+    rows.append([label, stated, "none" if total["epsilon"] is None else total["epsilon"]])
     if rho is not None:
         rows.append(["total rho (zCDP)", _stated(None), rho])
     return "Privacy", ["figure", "nominal", "certified"], rows
@@ -312,7 +312,7 @@ def sentences(document: Json) -> list[str]:
     return [*text, f"{run}.", f"Data: {document['dataset']['source']}."]
 
 
-def _one_solve(document: Json) -> bool:
+def _is_centralized(document: Json) -> bool:
     return bool(document["settings"]["algorithm"] == "centralized")
 
 
@@ -334,7 +334,7 @@ class LearnResult:
     local : (P, J, K)
         Local models.
     privacy : dict
-        See :func:`gridpriv.learning.accounting.privacy_statement`.
+        See :func:`gridpriv.learning.accounting.privacy_certificate`.
     model : TrainedModel
         The global model, ready to predict and to be written to a file.
     timing : LearnTiming
@@ -361,7 +361,7 @@ class LearnResult:
     def _repr_html_(self) -> str:
         document = self.as_dict()
         return html_page(
-            [figures(document), privacy_figures(document["privacy"])],
+            [results_table(document), privacy_table(document["privacy"])],
             sentences(document),
         )
 

@@ -29,7 +29,7 @@ from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.core.settings import check_names
 from gridpriv.core.text import Json
 from gridpriv.core.threads import one_blas_thread
-from gridpriv.learning.accounting import noise_rule, planned, privacy_statement, ryu_kim_total
+from gridpriv.learning.accounting import noise_rule, planned, privacy_certificate, ryu_kim_total
 from gridpriv.learning.algorithms import LINEAR, READS, load_module
 from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task, Watch, make_algorithm
 from gridpriv.learning.algorithms.dpsgd import participants
@@ -40,11 +40,11 @@ from gridpriv.learning.releases import Tally, protected
 from gridpriv.learning.result import LearnResult, LearnTiming
 from gridpriv.learning.schedules import parse_regularizer
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.learning.stored import Keeper, prepare_dataset, trained_model
+from gridpriv.learning.stored import CheckpointWriter, prepare_dataset, trained_model
+from gridpriv.privacy.certificate import charges_of
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging
-from gridpriv.privacy.statement import charges_of
 
 DEFAULT_CLIENTS = 10
 EVALUATED = ("train_loss", "test_accuracy", "test_error", "local_loss", "local_error")
@@ -57,7 +57,7 @@ def learn(
     module: Any = None,
     charge: Charging | None = None,
     shared: Shared = ALONE,
-    keeper: Keeper | None = None,
+    checkpoint_writer: CheckpointWriter | None = None,
 ) -> LearnResult:
     """Train a linear model, or a torch module, with an algorithm.
 
@@ -74,7 +74,7 @@ def learn(
         Called with a client's name and its new releases before they are drawn (a ledger).
     shared : Shared
         The runs that this one shares its budget with.
-    keeper : Keeper, optional
+    checkpoint_writer : CheckpointWriter, optional
         Stores the state of the run (:mod:`gridpriv.learning.stored`).
 
     Returns
@@ -95,13 +95,13 @@ def learn(
     began = time.perf_counter()
     given = dataset
     task, dataset = make_task(dataset, settings, module, charge, shared)
-    if keeper is not None:
-        task = replace(task, begun=keeper.begun)
-        _recount(task, keeper.drawn)
-    log = _Log(dataset, task, watch, keeper)
+    if checkpoint_writer is not None:
+        task = replace(task, checkpoint=checkpoint_writer.checkpoint)
+        _recount(task, checkpoint_writer.drawn)
+    log = _Log(dataset, task, watch, checkpoint_writer)
     build = time.perf_counter() - began
-    if keeper is not None:
-        keeper.start()
+    if checkpoint_writer is not None:
+        checkpoint_writer.start()
     log.resume()
     linear = settings.device == "cpu" and task.module is None
     with one_blas_thread() if linear else nullcontext():
@@ -208,10 +208,12 @@ class _Log:
     dataset: Dataset
     task: Task
     watch: Callable[[Round], None]
-    keeper: Keeper | None = None
+    checkpoint_writer: CheckpointWriter | None = None
 
     def __post_init__(self) -> None:
-        self.rows: list[Json] = [] if self.keeper is None else list(self.keeper.rows)
+        self.rows: list[Json] = (
+            [] if self.checkpoint_writer is None else list(self.checkpoint_writer.rows)
+        )
         self.w: Floats = np.zeros(self.task.clients.shape)
         self.local: Floats = np.zeros((0, *self.task.clients.shape))
         self.resume()
@@ -223,7 +225,7 @@ class _Log:
     def __call__(self, done: Round) -> None:
         """Record one round."""
         seconds = time.perf_counter() - self._began
-        difference = done.apart
+        difference = done.consensus_residual
         if not math.isfinite(difference):
             raise SolverError(
                 f"{self.task.settings.algorithm} diverged in round {done.number}: "
@@ -243,8 +245,8 @@ class _Log:
         self.rows.append(row)
         if done.number == settings.rounds:
             self.w, self.local = to_numpy(done.w), to_numpy(done.local)
-        if self.keeper is not None and done.number < settings.rounds:
-            self.keeper.keep(done, self.rows)
+        if self.checkpoint_writer is not None and done.number < settings.rounds:
+            self.checkpoint_writer.keep(done, self.rows)
         self.watch(done)
         self.resume()
 
@@ -273,7 +275,7 @@ def _recount(task: Task, drawn: Sequence[int] | None) -> None:
     Simulated noise of a round is the same in every draw; secure noise counts as often as the round
     may have been ``drawn``.
     """
-    times = [1] * task.begun.rounds if drawn is None else drawn
+    times = [1] * task.checkpoint.rounds if drawn is None else drawn
     if task.rule is None or not times:
         return
     algorithm = make_algorithm(task)
@@ -311,11 +313,11 @@ def _client_table(task: Task, w: Floats) -> pd.DataFrame:
 def _privacy(task: Task) -> Json:
     settings, paper = task.settings, ryu_kim_total(task.settings)
     adjacency = protected(settings.algorithm, settings.adjacency, settings.trust)
-    return privacy_statement(settings, task.multiplier, task.tally, adjacency, paper)
+    return privacy_certificate(settings, task.multiplier, task.tally, adjacency, paper)
 
 
 CHARGED = "charged"
-APART = 2**32  # between seeds of independent streams
+SEED_GAP = 2**32  # between seeds of independent streams
 TUNABLE = (
     "learning_rate",
     "radius",
@@ -350,10 +352,10 @@ class Tuning:
                 raise not_allowed(f"tune {name}", [], "at least one value")
 
     @classmethod
-    def of(cls, given: Json) -> Tuning:
+    def of(cls, table: Json) -> Tuning:
         """Return the tuning of a study file's table: ``on``, and a list for every setting."""
-        on = given.pop("on", "public:0.1")
-        grid = {key.replace("-", "_"): value for key, value in given.items()}
+        on = table.pop("on", "public:0.1")
+        grid = {key.replace("-", "_"): value for key, value in table.items()}
         for name, values in grid.items():
             if not isinstance(values, list):
                 raise not_allowed(f"tuning.{name}", values, "a list")
@@ -426,7 +428,7 @@ def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) 
     errors = []
     for candidate in candidates:  # clients have a fraction of their rows
         batch = candidate.batch and max(1, round(candidate.batch * ratio))
-        errors.append(_tried(public, replace(candidate, batch=batch), Shared(noise=ratio))[0])
+        errors.append(_trial(public, replace(candidate, batch=batch), Shared(noise=ratio))[0])
     return Chosen(_best(candidates, errors), private, choice=_choice(candidates, errors))
 
 
@@ -434,8 +436,8 @@ def _charged(dataset: Dataset, candidates: Sequence[LearnSettings]) -> Chosen:
     runs, spent, errors = len(candidates) + 1, dict[int, Counter[Charge]](), []
     for k, candidate in enumerate(candidates):
         # separate streams: two runs with the same noise would reveal it
-        streams = NoiseStreams(candidate.seed + (k + 1) * APART)
-        error, charges = _tried(dataset, candidate, Shared(runs, streams=streams))
+        streams = NoiseStreams(candidate.seed + (k + 1) * SEED_GAP)
+        error, charges = _trial(dataset, candidate, Shared(runs, streams=streams))
         errors.append(error)
         for client, cost in charges.items():
             spent.setdefault(client, Counter()).update(cost)
@@ -443,7 +445,7 @@ def _charged(dataset: Dataset, candidates: Sequence[LearnSettings]) -> Chosen:
     return Chosen(_best(candidates, errors), dataset, shared, _choice(candidates, errors))
 
 
-def _tried(
+def _trial(
     dataset: Dataset, settings: LearnSettings, shared: Shared
 ) -> tuple[float, Mapping[int, Mapping[Charge, int]]]:
     """Return a candidate's error and charges; a run that diverges is charged for as a whole."""
@@ -464,14 +466,14 @@ def divided(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset
 
     Half of the public rows trains, half of them tests.
     """
-    rows = np.random.default_rng((seed, APART)).permutation(len(dataset.y_train))
+    rows = np.random.default_rng((seed, SEED_GAP)).permutation(len(dataset.y_train))
     cut = max(2, round(share * len(rows)))
-    train, judge, kept = rows[: cut // 2], rows[cut // 2 : cut], np.sort(rows[cut:])
-    if len(kept) == 0:
+    train, test_rows, private_rows = rows[: cut // 2], rows[cut // 2 : cut], np.sort(rows[cut:])
+    if len(private_rows) == 0:
         raise not_allowed("tune-on", f"public:{share:g}", "a share that leaves private rows")
-    private, public = dataset.take(kept), dataset.take(np.sort(train))
-    judged = replace(public, x_test=dataset.x_train[judge], y_test=dataset.y_train[judge])
-    return private, judged, len(train) / len(kept)
+    private, public = dataset.take(private_rows), dataset.take(np.sort(train))
+    judged = replace(public, x_test=dataset.x_train[test_rows], y_test=dataset.y_train[test_rows])
+    return private, judged, len(train) / len(private_rows)
 
 
 def _best(candidates: Sequence[LearnSettings], errors: Sequence[float]) -> LearnSettings:
@@ -483,7 +485,7 @@ def _best(candidates: Sequence[LearnSettings], errors: Sequence[float]) -> Learn
 def _choice(candidates: Sequence[LearnSettings], errors: Sequence[float]) -> str:
     """Return the chosen values of the settings in which candidates differ."""
     best = _best(candidates, errors).as_given()
-    given = [candidate.as_given() for candidate in candidates]
-    varied = [name for name in best if any(candidate[name] != best[name] for candidate in given)]
-    words = " ".join(f"{name.replace('_', '-')} {best[name]}" for name in varied)
-    return f"{words} of {len(candidates)}".strip()
+    settings = [candidate.as_given() for candidate in candidates]
+    varied = [name for name in best if any(candidate[name] != best[name] for candidate in settings)]
+    values = " ".join(f"{name.replace('_', '-')} {best[name]}" for name in varied)
+    return f"{values} of {len(candidates)}".strip()

@@ -45,7 +45,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.privacy.mechanism import Charge, Gaussian, Stream, Wrapped
 
-Words = NDArray[np.uint64]
+Residues = NDArray[np.uint64]
 Lost = Sequence[set[int]] | None
 SHARE_STEPS = 2.0**10  # least scale of a share of noise, in steps of the grid
 SMOOTHING = 8.0  # r of the derivation, in steps
@@ -123,8 +123,8 @@ class SharedGaussian(Wrapped):
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return a mean of values on the grid with simulated noise; all shares in one draw."""
         scale = self.share * math.sqrt(self.rule.clients)
-        drawn = np.rint(stream().normal(scale=scale, size=value.shape))
-        return np.asarray(value + self.step * drawn)
+        noise = np.rint(stream().normal(scale=scale, size=value.shape))
+        return np.asarray(value + self.step * noise)
 
     def charge(self, distance: float) -> Charge:
         """Return the Gaussian mechanism, less smoothing, at a distance widened by rounding."""
@@ -185,7 +185,7 @@ class SumClient:
     rule: SumRule
     share: float
     steps: Floats
-    _held: dict[int, bytes] = field(default_factory=dict, repr=False)
+    _received: dict[int, bytes] = field(default_factory=dict, repr=False)
     _revealed: bool = False
 
     def keys(self) -> tuple[bytes, bytes]:
@@ -205,14 +205,14 @@ class SumClient:
             shamir(secret, self.rule.needed, self.rule.clients) for secret in (key, self._seed)
         ]
         pairs = [first + second for first, second in zip(*parts, strict=True)]
-        self._held = {self.number: pairs[self.number]}
+        self._received = {self.number: pairs[self.number]}
         return {
             other: self._sealed(other).encrypt(_nonce(self.number, other), pairs[other], None)
             for other in keys
             if other != self.number
         }
 
-    def masked(self, sealed: Mapping[int, bytes]) -> Words:
+    def masked(self, sealed: Mapping[int, bytes]) -> Residues:
         """Return the value plus a share of noise plus masks, modulo 2^64.
 
         Parameters
@@ -222,18 +222,18 @@ class SumClient:
         """
         for other, text in sealed.items():
             opened = self._sealed(other).decrypt(_nonce(other, self.number), text, None)
-            self._held[other] = opened
-        if len(self._held) < self.rule.needed:
+            self._received[other] = opened
+        if len(self._received) < self.rule.needed:
             raise InputError(
-                f"the sum is not taken: {len(self._held)} clients take part, "
+                f"the sum is not taken: {len(self._received)} clients take part, "
                 f"{self.rule.needed} are needed"
             )
         total = self.steps.astype(np.int64) + _noise(self.share, len(self.steps))
-        words = total.view(np.uint64) + expanded(self._seed, len(self.steps))
+        residues = total.view(np.uint64) + expanded(self._seed, len(self.steps))
         for other in sealed:
-            mask = expanded(self._agreed(self._mask, other, 0), len(words))
-            words = words + mask if self.number < other else words - mask
-        return np.asarray(words)
+            mask = expanded(self._agreed(self._mask, other, 0), len(residues))
+            residues = residues + mask if self.number < other else residues - mask
+        return np.asarray(residues)
 
     def reveal(self, arrived: Sequence[int]) -> dict[int, bytes]:
         """Return this client's shares: of the seeds of clients that arrived, of the keys of others.
@@ -249,10 +249,10 @@ class SumClient:
                 f"more have arrived; {len(set(arrived))} have"
             )
         self._revealed = True
-        size = len(self._held[self.number]) // 2
+        size = len(self._received[self.number]) // 2
         return {
             other: pair[size:] if other in arrived else pair[:size]
-            for other, pair in self._held.items()
+            for other, pair in self._received.items()
         }
 
     def _sealed(self, other: int) -> Any:
@@ -272,7 +272,7 @@ class SumClient:
         return derived
 
 
-def secure_sum(transport: Transport, rule: SumRule, dimension: int, lost: Lost = None) -> Words:
+def secure_sum(transport: Transport, rule: SumRule, dimension: int, lost: Lost = None) -> Residues:
     """Return the sum of the clients' noisy values, modulo 2^64, as the server computes it.
 
     Parameters
@@ -287,30 +287,30 @@ def secure_sum(transport: Transport, rule: SumRule, dimension: int, lost: Lost =
     InputError
         If more clients are lost than the rule allows; then nothing can be unmasked.
     """
-    gone: set[int] = set()
+    lost_clients: set[int] = set()
 
-    def ask(stage: int, calls: Any) -> dict[int, Any]:
+    def query(stage: int, calls: Any) -> dict[int, Any]:
         result = transport.ask(calls)
-        gone.update(i for i, answer in enumerate(result) if isinstance(answer, Exception))
-        gone.update(lost[stage] if lost else ())
-        if rule.clients - len(gone) < rule.needed:
+        lost_clients.update(i for i, answer in enumerate(result) if isinstance(answer, Exception))
+        lost_clients.update(lost[stage] if lost else ())
+        if rule.clients - len(lost_clients) < rule.needed:
             reason = next((f" ({a})" for a in result if isinstance(a, Exception)), "")
             raise InputError(
-                f"{len(gone)} of {rule.clients} clients are lost, {rule.dropouts} may be: "
+                f"{len(lost_clients)} of {rule.clients} clients are lost, {rule.dropouts} may be: "
                 f"the sum is not taken{reason}"
                 "; raise --dropouts, or run the round again"
             )
-        return {i: answer for i, answer in enumerate(result) if i not in gone}
+        return {i: answer for i, answer in enumerate(result) if i not in lost_clients}
 
-    keys = ask(0, call(SumClient.keys))
-    given = ask(1, call(SumClient.shares, keys))
-    sealed = [{j: to[i] for j, to in given.items() if i in to} for i in range(rule.clients)]
-    masked = ask(2, [call(SumClient.masked, item) for item in sealed])
-    shown = ask(3, call(SumClient.reveal, sorted(masked)))
+    keys = query(0, call(SumClient.keys))
+    sent_shares = query(1, call(SumClient.shares, keys))
+    sealed = [{j: to[i] for j, to in sent_shares.items() if i in to} for i in range(rule.clients)]
+    masked = query(2, [call(SumClient.masked, item) for item in sealed])
+    shown = query(3, call(SumClient.reveal, sorted(masked)))
     total = np.zeros(dimension, np.uint64)
     for words in masked.values():
         total = total + words
-    for client in given:
+    for client in sent_shares:
         shares = {i: parts[client] for i, parts in shown.items() if client in parts}
         secret = recovered(dict(list(shares.items())[: rule.needed]))
         if client in masked:
@@ -351,7 +351,7 @@ def recovered(shares: Mapping[int, bytes]) -> bytes:
     return total.to_bytes((PRIME.bit_length() + 7) // 8)[-KEY:]
 
 
-def expanded(seed: bytes, count: int) -> Words:
+def expanded(seed: bytes, count: int) -> Residues:
     """Return pseudorandom numbers of a seed (ChaCha20), each uniform below 2^64."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
@@ -359,7 +359,7 @@ def expanded(seed: bytes, count: int) -> Words:
     return np.frombuffer(stream.update(bytes(8 * count)), np.uint64)
 
 
-def mean_of(total: Words, step: float) -> Floats:
+def mean_of(total: Residues, step: float) -> Floats:
     """Return a sum modulo 2^64 as numbers: of either sign, in steps of the mean's grid."""
     return np.asarray(total.view(np.int64).astype(np.float64) * step)
 
@@ -372,8 +372,8 @@ def _noise(share: float, count: int) -> NDArray[np.int64]:
 
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
-    drawn = dp.m.make_gaussian(*space, scale=share)([0] * count)
-    return np.asarray(drawn, np.int64)
+    noise = dp.m.make_gaussian(*space, scale=share)([0] * count)
+    return np.asarray(noise, np.int64)
 
 
 def _nonce(writer: int, reader: int) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gridpriv.consensus.schedules import Rounds
-from gridpriv.core.errors import InputError, not_allowed, one_of, positive
+from gridpriv.core.errors import InputError, check_choice, not_allowed, positive
 from gridpriv.core.files import read_table
 from gridpriv.core.settings import (
     Part,
@@ -303,7 +303,7 @@ def make_learn_settings(dataset: str, preset: str | None = None, **given: Any) -
     check_names(given, names(LearnSettings))
     base = LearnSettings()
     if preset is not None:
-        one_of("preset", preset, sorted(PRESETS))
+        check_choice("preset", preset, sorted(PRESETS))
         fitting = PRESETS[preset]
         known = [name for name in fitting if name != EVERY]
         if dataset not in known and preset != ANYWHERE:
@@ -311,7 +311,7 @@ def make_learn_settings(dataset: str, preset: str | None = None, **given: Any) -
             raise not_allowed("preset", preset, allowed)
         base = LearnSettings(**fitting.get(EVERY, {}) | fitting.get(dataset, {}))
     algorithm = given.get("algorithm", base.algorithm)
-    one_of("algorithm", algorithm, ALGORITHMS)
+    check_choice("algorithm", algorithm, ALGORITHMS)
     usual = defaults(LearnSettings)
     unread = SPECIFIC - READS[algorithm]
     for name, value in given.items():

@@ -32,7 +32,7 @@ from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import DamagedError, make_folder, read_bytes, remove, write_bytes
 from gridpriv.core.text import Json, json_ready
 from gridpriv.learning.algorithms import LINEAR, load_module, source_digest
-from gridpriv.learning.algorithms.base import Begun, Round
+from gridpriv.learning.algorithms.base import Checkpoint, Round
 from gridpriv.learning.clients import Array, to_numpy
 from gridpriv.learning.datasets.base import Dataset, Features, clip_rows
 from gridpriv.learning.features import RAW, TRANSFORMED_NORM, transform
@@ -201,13 +201,13 @@ class TrainedModel:
 
     def errors(self, predictions: Array, y: Array | None) -> Json:
         """Return the accuracy or the mean squared error of predictions; None without labels."""
-        figures: Json = {"accuracy": None, "mean_squared_error": None}
+        errors: Json = {"accuracy": None, "mean_squared_error": None}
         if y is not None and len(y) and self.description.task == "regression":
-            figures["mean_squared_error"] = float(((predictions - y) ** 2).mean())
+            errors["mean_squared_error"] = float(((predictions - y) ** 2).mean())
         elif y is not None and len(y):
             right = [str(guess) == str(label) for guess, label in zip(predictions, y, strict=True)]
-            figures["accuracy"] = sum(right) / len(right)
-        return figures
+            errors["accuracy"] = sum(right) / len(right)
+        return errors
 
     def save(self, path: str | Path) -> None:
         """Write the model; readable by its owner alone unless it is public."""
@@ -269,7 +269,7 @@ def trained_model(
     linear = module is None
     width = prepared.features - (0 if not linear or settings.intercept == "off" else 1)
     intercept = float(prepared.x_train[0, -1]) if linear and width < prepared.features else 0.0
-    named = settings.model != LINEAR
+    is_file_module = settings.model != LINEAR
     description = ModelDescription(
         dataset=dataset.name,
         task=dataset.task,
@@ -280,8 +280,8 @@ def trained_model(
         transform=settings.features,
         norm=norm,
         intercept=intercept,
-        kind=settings.model if named else (LINEAR if linear else "module"),
-        source=source_digest(settings.model) if named else "",
+        kind=settings.model if is_file_module else (LINEAR if linear else "module"),
+        source=source_digest(settings.model) if is_file_module else "",
         certificate=privacy,
     )
     return TrainedModel(to_numpy(w), description, module)
@@ -305,7 +305,7 @@ EVERY_SECONDS = 15.0
 
 
 @dataclass(eq=False)
-class Keeper:
+class CheckpointWriter:
     """Writes a run's state to a folder at intervals.
 
     Attributes
@@ -314,7 +314,7 @@ class Keeper:
         Settings and data that identify a run.
     every : float
         Seconds between two writes; 0 writes every round.
-    begun : Begun
+    checkpoint : Checkpoint
         State to continue from.
     rows : list of dict
         Values of the finished rounds.
@@ -325,7 +325,7 @@ class Keeper:
     folder: Path
     identity: Json
     every: float = EVERY_SECONDS
-    begun: Begun = field(default_factory=Begun)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     rows: list[Json] = field(default_factory=list)
     drawn: list[int] | None = None
 
@@ -335,7 +335,7 @@ class Keeper:
     def start(self) -> None:
         """Record before a round with secure noise that it may be drawn."""
         if self.drawn is not None:
-            self._write(self.begun.rounds, self.begun.state, self.rows)
+            self._write(self.checkpoint.rounds, self.checkpoint.state, self.rows)
 
     def keep(self, done: Round, rows: list[Json]) -> None:
         """Write the state after a round if it is time."""
@@ -359,7 +359,9 @@ class Keeper:
         remove(self.folder / INTERRUPTED_FILE)
 
 
-def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resume: bool) -> Keeper:
+def make_checkpoint_writer(
+    folder: Path, dataset: Dataset, settings: LearnSettings, *, resume: bool
+) -> CheckpointWriter:
     """Return the checkpoint writer of a run; with ``resume`` it continues the stored run.
 
     Raises
@@ -375,11 +377,11 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
         "version": version("gridpriv"),
     }
     secure = settings.noise == "secure" and settings.mechanism != "none"
-    keeper = Keeper(
+    checkpoint_writer = CheckpointWriter(
         folder, identity, 0.0 if secure else EVERY_SECONDS, drawn=[] if secure else None
     )
     if not (folder / INTERRUPTED_FILE).exists():
-        return keeper
+        return checkpoint_writer
     if not resume:
         raise InputError(
             f"out = {str(folder)!r} holds a run that was interrupted: add --resume to continue "
@@ -391,13 +393,13 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
         raise InputError(
             f"{error}: put back a copy of it, or start again in another folder"
         ) from error
-    for what, value in identity.items():
-        if text["identity"].get(what) != value:
+    for entry, value in identity.items():
+        if text["identity"].get(entry) != value:
             raise InputError(
-                f"resume = True: must be left out, {folder} holds a run of other {what}"
+                f"resume = True: must be left out, {folder} holds a run of other {entry}"
             )
-    begun = Begun(text["rounds"], state)
-    return replace(keeper, begun=begun, rows=text["rows"], drawn=text["drawn"])
+    checkpoint = Checkpoint(text["rounds"], state)
+    return replace(checkpoint_writer, checkpoint=checkpoint, rows=text["rows"], drawn=text["drawn"])
 
 
 def _read(path: Path) -> tuple[Json, tuple[Floats, ...]]:

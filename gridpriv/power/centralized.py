@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridpriv.core.arrays import Bools, Floats
-from gridpriv.core.errors import SolverError, not_allowed, one_of
+from gridpriv.core.errors import SolverError, check_choice, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.ac.state import (
@@ -340,7 +340,7 @@ def relax(
     Ryu and Kim (2022), appendix D, with the sign of its (D.2f)-(D.2i) corrected; with ``cost`` the
     relaxation of PowerModels' SOCWRPowerModel (:mod:`gridpriv.power.program`).
     """
-    one_of("objective", objective, RELAXED_OBJECTIVES)
+    check_choice("objective", objective, RELAXED_OBJECTIVES)
     chosen = _objective(case, objective, imbalance_weight)
     hard = objective == "cost" and imbalance_weight is None
     network = make_network(case, chosen)

@@ -38,7 +38,7 @@ from scipy.sparse.linalg import SuperLU, splu
 
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.errors import InputError, SolverError
-from gridpriv.grid.network import branch_admittance, bus_admittance, dead_buses, islands
+from gridpriv.grid.network import branch_admittance, bus_admittance, deenergized_buses, islands
 from gridpriv.grid.scenarios import Contingency
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.model import NOTIONAL_COST, SPILL_WEIGHT, ac_model, add_service_cost
@@ -256,7 +256,7 @@ def correct(
         pg = post_contingency(before, outage).pg
     except PowerFlowError:
         pg = before.dispatch.pg[outage.kept]
-    live = part_at(case, ~dead_buses(case))
+    live = part_at(case, ~deenergized_buses(case))
     try:
         asked = _least_moves(live, pg[live.gens], voll)
         state = ac_flow(case, live.in_whole(case, asked))

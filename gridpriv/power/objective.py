@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of, positive
+from gridpriv.core.errors import GridprivWarning, InputError, check_choice, not_allowed, positive
 from gridpriv.core.settings import Part, choice, number
 from gridpriv.grid.case import PIECEWISE, Case, GenCost
 
@@ -62,7 +62,7 @@ class Objective:
     cost_unit: float = 1.0
 
     def __post_init__(self) -> None:
-        one_of("objective", self.kind, OBJECTIVES)
+        check_choice("objective", self.kind, OBJECTIVES)
         positive("imbalance_weight", self.weight)
 
 

@@ -49,7 +49,7 @@ from gridpriv.privacy.linear import (
     tree,
 )
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.privacy.temporal import Cosines, TemporalDisclosure, coefficient_left
+from gridpriv.privacy.temporal import TemporalBasis, TemporalDisclosure, coefficient_error
 
 LOAD_SHARE, RATED_SHARE, REACTIVE_SHARE = 0.6, 0.45, 0.3
 CAPACITY_SPREAD = 0.6  # of the sum, relative, where it is estimated from capacity
@@ -335,7 +335,7 @@ def disclose(
 def disclose_over_time(
     zone: Zone,
     release: str,
-    options: Sequence[Cosines],
+    options: Sequence[TemporalBasis],
     prior: Prior,
     noise: NoiseRule,
     adjacency: DemandAdjacency,
@@ -347,7 +347,7 @@ def disclose_over_time(
     ----------
     zone, release, prior, noise, adjacency, direct
         As of :func:`disclose`.
-    options : sequence of Cosines
+    options : sequence of TemporalBasis
         Candidates for the released basis of the zone's sum.
     """
     level, reactive = float(prior.active.mean.sum()), every_bus(zone)
@@ -356,7 +356,9 @@ def disclose_over_time(
     shared = float(np.linalg.norm(prior.active.shares)) if reactive else 1.0
     matches = []
     for strategy, option in product(strategies(zone, release), options):
-        over = option if len(strategy.matrix) else Cosines(option.steps)  # no release has no basis
+        over = (
+            option if len(strategy.matrix) else TemporalBasis(option.steps)
+        )  # no release has no basis
         exact = noise.source == "secure"
         still = Disclosure(strategy, prior, 0.0, power_factors=factors, exact=exact)
         sensitivity = TemporalDisclosure(still, over).sensitivity(adjacency, noise.norm)
@@ -366,7 +368,7 @@ def disclose_over_time(
         left = expected_error(
             strategy, variance, prior, use, reactive=reactive, power_factors=factors
         )
-        expected = math.hypot(left, shared * math.sqrt(coefficient_left(over, variance, level)))
+        expected = math.hypot(left, shared * math.sqrt(coefficient_error(over, variance, level)))
         matches.append(TemporalDisclosure(replace(still, expected=expected), over))
     if not matches:
         raise not_allowed(

@@ -20,7 +20,7 @@ from gridpriv.consensus.transport import Calls, Transport, answers, call
 from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import dead_buses
+from gridpriv.grid.network import deenergized_buses
 from gridpriv.power.ac.block import Elimination, P, R
 from gridpriv.power.ac.interior import FIRST_MU, MU_FACTOR, Border, Iteration, iterate
 from gridpriv.power.ac.joint import tie_ends
@@ -138,7 +138,7 @@ def central_schedule(
         If no optimum is found.
     """
     case, objective = _disclosed(network, zones, demands), network.objective
-    if dead_buses(case).all():  # no generation anywhere: there is no voltage to schedule
+    if deenergized_buses(case).all():  # no generation anywhere: there is no voltage to schedule
         return CentralSchedule(np.zeros(network.offsets["end"]), None)
     if ac and objective.kind != "imbalance":
         optimum = estimated_optimum(case, objective.kind, voll, slack=slack)

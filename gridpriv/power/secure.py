@@ -24,7 +24,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import dead_buses
+from gridpriv.grid.network import deenergized_buses
 from gridpriv.grid.scenarios import Contingency, Rating
 from gridpriv.power.ac.block import Block, LocalBlocks
 from gridpriv.power.ac.flow import LARGEST_VOLTAGE_CHANGE
@@ -186,7 +186,7 @@ class SecureProblem:
         count = 0 if cuts is None else len(cuts.bound)
         blocks: list[ZoneBlock | Block] = []
         at: list[Ints] = []
-        deenergized = dead_buses(self.case)
+        deenergized = deenergized_buses(self.case)
         live = [z for z in self.zones if not deenergized[z.own].all()]
         for place, zone in enumerate(live):
             first = ends.size + place * count

@@ -65,7 +65,7 @@ from gridpriv.core.errors import InputError, finite, not_allowed
 from gridpriv.privacy.mechanism import HIDES_NOTHING, Charge
 from gridpriv.privacy.staircase import chance_of_loss
 
-REPLACED, DRAWN = "replaced-gaussian", "drawn-gaussian"
+POISSON, FIXED_SIZE = "replaced-gaussian", "drawn-gaussian"
 """Kinds of charge: a Poisson batch, and a batch without replacement, between replaced samples."""
 TINY = np.finfo(float).tiny
 TAIL = 1e-16  # probability of a loss that counts as infinite
@@ -93,19 +93,19 @@ def poisson_curve(multiplier: float, rate: float) -> Curve:
 
     def curve(epsilons: Floats) -> Floats:
         # P/Q = e^eps is a quadratic in y = e^(mu x): a y^2 - b y - e^eps a = 0
-        far = np.exp(epsilons)
+        ratio = np.exp(epsilons)
         a, b = rate * math.exp(-0.5 * mu**2), (1.0 - rate) * np.expm1(epsilons)
-        root = np.sqrt(b**2 + 4.0 * far * a**2)
-        y = np.where(b > 0, (b + root) / (2.0 * a), 2.0 * far * a / (root - b))
+        root = np.sqrt(b**2 + 4.0 * ratio * a**2)
+        y = np.where(b > 0, (b + root) / (2.0 * a), 2.0 * ratio * a / (root - b))
         x = np.log(y) / mu
         p = (1.0 - rate) * ndtr(-x) + rate * ndtr(mu - x)
         q = (1.0 - rate) * ndtr(-x) + rate * ndtr(-mu - x)
-        return np.asarray(np.maximum(p - far * q, 0.0))
+        return np.asarray(np.maximum(p - ratio * q, 0.0))
 
     return curve
 
 
-def drawn_curve(multiplier: float, rate: float) -> Curve:
+def fixed_size_curve(multiplier: float, rate: float) -> Curve:
     """Return delta of epsilons for batches without replacement and a replaced sample.
 
     Parameters
@@ -131,7 +131,10 @@ def drawn_curve(multiplier: float, rate: float) -> Curve:
     return curve
 
 
-CURVES: dict[str, Callable[[float, float], Curve]] = {REPLACED: poisson_curve, DRAWN: drawn_curve}
+CURVES: dict[str, Callable[[float, float], Curve]] = {
+    POISSON: poisson_curve,
+    FIXED_SIZE: fixed_size_curve,
+}
 
 
 def loss_distribution(kind: str, multiplier: float, rate: float, step: float) -> Any:
@@ -162,7 +165,7 @@ FINE, MIDDLE, COARSE, WIDE = 1e-4, 3e-4, 1e-3, 100.0
 LARGE, SMALL = 30.0, 0.2  # pure epsilon and Gaussian multiplier of a release that hides nothing
 LEAST = math.log(1e-9)  # multiplier of noise whose cost is 0
 MOST = 30  # different charges whose loss distributions are composed to show a total
-SAMPLED = frozenset({"sampled-gaussian", REPLACED, DRAWN})
+SAMPLED = frozenset({"sampled-gaussian", POISSON, FIXED_SIZE})
 PURE = frozenset({"laplace", "split-laplace", "pure", "staircase"})
 
 
@@ -256,7 +259,7 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
     if kinds == {"gaussian"}:
         import dp_accounting
 
-        return float(dp_accounting.get_epsilon_gaussian(_one_gaussian(charges), delta))
+        return float(dp_accounting.get_epsilon_gaussian(_joint_multiplier(charges), delta))
     wide = [item for item in charges if HIDES_NOTHING < stated_epsilon(item[0]) < math.inf]
     if wide:  # a loss distribution this wide has no use and no grid
         return _added(charges, wide, delta)
@@ -282,7 +285,9 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         bound = _composed_epsilon(charges, delta)
     pure = [item for item in charges if math.isfinite(pure_epsilon(item[0]))]
     stated = [item for item in charges if math.isfinite(stated_epsilon(item[0]))]
-    return min([bound, *(_added(charges, apart, delta) for apart in (pure, stated) if apart)])
+    return min(
+        [bound, *(_added(charges, separate, delta) for separate in (pure, stated) if separate)]
+    )
 
 
 def stated_epsilon(charge: Charge) -> float:
@@ -291,7 +296,7 @@ def stated_epsilon(charge: Charge) -> float:
 
 
 def _added(
-    charges: Iterable[tuple[Charge, int]], apart: Iterable[tuple[Charge, int]], delta: float
+    charges: Iterable[tuple[Charge, int]], separate: Iterable[tuple[Charge, int]], delta: float
 ) -> float:
     """Return the epsilons of some charges plus the total of the others; infinite without delta.
 
@@ -304,14 +309,14 @@ def _added(
 
     and s + e is a bound at delta where e is one of the others at delta - d.
     """
-    apart = tuple(apart)
-    rest = dict(item for item in charges if item not in apart)
-    spent = math.fsum(n * c.second for c, n in apart if c.kind == "approximate")
-    left = delta - spent if spent else delta
-    if left < 0.0 or (rest and left == 0.0):
+    separate = tuple(separate)
+    composed = dict(item for item in charges if item not in separate)
+    spent = math.fsum(n * c.second for c, n in separate if c.kind == "approximate")
+    remaining_delta = delta - spent if spent else delta
+    if remaining_delta < 0.0 or (composed and remaining_delta == 0.0):
         return math.inf
-    total = math.fsum(n * stated_epsilon(c) for c, n in apart)
-    return total + total_epsilon(rest, left) if rest else total
+    total = math.fsum(n * stated_epsilon(c) for c, n in separate)
+    return total + total_epsilon(composed, remaining_delta) if composed else total
 
 
 def _two_laplace_epsilon(moves: list[float], delta: float) -> float:
@@ -325,8 +330,8 @@ def _two_laplace_epsilon(moves: list[float], delta: float) -> float:
     b, a = sorted(moves)
 
     def curve(e: float) -> float:
-        low, far = max(e - a, -b), math.exp((e - a - b) / 2.0)
-        value = 0.5 * (1.0 - far) - 0.5 * math.expm1((low - b) / 2.0) - 0.25 * (b - low) * far
+        low, tail = max(e - a, -b), math.exp((e - a - b) / 2.0)
+        value = 0.5 * (1.0 - tail) - 0.5 * math.expm1((low - b) / 2.0) - 0.25 * (b - low) * tail
         return value - 0.5 * math.exp(-b) * math.expm1(min(e + b - a, 0.0) / 2.0)
 
     low, high = 0.0, a + b
@@ -398,7 +403,7 @@ def _epsilon_of_losses(losses: Floats, log_chance: Floats, delta: float) -> floa
     return math.log(max(a[i] - delta, TINY)) - float(log_b[i])
 
 
-def _one_gaussian(charges: tuple[tuple[Charge, int], ...]) -> float:
+def _joint_multiplier(charges: tuple[tuple[Charge, int], ...]) -> float:
     return 1.0 / math.sqrt(math.fsum(n / c.parameter**2 for c, n in charges))
 
 
@@ -410,7 +415,7 @@ def _composed_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> 
     composed = [item for item in charges if item not in gaussian]
     spread = math.fsum(n * pure_epsilon(c) for c, n in composed if c.kind in PURE)
     if gaussian:
-        multiplier = _one_gaussian(gaussian)
+        multiplier = _joint_multiplier(gaussian)
         composed.append((Charge("gaussian", multiplier), 1))
         spread += 0.5 / multiplier**2  # its losses are N(s, 2s), s = 1/(2 m^2)
     step = FINE if spread <= WIDE else COARSE
@@ -456,10 +461,10 @@ def _staircase_loss(charge: Charge, step: float) -> Any:
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-    whole, q = charge.second, math.exp(-charge.parameter)
-    steps, rest = charge.parameter / step, max(0.0, 1.0 - (1.0 + q) * whole)
-    losses = {math.ceil(-steps): q * whole}  # at 0, as the rest, where epsilon is below a step
-    for at, mass in ((0, rest), (math.ceil(steps), whole)):
+    full, q = charge.second, math.exp(-charge.parameter)
+    steps, zero = charge.parameter / step, max(0.0, 1.0 - (1.0 + q) * full)
+    losses = {math.ceil(-steps): q * full}  # at 0, as the rest, where epsilon is below a step
+    for at, mass in ((0, zero), (math.ceil(steps), full)):
         losses[at] = losses.get(at, 0.0) + mass
     pmf = pld_pmf.create_pmf(losses, step, infinity_mass=0.0, pessimistic_estimate=True)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
@@ -494,23 +499,23 @@ def total_of(charges: Charges, delta: float) -> float:
     """
     if not charges or delta == 0.0:
         return total_pure(charges)
-    near: Counter[Charge] = Counter()
+    rounded_charges: Counter[Charge] = Counter()
     for charge, count in charges.items():
         rounded = replace(charge, parameter=float(f"{charge.parameter:.9g}"))
         if charge.kind == "gaussian" and charge.parameter < SMALL and len(charges) > 1:
             rounded = Charge("zcdp", _zcdp(rounded))
-        near[rounded] += count
+        rounded_charges[rounded] += count
     many = len(charges) > MOST and {c.kind for c in charges} <= {"laplace", "gaussian", "pure"}
     least = 0.0 if many else LARGE
-    large = [item for item in near.items() if least < stated_epsilon(item[0]) < math.inf]
+    large = [item for item in rounded_charges.items() if least < stated_epsilon(item[0]) < math.inf]
     if large:
         concentrated: Counter[Charge] = Counter()
-        for charge, count in near.items():
+        for charge, count in rounded_charges.items():
             concentrated[Charge("zcdp", _zcdp(charge))] += count
         check_delta("delta", delta)
-        added = _added(near.items(), large, delta)
-        return min(total_pure(near), added, total_epsilon(concentrated, delta))
-    return total_epsilon(near, delta)
+        added = _added(rounded_charges.items(), large, delta)
+        return min(total_pure(rounded_charges), added, total_epsilon(concentrated, delta))
+    return total_epsilon(rounded_charges, delta)
 
 
 @lru_cache(maxsize=256)

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, check_choice, not_allowed
 from gridpriv.core.settings import shortest
 
 Protects = Literal["p+q", "p", "q"]
@@ -189,7 +189,7 @@ class DemandAdjacency:
     def __post_init__(self) -> None:
         if not 0.0 < self.beta < math.inf:
             raise not_allowed("beta", self.beta, "a positive number of p.u.")
-        one_of("protects", self.protects, PROTECTS)
+        check_choice("protects", self.protects, PROTECTS)
         if self.power_factors is not None and self.protects != "p+q":
             raise not_allowed("protects", self.protects, "p+q, with power factors of both")
 

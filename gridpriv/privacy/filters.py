@@ -114,8 +114,8 @@ class PlannedFilter:
 
     def _entry(self, charge: Charge) -> int | None:
         for i, (planned, _) in enumerate(self.plan):
-            near = math.isclose(charge.parameter, planned.parameter, rel_tol=SLACK)
-            if near and replace(charge, parameter=planned.parameter) == planned:
+            equal = math.isclose(charge.parameter, planned.parameter, rel_tol=SLACK)
+            if equal and replace(charge, parameter=planned.parameter) == planned:
                 return i
         return None
 
@@ -252,11 +252,11 @@ def _pure_renyi(epsilon: float, orders: Floats) -> Floats:
 
 def _staircase_renyi(charge: Charge, orders: Floats) -> Floats:
     """Return the Renyi divergences of three losses: ln E exp((a - 1) L) / (a - 1)."""
-    epsilon, whole, more = charge.parameter, charge.second, orders - 1.0
-    rest = max(0.0, 1.0 - (1.0 + math.exp(-epsilon)) * whole)
-    up, down = math.log(whole) + more * epsilon, math.log(whole) - epsilon - more * epsilon
-    still = math.log(rest) if rest else -math.inf
-    return np.asarray(np.logaddexp(np.logaddexp(up, down), still) / more)
+    epsilon, full, powers = charge.parameter, charge.second, orders - 1.0
+    zero = max(0.0, 1.0 - (1.0 + math.exp(-epsilon)) * full)
+    up, down = math.log(full) + powers * epsilon, math.log(full) - epsilon - powers * epsilon
+    unchanged = math.log(zero) if zero else -math.inf
+    return np.asarray(np.logaddexp(np.logaddexp(up, down), unchanged) / powers)
 
 
 def combined(charges: Charges, more: Charges, times: int = 1) -> dict[Charge, int]:

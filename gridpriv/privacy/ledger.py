@@ -30,6 +30,7 @@ from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import BudgetError, InputError, positive
 from gridpriv.core.text import counted
 from gridpriv.privacy.accounting import Charges, check_delta, total_of, total_pure
+from gridpriv.privacy.certificate import charges_of
 from gridpriv.privacy.filters import SLACK, Rule, check_charges, choose_rule, combined
 from gridpriv.privacy.ledger_file import UNDONE, ChainedRow, Head, LedgerFile, Register, key_path
 from gridpriv.privacy.ledger_rows import (
@@ -48,11 +49,10 @@ from gridpriv.privacy.ledger_rows import (
 )
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.statement import charges_of
 
 Rules: TypeAlias = list[tuple[Ints, Rule | None]]
 WAIT = 30.0  # seconds for other processes
-WORDS = {
+CHARGE_NAMES = {
     "laplace": "Laplace or K-norm noise, multiplier",
     "split-laplace": "Laplace or K-norm noise on several numbers, multiplier",
     "gaussian": "Gaussian noise, multiplier",
@@ -63,7 +63,7 @@ WORDS = {
 """Names of charges, each with its number, in messages."""
 
 
-class HeldLedger:
+class OpenLedger:
     """A ledger's file and the content of its rows, which grow together."""
 
     def __init__(self, path: Path, key: Path | None, timeout: float = WAIT) -> None:
@@ -98,12 +98,12 @@ class HeldLedger:
         return self.book.number(unit.marks(self.file.key)[0])
 
 
-def read_held(path: Path, key: Path | None) -> tuple[HeldLedger, list[ChainedRow]]:
+def read_open_ledger(path: Path, key: Path | None) -> tuple[OpenLedger, list[ChainedRow]]:
     """Return a ledger read from the start, and its rows."""
-    held_ledger = HeldLedger(path, key)
-    with held_ledger.file.reading() as rows:
-        held_ledger.take(rows)
-    return held_ledger, rows
+    ledger = OpenLedger(path, key)
+    with ledger.file.reading() as rows:
+        ledger.take(rows)
+    return ledger, rows
 
 
 def refuse_shared(datasets: Iterable[LedgerDataset]) -> None:
@@ -195,24 +195,24 @@ def grant(
     accounts = [unit.account for dataset in owners for unit in dataset.units if unit.account]
     register = Register(Path(path))
     with register.granting(accounts, lambda: _identity(Path(path), key)):
-        held_ledger = HeldLedger(Path(path), key)
-        with held_ledger.file.making() as rows:
-            held_ledger.take(rows)
-            _write_grant(held_ledger, owners, epsilon, delta)
+        ledger = OpenLedger(Path(path), key)
+        with ledger.file.making() as rows:
+            ledger.take(rows)
+            _write_grant(ledger, owners, epsilon, delta)
     if accounts:
-        register.note(held_ledger.identity, held_ledger.file.head)
+        register.note(ledger.identity, ledger.file.head)
 
 
 def _identity(path: Path, key: Path | None) -> str:
     """Return the MAC of a ledger's first row; an empty text where there is no complete ledger."""
     try:
-        return read_held(path, key)[0].identity
+        return read_open_ledger(path, key)[0].identity
     except InputError:
         return ""
 
 
 def _write_grant(
-    current: HeldLedger, owners: list[LedgerDataset], epsilon: float, delta: float
+    current: OpenLedger, owners: list[LedgerDataset], epsilon: float, delta: float
 ) -> None:
     """Add the row of a grant; refuse units that have one."""
     for dataset in owners:
@@ -242,7 +242,7 @@ def read_book(path: str | Path, key: Path | None = None) -> Book:
     InputError
         For a file that is not a ledger, is damaged, or has another key.
     """
-    return read_held(Path(path), key)[0].book
+    return read_open_ledger(Path(path), key)[0].book
 
 
 def verify(path: str | Path, expect: Head | None = None, key: Path | None = None) -> LedgerFile:
@@ -259,7 +259,7 @@ def verify(path: str | Path, expect: Head | None = None, key: Path | None = None
     InputError
         If anything was changed, or the ledger does not continue from ``expect``.
     """
-    current, rows = read_held(Path(path), key)
+    current, rows = read_open_ledger(Path(path), key)
     if expect is not None and expect not in {Head(), *(row.head for row in rows)}:
         raise InputError(
             f"ledger {path} does not go on from the head {expect}: it is an older copy, or "
@@ -299,12 +299,12 @@ class Ledger:
         timeout: float = WAIT,
     ) -> None:
         self.path = Path(path)
-        self._given = tuple(datasets), key, timeout
-        self._datasets = {dataset.owner: dataset for dataset in self._given[0]}
-        refuse_shared(self._given[0])
+        self._arguments = tuple(datasets), key, timeout
+        self._datasets = {dataset.owner: dataset for dataset in self._arguments[0]}
+        refuse_shared(self._arguments[0])
         self._lock = Lock()
-        self._held = HeldLedger(self.path, key, timeout)
-        entered = any(unit.account for dataset in self._given[0] for unit in dataset.units)
+        self._held = OpenLedger(self.path, key, timeout)
+        entered = any(unit.account for dataset in self._arguments[0] for unit in dataset.units)
         self._register = Register(self.path) if entered else None
         self._checked = not entered
         with self._transaction() as current:
@@ -381,7 +381,7 @@ class Ledger:
 
     def __reduce__(self) -> tuple[type[Ledger], tuple[object, ...]]:
         """Open the file again where a worker process unpickles the ledger."""
-        return Ledger, (self.path, *self._given)
+        return Ledger, (self.path, *self._arguments)
 
     def __enter__(self) -> Ledger:
         return self
@@ -390,7 +390,7 @@ class Ledger:
         self.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[HeldLedger]:
+    def _transaction(self) -> Iterator[OpenLedger]:
         with self._lock, self._held.file.writing() as rows:
             self._held.take(rows)
             if self._register is not None and not self._checked:
@@ -408,7 +408,7 @@ class Ledger:
             raise InputError(f"ledger {self.path}: {owner!r} is not a dataset of this run")
         return self._datasets[owner]
 
-    def _numbers(self, current: HeldLedger, dataset: LedgerDataset) -> Ints:
+    def _numbers(self, current: OpenLedger, dataset: LedgerDataset) -> Ints:
         """Return the numbers of a dataset's units; refuse data of another ledger."""
         numbers = [current.number(unit) for unit in dataset.units]
         matches = [number for number in numbers if number is not None]
@@ -437,26 +437,30 @@ class Ledger:
             under_rule(account, charges, planned=planned).filter.used(charges)
 
     def _refused(
-        self, owner: str, lacking: list[tuple[Account, int]], asked: Charges, outcome: str
+        self, owner: str, lacking: list[tuple[Account, int]], requested: Charges, outcome: str
     ) -> BudgetError:
         """Return the error with requested and remaining budget of the units."""
         account, _ = max(lacking, key=lambda pair: pair[0].filter.used(pair[0].spent))
         short = _some(sum(count for _, count in lacking), self._datasets[owner])
         kind = self._datasets[owner].kind
-        keeper = account.filter
-        after = combined(account.spent, asked)
-        before = keeper.used(account.spent)
-        share = math.gcd(*asked.values())
-        room = keeper.room(account.spent, {charge: n // share for charge, n in asked.items()})
-        releases = " + ".join(f"{counted(n, 'release')} of {_noise(c)}" for c, n in asked.items())
+        grant_filter = account.filter
+        after = combined(account.spent, requested)
+        before = grant_filter.used(account.spent)
+        share = math.gcd(*requested.values())
+        room = grant_filter.room(
+            account.spent, {charge: n // share for charge, n in requested.items()}
+        )
+        releases = " + ".join(
+            f"{counted(n, 'release')} of {_noise(c)}" for c, n in requested.items()
+        )
         more = f", room for {room} more such release{'s' * (room != 1)}"
-        if any(charge.kind == "approximate" for charge in asked):
+        if any(charge.kind == "approximate" for charge in requested):
             more = ""  # a shorter plan may fit, which the remaining count does not show
         return BudgetError(
             f"{kind} {owner!r} in ledger {self.path}: {short} lack the budget: "
-            f"needs {_epsilon(account, asked)} for {releases}, "
+            f"needs {_epsilon(account, requested)} for {releases}, "
             f"left {_percent(max(0.0, 1.0 - before))} of {account.grant}{more} "
-            f"(rule: {account.kept_by}); {outcome}. "
+            f"(rule: {account.filter_name}); {outcome}. "
             f"{_remedy(account, self._datasets[owner], after)}"
         )
 
@@ -493,14 +497,14 @@ def _of_units(number: int, dataset: LedgerDataset) -> str:
 
 def _remedy(account: Account, dataset: LedgerDataset, after: Charges) -> str:
     """Return advice after a refusal: a smaller request or another step."""
-    left = account.grant.epsilon - account.total_pure
+    remaining = account.grant.epsilon - account.total_pure
     used = account.filter.used(account.spent) > 1.0 - SLACK
     if account.grant.delta == 0.0 and math.isinf(total_pure(after)):
         request = "Releases without a pure epsilon need a grant with a delta: request pure noise"
     elif not account.spent:
         request = "Request less (a smaller --budget)"
-    elif math.isfinite(left) and left > 1e-9 * account.grant.epsilon:
-        request = f"Request pure noise (such as laplace) of epsilon {left:.4g} or less in all"
+    elif math.isfinite(remaining) and remaining > 1e-9 * account.grant.epsilon:
+        request = f"Request pure noise (such as laplace) of epsilon {remaining:.4g} or less in all"
     else:
         request = "Nothing more fits this grant" if used else "Request less (a smaller --budget)"
     if any(unit.account for unit in dataset.units):
@@ -514,7 +518,7 @@ def _remedy(account: Account, dataset: LedgerDataset, after: Charges) -> str:
 
 def _noise(charge: Charge) -> str:
     """Return a charge in words."""
-    return f"{WORDS.get(charge.kind, charge.kind)} {charge.parameter:.6g}"
+    return f"{CHARGE_NAMES.get(charge.kind, charge.kind)} {charge.parameter:.6g}"
 
 
 def _percent(share: float) -> str:

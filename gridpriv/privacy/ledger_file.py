@@ -365,7 +365,7 @@ class LedgerFile(LockedFile):
             raise InputError(f"ledger {self.path} cannot be read: {reason}; {UNDONE}") from error
         if new[: len(self._last)] != self._last:
             raise self._damaged(f"row {self.head.count} is not the one that was read before")
-        *lines, rest = new[len(self._last) :].split(b"\n")
+        *lines, incomplete = new[len(self._last) :].split(b"\n")
         rows, head = [], self.head
         for line in lines:
             head = self._checked(head, line)
@@ -373,7 +373,7 @@ class LedgerFile(LockedFile):
         self._check_head(first_line, [self.head, *(row.head for row in rows)])
         for row, line in zip(rows, lines, strict=True):
             self._advance(row.head, line + b"\n")
-        self.unfinished = len(rest)
+        self.unfinished = len(incomplete)
         return rows
 
     def _check_kind(self, first_line: bytes) -> None:
@@ -404,10 +404,10 @@ class LedgerFile(LockedFile):
         if not hmac.compare_digest(first_line, self.key.seal(heads[place])):
             raise self._damaged("its first line is not what was written")
 
-    def _damaged(self, what: str) -> InputError:
+    def _damaged(self, fault: str) -> InputError:
         return InputError(
             f"ledger {self.path} was changed or damaged, or {self._key_path} is another ledger's "
-            f"key: {what}; put back a copy that holds every charge; {UNDONE}"
+            f"key: {fault}; put back a copy that holds every charge; {UNDONE}"
         )
 
     def _advance(self, head: Head, line: bytes) -> None:
@@ -491,21 +491,21 @@ class Register:
         InputError
             For a unit of another ledger; nothing is entered then.
         """
-        asked = list(units)
-        if not asked or not self._made():
+        accounts = list(units)
+        if not accounts or not self._make_folder():
             yield
             return
         with (self._folder / LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             entered, own = self._accounts(), identity()
-            others = [entered[u] for u in asked if u in entered and entered[u][0] != own]
-            if others:
-                where = ", ".join(sorted({path for _, path in others}))
+            conflicting = [entered[u] for u in accounts if u in entered and entered[u][0] != own]
+            if conflicting:
+                where = ", ".join(sorted({path for _, path in conflicting}))
                 raise InputError(
-                    f"ledger {self._ledger}: {len(others)} of {len(asked)} buses have a grant on "
-                    f"this machine already, in ledger {where}; a second grant for the same buses "
-                    "would refill their budget. Charge that ledger, or put it back from a backup; "
-                    "nothing was granted"
+                    f"ledger {self._ledger}: {len(conflicting)} of {len(accounts)} buses have a "
+                    f"grant on this machine already, in ledger {where}; a second grant for the "
+                    "same buses would refill their budget. Charge that ledger, or put it back from "
+                    "a backup; nothing was granted"
                 )
             try:
                 yield
@@ -515,7 +515,7 @@ class Register:
                         (self._folder / LOCK).unlink()
                         self._folder.rmdir()
                 raise
-            entered |= dict.fromkeys(asked, (identity(), str(self._ledger)))
+            entered |= dict.fromkeys(accounts, (identity(), str(self._ledger)))
             write_text(self._folder / ACCOUNTS, json.dumps(entered, indent=0), private=True)
 
     def check(self, identity: str, heads: Iterable[Head]) -> None:
@@ -538,7 +538,7 @@ class Register:
 
     def note(self, identity: str, head: Head) -> None:
         """Record the last head of a ledger."""
-        if self._made():
+        if self._make_folder():
             with suppress(StorageError):
                 write_text(self._head_file(identity), str(head), private=True)
 
@@ -555,7 +555,7 @@ class Register:
         except (OSError, ValueError) as error:
             raise InputError(f"register {path} cannot be read: {error}; {UNDONE}") from error
 
-    def _made(self) -> bool:
+    def _make_folder(self) -> bool:
         """Make the folder; warn where the system does not allow it."""
         if not self._ledger.parent.is_dir():
             return False
@@ -575,9 +575,9 @@ class Register:
 
 def register_folder(ledger: Path) -> Path:
     """Return the folder of the register for a ledger at an absolute path."""
-    given = os.environ.get("GRIDPRIV_STATE")
-    if given:
-        return Path(given)
+    folder = os.environ.get("GRIDPRIV_STATE")
+    if folder:
+        return Path(folder)
     place = Path(os.path.realpath(ledger.parent))
     trials = Path(os.path.realpath(tempfile.gettempdir()))
     if trials in (place, *place.parents):

@@ -171,7 +171,7 @@ class Account:
         return total_of(self.spent, self.grant.delta)
 
     @property
-    def kept_by(self) -> str:
+    def filter_name(self) -> str:
         """Name of the filter of the grant."""
         unfixed = self.grant.delta > 0.0 and self.rule is None
         return str(self.filter) + (" or a rule that the first charge fixes" if unfixed else "")
@@ -269,9 +269,11 @@ def encode(entry: Entry) -> bytes:
     if isinstance(entry, Grant):
         entries = {"grant": asdict(entry)}
     elif isinstance(entry, Fixed):
-        entries = {"rule": {"at": entry.at, "units": entry.units, "rule": _told_rule(entry.rule)}}
+        entries = {
+            "rule": {"at": entry.at, "units": entry.units, "rule": _encoded_rule(entry.rule)}
+        }
     else:
-        entries = {"charge": vars(entry) | {"charges": _told_charges(entry.charges)}}
+        entries = {"charge": vars(entry) | {"charges": _encoded_charges(entry.charges)}}
     return json.dumps(entries, separators=(",", ":"), allow_nan=True).encode("ascii")
 
 
@@ -324,15 +326,15 @@ ROWS: dict[str, tuple[Callable[..., Entry], dict[str, Callable[[Any], Any]]]] = 
 """By kind of row: its class, and converters of entries other than numbers and texts."""
 
 
-def _told_rule(rule: Rule | None) -> Json | None:
+def _encoded_rule(rule: Rule | None) -> Json | None:
     if isinstance(rule, PlannedFilter):
-        return {"plan": _told_charges(rule.plan)}
+        return {"plan": _encoded_charges(rule.plan)}
     return None if rule is None else vars(rule)
 
 
-def _told_charges(charges: Counted) -> list[tuple[str, float, float, int]]:
+def _encoded_charges(charges: Counted) -> list[tuple[str, float, float, int]]:
     return [(charge.kind, charge.parameter, charge.second, n) for charge, n in charges]
 
 
-def _mark(key: Key, what: str, content: bytes) -> str:
-    return key.digest(what, content)[:MARK_BYTES].hex()
+def _mark(key: Key, purpose: str, content: bytes) -> str:
+    return key.digest(purpose, content)[:MARK_BYTES].hex()

@@ -139,11 +139,11 @@ class Sums:
     lower: float
     upper: float
 
-    def less(self, known: Floats, unit: float) -> Sums:
+    def less(self, part_of_demand: Floats, unit: float) -> Sums:
         """Return the prior of the rest after a known part (n,), in units of ``unit``."""
-        part = float(known.sum())
+        part = float(part_of_demand.sum())
         return Sums(
-            (self.mean - known) / unit,
+            (self.mean - part_of_demand) / unit,
             self.scale / unit,
             self.spread / unit,
             (self.lower - part) / unit,
@@ -205,7 +205,7 @@ class Statistics:
             return np.inf  # a unit changes several statistics
         return float(lengths.max(initial=0.0))
 
-    def share(self, norm: Norm, moved: Floats) -> float:
+    def share(self, norm: Norm, change: Floats) -> float:
         """Return the largest share of the distance in one number or one pair.
 
         In norm 1 p and q are separate numbers.
@@ -214,13 +214,13 @@ class Statistics:
         if norm not in {1, "box"} or not weight:
             return 1.0
         largest = float(np.abs(self.matrix).max()) / weight
-        return max(0.5, largest * float(moved.max()) / length(moved, norm))
+        return max(0.5, largest * float(change.max()) / length(change, norm))
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return the sensitivity of the statistics to one unit."""
         entries = 2 if adjacency.protects == "p+q" else 1
         halves = np.array(["p" in adjacency.protects, "q" in adjacency.protects])
-        moved = adjacency.beta * halves * np.array([1.0, self.reactive])
+        change = adjacency.beta * halves * np.array([1.0, self.reactive])
         weight = self.weight(norm)
         total = "root sum of squares" if norm == 2 else "sum"
         inside = "" if weight == 1.0 else f", with weights whose {total} is {weight:.6g}"
@@ -237,10 +237,10 @@ class Statistics:
                 f"factors {adjacency.power_factors}"
             )
         return Sensitivity(
-            length(moved, norm) * weight,
+            length(change, norm) * weight,
             norm,
             f"{moves}{inside} ({self.name})",
-            self.share(norm, moved),
+            self.share(norm, change),
         )
 
     def estimate(
@@ -261,14 +261,14 @@ class Statistics:
         power_factors : PowerFactors, optional
             Power factors whose coordinates (p', q') the statistics have.
         """
-        p_seen, q_seen = np.split(released, 2)
+        p_released, q_released = np.split(released, 2)
         of_p, of_q = self.matrices
-        active = _posterior(of_p, p_seen, variance, prior.active)
+        active = _posterior(of_p, p_released, variance, prior.active)
         belief = prior.reactive(active)
         if power_factors is None:
-            return np.concatenate([active, _posterior(of_q, q_seen, variance, belief)])
+            return np.concatenate([active, _posterior(of_q, q_released, variance, belief)])
         along, half = power_factors.middle * active, power_factors.half
-        posterior = _posterior(of_q, q_seen, variance, belief.less(along, half))
+        posterior = _posterior(of_q, q_released, variance, belief.less(along, half))
         return np.concatenate([active, along + half * posterior])
 
 
@@ -297,27 +297,27 @@ class Evidence:
     weight: Floats
 
 
-def evidence(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Evidence:
+def evidence(matrix: Floats, released: Floats, variance: float, prior: Sums) -> Evidence:
     """Return the evidence of released statistics on the relative size of deviations."""
     from scipy.linalg import eigh  # slow to import, and schemas do not need it
 
     total = matrix @ prior.shares
     # without a floor of the noise the matrix could be singular
     noise = max(variance, LEAST_NOISE * prior.spread**2 * float(total @ total))
-    known = noise * np.eye(len(seen)) + prior.spread**2 * np.outer(total, total)
-    inside = matrix @ prior.deviations @ matrix.T
-    values, vectors = eigh(inside, known) if len(seen) else (seen, known)
-    loads = vectors.T @ (seen - matrix @ prior.mean)
+    covariance = noise * np.eye(len(released)) + prior.spread**2 * np.outer(total, total)
+    scattered = matrix @ prior.deviations @ matrix.T
+    values, vectors = eigh(scattered, covariance) if len(released) else (released, covariance)
+    loads = vectors.T @ (released - matrix @ prior.mean)
     size = 1.0 + DEVIATIONS[:, None] ** 2 * np.maximum(values, 0.0)
     log_likelihood = -0.5 * (np.log(size) + loads**2 / size).sum(axis=1)
     weight = np.exp(log_likelihood - log_likelihood.max())
     return Evidence(vectors, size, weight / weight.sum())
 
 
-def _posterior(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Floats:
+def _posterior(matrix: Floats, released: Floats, variance: float, prior: Sums) -> Floats:
     """Return the posterior mean of one kind of demand, its sum in the public range."""
-    known = evidence(matrix, seen, variance, prior)
-    loads, weight = known.vectors.T @ (seen - matrix @ prior.mean), known.weight[:, None]
+    known = evidence(matrix, released, variance, prior)
+    loads, weight = known.vectors.T @ (released - matrix @ prior.mean), known.weight[:, None]
     pull = known.vectors @ (weight * loads / known.size).sum(axis=0)
     spread = known.vectors @ (weight * DEVIATIONS[:, None] ** 2 * loads / known.size).sum(axis=0)
     along = prior.spread**2 * prior.shares * (matrix @ prior.shares @ pull)
@@ -343,11 +343,11 @@ def posterior_covariance(matrix: Floats, variance: float, prior: Sums, deviation
         s, as a public guess.
     """
     shares = prior.shares
-    before = prior.spread**2 * np.outer(shares, shares) + deviation**2 * prior.deviations
-    seen = matrix @ before
-    noise = max(variance, LEAST_NOISE * np.trace(before))  # nested sums would be singular
-    noisy = seen @ matrix.T + noise * np.eye(len(matrix))
-    return np.asarray(before - seen.T @ np.linalg.solve(noisy, seen))
+    prior_covariance = prior.spread**2 * np.outer(shares, shares) + deviation**2 * prior.deviations
+    covariance = matrix @ prior_covariance
+    noise = max(variance, LEAST_NOISE * np.trace(prior_covariance))  # nested sums would be singular
+    noisy = covariance @ matrix.T + noise * np.eye(len(matrix))
+    return np.asarray(prior_covariance - covariance.T @ np.linalg.solve(noisy, covariance))
 
 
 def bus(units: int) -> Statistics:
@@ -404,7 +404,7 @@ class Observed:
     ----------
     matrix : (m, n)
         S.
-    seen : (m,)
+    released : (m,)
     variance : float
         Of the noise on each.
     belief : Sums
@@ -412,14 +412,14 @@ class Observed:
     """
 
     matrix: Floats
-    seen: Floats
+    released: Floats
     variance: float
     belief: Sums
 
     @cached_property
     def evidence(self) -> Evidence:
         """Evidence on the relative size of deviations, s."""
-        return evidence(self.matrix, self.seen, self.variance, self.belief)
+        return evidence(self.matrix, self.released, self.variance, self.belief)
 
     def draw(self, belief: Sums, noise: Floats, generator: np.random.Generator) -> Floats:
         """Return a demand (n,) of the posterior for noise (m,), its sum in the prior's range."""
@@ -429,13 +429,13 @@ class Observed:
         value = belief.scale * generator.standard_normal(len(shares))
         value -= value.sum() * belief.scale**2 / (belief.scale**2).sum()
         start = belief.mean + belief.spread * generator.standard_normal() * shares + s * value
-        missed = self.seen - self.matrix @ start - noise
-        pull = known.vectors @ ((known.vectors.T @ missed) / known.size[row])
+        residual = self.released - self.matrix @ start - noise
+        pull = known.vectors @ ((known.vectors.T @ residual) / known.size[row])
         total = self.matrix @ shares @ pull
-        moved = belief.spread**2 * shares * total + s**2 * belief.deviations @ (
+        correction = belief.spread**2 * shares * total + s**2 * belief.deviations @ (
             self.matrix.T @ pull
         )
-        return in_range(start + moved, belief)
+        return in_range(start + correction, belief)
 
 
 def posterior_draws(
@@ -456,10 +456,10 @@ def posterior_draws(
         Of the noise.
     """
     variance, none = mechanism.variance, np.zeros_like(released)
-    p_seen, q_seen = np.split(released, 2)
+    p_released, q_released = np.split(released, 2)
     of_p, of_q = strategy.matrices
-    active = Observed(of_p, p_seen, variance, prior.active)
-    reactive = Observed(of_q, q_seen, variance, prior.reactive(prior.active.mean))
+    active = Observed(of_p, p_released, variance, prior.active)
+    reactive = Observed(of_q, q_released, variance, prior.reactive(prior.active.mean))
     while True:
         p_noise, q_noise = np.split(mechanism.perturb(none, lambda: generator), 2)
         p = active.draw(prior.active, p_noise, generator)
@@ -576,8 +576,8 @@ def expected_error(
     """
 
     def error(matrix: Floats, belief: Sums) -> float:
-        left = posterior_covariance(matrix, variance, belief, deviation)
-        return max(float(np.trace(use @ left @ use.T)), 0.0)
+        posterior = posterior_covariance(matrix, variance, belief, deviation)
+        return max(float(np.trace(use @ posterior @ use.T)), 0.0)
 
     of_p, of_q = strategy.matrices
     active = error(of_p, prior.active)

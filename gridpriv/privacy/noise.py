@@ -79,8 +79,8 @@ def box_integers(rate: Fraction, dimension: int, below: Below) -> tuple[int, ...
     """
     while True:
         j = sum(geometric(rate, below) for _ in range(dimension + 1))
-        kept = Fraction(
+        acceptance = Fraction(
             (2 * j + 1) ** dimension, prod(2 * (j + i) for i in range(1, dimension + 1))
         )
-        if bernoulli(kept, below):
+        if bernoulli(acceptance, below):
             return tuple(below(2 * j + 1) - j for _ in range(dimension))

@@ -30,8 +30,8 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed, positive
 from gridpriv.core.settings import Part, choice, notation, number, shortest
 from gridpriv.privacy.accounting import (
-    DRAWN,
-    REPLACED,
+    FIXED_SIZE,
+    POISSON,
     check_delta,
     classical_gaussian_multiplier,
     epsilon_of,
@@ -59,7 +59,7 @@ LEAST_EPSILON, MOST_EPSILON = 1e-12, 1e6
 
 NO_NOISE, NOTHING = "none", "nothing"
 """In place of a budget: of a run without noise; of a run without releases."""
-QUIET = (NO_NOISE, NOTHING)
+WITHOUT_BUDGET = (NO_NOISE, NOTHING)
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,16 @@ class Budget:
         return f"{self.scope}:{shortest(self.epsilon)}{tail}"
 
 
-def stated_epsilon(drawn: str) -> float:
-    """Return the epsilon of the noise of a run (``Privacy.drawn``).
+def nominal_epsilon(noise_budget: str) -> float:
+    """Return the epsilon of the noise of a run (``Privacy.noise_budget``).
 
-    >>> stated_epsilon("total:1,1e-6"), stated_epsilon("nothing"), stated_epsilon("none")
+    >>> nominal_epsilon("total:1,1e-6"), nominal_epsilon("nothing"), nominal_epsilon("none")
     (1.0, 0.0, inf)
     """
-    quiet = {NO_NOISE: math.inf, NOTHING: 0.0}
-    return quiet[drawn] if drawn in quiet else parse_budget(drawn).epsilon
+    epsilons = {NO_NOISE: math.inf, NOTHING: 0.0}
+    return (
+        epsilons[noise_budget] if noise_budget in epsilons else parse_budget(noise_budget).epsilon
+    )
 
 
 def parse_budget(text: str) -> Budget:
@@ -222,8 +224,8 @@ def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
         )
     if not isinstance(kind, type):
         raise InputError(f"Mechanism {name!r} is no class. Give a class that is made from a scale.")
-    tried = checked(name, kind)
-    item, two = tried(1.0), tried(2.0)
+    checked_kind = checked(name, kind)
+    item, two = checked_kind(1.0), checked_kind(2.0)
     first, second = (_charge(m, d) for m, d in ((item, 1.0), (two, 2.0)))
     alike = first.kind == second.kind and math.isclose(
         first.parameter, second.parameter, rel_tol=SAME
@@ -233,7 +235,7 @@ def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
             f"charge() of mechanism {name!r} must depend on distance / scale only: scale 1 at "
             f"distance 1 costs {first}, scale 2 at distance 2 costs {second}."
         )
-    MECHANISMS[name, "simulated"] = cast(type[Additive], tried)
+    MECHANISMS[name, "simulated"] = cast(type[Additive], checked_kind)
     NAMES.append(name)
 
 
@@ -366,7 +368,7 @@ class Privacy(Part):
         return self.mechanism or "laplace"
 
     @property
-    def drawn(self) -> str:
+    def noise_budget(self) -> str:
         """Budget of the run's noise, or ``none``."""
         return NO_NOISE if self.mechanism == NO_NOISE else str(self.budget)
 
@@ -395,7 +397,7 @@ class Privacy(Part):
 
 
 PARTS = ("scale", "norm", "variance", "perturb", "charge")
-KINDS = (*CHARGED, "sampled-gaussian", REPLACED, DRAWN, "uncertified")
+KINDS = (*CHARGED, "sampled-gaussian", POISSON, FIXED_SIZE, "uncertified")
 """Kinds of :class:`gridpriv.privacy.mechanism.Charge` that the accountant composes."""
 SIZES = (2, 32)
 """Sizes of the values on which noise is tested; even, as some mechanisms take pairs (p, q)."""
@@ -415,7 +417,7 @@ def checked(name: str, kind: type[Any]) -> type[Any]:
         Made from a scale.
     """
 
-    def made(self: Any, *values: Any, **named: Any) -> None:
+    def initialize(self: Any, *values: Any, **named: Any) -> None:
         _result(name, "__init__", lambda: kind.__init__(self, *values, **named))
         try_parts(name, self)
 
@@ -431,7 +433,7 @@ def checked(name: str, kind: type[Any]) -> type[Any]:
     def reduce(self: Any) -> tuple[Any, ...]:
         return restored, (name, self.scale)
 
-    methods = {"__init__": made, "perturb": perturb, "charge": charge, "__reduce__": reduce}
+    methods = {"__init__": initialize, "perturb": perturb, "charge": charge, "__reduce__": reduce}
     if hasattr(kind, "cdf"):
         methods["cdf"] = cdf
     return type(kind.__name__, (kind,), methods | {"__module__": kind.__module__})
@@ -469,13 +471,13 @@ def try_parts(name: str, mechanism: Any) -> None:
 
 def check_noisy(name: str, value: Floats, noisy: Any) -> Floats:
     """Return the noisy value of ``perturb``; refuse another shape, NaN and infinity."""
-    drawn = _numbers(name, "perturb()", noisy)
-    if drawn.shape != value.shape:
-        given = f"returns shape {drawn.shape} for a value of shape {value.shape}"
+    noisy_values = _numbers(name, "perturb()", noisy)
+    if noisy_values.shape != value.shape:
+        given = f"returns shape {noisy_values.shape} for a value of shape {value.shape}"
         raise fault(name, "perturb()", given, "the value plus noise on every number")
-    if not np.isfinite(drawn).all():
+    if not np.isfinite(noisy_values).all():
         raise fault(name, "perturb()", "returns NaN or infinite numbers", "finite numbers")
-    return drawn
+    return noisy_values
 
 
 def check_charge(name: str, charge: Any) -> Charge:

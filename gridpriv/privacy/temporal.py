@@ -50,9 +50,10 @@ as the maximum over x and over s may be taken in either order. So
 Those of norm 1 and box are attained, that of norm 2 where no v_j is larger. Half of the signs
 suffice, as f is even.
 
-Estimate. m is estimated as for one step. h_j ~ N(a_j, s^2 g_j^2) with g_j = :data:`BASIS_SWING` / j
-of the zone's sum, a = 0 for p and along the power factor of m for q; s is weighed by the likelihood
-of the release (:mod:`gridpriv.privacy.linear`). The sum of a step is projected on its public range.
+Estimate. m is estimated as for one step. h_j ~ N(a_j, s^2 g_j^2), where g_j of the zone's sum is
+:data:`COEFFICIENT_SPREAD` / j, a = 0 for p and along the power factor of m for q; s is weighed by
+the likelihood of the release (:mod:`gridpriv.privacy.linear`). The sum of a step is projected on
+its public range.
 """
 
 from __future__ import annotations
@@ -74,17 +75,17 @@ from gridpriv.privacy.linear import DEVIATIONS, GRID, Disclosure, Sums, on_grid,
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
-MOST_COSINES = 6
+MOST_COEFFICIENTS = 6
 """Largest number of released cosines of a sum (:mod:`gridpriv.privacy.temporal`)."""
 
 HOURS = {"hour": 1, "day": 24, "week": 168, "month": 720, "year": 8760}
 WINDOW = "a number of hours such as 24h, or hour, day, week, month or year"
 HARMONICS = 3
-SWING = 0.4
+HARMONIC_SPREAD = 0.4
 """Standard deviation of the first harmonic relative to the level; of the k-th, 1/k of it."""
 DRIFT = 0.2
 """Of level and harmonics in a day, relative to their size."""
-REST, MEMORY = 0.2, 0.95
+RESIDUAL, MEMORY = 0.2, 0.95
 """Standard deviation of e_t relative to the level, and its autocorrelation from hour to hour.
 
 With these four the filter's own error is that of the load profiles of SimBench's high-voltage grid
@@ -131,14 +132,14 @@ class TotalFilter:
 
     def __post_init__(self) -> None:
         size = max(abs(self.level), 1e-9)
-        swings = np.repeat(SWING * size / np.arange(1, HARMONICS + 1), 2)
-        parts = np.concatenate([[self.spread], swings, [REST * size]])
+        harmonics = np.repeat(HARMONIC_SPREAD * size / np.arange(1, HARMONICS + 1), 2)
+        parts = np.concatenate([[self.spread], harmonics, [RESIDUAL * size]])
         self._state = np.zeros(len(parts) + 1)
         self._state[0] = self.level
         self._covariance = np.diag(np.append(parts**2, 0.0))
-        drift = DRIFT * np.concatenate([[size], swings]) / math.sqrt(24.0)
-        rest = REST * size * math.sqrt(1.0 - MEMORY**2)
-        self._noise = np.diag(np.concatenate([drift, [rest]]) ** 2)
+        drift = DRIFT * np.concatenate([[size], harmonics]) / math.sqrt(24.0)
+        residual = RESIDUAL * size * math.sqrt(1.0 - MEMORY**2)
+        self._noise = np.diag(np.concatenate([drift, [residual]]) ** 2)
         self._hour = 0
 
     @property
@@ -160,14 +161,16 @@ class TotalFilter:
     def advance(self, hour: int) -> None:
         """Advance to an hour, counted from 0, and add it to its block."""
         self._hour, size = hour, len(self._state)
-        move = np.eye(size)
-        move[-2, -2] = MEMORY
+        transition = np.eye(size)
+        transition[-2, -2] = MEMORY
         step = np.zeros((size, size - 1))
         step[:-1] = np.eye(size - 1)
         step[-1] = self._row
-        move[-1, :-1] = self._row @ move[:-1, :-1]
-        self._state = move @ self._state
-        self._covariance = move @ self._covariance @ move.T + step @ self._noise @ step.T
+        transition[-1, :-1] = self._row @ transition[:-1, :-1]
+        self._state = transition @ self._state
+        self._covariance = (
+            transition @ self._covariance @ transition.T + step @ self._noise @ step.T
+        )
 
     def predicted(self, hours: Sequence[int]) -> Floats:
         """Return predicted totals of the present and later hours from the releases so far.
@@ -252,7 +255,7 @@ def costs_over_time(total: float) -> list[dict[str, str | float]]:
     ]
 
 
-BASIS_SWING = 0.15
+COEFFICIENT_SPREAD = 0.15
 """g_1: of the six daily curves of the IEEE RTS-79, the first six g are 0.12, 0.09, 0.02, 0.03,
 0.06 and 0.01 in the root mean square."""
 WEIGHTS = (0.2, 0.35, 0.7, 1.0)
@@ -260,7 +263,7 @@ WEIGHTS = (0.2, 0.35, 0.7, 1.0)
 
 
 @dataclass(frozen=True)
-class Cosines:
+class TemporalBasis:
     """Cosine coefficients of a sum over time, released with its mean.
 
     Attributes
@@ -282,19 +285,19 @@ class Cosines:
         return np.asarray(np.sqrt(2.0) * np.cos(angle))
 
 
-def cosines(steps: int, asked: str = "auto") -> list[Cosines]:
+def basis_candidates(steps: int, choice: str = "auto") -> list[TemporalBasis]:
     """Return the candidates for a number of cosines, or ``auto``, in a series of given length."""
-    most = min(MOST_COSINES, steps - 1)
-    numbers = range(most + 1) if asked == "auto" else [min(int(asked), most)]
+    most = min(MOST_COEFFICIENTS, steps - 1)
+    numbers = range(most + 1) if choice == "auto" else [min(int(choice), most)]
     return [
-        Cosines(steps, (weight,) * number)
+        TemporalBasis(steps, (weight,) * number)
         for number in numbers
         for weight in (WEIGHTS if number else WEIGHTS[:1])
     ]
 
 
 @dataclass(frozen=True, eq=False)
-class TemporalBasis:
+class TemporalEstimate:
     """Posterior mean of a demand (p, q) of n units over time.
 
     Attributes
@@ -317,11 +320,11 @@ class TemporalDisclosure:
     ----------
     level : Disclosure
         Of the units' means; its expected error is that of a step, on average.
-    over : Cosines
+    over : TemporalBasis
     """
 
     level: Disclosure
-    over: Cosines
+    over: TemporalBasis
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -352,74 +355,80 @@ class TemporalDisclosure:
         weight = self.level.strategy.weight(norm)
         both = adjacency.protects == "p+q"
         kinds = {1: 2.0, 2: math.sqrt(2.0), "box": 1.0}[norm] if both else 1.0
-        value = adjacency.beta * kinds * _reach(self.over, weight, norm, both=both)
+        value = adjacency.beta * kinds * _unit_sensitivity(self.over, weight, norm, both=both)
         if self.level.exact:
             value *= 1.0 + 8.0 * (self.over.steps + 1) * GRID / adjacency.beta
         text = f", with {len(self.over.weights)} cosines over {self.over.steps} steps"
         return replace(still, value=value, bound_source=still.bound_source + text, share=1.0)
 
-    def estimate(self, released: Floats, release: Release | None) -> TemporalBasis:
+    def estimate(self, released: Floats, release: Release | None) -> TemporalEstimate:
         """Return the posterior mean; the prior, with zero coefficients, without a release."""
         statistics, temporal_coefficients = np.split(
             released.reshape(2, -1), [len(self.level.strategy.matrix)], axis=1
         )
         mean = self.level.estimate(statistics.ravel(), release)
         noise = 0.0 if release is None else release.mechanism.variance
-        return TemporalBasis(mean, self._swings(temporal_coefficients, mean, noise))
+        return TemporalEstimate(mean, self._coefficients(temporal_coefficients, mean, noise))
 
-    def _swings(self, seen: Floats, mean: Floats, noise: float) -> Floats:
+    def _coefficients(self, released: Floats, mean: Floats, noise: float) -> Floats:
         """Return h of p and of q, (2, K)."""
         weights = np.array(self.over.weights)
-        seen, variance = seen / weights, noise / weights**2
+        released, variance = released / weights, noise / weights**2
         p_sum, q_sum = mean.reshape(2, -1).sum(axis=1)
-        active = _likely(seen[0], variance, np.zeros_like(weights), p_sum)
+        active = _posterior_coefficients(released[0], variance, np.zeros_like(weights), p_sum)
         follows = (q_sum / p_sum if p_sum > 0 else 0.0) * active
         factors = self.level.power_factors
         if factors is None:
-            return np.stack([active, _likely(seen[1], variance, follows, q_sum)])
+            return np.stack(
+                [active, _posterior_coefficients(released[1], variance, follows, q_sum)]
+            )
         along, half = factors.middle * active, factors.half
-        likely = _likely(seen[1], variance, (follows - along) / half, q_sum / half)
-        return np.stack([active, along + half * likely])
+        centred = _posterior_coefficients(
+            released[1], variance, (follows - along) / half, q_sum / half
+        )
+        return np.stack([active, along + half * centred])
 
-    def at(self, step: int, basis: TemporalBasis) -> Floats:
+    def at(self, step: int, basis: TemporalEstimate) -> Floats:
         """Return the demand (2n,) of a step, counted from 0; its sums in their public range."""
         matches, prior, means = [], self.level.prior, basis.mean.reshape(2, -1)
-        swings = basis.temporal_coefficients @ self.over.rows[:, step]
+        changes = basis.temporal_coefficients @ self.over.rows[:, step]
         beliefs = prior.active, prior.reactive(means[0])
-        for mean, swing, sums in zip(means, swings, beliefs, strict=True):
+        for mean, change, sums in zip(means, changes, beliefs, strict=True):
             total = float(mean.sum())
-            moved = float(np.clip(total + swing, sums.lower, sums.upper)) - total
-            matches.append(mean + moved * _shares(mean, sums))
+            shift = float(np.clip(total + change, sums.lower, sums.upper)) - total
+            matches.append(mean + shift * _shares(mean, sums))
         return np.concatenate(matches)
 
 
-def coefficient_left(over: Cosines, variance: float, level: float) -> float:
+def coefficient_error(over: TemporalBasis, variance: float, level: float) -> float:
     """Return the expected squared error of a sum's cosines, before any draw.
 
     Parameters
     ----------
-    over : Cosines
-        Cosines that are not released have their prior's error.
+    over : TemporalBasis
+        Coefficients that are not released have their prior's error.
     variance : float
         Of the noise on a statistic.
     level : float
         Of the sum, publicly.
     """
-    most, number = min(MOST_COSINES, over.steps - 1), len(over.weights)
-    before = (BASIS_SWING * level / np.arange(1, most + 1)) ** 2
-    kept = before[:number]
-    learned = np.array(over.weights) ** 2 * kept
-    return float(before.sum() - (kept * learned / (variance + learned)).sum())
+    most, number = min(MOST_COEFFICIENTS, over.steps - 1), len(over.weights)
+    prior_variance = (COEFFICIENT_SPREAD * level / np.arange(1, most + 1)) ** 2
+    released = prior_variance[:number]
+    information = np.array(over.weights) ** 2 * released
+    return float(prior_variance.sum() - (released * information / (variance + information)).sum())
 
 
-def _likely(seen: Floats, variance: Floats, expected: Floats, level: float) -> Floats:
+def _posterior_coefficients(
+    released: Floats, variance: Floats, expected: Floats, level: float
+) -> Floats:
     """Return the posterior mean of h, s weighed by the likelihood."""
-    if not seen.size:
-        return seen
-    guess = BASIS_SWING * abs(level) / np.arange(1, len(seen) + 1)
+    if not released.size:
+        return released
+    guess = COEFFICIENT_SPREAD * abs(level) / np.arange(1, len(released) + 1)
     spread = np.outer(DEVIATIONS, guess) ** 2
     size = np.maximum(variance + spread, np.finfo(float).tiny)
-    gap = seen - expected
+    gap = released - expected
     log_likelihood = -0.5 * (np.log(size) + gap**2 / size).sum(axis=1)
     weight = np.exp(log_likelihood - log_likelihood.max())
     pull: Floats = (weight / weight.sum()) @ (spread / size)
@@ -433,7 +442,7 @@ def _shares(mean: Floats, sums: Sums) -> Floats:
 
 
 @lru_cache(maxsize=1024)
-def _reach(over: Cosines, weight: float, norm: Norm, *, both: bool) -> float:
+def _unit_sensitivity(over: TemporalBasis, weight: float, norm: Norm, *, both: bool) -> float:
     """Return the sensitivity of the statistics of p or of q at a beta of 1; see the module."""
     if norm == 2:
         return max(weight, *over.weights)
@@ -441,12 +450,15 @@ def _reach(over: Cosines, weight: float, norm: Norm, *, both: bool) -> float:
     rows /= over.steps
     every = range(len(rows))
     if norm == 1 or not both:
-        return _farthest(rows)
+        return _largest_change(rows)
     parts = (list(part) for size in every for part in combinations(every, size))
-    return max(_farthest(rows[part]) + _farthest(np.delete(rows, part, axis=0)) for part in parts)
+    return max(
+        _largest_change(rows[part]) + _largest_change(np.delete(rows, part, axis=0))
+        for part in parts
+    )
 
 
-def _farthest(rows: Floats) -> float:
+def _largest_change(rows: Floats) -> float:
     """Return f of these b_j."""
     if not len(rows):
         return 0.0

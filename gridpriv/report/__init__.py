@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from gridpriv.core.errors import missing_extra, one_of
+from gridpriv.core.errors import check_choice, missing_extra
 
 NEEDS = {"html": "", "pdf": "", "xlsx": "openpyxl", "csv": "", "tex": ""}
 FORMATS = tuple(NEEDS)
@@ -16,7 +16,7 @@ PICTURES = ("png", "svg", "pdf")
 def check_formats(names: Iterable[str]) -> None:
     """Raise ``InputError`` for an unknown format, or one whose package is not installed."""
     for name in names:
-        one_of("format", name, FORMATS)
+        check_choice("format", name, FORMATS)
         if NEEDS[name] and find_spec(NEEDS[name]) is None:
             raise missing_extra(NEEDS[name], "report", f"--format {name}")
 
@@ -24,5 +24,5 @@ def check_formats(names: Iterable[str]) -> None:
 def picture_format(path: str | Path) -> str:
     """Return the format of a file's ending; ``InputError`` for any except :data:`PICTURES`."""
     kind = Path(path).suffix.lstrip(".").lower()
-    one_of("ending of the picture", kind, PICTURES)
+    check_choice("ending of the picture", kind, PICTURES)
     return kind

@@ -21,7 +21,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from gridpriv.core.errors import one_of
+from gridpriv.core.errors import check_choice
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
 from gridpriv.core.store import Study
 from gridpriv.core.tables import Column
@@ -405,7 +405,7 @@ def export(
     wanted = list(formats)
     check_formats(wanted)
     if figures is not None:
-        one_of("figures", figures, PICTURES)
+        check_choice("figures", figures, PICTURES)
     source = Path(folder)
     place = Path(out) if out is not None else source / "public" if public else source
     if public:

@@ -20,7 +20,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError, one_of
+from gridpriv.core.errors import InputError, check_choice
 from gridpriv.core.settings import shortest
 from gridpriv.core.store import NETWORK_TABLES, Study, read_study
 from gridpriv.core.tables import publish
@@ -28,8 +28,8 @@ from gridpriv.core.text import Json, amount, counted, figure, frame_csv, json_re
 from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables
 from gridpriv.grid.zoning import Zoning
-from gridpriv.privacy.settings import QUIET, stated_epsilon
-from gridpriv.privacy.statement import noise_caveat
+from gridpriv.privacy.certificate import noise_caveat
+from gridpriv.privacy.settings import WITHOUT_BUDGET, nominal_epsilon
 from gridpriv.report.charts import (
     convergence_charts,
     cost_chart,
@@ -125,7 +125,7 @@ class RunPlots:
             For a quantity that the rounds do not have.
         """
         charts = convergence_charts(self.result.rounds)
-        one_of("quantity", quantity, charts)
+        check_choice("quantity", quantity, charts)
         return _named(charts[quantity], self._name).plot(ax, **options)
 
     def zones(self, ax: Axes | None = None, **options: Any) -> Axes:
@@ -249,9 +249,9 @@ class StudyPlots:
         """Draw the mean of the study's first cost by method and budget."""
         table = self._table()
         metric, name = _cost_of(table), self._panel(table, panel)
-        rows = table[(table.panel == name) & ~table.budget.isin(QUIET)]
+        rows = table[(table.panel == name) & ~table.budget.isin(WITHOUT_BUDGET)]
         wide = rows.pivot(index="series", columns="budget", values=metric.key)
-        wide = wide.loc[list(dict.fromkeys(rows.series)), sorted(wide.columns, key=stated_epsilon)]
+        wide = wide.loc[list(dict.fromkeys(rows.series)), sorted(wide.columns, key=nominal_epsilon)]
         size = 2.6 + 0.95 * wide.shape[1], 1.4 + 0.4 * len(wide)
         with styled_axes(ax, figsize or size) as axes:
             cells = wide.to_numpy(dtype=float)
@@ -265,7 +265,7 @@ class StudyPlots:
                 ink = "white" if float(drawn.norm(value)) < 0.5 else "black"  # type: ignore[arg-type]
                 text = figure(value) if np.isfinite(value) else "–"
                 axes.text(column, row, text, ha="center", va="center", color=ink, fontsize=9)
-            axes.set_xticks(range(wide.shape[1]), [shortest(stated_epsilon(b)) for b in wide])
+            axes.set_xticks(range(wide.shape[1]), [shortest(nominal_epsilon(b)) for b in wide])
             axes.set_yticks(range(len(wide)), list(wide.index), parse_math=False)
             axes.spines[:].set_visible(False)
             axes.tick_params(length=0)
@@ -283,7 +283,7 @@ class StudyPlots:
     def _panel(self, table: pd.DataFrame, panel: str | None) -> str:
         names = list(dict.fromkeys(table.panel))
         if panel is not None:
-            one_of("panel", panel, names)
+            check_choice("panel", panel, names)
         return panel or str(names[0])
 
     def _chart(self, table: pd.DataFrame, metric: Metric, panel: str | None) -> Chart:
@@ -432,7 +432,9 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
         "privacy": {
             "mechanism": settings.effective_mechanism(),
             "noise": settings.noise,
-            "caveat": noise_caveat(settings.drawn, settings.noise, settings.effective_mechanism()),
+            "caveat": noise_caveat(
+                settings.noise_budget, settings.noise, settings.effective_mechanism()
+            ),
             "adjacency": horizon.adjacency,
             "noise_multiplier": horizon.multiplier,
             "stream": horizon.costs if isinstance(horizon, Stream) else None,

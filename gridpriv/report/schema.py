@@ -31,8 +31,8 @@ from gridpriv.core.tables import (
 )
 from gridpriv.core.text import Json
 from gridpriv.grid.convert import ConversionDocument
-from gridpriv.learning.result import LearnDocument, LearnFigures
-from gridpriv.privacy.statement import Bound, Certificate, TotalEpsilon
+from gridpriv.learning.result import LearnDocument, LearnValues
+from gridpriv.privacy.certificate import Bound, Certificate, TotalEpsilon
 from gridpriv.study.engine import Ending, Identity, Manifest
 from gridpriv.study.record import STORED
 from gridpriv.zonal import documents
@@ -73,10 +73,10 @@ class MethodMeans(OfMethod, name="summary"):
     """One method at one budget: means over seeds."""
 
     total_epsilon: Number = like(Certificate, "total_epsilon")
-    test_error_pct: Number = like(LearnFigures, "test_error_pct")
-    test_mse: Number = like(LearnFigures, "test_mse")
-    mean_objective: Number = like(LearnFigures, "mean_objective")
-    consensus_residual_max: Number = like(LearnFigures, "consensus_residual_max")
+    test_error_pct: Number = like(LearnValues, "test_error_pct")
+    test_mse: Number = like(LearnValues, "test_mse")
+    mean_objective: Number = like(LearnValues, "mean_objective")
+    consensus_residual_max: Number = like(LearnValues, "consensus_residual_max")
     cost_of_privacy: Number = private(
         "Cost of privacy: cost minus that of the cheapest noise-free method on the grid", "$/h"
     )

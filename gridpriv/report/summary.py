@@ -17,8 +17,14 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.settings import shortest
 from gridpriv.core.store import Study
 from gridpriv.core.text import figure
-from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, parse_budget, stated_epsilon
-from gridpriv.privacy.statement import Certificate
+from gridpriv.privacy.certificate import Certificate
+from gridpriv.privacy.settings import (
+    NO_NOISE,
+    NOTHING,
+    WITHOUT_BUDGET,
+    nominal_epsilon,
+    parse_budget,
+)
 
 UNITS = ("%", "$/h", "MW", "p.u.", "p.u. squared")
 """Units written after a number in sentences; others are words that the name implies."""
@@ -165,7 +171,7 @@ def rank(runs: pd.DataFrame, metric: Metric) -> Ranking:
 def _by_seed(rows: pd.DataFrame, metric: Metric) -> pd.Series:
     """Return a method's value by seed; without noise the same value for every seed."""
     values = pd.to_numeric(rows[metric.key])
-    if bool(rows["budget"].isin(QUIET).all()):
+    if bool(rows["budget"].isin(WITHOUT_BUDGET).all()):
         return pd.Series([float(values.iloc[0])], index=["any"])
     seeds = rows["seed"] if "seed" in rows else pd.Series(range(len(rows)), index=rows.index)
     return pd.Series(values.to_numpy(dtype=float), index=seeds.astype(str))
@@ -293,7 +299,9 @@ def panel_names(table: pd.DataFrame) -> list[str]:
 
 def budgets_of(table: pd.DataFrame) -> list[str]:
     """Return the budgets of the noise of a table, the smallest first."""
-    return sorted((b for b in dict.fromkeys(table.budget) if b not in QUIET), key=stated_epsilon)
+    return sorted(
+        (b for b in dict.fromkeys(table.budget) if b not in WITHOUT_BUDGET), key=nominal_epsilon
+    )
 
 
 def reference_budget(table: pd.DataFrame) -> str:
@@ -309,7 +317,7 @@ def at_budget(table: pd.DataFrame, budget: str) -> pd.DataFrame:
 
 def budget_words(budget: str) -> str:
     """Return a budget's label."""
-    if budget in QUIET:
+    if budget in WITHOUT_BUDGET:
         return {NO_NOISE: "noise-free", NOTHING: "epsilon 0"}[budget]
     stated = parse_budget(budget)
     return f"{stated.scope.replace('-', ' ')} epsilon {shortest(stated.epsilon)}"

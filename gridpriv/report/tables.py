@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from gridpriv.assurance import Attack, Audit
-from gridpriv.core.errors import InputError, one_of
+from gridpriv.core.errors import InputError, check_choice
 from gridpriv.core.store import Study
 from gridpriv.core.tables import Column, TableSchema
 from gridpriv.core.text import PRECISION, amount, csv_text, figure
@@ -302,10 +302,10 @@ class Pivots:
         figures = figures or [self._first_cost()]
         for field, names in (("rows", by_rows), ("columns", by_columns)):
             for name in names:
-                one_of(field, name, [c for c in runs if c != "run"])
+                check_choice(field, name, [c for c in runs if c != "run"])
         numeric = [c for c in runs if pd.api.types.is_numeric_dtype(runs[c])]
         for name in figures:
-            one_of("values", name, [c for c in numeric if c not in AXES])
+            check_choice("values", name, [c for c in numeric if c not in AXES])
         _refuse_mixed(runs, [*by_rows, *by_columns])
         hows = ("mean", summary.half_width)
         mean, half = (_pivoted(runs, by_rows, by_columns, figures, how) for how in hows)

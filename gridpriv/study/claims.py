@@ -37,12 +37,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gridpriv.core.errors import InputError, one_of
+from gridpriv.core.errors import InputError, check_choice
 from gridpriv.core.files import read_table
 from gridpriv.core.settings import check_names
 from gridpriv.core.store import Study
 from gridpriv.core.text import Json
-from gridpriv.privacy.settings import NO_NOISE, stated_epsilon
+from gridpriv.privacy.settings import NO_NOISE, nominal_epsilon
 
 LATE = 10
 HOLDS, FAILS, SILENT = "holds", "does not hold", "no information"
@@ -88,8 +88,8 @@ class Claim:
                 f"claim {self.text!r}: one of less with more, falling, passes with rival, spread"
                 "; use one of these"
             )
-        one_of("verdict", self.verdict or HOLDS, (HOLDS, FAILS, SILENT))
-        one_of("cause", self.cause or CAUSES[0], CAUSES)
+        check_choice("verdict", self.verdict or HOLDS, (HOLDS, FAILS, SILENT))
+        check_choice("cause", self.cause or CAUSES[0], CAUSES)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Means:
     def budgets(self, method: str) -> list[str]:
         """Return a method's budgets, by epsilon."""
         fromkeys = dict.fromkeys(self.runs.loc[self.runs["method"] == method, "budget"])
-        return sorted(fromkeys, key=stated_epsilon)
+        return sorted(fromkeys, key=nominal_epsilon)
 
     def updates(self, method: str) -> list[int]:
         """Return a method's numbers of local updates."""
@@ -283,7 +283,7 @@ def _pairs(claim: Claim, means: Means, less: str, more: str) -> Iterator[tuple[C
 
 
 def _chosen(claim: Claim, budgets: list[str]) -> list[str]:
-    return [b for b in budgets if not claim.budgets or stated_epsilon(b) in claim.budgets]
+    return [b for b in budgets if not claim.budgets or nominal_epsilon(b) in claim.budgets]
 
 
 def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
@@ -344,7 +344,7 @@ COMPARED = {"less": _below, "falling": _falls, "passes": _passes, "spread": _spr
 
 
 def _cell_text(cell: Cell, at: int | str | None) -> str:
-    budget = "" if cell.budget == NO_NOISE else f", eps {stated_epsilon(cell.budget):g}"
+    budget = "" if cell.budget == NO_NOISE else f", eps {nominal_epsilon(cell.budget):g}"
     when = f", round {at}" if isinstance(at, int) else ""
     return f"{cell.method} (E {cell.updates}{budget}{when})"
 

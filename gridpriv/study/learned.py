@@ -21,7 +21,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.core.errors import InputError, not_allowed, one_of, whole
+from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
 from gridpriv.core.files import read_sealed, read_table, sealed
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import MANIFEST, Store, Study, Tables, open_store
@@ -29,16 +29,16 @@ from gridpriv.core.tables import publish_table
 from gridpriv.core.text import Json, frame_csv, json_ready
 from gridpriv.learning.accounting import client_datasets, planned
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
-from gridpriv.learning.algorithms.base import ALONE, MEASURES, Begun, Measure
-from gridpriv.learning.datasets import DRAWN, dataset_name, load_dataset
+from gridpriv.learning.algorithms.base import ALONE, MEASURES, Checkpoint, Measure
+from gridpriv.learning.datasets import SEEDED_DATASETS, dataset_name, load_dataset
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.releases import protected
 from gridpriv.learning.result import LearnResult, LearnRound
 from gridpriv.learning.run import Tuning, learn, make_task, split_for, tune
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
-from gridpriv.learning.stored import MODEL_FILE, Keeper, make_keeper
-from gridpriv.privacy.settings import NO_NOISE, QUIET, Budget, parse_budget
-from gridpriv.privacy.statement import Certificate
+from gridpriv.learning.stored import MODEL_FILE, CheckpointWriter, make_checkpoint_writer
+from gridpriv.privacy.certificate import Certificate
+from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET, Budget, parse_budget
 from gridpriv.study import engine
 from gridpriv.study.context import open_charge
 from gridpriv.study.plan import (
@@ -130,9 +130,9 @@ class LearnPlan:
         if len(set(names)) < len(names):
             raise not_allowed("methods", names, "each name once")
         for name in self.allowed:
-            one_of("allow", name, DIFFERENCES)
+            check_choice("allow", name, DIFFERENCES)
         if self.measure:
-            one_of("measure", self.measure, MEASURES)
+            check_choice("measure", self.measure, MEASURES)
         if self.client_rounds is not None:
             whole("client-rounds", self.client_rounds)
 
@@ -145,7 +145,7 @@ class LearnPlan:
             dataset, budgets = own["dataset"] or self.dataset, own["budgets"] or self.budgets
             make = partial(make_learn_settings, dataset_name(dataset), own["preset"])
             algorithm = given.setdefault("algorithm", make().algorithm)
-            one_of("algorithm", algorithm, READS)
+            check_choice("algorithm", algorithm, READS)
             unread = SPECIFIC - READS[algorithm] - dict(method.settings).keys()
             given = {name: value for name, value in given.items() if name not in unread}
             noises: list[Json] = [{"mechanism": NO_NOISE}]
@@ -232,7 +232,7 @@ class Trial:
     @property
     def budget(self) -> str:
         """Noise of the run."""
-        return self.settings.drawn
+        return self.settings.noise_budget
 
     @property
     def id(self) -> str:
@@ -306,7 +306,7 @@ class Shelf:
         seed = settings.seed if self.data_seed is None else self.data_seed
         path = Path(name)  # a changed file is read again
         state = (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else (0, 0)
-        seed = seed if dataset_name(name) in DRAWN else 0
+        seed = seed if dataset_name(name) in SEEDED_DATASETS else 0
         given = {key: getattr(settings, key) for key in ("missing", "scaling", "norm")}
         return _read(state, name, self.folder, download=self.download, seed=seed, **given)
 
@@ -394,7 +394,10 @@ def _refuse_drawn_again(out: Path, left: Sequence[Trial]) -> None:
     (Comparisons on grids have seeds, and so no secure noise.)
     """
     given = [trial.settings for trial in left]
-    if any(settings.noise == "secure" and settings.drawn not in QUIET for settings in given):
+    if any(
+        settings.noise == "secure" and settings.noise_budget not in WITHOUT_BUDGET
+        for settings in given
+    ):
         raise InputError(
             f"{out} has runs with secure noise to do that may have drawn it already, which nothing "
             "can make again or count: name another folder; what this one released stays released"
@@ -463,7 +466,7 @@ def keep_learning_run(
     name: str,
     dataset: Dataset,
     settings: LearnSettings,
-    run: Callable[[Keeper], LearnResult],
+    run: Callable[[CheckpointWriter], LearnResult],
     *,
     public: bool = False,
     resume: bool = False,
@@ -506,15 +509,18 @@ def keep_learning_run(
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:
         if not store.stored():
-            keeper = make_keeper(out, dataset, settings, resume=resume)
-            result, row = run(keeper), _identity(trial) | {"run": "0"}  # a digest covers the seed
+            checkpoint_writer = make_checkpoint_writer(out, dataset, settings, resume=resume)
+            result, row = (
+                run(checkpoint_writer),
+                _identity(trial) | {"run": "0"},
+            )  # a digest covers the seed
             tables = _result_tables(row, result, None)
             rounds = publish_table(result.rounds, LearnRound.table) if public else result.rounds
             store.text(RUN_FILE, sealed(result.as_dict(public=public), indent=2))
             store.text("rounds.csv", frame_csv(rounds))
             (result.public_model if public else result.model).save(out / MODEL_FILE)
             store.add(publish_tables(tables) if public else tables)
-            keeper.done()
+            checkpoint_writer.done()
         store.finish(engine.told_totals)
     return read_sealed(out / RUN_FILE)
 
@@ -555,7 +561,7 @@ def charging(
     key: str | Path | None,
     dataset: Dataset,
     settings: LearnSettings,
-    begun: Begun,
+    checkpoint: Checkpoint,
 ) -> Iterator[ReleaseCharge | None]:
     """Open a ledger, refuse a run beyond its grants, and yield its charging function."""
 
@@ -565,7 +571,7 @@ def charging(
     with open_charge(ledger, key, owners, noisy=settings.mechanism != "none") as charge:
         if charge is not None:
             task, _ = make_task(dataset, settings)
-            drawn = planned(replace(task, begun=begun))
+            drawn = planned(replace(task, checkpoint=checkpoint))
             costs = {name: charge.cost(name, releases) for name, releases in drawn.items()}
             if any(charged.kind == "uncertified" for cost in costs.values() for charged in cost):
                 raise not_allowed(

@@ -35,7 +35,7 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import SolverError, one_of
+from gridpriv.core.errors import SolverError, check_choice
 from gridpriv.core.files import read_table
 from gridpriv.core.store import Study, read_study, reopen_store
 from gridpriv.core.text import Json
@@ -100,7 +100,7 @@ def reproduce(
     **running
         Of a grid's study: see :func:`gridpriv.study.compare`.
     """
-    one_of("scale", scale, SCALES)
+    check_choice("scale", scale, SCALES)
     options: Json = {"resume": resume, "progress": progress, "retry_failed": retry_failed}
     path = FOLDER / f"{name}.toml"
     if learns(name):

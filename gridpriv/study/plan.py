@@ -25,7 +25,14 @@ from gridpriv.core.errors import InputError, not_allowed, positive, whole
 from gridpriv.core.files import read_table
 from gridpriv.core.settings import check_names, names, settings_of, written
 from gridpriv.core.text import Json, clean
-from gridpriv.privacy.settings import NO_NOISE, NOTHING, QUIET, Budget, Privacy, parse_budget
+from gridpriv.privacy.settings import (
+    NO_NOISE,
+    NOTHING,
+    WITHOUT_BUDGET,
+    Budget,
+    Privacy,
+    parse_budget,
+)
 from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, ReleaseSchedule, Settings, make_settings
 
 # settings with their own axis, which [settings] and methods may not have
@@ -110,7 +117,10 @@ def methods_at(
     methods_by_label: dict[str, Method] = {}
     for method, *values in product(methods or DEFAULT_METHODS, *axes.values()):
         own, chosen = dict(method.settings), dict(zip(axes, values, strict=True))
-        if drawn_by(own) in QUIET and drawn_by(chosen | own) in QUIET:
+        if (
+            noise_budget_of(own) in WITHOUT_BUDGET
+            and noise_budget_of(chosen | own) in WITHOUT_BUDGET
+        ):
             chosen = {name: value for name, value in chosen.items() if name not in OF_NOISE}
         chosen |= own
         given = {name: value for name, value in chosen.items() if _applies(name, chosen)}
@@ -127,10 +137,10 @@ def methods_at(
     return tuple(methods_by_label.values())
 
 
-def drawn_by(given: Json) -> str:
+def noise_budget_of(given: Json) -> str:
     """Return the noise budget of settings with a preset; empty if they are refused."""
     settings = effective(given)
-    return "" if settings is None else settings.drawn
+    return "" if settings is None else settings.noise_budget
 
 
 def effective(given: Json) -> Settings | None:
@@ -197,7 +207,7 @@ class StudyTask:
     @property
     def budget(self) -> str:
         """Budget of the noise, or ``none`` or ``nothing``."""
-        return self.settings.drawn
+        return self.settings.noise_budget
 
     @cached_property
     def id(self) -> str:
@@ -274,10 +284,10 @@ class StudyPlan:
         that the study has itself.
         """
         common = dict(self.settings)
-        drawn = [drawn_by(common | dict(method.settings)) for method in self.methods]
+        drawn = [noise_budget_of(common | dict(method.settings)) for method in self.methods]
         grounds: dict[str, Json] = {}
         for method, what in zip(self.methods, drawn, strict=True):
-            if what not in QUIET:
+            if what not in WITHOUT_BUDGET:
                 ground = {k: v for k, v in method.settings if k not in BESIDE_GROUND}
                 grounds.setdefault(self._come_to(ground), ground)
         missing = [
@@ -324,7 +334,7 @@ class StudyPlan:
         own = partial(make_settings, given.pop("preset", None), **given)
         try:
             first = own(budget=budget, seed=self.seeds[0])
-            if first.drawn in QUIET:  # budgets and seeds have no effect
+            if first.noise_budget in WITHOUT_BUDGET:  # budgets and seeds have no effect
                 runs = [own(seed=self.seeds[0])]
             else:
                 runs = [replace(first, seed=seed) for seed in self.seeds]

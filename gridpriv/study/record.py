@@ -25,10 +25,10 @@ from gridpriv.core.store import Study, Tables
 from gridpriv.core.tables import TableSchema, first_of_each, merged, publish, publish_table
 from gridpriv.core.text import Json
 from gridpriv.learning import result as learning
-from gridpriv.learning.result import LearnFigures
+from gridpriv.learning.result import LearnValues
+from gridpriv.privacy.certificate import Certificate, charges_of
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.statement import Certificate, charges_of
 from gridpriv.study.engine import ChargeRow, ClaimRow, Ending, Identity, Manifest, charge_rows
 from gridpriv.study.plan import BESIDE_GROUND, StudyTask
 from gridpriv.zonal import documents as zonal
@@ -65,7 +65,7 @@ RUNS = TableSchema(
         *Identity.table.figures,
         *(c for c in zonal.SETTINGS.figures if c.name in (*SETTINGS_SHOWN, "outage")),
         *zonal.RunSummary.table.figures,
-        *LearnFigures.table.figures,
+        *LearnValues.table.figures,
         *Certificate.table.figures,
         *Ending.table.figures,
     ),

@@ -30,11 +30,11 @@ from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.zoning import Zoning
+from gridpriv.privacy.certificate import refuse_unprotected
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
-from gridpriv.privacy.statement import refuse_unprotected
-from gridpriv.privacy.temporal import TemporalBasis
+from gridpriv.privacy.temporal import TemporalEstimate
 from gridpriv.study import record
 from gridpriv.study.comparison import ZonedCase, describe, network_rows
 from gridpriv.study.engine import charge_rows, header, told_totals
@@ -155,7 +155,7 @@ class RunFolder:
         for zone in horizon.owned.zones:
             mean = of_bus.loc[horizon.series.case.bus_id[zone.own]].to_numpy(float)
             own = coefficients.loc[coefficients["zone"] == zone.name, pair].to_numpy(float)
-            bases.append(TemporalBasis(mean.T.ravel(), own.T))
+            bases.append(TemporalEstimate(mean.T.ravel(), own.T))
         return tuple(bases)
 
     def finish(self) -> None:
@@ -178,7 +178,7 @@ class RunFolder:
             "zoning": "",
             "method": noise(settings.as_dict()),
             "seed": self.runs.known_seed,
-            "budget": settings.drawn,
+            "budget": settings.noise_budget,
         }
         tables = dict(
             record.run_tables(

@@ -31,9 +31,9 @@ from gridpriv.core.text import Json, json_ready, sections
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.optimum import Served
 from gridpriv.privacy.accounting import epsilon_of, total_pure
+from gridpriv.privacy.certificate import certified_for, noise_caveat
 from gridpriv.privacy.mechanism import MECHANISMS
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.statement import certified_for, noise_caveat
 from gridpriv.zonal.prepared import Prepared
 
 MOST_CERTAIN = 1.2784645427610738
@@ -148,7 +148,9 @@ def certificate(contents: Made, published: Case, files: Mapping[str, str], run: 
             "protects": settings.protects,
             "total_epsilon": epsilon,
             "noise": settings.noise,
-            "caveat": noise_caveat(settings.drawn, settings.noise, settings.effective_mechanism()),
+            "caveat": noise_caveat(
+                settings.noise_budget, settings.noise, settings.effective_mechanism()
+            ),
             "best_guess": best_guess(epsilon),
             "inversion_error_mw": inversion_error(beta, epsilon),
         },

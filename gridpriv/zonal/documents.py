@@ -19,7 +19,13 @@ from gridpriv.core.tables import (
     released,
     setting_columns,
 )
-from gridpriv.privacy.statement import Bound, NoiseBlock, PerRelease, TotalEpsilon, ZoneCertificate
+from gridpriv.privacy.certificate import (
+    Bound,
+    NoiseBlock,
+    PerRelease,
+    TotalEpsilon,
+    ZoneCertificate,
+)
 from gridpriv.zonal.settings import Settings
 
 LIMIT = "Kind: generator P, generator Q, line, voltage or angle"

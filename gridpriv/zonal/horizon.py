@@ -39,7 +39,7 @@ from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.transport import Connect
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, not_allowed
-from gridpriv.core.lazy import Above
+from gridpriv.core.lazy import LazyAttribute
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.chronology import Chronology
 from gridpriv.grid.scenarios import DemandSeries
@@ -47,21 +47,21 @@ from gridpriv.grid.zoning import Zoning
 from gridpriv.power.prior import disclose_over_time, zone_prior
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.certificate import ZoneCertificate, all_planned
 from gridpriv.privacy.linear import Disclosure, Sums, on_grid, total, with_rounding
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.settings import NO_NOISE
-from gridpriv.privacy.statement import ZoneCertificate, all_planned
 from gridpriv.privacy.temporal import (
     HOURS,
-    Cosines,
     TemporalBasis,
     TemporalDisclosure,
+    TemporalEstimate,
     TotalFilter,
+    basis_candidates,
     blocks_of,
-    cosines,
     expected_error,
     parse_window,
     releases_in,
@@ -87,7 +87,7 @@ from gridpriv.zonal.run import (
 )
 from gridpriv.zonal.settings import AUTO, PER_STEP, Settings
 
-Known: TypeAlias = tuple[TemporalBasis, ...]
+Known: TypeAlias = tuple[TemporalEstimate, ...]
 """Per zone, the estimate of its demand over the steps from a release."""
 ONCE = Perturbation("demand", "once")
 Releases: TypeAlias = dict[str, Counter[Release]]
@@ -140,7 +140,7 @@ class Horizon:
         owned, series = self.owned, self.series
         assert owned.expected is not None and owned.rules.noise is not None
         basis = self.settings.temporal_basis
-        options = [Cosines(1)] if series.scales else cosines(len(series), basis)
+        options = [TemporalBasis(1)] if series.scales else basis_candidates(len(series), basis)
         given = owned.rules.noise, owned.rules.adjacency, owned.direct_current
         priors = [zone_prior(zone, owned.expected) for zone in owned.zones]
         return tuple(
@@ -208,7 +208,7 @@ class Horizon:
     def expected(self) -> Known:
         """Return the public prior of demand, used before a release."""
         return tuple(
-            TemporalBasis(disclosure.level.prior.mean, np.zeros((2, len(disclosure.weights))))
+            TemporalEstimate(disclosure.level.prior.mean, np.zeros((2, len(disclosure.weights))))
             for disclosure in self.disclosures
         )
 
@@ -351,7 +351,7 @@ class StreamDisclosure:
         """Return the filters of p and of q before the first hour."""
         return [TotalFilter(float(sums.mean.sum()), sums.spread) for sums in self.sums]
 
-    def at(self, step: int, basis: TemporalBasis, later: int = 0) -> Floats:
+    def at(self, step: int, basis: TemporalEstimate, later: int = 0) -> Floats:
         """Return the demand (2n,) of a step, counted from 0; its totals in their public range.
 
         Parameters
@@ -490,7 +490,9 @@ class Stream(Horizon):
     def expected(self) -> Known:
         """Return the public prior, used before a release."""
         return tuple(
-            TemporalBasis(disclosure.level.prior.mean, np.zeros((2, self.ahead * len(self.series))))
+            TemporalEstimate(
+                disclosure.level.prior.mean, np.zeros((2, self.ahead * len(self.series)))
+            )
             for disclosure in self.disclosures
         )
 
@@ -527,7 +529,7 @@ def stream_costs(settings: Settings, window: int, block: int) -> Json:
 
 def estimates(
     item: StreamDisclosure, demand: Floats, drawn: Callable[[int, Floats], Floats], variance: float
-) -> TemporalBasis:
+) -> TemporalEstimate:
     """Release every block; return the estimate of every step from the releases until then.
 
     Parameters
@@ -560,7 +562,7 @@ def estimates(
             later = item.hours[step : step + item.ahead]
             for k, filter_ in enumerate(filters):
                 coefficients[k, step, : len(later)] = filter_.predicted(later) - level[k]
-    return TemporalBasis(item.level.prior.mean, coefficients.reshape(2, -1))
+    return TemporalEstimate(item.level.prior.mean, coefficients.reshape(2, -1))
 
 
 def make_horizon(
@@ -712,7 +714,7 @@ class HorizonResult:
     seed: int | None
     plan: DayPlan | None = None
 
-    plot = Above("gridpriv.report.plots", "HorizonPlots")
+    plot = LazyAttribute("gridpriv.report.plots", "HorizonPlots")
 
     def table(self) -> DataFrame:
         """Return one row per step: residual (public), objective and shed in MW (local)."""

@@ -27,7 +27,7 @@ from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import Consensus, make_consensus
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
+from gridpriv.core.errors import GridprivWarning, InputError, check_choice, not_allowed
 from gridpriv.core.settings import check_names, names
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, zoning_of
@@ -47,12 +47,12 @@ from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, make_network, make_zones
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
+from gridpriv.privacy.certificate import ZoneCertificate, zone_certificate
 from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.settings import noise_multiplier
-from gridpriv.privacy.statement import ZoneCertificate, zone_certificate
 from gridpriv.zonal.meter import Hold, make_hold, unreserved
 from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings, make_settings
 
@@ -438,7 +438,7 @@ def zoning_for(case: Case, zones: Zones) -> Zoning:
     if method:
         from gridpriv.grid.partition import METHODS  # imports networkx: slow
 
-        one_of("partition", method, METHODS)
+        check_choice("partition", method, METHODS)
     if count and not count.isdigit():
         raise not_allowed("zones", zones, "K, METHOD:K, or a CSV file with columns bus,zone")
     zoning = zoning_of(case, int(count) if count else None, method or None)

@@ -18,7 +18,7 @@ from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import Consensus
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.lazy import Above
+from gridpriv.core.lazy import LazyAttribute
 from gridpriv.core.tables import TableSchema, publish
 from gridpriv.core.text import Json, html_page, json_ready
 from gridpriv.grid.case import Case
@@ -30,8 +30,8 @@ from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Network, Zone, tie_prices
 from gridpriv.privacy.accounting import published_total
+from gridpriv.privacy.certificate import ZoneCertificate, noise_caveat
 from gridpriv.privacy.linear import Disclosure
-from gridpriv.privacy.statement import ZoneCertificate, noise_caveat
 from gridpriv.zonal import summary
 from gridpriv.zonal.documents import (
     Physical,
@@ -101,7 +101,9 @@ def privacy_document(
         "perturbation": rules.perturbation.target,
         "sensitivity_bound": settings.sensitivity,
         "noise": settings.noise,
-        "caveat": noise_caveat(settings.drawn, settings.noise, settings.effective_mechanism()),
+        "caveat": noise_caveat(
+            settings.noise_budget, settings.noise, settings.effective_mechanism()
+        ),
         "adjacency": str(protected.protection(case.base_mva)),
         "beta": protected.beta,
         "protects": settings.protects,
@@ -393,7 +395,7 @@ class RunResult(FinishedRun):
         Baselines of the run, where requested.
     """
 
-    plot = Above("gridpriv.report.plots", "RunPlots")
+    plot = LazyAttribute("gridpriv.report.plots", "RunPlots")
 
     def __repr__(self) -> str:
         return f"RunResult({summary.line(self.as_dict())})"

@@ -52,9 +52,9 @@ from gridpriv.power.ac.zone_redispatch import Boundary
 from gridpriv.power.fleet import Fleet, ZoneMember, ZoneOutcome
 from gridpriv.power.objective import AcObjective
 from gridpriv.power.zone import flat_start
+from gridpriv.privacy.certificate import all_planned
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.statement import all_planned
 from gridpriv.zonal.documents import Baselines, Timing
 from gridpriv.zonal.opening import (
     PublicInputs,

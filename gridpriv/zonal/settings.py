@@ -22,9 +22,9 @@ from gridpriv.consensus.schedules import (
 from gridpriv.core.errors import (
     GridprivWarning,
     InputError,
+    check_choice,
     not_allowed,
     not_negative,
-    one_of,
     positive,
 )
 from gridpriv.core.settings import (
@@ -62,8 +62,8 @@ from gridpriv.privacy.adjacency import (
     parse_power_factors,
 )
 from gridpriv.privacy.perturbation import NoiseSchedule, Perturbation, Target
-from gridpriv.privacy.settings import NOTHING, QUIET, Budget, Mechanism, Privacy
-from gridpriv.privacy.temporal import MOST_COSINES, parse_window
+from gridpriv.privacy.settings import NOTHING, WITHOUT_BUDGET, Budget, Mechanism, Privacy
+from gridpriv.privacy.temporal import MOST_COEFFICIENTS, parse_window
 
 Consensus = Literal["boundary", "all"]
 FEW_ZONES = 100
@@ -162,7 +162,7 @@ class ReleaseSchedule(Part):
     )
     temporal_basis: str = choice(
         AUTO,
-        (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
+        (AUTO, PER_STEP, *map(str, range(MOST_COEFFICIENTS + 1))),
         "number of cosine (DCT) coefficients that a zone releases of its total over the steps of a "
         "series, beside the mean of its demand over these steps (auto: as many as give the least "
         "expected error; per-step: one release in every step instead)",
@@ -321,13 +321,13 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
         return Perturbation(target)
 
     @property
-    def drawn(self) -> str:
+    def noise_budget(self) -> str:
         """Noise of a run: its budget, ``nothing`` (no release), or ``none``.
 
         The release of demand has a meaning only under demand perturbation.
         """
         silent = self.release == NOTHING and self.effective_perturbation().target == "demand"
-        return NOTHING if silent else super().drawn
+        return NOTHING if silent else super().noise_budget
 
     def case_objective(self, case: Case) -> Objective:
         """Return the objective of a case's zones.
@@ -393,7 +393,7 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
     def noise_is_fresh(self) -> bool:
         """Return True where every round draws new noise, which a penalty rule must not follow."""
         perturbation = self.effective_perturbation()
-        return self.drawn not in QUIET and perturbation.noise_schedule != "once"
+        return self.noise_budget not in WITHOUT_BUDGET and perturbation.noise_schedule != "once"
 
     def planned_releases(self) -> int:
         """Return the number of releases of one zone."""
@@ -530,7 +530,7 @@ def make_settings(preset: str | None = None, **given: Any) -> Settings:
     check_names(given, names(Settings))
     if preset is None:
         return Settings(**given)
-    one_of("preset", preset, PRESETS)
+    check_choice("preset", preset, PRESETS)
     base = PRESETS[preset]
     if given.get("perturbation") == "demand" and "sensitivity" not in given:
         raise InputError(
@@ -560,7 +560,7 @@ def check_view_of(view: str, zones: Collection[str], perturbed: str) -> None:
     perturbed : str
         Target of the run's noise: none, demand, objective or output.
     """
-    one_of("view", view, (SHARED, LOCAL, *(f"{ZONE}{name}" for name in zones)))
+    check_choice("view", view, (SHARED, LOCAL, *(f"{ZONE}{name}" for name in zones)))
     if view != LOCAL and perturbed not in ("none", "demand"):
         raise InputError(
             f"view = {view!r} needs released demand, but this run perturbs {perturbed!r}. Give "

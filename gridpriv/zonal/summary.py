@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gridpriv.core.text import Json, Message, Table, amount, counted, figure, percent_of, shown
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.adjacency import parse_beta
-from gridpriv.privacy.statement import certified_for
+from gridpriv.privacy.certificate import certified_for
 from gridpriv.privacy.temporal import HOURS
 from gridpriv.zonal.messages import (
     BEFORE_FACTORS,

@@ -73,7 +73,7 @@ def noise_shared_by_clients(patch):
         scales = np.array([r.mechanism.scale for r in releases])
         return values + scales[:, None, None] * one
 
-    patch.setattr(base.Task, "drawn", drawn)
+    patch.setattr(base.Task, "with_noise", drawn)
 
 
 def clip_a_tenth_too_long(patch):

@@ -240,12 +240,12 @@ def test_a_full_disk_leaves_no_file_and_says_what_was_charged(here, capsys, monk
 
     grant = ["ledger", "grant", "l", "--case", "case14", "--zones", "1", "--epsilon", "3"]
     assert main(grant) == 0
-    opened = files.beside
+    opened = files.atomic_file
 
-    def beside(path, *, private):
+    def atomic_file(path, *, private):
         return full(path) if path.name == "p.m" else opened(path, private=private)
 
-    monkeypatch.setattr(files, "beside", beside)
+    monkeypatch.setattr(files, "atomic_file", atomic_file)
     before = names(here)
     words = ["case14", "--protect", "10MW", "--total", "1", "--noise", "secure", "--ledger", "l"]
     assert main(["publish", *words, "--out", "p.m"]) == 3

@@ -205,11 +205,11 @@ def test_a_repeated_step_without_ledger_draws_the_same_noise_and_counts_once(
 def test_an_unfinished_public_series_is_known_by_what_stands_beside_it(
     day: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, beside = tmp_path / "out", tmp_path / ".out.unfinished"
+    out, unfinished = tmp_path / "out", tmp_path / ".out.unfinished"
     words = ("--public", "--out", str(out))
     run_until_killed(day, "--seed", "77", *words)
-    assert stat.S_IMODE(beside.stat().st_mode) == 0o600
-    assert json.loads(beside.read_text())["seed"] == 77
+    assert stat.S_IMODE(unfinished.stat().st_mode) == 0o600
+    assert json.loads(unfinished.read_text())["seed"] == 77
     files = [p for p in out.rglob("*") if p.is_file()]
     assert not [p for p in files if re.search(rb"(?<![\d.])77,", p.read_bytes())]
     assert run(day, "--seed", "5", *words, "--resume") == 2
@@ -219,13 +219,13 @@ def test_an_unfinished_public_series_is_known_by_what_stands_beside_it(
     assert run(day, *words, "--resume") == 2
     assert "holds a series of other demand" in capsys.readouterr().err
     Path(day).write_text(whole)
-    kept = beside.read_bytes()
-    beside.unlink()
+    kept = unfinished.read_bytes()
+    unfinished.unlink()
     assert run(day, *words, "--resume") == 2
-    assert f"{beside} is missing" in capsys.readouterr().err
-    beside.write_bytes(kept)
+    assert f"{unfinished} is missing" in capsys.readouterr().err
+    unfinished.write_bytes(kept)
     assert run(day, *words, "--resume") == 0
-    assert not beside.exists()
+    assert not unfinished.exists()
 
 
 def test_damage_of_what_was_drawn_is_never_taken_for_nothing_drawn(

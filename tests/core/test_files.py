@@ -12,7 +12,7 @@ import pytest
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import (
     StorageError,
-    beside,
+    atomic_file,
     make_folder,
     read_bytes,
     read_text,
@@ -60,7 +60,7 @@ def test_private_files_are_their_owners(
 def test_a_failure_in_the_middle_leaves_the_old_content_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
-    with pytest.raises(ZeroDivisionError), beside(path, private=True) as file:
+    with pytest.raises(ZeroDivisionError), atomic_file(path, private=True) as file:
         file.write(b"new")
         _ = 1 / 0
     assert path.read_text() == "old"
@@ -90,7 +90,7 @@ def test_a_link_that_was_there_first_is_not_written_through(
 
 
 def test_two_files_beside_never_share_a_name(tmp_path: Path) -> None:
-    with beside(tmp_path / "a", private=False), beside(tmp_path / "a", private=False):
+    with atomic_file(tmp_path / "a", private=False), atomic_file(tmp_path / "a", private=False):
         assert len(names(tmp_path)) == 2
 
 

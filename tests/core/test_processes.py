@@ -20,7 +20,7 @@ from gridpriv.core.threads import VARIABLE
 
 
 @contextmanager
-def beside(function):
+def worker_of(function):
     worker = Worker(_serve_one, function)
     try:
         yield worker
@@ -34,7 +34,7 @@ def answered(worker, given):
 
 
 def test_answers_are_the_functions_and_the_process_is_gone_afterwards():
-    with beside(math.sqrt) as root:
+    with worker_of(math.sqrt) as root:
         assert [answered(root, x) for x in (4.0, 2.0)] == [2.0, math.sqrt(2.0)]
         process = root.process
         assert process.poll() is None
@@ -42,18 +42,18 @@ def test_answers_are_the_functions_and_the_process_is_gone_afterwards():
 
 
 def test_a_failure_there_is_raised_here():
-    with beside(math.sqrt) as root, pytest.raises(ValueError, match="math domain"):
+    with worker_of(math.sqrt) as root, pytest.raises(ValueError, match="math domain"):
         answered(root, -1.0)
 
 
 def test_a_process_that_dies_is_no_answer_and_says_how_it_ended():
     with (
-        beside(os._exit) as last,
+        worker_of(os._exit) as last,
         pytest.raises(WorkerError, match="ended with status 7 before"),
     ):
         answered(last, 7)
     with (
-        beside(signal.raise_signal) as last,
+        worker_of(signal.raise_signal) as last,
         pytest.raises(WorkerError, match="killed by signal 9"),
     ):
         answered(last, signal.SIGKILL)
@@ -61,16 +61,16 @@ def test_a_process_that_dies_is_no_answer_and_says_how_it_ended():
 
 def test_linear_algebra_there_has_one_thread_unless_told_otherwise(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
-    with beside(os.getenv) as variable:
+    with worker_of(os.getenv) as variable:
         assert answered(variable, VARIABLE) == "1"
     monkeypatch.setenv(VARIABLE, "3")
-    with beside(os.getenv) as variable:
+    with worker_of(os.getenv) as variable:
         assert answered(variable, VARIABLE) == "3"
 
 
 def test_leaving_does_not_wait_for_a_process_that_is_busy():
     began = time.perf_counter()
-    with beside(time.sleep) as busy:
+    with worker_of(time.sleep) as busy:
         busy.send(60.0)
     assert time.perf_counter() - began < 10.0
 

@@ -83,7 +83,7 @@ class Faults:
 
     def __init__(self, folder: str, at: int, how: How, report: int) -> None:
         self.folder, self.at, self.how, self.report = folder, at, how, report
-        self.beside = str(Path(folder).with_name(f".{Path(folder).name}.unfinished"))
+        self.unfinished = str(Path(folder).with_name(f".{Path(folder).name}.unfinished"))
         self.count = 0
         sys.addaudithook(self.audit)
         self._fdopen, self._fsync = os.fdopen, os.fsync
@@ -131,7 +131,7 @@ class Faults:
             except OSError:
                 return False
         path = os.fsdecode(place) if isinstance(place, bytes | str | os.PathLike) else ""
-        return path.startswith((self.folder + os.sep, self.beside)) or path == self.folder
+        return path.startswith((self.folder + os.sep, self.unfinished)) or path == self.folder
 
 
 class Watched(io.BufferedIOBase):

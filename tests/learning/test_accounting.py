@@ -11,14 +11,14 @@ import pytest
 from gridpriv.core.errors import InputError
 from gridpriv.learning.accounting import (
     noise_rule,
-    privacy_statement,
+    privacy_certificate,
     sampled_multiplier,
     zcdp_total,
 )
 from gridpriv.learning.algorithms.admm import certificate
 from gridpriv.learning.algorithms.fedspd_dp import published_total, sound_sensitivity
 from gridpriv.learning.releases import Tally, rounded
-from gridpriv.learning.result import privacy_figures
+from gridpriv.learning.result import privacy_table
 from gridpriv.privacy.accounting import total_epsilon
 from gridpriv.privacy.mechanism import Charge
 
@@ -92,7 +92,7 @@ def test_a_run_costs_what_its_worst_client_does():
     tally = Tally()
     tally.charge(0, Charge("gaussian", 10.0), 5)
     tally.charge(1, Charge("gaussian", 10.0), 50)
-    found = privacy_statement(made.plain(), 10.0, tally, "x", None)
+    found = privacy_certificate(made.plain(), 10.0, tally, "x", None)
     assert found["releases_per_client"] == 50
     spent = total_epsilon({rounded(Charge("gaussian", 10.0)): 50}, 1e-5)
     assert found["total"]["epsilon"] == pytest.approx(spent)
@@ -201,5 +201,5 @@ def test_the_epsilon_of_a_gaussian_release_is_shown_with_its_delta():
     release = {"nominal": None, "certified": 0.9293, "delta": 1e-5}
     privacy = {"per_release": release, "total": total, "published_total": None, "zcdp": None}
     privacy["total_pure"] = None
-    (label, *_), *_ = privacy_figures(privacy | {"releases_per_client": 20})[2]
+    (label, *_), *_ = privacy_table(privacy | {"releases_per_client": 20})[2]
     assert label == "epsilon of one release at delta 1e-05"

@@ -14,9 +14,9 @@ from gridpriv.learning import learn, make_learn_settings
 from gridpriv.learning.accounting import sampled_multiplier
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.accounting import (
-    DRAWN,
-    REPLACED,
-    drawn_curve,
+    FIXED_SIZE,
+    POISSON,
+    fixed_size_curve,
     gaussian_multiplier,
     poisson_curve,
     total_epsilon,
@@ -35,7 +35,7 @@ def densities(kind, multiplier, rate):
     def normal(centre):
         return np.exp(-0.5 * (x - centre) ** 2) / math.sqrt(2.0 * math.pi) * (x[1] - x[0])
 
-    if kind == REPLACED:
+    if kind == POISSON:
         shift = 0.5 / multiplier
         return tuple((1 - rate) * normal(0) + rate * normal(s) for s in (shift, -shift))
     return (1 - rate) * normal(0) + rate * normal(1.0 / multiplier), normal(0)
@@ -48,11 +48,11 @@ def loss_masses(kind, multiplier, rate, reverse):
     density, losses below 0 those of the plain one against the mixture, and the rest is at 0.
     """
     p, q = densities(kind, multiplier, rate)
-    if reverse and kind != DRAWN:
+    if reverse and kind != FIXED_SIZE:
         p, q = q, p
     loss = np.log(p / q)
     edges = (np.arange(BINS + 1) - 0.5 - BINS // 2) * STEP
-    if kind != DRAWN:
+    if kind != FIXED_SIZE:
         return np.histogram(loss, edges, weights=p)[0]
     masses = np.histogram(loss[loss > 0], edges, weights=p[loss > 0])[0]
     masses += np.histogram(-loss[loss > 0], edges, weights=q[loss > 0])[0]
@@ -87,12 +87,12 @@ def composed_epsilon(releases):
 
 CLIENTS = "sampled-gaussian"  # a client joins or not: clients drawn in secret, or zero-out batches
 CASES = {
-    "Poisson batches of 64 of 6,000, replace-one": {Charge(REPLACED, 0.5, 64 / 6000): 300},
-    "Poisson batches of a tenth, replace-one": {Charge(REPLACED, 2.0, 0.1): 150},
-    "Poisson batches of a hundredth, replace-one": {Charge(REPLACED, 1.0, 0.01): 1000},
-    "fixed batches of 64 of 6,000, replace-one": {Charge(DRAWN, 0.75, 64 / 6000): 300},
-    "fixed batches of a tenth, replace-one": {Charge(DRAWN, 2.0, 0.1): 150},
-    "fixed batches of a hundredth, replace-one": {Charge(DRAWN, 1.0, 0.01): 1000},
+    "Poisson batches of 64 of 6,000, replace-one": {Charge(POISSON, 0.5, 64 / 6000): 300},
+    "Poisson batches of a tenth, replace-one": {Charge(POISSON, 2.0, 0.1): 150},
+    "Poisson batches of a hundredth, replace-one": {Charge(POISSON, 1.0, 0.01): 1000},
+    "fixed batches of 64 of 6,000, replace-one": {Charge(FIXED_SIZE, 0.75, 64 / 6000): 300},
+    "fixed batches of a tenth, replace-one": {Charge(FIXED_SIZE, 2.0, 0.1): 150},
+    "fixed batches of a hundredth, replace-one": {Charge(FIXED_SIZE, 1.0, 0.01): 1000},
     "20 of 100 clients in secret": {Charge(CLIENTS, 3.0, 0.2): 200},
     "10 of 1,000 clients in secret, or Poisson, zero-out": {Charge(CLIENTS, 1.0, 0.01): 1000},
     "a tenth of the clients in secret": {Charge(CLIENTS, 2.0, 0.1): 150},
@@ -103,9 +103,12 @@ CASES = {
     },
     "a mean and Poisson batches": {
         Charge("gaussian", 8.0): 1,
-        Charge(REPLACED, 0.8, 64 / 6000): 300,
+        Charge(POISSON, 0.8, 64 / 6000): 300,
     },
-    "a mean and fixed batches": {Charge("gaussian", 8.0): 1, Charge(DRAWN, 0.9, 64 / 6000): 300},
+    "a mean and fixed batches": {
+        Charge("gaussian", 8.0): 1,
+        Charge(FIXED_SIZE, 0.9, 64 / 6000): 300,
+    },
 }
 
 
@@ -157,12 +160,14 @@ def test_the_accurate_preset_costs_what_one_gaussian_release_of_its_noise_costs(
     assert own == pytest.approx(epsilon, rel=1e-3)
 
 
-@pytest.mark.parametrize(("kind", "curve"), [(REPLACED, poisson_curve), (DRAWN, drawn_curve)])
+@pytest.mark.parametrize(
+    ("kind", "curve"), [(POISSON, poisson_curve), (FIXED_SIZE, fixed_size_curve)]
+)
 def test_a_curve_is_the_hockey_stick_of_its_densities(kind, curve):
     p, q = densities(kind, 0.8, 0.2)
     epsilons = np.array([-2.0, -0.3, 0.0, 0.4, 1.5])
     direct = [np.maximum(p - math.exp(e) * q, 0.0).sum() for e in epsilons]
-    if kind == DRAWN:  # the larger of both directions
+    if kind == FIXED_SIZE:  # the larger of both directions
         back = [np.maximum(q - math.exp(e) * p, 0.0).sum() for e in epsilons]
         direct = np.maximum(direct, back)
     np.testing.assert_allclose(curve(0.8, 0.2)(epsilons), direct, atol=1e-9)
@@ -181,7 +186,9 @@ def test_no_neighbours_of_a_small_data_set_exceed_the_curve():
         each = [np.exp(-0.5 * ((grid - s) ** 2).sum(-1)) for s in sums]
         return sum(each) / len(each) / (2.0 * math.pi) * area
 
-    bound = drawn_curve(0.5, 0.5)  # values are at most 1 long, so that a replaced one moves by 2
+    bound = fixed_size_curve(
+        0.5, 0.5
+    )  # values are at most 1 long, so that a replaced one moves by 2
     for _ in range(5):
         angles = random.uniform(0, 2 * np.pi, 5)
         points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
@@ -191,17 +198,18 @@ def test_no_neighbours_of_a_small_data_set_exceed_the_curve():
             assert found <= bound(np.array([epsilon]))[0] + 1e-6
 
 
-@pytest.mark.parametrize("kind", [REPLACED, DRAWN])
+@pytest.mark.parametrize("kind", [POISSON, FIXED_SIZE])
 def test_a_batch_of_64_of_6000_needs_a_multiplier_below_1(kind):
     assert gaussian_multiplier(3.0, DELTA, 300) == pytest.approx(24.2, abs=0.2)
     assert total_epsilon({Charge(kind, 1.0, 64 / 6000): 300}, DELTA) <= 3.0
 
 
-LARGE = pytest.param(REPLACED, 300, 64 / 6000, marks=pytest.mark.slow)
+LARGE = pytest.param(POISSON, 300, 64 / 6000, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
-    ("kind", "releases", "rate"), [(DRAWN, 20, 0.1), (CLIENTS, 10, 0.2), (REPLACED, 1, 0.9), LARGE]
+    ("kind", "releases", "rate"),
+    [(FIXED_SIZE, 20, 0.1), (CLIENTS, 10, 0.2), (POISSON, 1, 0.9), LARGE],
 )
 def test_a_sampled_multiplier_is_the_smallest_within_the_budget(kind, releases, rate):
     settings = LearnSettings(budget="total:3,1e-5", algorithm="dpsgd", batch=64)

@@ -20,7 +20,7 @@ from gridpriv.learning.accounting import planned
 from gridpriv.learning.algorithms import NON_PRIVATE, READS
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.run import make_task
-from gridpriv.learning.stored import INTERRUPTED_FILE, make_keeper
+from gridpriv.learning.stored import INTERRUPTED_FILE, make_checkpoint_writer
 
 PRIVATE = sorted(set(READS) - set(NON_PRIVATE))
 
@@ -55,20 +55,20 @@ def stop_after(rounds):
 def test_every_algorithm_ends_as_if_it_had_not_been_interrupted(tmp_path, algorithm):
     data, settings = made.binary(), settings_of(algorithm)
     whole = learn(data, settings)
-    keeper = make_keeper(tmp_path, data, settings, resume=False)
+    checkpoint_writer = make_checkpoint_writer(tmp_path, data, settings, resume=False)
     with pytest.raises(KeyboardInterrupt):
-        learn(data, settings, stop_after(3), keeper=keeper)
-    again = make_keeper(tmp_path, data, settings, resume=True)
-    assert again.begun.rounds == 3
+        learn(data, settings, stop_after(3), checkpoint_writer=checkpoint_writer)
+    again = make_checkpoint_writer(tmp_path, data, settings, resume=True)
+    assert again.checkpoint.rounds == 3
     task, _ = make_task(data, settings)
-    every, left = planned(task), planned(replace(task, begun=again.begun))
+    every, left = planned(task), planned(replace(task, checkpoint=again.checkpoint))
     assert sum(sum(c.values()) for c in left.values()) > 0
     # what a ledger is asked for is what the rounds that are left release
     first = planned(replace(task, settings=replace(task.settings, rounds=3)))
     for client, whole_cost in every.items():
         done = sum(first.get(client, Counter()).values())
         assert sum(left.get(client, Counter()).values()) == sum(whole_cost.values()) - done
-    rest = learn(data, settings, keeper=again)
+    rest = learn(data, settings, checkpoint_writer=again)
     np.testing.assert_array_equal(rest.w, whole.w)
     np.testing.assert_array_equal(rest.local, whole.local)
     columns = [name for name in whole.rounds if name != "seconds"]
@@ -79,7 +79,7 @@ def test_every_algorithm_ends_as_if_it_had_not_been_interrupted(tmp_path, algori
 
 def dying_after(monkeypatch, draws):
     """Kill the process after a number of draws; return the draws by round."""
-    drawn, real = Counter(), Task.drawn
+    drawn, real = Counter(), Task.with_noise
 
     def counted(self, t, values, releases):
         noisy = real(self, t, values, releases)
@@ -88,14 +88,14 @@ def dying_after(monkeypatch, draws):
             raise KeyboardInterrupt
         return noisy
 
-    monkeypatch.setattr(Task, "drawn", counted)
+    monkeypatch.setattr(Task, "with_noise", counted)
     return drawn
 
 
 def attempt(folder, data, settings, *, resume):
-    keeper = make_keeper(folder, data, settings, resume=resume)
+    checkpoint_writer = make_checkpoint_writer(folder, data, settings, resume=resume)
     with pytest.raises(KeyboardInterrupt):
-        learn(data, settings, keeper=keeper)
+        learn(data, settings, checkpoint_writer=checkpoint_writer)
 
 
 @pytest.mark.parametrize("deaths", [{1}, {1, 2, 3}, {3, 4, 5, 6}, {1, 4, 5, 9}])
@@ -104,7 +104,11 @@ def test_secure_noise_counts_every_draw_however_often_it_was_lost(tmp_path, monk
     drawn = dying_after(monkeypatch, deaths)
     for number in range(len(deaths)):
         attempt(tmp_path, data, settings, resume=number > 0)
-    rest = learn(data, settings, keeper=make_keeper(tmp_path, data, settings, resume=True))
+    rest = learn(
+        data,
+        settings,
+        checkpoint_writer=make_checkpoint_writer(tmp_path, data, settings, resume=True),
+    )
     draws = sum(drawn.values())
     assert draws == settings.rounds + len(deaths)
     assert rest.privacy["releases_per_client"] == draws
@@ -120,30 +124,30 @@ def test_the_state_of_secure_noise_is_on_disk_before_a_round_is_drawn(tmp_path, 
     dying_after(monkeypatch, {1})
     attempt(tmp_path, data, settings, resume=False)
     content = (tmp_path / INTERRUPTED_FILE).read_bytes()
-    assert make_keeper(tmp_path, data, settings, resume=True).drawn == [1]
+    assert make_checkpoint_writer(tmp_path, data, settings, resume=True).drawn == [1]
     (tmp_path / INTERRUPTED_FILE).write_bytes(content[:200])
     with pytest.raises(InputError, match=r"is damaged.* put back a copy of it, or start again"):
-        make_keeper(tmp_path, data, settings, resume=True)
+        make_checkpoint_writer(tmp_path, data, settings, resume=True)
 
 
 def test_what_is_kept_is_private_and_another_run_is_refused(tmp_path):
     data, settings = made.binary(), settings_of("dpsgd")
-    keeper = make_keeper(tmp_path, data, settings, resume=True)
-    assert keeper.begun.rounds == 0
+    checkpoint_writer = make_checkpoint_writer(tmp_path, data, settings, resume=True)
+    assert checkpoint_writer.checkpoint.rounds == 0
     with pytest.raises(KeyboardInterrupt):
-        learn(data, settings, stop_after(2), keeper=keeper)
+        learn(data, settings, stop_after(2), checkpoint_writer=checkpoint_writer)
     assert (tmp_path / INTERRUPTED_FILE).stat().st_mode & 0o077 == 0
     with pytest.raises(InputError, match="add --resume to continue"):
-        make_keeper(tmp_path, data, settings, resume=False)
+        make_checkpoint_writer(tmp_path, data, settings, resume=False)
     with pytest.raises(InputError, match="other settings"):
-        make_keeper(tmp_path, data, replace(settings, seed=9), resume=True)
+        make_checkpoint_writer(tmp_path, data, replace(settings, seed=9), resume=True)
     with pytest.raises(InputError, match="other fingerprint"):
-        make_keeper(tmp_path, made.binary(seed=8), settings, resume=True)
+        make_checkpoint_writer(tmp_path, made.binary(seed=8), settings, resume=True)
     content = (tmp_path / INTERRUPTED_FILE).read_bytes()
     for damaged in (content[:200], b"", b"nothing", content[:-30] + bytes(30)):
         (tmp_path / INTERRUPTED_FILE).write_bytes(damaged)
         with pytest.raises(InputError, match="is damaged"):
-            make_keeper(tmp_path, data, settings, resume=True)
+            make_checkpoint_writer(tmp_path, data, settings, resume=True)
 
 
 def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):

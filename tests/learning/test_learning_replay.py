@@ -19,7 +19,7 @@ from dp_accounting import pld
 
 from gridpriv.core.errors import InputError
 from gridpriv.learning import learn
-from gridpriv.learning.accounting import privacy_statement, zcdp_total
+from gridpriv.learning.accounting import privacy_certificate, zcdp_total
 from gridpriv.learning.algorithms import admm, dpsgd, fedspd_dp
 from gridpriv.learning.algorithms.admm import certificate
 from gridpriv.learning.algorithms.base import Task, make_algorithm
@@ -57,7 +57,7 @@ class Chosen(Task):
 
     def drawn(self, t, values, releases):
         if t not in self.draws:
-            return super().drawn(t, values, releases)
+            return super().noise_budget(t, values, releases)
         return values + self.draws[t]
 
 
@@ -784,7 +784,7 @@ def test_secure_noise_has_the_scale_that_is_charged_and_no_seed(name):
         assert what.kind in ("gaussian", "sampled-gaussian")
         assert what.parameter == pytest.approx(scale / sound, rel=1e-3)
         assert what.parameter <= scale / sound
-    assert privacy_statement(settings, 0.0, ledger, "x", None)["total"]["epsilon"] <= 2.0
+    assert privacy_certificate(settings, 0.0, ledger, "x", None)["total"]["epsilon"] <= 2.0
 
 
 @pytest.mark.parametrize("given", [{"algorithm": "dvp"}, {"sensitivity": "published"}])

@@ -101,7 +101,7 @@ def test_colluding_clients_do_not_unmask_another() -> None:
     left = words
     for i in (1, 2, 3):  # their pairwise masks are known to the server
         left = left - expanded(clients[i]._agreed(clients[i]._mask, 0, 0), len(words))
-    shares = {i: clients[i]._held[0] for i in (1, 2, 3)}
+    shares = {i: clients[i]._received[0] for i in (1, 2, 3)}
     half = len(shares[1]) // 2
     guess = recovered({i: pair[half:] for i, pair in shares.items()})
     assert guess != clients[0]._seed
@@ -109,9 +109,9 @@ def test_colluding_clients_do_not_unmask_another() -> None:
     counts = np.bincount((left >> np.uint64(60)).astype(int), minlength=16)
     assert ((counts - 250.0) ** 2 / 250.0).sum() < 45.0  # chi-square of 15: one in 10,000
     # with a share more than colluders have it is unmasked: the test sees a success
-    others = {i: clients[i]._held[0][half:] for i in (1, 2, 3)}
+    others = {i: clients[i]._received[0][half:] for i in (1, 2, 3)}
     clients[4].masked(sealed[4]), clients[5].masked(sealed[5])
-    others |= {4: clients[4]._held[0][half:], 5: clients[5]._held[0][half:]}
+    others |= {4: clients[4]._received[0][half:], 5: clients[5]._received[0][half:]}
     assert recovered(others) == clients[0]._seed
 
 

@@ -113,7 +113,7 @@ def test_a_public_model_is_a_function_of_releases_and_public_data(tmp_path):
 @pytest.fixture
 def fewer_strokes(monkeypatch):
     """Kernel components of fewer images; those of all take 5 s."""
-    for constant, number in {"DRAWN": 600, "LANDMARKS": 200, "COMPONENTS": 40}.items():
+    for constant, number in {"SYNTHETIC_IMAGES": 600, "LANDMARKS": 200, "COMPONENTS": 40}.items():
         monkeypatch.setattr(features, constant, number)
     features._components.cache_clear()
     yield

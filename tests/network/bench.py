@@ -46,8 +46,8 @@ from gridpriv.consensus.sessions import (
 )
 from gridpriv.consortium import take_part
 from gridpriv.core.errors import GridprivError
+from gridpriv.privacy.certificate import charges_of
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.statement import charges_of
 
 RUN, ROUNDS, REHEARSALS = "bench", 3, 2
 ZONES = ("tank 1", "tank 2")

@@ -15,7 +15,7 @@ from gridpriv import load_case, partition
 from gridpriv.core.errors import GridprivError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import case_files
-from gridpriv.grid.network import branch_flows, dead_buses, islands
+from gridpriv.grid.network import branch_flows, deenergized_buses, islands
 from gridpriv.power.ac import newton
 from gridpriv.power.ac.areas import AreaGrid
 from gridpriv.power.ac.flow import _starts, ac_flow
@@ -542,7 +542,7 @@ def test_reactive_limits_that_one_island_cannot_meet_hold_in_the_other():
 
 def test_an_island_in_which_nothing_generates_is_dead_and_its_demand_is_shed(case14):
     case = case14.without(("branch:17", "branch:20"))  # bus 14 alone
-    assert list(case.bus_id[dead_buses(case)]) == [14]
+    assert list(case.bus_id[deenergized_buses(case)]) == [14]
     state = ac_flow(case, dispatch_of(case))
     at = case.index_of[14]
     assert state.vm[at] == 0

@@ -16,9 +16,9 @@ import pytest
 import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
+from gridpriv.privacy.certificate import noise_caveat
 from gridpriv.privacy.mechanism import MECHANISMS, Charge, Gaussian, Laplace
 from gridpriv.privacy.settings import NAMES, noise_multiplier, parse_budget
-from gridpriv.privacy.statement import noise_caveat
 from gridpriv.zonal.summary import privacy_line
 
 COMMAND = "import sys; from gridpriv.cli.main import main; sys.exit(main(sys.argv[1:]))"

@@ -18,7 +18,7 @@ from gridpriv.privacy.mechanism import Charge, Gaussian, KNorm
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
-from gridpriv.privacy.temporal import Cosines, TemporalDisclosure
+from gridpriv.privacy.temporal import TemporalBasis, TemporalDisclosure
 
 LEVELS = (np.zeros(5, dtype=int), np.arange(5))
 
@@ -134,7 +134,7 @@ def test_only_independent_noise_is_split_and_cosines_are_not():
     assert widened.share == 1.0
     prior = Prior(np.full(10, 0.5), np.ones(2), np.full(2, -np.inf), np.full(2, np.inf))
     level = Disclosure(tree(LEVELS, (0.5, 0.5)), prior, 0.0)
-    basis = TemporalDisclosure(level, Cosines(4, (0.7,)))
+    basis = TemporalDisclosure(level, TemporalBasis(4, (0.7,)))
     assert basis.sensitivity(DemandAdjacency(0.1), "box").share == 1.0
 
 

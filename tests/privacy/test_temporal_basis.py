@@ -15,10 +15,10 @@ from gridpriv.privacy.mechanism import Gaussian
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity, length
 from gridpriv.privacy.temporal import (
-    Cosines,
+    TemporalBasis,
     TemporalDisclosure,
-    coefficient_left,
-    cosines,
+    basis_candidates,
+    coefficient_error,
 )
 
 N, STEPS, BETA = 3, 4, 0.7
@@ -28,7 +28,7 @@ WIDE = Prior(np.repeat([2.0, 0.5], N), np.array([2.0, 0.5]), np.full(2, -50.0), 
 
 def released(strategy, weights, steps=STEPS, prior=WIDE, factors=None):
     still = Disclosure(strategy, prior, 0.0, power_factors=factors)
-    return TemporalDisclosure(still, Cosines(steps, weights))
+    return TemporalDisclosure(still, TemporalBasis(steps, weights))
 
 
 def corners(protects, factors):
@@ -107,7 +107,7 @@ def test_a_step_keeps_to_the_public_range_of_its_sums():
 
 def test_the_expected_swing_error_is_what_a_simulation_finds():
     """Coefficients of the public prior, noise of known scale, and the estimate from both."""
-    rng, level, over, variance = np.random.default_rng(6), 3.0, Cosines(24, (1.0, 0.5)), 0.02
+    rng, level, over, variance = np.random.default_rng(6), 3.0, TemporalBasis(24, (1.0, 0.5)), 0.02
     guess = 0.15 * level / np.arange(1, 7)
     temporal_coefficients = rng.normal(0.0, guess, (20_000, 6))
     weights = np.array([1.0, 0.5])
@@ -118,18 +118,20 @@ def test_the_expected_swing_error_is_what_a_simulation_finds():
     error = temporal_coefficients.copy()
     error[:, :2] -= gain * seen
     found = (error**2).sum(axis=1).mean()
-    assert coefficient_left(over, variance, level) == pytest.approx(found, rel=0.03)
-    assert coefficient_left(over, 0.0, level) == pytest.approx((guess[2:] ** 2).sum())
+    assert coefficient_error(over, variance, level) == pytest.approx(found, rel=0.03)
+    assert coefficient_error(over, 0.0, level) == pytest.approx((guess[2:] ** 2).sum())
 
 
 def test_what_is_not_released_is_left_and_what_no_series_has_is_not():
     """Cosines of steps that are not there are no error; without a release all others are."""
     first, second = 0.45, 0.225  # 0.15/j of 3
-    assert coefficient_left(Cosines(1), 0.02, 3.0) == 0.0
-    assert coefficient_left(Cosines(2), 0.0, 3.0) == pytest.approx(first**2)
-    assert coefficient_left(Cosines(3), 0.02, 3.0) == pytest.approx(first**2 + second**2)
+    assert coefficient_error(TemporalBasis(1), 0.02, 3.0) == 0.0
+    assert coefficient_error(TemporalBasis(2), 0.0, 3.0) == pytest.approx(first**2)
+    assert coefficient_error(TemporalBasis(3), 0.02, 3.0) == pytest.approx(first**2 + second**2)
     known = first**2 * 0.02 / (0.02 + first**2)
-    assert coefficient_left(Cosines(3, (1.0,)), 0.02, 3.0) == pytest.approx(known + second**2)
+    assert coefficient_error(TemporalBasis(3, (1.0,)), 0.02, 3.0) == pytest.approx(
+        known + second**2
+    )
 
 
 def test_a_swing_within_the_noise_is_shrunk_and_one_beyond_it_is_kept():
@@ -154,5 +156,5 @@ def test_of_nothing_there_is_no_release():
 
 @pytest.mark.parametrize(("steps", "most"), [(1, 0), (3, 2), (96, 6)])
 def test_there_are_fewer_cosines_than_steps(steps, most):
-    assert max(len(one.weights) for one in cosines(steps)) == most
-    assert {len(one.weights) for one in cosines(steps, "6")} == {most}
+    assert max(len(one.weights) for one in basis_candidates(steps)) == most
+    assert {len(one.weights) for one in basis_candidates(steps, "6")} == {most}

@@ -158,7 +158,7 @@ def test_an_interrupted_learning_run_says_what_it_released(tmp_path, monkeypatch
         noise,
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(Task, "drawn", dying)
+        patch.setattr(Task, "with_noise", dying)
         assert main([*words, "--quiet", "--out", str(tmp_path)]) == 130
     assert main(["report", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()

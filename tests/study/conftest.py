@@ -10,7 +10,7 @@ import pytest
 from gridpriv.study import Method, StudyPlan, compare, make_plan
 
 ONCE = Method("demand, one-shot", (("perturbation", "demand"), ("noise_schedule", "once")))
-QUIET = Method("noise-free", (("mechanism", "none"),))
+WITHOUT_BUDGET = Method("noise-free", (("mechanism", "none"),))
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def small_plan() -> StudyPlan:
 def plan_of(**changes: Any) -> StudyPlan:
     given: dict[str, Any] = {
         "budgets": [1, 5],
-        "methods": [QUIET, ONCE],
+        "methods": [WITHOUT_BUDGET, ONCE],
         "seeds": [1, 2],
         "settings": {"rounds": 3},
         "reference": False,

@@ -55,7 +55,7 @@ def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> N
     assert len([t for t in rounds if t.settings.release == "nothing"]) == 2
 
 
-def beside(plan: StudyPlan) -> set[tuple[str, str, int]]:
+def references_of(plan: StudyPlan) -> set[tuple[str, str, int]]:
     """Runs of a plan without noise: name, draws, and rounds."""
     return {
         (t.method, t.budget, t.settings.rounds)
@@ -75,19 +75,19 @@ def test_every_study_has_the_same_zones_without_noise_and_with_nothing_released(
             {"name": "as many", "rounds": 9, "perturbation": "output"},
         ],
     }
-    assert beside(plan_from(text)) == {
+    assert references_of(plan_from(text)) == {
         (f"{name}, rounds {n}", drawn, n)
         for n in (3, 9)
         for name, drawn in (("noise-free", "none"), ("prior-only", "nothing"))
     }
     axes = make_plan(["case14"], mechanism=["laplace"], update=["exact", "linearized"], seeds=2)
-    assert {name for name, _, _ in beside(axes)} == {
+    assert {name for name, _, _ in references_of(axes)} == {
         "noise-free, exact",
         "noise-free, linearized",
         "prior-only, exact",
         "prior-only, linearized",
     }
-    assert beside(plan_from(text | {"reference": False})) == set()
+    assert references_of(plan_from(text | {"reference": False})) == set()
 
 
 def test_a_study_refuses_noise_that_no_seed_repeats():
@@ -129,15 +129,18 @@ def test_a_study_that_has_a_quiet_way_of_its_own_gets_no_second_one() -> None:
     noisy, quiet = {"name": "once"}, {"name": "mine", "mechanism": "none", "rounds": 4}
     silent = {"name": "silent", "release": "nothing", "rounds": 4}
     text = {"cases": ["case14"], "methods": [noisy, quiet]}
-    assert beside(plan_from(text)) == {("mine", "none", 4), ("prior-only", "nothing", 20)}
+    assert references_of(plan_from(text)) == {("mine", "none", 4), ("prior-only", "nothing", 20)}
     text["methods"] = [noisy, quiet, silent]
-    assert beside(plan_from(text)) == {("mine", "none", 4), ("silent", "nothing", 4)}
+    assert references_of(plan_from(text)) == {("mine", "none", 4), ("silent", "nothing", 4)}
     text["methods"] = [quiet]
-    assert beside(plan_from(text)) == {("mine", "none", 4)}, "beside nothing private"
+    assert references_of(plan_from(text)) == {("mine", "none", 4)}, "beside nothing private"
     named = {"name": "noise-free"}  # and has some
     with pytest.raises(InputError, match=r"'noise-free': must be .* a reference .*--no-reference"):
         plan_from({"cases": ["case14"], "methods": [named]})
-    assert beside(plan_from({"cases": ["case14"], "methods": [named], "reference": False})) == set()
+    assert (
+        references_of(plan_from({"cases": ["case14"], "methods": [named], "reference": False}))
+        == set()
+    )
     with pytest.raises(InputError, match="each name once"):
         plan_from({"cases": ["case14"], "methods": [named, {**named, "rounds": 3}]})
 

@@ -11,7 +11,7 @@ import pytest
 from gridpriv import make_settings, run
 from gridpriv.core.errors import SolverError
 from gridpriv.privacy.accounting import total_epsilon, total_pure
-from gridpriv.privacy.statement import all_planned, charges_of
+from gridpriv.privacy.certificate import all_planned, charges_of
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import run_prepared
 

@@ -38,7 +38,7 @@ from gridpriv.privacy.settings import noise_multiplier
 
 TOLERANCE = 1e-6
 MOST_STEPS = 5000
-NEAR = 0.5
+REUSE = 0.5
 
 
 def minimise_locally(task: Task, linear: Array, rho: float, start: Array) -> Array:
@@ -90,34 +90,34 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
     xp, basis = namespace(start), precise(clients.leading[0])
     identity = like(np.eye(basis.shape[-1]), start)
     bound = clients.loss.smoothness(task.norm) + rho
-    v, answer, before, slope_before = start, start, start, start
+    v, answer, best, best_slope = start, start, start, start
     shortest = xp.full_like(start[:, :1, :1], math.inf)
-    left = shortest > 0
+    unsolved = shortest > 0
     last = shortest
-    far, hessian = left, 0.0 * xp.matmul(transposed(basis), basis)
+    outdated, hessian = unsolved, 0.0 * xp.matmul(transposed(basis), basis)
     for _ in range(MOST_STEPS):
-        if bool(xp.any(left & far)):
+        if bool(xp.any(unsolved & outdated)):
             gradient, fresh = clients.curved(v)
-            hessian = xp.where(far, fresh, hessian)
+            hessian = xp.where(outdated, fresh, hessian)
         else:
             gradient = clients.gradients(like(v, clients.x))
         slope = gradient + linear + rho * v
         # of v, and where that is 0 of its next change
-        side = xp.where(v != 0, xp.sign(v), xp.sign(-regularizer.prox(slope, 1.0)))
-        least = xp.where(side != 0, slope + regularizer.strength * side, 0.0)
+        signs = xp.where(v != 0, xp.sign(v), xp.sign(-regularizer.prox(slope, 1.0)))
+        least = xp.where(signs != 0, slope + regularizer.strength * signs, 0.0)
         length = xp.sqrt(xp.sum(least**2, axis=(1, 2)))[:, None, None]
-        answer = xp.where(left, v, answer)
-        left = left & (length > TOLERANCE)
-        if not bool(xp.any(left)):
+        answer = xp.where(unsolved, v, answer)
+        unsolved = unsolved & (length > TOLERANCE)
+        if not bool(xp.any(unsolved)):
             return answer
-        far = (length * task.norm > NEAR * rho) | (length > 0.3 * last)
+        outdated = (length * task.norm > REUSE * rho) | (length > 0.3 * last)
         last = length
         grew = length > shortest
         # below every eigenvalue in the directions
         lowest = xp.min(xp.sum(hessian * identity, axis=-1), axis=-1)[:, None, None]
         across = rho + 0.5 * lowest
         # (across I + U B U') of the free coordinates is inverted in terms of U
-        free = xp.where(side != 0, basis, 0.0) if bool(xp.any(side == 0)) else basis
+        free = xp.where(signs != 0, basis, 0.0) if bool(xp.any(signs == 0)) else basis
         more = hessian + (rho - across) * identity
         solved = xp.linalg.solve(
             across * identity + xp.matmul(more, xp.matmul(transposed(free), free)),
@@ -125,11 +125,11 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
         )
         stepped = v - (least - xp.matmul(free, solved)) / across
         if regularizer.strength > 0.0:
-            stepped = xp.where(stepped * side > 0, stepped, 0.0)
-        before = xp.where(grew, before, v)
-        slope_before = xp.where(grew, slope_before, slope)
+            stepped = xp.where(stepped * signs > 0, stepped, 0.0)
+        best = xp.where(grew, best, v)
+        best_slope = xp.where(grew, best_slope, slope)
         shortest = xp.where(grew, shortest, length)
-        descended = regularizer.prox(before - slope_before / bound, 1.0 / bound)
+        descended = regularizer.prox(best - best_slope / bound, 1.0 / bound)
         v = xp.where(grew, descended, stepped)
     raise _unsolved()
 
@@ -144,16 +144,16 @@ def _nesterov(task: Task, linear: Array, rho: float, start: Array) -> Array:
     root = math.sqrt(rho / lipschitz)
     momentum = (1.0 - root) / (1.0 + root)
     v, ahead, answer = start, start, start
-    left = xp.ones_like(start[:, :1, :1]) > 0
+    unsolved = xp.ones_like(start[:, :1, :1]) > 0
     for _ in range(MOST_STEPS):
         slope = clients.gradients(ahead, task.settings.clip) + linear + rho * ahead
         prox = regularizer.prox(ahead - slope / lipschitz, 1.0 / lipschitz)
         mapping = lipschitz * xp.sqrt(xp.sum((prox - ahead) ** 2, axis=(1, 2)))[:, None, None]
         ahead = prox + momentum * (prox - v)
         v = prox
-        answer = xp.where(left, v, answer)
-        left = left & (mapping > TOLERANCE)
-        if not bool(xp.any(left)):
+        answer = xp.where(unsolved, v, answer)
+        unsolved = unsolved & (mapping > TOLERANCE)
+        if not bool(xp.any(unsolved)):
             return answer
     raise _unsolved()
 
@@ -470,9 +470,9 @@ def budget_split(task: Task) -> Split | None:
         )
     # certificate() is t x + x^2/2 + ratio with x = 1/m and t = sqrt(2 ln(1/delta))
     tail = math.sqrt(2.0 * math.log(2.0 / delta))
-    left = epsilon - cover_epsilon - ratio
+    remaining = epsilon - cover_epsilon - ratio
     return Split(
-        dual=task.shared.noise / (math.sqrt(tail**2 + 2.0 * left) - tail),
+        dual=task.shared.noise / (math.sqrt(tail**2 + 2.0 * remaining) - tail),
         cover=task.shared.noise * gaussian_multiplier(cover_epsilon, delta / 2.0, 1),
         cover_epsilon=cover_epsilon,
         delta=delta,

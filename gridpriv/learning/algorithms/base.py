@@ -77,7 +77,7 @@ ALONE = Shared()
 
 
 @dataclass(frozen=True, eq=False)
-class Begun:
+class Checkpoint:
     """State of an interrupted run: number of finished rounds, and arrays of the next start."""
 
     rounds: int = 0
@@ -100,7 +100,7 @@ class Task:
         Further receiver of a client's release before it is drawn (a ledger); refusing raises.
     shared : Shared
         The runs that this one shares its budget with.
-    begun : Begun
+    checkpoint : Checkpoint
         Finished rounds before an interruption.
     module : torch.nn.Module or None
         The trained model, if it is not linear.
@@ -115,7 +115,7 @@ class Task:
     tally: Tally
     charge: Charging | None = None
     shared: Shared = ALONE
-    begun: Begun = field(default_factory=Begun)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     module: Any = None
 
     @property
@@ -227,16 +227,16 @@ class Task:
         }
         return [made[pair] for pair in every]
 
-    def left(self, *start: Array) -> tuple[range, State]:
-        """Return the rounds that are left, and the arrays that the first of them starts from.
+    def remaining_rounds(self, *start: Array) -> tuple[range, State]:
+        """Return the remaining rounds, and the arrays from which the first of them starts.
 
-        These are ``start``, or, of a run that was interrupted, what the last ``Round.state`` was.
+        These are ``start``, or the last ``Round.state`` of an interrupted run.
         """
-        rounds = range(self.begun.rounds + 1, self.settings.rounds + 1)
-        if not self.begun.rounds:
+        rounds = range(self.checkpoint.rounds + 1, self.settings.rounds + 1)
+        if not self.checkpoint.rounds:
             return rounds, start
-        kept = zip(self.begun.state, start, strict=True)
-        return rounds, tuple(like(state, array) for state, array in kept)
+        stored = zip(self.checkpoint.state, start, strict=True)
+        return rounds, tuple(like(state, array) for state, array in stored)
 
     def pay(self, client: int, release: Release) -> None:
         """Charge a release that is about to be drawn."""
@@ -264,10 +264,10 @@ class Task:
         if not drawing.releases:
             return values, namespace(values).zeros_like(values)
         self.charge_all(drawing)
-        released = like(self.drawn(t, to_numpy(values), drawing.releases), values)
+        released = like(self.with_noise(t, to_numpy(values), drawing.releases), values)
         return released, released - values
 
-    def drawn(self, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
+    def with_noise(self, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
         """Return the values with their releases' noise; neighbours with equal ones at once."""
         stream = self.streams.stream(0, t, 0)
         noisy, first = np.empty(values.shape), 0
@@ -342,7 +342,7 @@ class Round:
         The local models.
     state : callable
         Returns what the next round starts from; called before that begins.
-    known_apart : float or None
+    known_residual : float or None
         The 2-norm of ``each`` minus ``w``, where the algorithm has it.
     """
 
@@ -351,13 +351,13 @@ class Round:
     each: Sequence[Array] | Array
     noise_magnitude: float = 0.0
     state: Callable[[], State] = tuple
-    known_apart: float | None = None
+    known_residual: float | None = None
 
     @property
-    def apart(self) -> float:
+    def consensus_residual(self) -> float:
         """The 2-norm of the local models minus the global one."""
-        if self.known_apart is not None:
-            return self.known_apart
+        if self.known_residual is not None:
+            return self.known_residual
         xp = namespace(self.w)
         return math.sqrt(sum(float(xp.sum((z - self.w) ** 2)) for z in self.each))
 
@@ -420,7 +420,7 @@ class Algorithm:
 
     def run(self, watch: Watch) -> None:
         """Run the rounds that are left."""
-        rounds, state = self.task.left(*self.start())
+        rounds, state = self.task.remaining_rounds(*self.start())
         self.play(rounds, state, watch)
 
 
@@ -432,8 +432,8 @@ def spread(values: Floats, x: Array) -> Any:
 def make_algorithm(task: Task) -> Algorithm:
     """Return the algorithm of a task's settings."""
     place = ROWS[task.settings.algorithm]["class"]
-    made: Algorithm = resolve_name(f"gridpriv.learning.algorithms.{place}")(task)
-    return made
+    algorithm: Algorithm = resolve_name(f"gridpriv.learning.algorithms.{place}")(task)
+    return algorithm
 
 
 MOST_VALUES = 2**25

@@ -43,7 +43,7 @@ from gridpriv.learning.secure_sum import (
     shared_gaussian,
 )
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.privacy.accounting import DRAWN, REPLACED, gaussian_multiplier
+from gridpriv.privacy.accounting import FIXED_SIZE, POISSON, gaussian_multiplier
 from gridpriv.privacy.mechanism import Mechanism
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
@@ -73,8 +73,8 @@ def draw_keys(settings: LearnSettings, count: int, random: np.random.Generator) 
     """
     if settings.noise != "secure":
         return random.random(count)
-    drawn = np.frombuffer(secrets.token_bytes(8 * count), np.uint64)
-    return np.asarray((drawn >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
+    integers = np.frombuffer(secrets.token_bytes(8 * count), np.uint64)
+    return np.asarray((integers >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
 
 
 def active_clients(task: Task, t: int) -> Ints:
@@ -91,8 +91,8 @@ def draw_weights(task: Task, samples: int, random: np.random.Generator) -> Float
     if batch is None:
         return np.ones(samples)
     if task.settings.sampling == "with-replacement":
-        drawn = (draw_keys(task.settings, batch, random) * samples).astype(int)
-        return np.bincount(drawn, minlength=samples).astype(float)
+        indices = (draw_keys(task.settings, batch, random) * samples).astype(int)
+        return np.bincount(indices, minlength=samples).astype(float)
     keys = draw_keys(task.settings, samples, random)
     if task.settings.sampling == "poisson":
         return (keys < batch / samples).astype(float)
@@ -127,8 +127,8 @@ def amplification(task: Task, samples: int, steps: int) -> Amplification | None:
     settings = task.settings
     kinds = {
         ("poisson", "zero-out"): "sampled-gaussian",
-        ("poisson", "replace-one"): REPLACED,
-        ("without-replacement", "replace-one"): DRAWN,
+        ("poisson", "replace-one"): POISSON,
+        ("without-replacement", "replace-one"): FIXED_SIZE,
     }
     kind = kinds.get((settings.sampling, settings.adjacency))
     if settings.batch is None or kind is None or settings.sensitivity == "published":
@@ -207,7 +207,7 @@ class Dpsgd(Algorithm):
 
     def run(self, watch: Watch) -> None:
         """Run the remaining rounds, on features less their noisy mean with centring."""
-        rounds, (*model, centre) = self.task.left(*self.start())
+        rounds, (*model, centre) = self.task.remaining_rounds(*self.start())
         if not self.centres:
             self.play(rounds, (*model, centre), watch)
             return
@@ -333,15 +333,15 @@ def _centred(task: Task, centre: Array) -> tuple[Task, Array]:
     clients, settings = task.linear_clients(), task.settings
     if settings.intercept == "off" or settings.clip is None:
         raise not_allowed("centring", "on", "off without --clip and an intercept")
-    if task.begun.rounds == 0:
+    if task.checkpoint.rounds == 0:
         xp = namespace(clients.x)
         means = [xp.mean(clients.part(p)[0], axis=0)[None] for p in range(clients.number)]
         noisy, _ = released(task, 0, xp.stack(means), _means(task))
         centre = xp.mean(noisy, axis=0)
         centre[:, -1] = 0.0
-    moved = clients.x - centre
-    moved[:, -1] = SMALL * task.norm
-    return replace(task, clients=replace(clients, x=moved)), centre
+    centred = clients.x - centre
+    centred[:, -1] = SMALL * task.norm
+    return replace(task, clients=replace(clients, x=centred)), centre
 
 
 def _folded(w: Array, centre: Array, task: Task, constant: float) -> Array:

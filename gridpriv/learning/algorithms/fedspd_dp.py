@@ -26,7 +26,7 @@ from gridpriv.learning.algorithms.dpsgd import (
     step_sensitivity,
 )
 from gridpriv.learning.clients import Array, namespace
-from gridpriv.privacy.accounting import DRAWN, total_epsilon
+from gridpriv.privacy.accounting import FIXED_SIZE, total_epsilon
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 
@@ -58,13 +58,13 @@ class FedspdDp(Algorithm):
         x_0, rho = self.xp.mean(shown, axis=0), self.settings.penalty.at(1)
         doubled, last = sent.local
         for k, p in enumerate(active_clients(self.task, t)):
-            kept = (doubled if published else sent.values)[k] / 2.0
-            dual[p] = dual[p] - rho * (kept - x_0)
-            shown[p] = kept - dual[p] / rho
+            model = (doubled if published else sent.values)[k] / 2.0
+            dual[p] = dual[p] - rho * (model - x_0)
+            shown[p] = model - dual[p] / rho
             if published:
                 shown[p] = shown[p] + sent.noise[k]
-            iterate[p] = last[k] if published else kept
-            average[p] = kept
+            iterate[p] = last[k] if published else model
+            average[p] = model
         return state, self.xp.mean(shown, axis=0), self.xp.asarray(average, copy=True)
 
     def releases(self, t: int) -> Drawing:
@@ -210,19 +210,19 @@ def total_curves() -> dict[str, dict[int, float]]:
     plain = Charge("gaussian", math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon)
     rate = 1.0 - (1.0 - 10.0 / samples) ** 5
     sampled = Charge("sampled-gaussian", plain.parameter, rate)
-    drawn = Charge(DRAWN, plain.parameter, rate)
+    fixed_size = Charge(FIXED_SIZE, plain.parameter, rate)
     stated = {
-        f"FedSPD-DP, {clients}, {drawn} (paper)": partial(
+        f"FedSPD-DP, {clients}, {sampling} (paper)": partial(
             published_total, epsilon, 5, 10, samples, share, with_replacement=again
         )
         for clients, share in (("all clients", 1.0), ("20 clients", 0.2))
-        for drawn, again in (("without replacement", False), ("with replacement", True))
+        for sampling, again in (("without replacement", False), ("with replacement", True))
     }
     every: dict[str, Callable[[int], float]] = {
         "DP-ADMM (paper)": lambda t: PAPER_CONSTANT * math.sqrt(t) * epsilon,
         **stated,
         "certified, no amplification": lambda t: total_epsilon({plain: t}, delta),
-        "certified, batches of fixed size": lambda t: total_epsilon({drawn: t}, delta),
+        "certified, batches of fixed size": lambda t: total_epsilon({fixed_size: t}, delta),
         "certified, Poisson batches": lambda t: total_epsilon({sampled: t}, delta),
     }
     return {name: {t: of(t) for t in (1, 5, 10, 20, 50, 100)} for name, of in every.items()}

@@ -165,7 +165,7 @@ class ClientProblem:
             raise InputError(
                 f"the gradient of the {self.loss.name} loss has no bound: give --clip C"
             )
-        return _mean_moved(adjacency, sample_bound, self.norm, self.count, norm)
+        return _mean_sensitivity(adjacency, sample_bound, self.norm, self.count, norm)
 
     def output_sensitivity(
         self, adjacency: SampleAdjacency, norm: Norm, update: Update, metric: Floats
@@ -198,7 +198,7 @@ class ClientProblem:
 
 
 @lru_cache(maxsize=1024)
-def _mean_moved(
+def _mean_sensitivity(
     adjacency: SampleAdjacency, item: float, features: float, count: int, norm: Norm
 ) -> Sensitivity:
     """Return the sensitivity of a mean gradient; cached for equal clients."""
@@ -285,12 +285,12 @@ class RyuKim(Algorithm):
         """Run the rounds that are left and report each."""
         task, settings = self.task, self.settings
         consensus = FullyShared(task.clients.number, task.size)
-        agents, state = _begun(task, self.penalty)
-        plan = Plan(settings.rounds, self.step, self.penalty, first=task.begun.rounds + 1)
+        agents, state = _resumed_agents(task, self.penalty)
+        plan = Plan(settings.rounds, self.step, self.penalty, first=task.checkpoint.rounds + 1)
         with Threads(agents, settings.workers) as transport:
             for turn in rounds(exchange(transport, ClientAgent.round), consensus, state, plan):
                 noise = float(sum(agent.figures().noise_magnitude for agent in agents))
-                watch(_left(agents, turn, task.clients.shape, noise))
+                watch(_round_of(agents, turn, task.clients.shape, noise))
 
     @cached_property
     def planned(self) -> list[ClientAgent]:
@@ -302,14 +302,14 @@ class RyuKim(Algorithm):
         penalty = np.full(self.task.size, self.penalty.at(t))
         matches = [a.release(penalty, a.step_of(t, self.step(t))) for a in self.planned]
         updates = range(self.settings.local_updates)
-        drawn = [(p, r) for p, r in enumerate(matches) if r is not None for _ in updates]
-        return Drawing([r for _, r in drawn], np.array([p for p, _ in drawn], dtype=int))
+        pairs = [(p, r) for p, r in enumerate(matches) if r is not None for _ in updates]
+        return Drawing([r for _, r in pairs], np.array([p for p, _ in pairs], dtype=int))
 
 
-def _begun(task: Task, penalty: BudgetedPenalty) -> tuple[list[ClientAgent], State]:
+def _resumed_agents(task: Task, penalty: BudgetedPenalty) -> tuple[list[ClientAgent], State]:
     """Return agents and coordinator at the start of the first remaining round."""
     start, mean = np.zeros((task.clients.number, task.size)), np.zeros((1, task.size))
-    _, (z, average, dual, *coordinator) = task.left(
+    _, (z, average, dual, *coordinator) = task.remaining_rounds(
         start, start, start, mean, mean, penalty.first(task.size)
     )
     agents = []
@@ -320,7 +320,7 @@ def _begun(task: Task, penalty: BudgetedPenalty) -> tuple[list[ClientAgent], Sta
     return agents, State(*coordinator)
 
 
-def _left(agents: list[ClientAgent], turn: Turn, shape: tuple[int, int], noise: float) -> Round:
+def _round_of(agents: list[ClientAgent], turn: Turn, shape: tuple[int, int], noise: float) -> Round:
     """Return the result of a round, so that the loop does not keep its models in memory."""
     local = [agent.average.reshape(shape) for agent in agents]
     state = partial(_state, agents, turn.state)
@@ -330,15 +330,15 @@ def _left(agents: list[ClientAgent], turn: Turn, shape: tuple[int, int], noise: 
 def _state(agents: list[ClientAgent], state: State) -> tuple[Floats, ...]:
     """Return the state for the next round: agents' iterates and duals, coordinator's means."""
     at = [agent.iterate for agent in agents]
-    own = (np.stack([getattr(item, part) for item in at]) for part in ("z", "average", "dual"))
-    return *own, state.sent, state.dual, state.rho
+    arrays = (np.stack([getattr(item, part) for item in at]) for part in ("z", "average", "dual"))
+    return *arrays, state.sent, state.dual, state.rho
 
 
 def penalty_of(task: Task) -> BudgetedPenalty:
     """Return rho of every round, at the epsilon of one release."""
     settings = task.settings
-    asked = 0.0 if task.rule is None else task.rule.multiplier
-    epsilon = classical_epsilon(asked, settings.release_delta, settings.mechanism)
+    multiplier = 0.0 if task.rule is None else task.rule.multiplier
+    epsilon = classical_epsilon(multiplier, settings.release_delta, settings.mechanism)
     return settings.penalty.for_epsilon(epsilon)
 
 

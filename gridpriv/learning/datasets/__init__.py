@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gridpriv.core.errors import one_of
+from gridpriv.core.errors import check_choice
 from gridpriv.learning.datasets.base import VARIABLE, Dataset, data_folder, fetch, make_lasso
 from gridpriv.learning.datasets.own import is_own, load_own
 from gridpriv.learning.datasets.public import (
@@ -21,8 +21,8 @@ from gridpriv.learning.datasets.public import (
 )
 
 DATASETS = ("mnist", "femnist", "adult", "lasso")
-# with samples, or a split into training and test rows, that are drawn
-DRAWN = ("adult", "lasso")
+# their samples, or split into training and test rows, depend on a seed
+SEEDED_DATASETS = ("adult", "lasso")
 
 
 OWN = "or your own FILE.npz, FILE.csv, FILE.parquet or folder of images"
@@ -70,12 +70,12 @@ def load_dataset(
     """
     if is_own(Path(name)):
         return load_own(Path(name), norm, dtype)
-    given = folder is not None or bool(os.environ.get(VARIABLE))
-    path_given = name not in DATASETS or not given  # a bare name is looked for in DIR
-    if path_given and Path(name).is_dir() and dataset_name(name) in DATASETS:
+    configured = folder is not None or bool(os.environ.get(VARIABLE))
+    may_be_path = name not in DATASETS or not configured  # a bare name is looked for in DIR
+    if may_be_path and Path(name).is_dir() and dataset_name(name) in DATASETS:
         folder, name = Path(name).absolute(), dataset_name(name)
     if name not in DATASETS:
-        one_of("dataset", name, (*DATASETS, OWN))
+        check_choice("dataset", name, (*DATASETS, OWN))
     if name == "lasso":
         return make_lasso(seed, dtype)
     where = data_folder(name, folder)

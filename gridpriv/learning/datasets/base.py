@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, not_allowed, whole
-from gridpriv.core.files import MIB, StorageError, beside, make_folder, read_text
+from gridpriv.core.files import MIB, StorageError, atomic_file, make_folder, read_text
 
 MOST_TARGET = 1e12
 Task = Literal["binary", "multiclass", "regression"]
@@ -285,13 +285,13 @@ def _dirichlet(
     if dataset.task == "regression":
         raise not_allowed("split", f"dirichlet:{concentration:g}", "another: there are no classes")
     for _ in range(TRIES):
-        owner = np.empty(len(dataset.y_train), np.int64)
+        client_of = np.empty(len(dataset.y_train), np.int64)
         for label in np.unique(dataset.y_train):
             rows = random.permutation(np.flatnonzero(dataset.y_train == label))
             shares = random.dirichlet(np.full(clients, concentration))
-            owner[rows] = np.searchsorted(np.cumsum(shares)[:-1], random.random(len(rows)))
-        if len(np.unique(owner)) == clients:
-            return [np.flatnonzero(owner == c) for c in range(clients)]
+            client_of[rows] = np.searchsorted(np.cumsum(shares)[:-1], random.random(len(rows)))
+        if len(np.unique(client_of)) == clients:
+            return [np.flatnonzero(client_of == c) for c in range(clients)]
     raise InputError(
         f"split = 'dirichlet:{concentration:g}' leaves a client with no samples "
         f"({TRIES} draws for {clients} clients): use fewer clients or a larger A"
@@ -303,12 +303,12 @@ SUMS = "SHA256SUMS"
 FETCH_SECONDS = 60.0
 
 
-def data_folder(name: str, given: str | Path | None) -> Path:
+def data_folder(name: str, root: str | Path | None) -> Path:
     """Return the folder of a data set: ``--data DIR``, else $GRIDPRIV_DATA.
 
     ``DIR/name`` if it exists, else ``DIR`` itself.
     """
-    root = given if given is not None else os.environ.get(VARIABLE)
+    root = root if root is not None else os.environ.get(VARIABLE)
     if not root:
         raise InputError(
             f"no folder with data: give --data DIR or set {VARIABLE}; "
@@ -390,7 +390,10 @@ def fetch(url: str, path: Path) -> None:
 
     make_folder(path.parent)
     try:
-        with urlopen(url, timeout=FETCH_SECONDS) as answer, beside(path, private=False) as file:
+        with (
+            urlopen(url, timeout=FETCH_SECONDS) as answer,
+            atomic_file(path, private=False) as file,
+        ):
             while block := answer.read(1 << 20):
                 file.write(block)
     except (URLError, HTTPException, OSError, StorageError) as error:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.core.errors import InputError, one_of, whole
+from gridpriv.core.errors import InputError, check_choice, whole
 from gridpriv.core.files import LARGEST, read_packed, read_table, read_text
 from gridpriv.learning.datasets.base import (
     Dataset,
@@ -298,8 +298,8 @@ def load_adult(
     """
     import pandas as pd  # slow to import, and not needed by the help of learn
 
-    one_of("missing", missing, ("drop", "mode"))
-    one_of("scaling", scaling, ("bounds", "standard"))
+    check_choice("missing", missing, ("drop", "mode"))
+    check_choice("scaling", scaling, ("bounds", "standard"))
     whole("seed", seed, 0)
     paths = need(folder, ADULT_FILES, ADULT_SITE)
     for path in paths:

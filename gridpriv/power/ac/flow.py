@@ -35,7 +35,7 @@ from scipy.sparse.linalg import SuperLU, splu
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import DcPowerFlow, branch_admittance, dead_buses, islands
+from gridpriv.grid.network import DcPowerFlow, branch_admittance, deenergized_buses, islands
 from gridpriv.power.ac.areas import AreaGrid, AreaPowerFlow, injection, interchange_of, solve
 from gridpriv.power.ac.newton import FlowSolution, Point, PowerFlowError
 from gridpriv.power.ac.part import SubCase, part_at
@@ -95,7 +95,7 @@ def ac_flow(
         none within reactive limits, the state violates them.)
     """
     schedule = Schedule.one_area(case) if schedule is None else schedule
-    deenergized = dead_buses(case)
+    deenergized = deenergized_buses(case)
     served = dispatch.without_service(case, deenergized)
     voltage = np.zeros(case.n_bus, complex)
     pg, qg, regulation = np.zeros((3, case.n_gen))

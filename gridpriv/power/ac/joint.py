@@ -27,7 +27,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, last_of_each
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import dead_buses, islands, no_load_angles
+from gridpriv.grid.network import deenergized_buses, islands, no_load_angles
 from gridpriv.power.ac.block import Block
 from gridpriv.power.ac.model import (
     REACTIVE_SLACK_WEIGHT,
@@ -134,7 +134,7 @@ class TieEnds:
 def tie_ends(case: Case, zones: Sequence[Zone]) -> TieEnds:
     """Return the border of a grid's zones; de-energized islands have none."""
     owner = owner_of(case, zones)
-    deenergized = dead_buses(case)
+    deenergized = deenergized_buses(case)
     crossing = (owner[case.f_bus] != owner[case.t_bus]) & ~deenergized[case.f_bus]
     edge = np.zeros(case.n_bus, dtype=bool)
     edge[case.f_bus[crossing]] = edge[case.t_bus[crossing]] = True

@@ -26,9 +26,9 @@ import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
-from gridpriv.core.errors import GridprivError, SolverError, not_allowed, one_of
+from gridpriv.core.errors import GridprivError, SolverError, check_choice, not_allowed
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import dead_buses, islands
+from gridpriv.grid.network import deenergized_buses, islands
 from gridpriv.power.ac.model import (
     REACTIVE_SLACK_WEIGHT,
     SPILL_WEIGHT,
@@ -193,7 +193,7 @@ def acopf(
     SolverError
         If Ipopt ends without a local optimum from either start.
     """
-    one_of("objective", objective, AC_OBJECTIVES)
+    check_choice("objective", objective, AC_OBJECTIVES)
     if objective == "cost":
         if not case.cost:
             allowed = f"'shed' or 'losses': case {case.name} has no costs"
@@ -201,7 +201,7 @@ def acopf(
         cost_objective(case)
         check_voll(case, voll)
     began = time.perf_counter()
-    deenergized = dead_buses(case)
+    deenergized = deenergized_buses(case)
     if deenergized.all():
         raise not_allowed("case", case.name, "one with a generator that can give active power")
     live = part_at(case, ~deenergized)
@@ -286,7 +286,7 @@ def overloaded(case: Case, *, shed: bool = False) -> Bools:
     np.add.at(able, np.concatenate([case.f_bus, case.t_bus]), np.concatenate([rate, rate]))
     able[case.gen_bus] = np.inf
     able[(case.gs != 0) | (case.bs != 0)] = np.inf
-    return np.asarray((np.hypot(p, q) > able) & ~dead_buses(case))
+    return np.asarray((np.hypot(p, q) > able) & ~deenergized_buses(case))
 
 
 def _solve(

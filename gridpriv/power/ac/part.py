@@ -29,7 +29,7 @@ from scipy import sparse
 
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.grid.case import Case, case_of
-from gridpriv.grid.network import Factors, dead_buses, islands, laplacian
+from gridpriv.grid.network import Factors, deenergized_buses, islands, laplacian
 from gridpriv.power.ac.state import BY_BUS, Dispatch
 from gridpriv.power.zone import Zone
 
@@ -85,7 +85,7 @@ def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
     It has the zone's own demand (pd, qd) only. None for a de-energized zone.
     """
     whole = zone.network.case
-    deenergized = dead_buses(whole)
+    deenergized = deenergized_buses(whole)
     if deenergized[zone.own].all():
         return None
     buses = zone.buses[~deenergized[zone.buses]]

@@ -28,7 +28,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import dead_buses, islands
+from gridpriv.grid.network import deenergized_buses, islands
 from gridpriv.power.ac.model import (
     SPILL_WEIGHT,
     AcModel,
@@ -247,7 +247,7 @@ def tie_branches(zone: Zone) -> Ints:
     case = zone.network.case
     f, t = case.f_bus[zone.branches], case.t_bus[zone.branches]
     crossing = np.isin(f, zone.own) != np.isin(t, zone.own)
-    ties: Ints = zone.branches[crossing & ~dead_buses(case)[f]]
+    ties: Ints = zone.branches[crossing & ~deenergized_buses(case)[f]]
     ties.setflags(write=False)
     return ties
 

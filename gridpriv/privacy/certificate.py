@@ -116,16 +116,16 @@ NO_SAMPLER = "no secure sampler exists for {} noise"
 
 
 def noise_caveat(
-    drawn: str, noise: str, *mechanisms: str, secure: str = "use --noise secure"
+    noise_budget: str, noise: str, *mechanisms: str, secure: str = "use --noise secure"
 ) -> str:
     """Return a sentence on the source of the noise and its effect on privacy.
 
-    ``drawn`` is the budget of the noise, ``none``, or ``nothing`` without releases. ``mechanisms``
-    are those of the runs. ``secure`` describes how secure noise is drawn.
+    ``noise_budget`` is the budget of the noise, ``none``, or ``nothing`` without releases.
+    ``mechanisms`` are those of the runs. ``secure`` describes how secure noise is drawn.
     """
-    if drawn == NO_NOISE:
+    if noise_budget == NO_NOISE:
         return "no privacy: no noise"
-    if drawn == NOTHING:
+    if noise_budget == NOTHING:
         return "nothing of demand is released"
     if noise == "simulated":
         lacking = [name for name in dict.fromkeys(mechanisms) if not has_secure_sampler(name)]
@@ -175,11 +175,11 @@ def all_planned(releases: Mapping[Release, int], planned: int) -> dict[Release, 
     on the data. The drawn releases are a part of the planned ones, so the total of all planned
     releases holds.
     """
-    left = planned - sum(releases.values())
-    if left <= 0 or not releases:
+    undrawn = planned - sum(releases.values())
+    if undrawn <= 0 or not releases:
         return dict(releases)
     worst = _worst(releases)
-    return {**releases, worst: releases[worst] + left}
+    return {**releases, worst: releases[worst] + undrawn}
 
 
 def _worst(releases: Mapping[Release, int]) -> Release:
@@ -206,8 +206,8 @@ def zone_certificate(
     charges, worst = charges_of(releases), _worst(releases)
     total = total_epsilon(charges, target_delta)
     if planned is not None and planned != releases:
-        whole = total_epsilon(charges_of(planned), target_delta)
-        total = min(max(total, whole), total_pure(charges))
+        planned_total = total_epsilon(charges_of(planned), target_delta)
+        total = min(max(total, planned_total), total_pure(charges))
     return ZoneCertificate(
         zone=zone,
         releases=sum(releases.values()),
