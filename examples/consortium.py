@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from gridpriv import load_case, make_settings, shipped_zoning
-from gridpriv.consortium.parties import lay_out
+from gridpriv.consortium.parties import write_folders
 
 
 def free_address() -> str:
@@ -30,7 +30,7 @@ def main() -> int:
     settings = make_settings(rounds=5, seed=7, solver="clarabel")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "consortium"
-        lay_out(case, zoning, settings, "example", free_address(), folder)
+        write_folders(case, zoning, settings, "example", free_address(), folder)
         configured = [("coordinator", folder / "coordinator" / "coordinator.toml")]
         configured += [("zone-agent", folder / name / "zone.toml") for name in zoning.names]
         parties = [

@@ -46,7 +46,7 @@ from gridpriv.consensus.messages import (
 )
 from gridpriv.consensus.sessions import PublicAgreement, RefusedError, ZoneError
 from gridpriv.consortium.agreement import read_agreement
-from gridpriv.consortium.parties import ZoneParty, lay_out, notes, read_party
+from gridpriv.consortium.parties import ZoneParty, notes, read_party, write_folders
 from gridpriv.consortium.take_part import CoordinatedRun, play, take_part_as_zone
 from gridpriv.core.errors import GridprivError
 
@@ -237,7 +237,7 @@ def main() -> int:
     settings = make_settings(rounds=5, seed=7, solver="clarabel")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "consortium"
-        lay_out(case, zoning, settings, "example", "127.0.0.1:0", folder)
+        write_folders(case, zoning, settings, "example", "127.0.0.1:0", folder)
         with ThreadPoolExecutor(5) as parties:
             broker = helics.helicsCreateBroker("inproc", "", f"-f 5 --name={BROKER}")
             rounds = parties.submit(coordinate, folder)

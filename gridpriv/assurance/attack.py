@@ -30,9 +30,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gridpriv.assurance.adversary import RecordedRound, record_run, varied
 from gridpriv.assurance.audit import check_draws, check_released, zone_of_bus
-from gridpriv.assurance.eavesdrop import Heard, listen, varied
-from gridpriv.assurance.forward import ForwardModel, StationarityModel, all_heard
+from gridpriv.assurance.forward import ForwardModel, StationarityModel, sends_all_variables
 from gridpriv.assurance.inversion import (
     VERDICTS,
     DemandPrior,
@@ -92,14 +92,14 @@ def attack(
         raise InputError("epsilons needs a mechanism: mechanism is 'none'")
     zones = attacked_zones(prepared, plan.bus)
     # the protected run's budget is for all its rounds; only fewer are observed
-    heard = replace(settings, rounds=min(settings.rounds, plan.rounds))
-    silent = _silent(prepared, heard)
-    outcomes = _attack(silent, plan, zones, NOISE_FREE, None, 1, watch)
+    observed_settings = replace(settings, rounds=min(settings.rounds, plan.rounds))
+    noise_free = _noise_free(prepared, observed_settings)
+    outcomes = _attack(noise_free, plan, zones, NOISE_FREE, None, 1, watch)
     if prepared.rules.noise is not None:
-        loud: list[tuple[str, float | None, Prepared]] = [(PROTECTED, None, prepared)]
-        loud += [(f"total {e:g}", e, with_total(prepared, e)) for e in plan.epsilons]
-        for label, epsilon, run in loud:
-            short = varied(run, settings=heard)
+        noisy_runs: list[tuple[str, float | None, Prepared]] = [(PROTECTED, None, prepared)]
+        noisy_runs += [(f"total {e:g}", e, with_total(prepared, e)) for e in plan.epsilons]
+        for label, epsilon, run in noisy_runs:
+            short = varied(run, settings=observed_settings)
             # the fit of messages assumes independent noise between buses
             difference = settings.release == "bus" and settings.power_factor is None
             if difference or run.rules.perturbation.target != "demand":
@@ -114,19 +114,21 @@ def attack(
         tie_distance(prepared.case, prepared.zoning),
         public_prior(prepared, plan)[0],
         tuple(outcomes),
-        _identified(silent, plan, zones),
+        _identified(noise_free, plan, zones),
     )
 
 
-def _identified(silent: Prepared, plan: AttackPlan, zones: Sequence[int]) -> dict[int, Identified]:
+def _identified(
+    noise_free: Prepared, plan: AttackPlan, zones: Sequence[int]
+) -> dict[int, Identified]:
     """Return the identifiability of demand in each zone's noise-free messages."""
-    network, base = listen(silent), silent.case.base_mva
+    network, base = record_run(noise_free), noise_free.case.base_mva
     entries = {}
     for zone in zones:
-        model = forward_model(silent, zone, network.heard[zone])
-        demand = silent.zones[zone].demand
+        model = forward_model(noise_free, zone, network.recorded[zone])
+        demand = noise_free.zones[zone].demand
         limit = tolerance(base * demand[: len(demand) // 2]) / base
-        entries[zone] = identify(model, zone_prior(silent, plan, zone), demand, limit)
+        entries[zone] = identify(model, zone_prior(noise_free, plan, zone), demand, limit)
     return entries
 
 
@@ -141,7 +143,7 @@ def with_total(prepared: Prepared, epsilon: float) -> Prepared:
     return varied(prepared, settings=settings, rules=rules)
 
 
-def _silent(prepared: Prepared, settings: Settings) -> Prepared:
+def _noise_free(prepared: Prepared, settings: Settings) -> Prepared:
     """Return the same run without noise."""
     rules = replace(prepared.rules, perturbation=Perturbation("none"), noise=None)
     return varied(prepared, settings=settings, rules=rules)
@@ -159,15 +161,15 @@ def _attack(
 ) -> list[AttackOutcome]:
     """Return the MAP estimates of ``seeds`` runs, by every adversary with enough messages."""
     size = prepared.case.n_bus
-    kinds = [kind for kind in kinds if kind == "messages" or all_heard(prepared)]
+    kinds = [kind for kind in kinds if kind == "messages" or sends_all_variables(prepared)]
     estimates = {kind: np.full((seeds, size), np.nan) for kind in kinds}
     spread = {kind: np.full(size, np.nan) for kind in kinds}
     for seed in range(seeds):
-        network = listen(prepared, prepared.seed + seed)
+        network = record_run(prepared, prepared.seed + seed)
         for zone in zones:
             own = prepared.zones[zone].own
-            forward = forward_model(prepared, zone, network.heard[zone])
-            noise = heard_noise(prepared, network.heard[zone])
+            forward = forward_model(prepared, zone, network.recorded[zone])
+            noise = noise_model(prepared, network.recorded[zone])
             prior = zone_prior(prepared, plan, zone)
             for kind in kinds:
                 model = StationarityModel(forward) if kind == "stationarity" else forward
@@ -201,21 +203,23 @@ def _releases(
         for seed in range(plan.seeds):
             stream = partial(NoiseStreams(prepared.seed + seed).stream, own.key)
             draws = [release.apply(true, partial(stream, t, 1)) for t in range(1, count + 1)]
-            seen = np.mean(draws, axis=0)
-            mirrored = 2.0 * true - seen  # equally likely
-            for draw, y in ((2 * seed, seen), (2 * seed + 1, mirrored)):
+            released = np.mean(draws, axis=0)
+            mirrored = 2.0 * true - released  # equally likely
+            for draw, y in ((2 * seed, released), (2 * seed + 1, mirrored)):
                 value = prior.mean + pull @ (y - matrix @ prior.mean)
                 value = np.clip(value, prior.lower, prior.upper)
                 estimates[draw, own.own] = value[: len(own.own)]
-        left = prior.spread**2 * (1.0 - np.einsum("im,mi->i", pull, matrix))
-        spread[own.own] = np.sqrt(left)[: len(own.own)]
+        variance = prior.spread**2 * (1.0 - np.einsum("im,mi->i", pull, matrix))
+        spread[own.own] = np.sqrt(variance)[: len(own.own)]
     return AttackOutcome(label, epsilon, "releases", estimates, spread)
 
 
-def _gain(matrix: Floats, before: Floats, noise: float) -> Floats:
+def _gain(matrix: Floats, variance: Floats, noise: float) -> Floats:
     """Return K of the posterior mean m + K(y - S m): noise and independent priors of variance."""
-    seen = matrix * before
-    gain = np.linalg.solve(seen @ matrix.T + noise * np.eye(len(matrix)), seen)
+    cross_covariance = matrix * variance
+    gain = np.linalg.solve(
+        cross_covariance @ matrix.T + noise * np.eye(len(matrix)), cross_covariance
+    )
     return np.asarray(gain.T, dtype=float)
 
 
@@ -235,7 +239,7 @@ def averaging(
     noise = noise_rule(replace(settings, rounds=1, noise_schedule="once"), prepared.rules.adjacency)
     zones = attacked_zones(prepared, plan.bus)
     own = np.concatenate([prepared.zones[zone].own for zone in zones])
-    kinds = ("stationarity" if all_heard(prepared) else "messages",)
+    kinds = ("stationarity" if sends_all_variables(prepared) else "messages",)
     for noise_schedule in ("round", "once"):
         drawn = Perturbation("demand", noise_schedule)
         rules = replace(prepared.rules, perturbation=drawn, noise=noise)
@@ -326,7 +330,7 @@ def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> DemandPrior:
     return DemandPrior(mean, spread, lower, upper)
 
 
-def forward_model(prepared: Prepared, zone: int, script: Sequence[Heard]) -> ForwardModel:
+def forward_model(prepared: Prepared, zone: int, script: Sequence[RecordedRound]) -> ForwardModel:
     """Return the forward model of a zone for its observed messages."""
     problem, shared = prepared.problems[zone], prepared.shared[zone]
     exact, updates = prepared.rules.update == "exact", prepared.rules.local_updates
@@ -334,18 +338,18 @@ def forward_model(prepared: Prepared, zone: int, script: Sequence[Heard]) -> For
     return ForwardModel(problem, shared, script, exact=exact, local_updates=updates, proxy=proxy)
 
 
-def heard_noise(prepared: Prepared, script: Sequence[Heard]) -> NoiseModel:
+def noise_model(prepared: Prepared, script: Sequence[RecordedRound]) -> NoiseModel:
     """Return the adversary's model of the noise in a zone's messages (its scale is public)."""
     rules = prepared.rules
     if rules.noise is None:
         return NoiseModel("none")
-    releases = [release for heard in script for release in heard.reply.releases]
+    releases = [release for record in script for release in record.reply.releases]
     noise_schedule = rules.perturbation.noise_schedule
     draws = 1 if noise_schedule != "update" else rules.local_updates
-    left = float(np.mean([release.mechanism.variance for release in releases])) / draws
+    variance = float(np.mean([release.mechanism.variance for release in releases])) / draws
     if rules.perturbation.target == "demand":
-        left *= prepared.scale**2  # it is on the owner's demand; the run's is a multiple
-    return NoiseModel(rules.perturbation.target, noise_schedule == "once", left)
+        variance *= prepared.scale**2  # it is on the owner's demand; the run's is a multiple
+    return NoiseModel(rules.perturbation.target, noise_schedule == "once", variance)
 
 
 def tie_distance(case: Case, zoning: Zoning) -> Ints:

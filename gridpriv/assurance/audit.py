@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridpriv.assurance.eavesdrop import (
-    Eavesdropper,
+from gridpriv.assurance.adversary import (
     Neighbour,
+    RecordingTransport,
     class_neighbours,
     corner_neighbours,
     gradient_norms,
-    listen,
     random_neighbours,
+    record_run,
     varied,
     worst_neighbours,
 )
@@ -47,7 +47,7 @@ from gridpriv.assurance.statistic import (
     secure_level,
     zone_levels,
 )
-from gridpriv.assurance.whole import fresh, rule_of, whole_run
+from gridpriv.assurance.whole import rule_of, whole_run, with_fresh_noise
 from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
 from gridpriv.core.text import Json
 from gridpriv.privacy.perturbation import Perturbation
@@ -317,8 +317,8 @@ def audit(
     zone, other = target(prepared, plan.bus)
     rounds = min(plan.rounds, prepared.settings.rounds)
     short = varied(prepared, settings=replace(prepared.settings, rounds=rounds))
-    network = listen(short)
-    script = network.heard[zone]
+    network = record_run(short)
+    script = network.recorded[zone]
     mechanisms = zone_levels(short, zone, script, other, plan.levels)
     runs = {m.level: _runs(m, plan, rounds) for m in mechanisms}
     findings = _replayed(prepared, short, network, (zone, other), plan, watch)
@@ -346,7 +346,7 @@ def _coordinated(prepared: Prepared, coordination: Coordination) -> Prepared:
 def _replayed(
     prepared: Prepared,
     short: Prepared,
-    network: Eavesdropper,
+    network: RecordingTransport,
     observed: tuple[int, Neighbour],
     plan: AuditPlan,
     watch: Callable[[str], None],
@@ -358,16 +358,16 @@ def _replayed(
         neighbours = worst_neighbours(prepared.problems[at], prepared.run_adjacency)
         return [*neighbours, observed[1]] if at == observed[0] else neighbours
 
-    def others(at: int) -> list[Neighbour]:
+    def sampled(at: int) -> list[Neighbour]:
         problem, adjacency = short.problems[at], short.run_adjacency
         return [
             *class_neighbours(problem, adjacency),
             *random_neighbours(problem, adjacency, plan.random_neighbours, generator),
         ]
 
-    every = listen(prepared)
-    findings = replay_run(prepared, every.heard, worst, watch=watch)
-    return findings + replay_run(short, network.heard, others)
+    all_rounds = record_run(prepared)
+    findings = replay_run(prepared, all_rounds.recorded, worst, watch=watch)
+    return findings + replay_run(short, network.recorded, sampled)
 
 
 def _lanes(prepared: Prepared, plan: AuditPlan) -> list[Finding]:
@@ -379,7 +379,7 @@ def _lanes(prepared: Prepared, plan: AuditPlan) -> list[Finding]:
 
     lanes: dict[str, Callable[[], list[Finding]]] = {
         "noise": lambda: (
-            noise_checks(fresh(prepared), plan.confidence)
+            noise_checks(with_fresh_noise(prepared), plan.confidence)
             + mechanism_laws(rule_of(prepared).multiplier, plan.confidence)
         ),
         "public": lambda: (

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from gridpriv.assurance.eavesdrop import Heard
+from gridpriv.assurance.adversary import RecordedRound
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
@@ -107,8 +107,8 @@ class DifferentiableSolver(ClarabelSolver):
         rows, columns, groups = self._blocks
         values = [diagonal]
         for heads, size in groups:
-            place = heads[:, None] + np.arange(size)
-            values.append(_cone_scaling(slack[place], dual[place]).ravel())
+            entries = heads[:, None] + np.arange(size)
+            values.append(_cone_scaling(slack[entries], dual[entries]).ravel())
         total = len(slack)
         return sparse.csc_matrix((np.concatenate(values), (rows, columns)), shape=(total, total))
 
@@ -119,11 +119,11 @@ def _cone_pattern(linear: int, sizes: NDArray[np.int64]) -> tuple[Any, Any, list
     heads = linear + np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)
     groups = []
     for size in np.unique(sizes):
-        mine = heads[sizes == size]
-        place = mine[:, None] + np.arange(size)
-        rows.append(np.repeat(place, size, axis=1).ravel())
-        columns.append(np.tile(place, (1, int(size))).ravel())
-        groups.append((mine, int(size)))
+        heads_of_size = heads[sizes == size]
+        entries = heads_of_size[:, None] + np.arange(size)
+        rows.append(np.repeat(entries, size, axis=1).ravel())
+        columns.append(np.tile(entries, (1, int(size))).ravel())
+        groups.append((heads_of_size, int(size)))
     return np.concatenate(rows), np.concatenate(columns), groups
 
 
@@ -173,7 +173,7 @@ class ForwardModel:
     Parameters
     ----------
     shared : (n,) bool
-    script : sequence of Heard
+    script : sequence of RecordedRound
         The recorded rounds.
     exact : bool
         True for the exact local update.
@@ -185,7 +185,7 @@ class ForwardModel:
         self,
         problem: ZoneProblem,
         shared: NDArray[np.bool_],
-        script: Sequence[Heard],
+        script: Sequence[RecordedRound],
         *,
         exact: bool,
         local_updates: int,
@@ -194,8 +194,10 @@ class ForwardModel:
         self.problem = problem
         self.shared = shared
         self.last = problem.start()
-        self.script: Sequence[Heard] = [heard for heard in script if not heard.warm_start]
-        self._warm_start = [heard for heard in script if heard.warm_start]
+        self.script: Sequence[RecordedRound] = [
+            record for record in script if not record.warm_start
+        ]
+        self._warm_start = [record for record in script if record.warm_start]
         self._proxy = proxy
         self.exact = exact
         # an exact update has no start, so its E repetitions without noise are equal
@@ -204,7 +206,7 @@ class ForwardModel:
     @cached_property
     def observed(self) -> Floats:
         """Messages of the zone, (R, m)."""
-        return np.array([heard.sent for heard in self.script])
+        return np.array([record.sent for record in self.script])
 
     @cached_property
     def _solver(self) -> DifferentiableSolver:
@@ -214,11 +216,11 @@ class ForwardModel:
     def duals(self) -> list[Floats]:
         """The zone's dual before each round, from messages alone."""
         duals, dual = [], np.zeros(len(self.script[0].w))
-        for heard in self._warm_start:
-            dual = dual + heard.penalty * (heard.w - heard.sent)
-        for heard in self.script:
+        for record in self._warm_start:
+            dual = dual + record.penalty * (record.w - record.sent)
+        for record in self.script:
             duals.append(dual)
-            dual = dual + heard.penalty * (heard.w - heard.sent)
+            dual = dual + record.penalty * (record.w - record.sent)
         return duals
 
     @cached_property
@@ -250,30 +252,32 @@ class ForwardModel:
             Return derivatives by the gradient too (for noise on the gradient).
         """
         z = self.start
-        moved = np.zeros((len(z), len(demand)))
+        z_by_demand = np.zeros((len(z), len(demand)))
         sent, by_demand, by_gradient = [], [], []
-        for place, heard in enumerate(self.script[:rounds]):
+        for place, record in enumerate(self.script[:rounds]):
             rho, pull = np.zeros_like(z), np.zeros_like(z)
-            rho[self.shared] = heard.penalty
-            pull[self.shared] = heard.penalty * heard.w + self.duals[place]
-            total, total_moved = np.zeros_like(z), np.zeros_like(moved)
+            rho[self.shared] = record.penalty
+            pull[self.shared] = record.penalty * record.w + self.duals[place]
+            total, total_by_demand = np.zeros_like(z), np.zeros_like(z_by_demand)
             for _ in range(self.updates):
-                solved, z, moved = self._update(z, moved, demand, pull, rho, heard.step)
-                total, total_moved = total + z, total_moved + moved
+                solved, z, z_by_demand = self._update(
+                    z, z_by_demand, demand, pull, rho, record.step
+                )
+                total, total_by_demand = total + z, total_by_demand + z_by_demand
             sent.append(total[self.shared] / self.updates)
-            by_demand.append(total_moved[self.shared] / self.updates)
+            by_demand.append(total_by_demand[self.shared] / self.updates)
             if gradients:
                 chosen = np.zeros((len(z), int(self.shared.sum())))
                 chosen[self.shared, np.arange(chosen.shape[1])] = 1.0
                 by_gradient.append(solved.response(chosen).T)
-            z, moved = self._known(z, moved, heard)
+            z, z_by_demand = self._with_observed(z, z_by_demand, record)
         self.last = z
         return Predicted(
             np.array(sent), np.array(by_demand), np.array(by_gradient) if gradients else None
         )
 
     def _update(
-        self, z: Floats, moved: Floats, demand: Floats, pull: Floats, rho: Floats, step: float
+        self, z: Floats, z_by_demand: Floats, demand: Floats, pull: Floats, rho: Floats, step: float
     ) -> tuple[SolvedUpdate, Floats, Floats]:
         """(3.2), and its derivative by the demand given that of z."""
         program = self.problem.program
@@ -283,28 +287,30 @@ class ForwardModel:
             solved = self._solver.solve(linear, rho)
         else:
             linear = self.problem.gradient(z, demand) - pull - z / step
-            changes = program.by_demand + program.hessian @ moved - moved / step
+            changes = program.by_demand + program.hessian @ z_by_demand - z_by_demand / step
             solved = self._solver.solve(linear, rho + 1.0 / step)
         return solved, solved.z, solved.response(np.asarray(changes))
 
-    def _known(self, z: Floats, moved: Floats, heard: Heard) -> tuple[Floats, Floats]:
+    def _with_observed(
+        self, z: Floats, z_by_demand: Floats, record: RecordedRound
+    ) -> tuple[Floats, Floats]:
         """Replace predicted by observed values, which include the noise of earlier rounds."""
         if self.updates > 1:
-            return z, moved
-        z, moved = z.copy(), moved.copy()
-        z[self.shared] = heard.sent
-        moved[self.shared] = 0.0
-        return z, moved
+            return z, z_by_demand
+        z, z_by_demand = z.copy(), z_by_demand.copy()
+        z[self.shared] = record.sent
+        z_by_demand[self.shared] = 0.0
+        return z, z_by_demand
 
 
 BINDS = 1e-4  # slack below which a constraint may be active (p.u.)
 
 
-def all_heard(prepared: Prepared) -> bool:
+def sends_all_variables(prepared: Prepared) -> bool:
     """Return True if every variable is sent, so that optimality conditions can be inverted."""
     rules = prepared.rules
-    everything = all(shared.all() for shared in prepared.shared)
-    return everything and rules.local_updates == 1 and rules.perturbation.target != "output"
+    all_sent = all(shared.all() for shared in prepared.shared)
+    return all_sent and rules.local_updates == 1 and rules.perturbation.target != "output"
 
 
 class StationarityModel:
@@ -344,9 +350,11 @@ class StationarityModel:
     @cached_property
     def _rounds(self) -> list[tuple[Floats, Floats, Floats]]:
         before, result = self._model.start, []
-        for heard, dual in zip(self.script, self._model.duals, strict=True):
-            result.append(self._round(heard.sent, before, heard.penalty, heard.w, dual, heard.step))
-            before = heard.sent
+        for record, dual in zip(self.script, self._model.duals, strict=True):
+            result.append(
+                self._round(record.sent, before, record.penalty, record.w, dual, record.step)
+            )
+            before = record.sent
         return result
 
     def _round(
@@ -363,20 +371,20 @@ class StationarityModel:
         hidden, _ = np.linalg.qr(self._binding(z))
         scale = float(metric.max())
 
-        def seen(rows: Floats) -> Floats:
+        def projected(rows: Floats) -> Floats:
             return np.asarray(rows - hidden @ (hidden.T @ rows)) / scale
 
         return (
-            seen(expand.T @ program.by_demand),
-            seen(expand.T.toarray()),
-            -seen(expand.T @ known),
+            projected(expand.T @ program.by_demand),
+            projected(expand.T.toarray()),
+            -projected(expand.T @ known),
         )
 
     def _binding(self, z: Floats) -> Floats:
         """Return the directions A'y of the constraints that may be active at z, (r, active)."""
         reduced = self.problem.reduced
         rows, offset, _ = conic_rows(reduced)
-        slack = offset - rows @ self._squeeze.solve(reduced.expand.T @ (z - reduced.shift))
+        slack = offset - rows @ self._gram_factor.solve(reduced.expand.T @ (z - reduced.shift))
         linear = len(slack) - int(reduced.cone_sizes.sum())
         normals = [rows[np.flatnonzero(slack[:linear] < BINDS)].toarray()]
         head = linear
@@ -389,7 +397,7 @@ class StationarityModel:
         return np.asarray(np.vstack(normals).T)
 
     @cached_property
-    def _squeeze(self) -> sparse.linalg.SuperLU:
+    def _gram_factor(self) -> sparse.linalg.SuperLU:
         """Factors of T'T, which turn z back into x."""
         expand = self.problem.reduced.expand
         return splu(sparse.csc_matrix(expand.T @ expand))

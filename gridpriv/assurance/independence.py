@@ -56,7 +56,7 @@ import numpy as np
 from pandas import DataFrame
 from scipy import stats
 
-from gridpriv.assurance.eavesdrop import Eavesdropper, listen, zone_agent
+from gridpriv.assurance.adversary import RecordingTransport, record_run, zone_agent
 from gridpriv.assurance.replay import Draw, Finding, Tape, taped
 from gridpriv.assurance.whole import on_tape, rule_of
 from gridpriv.consensus.agent import Agent
@@ -118,9 +118,9 @@ class Sample:
 
     def part(self, units: int) -> Sample:
         """Return the sample of at most so many units."""
-        have = self.norms.shape[1]
-        kept = np.unique(np.linspace(0, have - 1, min(units, have)).round().astype(int))
-        columns = np.concatenate([kept, have + kept]) if self.paired else kept
+        total = self.norms.shape[1]
+        chosen = np.unique(np.linspace(0, total - 1, min(units, total)).round().astype(int))
+        columns = np.concatenate([chosen, total + chosen]) if self.paired else chosen
         return replace(self, noise=self.noise[:, columns])
 
 
@@ -148,11 +148,11 @@ def noise_checks(prepared: Prepared, confidence: float) -> list[Finding]:
     risk = (1.0 - confidence) / (6.0 + 3.0 * len(DEMANDS))
     declared = all(sample.distributed for sample in samples)
     columns = MOST_COLUMNS // (2 * len(samples)) if declared else 1
-    few = [sample.part(max(1, columns)) for sample in samples]
-    rows = min(len(sample.noise) for sample in few)
-    across = np.hstack([sample.noise[:rows] for sample in few])
+    sampled = [sample.part(max(1, columns)) for sample in samples]
+    rows = min(len(sample.noise) for sample in sampled)
+    across = np.hstack([sample.noise[:rows] for sample in sampled])
     findings = _laws(samples, risk) if declared else []
-    findings += [_signs(across, risk, "signs of all pairs of coordinates"), _radii(few, risk)]
+    findings += [_signs(across, risk, "signs of all pairs of coordinates"), _radii(sampled, risk)]
     paired = [sample for sample in samples if sample.paired]
     for sample in paired:
         units = np.stack([part.ravel() for part in np.split(sample.noise, 2, axis=1)], axis=1)
@@ -196,7 +196,7 @@ def _round_noise(prepared: Prepared, seed: int) -> dict[str, list[Draw]]:
         own = replace(rules, noise=taped(rule_of(prepared), tapes[problem.name]))
         return Agent(problem, data, shared, own, *rest, **named)
 
-    listen(prepared, seed, make_agent=taping)
+    record_run(prepared, seed, make_agent=taping)
     return {name: tape.drawn for name, tape in tapes.items() if tape.drawn}
 
 
@@ -364,7 +364,7 @@ def public_state(prepared: Prepared) -> dict[str, Any]:
         "expected demand": prepared.expected,
         "statistics": prepared.disclosures,
         "shared coordinates": prepared.shared,
-        "held interchange": hold_of(prepared),
+        "held interchange": interchange_reserves(prepared),
         "warm start": [public_proxy(zone) for zone in prepared.zones],
         "planning": (prepared.planning, prepared.firmness(1.0)),
         "first iterate": opening.state,
@@ -374,7 +374,7 @@ def public_state(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def hold_of(prepared: Prepared) -> Hold:
+def interchange_reserves(prepared: Prepared) -> Hold:
     """Return the reserves of zones under ``--hold interchange``, set aside or hypothetical."""
     rules = prepared.rules
     given = prepared.zones, prepared.disclosures, rules.noise, rules.adjacency
@@ -386,16 +386,16 @@ def state_findings(prepared: Prepared, demands: Compared) -> list[Finding]:
     (_, base), *twins = [
         (name, public_state(prepared_again(prepared, case))) for name, case in demands
     ]
-    return [unchanged("public state", name, base, twin) for name, twin in twins]
+    return [equality_finding("public state", name, base, twin) for name, twin in twins]
 
 
-def unchanged(check: str, label: str, base: Any, twin: Any, zone: str = "all") -> Finding:
+def equality_finding(check: str, label: str, base: Any, twin: Any, zone: str = "all") -> Finding:
     """Return the number of differences of two public values, and the name of the first."""
     paths = list(differences(base, twin))
-    return none_of(check, label + (f": {paths[0]}" if paths else ""), len(paths), zone)
+    return zero_finding(check, label + (f": {paths[0]}" if paths else ""), len(paths), zone)
 
 
-def none_of(check: str, label: str, count: float, zone: str = "all") -> Finding:
+def zero_finding(check: str, label: str, count: float, zone: str = "all") -> Finding:
     """Return the finding of a count that must be 0."""
     return Finding(check, zone, label, float(count), 0.0)
 
@@ -428,15 +428,15 @@ def _parts(value: Any) -> Mapping[Any, Any] | None:
 
 def bytes_findings(prepared: Prepared, demands: Compared, lane: str) -> list[Finding]:
     """Compare all public output on every demand with that on the first; releases are frozen."""
-    (_, own), *others = demands
+    (_, own), *twins = demands
     tape = Tape()
     base = published_run(prepared_again(prepared, own), tape)
     frozen = [draw.output for draw in tape.drawn]
     label = f"{lane}, draws that were not charged"
-    findings = [none_of("public bytes", label, len(base["uncharged"]))]
-    for name, case in others:
+    findings = [zero_finding("public bytes", label, len(base["uncharged"]))]
+    for name, case in twins:
         twin = published_run(prepared_again(prepared, case), Tape(frozen))
-        findings.append(unchanged("public bytes", f"{lane}, {name}", base, twin))
+        findings.append(equality_finding("public bytes", f"{lane}, {name}", base, twin))
     return findings
 
 
@@ -448,11 +448,11 @@ def published_run(prepared: Prepared, tape: Tape) -> dict[str, Any]:
     def charge(owner: str, releases: Mapping[Release, int]) -> None:
         charged.setdefault(owner, Counter()).update(releases)
 
-    recorders: list[Eavesdropper] = []
+    recorders: list[RecordingTransport] = []
     early: list[RunResult] = []
 
-    def connect(factory: AgentFactory) -> Eavesdropper:
-        recorders.append(Eavesdropper(in_process(factory), len(factory.sizes)))
+    def connect(factory: AgentFactory) -> RecordingTransport:
+        recorders.append(RecordingTransport(in_process(factory), len(factory.sizes)))
         return recorders[-1]
 
     try:

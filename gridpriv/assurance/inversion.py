@@ -52,8 +52,8 @@ from gridpriv.core.arrays import Floats
 
 STAGES = (1e-3, 1e-4, 1e-5, 1e-6)
 NOISY_STAGES = (1e-3, 1e-4, 1e-6)
-KEEPS_UP = 3.0  # misfit over tau up to which tau falls further
-EXPLAINED = 6e-5  # misfit of a round that is explained: a few times the error of a solve
+MISFIT_RATIO = 3.0  # misfit over tau up to which tau falls further
+EXPLAINED_MISFIT = 6e-5  # misfit of a round that is explained: a few times the error of a solve
 REACH = 8.0  # standard deviations of noise in a fitted demand
 RESTARTS = 5  # draws for a round that is not explained
 ITERATIONS = 12  # damped steps of each stage
@@ -177,8 +177,8 @@ def _shrunk(search: _Search, prior: DemandPrior, result: _Fitted) -> Estimate:
     doubt = max(0.0, fitted / residual.size - 1.0) if noise.target != "none" else 0.0
     keep = prior.spread**2 / (spread**2 + doubt * posterior**2)
     demand = np.clip(prior.mean + keep * (result.demand - prior.mean), prior.lower, prior.upper)
-    left = np.sqrt(keep * hidden + keep**2 * (1.0 + doubt) * posterior**2)
-    return Estimate(demand, np.minimum(left, prior.spread), result.misfit, len(residual))
+    deviation = np.sqrt(keep * hidden + keep**2 * (1.0 + doubt) * posterior**2)
+    return Estimate(demand, np.minimum(deviation, prior.spread), result.misfit, len(residual))
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,27 +192,27 @@ class _Search:
 
     def explained(self, total: int, generator: np.random.Generator) -> _Fitted:
         """Return the fit of as many rounds as can be explained, with restarts where needed."""
-        last = kept = self.descend(self.prior.mean, 1, STAGES)
+        last = last_explained = self.descend(self.prior.mean, 1, STAGES)
         failures = 0
         for rounds in range(1, total + 1):
             here = self.descend(last.demand, rounds, STAGES)
             for _ in range(RESTARTS):
-                if here.misfit <= EXPLAINED:
+                if here.misfit <= EXPLAINED_MISFIT:
                     break
                 trial = self.descend(self._draw(here, generator), rounds, STAGES)
                 here = min(here, trial, key=lambda result: result.misfit)
-            if here.misfit <= EXPLAINED:
-                kept, failures = here, 0
+            if here.misfit <= EXPLAINED_MISFIT:
+                last_explained, failures = here, 0
             else:
                 failures += 1
             if failures == 2:
                 break
             last = here
-        return kept
+        return last_explained
 
     def _draw(self, result: _Fitted, generator: np.random.Generator) -> Floats:
         """Return a demand drawn from the posterior after the rounds so far."""
-        tau = max(1e-4, KEEPS_UP * result.misfit)
+        tau = max(1e-4, MISFIT_RATIO * result.misfit)
         scaled = result.at.by_demand.reshape(-1, len(self.prior.spread)) * self.prior.spread / tau
         values, vectors = np.linalg.eigh(scaled.T @ scaled + np.eye(len(self.prior.spread)))
         change = vectors @ (generator.normal(size=len(values)) / np.sqrt(values))
@@ -229,14 +229,14 @@ class _Search:
                 trial, now, damping = self._step(weights, demand, at, damping)
                 if now is None:
                     break
-                moved = float(np.abs(trial - demand).max())
+                largest_change = float(np.abs(trial - demand).max())
                 demand, at = trial, now
                 weights = _weights(at, self.noise, tau)
-                if moved < 1e-7:
+                if largest_change < 1e-7:
                     break
             damping = min(damping, 1.0)
             misfit = float(np.sqrt(np.mean((at.sent - self.model.observed[:rounds]) ** 2)))
-            if self.noise.exact and misfit > KEEPS_UP * tau:
+            if self.noise.exact and misfit > MISFIT_RATIO * tau:
                 break
         return _Fitted(demand, at, tau, misfit)
 
@@ -257,8 +257,8 @@ class _Search:
             change[free] = np.linalg.solve(damped, pull[free])
             trial = np.clip(demand + change, prior.lower, prior.upper)
             now = model.predict(trial, len(at.sent), gradients=self.noise.target == "objective")
-            left = model.observed[: len(now.sent)] - now.sent
-            after = _cost(left, weights, trial, prior)
+            remaining_residual = model.observed[: len(now.sent)] - now.sent
+            after = _cost(remaining_residual, weights, trial, prior)
             if after < before:
                 return trial, now, max(damping / 5.0, 1e-9)
             damping *= 5.0

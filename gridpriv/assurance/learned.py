@@ -97,27 +97,27 @@ class DrawTape:
 
     outputs: Sequence[Floats] = ()
     values: list[Floats] = field(default_factory=list)
-    left: list[Floats] = field(default_factory=list)
+    released: list[Floats] = field(default_factory=list)
     releases: list[Sequence[Release]] = field(default_factory=list)
 
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Record draws of every task, including those of tuning."""
-        honest = Task.with_noise
+        original = Task.with_noise
 
         def drawn(task: Task, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
             place = len(self.values)
             self.values.append(values.copy())
             self.releases.append(releases)
-            out = honest(task, t, values, releases) if not self.outputs else self.outputs[place]
-            self.left.append(out)
+            out = original(task, t, values, releases) if not self.outputs else self.outputs[place]
+            self.released.append(out)
             return out.copy()
 
         setattr(Task, "drawn", drawn)  # noqa: B010 (mypy refuses an assignment to a method)
         try:
             yield
         finally:
-            setattr(Task, "drawn", honest)  # noqa: B010
+            setattr(Task, "drawn", original)  # noqa: B010
 
 
 @dataclass(frozen=True)
@@ -151,24 +151,26 @@ def audit_lane(lane: Lane) -> list[LearnedCheck]:
     here, there = neighbours(lane, settings)
     first = DrawTape()
     charges = _trained(lane, here, settings, first)
-    second = DrawTape(first.left)
+    second = DrawTape(first.released)
     _trained(lane, there, settings, second)
-    moved, excess = [], 0.0
+    shifts, excess = [], 0.0
     for k, releases in enumerate(first.releases):
         difference = first.values[k] - second.values[k]
         release, distance = releases[0], float(np.linalg.norm(difference[0]))
         scale = release.mechanism.scale
-        moved.append(distance / scale)
+        shifts.append(distance / scale)
         excess = max(excess, distance * release.certified.parameter / scale)
-        others = np.linalg.norm(difference.reshape(len(difference), -1)[1:], axis=1)
-        excess = max(excess, float(others.max(initial=0.0)) / scale * 1e6)  # they use no sample
+        other_changes = np.linalg.norm(difference.reshape(len(difference), -1)[1:], axis=1)
+        excess = max(
+            excess, float(other_changes.max(initial=0.0)) / scale * 1e6
+        )  # they use no sample
     certified = total_epsilon(charges, DELTA)
     rate = 2.0 / SAMPLES if lane.batch else 1.0
-    measured = exact_total(np.array(moved), lane.batch, rate, DELTA)
+    measured = exact_total(np.array(shifts), lane.batch, rate, DELTA)
     noise = [
         (out - value).reshape(len(value), -1)
         / np.array([math.sqrt(r.mechanism.variance) for r in releases])[:, None]
-        for out, value, releases in zip(first.left, first.values, first.releases, strict=True)
+        for out, value, releases in zip(first.released, first.values, first.releases, strict=True)
     ]
     return [
         LearnedCheck(lane.name, "values", excess, 1.0 + 1e-4),
@@ -236,7 +238,7 @@ def _module() -> Any:
     return module
 
 
-def exact_total(moved: Floats, batch: str, rate: float, delta: float) -> float:
+def exact_total(shifts: Floats, batch: str, rate: float, delta: float) -> float:
     """Return the epsilon of Gaussian releases, each changed by so many standard deviations.
 
     Without batches in closed form (they compose to one Gaussian of mu = sqrt(sum moved^2)); with
@@ -249,8 +251,8 @@ def exact_total(moved: Floats, batch: str, rate: float, delta: float) -> float:
     batch : {'', 'poisson', 'fixed'}
     """
     if not batch:
-        return gaussian_epsilon(float(np.linalg.norm(moved)), delta)
-    most = float(moved.max())
+        return gaussian_epsilon(float(np.linalg.norm(shifts)), delta)
+    most = float(shifts.max())
     x = np.linspace(-40.0, 40.0, 400_001)
 
     def normal(mean: float) -> Floats:
@@ -263,7 +265,7 @@ def exact_total(moved: Floats, batch: str, rate: float, delta: float) -> float:
         q = (1.0 - rate) * normal(0.0) + rate * normal(-most / 2.0)
     else:
         p, q = (1.0 - rate) * normal(0.0) + rate * normal(most), normal(0.0)
-    return max(_composed(p, q, len(moved), delta), _composed(q, p, len(moved), delta))
+    return max(_composed(p, q, len(shifts), delta), _composed(q, p, len(shifts), delta))
 
 
 def _composed(p: Floats, q: Floats, count: int, delta: float) -> float:
@@ -271,8 +273,8 @@ def _composed(p: Floats, q: Floats, count: int, delta: float) -> float:
     from scipy.fft import irfft, rfft
     from scipy.optimize import brentq
 
-    kept = (p > 1e-300) & (q > 1e-300)
-    weights, losses = p[kept] / p.sum(), np.log(p[kept] / q[kept])
+    support = (p > 1e-300) & (q > 1e-300)
+    weights, losses = p[support] / p.sum(), np.log(p[support] / q[support])
     size = int(2 * LOSS_REACH / LOSS_STEP)
     place = np.rint(losses / LOSS_STEP).astype(int) % size
     law = np.bincount(place, weights, size)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gridpriv.assurance.eavesdrop import Heard, MakeAgent, Neighbour, answer, zone_agent
+from gridpriv.assurance.adversary import MakeAgent, Neighbour, RecordedRound, answer, zone_agent
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.mechanism import Mechanism, Stream, Wrapped
@@ -82,9 +82,9 @@ class Tape:
     def release(self, inner: Release, value: Floats, stream: Stream) -> Floats:
         """Record a release and return its output."""
         place = len(self.drawn)
-        kept = self.frozen[place] if self.frozen and place < len(self.frozen) else None
-        if kept is not None and kept.shape == value.shape:
-            output = kept
+        frozen_output = self.frozen[place] if self.frozen and place < len(self.frozen) else None
+        if frozen_output is not None and frozen_output.shape == value.shape:
+            output = frozen_output
         else:
             output = inner.mechanism.perturb(value, stream)
         self.drawn.append(Draw(value.copy(), output, inner.sensitivity, inner.mechanism.scale))
@@ -151,7 +151,7 @@ Play = Callable[[Floats, Tape], Played]
 
 
 def agent_play(
-    prepared: Prepared, zone: int, script: Sequence[Heard], make_agent: MakeAgent = Agent
+    prepared: Prepared, zone: int, script: Sequence[RecordedRound], make_agent: MakeAgent = Agent
 ) -> Play:
     """Return the replay of one zone's agent against the rounds of ``script``."""
     rule = prepared.rules.noise
@@ -162,9 +162,9 @@ def agent_play(
         streams = NoiseStreams(prepared.seed)
         agent = zone_agent(prepared, zone, data, rules, streams, make_agent)
         sent, counts, charged = [], [], 0
-        for heard in script:
+        for record in script:
             before = len(tape.drawn)
-            message = answer(agent, heard)
+            message = answer(agent, record)
             sent.append(message.sent.copy())
             counts.append(len(tape.drawn) - before)
             charged += sum(message.releases.values())
@@ -220,10 +220,10 @@ def replay(
     findings = [_noise(base, zone)]
     frozen = [draw.output for draw in base.draws]
     for other in neighbours:
-        moved = data + other.change
-        pair = ReplayPair(base, play(moved.copy(), Tape(frozen)), zone, str(other))
+        adjacent = data + other.change
+        pair = ReplayPair(base, play(adjacent.copy(), Tape(frozen)), zone, str(other))
         findings += [_calls(pair), _values(pair), _messages(pair)]
-        findings.append(_history(pair, play, data, moved))
+        findings.append(_history(pair, play, data, adjacent))
     return findings
 
 
@@ -282,13 +282,13 @@ def _messages(pair: ReplayPair) -> Finding:
     return pair.finding("messages", gap, max(float(np.linalg.norm(a)) for a in pair.base.sent))
 
 
-def _history(pair: ReplayPair, play: Play, data: Floats, moved: Floats) -> Finding:
+def _history(pair: ReplayPair, play: Play, data: Floats, adjacent: Floats) -> Finding:
     """Exchange D and D' after every release; each value must be that of the present data."""
     working = data.copy()
     tape = Tape([draw.output for draw in pair.base.draws])
 
     def swap() -> None:
-        working[:] = moved if len(tape.drawn) % 2 else data
+        working[:] = adjacent if len(tape.drawn) % 2 else data
 
     tape.after = swap
     mixed = play(working, tape)
@@ -303,7 +303,7 @@ def _history(pair: ReplayPair, play: Play, data: Floats, moved: Floats) -> Findi
 
 def replay_run(
     prepared: Prepared,
-    heard: Sequence[Sequence[Heard]],
+    recorded: Sequence[Sequence[RecordedRound]],
     choose: Callable[[int], Sequence[Neighbour]],
     make_agent: MakeAgent = Agent,
     watch: Callable[[str], None] = lambda _: None,
@@ -312,7 +312,7 @@ def replay_run(
 
     Parameters
     ----------
-    heard : sequence
+    recorded : sequence
         Recorded messages of every zone.
     choose : callable
         From the position of a zone to its adjacent demands.
@@ -321,7 +321,7 @@ def replay_run(
     """
     findings: list[Finding] = []
     for zone, problem in enumerate(prepared.problems):
-        play = agent_play(prepared, zone, heard[zone], make_agent)
+        play = agent_play(prepared, zone, recorded[zone], make_agent)
         findings += replay(play, problem.program.zone.demand, choose(zone), problem.name)
         watch(f"replay of zone {problem.name}")
     return findings

@@ -38,8 +38,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gridpriv.assurance.eavesdrop import corners
-from gridpriv.assurance.independence import none_of, published_run, unchanged
+from gridpriv.assurance.adversary import corners
+from gridpriv.assurance.independence import equality_finding, published_run, zero_finding
 from gridpriv.assurance.replay import ROUNDING, Finding, Tape
 from gridpriv.assurance.whole import on_tape, rule_of, without_noise
 from gridpriv.core.arrays import Floats
@@ -70,7 +70,7 @@ from gridpriv.zonal.protected_case import (
 )
 from gridpriv.zonal.settings import Settings
 
-AS_RUN: Json = {"load_scale": 1.0, "outage": (), "coordination": "rounds"}
+OWN_CASE: Json = {"load_scale": 1.0, "outage": (), "coordination": "rounds"}
 """Settings of what is made of a run's own case, which is scaled and without outages already."""
 MOST_BUSES = 150
 """Largest grid whose publication is audited, as each demand is projected."""
@@ -100,29 +100,29 @@ def publish_findings(prepared: Prepared) -> list[Finding]:
         return []
     own = prepared.case
     try:
-        base = _ready(prepared, own)
+        base = _publication(prepared, own)
     except InputError:
         return []
     turned = replace(own, pd=np.roll(own.pd, 1), qd=np.roll(own.qd, 1))
-    twin = _ready(prepared, turned)
+    twin = _publication(prepared, turned)
     charged: Counter[Release] = Counter()
     try:
-        made = protect(base, lambda _, releases: charged.update(releases))
-        again = protect(replace(twin, frozen=base.drawn))
+        base_case = protect(base, lambda _, releases: charged.update(releases))
+        twin_case = protect(replace(twin, frozen=base.drawn))
     except SolverError:
         return []
     label = "publish, exchanged"
     chosen, other = ((publication.disclosure, publication.planned) for publication in (base, twin))
     return [
-        unchanged("public state", label, chosen, other),
-        unchanged("public bytes", label, _published(made), _published(again)),
-        none_of("publish", "draws not charged", charged != made.releases),
-        *_sensitivities(made, np.stack([own.pd, own.qd]), base.ready.rules.adjacency),
+        equality_finding("public state", label, chosen, other),
+        equality_finding("public bytes", label, _published(base_case), _published(twin_case)),
+        zero_finding("publish", "draws not charged", charged != base_case.releases),
+        *_sensitivities(base_case, np.stack([own.pd, own.qd]), base.ready.rules.adjacency),
     ]
 
 
-def _ready(prepared: Prepared, case: Case) -> Frozen:
-    settings = replace(prepared.settings, **AS_RUN, hold=None, seed=prepared.seed)
+def _publication(prepared: Prepared, case: Case) -> Frozen:
+    settings = replace(prepared.settings, **OWN_CASE, hold=None, seed=prepared.seed)
     publication = prepare_publication(case, settings, priced=bool(case.cost))
     given = {field.name: getattr(publication, field.name) for field in fields(publication)}
     return Frozen(**given, drawn=[], frozen=None)
@@ -135,21 +135,21 @@ def _published(made: ProtectedCase) -> dict[str, str]:
     return {"case": matpower_text(case), "certificate": json.dumps(document, sort_keys=True)}
 
 
-def _moved(
+def _largest_change(
     measure: Callable[[Floats], Floats], demand: Floats, adjacency: DemandAdjacency, norm: Norm
 ) -> float:
     """Return the largest change of statistics, over every bus and corner of its box."""
     here, worst = measure(demand), 0.0
     for bus, change in product(range(demand.shape[1]), corners(adjacency)):
-        moved = demand.copy()
-        moved[:, bus] += change
-        worst = max(worst, length(measure(moved) - here, norm))
+        adjacent = demand.copy()
+        adjacent[:, bus] += change
+        worst = max(worst, length(measure(adjacent) - here, norm))
     return worst
 
 
 def _query(query: PriceQuery, demand: Floats, adjacency: DemandAdjacency, label: str) -> Finding:
     """Return the largest change of the priced demand."""
-    worst = _moved(lambda at: np.array([query.value(at)]), demand, adjacency, 1)
+    worst = _largest_change(lambda at: np.array([query.value(at)]), demand, adjacency, 1)
     declared = query.release.sensitivity.value
     allowed = declared + (0.0 if query.exact else ROUNDING * abs(query.value(demand)))
     return Finding("publish", "all", label, worst, allowed, worst / declared)
@@ -161,7 +161,7 @@ def _sensitivities(
     """Return changes of the priced query, and of secure sums between close adjacent demands."""
     tiny, exact = DemandAdjacency(TINY), replace(made.first.disclosure, exact=True)
     norm = made.first.release.mechanism.norm
-    worst = _moved(lambda at: exact.measure(at.ravel()), demand, tiny, norm)
+    worst = _largest_change(lambda at: exact.measure(at.ravel()), demand, tiny, norm)
     declared = exact.sensitivity(tiny, norm).value
     findings = [Finding("publish", "all", "rounding of statistics", worst, declared)]
     if isinstance(made.posterior, PricedRelease):
@@ -178,23 +178,23 @@ RANDOM_SIGNS = 16
 WINDOW, HOURS = 12, 36
 EPSILON = 5.0
 SLACK = 1e-9  # relative, of a sum of losses
-Made = TypeVar("Made", Horizon, Stream)
+AnyHorizon = TypeVar("AnyHorizon", Horizon, Stream)
 
 
 def _on_demands(
-    prepared: Prepared, curve: Floats, make: Callable[[DemandSeries, Settings], Made]
-) -> tuple[Made, dict[str, Made]]:
+    prepared: Prepared, curve: Floats, make: Callable[[DemandSeries, Settings], AnyHorizon]
+) -> tuple[AnyHorizon, dict[str, AnyHorizon]]:
     """Return a series of the run's demand along daily curves (steps, buses), and twins by name."""
     case, steps = prepared.case, tuple(map(str, range(len(curve))))
-    settings = replace(prepared.settings, **AS_RUN, seed=prepared.seed)
+    settings = replace(prepared.settings, **OWN_CASE, seed=prepared.seed)
 
-    def of(demand: Floats) -> Made:
+    def of(demand: Floats) -> AnyHorizon:
         series = DemandSeries(case, steps, curve * demand[0], curve * demand[1], "audit")
         return make(series, settings)
 
     demand = np.stack([case.pd, case.qd])
-    others = {"no demand": 0.0 * demand, "exchanged": np.roll(demand, 1, axis=1)}
-    return of(demand), {name: of(other) for name, other in others.items()}
+    variants = {"no demand": 0.0 * demand, "exchanged": np.roll(demand, 1, axis=1)}
+    return of(demand), {name: of(other) for name, other in variants.items()}
 
 
 def series_findings(prepared: Prepared) -> list[Finding]:
@@ -214,16 +214,16 @@ def series_findings(prepared: Prepared) -> list[Finding]:
         return []
     generator, tape = np.random.default_rng(prepared.seed), Tape()
     findings = [
-        unchanged("public state", f"series, {name}", _chosen(base), _chosen(twin))
+        equality_finding("public state", f"series, {name}", _chosen(base), _chosen(twin))
         for name, twin in twins.items()
     ]
     for zone, disclosure in zip(base.owned.zones, base.disclosures, strict=True):
         findings.append(_values(base, zone, disclosure, generator))
     here = _last_step(base, tape)
-    findings.append(none_of("series", "coordinates without noise", without_noise(tape.drawn)))
+    findings.append(zero_finding("series", "coordinates without noise", without_noise(tape.drawn)))
     frozen = [draw.output for draw in tape.drawn]
     return findings + [
-        unchanged("public bytes", f"series, {name}", here, _last_step(twin, Tape(frozen)))
+        equality_finding("public bytes", f"series, {name}", here, _last_step(twin, Tape(frozen)))
         for name, twin in twins.items()
     ]
 
@@ -251,10 +251,10 @@ def _values(
     for (p_signs, q_signs), (dp, dq) in product(
         _signs(disclosure, generator), corners(adjacency)[:2]
     ):
-        moved = days.copy()
-        moved[:, unit] += p_signs * dp
-        moved[:, unit + units] += q_signs * dq
-        worst = max(worst, length(disclosure.measure(moved) - here, norm))
+        adjacent = days.copy()
+        adjacent[:, unit] += p_signs * dp
+        adjacent[:, unit + units] += q_signs * dq
+        worst = max(worst, length(disclosure.measure(adjacent) - here, norm))
     label = f"bus {zone.network.case.bus_id[zone.own[unit]]}, all steps"
     allowed = declared + ROUNDING * (declared + float(np.abs(here).sum()))
     return Finding("series", zone.name, label, worst, allowed, worst / max(declared, 1e-300))
@@ -267,9 +267,9 @@ def _signs(
     rows = np.vstack([np.ones(disclosure.over.steps), disclosure.over.rows])
     weights = np.array(list(product((-1.0, 0.0, 1.0), repeat=len(rows))))
     weights = weights[np.abs(weights).sum(axis=1) > 0.0]
-    kept = generator.permutation(len(weights))[:RANDOM_SIGNS]
+    sampled = generator.permutation(len(weights))[:RANDOM_SIGNS]
     rows[0] *= float(disclosure.level.strategy.weight(1)) or 1.0
-    worst = np.where(np.vstack([weights[kept], np.eye(len(rows))]) @ rows >= 0.0, 1.0, -1.0)
+    worst = np.where(np.vstack([weights[sampled], np.eye(len(rows))]) @ rows >= 0.0, 1.0, -1.0)
     mixed = worst[generator.permutation(len(worst))]
     return [*zip(worst, worst, strict=True), *zip(worst, mixed, strict=True)]
 
@@ -302,7 +302,7 @@ def stream_findings(prepared: Prepared) -> list[Finding]:
     charged: dict[str, Counter[Release]] = {}
     base.draw(lambda owner, releases: charged.setdefault(owner, Counter()).update(releases))
     findings = [
-        unchanged(
+        equality_finding(
             "public state",
             f"stream, {name}",
             (base.block, base.multiplier, base.planned),
@@ -313,7 +313,7 @@ def stream_findings(prepared: Prepared) -> list[Finding]:
     for place, zone in enumerate(base.owned.zones):
         findings += _stream_of_zone(base, list(twins.values()), place, zone)
     label = "charges that were not planned"
-    return [*findings, unchanged("stream", label, dict(base.planned), charged)]
+    return [*findings, equality_finding("stream", label, dict(base.planned), charged)]
 
 
 def _stream_of_zone(base: Stream, twins: list[Stream], place: int, zone: Zone) -> list[Finding]:
@@ -332,12 +332,12 @@ def _stream_of_zone(base: Stream, twins: list[Stream], place: int, zone: Zone) -
     def estimated(demand: Floats, draw: Callable[[int, Floats], Floats]) -> TemporalEstimate:
         return estimates(base.disclosures[place], demand, draw, release.mechanism.variance)
 
-    def fresh(block: int, mean: Floats) -> Floats:
+    def draw(block: int, mean: Floats) -> Floats:
         values.append(mean.copy())
         outputs.append(release.apply(mean, partial(streams.stream, zone.key, block + 1, 1)))
         return outputs[-1]
 
-    def loss(moved: Floats) -> float:
+    def loss(adjacent: Floats) -> float:
         """Return the sum of the losses over blocks."""
         result = [0.0]
 
@@ -345,21 +345,25 @@ def _stream_of_zone(base: Stream, twins: list[Stream], place: int, zone: Zone) -
             result.append(spent(length(mean - values[block], norm)))
             return outputs[block]
 
-        estimated(moved, distance)
+        estimated(adjacent, distance)
         return sum(result)
 
     demand = base._data(zone)
-    here = estimated(demand, fresh)
+    here = estimated(demand, draw)
     there = [estimated(twin._data(zone), lambda block, _: outputs[block]) for twin in twins]
     noise = np.array(outputs) - np.array(values)
-    losses = [loss(moved) for moved in _windows(base, demand, np.random.default_rng(base.seed))]
+    losses = [
+        loss(adjacent) for adjacent in _windows(base, demand, np.random.default_rng(base.seed))
+    ]
     allowed = base.settings.budget.epsilon * (1.0 + SLACK)
     repeated = noise.size - len(np.unique(noise))
     return [
         Finding("stream", zone.name, "loss of a window", max(losses), allowed),
-        none_of("stream", "coordinates without noise", int((noise == 0.0).sum()), zone.name),
-        none_of("stream", "draws that share noise", repeated, zone.name),
-        unchanged("public bytes", "stream, estimates", [here] * len(twins), there, zone.name),
+        zero_finding("stream", "coordinates without noise", int((noise == 0.0).sum()), zone.name),
+        zero_finding("stream", "draws that share noise", repeated, zone.name),
+        equality_finding(
+            "public bytes", "stream, estimates", [here] * len(twins), there, zone.name
+        ),
     ]
 
 
@@ -369,8 +373,8 @@ def _windows(base: Stream, demand: Floats, generator: np.random.Generator) -> li
     for start in range(WINDOW // 2, WINDOW // 2 + base.block + 1):
         for dp, dq in corners(base.owned.rules.adjacency)[:2]:
             for signs in (np.ones(WINDOW), np.where(generator.random(WINDOW) < 0.5, 1.0, -1.0)):
-                moved, unit = demand.copy(), int(generator.integers(units))
-                moved[start : start + WINDOW, unit] += dp * signs
-                moved[start : start + WINDOW, unit + units] += dq * signs
-                result.append(moved)
+                adjacent, unit = demand.copy(), int(generator.integers(units))
+                adjacent[start : start + WINDOW, unit] += dp * signs
+                adjacent[start : start + WINDOW, unit + units] += dq * signs
+                result.append(adjacent)
     return result

@@ -39,7 +39,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy import stats
 
-from gridpriv.assurance.eavesdrop import Heard, Neighbour, answer, opening, varied, zone_agent
+from gridpriv.assurance.adversary import (
+    Neighbour,
+    RecordedRound,
+    answer,
+    opening,
+    varied,
+    zone_agent,
+)
 from gridpriv.assurance.replay import Draw, Tape, agent_play
 from gridpriv.assurance.whole import rule_of
 from gridpriv.consensus.agent import Agent
@@ -265,8 +272,8 @@ def detectable(nominal: float, runs: int, delta: float, confidence: float) -> fl
         low, high = high, nominal + 2.0 * (high - nominal)
     while high - low > 1e-6 * high:
         middle = 0.5 * (low + high)
-        found = detection(nominal, middle, runs, delta, confidence) >= POWER
-        low, high = (low, middle) if found else (middle, high)
+        is_detected = detection(nominal, middle, runs, delta, confidence) >= POWER
+        low, high = (low, middle) if is_detected else (middle, high)
     return high
 
 
@@ -278,11 +285,11 @@ def detection(nominal: float, epsilon: float, runs: int, delta: float, confidenc
     count on D' the least count on D that exceeds ``nominal`` is exact.
     """
     truth = 1.0 / (1.0 + math.exp(-min(epsilon, 700.0)))
-    beside = (1.0 - delta) / (1.0 + math.exp(min(epsilon, 700.0)))
+    false_rate = (1.0 - delta) / (1.0 + math.exp(min(epsilon, 700.0)))
     needed = _needed(nominal, runs, delta, confidence)
     misses = np.arange(len(needed))
     beyond = stats.binom.sf(needed - 1, runs, delta + (1.0 - delta) * truth)
-    return float(stats.binom.pmf(misses, runs, beside) @ beyond)
+    return float(stats.binom.pmf(misses, runs, false_rate) @ beyond)
 
 
 @lru_cache(maxsize=64)
@@ -383,12 +390,12 @@ class ReleaseLevel(ZoneLevel):
 
         In the norm ``box`` both coordinates of a pair, as the density needs both.
         """
-        moved = np.abs(self.here - self.there)
+        change = np.abs(self.here - self.there)
         if self.release.sensitivity.norm in ("box", "pair"):
-            pairs = len(moved) // 2
-            first = _largest(moved.reshape(2, pairs).max(axis=0))
+            pairs = len(change) // 2
+            first = _largest(change.reshape(2, pairs).max(axis=0))
             return np.concatenate([first, first + pairs])
-        return _largest(moved)
+        return _largest(change)
 
     def sample(self, neighbour: bool, seed: int) -> Floats:
         """Return one noisy release, at the coordinates that change."""
@@ -416,9 +423,9 @@ ENERGIES: dict[Norm, Statistic] = {
 """Minus the logarithm of each mechanism's density at scale 1, from (runs, k) to (runs,)."""
 
 
-def _largest(moved: Floats) -> Ints:
-    order = np.argsort(-moved, kind="stable")[:VISIBLE]
-    return np.asarray(order[moved[order] > 1e-9 * moved.max(initial=0.0)])
+def _largest(change: Floats) -> Ints:
+    order = np.argsort(-change, kind="stable")[:VISIBLE]
+    return np.asarray(order[change[order] > 1e-9 * change.max(initial=0.0)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -427,13 +434,13 @@ class RunLevel(ZoneLevel):
 
     prepared: Prepared
     zone: int
-    script: Sequence[Heard]
+    script: Sequence[RecordedRound]
     log_ratio: Statistic | None = None
 
     def sample(self, neighbour: bool, seed: int) -> Floats:
         """Return the zone's solution, or all its messages in order."""
-        agent = self._rehearsed.twin(self.there if neighbour else self.here, NoiseStreams(seed))
-        sent = [answer(agent, heard).sent for heard in self.script if not heard.warm_start]
+        agent = self._warm_started.twin(self.there if neighbour else self.here, NoiseStreams(seed))
+        sent = [answer(agent, record).sent for record in self.script if not record.warm_start]
         if self.level == "messages":
             return np.concatenate(sent)
         rules, shared = self.prepared.rules, self.prepared.shared[self.zone]
@@ -442,20 +449,20 @@ class RunLevel(ZoneLevel):
         return agent.average[shared] if exact else agent.average
 
     @cached_property
-    def _rehearsed(self) -> Agent:
+    def _warm_started(self) -> Agent:
         """The agent after the warm start, which is public and the same in every run."""
         rules, streams = self.prepared.rules, NoiseStreams(0)
         agent = zone_agent(self.prepared, self.zone, self.here, rules, streams)
-        for heard in self.script:
-            if heard.warm_start:
-                answer(agent, heard)
+        for record in self.script:
+            if record.warm_start:
+                answer(agent, record)
         return agent
 
 
 def zone_levels(
     prepared: Prepared,
     zone: int,
-    script: Sequence[Heard],
+    script: Sequence[RecordedRound],
     other: Neighbour,
     levels: Sequence[str] = LEVELS,
 ) -> list[AuditedMechanism]:
@@ -467,12 +474,12 @@ def zone_levels(
         With noise.
     zone : int
         Position of the zone.
-    script : sequence of Heard
+    script : sequence of RecordedRound
         The rounds of the ``messages`` level; the others use the first.
     """
     single = varied(prepared, rules=replace(prepared.rules, local_updates=1))
     opened, data = opening(script), prepared.problems[zone].program.zone.demand
-    moved = data + other.change
+    adjacent = data + other.change
     play = agent_play(single, zone, opened)
     first = play(data.copy(), Tape()).draws
     release = rule_of(single).release(first[0].sensitivity)
@@ -482,11 +489,11 @@ def zone_levels(
         if level == "messages":
             every = agent_play(prepared, zone, script)(data.copy(), Tape()).draws
             total = _stated_total(prepared, every)
-            return RunLevel(*total, level, data, moved, prepared, zone, script)
+            return RunLevel(*total, level, data, adjacent, prepared, zone, script)
         if level == "solution" and single.rules.perturbation.target != "output":
-            return RunLevel(*once, level, data, moved, single, zone, opened)
+            return RunLevel(*once, level, data, adjacent, single, zone, opened)
         # under output perturbation the solution is the release, which saves a solve per run
-        twin = play(moved.copy(), Tape([draw.output for draw in first])).draws
+        twin = play(adjacent.copy(), Tape([draw.output for draw in first])).draws
         return ReleaseLevel(*once, level, first[0].value, twin[0].value, release)
 
     return [of_level(level) for level in levels]
@@ -497,12 +504,12 @@ def secure_level(prepared: Prepared, simulated: ReleaseLevel) -> ReleaseLevel | 
 
     Only coordinates that change are released: secure noise is slow, and others reveal nothing.
     """
-    rule, kept = rule_of(prepared), simulated.visible
+    rule, visible = rule_of(prepared), simulated.visible
     missing = find_spec("opendp") is None or (rule.mechanism, "secure") not in MECHANISMS
-    if rule.source == "secure" or missing or not kept.size:
+    if rule.source == "secure" or missing or not visible.size:
         return None
     release = replace(rule, source="secure").release(simulated.release.sensitivity)
-    here, there = simulated.here[kept], simulated.there[kept]
+    here, there = simulated.here[visible], simulated.there[visible]
     return ReleaseLevel(*_stated_once(prepared, release), "secure", here, there, release)
 
 

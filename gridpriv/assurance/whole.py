@@ -27,7 +27,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, stats
 
-from gridpriv.assurance.eavesdrop import Eavesdropper, Neighbour, corners, listen, neighbour, varied
+from gridpriv.assurance.adversary import (
+    Neighbour,
+    RecordingTransport,
+    corners,
+    neighbour,
+    record_run,
+    varied,
+)
 from gridpriv.assurance.replay import Draw, Finding, Tape, taped
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.accounting import epsilon_of
@@ -48,16 +55,16 @@ SAME = 1e-9  # relative: difference of solvers on equal input
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class RecordedRun:
     """A whole run: its messages, and every draw in order."""
 
-    network: Eavesdropper
+    network: RecordingTransport
     draws: tuple[Draw, ...]
 
 
 def play(
     prepared: Prepared, data: Sequence[Floats] | None = None, frozen: Sequence[Floats] | None = None
-) -> Run:
+) -> RecordedRun:
     """Run all rounds on a tape; on other data, and with releases as they were, if these are given.
 
     Parameters
@@ -70,8 +77,8 @@ def play(
         Values that releases return, in order.
     """
     tape = Tape(frozen)
-    network = listen(on_tape(prepared, tape), data=data)
-    return Run(network, tuple(tape.drawn))
+    network = record_run(on_tape(prepared, tape), data=data)
+    return RecordedRun(network, tuple(tape.drawn))
 
 
 def rule_of(prepared: Prepared) -> NoiseRule:
@@ -101,11 +108,11 @@ def whole_run(prepared: Prepared) -> list[Finding]:
     findings.append(_rounds(base))
     findings += _stated(prepared, base)
     findings += [_outputs(prepared, zone) for zone in range(len(prepared.zones))]
-    findings.append(_rounds(play(fresh(prepared))))
+    findings.append(_rounds(play(with_fresh_noise(prepared))))
     return findings
 
 
-def fresh(prepared: Prepared) -> Prepared:
+def with_fresh_noise(prepared: Prepared) -> Prepared:
     """Return the run with noise drawn in every round, if it is drawn once; else the run."""
     if prepared.rules.perturbation.noise_schedule != "once":
         return prepared
@@ -114,7 +121,7 @@ def fresh(prepared: Prepared) -> Prepared:
     )
 
 
-def _other_data(prepared: Prepared, base: Run) -> list[tuple[str, list[Floats]]]:
+def _other_data(prepared: Prepared, base: RecordedRun) -> list[tuple[str, list[Floats]]]:
     demand = [problem.program.zone.demand for problem in prepared.problems]
     matches = [
         ("no demand", [np.zeros_like(d) for d in demand]),
@@ -122,19 +129,19 @@ def _other_data(prepared: Prepared, base: Run) -> list[tuple[str, list[Floats]]]
     ]
     rule = rule_of(prepared)
     if prepared.rules.perturbation.target == "demand":
-        said = [
+        estimates = [
             problem.disclosure.estimate(draw.output, rule.release(draw.sensitivity))
             for problem, draw in zip(prepared.problems, base.draws, strict=False)
         ]
-        if len(said) == len(demand):
-            matches.append(("the released demand", said))
+        if len(estimates) == len(demand):
+            matches.append(("the released demand", estimates))
     return matches
 
 
-def _coordinator(base: Run, other: Run, name: str) -> Finding:
+def _coordinator(base: RecordedRun, other: RecordedRun, name: str) -> Finding:
     """Count orders that differ although all releases are equal."""
     differ = 0
-    for here, there in zip(base.network.heard, other.network.heard, strict=True):
+    for here, there in zip(base.network.recorded, other.network.recorded, strict=True):
         differ += abs(len(here) - len(there))
         for a, b in zip(here, there, strict=False):
             pairs = ((a.w, b.w), (a.penalty, b.penalty), (a.step, b.step))
@@ -142,15 +149,15 @@ def _coordinator(base: Run, other: Run, name: str) -> Finding:
     return Finding("coordinator", "all", name, float(differ), 0.0)
 
 
-def _rounds(base: Run) -> Finding:
+def _rounds(base: RecordedRun) -> Finding:
     """Count coordinates without noise, and releases that were charged and not drawn."""
-    replies = [heard.reply for zone in base.network.heard for heard in zone]
+    replies = [record.reply for zone in base.network.recorded for record in zone]
     charged = sum(sum(reply.releases.values()) for reply in replies)
     bare = without_noise(base.draws) + abs(len(base.draws) - charged)
     return Finding("rounds", "all", "-", float(bare), 0.0)
 
 
-def _stated(prepared: Prepared, base: Run) -> list[Finding]:
+def _stated(prepared: Prepared, base: RecordedRun) -> list[Finding]:
     """Compare the adjacency, every charge and every zone's total with the settings."""
     settings, rule = prepared.settings, rule_of(prepared)
     given, allowed = settings.beta, settings.budget.epsilon * (1.0 + SAME)
@@ -161,8 +168,8 @@ def _stated(prepared: Prepared, base: Run) -> list[Finding]:
         return findings
     if rule.mechanism not in BUILT_IN:  # the loss of its density is not known
         return findings
-    for problem, heard in zip(prepared.problems, base.network.heard, strict=True):
-        drawn = sum((Counter(each.reply.releases) for each in heard), Counter[Release]())
+    for problem, records in zip(prepared.problems, base.network.recorded, strict=True):
+        drawn = sum((Counter(each.reply.releases) for each in records), Counter[Release]())
         releases = {rule.release(release.sensitivity): n for release, n in drawn.items()}
         if not releases:
             continue
@@ -238,8 +245,8 @@ def _outputs(prepared: Prepared, zone: int) -> Finding:
         declared = [problem.output_sensitivity(adjacency, n, "exact", metric).value for n in NORMS]
         here = minimiser(demand)
         for other in _tie_neighbours(prepared, zone):
-            moved = (minimiser(demand + LARGE * other.change) - here) / LARGE
-            ratio = max(length(moved, n) / d for n, d in zip(NORMS, declared, strict=True))
+            change = (minimiser(demand + LARGE * other.change) - here) / LARGE
+            ratio = max(length(change, n) / d for n, d in zip(NORMS, declared, strict=True))
             if ratio > worst:
                 worst, where = ratio, f"{other}, penalty {rho:g}"
     return Finding("outputs", problem.name, where, worst, 1.0, worst)

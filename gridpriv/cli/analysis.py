@@ -325,7 +325,7 @@ def sentences(document: Json) -> list[str]:
     noise_free = document["privacy"]["mechanism"] == "none"
     violated, shed = base["violations"], base["shed_mw"]
     inside = not violated and shed == 0.0
-    said = [
+    lines = [
         _verdict(document),
         "Before any outage, no limit is violated and no load is shed."
         if inside
@@ -333,25 +333,25 @@ def sentences(document: Json) -> list[str]:
         _ratings(document["rating"], [base, *rows]),
     ]
     if any(not _is_secure(row) for row in rows):
-        said.append(worded("security-ranking"))
+        lines.append(worded("security-ranking"))
     violations = (row["violations"] for row in _shown(rows))
     if any(some and _ranked(some)[0]["kind"] == "generator Q" for some in violations):
-        said.append(worded("security-not-within-q"))
+        lines.append(worded("security-not-within-q"))
     if any(row["islanded_mw"] for row in _shown(rows)):
         estimated = "; estimated demand is above 0 also at buses without load" * (not noise_free)
-        said.append(worded("security-islanded", demand=_demand(document), estimated=estimated))
+        lines.append(worded("security-islanded", demand=_demand(document), estimated=estimated))
     if document["prevention"]["plans"]:
-        said.append(_prevented(document["prevention"], rows, _demand(document)))
+        lines.append(_prevented(document["prevention"], rows, _demand(document)))
     if document["corrected"] is not None:
-        said.append(_corrected(rows))
+        lines.append(_corrected(rows))
     if screened:
-        said.append(worded("security-screened", outages=counted(screened, "outage")))
+        lines.append(worded("security-screened", outages=counted(screened, "outage")))
     if document["secure"] is False and document["corrected"] is None:
         preventive = "--secure dispatches so that as few outages as possible violate a limit; "
         of_shared = preventive if document["view"] == SHARED else ""
-        said.append(worded("security-next", preventive=of_shared))
+        lines.append(worded("security-next", preventive=of_shared))
     public = document["visibility"] == "public"
-    return [*said, _publishable(document["privacy"]) if public else LOCAL_NOTE]
+    return [*lines, _publishable(document["privacy"]) if public else LOCAL_NOTE]
 
 
 def _ratings(rating: str, states: list[Json]) -> str:
@@ -393,9 +393,13 @@ def _corrected(rows: list[Json]) -> str:
     shed = [outcome["shed_mw"] for outcome in done if outcome["shed_mw"] > 0.0]
     shedding = f" {len(shed)} of them shed load, up to {max(shed):.4g} MW." if shed else ""
     failed = len(tried) - len(done)
-    left = f" No set points keep the limits after {counted(failed, 'outage')}." if failed else ""
+    uncorrected = (
+        f" No set points keep the limits after {counted(failed, 'outage')}." if failed else ""
+    )
     outages = counted(len(tried), "outage")
-    return worded("security-corrected", done=len(done), tried=outages, shedding=shedding, left=left)
+    return worded(
+        "security-corrected", done=len(done), tried=outages, shedding=shedding, left=uncorrected
+    )
 
 
 def _ranked(violations: list[Json]) -> list[Json]:

@@ -24,9 +24,9 @@ FAILED = 1
 LEARNING = "learning"  # in place of a case: the algorithms of gridpriv learn
 EPSILONS = flags.number(lambda text: tuple(map(float, text.split(","))), "numbers, such as 0.5,1,5")
 AVERAGED = (1, 2, 5, 10, 20, 40)
-KNOWN_BETTER = 0.01
+LEAST_GAIN = 0.01
 """Least improvement of an attack over the prior, as a share of its error, above solver accuracy."""
-DISCLOSED = 2.0
+DISCLOSURE_FACTOR = 2.0
 """Multiple of beta below which a mean error gives a warning."""
 STATISTICS = {
     "level": "observed",
@@ -243,13 +243,13 @@ def _print_attack(result: AttackResult) -> None:
     if result.prepared.in_ac_rounds:
         output.say(output.worded("audit-relaxed"))
     mean = float(result.errors(shown).mean())
-    if shown.label == PROTECTED and mean < DISCLOSED * result.beta_mw:
+    if shown.label == PROTECTED and mean < DISCLOSURE_FACTOR * result.beta_mw:
         output.say(output.worded("attack-disclosed", mean=mean, beta=result.beta_mw))
     _print_identifiability(result, document["zones"])
     errors = result.errors(shown).mean(axis=0)
-    closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
+    closer = int((errors < (1.0 - LEAST_GAIN) * result.prior_errors).sum())
     named = {"run": shown.label, "adversary": shown.adversary, "prior": result.plan.prior}
-    buses, share = counted(len(result.attacked), "bus"), 100 * KNOWN_BETTER
+    buses, share = counted(len(result.attacked), "bus"), 100 * LEAST_GAIN
     output.say(output.worded("attack-closer", **named, closer=closer, buses=buses, share=share))
     output.say(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
 

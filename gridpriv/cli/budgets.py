@@ -77,11 +77,11 @@ def add_account(parser: argparse.ArgumentParser) -> None:
 
 def execute_account(args: argparse.Namespace) -> int:
     """Print the statement."""
-    document = statement(args)
+    document = account_document(args)
     return tell(args, document, lambda: _print_account(document))
 
 
-def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
+def noise_and_delta(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
     """Return the noise multiplier and the target delta of the command line."""
     multiplier: float | None = args.noise_multiplier
     names = {"--epsilon": args.epsilon, "--noise-multiplier": multiplier, "--total": args.total}
@@ -113,10 +113,10 @@ def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
     return multiplier, target
 
 
-def statement(args: argparse.Namespace) -> Json:
+def account_document(args: argparse.Namespace) -> Json:
     """Return per-release and total privacy as a JSON value; infinite epsilon is null."""
     chosen, releases = Releases(**flags.given_settings(args, Releases)), args.releases
-    multiplier, target = asked(args, chosen)
+    multiplier, target = noise_and_delta(args, chosen)
     gaussian = chosen.mechanism == "gaussian"
     charge = Charge(
         "gaussian" if gaussian else "laplace", multiplier

@@ -49,13 +49,13 @@ def execute_consortium(args: argparse.Namespace) -> int:
     if args.out is None:
         raise InputError("--out is required: the new folder with one folder per party")
     from gridpriv.consensus.credentials import split_address
-    from gridpriv.consortium.parties import lay_out
+    from gridpriv.consortium.parties import write_folders
 
     split_address("address", args.address)
     settings = flags.run_settings(args)
     case = flags.given_case(args)
     zoning, folder = flags.chosen_zoning(case, args), Path(args.out)
-    lay_out(case, zoning, settings, args.run, args.address, folder)
+    write_folders(case, zoning, settings, args.run, args.address, folder)
     document = {"out": str(folder), "run": args.run, "zones": list(zoning.names)}
     zones = counted(zoning.n_zone, "zone")
     lines = (
@@ -99,9 +99,9 @@ def execute_coordinator(args: argparse.Namespace) -> int:
 
     path = Path(args.config)
     party, folder = read_party(path, CoordinatorParty), path.parent
-    proved = credentials(party, folder, NAME, insecure=args.insecure_loopback)
+    own_credentials = credentials(party, folder, NAME, insecure=args.insecure_loopback)
     agreement = read_agreement(folder / party.agreement)
-    outcome = coordinate(agreement, party, folder, proved, notes(NAME, args.log))
+    outcome = coordinate(agreement, party, folder, own_credentials, notes(NAME, args.log))
     document = report(agreement, outcome)
     return tell(args, document, lambda: _print_rounds(document), folder / party.report)
 
@@ -144,11 +144,11 @@ def execute_zone(args: argparse.Namespace) -> int:
     path = Path(args.config)
     party, folder = read_party(path, ZoneParty), path.parent
     name = str(party.zone)
-    proved = credentials(party, folder, name, insecure=args.insecure_loopback)
+    own_credentials = credentials(party, folder, name, insecure=args.insecure_loopback)
     agreement = read_agreement(folder / party.agreement)
     note = notes(name, args.log)
-    serving = over_network(party, proved, note)
-    document = take_part_as_zone(agreement, party, folder, serving, note, proved)
+    serving = over_network(party, own_credentials, note)
+    document = take_part_as_zone(agreement, party, folder, serving, note, own_credentials)
     return tell(args, document, lambda: _print_zone(document), folder / party.state)
 
 

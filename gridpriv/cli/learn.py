@@ -90,16 +90,16 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
-    from gridpriv.study.learned import Shelf
+    from gridpriv.study.learned import DatasetLoader
 
-    return Shelf(args.data, args.download)(args.dataset, settings)
+    return DatasetLoader(args.data, args.download)(args.dataset, settings)
 
 
 def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning import learn
     from gridpriv.learning.algorithms.base import Checkpoint
     from gridpriv.learning.datasets import dataset_name
-    from gridpriv.study.learned import charging, keep_learning_run
+    from gridpriv.study.learned import charging, store_learning_run
     from gridpriv.study.run_folder import RUN_FILE
 
     if args.resume and args.out is None:
@@ -142,7 +142,7 @@ def _run(args: argparse.Namespace) -> int:
         was_finished = (folder / RUN_FILE).exists()
         repeat = shlex.join(["gridpriv", "learn", "run", args.dataset, *as_flags(settings)])
         options: Json = {"public": args.public, "resume": args.resume, "repeat": repeat}
-        document = keep_learning_run(folder, args.dataset, dataset, settings, run, **options)
+        document = store_learning_run(folder, args.dataset, dataset, settings, run, **options)
         if was_finished:
             with progress(args, dataset.name, 0):
                 pass
@@ -160,17 +160,17 @@ def summarise(document: Json) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from gridpriv.study.learned import Shelf, compare_learning
+    from gridpriv.study.learned import DatasetLoader, compare_learning
 
     formats = flags.wanted_formats(args)
     plan = _plan(args)
     folder = output_folder(args.out)
     assert folder is not None
-    shelf = Shelf(args.data, args.download, plan.data_seed)
+    loader = DatasetLoader(args.data, args.download, plan.data_seed)
     study = compare_learning(
         plan,
         folder,
-        shelf,
+        loader,
         jobs=args.jobs,
         resume=args.resume,
         retry_failed=args.retry_failed,

@@ -80,10 +80,10 @@ def changed_case(args: argparse.Namespace) -> Case:
     scenario = Scenario(**flags.given_settings(args, Scenario))
     case = flags.given_case(args).scale_load(scenario.load_scale)
     flags.question_demand(args, case, scenario.load_scale)
-    left = case.without(scenario.outage)
+    in_service = case.without(scenario.outage)
     if scenario.outage and not (args.json or args.quiet):
         say(out_of_service(case, scenario.outage))
-    return left
+    return in_service
 
 
 def price_rows(prices: Floats, buses: Ints) -> list[list[object]]:

@@ -150,18 +150,18 @@ def sentences(
     from gridpriv.power.prior import capacity, public_demand
     from gridpriv.zonal.forecast import LEVEL, RESERVE, RULE
 
-    said = []
+    lines = []
     grid_mw = case.base_mva * capacity(case)
     drowned = sorted({method.release for method in methods if method.noise_mw > grid_mw > 0.0})
     if drowned:
         named = ", ".join(drowned)
-        said.append(output.worded("plan-drowned", capacity=grid_mw, releases=named))
-    said.append(f"Recommended: {command}")
-    said += _worst_case(methods, best)
-    said.append(f"{RULE} Prior-only is recommended where no release is better on most scenarios.")
+        lines.append(output.worded("plan-drowned", capacity=grid_mw, releases=named))
+    lines.append(f"Recommended: {command}")
+    lines += _worst_case(methods, best)
+    lines.append(f"{RULE} Prior-only is recommended where no release is better on most scenarios.")
     if best.better is not None:
         counts = {"better": best.better, "worse": best.worse, "scenarios": best.scenarios}
-        said.append(output.worded("plan-against-prior", level=LEVEL, **counts))
+        lines.append(output.worded("plan-against-prior", level=LEVEL, **counts))
     spread = public_demand(case, chosen.public_demand).spread
     more = "" if chosen.scenarios >= WIDE else f" (95 % with --scenarios {WIDE})"
     ranges = output.worded(
@@ -174,7 +174,7 @@ def sentences(
         sampled=left_out + chosen.scenarios,
         reserve=RESERVE,
     )
-    return [*said, ranges]
+    return [*lines, ranges]
 
 
 def _worst_case(methods: list[Expected], best: Expected) -> list[str]:

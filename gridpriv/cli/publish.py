@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
 MOST_SCENARIOS = 1000
-BESIDE = (".scenarios.csv", ".series.csv", ".datasheet.md", ".certificate.json")
+ENDINGS = (".scenarios.csv", ".series.csv", ".datasheet.md", ".certificate.json")
 """Endings of the files written with the case."""
 READ = {
     "case": "CASE",
@@ -116,14 +116,14 @@ def execute(args: argparse.Namespace) -> int:
     settings.adjacency(case)  # refuses, or warns of, a distance outside this grid's range
     planned, draw = _prepared(args, chosen, case, settings)
     with _charged(args, case, settings, planned) as charge:
-        done = draw(charge or (lambda *_: None))
+        protected = draw(charge or (lambda *_: None))
         run = None if charge is None else charge.run_id
-    document = _write(chosen, place, done, run)
+    document = _write(chosen, place, protected, run)
 
     def show() -> None:
         summarise(document)
         if chosen.noise == "simulated":
-            say(f"--seed {done.made.ready.seed} draws the same simulated noise again.")
+            say(f"--seed {protected.made.ready.seed} draws the same simulated noise again.")
 
     return tell(args, document, show, place)
 
@@ -156,7 +156,7 @@ def _place(args: argparse.Namespace) -> Path:
 
 def _refuse_inputs(args: argparse.Namespace, place: Path) -> None:
     """Refuse a path at which an output file would replace an input file."""
-    files = [place, *(place.with_name(place.stem + ending) for ending in BESIDE)]
+    files = [place, *(place.with_name(place.stem + ending) for ending in ENDINGS)]
     for name, given in READ.items():
         source = Path(getattr(args, name, None) or "")
         for file in files:
@@ -198,40 +198,44 @@ def _charged(
 
 
 def _write(
-    chosen: Publishing, place: Path, done: ProtectedCase | ProtectedSeries, run: str | None
+    chosen: Publishing, place: Path, protected: ProtectedCase | ProtectedSeries, run: str | None
 ) -> Json:
     """Write the case and its accompanying files; return the certificate."""
     from gridpriv.grid.convert import function_name, matpower_text
     from gridpriv.zonal.certificate import COPIES, certificate, data_sheet
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
-    made, published = done.made, done.case(function_name(place.stem))
+    publication, published = protected.made, protected.case(function_name(place.stem))
     header = [
-        f"{COPIES[chosen.noise].capitalize()} of {made.ready.case.name}: noise of "
-        f"total epsilon {made.epsilon:.6g} (pure DP)",
-        f"Protected: {made.adjacency}",
+        f"{COPIES[chosen.noise].capitalize()} of {publication.ready.case.name}: noise of "
+        f"total epsilon {publication.epsilon:.6g} (pure DP)",
+        f"Protected: {publication.adjacency}",
         *([SIMULATED] if chosen.noise == "simulated" else []),
         f"Made by gridpriv publish; see {place.stem}.certificate.json",
     ]
     files = {
-        place.name: matpower_text(published, header, made.served.optimum.state.qg, rounded=True)
+        place.name: matpower_text(
+            published, header, publication.served.optimum.state.qg, rounded=True
+        )
     }
     notes = []
     if chosen.scenarios:
         name = f"{place.stem}.scenarios.csv"
-        scenarios = done.scenarios(chosen.scenarios) if isinstance(done, ProtectedCase) else ()
+        scenarios = (
+            protected.scenarios(chosen.scenarios) if isinstance(protected, ProtectedCase) else ()
+        )
         files[name] = _demands("scenario", map(str, range(1, chosen.scenarios + 1)), scenarios)
         notes.append(
             f"{name} holds {counted(chosen.scenarios, 'demand')} drawn from the posterior."
         )
-    if isinstance(done, ProtectedSeries):
+    if isinstance(protected, ProtectedSeries):
         name = f"{place.stem}.series.csv"
-        files[name] = _demands("step", done.horizon.series.steps, done.served)
+        files[name] = _demands("step", protected.horizon.series.steps, protected.served)
         notes.append(
-            f"{name} holds the demand of {counted(len(done.served), 'step')}; the case has "
+            f"{name} holds the demand of {counted(len(protected.served), 'step')}; the case has "
             "that of the first."
         )
-    document = certificate(made, published, files, run)
+    document = certificate(publication, published, files, run)
     notes += caveats(document)
     files[f"{place.stem}.datasheet.md"] = data_sheet(document, notes)
     files[f"{place.stem}.certificate.json"] = sealed(document, indent=2)
@@ -300,14 +304,14 @@ def summarise(document: Json) -> None:
 
 def caveats(document: Json) -> list[str]:
     """Return the caveats in the terminal and in the data sheet."""
-    said, number = [], document["demand"]["negative_loads"]
+    lines, number = [], document["demand"]["negative_loads"]
     if any(release["quantity"].endswith("total") for release in document["releases"]):
-        said.append(worded("publish-total-only"))
+        lines.append(worded("publish-total-only"))
     if number:  # other programs may refuse negative loads or read them as generation
-        said.append(worded("publish-negative", buses=counted(number, "bus")))
+        lines.append(worded("publish-negative", buses=counted(number, "bus")))
     if not document["optimum"]["rated_branches"]:
-        said.append(worded("publish-no-ratings"))
-    return said
+        lines.append(worded("publish-no-ratings"))
+    return lines
 
 
 def sentences(document: Json) -> list[str]:
@@ -315,13 +319,13 @@ def sentences(document: Json) -> list[str]:
     from gridpriv.zonal.certificate import OTHER
 
     guard, demand = document["protected"], document["demand"]
-    said = [f"Protected: {guard['adjacency']}. {guard['caveat'].capitalize()}."]
+    lines = [f"Protected: {guard['adjacency']}. {guard['caveat'].capitalize()}."]
     if other := OTHER.get(guard["protects"]):
-        said.append(f"Not protected{other.replace(';', ':', 1)}.")
-    said += caveats(document)
+        lines.append(f"Not protected{other.replace(';', ':', 1)}.")
+    lines += caveats(document)
     if demand["margin"]:
-        said.append(worded("publish-moved", **demand))
-    return said
+        lines.append(worded("publish-moved", **demand))
+    return lines
 
 
 COMMANDS = {"publish": Command(add_arguments, execute)}

@@ -79,13 +79,13 @@ def execute(args: argparse.Namespace) -> int:
     if args.series is not None:
         horizon = _horizon(args, case, zoning, settings)
         if args.dry_run:
-            return _tell_estimate(args, [(case, settings)] * len(horizon.series.steps))
+            return _print_estimate(args, [(case, settings)] * len(horizon.series.steps))
         return _run_series(args, context, horizon)
     flags.question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
     _question(case, zoning, dry=args.dry_run)
     prepared = prepare(case, zoning, settings)
     if args.dry_run:
-        return _tell_estimate(args, [(case, settings)])
+        return _print_estimate(args, [(case, settings)])
 
     outages = out_of_service(case, settings.outage)
 
@@ -115,7 +115,7 @@ def _question(case: Case, zoning: Zoning, *, dry: bool) -> None:
         warn("run-no-costs", case=case.name)
 
 
-def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) -> int:
+def _print_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) -> int:
     """Print the estimated time of the runs."""
     from gridpriv.study.comparison import estimate
 
@@ -123,11 +123,11 @@ def _tell_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) 
     return tell(args, vars(work), lambda: print(f"{work} on idle cores"))
 
 
-def _write_copies(kept: RunFolder, tables: str) -> Json | None:
+def _write_copies(run_folder: RunFolder, tables: str) -> Json | None:
     """Write the tables and figures of a run; plotting is imported only then."""
     from gridpriv.report.plots import write_run_copies
 
-    return write_run_copies(kept, tables)
+    return write_run_copies(run_folder, tables)
 
 
 def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) -> RunContext:
@@ -210,8 +210,8 @@ def summarise(document: Json, outages: str = "") -> None:
             if note.code == "noise-source":
                 say(note)
     say(summary.rounds_line(document))
-    settled = document["final"]["physical"]["balancing_mw"] is not None
-    if settled and 1 < len(document["zones"]) <= MOST_ZONES_NAMED:
+    redispatched = document["final"]["physical"]["balancing_mw"] is not None
+    if redispatched and 1 < len(document["zones"]) <= MOST_ZONES_NAMED:
         print_table(*summary.interchange(document))
     for note in messages:
         if note.code not in ("ac-state", "noise-source"):
@@ -251,14 +251,14 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
     with ExitStack() as stack:
         place = context.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         values = (series.case, horizon.zoning, horizon.settings, horizon.seed, series)
-        kept = stack.enter_context(context.held(place, *values))
+        run_folder = stack.enter_context(context.open_folder(place, *values))
         try:
-            context.series(horizon, kept)
-            kept.finish()
+            context.series(horizon, run_folder)
+            run_folder.finish()
         except (BudgetError, SolverError):
-            write_series_copies(kept, horizon, args.tables)
+            write_series_copies(run_folder, horizon, args.tables)
             raise
-        document = write_series_copies(kept, horizon, args.tables)
+        document = write_series_copies(run_folder, horizon, args.tables)
     return tell(args, document, lambda: _summarise_series(document), context.out)
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from gridpriv.report.export import Report
     from gridpriv.study import Study, StudyPlan
 
-DUST = 1e-3
+NEGLIGIBLE_MW = 1e-3
 """MW below which a mean is rounding."""
-LONG = 20.0
+LONG_SECONDS = 20.0
 """Estimated seconds above which a study prints its time before it starts."""
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
@@ -81,7 +81,7 @@ def execute_compare(args: argparse.Namespace) -> int:
     if args.out is None:
         args.out = f"study-{plan.name or '-'.join(Path(c).stem for c in plan.cases)}"
     output.output_folder(args.out)
-    if not args.quiet and work.seconds >= LONG:
+    if not args.quiet and work.seconds >= LONG_SECONDS:
         output.console(error=True).print(f"{work} on idle cores")
     study = compare(
         plan,
@@ -127,7 +127,7 @@ def finish(
 
     made = dict.fromkeys(str(f if f.parent == study.folder else f.parent) for f in files)
     output.tell(args, document, summarise, "\n  ".join([str(args.out), *made]))
-    return tell_failures(study)
+    return warn_of_failures(study)
 
 
 def print_means(study: Study, table: pd.DataFrame) -> None:
@@ -166,7 +166,7 @@ def print_messages(report: Report, severities: tuple[str, ...] = ("info", "next"
             output.say(f"{HEADS.get(message.severity, '')}{message}", indent="  ")
 
 
-def tell_failures(study: Study) -> int:
+def warn_of_failures(study: Study) -> int:
     """Warn of failed runs with the first one's reason; raise if every run failed."""
     if not study.failed.empty:
         first = study.failed.iloc[0]
@@ -183,13 +183,13 @@ def print_summary(table: pd.DataFrame) -> None:
     """Print the means over seeds, one table per case, without empty columns."""
     for panel, rows in table.groupby("panel", sort=False):
         seeds = sorted({int(n) for n in rows.seeds})
-        alike = len(seeds) == 1
+        equal = len(seeds) == 1
         number = (
-            counted(seeds[0], "seed") if alike else f"finished runs (at most {seeds[-1]} seeds)"
+            counted(seeds[0], "seed") if equal else f"finished runs (at most {seeds[-1]} seeds)"
         )
         beyond = rows.cost_of_privacy_high - rows.cost_of_privacy
         power = {
-            name: [amount(0.0 if abs(x) < DUST else x, "MW") for x in rows[name]]
+            name: [amount(0.0 if abs(x) < NEGLIGIBLE_MW else x, "MW") for x in rows[name]]
             for name in ("redispatch_shed_mw", "balancing_mw")
         }
         text = {
@@ -377,14 +377,14 @@ def print_claims(
         noise = f" ({row['sensitivity']} noise)" if row["sensitivity"] else ""
         noise += " (a question of gridpriv's)" * bool(row.get("ours"))
         outcome = f"{row['outcome']} ({row['holding']} of {row['comparisons']})"
-        said = [f"{outcome}: {row['claim']}{noise}"]
+        lines = [f"{outcome}: {row['claim']}{noise}"]
         if row.get("detail"):
-            said.append(f"    {row['detail']}")
+            lines.append(f"    {row['detail']}")
         if row.get("settled"):
             cause = f", because of {row['cause']}: {row['why']}" if row["cause"] else ""
             same = row["settled"] == row["outcome"]
-            said.append(f"    {'as settled' if same else 'settled: ' + row['settled']}{cause}")
-        output.say(*said, indent="    ")
+            lines.append(f"    {'as settled' if same else 'settled: ' + row['settled']}{cause}")
+        output.say(*lines, indent="    ")
     out.print()
 
 
@@ -449,12 +449,12 @@ def add_schema(parser: argparse.ArgumentParser) -> None:
 
 def execute_schema(args: argparse.Namespace) -> int:
     """Print the requested table, or all."""
-    from gridpriv.report.schema import told, write_json_schemas
+    from gridpriv.report.schema import described_tables, write_json_schemas
 
     if args.json_schema is not None:
         write_json_schemas(folder := Path(args.json_schema))
         return output.tell(args, {"written": str(folder)}, lambda: None, folder)
-    tables = told()
+    tables = described_tables()
     if args.table is not None:
         check_choice("table", args.table, tables)
         tables = {args.table: tables[args.table]}

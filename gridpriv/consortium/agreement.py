@@ -129,7 +129,7 @@ class Agreement:
         return {name: value for name, value in given.items() if name not in OF_ONE_PARTY}
 
     @cached_property
-    def ground(self) -> PublicInputs:
+    def public_inputs(self) -> PublicInputs:
         """The public inputs of the rounds."""
         zones = self.zones.values()
         numbers = np.concatenate([zone.coordinates for zone in zones])

@@ -124,9 +124,9 @@ def make_keys(
         certificate = builder.sign(signer, hashes.SHA256()).public_bytes(form.Encoding.PEM)
         return certificate, key.private_bytes(form.Encoding.PEM, *plain)
 
-    signs = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-    root = pair(issuer, signer, x509.BasicConstraints(ca=True, path_length=0), signs)
-    made = {AUTHORITY: Credentials(*root, root[0])}
+    signs_certificates = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+    root = pair(issuer, signer, x509.BasicConstraints(ca=True, path_length=0), signs_certificates)
+    credentials_by_name = {AUTHORITY: Credentials(*root, root[0])}
     usages = x509.oid.ExtendedKeyUsageOID
     for name in (NAME, *zones):
         usage = usages.SERVER_AUTH if name == NAME else usages.CLIENT_AUTH
@@ -137,16 +137,16 @@ def make_keys(
         if name == NAME:
             extensions.append(x509.SubjectAlternativeName([x509.DNSName(NAME)]))
         own = pair(_named(x509, name), ec.generate_private_key(ec.SECP256R1()), *extensions)
-        made[name] = Credentials(*own, root[0])
-    return made
+        credentials_by_name[name] = Credentials(*own, root[0])
+    return credentials_by_name
 
 
-def write_keys(folder: Path, made: Mapping[str, Credentials]) -> None:
+def write_keys(folder: Path, credentials_by_name: Mapping[str, Credentials]) -> None:
     """Write certificates and keys, one folder per party, and the authority's certificate in each.
 
     Keys are readable by their owner only.
     """
-    for name, own in made.items():
+    for name, own in credentials_by_name.items():
         make_folder(folder / name)
         write_bytes(folder / name / "key.pem", own.key, private=True)
         write_bytes(folder / name / "certificate.pem", own.certificate, private=False)
@@ -254,10 +254,10 @@ class ZoneParty(Party):
         split_address("coordinator", self.coordinator)
 
 
-Kind = TypeVar("Kind", CoordinatorParty, ZoneParty)
+PartyKind = TypeVar("PartyKind", CoordinatorParty, ZoneParty)
 
 
-def read_party(path: Path, kind: type[Kind]) -> Kind:
+def read_party(path: Path, kind: type[PartyKind]) -> PartyKind:
     """Return a party's configuration.
 
     Raises
@@ -349,7 +349,7 @@ def notes(party: str, level: str) -> Note:
 CERTIFIED: Json = {name: f"{name}.pem" for name in ("certificate", "key", "authority")}
 
 
-def lay_out(
+def write_folders(
     case: Case, zoning: Zoning, settings: Settings, run: str, address: str, folder: Path
 ) -> None:
     """Make the folders of a consortium for a case.
@@ -424,6 +424,6 @@ def make_agreement(network: Case, prepared: Prepared, run: str) -> Agreement:
 
 def in_mw(value: float, base_mva: float) -> float:
     """Return a per-unit value in MW that reads back to the same per-unit value."""
-    near = value * base_mva
-    tries = (near, math.nextafter(near, math.inf), math.nextafter(near, -math.inf))
-    return next((mw for mw in tries if mw / base_mva == value), near)
+    product = value * base_mva
+    tries = (product, math.nextafter(product, math.inf), math.nextafter(product, -math.inf))
+    return next((mw for mw in tries if mw / base_mva == value), product)

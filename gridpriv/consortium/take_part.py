@@ -67,8 +67,8 @@ class CoordinatedRun:
 
 def play(agreement: Agreement, carry: PhaseExchange, note: Note) -> CoordinatedRun:
     """Run the rounds over an exchange, and send all zones the final values."""
-    ground, names = agreement.ground, list(agreement.zones)
-    state, plan = initial_rounds(ground, carry)
+    inputs, names = agreement.public_inputs, list(agreement.zones)
+    state, plan = initial_rounds(inputs, carry)
     releases: dict[str, Counter[Release]] = {name: Counter() for name in names}
 
     def counted(orders: Sequence[Order]) -> list[Reply]:
@@ -78,11 +78,11 @@ def play(agreement: Agreement, carry: PhaseExchange, note: Note) -> CoordinatedR
         return replies
 
     turns = []
-    for turn in rounds(counted, ground.consensus, state, plan):
+    for turn in rounds(counted, inputs.consensus, state, plan):
         turns.append(turn)
         note("info", "round", number=turn.number, residual=turn.residual)
     last = turns[-1]
-    consensus = ground.consensus
+    consensus = inputs.consensus
     mean = consensus.spread(consensus.average(last.state.sent))
     rho = consensus.spread(last.penalty)
     parts = zip(consensus.split(mean), consensus.split(rho), strict=True)
@@ -127,7 +127,9 @@ def coordinate(
         if credentials is not None:
             write_text(state / CERTIFICATE, credentials.certificate.decode(), private=False)
         sessions = Sessions(public, note, sign)
-        turns = Turns(sessions, Journal(state), agreement.ground.start, party.timeout, party.late)
+        turns = Turns(
+            sessions, Journal(state), agreement.public_inputs.start, party.timeout, party.late
+        )
         zones, most = len(agreement.zones), max(zone.size for zone in public.zones.values())
         keep = partial(_keep_certificate, state / CERTIFICATES)
         server = Server(sessions, party.listen, credentials, zones, most, keep)
@@ -236,7 +238,7 @@ def charged_once(
     key: Path | None,
     run: str,
     owner: str,
-    kept: Mapping[Release, int] | None,
+    drawn: Mapping[Release, int] | None,
     most: int,
 ) -> ChargedOnce:
     """Return the charging of a zone's releases in a run that may have started before.
@@ -260,15 +262,15 @@ def charged_once(
     for _, row in read_book(ledger.path, key).charged:
         if row.run == run and row.owner == owner:
             charged.update(dict(row.charges))
-    known = Counter(charge.cost(owner, kept or {}))
-    unseen = charged - known
-    if known - charged or unseen.total() > (most if kept is not None else 0):
+    sent = Counter(charge.cost(owner, drawn or {}))
+    not_sent = charged - sent
+    if sent - charged or not_sent.total() > (most if drawn is not None else 0):
         raise InputError(
             f"ledger {ledger.path} was charged {charged.total()} releases of {owner!r} in run "
-            f"{run!r}, its state knows {known.total()}: one of them is an older copy, or not this "
+            f"{run!r}, its state knows {sent.total()}: one of them is an older copy, or not this "
             "run's; a new run needs another name in the agreement"
         )
-    return ChargedOnce(charge, unseen)
+    return ChargedOnce(charge, not_sent)
 
 
 Serving = Callable[[ZoneClient, Callable[[], bytes]], Shutdown | None]
@@ -331,13 +333,13 @@ def own_demand(network: Case, zoning: Zoning, name: str, path: Path) -> Case:
     own = zoning.members[zoning.names.index(name)]
     given = read_bus_demand(path, network)
     missing = [int(network.bus_id[i]) for i in own if not np.isfinite(given[:, i]).all()]
-    others = np.setdiff1d(np.flatnonzero(np.isfinite(given).any(axis=0)), own)
+    foreign = np.setdiff1d(np.flatnonzero(np.isfinite(given).any(axis=0)), own)
     if missing:
         raise InputError(
             f"demand file {path} misses pd_mw or qd_mvar of bus {missing[0]}: give both"
         )
-    if len(others):
-        bus = int(network.bus_id[others[0]])
+    if len(foreign):
+        bus = int(network.bus_id[foreign[0]])
         raise InputError(
             f"demand file {path}: bus {bus} is not in zone {name!r}; leave the row out"
         )
@@ -459,8 +461,8 @@ def outcome(own: OwnZone, member: ZoneMember, client: ZoneClient) -> Json:
 
 def _certified(own: OwnZone, client: ZoneClient) -> Json:
     prepared, drawn = own.prepared, {own.zone.name: client.drawn()}
-    most = prepared.settings.planned_releases()
-    planned = {zone: all_planned(counts, most) for zone, counts in drawn.items()}
+    planned_rounds = prepared.settings.planned_releases()
+    planned = {zone: all_planned(counts, planned_rounds) for zone, counts in drawn.items()}
     certificates = zone_certificates(drawn, prepared.settings, prepared.rules, planned)
     return {
         "zone": own.zone.name,
@@ -520,12 +522,12 @@ def _charging(
     ledger = stack.enter_context(Ledger(folder / party.ledger, [dataset], key))
     state = read_state(folder / party.state / STATE)
     most = agreement.settings.local_updates
-    kept = None if state is None else state.memory.drawn
-    charge = charged_once(ledger, key, agreement.run, name, kept, most)
-    begun = bool(kept) or charge.paid.total() > 0
-    agent, step = own.member(0, None).agent, agreement.ground.step
+    drawn = None if state is None else state.memory.drawn
+    charge = charged_once(ledger, key, agreement.run, name, drawn, most)
+    has_drawn = bool(drawn) or charge.paid.total() > 0
+    agent, step = own.member(0, None).agent, agreement.public_inputs.step
     release = agent.release(agreement.first_penalty(name), step(1))
-    if not begun and release is not None:
+    if not has_drawn and release is not None:
         planned = {release: agreement.settings.planned_releases()}
         ledger.plan({name: charge.charge.cost(name, planned)})
     return charge

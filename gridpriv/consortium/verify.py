@@ -326,7 +326,7 @@ def _reply(evidence: TranscriptEvidence, request: Request) -> Reply | None:
 def summary_line(document: Json) -> str:
     """Return the result of a verification as a sentence."""
     number = len(document["deviations"])
-    said = f"{number} deviation{'s' * (number != 1)}" if number else "no deviation"
+    deviations = f"{number} deviation{'s' * (number != 1)}" if number else "no deviation"
     whole = "the whole run" if document["complete"] else "a run without its end"
     signed = "" if document["signed"] else "; not signed, so no party is bound by it"
-    return f"Run {document['run']}: {document['turns']} turns of {whole}, {said}{signed}."
+    return f"Run {document['run']}: {document['turns']} turns of {whole}, {deviations}{signed}."

@@ -252,8 +252,10 @@ def _round_series(name: str, wide: pd.DataFrame) -> Series:
     if len(wide) > 1 and wide.notna().sum().max() < 2:  # rounds on the AC equations
         return Series(name, (), ())
     wide = wide.ffill()  # a converged run keeps its last value
-    kept = np.unique(np.linspace(0, len(wide) - 1, min(len(wide), MOST_POINTS)).round().astype(int))
-    wide = wide.iloc[kept]
+    sampled = np.unique(
+        np.linspace(0, len(wide) - 1, min(len(wide), MOST_POINTS)).round().astype(int)
+    )
+    wide = wide.iloc[sampled]
     banded = wide.shape[1] > 1
     ends = (wide.min(axis=1), wide.max(axis=1)) if banded else ((), ())
     x, mean, low, high = map(_floats, (wide.index, wide.mean(axis=1), *ends))
@@ -261,7 +263,7 @@ def _round_series(name: str, wide: pd.DataFrame) -> Series:
 
 
 PRIOR = "prior alone"
-REFRESHED = {
+NOISE_SCHEDULES = {
     "round": "drawn each round (--noise-schedule round)",
     "once": "drawn once (--noise-schedule once)",
 }
@@ -310,12 +312,17 @@ def epsilon_chart(result: AttackResult) -> Chart:
     """Return error against total epsilon, with the prior's and that without noise."""
     table = result.summary()
     swept = table[table["configuration"].str.startswith("total ")]
-    silent = table[(table["configuration"] == "noise-free") & (table["adversary"] == "messages")]
+    noise_free = table[
+        (table["configuration"] == "noise-free") & (table["adversary"] == "messages")
+    ]
     series = [
         _curve(f"reads {reads}", rows["epsilon"], rows["mae_mw"], rows["interval_mw"])
         for reads, rows in swept.groupby("adversary", sort=False)
     ]
-    levels = {PRIOR: table["mae_mw"].iloc[0], "messages without noise": silent["mae_mw"].iloc[0]}
+    levels = {
+        PRIOR: table["mae_mw"].iloc[0],
+        "messages without noise": noise_free["mae_mw"].iloc[0],
+    }
     title = f"{result.prepared.case.name}: error against budget; intervals: 95 % over seeds"
     return _chart(title, "total epsilon of the run", series, levels)
 
@@ -323,7 +330,7 @@ def epsilon_chart(result: AttackResult) -> Chart:
 def averaging_chart(table: pd.DataFrame, prior_mw: float, title: str) -> Chart:
     """Return error against observed rounds, for noise drawn each round and drawn once."""
     series = []
-    for noise_schedule, label in REFRESHED.items():
+    for noise_schedule, label in NOISE_SCHEDULES.items():
         rows = table[table["noise_schedule"] == noise_schedule].groupby("rounds")["mae_mw"]
         mean, half = rows.mean(), 1.96 * rows.std().fillna(0.0) / np.sqrt(rows.count())
         series.append(_curve(label, mean.index, mean, half))
@@ -334,11 +341,11 @@ def error_map(result: AttackResult, label: str | None = None) -> GridMap:
     """Return a map of each attacked bus's error over the prior's; dark is least protected."""
     case, zoning = result.prepared.case, result.prepared.zoning
     outcomes = [o for o in result.outcomes if o.adversary == "messages" and o.label == label]
-    wanted = [*outcomes, result.shown][0]
-    gain = result.errors(wanted).mean(axis=0) / np.maximum(result.prior_errors, 0.05)
+    outcome = [*outcomes, result.shown][0]
+    gain = result.errors(outcome).mean(axis=0) / np.maximum(result.prior_errors, 0.05)
     shades = dict(zip(case.bus_id[result.attacked].tolist(), gain.tolist(), strict=True))
     return GridMap(
-        f"{case.name}: demand read from messages, {wanted.label}",
+        f"{case.name}: demand read from messages, {outcome.label}",
         *network_tables(case, zoning),
         values=shades,
         limits=(0.0, 1.0),

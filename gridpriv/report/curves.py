@@ -152,8 +152,8 @@ class Chart(Plot):
         if self.bars and s.low:
             curves = [n for n, other in enumerate(self.series) if not other.flat]
             aside = 4.0 * (curves.index(k) - (len(curves) - 1) / 2.0) / 72.0
-            moved = ax.transData + ScaledTranslation(aside, 0.0, figure_of(ax).dpi_scale_trans)
-            self._mark_cut(ax, s, {"color": look["color"], "transform": moved, "gid": gid})
+            shifted = ax.transData + ScaledTranslation(aside, 0.0, figure_of(ax).dpi_scale_trans)
+            self._mark_cut(ax, s, {"color": look["color"], "transform": shifted, "gid": gid})
             ends = np.nan_to_num([y - np.array(s.low), np.array(s.high) - y])
             drawn = ax.errorbar(
                 x[shown],
@@ -162,7 +162,7 @@ class Chart(Plot):
                 capsize=2.5,
                 elinewidth=1.0,
                 label=s.name,
-                transform=moved,
+                transform=shifted,
                 **look,
             )
             for part in drawn.get_children():

@@ -34,7 +34,7 @@ MOST_NAMED = 40
 """Number of zones above which their names would overlap."""
 MOST_LABELS = 8
 """Number of buses with their load shedding written on the map."""
-AROUND = [
+LABEL_SIDES = [
     reach * np.array([math.sin(turn), math.cos(turn)])
     for reach in (1.0, 1.7, 2.5, 3.5)
     for turn in np.pi * np.array([0.0, 1.0, 0.5, 1.5, 0.25, 0.75, 1.25, 1.75])
@@ -186,7 +186,7 @@ class MapDrawing:
         for k in np.argsort(-value, kind="stable")[:MOST_LABELS]:
             text, out = f"{figure(value[k], 3)} MW", math.sqrt(size[k]) / 2.0 + 7.0
             half = np.array([2.7 * len(text), 5.0])
-            for side in AROUND:  # the nearest first
+            for side in LABEL_SIDES:  # the nearest first
                 at = self.place[k] + side * (out + half * [1.0, 0.0])
                 covers = (np.abs(self.place - at) < half + radius * np.array([1, 1])).all(axis=1)
                 other = np.abs(np.reshape(labelled, (-1, 2)) - at) < 2.0 * half
@@ -205,11 +205,11 @@ class MapDrawing:
         spots, clear = _spots(place, ends)
         nearest = KDTree(place).query(spots)[0]
         for z, name in enumerate(self.grid.zones):
-            mine = place[zone == z]
-            own = KDTree(mine).query(spots)[0]
-            score = np.minimum(clear, 20.0) - 3.0 * (own > nearest + 1.0)
-            score -= 0.3 * np.maximum(own - 30.0, 0.0)
-            score -= 0.04 * np.linalg.norm(spots - mine.mean(axis=0), axis=1)
+            zone_places = place[zone == z]
+            distance = KDTree(zone_places).query(spots)[0]
+            score = np.minimum(clear, 20.0) - 3.0 * (distance > nearest + 1.0)
+            score -= 0.3 * np.maximum(distance - 30.0, 0.0)
+            score -= 0.04 * np.linalg.norm(spots - zone_places.mean(axis=0), axis=1)
             for at in labelled:
                 score -= 100.0 * (np.linalg.norm(spots - at, axis=1) < 4 * size)
             x, y = spots[int(np.argmax(np.round(score, 3)))]
@@ -228,7 +228,7 @@ def _places(ax: Axes, xy: Floats) -> tuple[Floats, float]:
     nearest = KDTree(place).query(place, k=2)[0][:, 1]
     radius = float(np.clip(0.45 * np.quantile(nearest, 0.25), least, most))
     if len(place) * radius**2 < 0.1 * room[0] * room[1]:  # all fit
-        place = apart(place, 2.3 * radius)
+        place = separated(place, 2.3 * radius)
     return place, radius
 
 
@@ -243,22 +243,22 @@ def _spots(place: Floats, ends: Ints) -> tuple[Floats, Floats]:
     return spots, np.asarray(clear)
 
 
-def apart(place: Floats, least: float) -> Floats:
+def separated(place: Floats, least: float) -> Floats:
     """Return places with those nearer than ``least`` separated equally."""
     turn = 2.4 * np.arange(
         len(place)
     )  # two buses at the same place are separated in a fixed direction
-    moved = place + 0.01 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    result = place + 0.01 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
     for _ in range(60):
-        pairs = KDTree(moved).query_pairs(least * 0.999, output_type="ndarray")
+        pairs = KDTree(result).query_pairs(least * 0.999, output_type="ndarray")
         if len(pairs) == 0:
             break
-        gap = moved[pairs[:, 0]] - moved[pairs[:, 1]]
+        gap = result[pairs[:, 0]] - result[pairs[:, 1]]
         long = np.maximum(np.linalg.norm(gap, axis=1), 1e-9)
         push = (0.3 * (least - long) / long)[:, None] * gap
         for sign, end in ((1.0, pairs[:, 0]), (-1.0, pairs[:, 1])):
-            np.add.at(moved, end, sign * push)
-    return moved
+            np.add.at(result, end, sign * push)
+    return result
 
 
 def _side_by_side(lines: Floats, ends: Ints, radius: float) -> Floats:

@@ -115,8 +115,8 @@ def _state(tables: Mapping[str, pd.DataFrame]) -> Iterator[Fact]:
         return
     dispatch = units.groupby("bus")["p_mw"].sum().sort_values(ascending=False)
     largest = ", ".join(f"bus {bus}: {amount(p, 'MW')}" for bus, p in dispatch[:4].items())
-    others = f" and {counted(len(dispatch) - 4, 'other bus')}" if len(dispatch) > 4 else ""
-    yield Fact("Dispatch", f"{amount(dispatch.sum(), 'MW')} MW", f"{largest}{others}")
+    more_buses = f" and {counted(len(dispatch) - 4, 'other bus')}" if len(dispatch) > 4 else ""
+    yield Fact("Dispatch", f"{amount(dispatch.sum(), 'MW')} MW", f"{largest}{more_buses}")
     if lines["loading_percent"].notna().any():
         worst = lines.loc[lines["loading_percent"].idxmax()]
         state = "bad" if worst["loading_percent"] > 100.0 + 1e-3 else ""
@@ -130,8 +130,8 @@ def _state(tables: Mapping[str, pd.DataFrame]) -> Iterator[Fact]:
         return
     low, high = (energized.loc[at] for at in (energized.vm_pu.idxmin(), energized.vm_pu.idxmax()))
     ends = f"{low['vm_pu']:.3f} to {high['vm_pu']:.3f} p.u."
-    dead = len(buses) - len(energized)
-    off = f"; {counted(dead, 'bus')} de-energized" if dead else ""
+    deenergized = len(buses) - len(energized)
+    off = f"; {counted(deenergized, 'bus')} de-energized" if deenergized else ""
     yield Fact("Voltages", ends, f"buses {low['index']:.0f} and {high['index']:.0f}{off}")
 
 
@@ -338,29 +338,29 @@ class Panel:
             ranking, first = self.ranking, ranked.iloc[0]
             mean = f"mean {metric.noun}".replace("mean mean", "mean")
             if len(ranking.order) > 1 and self.budget not in WITHOUT_BUDGET and ranking.seeds < 2:
-                alike = "of one seed; methods are not ranked"
-                facts.append(Fact(f"Lowest {metric.noun}", str(first.series), alike))
+                note = "of one seed; methods are not ranked"
+                facts.append(Fact(f"Lowest {metric.noun}", str(first.series), note))
             elif len(ranking.order) > 1 and ranking.decided:
-                alike = (
+                note = (
                     ""
                     if self.budget in WITHOUT_BUDGET
                     else "significant against all other ranked methods"
                 )
-                facts.append(Fact(f"Lowest {mean}", str(first.series), alike))
+                facts.append(Fact(f"Lowest {mean}", str(first.series), note))
             elif len(ranking.order) > 1:
                 pairs = math.comb(len(ranking.order), 2)
-                alike = (
+                note = (
                     f"not distinguishable from {len(ranking.leaders) - 1} of "
                     f"{counted(len(ranking.order) - 1, 'other method')}; paired "
                     f"over {counted(ranking.seeds, 'seed')}, corrected for "
                     f"{counted(pairs, 'pair')} of methods (Bonferroni); "
                     "the intervals below are neither paired nor corrected"
                 )
-                facts.append(Fact(f"Lowest {mean}", str(first.series), alike))
+                facts.append(Fact(f"Lowest {mean}", str(first.series), note))
             facts += self._figures(first, metric)
         else:
-            alike = "no method finished every run with an AC-feasible state"
-            facts.append(Fact("Ranked", "no method", alike, "bad"))
+            note = "no method finished every run with an AC-feasible state"
+            facts.append(Fact("Ranked", "no method", note, "bad"))
         worst = self.compared if ranked.empty else ranked.iloc[:1]
         return Card(self.title, (*facts, *self._privacy(worst)))
 

@@ -338,7 +338,7 @@ STATE = ("res_bus", "res_line", "res_gen", "res_shed")
 COPIED = ("rounds", "zones", "buses", "zone_prices", "tie_prices", "binding")
 
 
-def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
+def write_run_copies(run_folder: RunFolder, tables: str = "csv") -> Json | None:
     """Write tables and pictures of a run; return its document, None without one.
 
     Parameters
@@ -347,13 +347,13 @@ def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
         Of ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``; Parquet is the format of the
         store.
     """
-    study, document = read_study(kept.store.folder), run_document(kept.store.folder)
+    study, document = read_study(run_folder.store.folder), run_document(run_folder.store.folder)
     if document is None:
         return None
     document.pop("repeat", None)  # of the folder alone
-    _write_tables(kept, study, tables)
+    _write_tables(run_folder, study, tables)
     place, private = study.folder, not study.public
-    zones = zones_map(kept.runs.case, kept.runs.zoning)
+    zones = zones_map(run_folder.runs.case, run_folder.runs.zoning)
     write_figure(zones, place / "zones.png", private=private)
     if len(study.rounds):
         item = study.runs.iloc[0]
@@ -363,38 +363,40 @@ def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
     if "res_line" in study.tables:
         network = tuple(study.tables[name] for name in NETWORK_TABLES)
         shed = study.tables["res_shed"].set_index("index")["p_mw"].to_dict()
-        loading = loading_map(kept.runs.case.name, network, shed, flows_of(study))
+        loading = loading_map(run_folder.runs.case.name, network, shed, flows_of(study))
         write_figure(loading, place / "network.png", private=True)
     return document
 
 
-def write_series_copies(kept: RunFolder, horizon: Horizon, tables: str = "csv") -> Json:
+def write_series_copies(run_folder: RunFolder, horizon: Horizon, tables: str = "csv") -> Json:
     """Write ``horizon.json``, tables and a picture of a series; return its document."""
-    study = read_study(kept.store.folder)
+    study = read_study(run_folder.store.folder)
     steps = study.tables.get("steps", pd.DataFrame({"run": [], "step": []}))
     if len(timing := study.tables["timing"]):
         seconds = timing[["run", "total"]].rename(columns={"total": "seconds"})
         steps = steps.merge(seconds, on="run")
-    kept.store.text("steps.csv", frame_csv(_copied(steps)))
-    _write_tables(kept, study, tables)
-    document = _series_document(kept, horizon, _copied(steps).to_dict("records"))
-    kept.store.text(SERIES_FILE, json.dumps(document, allow_nan=False) + "\n")
+    run_folder.store.text("steps.csv", frame_csv(_copied(steps)))
+    _write_tables(run_folder, study, tables)
+    document = _series_document(run_folder, horizon, _copied(steps).to_dict("records"))
+    run_folder.store.text(SERIES_FILE, json.dumps(document, allow_nan=False) + "\n")
     if len(steps) > 1:
         picture = horizon_figure(steps, horizon.series.case.name)
         write_figure(picture, study.folder / "horizon.png", private=not study.public)
     return document
 
 
-def _write_tables(kept: RunFolder, study: Study, state: str) -> None:
+def _write_tables(run_folder: RunFolder, study: Study, state: str) -> None:
     for name in (*COPIED, *(STATE if state == "csv" else ())):
         table = study.tables.get(name)
         if table is not None and len(table):
-            kept.store.text(f"{name}.csv", frame_csv(_copied(table)))
+            run_folder.store.text(f"{name}.csv", frame_csv(_copied(table)))
         elif name in COPIED and not study.public:
-            kept.store.text(f"{name}.csv", frame_csv(pd.DataFrame(columns=STORED[name].names)))
+            run_folder.store.text(
+                f"{name}.csv", frame_csv(pd.DataFrame(columns=STORED[name].names))
+            )
     if state == "json" and "res_bus" in study.tables:
         entries = {name: _copied(study.tables[name]) for name in STATE}
-        kept.store.text("tables.json", frames_json(entries))
+        run_folder.store.text("tables.json", frames_json(entries))
 
 
 def _copied(table: pd.DataFrame) -> pd.DataFrame:
@@ -403,18 +405,18 @@ def _copied(table: pd.DataFrame) -> pd.DataFrame:
     return table[[*first, *(name for name in table if name not in ("run", "step"))]]
 
 
-def _planned(kept: RunFolder, name: str) -> list[Json]:
+def _planned(run_folder: RunFolder, name: str) -> list[Json]:
     """Return storage operation or reserves in every step of a joint plan; empty without one."""
-    rows: list[Json] = json_ready(plan_table(kept.store.folder, name).to_dict("records"))
+    rows: list[Json] = json_ready(plan_table(run_folder.store.folder, name).to_dict("records"))
     return rows
 
 
-def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:
+def _series_document(run_folder: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:
     prepared, settings = horizon.prepared(0), horizon.settings
-    drawn = kept.releases()
+    drawn = run_folder.releases()
     planned = horizon.planned_of(drawn)
     certificates = zone_certificates(drawn, settings, prepared.rules, planned)
-    case, seed = horizon.series.case, kept.runs.known_seed
+    case, seed = horizon.series.case, run_folder.runs.known_seed
     document = {
         "case": case.name,
         "buses": case.n_bus,
@@ -427,8 +429,8 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
         "steps": json_ready(rows),
         "step_hours": horizon.chronology.hours if horizon.chronology is not None else None,
         "coupled": list(horizon.chronology.coupled) if horizon.chronology is not None else [],
-        "storage": _planned(kept, STORAGE_FILE),
-        "reserves": _planned(kept, RESERVE_FILE),
+        "storage": _planned(run_folder, STORAGE_FILE),
+        "reserves": _planned(run_folder, RESERVE_FILE),
         "privacy": {
             "mechanism": settings.effective_mechanism(),
             "noise": settings.noise,
@@ -444,6 +446,6 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
         "seed": seed,
         "version": version("gridpriv"),
     }
-    if kept.store.public:
+    if run_folder.store.public:
         document = publish(document, SeriesDocument.table, protected=True)
     return document

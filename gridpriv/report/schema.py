@@ -214,7 +214,7 @@ DOCUMENTS: dict[str, tuple[str, type[Row]]] = {
 }
 
 
-def told() -> dict[str, Json]:
+def described_tables() -> dict[str, Json]:
     """Return every table and document by name, with its columns, as JSON values."""
     tables: list[tuple[str, str, TableSchema]] = [(name, t.row, t) for name, t in STORED.items()]
     tables += [(t.name, t.row, t) for t in assurance.TABLES]

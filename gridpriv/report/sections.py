@@ -80,7 +80,7 @@ class Subject:
         flat = frozenset(drawn.loc[drawn.budget.isin(WITHOUT_BUDGET), "series"])
         return looks(names, levels=flat if len(names) > len(flat) else frozenset())
 
-    def held(self, *names: str) -> tuple[Table, ...]:
+    def tables_named(self, *names: str) -> tuple[Table, ...]:
         """Return some tables, if the report has them."""
         return tuple(self.tables[name] for name in names if name in self.tables)
 
@@ -102,12 +102,12 @@ def result(of: Subject) -> Section | None:
             (message("steps", {}),),
             figures=() if (units := generation_chart(of.study)) is None else (units,),
             charts=charts,
-            tables=of.held("outcome", "steps", "storage", "reserves"),
+            tables=of.tables_named("outcome", "steps", "storage", "reserves"),
             look=of.look,
         )
     if of.study.manifest.get("document") is not None:
-        maps, tables = _run_maps(of), of.held("interchange", "shed")
-        shortfall = of.held("interchange") and not of.study.public
+        maps, tables = _run_maps(of), of.tables_named("interchange", "shed")
+        shortfall = of.tables_named("interchange") and not of.study.public
         caption = (message("shortfall", {}),) if shortfall else ()
         return Section("AC state", caption, maps, tables=tables) if maps or tables else None
     split = tuple(_splits(of))
@@ -168,14 +168,14 @@ def cost(of: Subject) -> Section | None:
         "By certified total epsilon" if charts else "Means over seeds",
         tuple(notes),
         charts=(("", charts),) if charts else (),
-        tables=of.held("summary"),
+        tables=of.tables_named("summary"),
         look=of.look,
     )
 
 
 def claims(of: Subject) -> Section | None:
     """Return the claims of a paper and their outcomes."""
-    tables, notes = of.held("claims"), (message("claims-table", {}),)
+    tables, notes = of.tables_named("claims"), (message("claims-table", {}),)
     return Section("Claims of the paper", notes, tables=tables) if tables else None
 
 
@@ -184,7 +184,7 @@ def convergence(of: Subject) -> Section | None:
     groups = {} if means_over(of.study) == "steps" else round_charts(of.study, of.table, of.look)
     if not groups:
         return None
-    tables = of.held("convex")
+    tables = of.tables_named("convex")
     codes = {"by-round": len(of.study.runs) > 1, "convex-model": bool(tables)}
     notes = tuple(message(code, {}) for code, holds in codes.items() if holds)
     charts = tuple((title, tuple(drawn)) for title, drawn in groups.items())
@@ -211,7 +211,7 @@ def places(of: Subject) -> Section | None:
     grids = of.study.manifest.get("cases") or []
     if bare := dict.fromkeys(short(g["case"]) for g in grids if g.get("rated_branches") == 0):
         notes.append(message("no-ratings", {"cases": ", ".join(bare)}))
-    return Section("Network", tuple(notes), tuple(maps), tables=of.held("zones"))
+    return Section("Network", tuple(notes), tuple(maps), tables=of.tables_named("zones"))
 
 
 def _limits(study: Study, panel: str, runs: pd.DataFrame) -> list[Message]:
@@ -251,9 +251,9 @@ def _shed_maps(
     ranked = at_budget(rows[rows.seeds > 0], budget).sort_values("redispatch_shed_mw")
     chosen = dict.fromkeys([best_series(rows, budget), *ranked.series.iloc[-1:]])
     for series in filter(None, chosen):
-        these = at_budget(runs[runs.series == series], budget)
+        group = at_budget(runs[runs.series == series], budget)
         columns = ["redispatch_shed_mw", "pd_mw"]
-        means = shed[shed.run.isin(these.run)].groupby("bus")[columns].mean()
+        means = shed[shed.run.isin(group.run)].groupby("bus")[columns].mean()
         mean = means["redispatch_shed_mw"]
         total = float(mean.clip(lower=0.0).sum())
         if total <= negligible_mw(float(means["pd_mw"].clip(lower=0.0).sum())):
@@ -288,7 +288,7 @@ def privacy(of: Subject) -> Section | None:
         notes.append(message("gaussian-delta", {"deltas": ", ".join(f"{d:g}" for d in deltas)}))
     if len(certificates) and "bound_source" in certificates:
         notes += _bounds(of.study, certificates)
-    return Section("Privacy", tuple(notes), tables=of.held("privacy"))
+    return Section("Privacy", tuple(notes), tables=of.tables_named("privacy"))
 
 
 def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
@@ -319,12 +319,12 @@ def planned(of: Subject) -> Section | None:
     if document is not None:
         digest = map_digest(of.study.manifest["cases"][0]["map"])
         notes += measured(of.study.tables["plan"], document, digest)
-    return Section("Plan", tuple(notes), tables=of.held("plan"))
+    return Section("Plan", tuple(notes), tables=of.tables_named("plan"))
 
 
 def audited(of: Subject) -> Section | None:
     """Return the results of an audit or an attack."""
-    tables = of.held("audit", "attack")
+    tables = of.tables_named("audit", "attack")
     notes = tuple(message(table.name, {}) for table in tables)
     return Section("Audit and attack", notes, tables=tables) if tables else None
 
@@ -340,13 +340,13 @@ def failed(of: Subject) -> Section | None:
     if missing > 0:
         notes.append(message("interrupted", {"missing": missing}))
     title = "Failed runs and notes" if notes else "Runs that did not converge"
-    return Section(title, tuple(notes), tables=of.held("not_converged"))
+    return Section(title, tuple(notes), tables=of.tables_named("not_converged"))
 
 
 def provenance(of: Subject) -> Section:
     """Return settings and versions, and the command that repeats the study."""
     run = of.study.manifest.get("document") is not None
-    tables = of.held(*(("outcome",) if run else ()), "provenance", "cases", "settings")
+    tables = of.tables_named(*(("outcome",) if run else ()), "provenance", "cases", "settings")
     return Section("Settings and versions", _repeat(of.study), tables=tables, appendix=True)
 
 

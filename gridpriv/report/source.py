@@ -89,10 +89,12 @@ def measured(plan: pd.DataFrame, run: Json, digest: str) -> list[Message]:
         return []
     gap = {"gap": amount(over, "$/h")}
     method = _method_of(run) | {"map_sha256": digest}
-    alike = plan[[all(row.get(k) == v for k, v in method.items()) for _, row in plan.iterrows()]]
-    if alike.empty or alike["median"].isna().all():
+    same_method = plan[
+        [all(row.get(k) == v for k, v in method.items()) for _, row in plan.iterrows()]
+    ]
+    if same_method.empty or same_method["median"].isna().all():
         return [message("plan-measured-other", gap)]
-    ends = {end: amount(alike[end].iloc[0], "$/h") for end in ENDS}
+    ends = {end: amount(same_method[end].iloc[0], "$/h") for end in ENDS}
     return [message("plan-measured", gap | ends)]
 
 
@@ -209,9 +211,9 @@ def fitting(folder: Path) -> Iterator[None]:
     except GridprivError:
         raise
     except Exception as error:  # pandas and Matplotlib may raise anything for invalid tables
-        said = " ".join(str(error).split())[:80]
+        reason = " ".join(str(error).split())[:80]
         raise InputError(
             f"{folder} cannot be reported: its tables do not fit together "
-            f"({type(error).__name__}: {said}). If nobody changed them, gridpriv is at fault: "
+            f"({type(error).__name__}: {reason}). If nobody changed them, gridpriv is at fault: "
             "please report it"
         ) from error

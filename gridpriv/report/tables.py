@@ -33,7 +33,7 @@ LONG = 34
 """Number of characters above which a text wraps."""
 INTERVAL = ("_low", "_high")
 """Suffixes of the names of a 95 % interval's ends."""
-SOLVED = 6  # decimals of a MW within the accuracy of solvers
+MW_DECIMALS = 6  # decimals of a MW within the accuracy of solvers
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class Table:
 def make_table(schema: TableSchema, caption: str, frame: pd.DataFrame) -> Table:
     """Return the table of the frame's columns with at least one value."""
     units = {c.name: "" if schema in FINDINGS else c.unit for c in schema.columns}
-    kept = [c for c in schema.columns if c.name in frame and frame[c.name].notna().any()]
-    cells = [_whole([cell(v, units[c.name]) for v in frame[c.name]]) for c in kept]
-    keys = sum(c in schema.keys for c in kept)
-    return Table(schema.name, caption, tuple(kept), keys, tuple(zip(*cells, strict=True)))
+    columns = [c for c in schema.columns if c.name in frame and frame[c.name].notna().any()]
+    cells = [_whole([cell(v, units[c.name]) for v in frame[c.name]]) for c in columns]
+    keys = sum(c in schema.keys for c in columns)
+    return Table(schema.name, caption, tuple(columns), keys, tuple(zip(*cells, strict=True)))
 
 
 def _whole(cells: list[Any]) -> list[Any]:
@@ -88,8 +88,8 @@ def cell(value: Any, unit: str = "") -> Any:
         value = value.item()
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
-    dust = unit in POWER and isinstance(value, float) and abs(value) < 10.0**-SOLVED
-    return 0.0 if dust else value
+    negligible = unit in POWER and isinstance(value, float) and abs(value) < 10.0**-MW_DECIMALS
+    return 0.0 if negligible else value
 
 
 def shown(value: object) -> str:
@@ -140,9 +140,9 @@ def widths_of(table: Table) -> list[int]:
     """Return the characters that each column needs: headers of numbers and long texts wrap."""
     widths = []
     for k, column in enumerate(table.columns):
-        kept = column.header.split() if table.numbers[k] else [column.header]
+        words = column.header.split() if table.numbers[k] else [column.header]
         cells = [shown(row[k])[:LONG] for row in table.rows]
-        widths.append(GAP + max(map(len, [*kept, *cells])))
+        widths.append(GAP + max(map(len, [*words, *cells])))
     return widths
 
 
@@ -343,9 +343,9 @@ def _words(name: str) -> object:
 
 def _refuse_mixed(runs: pd.DataFrame, named: list[str]) -> None:
     """Refuse a table whose cells would be means over different runs."""
-    others = [name for name in AXES if name in runs and name not in named]
-    cells = runs.groupby(named, dropna=False)[others].nunique(dropna=False).max()
-    for name in others:
+    axes = [name for name in AXES if name in runs and name not in named]
+    cells = runs.groupby(named, dropna=False)[axes].nunique(dropna=False).max()
+    for name in axes:
         if cells[name] > 1:
             raise InputError(
                 f"A cell of this table would be a mean over different values of {name}. Add "

@@ -45,7 +45,7 @@ from gridpriv.core.text import Json
 from gridpriv.privacy.settings import NO_NOISE, nominal_epsilon
 
 LATE = 10
-HOLDS, FAILS, SILENT = "holds", "does not hold", "no information"
+HOLDS, FAILS, NO_INFORMATION = "holds", "does not hold", "no information"
 CAUSES = ("paper", "data", "ours")
 LABELS = ["method", "budget", "local_updates"]
 
@@ -88,7 +88,7 @@ class Claim:
                 f"claim {self.text!r}: one of less with more, falling, passes with rival, spread"
                 "; use one of these"
             )
-        check_choice("verdict", self.verdict or HOLDS, (HOLDS, FAILS, SILENT))
+        check_choice("verdict", self.verdict or HOLDS, (HOLDS, FAILS, NO_INFORMATION))
         check_choice("cause", self.cause or CAUSES[0], CAUSES)
 
 
@@ -132,8 +132,8 @@ class Means:
 
     def budgets(self, method: str) -> list[str]:
         """Return a method's budgets, by epsilon."""
-        fromkeys = dict.fromkeys(self.runs.loc[self.runs["method"] == method, "budget"])
-        return sorted(fromkeys, key=nominal_epsilon)
+        budgets = dict.fromkeys(self.runs.loc[self.runs["method"] == method, "budget"])
+        return sorted(budgets, key=nominal_epsilon)
 
     def updates(self, method: str) -> list[int]:
         """Return a method's numbers of local updates."""
@@ -216,15 +216,15 @@ def verdict(result: Sequence[Comparison], *, some: bool = False) -> dict[str, ob
 
     Comparisons without information are left out; without any other there is no information.
     """
-    telling = [c for c in result if c.informative]
-    wrong = [c for c in telling if not c.holds]
-    good = len(telling) - len(wrong)
+    informative = [c for c in result if c.informative]
+    wrong = [c for c in informative if not c.holds]
+    good = len(informative) - len(wrong)
     holds = good > 0 if some else not wrong
-    shown = [c for c in telling if c.holds] if some else wrong or telling or list(result)
+    shown = [c for c in informative if c.holds] if some else wrong or informative or list(result)
     return {
-        "outcome": (HOLDS if holds else FAILS) if telling else SILENT,
+        "outcome": (HOLDS if holds else FAILS) if informative else NO_INFORMATION,
         "holding": good,
-        "comparisons": len(telling),
+        "comparisons": len(informative),
         "detail": ("not: " if wrong and not some else "")
         + "; ".join(c.where for c in shown[:3])
         + (f"; {len(shown) - 3} more" if len(shown) > 3 else ""),
@@ -249,10 +249,10 @@ def _below(claim: Claim, means: Means) -> Iterator[Comparison]:
             b = claim.factor * means.value(other, claim.figure, than)
             times = f"{claim.factor:g} x " if claim.factor != 1.0 else ""
             where = f"{_cell_text(item, at)} {a:.4g} < {times}{_cell_text(other, than)} {b:.4g}"
-            yield Comparison(where, a, b, informative=_tells(claim, a, b / claim.factor))
+            yield Comparison(where, a, b, informative=_informative(claim, a, b / claim.factor))
 
 
-def _tells(claim: Claim, item: float, other: float) -> bool:
+def _informative(claim: Claim, item: float, other: float) -> bool:
     """Return False for two values near that of guessing, or near each other."""
     return min(item, other) < claim.chance and abs(item - other) > claim.flat
 
@@ -266,19 +266,21 @@ def _times(claim: Claim) -> tuple[int | str | None, int | str | None]:
 
 def _pairs(claim: Claim, means: Means, less: str, more: str) -> Iterator[tuple[Cell, Cell]]:
     """Yield the cells of two methods at equal budgets (or none) and local updates."""
-    own, others, quiet = means.budgets(less), means.budgets(more), [NO_NOISE]
-    noisy = [b for b in dict.fromkeys(own + others) if b != NO_NOISE]
-    for budget in _chosen(claim, quiet if own == others == quiet else noisy):
-        item = NO_NOISE if own == quiet else budget
-        other = NO_NOISE if others == quiet else budget
-        if item not in own or other not in others:
+    less_budgets, more_budgets, noise_free = means.budgets(less), means.budgets(more), [NO_NOISE]
+    noisy = [b for b in dict.fromkeys(less_budgets + more_budgets) if b != NO_NOISE]
+    for budget in _chosen(
+        claim, noise_free if less_budgets == more_budgets == noise_free else noisy
+    ):
+        item = NO_NOISE if less_budgets == noise_free else budget
+        other = NO_NOISE if more_budgets == noise_free else budget
+        if item not in less_budgets or other not in more_budgets:
             continue
-        mine, theirs = means.updates(less), means.updates(more)
-        pairs = [(e, e) for e in mine if e in theirs]
+        less_updates, more_updates = means.updates(less), means.updates(more)
+        pairs = [(e, e) for e in less_updates if e in more_updates]
         if claim.updates is not None:
             pairs = [(claim.updates, claim.than_updates or claim.updates)]
-        elif len(mine) == len(theirs) == 1:
-            pairs = [(mine[0], theirs[0])]
+        elif len(less_updates) == len(more_updates) == 1:
+            pairs = [(less_updates[0], more_updates[0])]
         yield from ((Cell(less, item, e), Cell(more, other, than)) for e, than in pairs)
 
 
@@ -302,8 +304,8 @@ def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
         for item, other in pairwise(chain):
             a, b = means.value(other, claim.figure, at), means.value(item, claim.figure, at)
             where = f"{_cell_text(other, at)} {a:.4g} <= {_cell_text(item, at)} {b:.4g}"
-            tells = _tells(claim, a, b)
-            yield Comparison(where, a, b, equal=True, informative=tells)
+            informative = _informative(claim, a, b)
+            yield Comparison(where, a, b, equal=True, informative=informative)
 
 
 def _passes(claim: Claim, means: Means) -> Iterator[Comparison]:
@@ -335,8 +337,8 @@ def _spreads(claim: Claim, means: Means) -> Iterator[Comparison]:
     )
     over_schemes, over_budgets = np.ptp(cells, axis=0).mean(), np.ptp(cells, axis=1).mean()
     where = f"range over methods {over_schemes:.4g} < over budgets {over_budgets:.4g}"
-    text = bool(cells.min() < claim.chance) and max(over_schemes, over_budgets) > claim.flat
-    yield Comparison(where, float(over_schemes), float(over_budgets), informative=text)
+    informative = bool(cells.min() < claim.chance) and max(over_schemes, over_budgets) > claim.flat
+    yield Comparison(where, float(over_schemes), float(over_budgets), informative=informative)
 
 
 COMPARED = {"less": _below, "falling": _falls, "passes": _passes, "spread": _spreads}

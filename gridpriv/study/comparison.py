@@ -149,7 +149,7 @@ def compare(
     cluster: str | None = None,
     resume: bool | None = None,
     retry_failed: bool = False,
-    progress: engine.Progress = engine.unseen,
+    progress: engine.Progress = engine.no_progress,
     **axes: Any,
 ) -> Study:
     """Run a study and return it.
@@ -194,10 +194,15 @@ def compare(
         task.settings.protected(grid.case)  # refuses a distance outside the range of grids
     manifest = engine.header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
 
-    def work(left: list[StudyTask], store: Store, advance: engine.Advance) -> None:
+    def work(remaining: list[StudyTask], store: Store, advance: engine.Advance) -> None:
         store.text("study.toml", to_toml(plan))
         run_tasks(
-            left, grids, store, jobs=jobs or os.cpu_count() or 1, cluster=cluster, advance=advance
+            remaining,
+            grids,
+            store,
+            jobs=jobs or os.cpu_count() or 1,
+            cluster=cluster,
+            advance=advance,
         )
 
     return engine.run_study(
@@ -248,7 +253,9 @@ def run_tasks(
     workers = max(jobs, 1) if cluster is None else 8
     batches = make_batches(tasks, grids, workers)
     runs = partial(run_batch, folder=store.folder if cluster is None else None)
-    results = unordered(runs, batches, jobs) if cluster is None else _far(runs, batches, cluster)
+    results = (
+        unordered(runs, batches, jobs) if cluster is None else _on_cluster(runs, batches, cluster)
+    )
     with closing(results):
         for finished, warned in results:
             for message in warned:
@@ -331,7 +338,7 @@ def _unseeded(task: StudyTask) -> StudyTask:
     return replace(task, number=0, settings=replace(task.settings, seed=None))
 
 
-def _far(
+def _on_cluster(
     run: Callable[[Batch], Finished], batches: Sequence[Batch], address: str
 ) -> Generator[Finished, None, None]:
     """Yield what a Dask cluster's workers return, as they finish."""

@@ -43,12 +43,12 @@ Progress = Callable[[str, int | None], AbstractContextManager[Callable[..., None
 
 
 @contextmanager
-def unseen(_label: str, _total: int | None) -> Iterator[Callable[..., None]]:
+def no_progress(_label: str, _total: int | None) -> Iterator[Callable[..., None]]:
     """Show no progress."""
     yield lambda *_: None
 
 
-def _after_round(record: RoundRecord) -> str:
+def _round_note(record: RoundRecord) -> str:
     """Return the note after a round; the exchange of a ready schedule has no residual."""
     residual = record.consensus_residual
     return f"consensus residual {residual:.2e}" if residual else "AC redispatch"
@@ -115,7 +115,7 @@ class RunContext:
     reference: bool = False
     transport: Connect | None = None
     repeat: Callable[[Settings], str] = lambda _: ""
-    progress: Progress = unseen
+    progress: Progress = no_progress
     copies: Callable[[RunFolder], Json | None] = lambda _: None
     began: float = field(default_factory=time.perf_counter)
 
@@ -167,7 +167,7 @@ class RunContext:
         """Return the processes of the zones, reused in further runs."""
         return ReusedAgents(self.transport or default_transport(workers))
 
-    def held(
+    def open_folder(
         self,
         folder: Path,
         case: Case,
@@ -177,10 +177,10 @@ class RunContext:
         series: DemandSeries | None = None,
     ) -> AbstractContextManager[RunFolder]:
         """Return the folder of a run, or a series; it is locked until its context ends."""
-        again = settings if settings.noise == "secure" else replace(settings, seed=seed)
+        repeated = settings if settings.noise == "secure" else replace(settings, seed=seed)
         from gridpriv.study.run_folder import Runs, open_runs  # imports pandas
 
-        runs = Runs(case, zoning, settings, seed, series, self.repeat(again))
+        runs = Runs(case, zoning, settings, seed, series, self.repeat(repeated))
         charged = self.ledger is not None
         return open_runs(folder, runs, public=self.public, resume=self.resume, charged=charged)
 
@@ -201,25 +201,25 @@ class RunContext:
             Called with the result before it is stored.
         """
         with ExitStack() as stack:
-            kept = None
+            run_folder = None
             if self.out is not None:
                 values = (case, prepared.zoning, prepared.settings, prepared.seed)
-                kept = stack.enter_context(self.held(self.out, *values))
-                if not kept.left():
+                run_folder = stack.enter_context(self.open_folder(self.out, *values))
+                if not run_folder.remaining():
                     with self.progress(case.name, 0):
-                        _finish(kept, self.copies, show)
+                        _finish(run_folder, self.copies, show)
                     return None
 
             load = time.perf_counter() - self.began
 
-            def keep(result: RunResult) -> None:
+            def store(result: RunResult) -> None:
                 total = load + result.timing.total
                 timing = replace(result.timing, load=load, total=total)
                 result = replace(result, timing=timing)
-                if kept is not None:
+                if run_folder is not None:
                     try:
-                        kept.add(0, result)
-                        _finish(kept, self.copies)
+                        run_folder.add(0, result)
+                        _finish(run_folder, self.copies)
                     except (GridprivError, OSError) as error:
                         error.add_note(f"not stored; {result.trace.drawn()}")
                         raise
@@ -228,15 +228,17 @@ class RunContext:
             zones = stack.enter_context(closing(self.zones(prepared.settings.workers)))
             with ExitStack() as running:
                 charge, admit = running.enter_context(self.charging(case, prepared))
-                most = None if prepared.in_ac_rounds else prepared.settings.rounds
-                advance = running.enter_context(self.progress(case.name, most))
+                max_rounds = None if prepared.in_ac_rounds else prepared.settings.rounds
+                advance = running.enter_context(self.progress(case.name, max_rounds))
                 result = run_prepared(
                     prepared,
-                    watch=lambda r: advance(_after_round(r)),
+                    watch=lambda r: advance(_round_note(r)),
                     watch_ac=lambda r: advance(f"largest AC mismatch {r.primal:.2e}"),
                     charge=charge,
-                    admit=admit if kept is None else in_turn(admit, partial(kept.begin, 0)),
-                    leave=keep,
+                    admit=admit
+                    if run_folder is None
+                    else in_turn(admit, partial(run_folder.begin, 0)),
+                    leave=store,
                     transport=zones,
                 )
             try:
@@ -244,35 +246,35 @@ class RunContext:
                     result = _compared(result, zones)
                 after(result)
             finally:  # the run is charged even if the comparison fails
-                keep(result)
+                store(result)
         return result
 
-    def series(self, horizon: Horizon, kept: RunFolder) -> None:
+    def series(self, horizon: Horizon, run_folder: RunFolder) -> None:
         """Run every step of a series that its folder does not have, under one budget."""
-        left, once = kept.left(), horizon.released_once
+        remaining, once = run_folder.remaining(), horizon.released_once
         case = horizon.series.case
-        if not left:
+        if not remaining:
             with self.progress(case.name, 0):
                 return
-        first = horizon.owned if once else horizon.prepared(left[0])
-        known = kept.known(horizon) if once else None
-        draws = int(known is None) if once else len(left)
-        plan = _planned(horizon, kept, known) if known is not None or not once else None
+        first = horizon.owned if once else horizon.prepared(remaining[0])
+        known = run_folder.known(horizon) if once else None
+        draws = int(known is None) if once else len(remaining)
+        plan = _planned(horizon, run_folder, known) if known is not None or not once else None
         with ExitStack() as stack:
             charge, admit = stack.enter_context(self.charging(case, first, draws))
-            advance = stack.enter_context(self.progress(case.name, len(left)))
-            for number in left:
+            advance = stack.enter_context(self.progress(case.name, len(remaining)))
+            for number in remaining:
                 with closing(self.zones(horizon.settings.workers)) as zones:
                     if once and known is None:
                         horizon.run_trial(number, zones)
-                        known = _drawn(horizon, kept, charge, admit)
+                        known = _drawn(horizon, run_folder, charge, admit)
                         admit = None
-                        plan = _planned(horizon, kept, known)
+                        plan = _planned(horizon, run_folder, known)
                     result = horizon.run_step(
                         number,
                         charge,
-                        admit=in_turn(admit, partial(kept.begin, number)),
-                        leave=partial(kept.add, number),
+                        admit=in_turn(admit, partial(run_folder.begin, number)),
+                        leave=partial(run_folder.add, number),
                         transport=zones,
                         known=known,
                         plan=plan,
@@ -284,17 +286,17 @@ class RunContext:
                             matches = reference(result, scale, zones)
                             result = replace(result, reference=matches)
                     finally:  # draws are stored even after an exception
-                        kept.add(number, result, plan)
+                        run_folder.add(number, result, plan)
                 advance(f"step {horizon.series.steps[number]}")
 
 
 def _finish(
-    kept: RunFolder,
+    run_folder: RunFolder,
     copies: Callable[[RunFolder], Json | None],
     show: Callable[[Json, bool], object] = lambda *_: None,
 ) -> None:
-    kept.finish()
-    document = copies(kept)
+    run_folder.finish()
+    document = copies(run_folder)
     if document is not None:
         show(document, False)
 
@@ -321,7 +323,7 @@ def _compared(result: RunResult, zones: Connect) -> RunResult:
         raise interrupt from None
 
 
-def _planned(horizon: Horizon, kept: RunFolder, known: Known | None) -> DayPlan | None:
+def _planned(horizon: Horizon, run_folder: RunFolder, known: Known | None) -> DayPlan | None:
     """Plan coupled steps together; store storages and reserves."""
     plan = horizon.plan(known)
     if plan is not None:
@@ -331,17 +333,17 @@ def _planned(horizon: Horizon, kept: RunFolder, known: Known | None) -> DayPlan 
 
         case, steps = horizon.series.case, horizon.series.steps
         table = DataFrame(plan.rows(case, steps), columns=list(StorageStep.table.names))
-        kept.store.text(STORAGE_FILE, frame_csv(table))
+        run_folder.store.text(STORAGE_FILE, frame_csv(table))
         if reserves := plan.reserve_rows(case, steps):
-            kept.store.text(RESERVE_FILE, frame_csv(DataFrame(reserves)))
+            run_folder.store.text(RESERVE_FILE, frame_csv(DataFrame(reserves)))
     return plan
 
 
 def _drawn(
-    horizon: Horizon, kept: RunFolder, charge: Charging | None, admit: Admit | None
+    horizon: Horizon, run_folder: RunFolder, charge: Charging | None, admit: Admit | None
 ) -> Known:
     """Draw the release of all steps; store it before it is used."""
-    in_turn(admit, kept.begin_once)(horizon.planned)
+    in_turn(admit, run_folder.begin_once)(horizon.planned)
     drawn: dict[str, Counter[Release]] = {}
 
     def pay(owner: str, releases: Mapping[Release, int]) -> None:
@@ -353,7 +355,7 @@ def _drawn(
     try:
         known = horizon.draw(pay)
     except BaseException:
-        kept.add_once(horizon, drawn)
+        run_folder.add_once(horizon, drawn)
         raise
-    kept.add_once(horizon, drawn, known)
+    run_folder.add_once(horizon, drawn, known)
     return known

@@ -216,7 +216,7 @@ def study_totals(study: Study) -> list[StudyTotal]:
     ]
 
 
-def told_totals(study: Study) -> Json:
+def manifest_totals(study: Study) -> Json:
     """Return the totals for a manifest; None without a certificate."""
     return {"totals": json_ready([total.as_dict() for total in study_totals(study)])}
 
@@ -230,8 +230,10 @@ def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
     names = ("case", "budget", "target_delta", "beta", "protects")
     common = {name: text[name] for name in names} | {"power_factor": text.get("power_factor")}
     rows = [{"run": run, "zoning": ""} | common for run in killed]
-    left = pd.DataFrame(rows)
-    return left if study.runs.empty else pd.concat([study.runs, left], ignore_index=True)
+    killed_runs = pd.DataFrame(rows)
+    return (
+        killed_runs if study.runs.empty else pd.concat([study.runs, killed_runs], ignore_index=True)
+    )
 
 
 def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) -> StudyTotal:
@@ -305,7 +307,7 @@ Progress = Callable[[int], AbstractContextManager[Advance]]
 """From a number of tasks to a display with ``advance(note)``."""
 
 
-def unseen(_total: int) -> AbstractContextManager[Advance]:
+def no_progress(_total: int) -> AbstractContextManager[Advance]:
     """Show no progress."""
     return nullcontext(lambda _: None)
 
@@ -330,7 +332,7 @@ def run_study(
     retry_failed: bool = False,
     common: Callable[[], Tables] = dict,
     check: Callable[[list[Kind]], None] = lambda _: None,
-    progress: Progress = unseen,
+    progress: Progress = no_progress,
 ) -> Study:
     """Run tasks, or those that a folder lacks, into the folder; return the study.
 
@@ -346,12 +348,12 @@ def run_study(
     with open_store(out, manifest, resume=resume, common=common) as store:
         stored = store.stored()
         failed = {run for run, status in stored.items() if retry_failed and status == "failed"}
-        left = [task for task in tasks if task.id in failed or task.id not in stored]
-        check(left)
+        remaining = [task for task in tasks if task.id in failed or task.id not in stored]
+        check(remaining)
         store.forget(failed)
-        with progress(len(left)) as advance:
-            work(left, store, advance)
-        store.finish(told_totals)
+        with progress(len(remaining)) as advance:
+            work(remaining, store, advance)
+        store.finish(manifest_totals)
     return read_study(out)
 
 

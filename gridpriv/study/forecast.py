@@ -106,13 +106,15 @@ class DemandForecast:
         """
         import pandas as pd
 
-        members, case, made = self.zoning.members, self.series.case, self.forecast
+        members, case, forecast = self.zoning.members, self.series.case, self.forecast
         order, sizes = np.concatenate(members), np.array([len(buses) for buses in members])
-        least = LEAST_SHARE * np.abs(made.zone_mean).sum(axis=0) / sizes.sum()
-        size = np.maximum(np.abs(made.zone_mean), least * sizes[:, None])
-        share = np.ones_like(made.zone_spread)
-        np.divide(made.zone_spread, size, out=share, where=size > 0)
-        mean, spread = (case.base_mva * part.reshape(2, -1) for part in (made.mean, made.spread))
+        least = LEAST_SHARE * np.abs(forecast.zone_mean).sum(axis=0) / sizes.sum()
+        size = np.maximum(np.abs(forecast.zone_mean), least * sizes[:, None])
+        share = np.ones_like(forecast.zone_spread)
+        np.divide(forecast.zone_spread, size, out=share, where=size > 0)
+        mean, spread = (
+            case.base_mva * part.reshape(2, -1) for part in (forecast.mean, forecast.spread)
+        )
         return pd.DataFrame(
             {
                 "step": np.repeat(np.array(self.times), len(order)),
@@ -127,8 +129,8 @@ class DemandForecast:
 
     def as_dict(self) -> Json:
         """Return a JSON document; ``test``, of the test steps, is private."""
-        settings, made, base = self.settings, self.forecast, self.series.case.base_mva
-        noise = settings.noise if made.epsilon < math.inf else "none"
+        settings, forecast, base = self.settings, self.forecast, self.series.case.base_mva
+        noise = settings.noise if forecast.epsilon < math.inf else "none"
         zones = zip(self.zoning.names, self.zoning.members, strict=True)
         text: Json = json_ready(
             {
@@ -139,8 +141,8 @@ class DemandForecast:
                     {
                         "zone": zone,
                         "buses": len(members),
-                        "mean_mw": (base * made.zone_mean[z]).tolist(),
-                        "spread_mw": (base * made.zone_spread[z]).tolist(),
+                        "mean_mw": (base * forecast.zone_mean[z]).tolist(),
+                        "spread_mw": (base * forecast.zone_spread[z]).tolist(),
                         "quantiles": {str(q): v[z].tolist() for q, v in self.quantiles.items()},
                     }
                     for z, (zone, members) in enumerate(zones)
@@ -148,8 +150,8 @@ class DemandForecast:
                 "privacy": {
                     "adjacency": "any change of one bus's demand by at most "
                     f"{settings.beta} in every step",
-                    "releases_per_zone": max(map(len, made.releases.values()), default=0),
-                    "total_pure": None if noise == "none" else made.epsilon,
+                    "releases_per_zone": max(map(len, forecast.releases.values()), default=0),
+                    "total_pure": None if noise == "none" else forecast.epsilon,
                     "noise": noise,
                 },
                 "seed": settings.seed if noise == "simulated" else None,
@@ -172,14 +174,14 @@ class DemandForecast:
         ):
             total = base * self.series.pd[:, members].sum(axis=1)
             actual, naive = total[count:], total[back]
-            found = {q: values[z] for q, values in self.quantiles.items()}
+            quantiles = {q: values[z] for q, values in self.quantiles.items()}
             rows.append(
                 {
                     "zone": zone,
                     "mape": mape(actual, base * self.forecast.zone_mean[z]),
-                    "pinball_mw": pinball_loss(actual, found),
+                    "pinball_mw": pinball_loss(actual, quantiles),
                     "naive_mape": mape(actual, naive),
-                    "naive_pinball_mw": pinball_loss(actual, dict.fromkeys(found, naive)),
+                    "naive_pinball_mw": pinball_loss(actual, dict.fromkeys(quantiles, naive)),
                 }
             )
         return rows
@@ -232,7 +234,7 @@ def forecast_series(
                 past, weights, settings.total, adjacency.beta, settings.noise
             )
             charge.ledger.plan({zone: charge.cost(zone, planned) for zone in zoning.names})
-        made = learning.forecast_demand(
+        forecast = learning.forecast_demand(
             [
                 learning.History(zone, series.pd[:count, members], series.qd[:count, members])
                 for zone, members in zip(zoning.names, zoning.members, strict=True)
@@ -246,7 +248,7 @@ def forecast_series(
             seed=settings.seed or 0,
             charge=lambda zone, release: None if charge is None else charge(zone, {release: 1}),
         )
-    return DemandForecast(settings, series, zoning, times, made)
+    return DemandForecast(settings, series, zoning, times, forecast)
 
 
 def _check_length(settings: Forecasting, series: DemandSeries) -> None:

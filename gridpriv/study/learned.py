@@ -71,7 +71,7 @@ KINDS: dict[str, Kind] = {
     "budgets": (each(str), "a list of texts"),
     "allow": (each(str), "a list of texts"),
     "seeds": (
-        lambda value: each(int)(value) and all(one >= 0 and one is not True for one in value),
+        lambda value: each(int)(value) and all(seed >= 0 and seed is not True for seed in value),
         "a list of whole numbers, 0 or more",
     ),
     "methods": (each(dict), "tables"),
@@ -284,7 +284,7 @@ Datasets = Callable[[str, LearnSettings], Dataset]
 
 
 @dataclass(frozen=True)
-class Shelf:
+class DatasetLoader:
     """Source of data sets; each is read once per process.
 
     Attributes
@@ -328,7 +328,7 @@ def compare_learning(
     retry_failed: bool = False,
     kind: str = "comparison of algorithms",
     repeat: str = "",
-    progress: engine.Progress = engine.unseen,
+    progress: engine.Progress = engine.no_progress,
 ) -> Study:
     """Run a study of learning into a folder, or the rest of one; return it.
 
@@ -351,22 +351,22 @@ def compare_learning(
         For settings that no run can have, or a folder with other content.
     """
     whole("jobs", jobs)
-    shelf = datasets or Shelf(data_seed=plan.data_seed)
+    loader = datasets or DatasetLoader(data_seed=plan.data_seed)
     trials = plan.trials()
     for trial in {(t.dataset, t.method): t for t in reversed(trials)}.values():
-        split_for(shelf(trial.dataset, trial.settings), trial.settings)
-    first = shelf(trials[0].dataset, trials[0].settings)
+        split_for(loader(trial.dataset, trial.settings), trial.settings)
+    first = loader(trials[0].dataset, trials[0].settings)
     title = plan.title or TITLE.format(first.name)
     manifest = engine.header(kind, title, plan.question, plan.as_dict() | _data(first), len(trials))
-    run = partial(attempted, shelf, tuning=plan.tuning)
+    run = partial(attempted, loader, tuning=plan.tuning)
     resumed = (out / MANIFEST).exists()
 
-    def check(left: list[Trial]) -> None:
+    def check(remaining: list[Trial]) -> None:
         if resumed:
-            _refuse_drawn_again(out, left)
+            _refuse_drawn_again(out, remaining)
 
-    def work(left: list[Trial], store: Store, advance: engine.Advance) -> None:
-        with closing(unordered(run, left, jobs)) as outcomes:
+    def work(remaining: list[Trial], store: Store, advance: engine.Advance) -> None:
+        with closing(unordered(run, remaining, jobs)) as outcomes:
             for tables in outcomes:
                 store.add(tables)
                 advance(engine.note(tables))
@@ -388,12 +388,12 @@ def _data(dataset: Dataset) -> Json:
     return {"samples": len(dataset.y_train), "fingerprint": dataset.fingerprint}
 
 
-def _refuse_drawn_again(out: Path, left: Sequence[Trial]) -> None:
+def _refuse_drawn_again(out: Path, remaining: Sequence[Trial]) -> None:
     """Refuse lost runs that may have drawn secure noise, as no total could include it.
 
     (Comparisons on grids have seeds, and so no secure noise.)
     """
-    given = [trial.settings for trial in left]
+    given = [trial.settings for trial in remaining]
     if any(
         settings.noise == "secure" and settings.noise_budget not in WITHOUT_BUDGET
         for settings in given
@@ -461,7 +461,7 @@ def _result_tables(row: Json, result: LearnResult, measure: Measure | None) -> T
     return tables
 
 
-def keep_learning_run(
+def store_learning_run(
     out: Path,
     name: str,
     dataset: Dataset,
@@ -521,7 +521,7 @@ def keep_learning_run(
             (result.public_model if public else result.model).save(out / MODEL_FILE)
             store.add(publish_tables(tables) if public else tables)
             checkpoint_writer.done()
-        store.finish(engine.told_totals)
+        store.finish(engine.manifest_totals)
     return read_sealed(out / RUN_FILE)
 
 

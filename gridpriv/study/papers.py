@@ -52,8 +52,8 @@ from gridpriv.privacy.sensitivity import Norm
 from gridpriv.privacy.settings import NO_NOISE
 from gridpriv.study.claims import FAILS, HOLDS, Claim, check_claims, read_claims
 from gridpriv.study.comparison import compare
-from gridpriv.study.engine import Progress, unseen
-from gridpriv.study.learned import Shelf, compare_learning, read_learn_plan
+from gridpriv.study.engine import Progress, no_progress
+from gridpriv.study.learned import DatasetLoader, compare_learning, read_learn_plan
 from gridpriv.study.plan import read_plan
 from gridpriv.zonal.prepared import noise_rule, prepare
 from gridpriv.zonal.protected_case import prepare_publication, protect
@@ -66,7 +66,7 @@ SCALES = ("quick", "full")
 EPSILONS = (0.05, 0.1, 0.5, 1.0)
 BETA, RELEASE_DELTA = 0.01, 1e-2
 ADJACENCY = DemandAdjacency(BETA)
-WAYS = {"Obj": "objective", "Out": "output"}
+PERTURBATIONS = {"Obj": "objective", "Out": "output"}
 KINDS = {"G": "gaussian", "L": "laplace"}
 
 
@@ -86,7 +86,7 @@ def reproduce(
     jobs: int | None = None,
     resume: bool = False,
     retry_failed: bool = False,
-    progress: Progress = unseen,
+    progress: Progress = no_progress,
     **running: Any,
 ) -> Study:
     """Run a figure's study into a folder, check the paper's statements, and return it.
@@ -105,10 +105,10 @@ def reproduce(
     path = FOLDER / f"{name}.toml"
     if learns(name):
         plan = read_learn_plan(path, scale)
-        shelf = Shelf(data, data_seed=plan.data_seed)
-        again = f"gridpriv reproduce {name} --scale {scale}"
+        loader = DatasetLoader(data, data_seed=plan.data_seed)
+        repeat = f"gridpriv reproduce {name} --scale {scale}"
         compare_learning(
-            plan, out, shelf, jobs=jobs or 1, kind="reproduction", repeat=again, **options
+            plan, out, loader, jobs=jobs or 1, kind="reproduction", repeat=repeat, **options
         )
     else:
         compare(read_plan(path, scale), out=out, jobs=jobs, **options, **running)
@@ -242,8 +242,8 @@ def _restored(noisy: Case, true: float) -> ac_optimum.AcOptimum | None:
             return best
         case = best.state.case
         prices = noisy.base_mva / true * np.concatenate([best.p_price, best.q_price])
-        moved = np.concatenate([noisy.pd - case.pd, noisy.qd - case.qd])
-        planes.append((prices, cost + float(prices @ moved)))
+        change = np.concatenate([noisy.pd - case.pd, noisy.qd - case.qd])
+        planes.append((prices, cost + float(prices @ change)))
         model = ac_model(ac_optimum.tightened(noisy, ac_optimum.MARGINS[0]))
         changes = np.concatenate(ac_optimum.add_changes(model, 2))
         for prices, at_noisy in planes:
@@ -518,7 +518,7 @@ def table1_claims(table: pd.DataFrame) -> pd.DataFrame:
 def _settings(algorithm: str, epsilon: float, calibration: str) -> Settings:
     return make_settings(
         "ryu-kim",
-        perturbation=WAYS[algorithm[:3]],
+        perturbation=PERTURBATIONS[algorithm[:3]],
         mechanism=KINDS[algorithm[3]],
         sensitivity=calibration,
         budget=f"per-release:{epsilon!r}",
@@ -535,12 +535,12 @@ def _variance(algorithm: str, epsilon: float, case: str | None) -> float:
     settings = _settings(algorithm, epsilon, "published" if case is None else "proven")
     rule = noise_rule(settings, ADJACENCY)
     assert rule is not None
-    moved = rule.assumed
+    sensitivity = rule.assumed
     if case is not None:
-        moved = max(_sensitivity(problem, settings, rule.norm) for problem in _problems(case))
-    assert moved is not None
+        sensitivity = max(_sensitivity(problem, settings, rule.norm) for problem in _problems(case))
+    assert sensitivity is not None
     return make_mechanism(
-        MECHANISMS[rule.mechanism, "simulated"], rule.multiplier * moved, moved
+        MECHANISMS[rule.mechanism, "simulated"], rule.multiplier * sensitivity, sensitivity
     ).variance
 
 

@@ -43,7 +43,7 @@ SCHEME_AXES = tuple(
     name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
 )
 OF_NOISE = (*names(Privacy), *names(Adjacency), *names(ReleaseSchedule))
-BESIDE_GROUND = (*OF_NOISE, "workers")  # without effect on a run without noise
+NOT_IN_BASELINE = (*OF_NOISE, "workers")  # without effect on a run without noise
 
 
 def as_written(given: Mapping[str, Any]) -> Json:
@@ -285,36 +285,36 @@ class StudyPlan:
         """
         common = dict(self.settings)
         drawn = [noise_budget_of(common | dict(method.settings)) for method in self.methods]
-        grounds: dict[str, Json] = {}
-        for method, what in zip(self.methods, drawn, strict=True):
-            if what not in WITHOUT_BUDGET:
-                ground = {k: v for k, v in method.settings if k not in BESIDE_GROUND}
-                grounds.setdefault(self._come_to(ground), ground)
+        baselines: dict[str, Json] = {}
+        for method, noise in zip(self.methods, drawn, strict=True):
+            if noise not in WITHOUT_BUDGET:
+                baseline = {k: v for k, v in method.settings if k not in NOT_IN_BASELINE}
+                baselines.setdefault(self._baseline_key(baseline), baseline)
         missing = [
             item for kind, item in REFERENCES.items() if kind not in drawn and self.reference
         ]
         return tuple(
             make_method(
-                ", ".join([item.name, *(word_of(k, v) for k, v in ground.items())]),
-                **(ground | dict(item.settings)),
+                ", ".join([item.name, *(word_of(k, v) for k, v in baseline.items())]),
+                **(baseline | dict(item.settings)),
             )
-            for item, ground in product(missing, grounds.values())
+            for item, baseline in product(missing, baselines.values())
         )
 
-    def _come_to(self, ground: Json) -> str:
+    def _baseline_key(self, baseline: Json) -> str:
         """Return a key of the baseline run of such settings: equal for equal runs."""
-        own = ground.get("local_updates") if self.local_updates else None  # wins over the axis
-        settings = effective(dict(self.settings) | ground | {"mechanism": NO_NOISE})
-        given = ground if settings is None else settings.as_dict()
-        kept = {k: str(v) for k, v in given.items() if k not in BESIDE_GROUND}
-        return json.dumps([own, kept], sort_keys=True)
+        own = baseline.get("local_updates") if self.local_updates else None  # wins over the axis
+        settings = effective(dict(self.settings) | baseline | {"mechanism": NO_NOISE})
+        given = baseline if settings is None else settings.as_dict()
+        compared = {k: str(v) for k, v in given.items() if k not in NOT_IN_BASELINE}
+        return json.dumps([own, compared], sort_keys=True)
 
     def tasks(self) -> tuple[StudyTask, ...]:
         """Return every run once, in the order of the tables; raises on the first bad setting."""
         for method in self.methods:  # before the baselines, which the plan adds
             for key, value in method.settings:
                 if key != "preset":
-                    _settle(f"method {method.name!r}", key, value)
+                    _check_setting(f"method {method.name!r}", key, value)
         seen: dict[str, StudyTask] = {}
         methods, updates = (*self.references, *self.methods), self.local_updates or (None,)
         axes = self.cases, self.zonings, self.load_scales, methods, updates, self.budgets
@@ -442,7 +442,7 @@ def make_plan(
     )
 
 
-def _settle(where: str, key: str, value: object) -> None:
+def _check_setting(where: str, key: str, value: object) -> None:
     """Raise the error of one setting's value, with the name of its source."""
     try:
         settings_of(Settings)[key].settled(key, value)

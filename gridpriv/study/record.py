@@ -30,7 +30,7 @@ from gridpriv.privacy.certificate import Certificate, charges_of
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 from gridpriv.study.engine import ChargeRow, ClaimRow, Ending, Identity, Manifest, charge_rows
-from gridpriv.study.plan import BESIDE_GROUND, StudyTask
+from gridpriv.study.plan import NOT_IN_BASELINE, StudyTask
 from gridpriv.zonal import documents as zonal
 from gridpriv.zonal.documents import RunSummary
 from gridpriv.zonal.settings import Settings
@@ -197,7 +197,7 @@ def configuration(settings: Settings) -> str:
     A run and its noise-free baseline have the same digest: they differ in the noise only.
     """
     noise_free = replace(settings, mechanism="none")  # some defaults depend on the noise
-    own = {k: v for k, v in noise_free.as_dict().items() if k not in (*BESIDE_GROUND, "seed")}
+    own = {k: v for k, v in noise_free.as_dict().items() if k not in (*NOT_IN_BASELINE, "seed")}
     return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:8]
 
 

@@ -37,7 +37,7 @@ from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.temporal import TemporalEstimate
 from gridpriv.study import record
 from gridpriv.study.comparison import ZonedCase, describe, network_rows
-from gridpriv.study.engine import charge_rows, header, told_totals
+from gridpriv.study.engine import charge_rows, header, manifest_totals
 from gridpriv.zonal.day import DayPlan
 from gridpriv.zonal.horizon import Horizon, Known, step_row
 from gridpriv.zonal.result import RunResult
@@ -100,7 +100,7 @@ class RunFolder:
     def __init__(self, store: Store, runs: Runs, *, repeats: bool) -> None:
         self.store, self.runs, self._repeats = store, runs, repeats
 
-    def left(self) -> list[int]:
+    def remaining(self) -> list[int]:
         """Return the numbers of the remaining runs."""
         done = {run for run, status in self.store.stored().items() if status == "done"}
         return [n for n in range(len(self.runs.steps)) if _run(n) not in done]
@@ -160,8 +160,8 @@ class RunFolder:
 
     def finish(self) -> None:
         """Make the tables, when every run is finished."""
-        if not self.left():
-            self.store.finish(told_totals)
+        if not self.remaining():
+            self.store.finish(manifest_totals)
             remove(_unfinished(self.store.folder))
 
     def releases(self) -> dict[str, Counter[Release]]:
@@ -235,7 +235,7 @@ def open_runs(
     network = partial(network_rows, {(runs.case.name, ""): drawn})
     with open_store(folder, manifest, resume=resume, common=network) as store:
         if public:
-            _remember(store, runs)
+            _check_identity(store, runs)
         recorded = recorded_seed(folder)
         if recorded is not None and recorded != runs.known_seed:
             raise not_allowed(
@@ -257,7 +257,7 @@ def _unfinished(folder: Path) -> Path:
     return place.with_name(f".{place.name}.unfinished")
 
 
-def _remember(store: Store, runs: Runs) -> None:
+def _check_identity(store: Store, runs: Runs) -> None:
     """Store the identity of a run next to a public folder, or compare it with the stored one."""
     path = _unfinished(store.folder)
     if store.manifest["finished"]:
@@ -268,13 +268,13 @@ def _remember(store: Store, runs: Runs) -> None:
         write_text(path, sealed(identity), private=True)
         return
     try:
-        was = read_sealed(path)
+        stored = read_sealed(path)
     except FileNotFoundError:
         raise InputError(
             f"{path} is missing: it states the demand and the seed with which "
             f"{store.folder} was begun; name another folder"
         ) from None
-    if was["demand_sha256"] != _digest(runs):
+    if stored["demand_sha256"] != _digest(runs):
         other = f"another folder; it holds a {runs.kind} of other demand"
         raise not_allowed("out", str(store.folder), other)
 

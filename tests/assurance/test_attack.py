@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from assurance_broken import prepared
 
+from gridpriv.assurance.adversary import RecordedRound, record_run
 from gridpriv.assurance.attack import (
     AttackOutcome,
     AttackPlan,
@@ -16,11 +17,10 @@ from gridpriv.assurance.attack import (
     attack,
     averaging,
     forward_model,
-    heard_noise,
+    noise_model,
     tie_distance,
     zone_prior,
 )
-from gridpriv.assurance.eavesdrop import Heard, listen
 from gridpriv.assurance.forward import StationarityModel
 from gridpriv.assurance.inversion import Identified, identify
 from gridpriv.cli.assurance import _print_attack
@@ -41,9 +41,9 @@ SILENT: dict[str, Any] = {
 @pytest.mark.parametrize("start", ["flat", "warm"])
 def test_forward_model_predicts_every_message(update: str, start: str) -> None:
     run = prepared(**(SILENT | {"update": update, "start": start, "rounds": 3}))
-    network = listen(run)
+    network = record_run(run)
     for zone, problem in enumerate(run.problems):
-        model = forward_model(run, zone, network.heard[zone])
+        model = forward_model(run, zone, network.recorded[zone])
         found = model.predict(problem.program.zone.demand)
         np.testing.assert_allclose(found.sent, model.observed, atol=1e-6)
 
@@ -51,7 +51,7 @@ def test_forward_model_predicts_every_message(update: str, start: str) -> None:
 def test_derivative_of_a_local_update_against_differences() -> None:
     """Round 1 of zone 1, where no active set changes within the difference."""
     run = prepared(**(SILENT | {"rounds": 1}))
-    model = forward_model(run, 0, listen(run).heard[0])
+    model = forward_model(run, 0, record_run(run).recorded[0])
     demand = run.problems[0].program.zone.demand
     direction, h = np.random.default_rng(0).normal(size=len(demand)), 1e-3
     up, down = model.predict(demand + h * direction), model.predict(demand - h * direction)
@@ -196,13 +196,13 @@ def test_optimality_conditions_give_every_demand_away(update: str, objective: st
 def test_optimality_conditions_need_all_variables() -> None:
     run = prepared(**(SILENT | {"rounds": 1}))
     with pytest.raises(ValueError, match="every variable"):
-        StationarityModel(forward_model(run, 0, listen(run).heard[0]))
+        StationarityModel(forward_model(run, 0, record_run(run).recorded[0]))
 
 
 def test_demands_that_messages_do_not_tell_apart() -> None:
     """Exact updates on case118: the generators of zone 1 compensate changes of its demands."""
     run = prepared("case118", objective="imbalance", mechanism="none", update="exact", rounds=3)
-    model = forward_model(run, 0, listen(run).heard[0])
+    model = forward_model(run, 0, record_run(run).recorded[0])
     prior, demand = zone_prior(run, AttackPlan(), 0), run.zones[0].demand
     found = identify(model, prior, demand, np.full(len(demand) // 2, 0.01))
     assert found.rank <= 2
@@ -215,9 +215,9 @@ def test_demands_that_messages_do_not_tell_apart() -> None:
 
 def test_linearized_updates_hold_every_demand_of_case14() -> None:
     run = prepared(**(SILENT | {"rounds": 3}))
-    network = listen(run)
+    network = record_run(run)
     for zone in range(3):
-        model, demand = forward_model(run, zone, network.heard[zone]), run.zones[zone].demand
+        model, demand = forward_model(run, zone, network.recorded[zone]), run.zones[zone].demand
         limit = np.full(len(demand) // 2, 0.01)
         found = identify(model, zone_prior(run, AttackPlan(), zone), demand, limit)
         assert set(found.verdict) == {"identifiable"}
@@ -261,15 +261,15 @@ def test_noise_drawn_each_round_averages_out() -> None:
 
 def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
     """The same megawatts: 10 at one bus of the scaled demand, at any scale."""
-    heard = []
+    recorded = []
     for load_scale, beta in ((1.0, "10MW"), (0.5, "20MW")):
         run = prepared(mechanism="laplace", release="bus", beta=beta, load_scale=load_scale)
         assert run.rules.noise is not None
         sensitivity = run.problems[0].disclosure.sensitivity(run.rules.adjacency, 1)
         message = Reply(np.zeros(0), {run.rules.noise.release(sensitivity): 1})
-        one = Heard(1, np.zeros(0), np.zeros(0), 1.0, message, warm_start=False)
-        heard.append(heard_noise(run, [one]).variance)
-    assert heard[0] == pytest.approx(heard[1])
+        one = RecordedRound(1, np.zeros(0), np.zeros(0), 1.0, message, warm_start=False)
+        recorded.append(noise_model(run, [one]).variance)
+    assert recorded[0] == pytest.approx(recorded[1])
 
 
 @pytest.mark.parametrize("load_scale", [pytest.param(1.0, marks=pytest.mark.slow), 0.5])

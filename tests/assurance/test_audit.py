@@ -12,6 +12,7 @@ from assurance_broken import HalfNoise, SkipsOne, broken, prepared
 from scipy import stats
 
 from gridpriv.assurance import whole
+from gridpriv.assurance.adversary import answer, record_run, zone_agent
 from gridpriv.assurance.audit import (
     CHECKS,
     RUNS,
@@ -23,7 +24,6 @@ from gridpriv.assurance.audit import (
     audit_mechanism,
     target,
 )
-from gridpriv.assurance.eavesdrop import answer, listen, zone_agent
 from gridpriv.assurance.replay import Finding, agent_play, replay
 from gridpriv.assurance.statistic import (
     POWER,
@@ -148,7 +148,7 @@ def test_floating_point_gives_simulated_laplace_away() -> None:
 
 def _release(run: Any, runs: int, bus: int | None = None) -> Any:
     zone, other = target(run, bus)
-    script = listen(run).heard[zone]
+    script = record_run(run).recorded[zone]
     return audit_mechanism(zone_levels(run, zone, script, other, ("release",))[0], runs)
 
 
@@ -264,7 +264,7 @@ def test_neighbours_of_a_scaled_run_move_as_its_owners_demand_does(
     zone, worst = target(run, None)
     moved = scale * 2.0 / run.case.base_mva
     assert (abs(worst.dp), abs(worst.dq)) == pytest.approx((moved, moved))
-    script = listen(run).heard[zone]
+    script = record_run(run).recorded[zone]
     play, data = agent_play(run, zone, script), run.problems[zone].program.zone.demand
     values = [row for row in replay(play, data, [worst], "z") if row.check == "values"]
     assert [row.ratio for row in values] == pytest.approx([1.0], rel=1e-6)
@@ -292,12 +292,12 @@ class _Claims:
 def test_under_noise_on_outputs_the_local_solution_is_the_release() -> None:
     """Without a further solve: sent and released values are equal, bit by bit."""
     run = prepared(perturbation="output", update="exact", penalty="3", rounds=1)
-    network = listen(run)
+    network = record_run(run)
     zone, other = target(run, None)
-    levels = zone_levels(run, zone, network.heard[zone], other, ("release", "solution"))
+    levels = zone_levels(run, zone, network.recorded[zone], other, ("release", "solution"))
     problem, streams = run.problems[zone], NoiseStreams(7)
     agent = zone_agent(run, zone, problem.program.zone.demand + other.change, run.rules, streams)
-    sent = [answer(agent, heard).sent for heard in network.heard[zone]][-1]
+    sent = [answer(agent, recorded).sent for recorded in network.recorded[zone]][-1]
     for level in levels:
         noisy = level.release.apply(level.there, lambda: streams.stream(problem.key, 1, 1))
         assert np.array_equal(noisy, sent)

@@ -13,7 +13,7 @@ from audit_mutants import MUTANTS, PATCHED
 
 from gridpriv.assurance.independence import noise_checks, other_demands, state_findings
 from gridpriv.assurance.series import publish_findings, stream_findings
-from gridpriv.assurance.whole import fresh, whole_run
+from gridpriv.assurance.whole import whole_run, with_fresh_noise
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.settings import make_settings
@@ -21,7 +21,7 @@ from gridpriv.zonal.settings import make_settings
 FAST = ("--levels", "release", "--runs", "8000", "--seed", "4", "--json")
 QUICK = {
     "penalty_reads_private_figures": whole_run,
-    "same_noise_in_every_zone": lambda run: noise_checks(fresh(run), 0.999),
+    "same_noise_in_every_zone": lambda run: noise_checks(with_fresh_noise(run), 0.999),
     "prior_by_private_demand": lambda run: state_findings(run, other_demands(run)),
     "stream_without_its_band": stream_findings,
     "adjacency_of_half_beta": whole_run,

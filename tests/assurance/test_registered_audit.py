@@ -11,8 +11,8 @@ import pytest
 from assurance_broken import prepared
 from scipy import special
 
+from gridpriv.assurance.adversary import record_run
 from gridpriv.assurance.audit import AuditPlan, AuditResult, audit, audit_mechanism, target
-from gridpriv.assurance.eavesdrop import listen
 from gridpriv.assurance.independence import has_distribution, mechanism_laws, noise_checks
 from gridpriv.assurance.replay import Finding
 from gridpriv.assurance.statistic import zone_levels
@@ -131,7 +131,7 @@ def test_a_declared_distribution_is_compared() -> None:
 def test_half_the_noise_without_a_distribution_is_measured() -> None:
     run = _run("halved_silently")
     zone, other = target(run, None)
-    (level,) = zone_levels(run, zone, listen(run).heard[zone], other, ("release",))
+    (level,) = zone_levels(run, zone, record_run(run).recorded[zone], other, ("release",))
     assert audit_mechanism(level, 20_000).verdict == "violation"
 
 
@@ -149,6 +149,6 @@ def test_too_few_runs_are_refused_before_the_replay(monkeypatch: pytest.MonkeyPa
     from gridpriv.assurance import audit as module
     from gridpriv.core.errors import InputError
 
-    monkeypatch.delattr(module, "listen")
+    monkeypatch.delattr(module, "record_run")
     with pytest.raises(InputError, match="at least"):
         audit(prepared(), AuditPlan(runs={"release": 5}, levels=("release",)))

@@ -19,7 +19,7 @@ from assurance_broken import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gridpriv.assurance.eavesdrop import listen, neighbour, random_neighbours, worst_neighbours
+from gridpriv.assurance.adversary import neighbour, random_neighbours, record_run, worst_neighbours
 from gridpriv.assurance.replay import CHECKS, Finding, agent_play, replay, replay_run
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import SolverError
@@ -69,7 +69,7 @@ def _failed(findings: Any) -> set[str]:
 
 def replayed(run: Prepared, choose: Any, make_agent: Any = Agent) -> list[Finding]:
     """Return the findings of a run that was listened to."""
-    return replay_run(run, listen(run, make_agent=make_agent).heard, choose, make_agent)
+    return replay_run(run, record_run(run, make_agent=make_agent).recorded, choose, make_agent)
 
 
 @pytest.mark.parametrize("config", PAIRS, ids=_name)
@@ -108,7 +108,7 @@ def test_any_neighbour(config: dict[str, Any], zone: int, bus: int, dp: float, d
     run = prepared(**config)
     problem = run.problems[zone]
     other = neighbour(problem, bus % len(problem.program.zone.own), dp, dq)
-    script = listen(run).heard[zone]
+    script = record_run(run).recorded[zone]
     findings = replay(agent_play(run, zone, script), problem.program.zone.demand, [other], "z")
     assert [f for f in findings if not f.passed] == []
 
@@ -214,7 +214,7 @@ def test_a_papers_calibration_is_certified_for_exact_minimisers() -> None:
     declared = []
     for sensitivity in ("published", "proven"):
         run = prepared(perturbation="output", sensitivity=sensitivity, penalty="100", rounds=1)
-        (releases, *_) = listen(run).heard[0][-1].reply.releases
+        (releases, *_) = record_run(run).recorded[0][-1].reply.releases
         declared.append(releases.sensitivity.value)
     assert declared[1] == pytest.approx(1.1 * declared[0])
 
@@ -248,7 +248,7 @@ def test_a_sensitivity_read_off_the_data_is_caught() -> None:
     # the largest demand of zone 1 is bus 3's: moving it moves what the agent believes
     problem = run.problems[0]
     own = int(np.argmax(problem.program.zone.demand)) % len(problem.program.zone.own)
-    script = listen(run, make_agent=DataDependentNoise).heard[0]
+    script = record_run(run, make_agent=DataDependentNoise).recorded[0]
     play = agent_play(run, 0, script, DataDependentNoise)
     other = neighbour(problem, own, 0.01, 0.0)
     assert "calls" in _failed(replay(play, problem.program.zone.demand, [other], "1"))

@@ -44,9 +44,9 @@ def compiled(folder: Path) -> Path:
 
 @pytest.mark.parametrize("kept", [lambda folder: folder, archived, compiled])
 def test_names_are_found_in_sources_in_an_archive_and_without_a_source(kept, tmp_path):
-    shelf = tmp_path / "library" / "shelf"
-    shelf.mkdir(parents=True)
-    (shelf / "__init__.py").write_text(PACKAGE)
-    (shelf / "books.py").write_text("author, title, price = 'Boole', 'Laws of Thought', 3")
-    asked = f"import sys; sys.path.insert(0, {str(kept(shelf.parent))!r}){ASKED}"
+    loader = tmp_path / "library" / "shelf"
+    loader.mkdir(parents=True)
+    (loader / "__init__.py").write_text(PACKAGE)
+    (loader / "books.py").write_text("author, title, price = 'Boole', 'Laws of Thought', 3")
+    asked = f"import sys; sys.path.insert(0, {str(kept(loader.parent))!r}){ASKED}"
     subprocess.run([sys.executable, "-c", asked], check=True)

@@ -21,7 +21,7 @@ from gridpriv.report.export import export
 from gridpriv.report.panel import cards
 from gridpriv.report.summary import summary
 from gridpriv.study import learned, read_study
-from gridpriv.study.learned import LearnPlan, Shelf, compare_learning
+from gridpriv.study.learned import DatasetLoader, LearnPlan, compare_learning
 from gridpriv.study.plan import method_of
 
 
@@ -184,8 +184,8 @@ def test_comparison_is_at_equal_certified_totals_and_resumes(study, monkeypatch)
 def test_several_processes_give_the_same_tables(tmp_path):
     given = {"rounds": 3, "clients": 4, "clip": 1.0}
     plan = make_plan(["dpsgd", "dp-admm"], [1.0], 2, given, dataset="lasso")
-    one = compare_learning(plan, tmp_path / "one", Shelf())
-    two = compare_learning(plan, tmp_path / "two", Shelf(), jobs=2)
+    one = compare_learning(plan, tmp_path / "one", DatasetLoader())
+    two = compare_learning(plan, tmp_path / "two", DatasetLoader(), jobs=2)
     pd.testing.assert_frame_equal(one.runs, two.runs)
     pd.testing.assert_frame_equal(one.rounds, two.rounds)
 
@@ -315,7 +315,7 @@ def test_study_on_changed_data_is_not_resumed(tmp_path):
 
 def test_a_row_is_what_learn_run_of_its_seed_gives(tmp_path):
     plan = make_plan(["cdp-admm"], [1.0], 2, {"rounds": 5, "preset": "gauthier"}, dataset="lasso")
-    study = compare_learning(plan, tmp_path / "study", Shelf())
+    study = compare_learning(plan, tmp_path / "study", DatasetLoader())
     for row in study.runs.itertuples():
         settings = make_learn_settings(
             "lasso", "gauthier", budget="total:1.0,1e-05", seed=row.seed, rounds=5

@@ -184,14 +184,14 @@ def play(folder, party, shift):
 def template(folder):
     """Lay out a run with ledgers, and return the residuals of the undisturbed one."""
     from gridpriv import load_case, make_settings, run, shipped_zoning
-    from gridpriv.consortium.parties import lay_out
+    from gridpriv.consortium.parties import write_folders
     from gridpriv.privacy.ledger import grant
     from gridpriv.zonal.prepared import zone_datasets
 
     case = load_case("case14")
     zoning = shipped_zoning(case)
     settings = make_settings(rounds=ROUNDS, seed=11, solver="clarabel", noise_schedule="round")
-    lay_out(case, zoning, settings, "faults", f"0.0.0.0:{PORT}", folder)
+    write_folders(case, zoning, settings, "faults", f"0.0.0.0:{PORT}", folder)
     for dataset in zone_datasets(case, zoning, settings.adjacency(case)):
         grant(folder / dataset.owner / "ledger", [dataset], 20.0)
     for k, zone in enumerate(ZONES):

@@ -12,8 +12,8 @@ from gridpriv.consortium.parties import (
     CoordinatorParty,
     ZoneParty,
     credentials,
-    lay_out,
     read_party,
+    write_folders,
 )
 from gridpriv.consortium.take_part import coordinate, over_network, take_part_as_zone
 from gridpriv.zonal.settings import make_settings
@@ -28,7 +28,7 @@ def settings(**given):
 
 
 def laid_out(case, zoning, folder: Path, **given) -> Path:
-    lay_out(case, zoning, settings(**given), "trial", LOOPBACK, folder)
+    write_folders(case, zoning, settings(**given), "trial", LOOPBACK, folder)
     return folder
 
 

@@ -36,7 +36,7 @@ from gridpriv.consensus.sessions import (
     Sessions,
 )
 from gridpriv.consortium.agreement import read_agreement
-from gridpriv.consortium.parties import ZoneParty, credentials, lay_out, read_party
+from gridpriv.consortium.parties import ZoneParty, credentials, read_party, write_folders
 from gridpriv.consortium.take_part import read_own, take_part_as_zone
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import epsilon_of
@@ -44,7 +44,7 @@ from gridpriv.privacy.ledger import grant
 from gridpriv.zonal.prepared import zone_datasets
 
 ZONES = ("1", "2", "3")
-WITHOUT_BUDGET = lambda *_, **__: None  # noqa: E731
+IGNORE_NOTES = lambda *_, **__: None  # noqa: E731
 
 
 def zone_client(folder, agreement, name="1", **more):
@@ -67,7 +67,7 @@ def opening(agreement, name="1"):
 
 
 def request(agreement, turn, w, penalty, name="1", step=None):
-    given = agreement.ground.step(turn.number) if step is None else step
+    given = agreement.public_inputs.step(turn.number) if step is None else step
     return encode(Request(agreement.run, name, turn.phase, Order(turn.number, w, penalty, given)))
 
 
@@ -113,7 +113,7 @@ def test_the_published_calibration_of_secure_noise_needs_a_ledger(case14, zones1
         "rounds": 3,
     }
     folder = tmp_path / "here"
-    lay_out(case14, zones14, settings(**given), "trial", LOOPBACK, folder)
+    write_folders(case14, zones14, settings(**given), "trial", LOOPBACK, folder)
     agreement = read_agreement(folder / "1" / "agreement.json")
     party = read_party(folder / "1" / "zone.toml", ZoneParty)
 
@@ -122,7 +122,7 @@ def test_the_published_calibration_of_secure_noise_needs_a_ledger(case14, zones1
 
     allowed = LateError if noise == "simulated" else InputError
     with pytest.raises(allowed, match=r"nobody|a ledger: with sensitivity published"):
-        take_part_as_zone(agreement, party, folder / "1", serving, WITHOUT_BUDGET)
+        take_part_as_zone(agreement, party, folder / "1", serving, IGNORE_NOTES)
     (dataset,) = (
         d
         for d in zone_datasets(case14, zones14, agreement.settings.protected(case14))
@@ -131,7 +131,7 @@ def test_the_published_calibration_of_secure_noise_needs_a_ledger(case14, zones1
     grant(folder / "1" / "ledger", [dataset], 1e9)
     charged = changed(party, ledger="ledger")
     with pytest.raises(LateError, match="nobody"):
-        take_part_as_zone(agreement, charged, folder / "1", serving, WITHOUT_BUDGET)
+        take_part_as_zone(agreement, charged, folder / "1", serving, IGNORE_NOTES)
 
 
 def test_every_honest_order_is_allowed(case14, zones14, tmp_path):
@@ -312,7 +312,7 @@ def test_an_early_end_loses_no_outcome(folder, case14, zones14, after, finished)
         return Shutdown("trial", finished, "" if finished else "the coordinator was stopped")
 
     with pytest.raises(LateError, match=r"the coordinator ended the run|the run was stopped"):
-        take_part_as_zone(agreement, party, folder / "1", serving, WITHOUT_BUDGET)
+        take_part_as_zone(agreement, party, folder / "1", serving, IGNORE_NOTES)
     path = folder / "1" / "state" / "outcome.json"
     assert path.exists() == (after > 0)
     if after:
@@ -346,8 +346,8 @@ def test_a_run_can_go_on_without_a_zone_whose_answers_have_another_size(folder, 
 
 def test_rounds_that_diverge_blame_nobody_and_are_not_journalled(folder):
     agreement = read_agreement(folder / NAME / "agreement.json")
-    sessions = Sessions(agreement.public, WITHOUT_BUDGET)
-    own = Turns(sessions, Journal(folder), agreement.ground.start, 1.0, "wait")
+    sessions = Sessions(agreement.public, IGNORE_NOTES)
+    own = Turns(sessions, Journal(folder), agreement.public_inputs.start, 1.0, "wait")
     orders = [
         Order(1, zone.start * 1e14 + 1e13, zone.units, 1.0) for zone in agreement.zones.values()
     ]

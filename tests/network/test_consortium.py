@@ -9,7 +9,7 @@ from parties import LOOPBACK, Consortium, laid_out, same_rounds
 
 from gridpriv import make_settings
 from gridpriv.consortium.agreement import read_agreement
-from gridpriv.consortium.parties import ZoneParty, lay_out, read_party
+from gridpriv.consortium.parties import ZoneParty, read_party, write_folders
 from gridpriv.consortium.take_part import read_own
 from gridpriv.core.errors import InputError
 
@@ -95,7 +95,9 @@ def test_a_zone_solves_as_far_as_the_agreement_says(
 )
 def test_the_agreement_says_when_noise_is_drawn(case14, zones14, tmp_path, given, noise_schedule):
     """Parties of another version, with another default, must not draw another number of times."""
-    lay_out(case14, zones14, make_settings(rounds=3, **given), "trial", LOOPBACK, tmp_path / "new")
+    write_folders(
+        case14, zones14, make_settings(rounds=3, **given), "trial", LOOPBACK, tmp_path / "new"
+    )
     path = tmp_path / "new" / "1" / "agreement.json"
     told = json.loads(path.read_text())
     assert told["settings"]["noise_schedule"] == noise_schedule

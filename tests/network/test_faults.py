@@ -326,7 +326,7 @@ def test_a_round_can_go_on_with_the_last_release_and_it_is_accounted(folder, mon
     # what the zone keeps of its dual is what the coordinator keeps
     state = client.read_state(folder / "2" / "state" / "zone")
     agreement = read_agreement(folder / "2" / "agreement.json")
-    part = agreement.ground.consensus.split(outcome.turns[-1].state.dual)[
+    part = agreement.public_inputs.consensus.split(outcome.turns[-1].state.dual)[
         list(agreement.zones).index("2")
     ]
     held = state.memory.at.dual

@@ -23,14 +23,14 @@ from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.parties import make_keys
 
 ZONES = ("1", "2", "3")
-WITHOUT_BUDGET = lambda *_, **__: None  # noqa: E731
+IGNORE_NOTES = lambda *_, **__: None  # noqa: E731
 
 
 @pytest.fixture(scope="module")
 def coordinator(template):
     """A server that waits for zones, its folders and its address."""
     agreement = read_agreement(template / NAME / "agreement.json")
-    sessions = Sessions(agreement.public, WITHOUT_BUDGET)
+    sessions = Sessions(agreement.public, IGNORE_NOTES)
     serving = Server(sessions, "127.0.0.1:0", read_pair(template / NAME), 3, 100)
     serving.folder, serving.sessions = template, sessions
     yield serving

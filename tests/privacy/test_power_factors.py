@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from gridpriv import load_case, make_settings, run, shipped_zoning
-from gridpriv.assurance.eavesdrop import corners
+from gridpriv.assurance.adversary import corners
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors, parse_power_factors
 from gridpriv.privacy.linear import Disclosure, Prior, bus, total, tree

@@ -23,7 +23,7 @@ from gridpriv.grid.layout import bus_positions, network_tables
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.zoning import Zoning, zoning_from_groups
 from gridpriv.report.figures import to_svg
-from gridpriv.report.network import GridMap, apart
+from gridpriv.report.network import GridMap, separated
 from gridpriv.report.plots import flows_of, zones_map
 
 
@@ -285,7 +285,7 @@ def test_a_runs_report_shows_its_loading_and_a_public_one_does_not(tmp_path: Pat
 
 def test_marks_are_pushed_apart_by_as_much_to_either_side():
     place = np.array([[0.0, 0.0], [3.0, 4.0], [500.0, 500.0]])
-    moved = apart(place, 10.0)
+    moved = separated(place, 10.0)
     assert moved.mean(axis=0) == pytest.approx(place.mean(axis=0), abs=0.05)
     assert moved[2] == pytest.approx(place[2], abs=0.05)
     assert 8.0 < np.linalg.norm(moved[1] - moved[0]) <= 10.1

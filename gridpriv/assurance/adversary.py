@@ -1,6 +1,6 @@
-"""Parts of a replay: a run as seen on the network, and adjacent demands of its zones.
+"""A run as an adversary on the network observes it, and adjacent demands of its zones.
 
-Messages are recorded in both directions, by round, as an adversary sees them. Adjacent demands are
+Messages are recorded in both directions, by round. Adjacent demands are
 the worst by public topology, one for every class of buses, and random ones.
 """
 
@@ -30,13 +30,13 @@ MakeAgent = Callable[..., Agent]
 
 
 @dataclass(frozen=True, eq=False)
-class Heard(Order):
+class RecordedRound(Order):
     """One round of one zone, as seen on the network: the order, and the reply to it.
 
     Attributes
     ----------
     warm_start : bool
-        Whether it ran on the public proxy.
+        True for a round of the warm start, on the public proxy.
     """
 
     reply: Reply
@@ -52,7 +52,7 @@ OWN = ("figures", "outcome", "drawn", "plan")
 """Methods of a simulation whose results stay with the zone's owner."""
 
 
-class Eavesdropper:
+class RecordingTransport:
     """A transport that records everything that crosses the network, and each zone's rounds.
 
     Every argument of a call comes from the coordinator. Answers are recorded except those that stay
@@ -62,7 +62,7 @@ class Eavesdropper:
     def __init__(self, inner: Transport, zones: int) -> None:
         self._inner, self._zones = inner, zones
         self.crossed: list[tuple[str, Any, Any]] = []
-        self.heard: list[list[Heard]] = [[] for _ in range(zones)]
+        self.recorded: list[list[RecordedRound]] = [[] for _ in range(zones)]
 
     def ask(self, calls: Calls[R]) -> list[R | Exception]:
         """Call every zone; record the calls and the answers that are sent."""
@@ -71,12 +71,14 @@ class Eavesdropper:
         name, given = sent[0].method.__name__, [request.given for request in sent]
         if name not in OWN:
             self.crossed.append((name, given, outcomes))
-        elif name == "plan" and all(kept != "plan" for kept, _, _ in self.crossed):
+        elif name == "plan" and all(
+            recorded_method != "plan" for recorded_method, _, _ in self.crossed
+        ):
             self.crossed.append((name, given, None))
         warm = name == "warm_start"
-        for script, call, reply in zip(self.heard, sent, outcomes, strict=True):
+        for script, call, reply in zip(self.recorded, sent, outcomes, strict=True):
             if (warm or name == "round") and isinstance(reply, Reply):
-                script.append(Heard(**vars(call.given[0]), reply=reply, warm_start=warm))
+                script.append(RecordedRound(**vars(call.given[0]), reply=reply, warm_start=warm))
         return outcomes
 
     def close(self) -> None:
@@ -84,13 +86,13 @@ class Eavesdropper:
         self._inner.close()
 
 
-def listen(
+def record_run(
     prepared: Prepared,
     seed: int | None = None,
     *,
     make_agent: MakeAgent = Agent,
     data: Sequence[Floats] | None = None,
-) -> Eavesdropper:
+) -> RecordingTransport:
     """Run the consensus algorithm as :func:`gridpriv.zonal.run.run` does and record its messages.
 
     Parameters
@@ -117,7 +119,7 @@ def listen(
         zone_agent(prepared, zone, own, prepared.rules, streams, make_agent)
         for zone, own in enumerate(data or [None] * len(prepared.zones))
     ]
-    transport = Eavesdropper(InProcess(agents), len(agents))
+    transport = RecordingTransport(InProcess(agents), len(agents))
     settings = replace(
         prepared.settings,
         planning="soc",
@@ -153,12 +155,12 @@ def varied(prepared: Prepared, **changes: Any) -> Prepared:
     return twin
 
 
-def opening(script: Sequence[Heard]) -> Sequence[Heard]:
+def opening(script: Sequence[RecordedRound]) -> Sequence[RecordedRound]:
     """Return the warm start, if there is one, and the first private round."""
-    return script[: sum(heard.warm_start for heard in script) + 1]
+    return script[: sum(record.warm_start for record in script) + 1]
 
 
-def answer(agent: Agent, heard: Heard) -> Reply:
+def answer(agent: Agent, record: RecordedRound) -> Reply:
     """Return the agent's answer to the order of a recorded round.
 
     Raises
@@ -167,7 +169,7 @@ def answer(agent: Agent, heard: Heard) -> Reply:
         With the zone and round, from the agent.
     """
     try:
-        return agent.warm_start(heard) if heard.warm_start else agent.round(heard)
+        return agent.warm_start(record) if record.warm_start else agent.round(record)
     except SolverError as error:
         error.add_note("while a recorded run was played again")
         raise
@@ -221,11 +223,11 @@ def corners(adjacency: DemandAdjacency) -> list[tuple[float, float]]:
 def gradient_norms(problem: ZoneProblem, adjacency: DemandAdjacency) -> Floats:
     """Return the largest change of the gradient by each own bus, in the 2-norm, (|N_z|,)."""
     own = len(problem.program.zone.own)
-    moves = [
+    changes = [
         [problem.program.pull(other.change) for other in _corners_at(problem, adjacency, bus)]
         for bus in range(own)
     ]
-    return np.asarray(np.linalg.norm(moves, axis=2).max(axis=1))
+    return np.asarray(np.linalg.norm(changes, axis=2).max(axis=1))
 
 
 def worst_neighbours(problem: ZoneProblem, adjacency: DemandAdjacency) -> list[Neighbour]:
@@ -263,8 +265,10 @@ def class_neighbours(problem: ZoneProblem, adjacency: DemandAdjacency) -> list[N
     )
     norms = gradient_norms(problem, adjacency)
     buses = {int(np.argmax(np.where(members, norms, -1.0))) for members in classes if members.any()}
-    one_of_each = corners(adjacency)[: 2 if adjacency.protects == "p+q" else 1]
-    return [neighbour(problem, bus, dp, dq) for bus in sorted(buses) for dp, dq in one_of_each]
+    independent_corners = corners(adjacency)[: 2 if adjacency.protects == "p+q" else 1]
+    return [
+        neighbour(problem, bus, dp, dq) for bus in sorted(buses) for dp, dq in independent_corners
+    ]
 
 
 def corner_neighbours(
