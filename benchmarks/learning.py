@@ -56,12 +56,12 @@ def product(x: np.ndarray) -> None:
 
 def median(job: Callable[[], object], repeats: int = 5) -> float:
     """Return the median processor seconds of a job."""
-    found = []
+    values = []
     for _ in range(repeats):
         began = time.process_time()
         job()
-        found.append(time.process_time() - began)
-    return float(np.median(found))
+        values.append(time.process_time() - began)
+    return float(np.median(values))
 
 
 def of_rounds(data: Dataset, settings: LearnSettings) -> float:

@@ -77,8 +77,8 @@ def main() -> None:
     test = torch.as_tensor(data.x_test), torch.as_tensor(data.y_test).long()
     given = settings(rounds)
     began = time.perf_counter()
-    found = learn(data, given, module=network())
-    row = f"{found.final['test_accuracy']:.4f}  {found.privacy['total']['epsilon']:.3f}"
+    result = learn(data, given, module=network())
+    row = f"{result.final['test_accuracy']:.4f}  {result.privacy['total']['epsilon']:.3f}"
     took = time.perf_counter() - began
     print(f"gridpriv, 10 clients, no trusted server     {row}  {took:.0f} s", flush=True)
     part = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[: len(x) // 10]

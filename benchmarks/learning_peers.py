@@ -228,7 +228,7 @@ def peak() -> float:
     return max(MEMORY) if MEMORY else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MIB
 
 
-def one(program: str, clients: int, rounds: int) -> None:
+def run_program(program: str, clients: int, rounds: int) -> None:
     """Run a program in this process and print its values as JSON."""
     runs: dict[str, Callable[[int, int], Iterator[None]]] = {
         "gridpriv": gridpriv,
@@ -255,7 +255,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     if args.one:
-        one(args.one[0], int(args.one[1]), args.rounds)
+        run_program(args.one[0], int(args.one[1]), args.rounds)
         return
     rows = []
     print("program   clients  round s  data MiB  peak MiB")

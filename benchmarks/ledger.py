@@ -39,9 +39,9 @@ def milliseconds(act: Callable[[], object], times: int) -> float:
 
 def flush_alone(folder: Path) -> float:
     handle = os.open(folder / "flushed", os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    found = milliseconds(lambda: (os.write(handle, ROW), os.fsync(handle)), 200)
+    durations = milliseconds(lambda: (os.write(handle, ROW), os.fsync(handle)), 200)
     os.close(handle)
-    return found
+    return durations
 
 
 def database(path: Path, rows: int) -> sqlite3.Connection:

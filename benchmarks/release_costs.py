@@ -134,10 +134,10 @@ def measure(path: Path, grids: list[str], seeds: int) -> None:
                     if cell.labels in done:
                         continue
                     try:
-                        found = run_prepared(
+                        result = run_prepared(
                             prepare(case, zoning, cell.settings), transport=transport
                         ).physical
-                        figures = [found[name] for name in COLUMNS[6:]]
+                        figures = [result[name] for name in COLUMNS[6:]]
                     except SolverError:
                         figures = ["none", "", "", ""]
                     file.write(",".join(map(str, (*cell.labels, *figures))) + "\n")
@@ -157,10 +157,10 @@ def cost_table(path: Path) -> pd.DataFrame:
     rows["noise"] = 2.0 * rows["beta"] / rows["total"]
     rows.loc[rows["infeasible"], "over"] = np.nan
     # methods without draws have no noise; equal noise means equal draws
-    found = rows[rows["method"] != "noise-free"].drop_duplicates(
+    private = rows[rows["method"] != "noise-free"].drop_duplicates(
         ["grid", "prior", "method", "noise", "seed"]
     )
-    groups = found.groupby(["grid", "prior", "method", "noise"], dropna=False, sort=False)
+    groups = private.groupby(["grid", "prior", "method", "noise"], dropna=False, sort=False)
     return groups.agg(
         over=("over", "mean"),
         error=("over", "sem"),

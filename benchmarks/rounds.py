@@ -75,8 +75,10 @@ def rounds_to_the_optimum(name: str, zones: int, acceleration: str) -> str:
     )
     rounds = gridpriv.run(case, gridpriv.partition(case, zones), settings).rounds
     bound = gridpriv.relax(case, "cost").bound
-    far = (rounds.consensus_residual >= RESIDUAL) | (abs(rounds.cost / bound - 1) >= COST_SHARE)
-    last = int(np.flatnonzero(far).max(initial=-1))
+    not_converged = (rounds.consensus_residual >= RESIDUAL) | (
+        abs(rounds.cost / bound - 1) >= COST_SHARE
+    )
+    last = int(np.flatnonzero(not_converged).max(initial=-1))
     return f"> {MOST_ROUNDS}" if last + 1 == len(rounds) else str(last + 2)
 
 
@@ -84,8 +86,8 @@ def ac_rounds(name: str, zones: int) -> str:
     """Return the number of rounds of the default to the AC optimum."""
     case = gridpriv.load_case(f"pglib_opf_case{name}")
     settings = gridpriv.make_settings(mechanism="none")
-    found = gridpriv.run(case, gridpriv.partition(case, zones), settings).ac_rounds
-    return str(len(found.iterations)) if found.schedule is not None else "-"
+    rounds = gridpriv.run(case, gridpriv.partition(case, zones), settings).ac_rounds
+    return str(len(rounds.iterations)) if rounds.schedule is not None else "-"
 
 
 def main() -> None:
@@ -93,13 +95,13 @@ def main() -> None:
     if "--optimum" not in sys.argv[1:]:
         print(f"{'grid':18} {'zones':>5} {'anderson':>9} {'plain':>6}")
         for name, zones in (*GRIDS, *LARGE) if "--large" in sys.argv[1:] else GRIDS:
-            found = [rounds_to_agree(name, zones, kind) for kind in ("anderson", "none")]
-            print(f"{name:18} {zones:5} {found[0]:>9} {found[1]:>6}", flush=True)
+            counts = [rounds_to_agree(name, zones, kind) for kind in ("anderson", "none")]
+            print(f"{name:18} {zones:5} {counts[0]:>9} {counts[1]:>6}", flush=True)
     heads = " ".join(f"{head:>9}" for head in ("published", *KINDS, "AC"))
     print(f"{'PGLib grid':18} {'zones':>5} {heads}")
     for (name, zones), published in PUBLISHED.items():
-        found = [rounds_to_the_optimum(name, zones, kind) for kind in KINDS]
-        cells = " ".join(f"{cell:>9}" for cell in (published, *found, ac_rounds(name, zones)))
+        counts = [rounds_to_the_optimum(name, zones, kind) for kind in KINDS]
+        cells = " ".join(f"{cell:>9}" for cell in (published, *counts, ac_rounds(name, zones)))
         print(f"{name:18} {zones:5} {cells}", flush=True)
 
 

@@ -70,10 +70,10 @@ LARGE = 300  # buses from which start-up is a small part
 
 def measured(words: str, tries: int) -> dict[str, object]:
     """Return the least time of a command over the tries, and its peak memory."""
-    found = [_once(words.split()) for _ in range(tries)]
-    least = min(found, key=lambda one: one["seconds"])
+    runs = [_once(words.split()) for _ in range(tries)]
+    least = min(runs, key=lambda run: run["seconds"])
     for peak in ("megabytes", "megabytes_worker"):
-        least[peak] = max(one[peak] for one in found)
+        least[peak] = max(run[peak] for run in runs)
     print(
         f"gridpriv {words:76} {least['seconds']:8.2f} s {least['wall']:8.2f} s wall "
         f"{least['megabytes']:5} + {least['megabytes_worker']:5} MB",
@@ -85,22 +85,22 @@ def measured(words: str, tries: int) -> dict[str, object]:
 
 def _once(words: list[str]) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
-        said, problems = Path(folder, "said"), Path(folder, "problems")
+        output, problems = Path(folder, "said"), Path(folder, "problems")
         given = [*words, f"{folder}/study"] if words[-1] == "--out" else words
         began = time.perf_counter()
-        with said.open("wb") as out, problems.open("wb") as err:
-            checkpoint = subprocess.Popen(
+        with output.open("wb") as out, problems.open("wb") as err:
+            process = subprocess.Popen(
                 [sys.executable, "-c", MAIN, *given],
                 env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
                 stdout=out,
                 stderr=err,
             )
-            _, status, used = os.wait4(checkpoint.pid, 0)
+            _, status, used = os.wait4(process.pid, 0)
         wall, errors = time.perf_counter() - began, problems.read_text().splitlines()
         if status:
             ended = os.waitstatus_to_exitcode(status)
             raise SystemExit(f"gridpriv {' '.join(words)} ended {ended}: {errors[-1:]}")
-        split = _split(said.read_text()) if "--json" in words else {}
+        split = _split(output.read_text()) if "--json" in words else {}
     own, worker = (round(int(peak) / 1024) for peak in errors[-1].split())
     seconds = used.ru_utime + used.ru_stime
     return {
@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=2)
     parser.add_argument("--keep", metavar="NOTE", help="add to history.json")
     args = parser.parse_args()
-    told = list(commands(args.commands, args.tries))
+    results = list(commands(args.commands, args.tries))
     sizes = [] if args.sizes == "none" else [int(size) for size in args.sizes.split(",")]
     grids = list(growth(sizes, args.workers, args.tries))
     grown = {
@@ -202,7 +202,7 @@ def main() -> None:
                 f"processor seconds grow with buses to the power {power} ({which}, with start-up)"
             )
     if args.keep:
-        keep({"commands": told, "grids": grids, "exponents": grown}, args.keep)
+        keep({"commands": results, "grids": grids, "exponents": grown}, args.keep)
 
 
 if __name__ == "__main__":

@@ -108,30 +108,30 @@ def measure(name: str, beta: str, days: int, hours: int, seed: int) -> Iterator[
     costs: dict[str, list[tuple[float, float]]] = {method: [] for method in (PLAIN, *rows)}
     for _, hour in sample:
         with closing(ReusedAgents(in_process)) as zones:
-            for method, found in costs.items():
+            for method, method_costs in costs.items():
                 of_hour = streams.get(method) or partial(ready, method)
-                found.append(_cost(of_hour(hour), zones))
+                method_costs.append(_cost(of_hour(hour), zones))
     for method, row in rows.items():
         yield {"method": method, **row, **_over(sample, costs[PLAIN], costs[method])}
 
 
 def _missed(ready: Prepared) -> float:
     """Return the error of the zones' estimated totals in MW, root sum of squares."""
-    found = []
-    for zone, held in zip(ready.zones, ready.disclosures, strict=True):
+    misses = []
+    for zone, disclosure in zip(ready.zones, ready.disclosures, strict=True):
         rule = ready.rules.noise
-        assert held is not None and rule is not None
-        estimate = held.prior.mean
-        if len(held.strategy.matrix):
-            release = rule.release(held.sensitivity(ready.rules.adjacency, rule.norm))
+        assert disclosure is not None and rule is not None
+        estimate = disclosure.prior.mean
+        if len(disclosure.strategy.matrix):
+            release = rule.release(disclosure.sensitivity(ready.rules.adjacency, rule.norm))
             noisy = release.apply(
-                held.measure(zone.demand),
+                disclosure.measure(zone.demand),
                 lambda key=zone.key: np.random.default_rng([ready.seed, key]),
             )
-            estimate = held.estimate(noisy, release)
+            estimate = disclosure.estimate(noisy, release)
         half = len(zone.own)
-        found.append(estimate[:half].sum() - zone.demand[:half].sum())
-    return ready.case.base_mva * float(np.linalg.norm(found))
+        misses.append(estimate[:half].sum() - zone.demand[:half].sum())
+    return ready.case.base_mva * float(np.linalg.norm(misses))
 
 
 def _cost(ready: Prepared, zones: ReusedAgents) -> tuple[float, float]:
@@ -146,18 +146,20 @@ def _cost(ready: Prepared, zones: ReusedAgents) -> tuple[float, float]:
 
 
 def _over(
-    sample: list[tuple[int, int]], base: list[tuple[float, float]], found: list[tuple[float, float]]
+    sample: list[tuple[int, int]],
+    base: list[tuple[float, float]],
+    private_costs: list[tuple[float, float]],
 ) -> dict[str, Any]:
     """Return cost over the noise-free run by month in %, and counts over the sample."""
     months = np.array([month for month, _ in sample])
-    free, costs = np.array(base)[:, 0], np.array(found)[:, 0]
+    free, costs = np.array(base)[:, 0], np.array(private_costs)[:, 0]
     over = 100.0 * (costs / free - 1.0)
     return {
         "cost_percent": [float(np.nanmean(over[months == m])) for m in range(12)],
         "median_percent": float(np.nanmedian(over)),
         "hours": len(sample),
         "not_ac_feasible": int(np.isnan(costs).sum()),
-        "shed_mw": float(np.nanmean(np.array(found)[:, 1])),
+        "shed_mw": float(np.nanmean(np.array(private_costs)[:, 1])),
     }
 
 

@@ -19,6 +19,6 @@ settings = gridpriv.make_settings(
 )
 prepared = gridpriv.prepare(case, gridpriv.shipped_zoning(case), settings)
 
-found = gridpriv.attack(prepared, gridpriv.AttackPlan(seeds=1, rounds=3, bus=12))
-print(found.summary().round(3).to_string(index=False))
-print(found.zones().to_string(index=False))
+result = gridpriv.attack(prepared, gridpriv.AttackPlan(seeds=1, rounds=3, bus=12))
+print(result.summary().round(3).to_string(index=False))
+print(result.zones().to_string(index=False))

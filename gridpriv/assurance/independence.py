@@ -216,8 +216,8 @@ def _laws(samples: Sequence[Sample], risk: float) -> list[Finding]:
         if own is None:
             tests.append(stats.binomtest(int((sample.noise > 0.0).sum()), sample.noise.size))
         chance = min(float(test.pvalue) for test in tests)
-        surprise, allowed = -math.log10(max(chance, 1e-300)), -math.log10(risk / len(samples))
-        matches.append(Finding("distribution", sample.zone, "-", surprise, allowed))
+        minus_log_p, allowed = -math.log10(max(chance, 1e-300)), -math.log10(risk / len(samples))
+        matches.append(Finding("distribution", sample.zone, "-", minus_log_p, allowed))
     return matches
 
 

@@ -128,10 +128,10 @@ def _publication(prepared: Prepared, case: Case) -> Frozen:
     return Frozen(**given, drawn=[], frozen=None)
 
 
-def _published(made: ProtectedCase) -> dict[str, str]:
+def _published(protected: ProtectedCase) -> dict[str, str]:
     """Return the text of the published case and of its certificate."""
-    case = made.case("audit")
-    document = certificate(made.made, case, {}, None)
+    case = protected.case("audit")
+    document = certificate(protected.made, case, {}, None)
     return {"case": matpower_text(case), "certificate": json.dumps(document, sort_keys=True)}
 
 
@@ -156,18 +156,18 @@ def _query(query: PriceQuery, demand: Floats, adjacency: DemandAdjacency, label:
 
 
 def _sensitivities(
-    made: ProtectedCase, demand: Floats, adjacency: DemandAdjacency
+    protected: ProtectedCase, demand: Floats, adjacency: DemandAdjacency
 ) -> list[Finding]:
     """Return changes of the priced query, and of secure sums between close adjacent demands."""
-    tiny, exact = DemandAdjacency(TINY), replace(made.first.disclosure, exact=True)
-    norm = made.first.release.mechanism.norm
+    tiny, exact = DemandAdjacency(TINY), replace(protected.first.disclosure, exact=True)
+    norm = protected.first.release.mechanism.norm
     worst = _largest_change(lambda at: exact.measure(at.ravel()), demand, tiny, norm)
     declared = exact.sensitivity(tiny, norm).value
     findings = [Finding("publish", "all", "rounding of statistics", worst, declared)]
-    if isinstance(made.posterior, PricedRelease):
-        secure = price_query(made.served.optimum, tiny, 1.0, "secure")
+    if isinstance(protected.posterior, PricedRelease):
+        secure = price_query(protected.served.optimum, tiny, 1.0, "secure")
         findings += [
-            _query(made.posterior.query, demand, adjacency, "priced query"),
+            _query(protected.posterior.query, demand, adjacency, "priced query"),
             _query(secure, demand, tiny, "rounding of prices"),
         ]
     return findings
@@ -291,9 +291,9 @@ def stream_findings(prepared: Prepared) -> list[Finding]:
     def make(series: DemandSeries, given: Settings) -> Stream:
         budget, window = Budget("total", EPSILON), f"{WINDOW}h"
         settings = replace(given, release="total", stream=window, budget=budget)
-        made = make_horizon(series, prepared.zoning, settings)
-        assert isinstance(made, Stream)
-        return made
+        stream = make_horizon(series, prepared.zoning, settings)
+        assert isinstance(stream, Stream)
+        return stream
 
     try:
         base, twins = _on_demands(prepared, curve, make)

@@ -487,8 +487,8 @@ def zone_levels(
 
     def of_level(level: str) -> AuditedMechanism:
         if level == "messages":
-            every = agent_play(prepared, zone, script)(data.copy(), Tape()).draws
-            total = _stated_total(prepared, every)
+            draws = agent_play(prepared, zone, script)(data.copy(), Tape()).draws
+            total = _stated_total(prepared, draws)
             return RunLevel(*total, level, data, adjacent, prepared, zone, script)
         if level == "solution" and single.rules.perturbation.target != "output":
             return RunLevel(*once, level, data, adjacent, single, zone, opened)

@@ -284,10 +284,10 @@ def _print_accounts(file: str, owners: list[Json]) -> None:
         ],
     )
     protected = sorted({owner["adjacency"].rstrip(".") for owner in owners})
-    keepers = sorted({owner["kept_by"] for owner in owners})
+    rules = sorted({owner["kept_by"] for owner in owners})
     say(
         *(f"Protected: {adjacency}." for adjacency in protected),
-        *(f"Rule: {keeper}." for keeper in keepers),
+        *(f"Rule: {rule}." for rule in rules),
         worded("ledger-rows"),
     )
 

@@ -391,8 +391,8 @@ def _print_forecast(document: Json) -> None:
     first, last = document["steps"][0], document["steps"][-1]
     title = f"{document['case']}: forecast of {len(document['steps'])} steps, {first} to {last}"
     print_table(title, ["zone", "buses", "mean MW", "std MW"], rows)
-    if drowned := [str(zone) for zone, _, mean, spread in rows if spread > abs(mean)]:
-        say(message("forecast-drowned", {"zones": ", ".join(drowned)}))
+    if dominated := [str(zone) for zone, _, mean, spread in rows if spread > abs(mean)]:
+        say(message("forecast-drowned", {"zones": ", ".join(dominated)}))
     if document["test"]:
         columns = ["zone", "mape", "pinball_mw", "naive_mape", "naive_pinball_mw"]
         tested = [[row[name] for name in columns] for row in document["test"]]

@@ -152,9 +152,11 @@ def sentences(
 
     lines = []
     grid_mw = case.base_mva * capacity(case)
-    drowned = sorted({method.release for method in methods if method.noise_mw > grid_mw > 0.0})
-    if drowned:
-        named = ", ".join(drowned)
+    noise_above_capacity = sorted(
+        {method.release for method in methods if method.noise_mw > grid_mw > 0.0}
+    )
+    if noise_above_capacity:
+        named = ", ".join(noise_above_capacity)
         lines.append(output.worded("plan-drowned", capacity=grid_mw, releases=named))
     lines.append(f"Recommended: {command}")
     lines += _worst_case(methods, best)
@@ -167,7 +169,7 @@ def sentences(
     ranges = output.worded(
         "plan-ranges",
         scenarios=chosen.scenarios,
-        share=100 * covered(chosen.scenarios),
+        share=100 * coverage(chosen.scenarios),
         more=more,
         spread=100 * spread,
         left_out=left_out,
@@ -189,8 +191,8 @@ def _worst_case(methods: list[Expected], best: Expected) -> list[str]:
     other, method = min(known, key=lambda pair: pair[0].most)
     if method.release == best.release or gap.most - other.most <= small:
         return [f"{text}."]
-    alike = abs(gap.median - other.median) <= small
-    medians = f"; the medians differ by less than {LEVEL} of the cost" if alike else ""
+    equal_medians = abs(gap.median - other.median) <= small
+    medians = f"; the medians differ by less than {LEVEL} of the cost" if equal_medians else ""
     return [f"{text}, with --release {method.release} {other.most:.4g} $/h{medians}."]
 
 
@@ -213,7 +215,7 @@ def _command(best: Expected, chosen: Scenarios, args: argparse.Namespace) -> str
     return shlex.join(words)
 
 
-def covered(draws: int) -> float:
+def coverage(draws: int) -> float:
     """Return the probability that a further scenario is in the range of these."""
     return (draws - 1) / (draws + 1)
 

@@ -119,14 +119,14 @@ def protections(study: Study) -> list[Message]:
         return []
     noisy = noisy[noisy[column].notna()]
     steps = ", in every step, before public factors" if "steps" in study.tables else ""
-    kinds = {f"{what}{steps}": rows for what, rows in noisy.groupby(column, sort=False)}
+    kinds = {f"{adjacency}{steps}": rows for adjacency, rows in noisy.groupby(column, sort=False)}
     if len(kinds) == 1:
-        messages = [message("protected", {"adjacency": what}) for what in kinds]
+        messages = [message("protected", {"adjacency": adjacency}) for adjacency in kinds]
     else:
         by_case = noisy.groupby("case")[column].nunique().max() == 1
         messages = [
-            message("protected-by", {"by": _named(rows, by_case=by_case), "adjacency": what})
-            for what, rows in kinds.items()
+            message("protected-by", {"by": _named(rows, by_case=by_case), "adjacency": adjacency})
+            for adjacency, rows in kinds.items()
         ]
     limits = noisy.reindex(columns=["protects", "power_factor"]).drop_duplicates().fillna("")
     for protects, factors in limits.itertuples(index=False):

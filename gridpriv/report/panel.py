@@ -434,8 +434,8 @@ def panel_messages(of: Panel) -> Iterator[Message]:
     yield from _baseline_messages(of, of.metric)
     if len(late := of.late):
         worst = late.loc[late.consensus_residual.idxmax()]
-        alike = of.runs[of.runs.budget.isin(WITHOUT_BUDGET) == (of.budget in WITHOUT_BUDGET)]
-        values = {"late": late.series.nunique(), "methods": alike.series.nunique()}
+        same_noise = of.runs[of.runs.budget.isin(WITHOUT_BUDGET) == (of.budget in WITHOUT_BUDGET)]
+        values = {"late": late.series.nunique(), "methods": same_noise.series.nunique()}
         values |= {
             "panel": of.name,
             "kind": "noise-free" if of.budget in WITHOUT_BUDGET else "noisy",
@@ -461,8 +461,8 @@ def _ranking_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
             "lowest-noise-free" if of.budget in WITHOUT_BUDGET else "lowest", values | given
         )
     else:
-        first, *others = ranking.leaders
-        leaders = {"method": quoted(first), "others": named(others)}
+        first, *indistinct = ranking.leaders
+        leaders = {"method": quoted(first), "others": named(indistinct)}
         yield message("not-distinguishable", values | leaders)
 
 
@@ -529,13 +529,13 @@ def _baseline_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
 
 def _noise_free_costs(of: Panel, base: pd.Series | None) -> Iterator[Message]:
     """Yield the cost of other noise-free methods above the cheapest, the baseline."""
-    dear = of.rows[(of.rows.budget == NO_NOISE) & (of.rows.method_cost > CHEAPER)]
-    if base is None or dear.empty:
+    expensive = of.rows[(of.rows.budget == NO_NOISE) & (of.rows.method_cost > CHEAPER)]
+    if base is None or expensive.empty:
         return
-    dear = dear.sort_values("method_cost", ascending=False)[:MOST_NAMED]
+    expensive = expensive.sort_values("method_cost", ascending=False)[:MOST_NAMED]
     costs = ", ".join(
         f"{quoted(row.series)} costs {amount(row.method_cost, '$/h')} $/h"
-        for row in dear.itertuples()
+        for row in expensive.itertuples()
     )
     yield message("noise-free-costs", {"panel": of.name, "costs": costs, "base": base.series})
 

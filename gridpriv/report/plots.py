@@ -197,7 +197,7 @@ class RunPlots:
     def _name(self) -> str:
         return str(self.result.case.name)
 
-    def _by_bus(self, value: Floats, what: str, unit: str, limits: dict[str, Floats]) -> Chart:
+    def _by_bus(self, value: Floats, quantity: str, unit: str, limits: dict[str, Floats]) -> Chart:
         """Return a value at every bus, in the order of zones and bus numbers."""
         zoning, numbers = self.result.zoning, self.result.case.bus_id
         order = np.lexsort((numbers, zoning.zone_of))
@@ -211,9 +211,9 @@ class RunPlots:
         series += [Series(name, tuple(at), tuple(limit[order])) for name, limit in limits.items()]
         grey = {"color": "#777777", "linestyle": "--", "linewidth": 1.0, "marker": ""}
         return Chart(
-            f"{self._name}: {what}",
+            f"{self._name}: {quantity}",
             "bus, by zone",
-            f"{what} ({unit})",
+            f"{quantity} ({unit})",
             tuple(series),
             unit,
             x_names=tuple(map(str, numbers[order])),
@@ -330,8 +330,10 @@ def _cost_of(table: pd.DataFrame) -> Metric:
     return metric
 
 
-def _empty(what: str) -> InputError:
-    return InputError(f"There is nothing to draw: this result has no {what}. Draw another figure.")
+def _empty(quantity: str) -> InputError:
+    return InputError(
+        f"There is nothing to draw: this result has no {quantity}. Draw another figure."
+    )
 
 
 STATE = ("res_bus", "res_line", "res_gen", "res_shed")

@@ -324,8 +324,8 @@ def make_batches(tasks: Sequence[StudyTask], grids: Grids, workers: int) -> list
     """
     most = max(1, len(tasks) // (8 * workers))
     batches = []
-    for _, alike in groupby(tasks, key=_unseeded):
-        group = tuple(alike)
+    for _, repetitions in groupby(tasks, key=_unseeded):
+        group = tuple(repetitions)
         batches += [
             Batch(group[k : k + most], grids[group[0].case, group[0].zoning])
             for k in range(0, len(group), most)

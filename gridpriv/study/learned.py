@@ -106,7 +106,7 @@ class LearnPlan:
     measure : str
         A further measure of every evaluated round (:mod:`gridpriv.learning.algorithms.base`).
     data_seed : int or None
-        See :class:`Shelf`.
+        See :class:`DatasetLoader`.
     """
 
     dataset: str
@@ -172,7 +172,7 @@ class LearnPlan:
         """Refuse methods that cannot be compared: other units of privacy, or other effort."""
         noisy = [t for t in trials if t.budget != NO_NOISE]
         trained = [t for t in trials if t.settings.algorithm != "centralized"]
-        for what, of, why, some in (
+        for difference, value_of, why, trials_compared in (
             (
                 "units",
                 _unit,
@@ -181,14 +181,18 @@ class LearnPlan:
             ),
             ("client-rounds", client_rounds, "train with unequal client-rounds", trained),
         ):
-            for dataset in dict.fromkeys(t.dataset for t in some):
-                by_unit = {of(t.settings): t.method for t in reversed(some) if t.dataset == dataset}
-                if len(by_unit) > 1 and what not in self.allowed:
+            for dataset in dict.fromkeys(t.dataset for t in trials_compared):
+                by_unit = {
+                    value_of(t.settings): t.method
+                    for t in reversed(trials_compared)
+                    if t.dataset == dataset
+                }
+                if len(by_unit) > 1 and difference not in self.allowed:
                     units = "; ".join(f"{method}: {unit}" for unit, method in by_unit.items())
-                    more = " give --client-rounds N, or" if what == "client-rounds" else ""
+                    more = " give --client-rounds N, or" if difference == "client-rounds" else ""
                     raise InputError(
                         f"these methods {why} ({units}):{more} leave one out, or allow it by name "
-                        f"(--allow {what})"
+                        f"(--allow {difference})"
                     )
 
     def as_dict(self) -> Json:

@@ -313,7 +313,8 @@ def capacities() -> Computed:
     and 300 MW of load at bus 3. Line 1-3 carries 2/3 of bus 1's and 1/3 of bus 2's output.
     """
     table = _triangle(
-        "shadow_price", lambda dear: _dispatch_cost(dear, 150.0) - _dispatch_cost(dear, 151.0)
+        "shadow_price",
+        lambda highest: _dispatch_cost(highest, 150.0) - _dispatch_cost(highest, 151.0),
     )
     return Computed.of(
         table,
@@ -328,7 +329,8 @@ def capacities() -> Computed:
 def loads() -> Computed:
     """Return the price of a load and the highest generator price, in the same triangle."""
     table = _triangle(
-        "price", lambda dear: _dispatch_cost(dear, 150.0, 301.0) - _dispatch_cost(dear, 150.0)
+        "price",
+        lambda highest: _dispatch_cost(highest, 150.0, 301.0) - _dispatch_cost(highest, 150.0),
     )
     steps = steps_epsilon(STEPS, EPSILON)
     return Computed.of(
@@ -349,7 +351,9 @@ def loads() -> Computed:
 
 def _triangle(name: str, price: Callable[[float], float]) -> pd.DataFrame:
     """Return a price with the highest generator price."""
-    table = pd.DataFrame({"dearest": dear, name: price(dear)} for dear in (20.0, 50.0, 100.0))
+    table = pd.DataFrame(
+        {"dearest": highest, name: price(highest)} for highest in (20.0, 50.0, 100.0)
+    )
     return table.assign(ratio=table[name] / table["dearest"])
 
 
@@ -360,16 +364,16 @@ def steps_epsilon(steps: int, epsilon: float) -> dict[str, float]:
     4T/epsilon times its sensitivity (2 epsilon/4T: errors change in both directions), and releases
     one cost, whose scale divides by 4T where it should multiply: 4T epsilon in place of epsilon/4T.
     """
-    picks = steps * 2.0 * epsilon / (4.0 * steps)
+    selections = steps * 2.0 * epsilon / (4.0 * steps)
     return {
-        "as intended": epsilon / 2.0 + picks + steps * epsilon / (4.0 * steps),
-        "public code": epsilon / 2.0 + picks + steps * 4.0 * steps * epsilon,
+        "as intended": epsilon / 2.0 + selections + steps * epsilon / (4.0 * steps),
+        "public code": epsilon / 2.0 + selections + steps * 4.0 * steps * epsilon,
     }
 
 
-def _dispatch_cost(dear: float, rating: float, load: float = 300.0) -> float:
+def _dispatch_cost(highest: float, rating: float, load: float = 300.0) -> float:
     solution = linprog(
-        [10.0, dear],
+        [10.0, highest],
         A_ub=[[2.0 / 3.0, 1.0 / 3.0]],
         b_ub=[rating],
         A_eq=[[1.0, 1.0]],
@@ -388,8 +392,10 @@ def feeder(case: str = "case15da") -> Computed:
     fixed = excess_loss(sigma, 1.0 - SHARE, sigma)
     path = epsilon_of(Charge("gaussian", multiplier / math.sqrt(depth)), DELTA)
     single = epsilon_of(Charge("gaussian", multiplier), DELTA)
-    lax = math.sqrt(2.0 * math.log(1.25 / FEEDER_DELTA)) / EPSILON
-    paper = epsilon_of(Charge("gaussian", lax / math.sqrt(FEEDER_DEPTH)), FEEDER_DELTA)
+    multiplier_of_code = math.sqrt(2.0 * math.log(1.25 / FEEDER_DELTA)) / EPSILON
+    paper = epsilon_of(
+        Charge("gaussian", multiplier_of_code / math.sqrt(FEEDER_DEPTH)), FEEDER_DELTA
+    )
     table = pd.DataFrame(
         [
             ("one flow, public deviation", EPSILON, single, fixed),

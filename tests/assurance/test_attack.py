@@ -44,8 +44,8 @@ def test_forward_model_predicts_every_message(update: str, start: str) -> None:
     network = record_run(run)
     for zone, problem in enumerate(run.problems):
         model = forward_model(run, zone, network.recorded[zone])
-        found = model.predict(problem.program.zone.demand)
-        np.testing.assert_allclose(found.sent, model.observed, atol=1e-6)
+        predicted = model.predict(problem.program.zone.demand)
+        np.testing.assert_allclose(predicted.sent, model.observed, atol=1e-6)
 
 
 def test_derivative_of_a_local_update_against_differences() -> None:
@@ -86,18 +86,18 @@ def test_sums_tell_nothing_of_a_bus_but_its_zones_sum() -> None:
     """The adversary has every zone's total; with the grid's only, it learns the zones' totals."""
     given = {"mechanism": "laplace", "noise_schedule": "once", "rounds": 20, "beta": "10MW"}
     run = prepared(**given, budget="total:1", release="total")
-    told = {
+    released_totals = {
         prior: attack(run, AttackPlan(seeds=5, rounds=1, prior=prior)) for prior in ("zone", "grid")
     }
     gain = {
         prior: result.errors(result.shown).mean(axis=0) / result.prior_errors
-        for prior, result in told.items()
+        for prior, result in released_totals.items()
     }
     assert (gain["zone"] > 1.0 - 1e-9).all()
     assert (gain["grid"] < 0.99).any()
     totals = [run.case.pd[zone.own].mean() for zone in run.zones]
     for zone, mean in zip(run.zones, totals, strict=True):
-        assert told["zone"].prior[zone.own] == pytest.approx(mean)
+        assert released_totals["zone"].prior[zone.own] == pytest.approx(mean)
 
 
 def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
@@ -114,27 +114,27 @@ def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
     assert sides[:, 1:].all()  # so that errors average to the stated share of the prior's
     estimates[:, 0] = load[0]
     outcomes = tuple(
-        AttackOutcome(label, 1.0, "messages", found, np.zeros(14))
-        for label, found in (("noise-free", np.stack([load, load])), ("protected", estimates))
+        AttackOutcome(label, 1.0, "messages", estimate, np.zeros(14))
+        for label, estimate in (("noise-free", np.stack([load, load])), ("protected", estimates))
     )
     every = np.arange(14)
-    held = {
+    identified = {
         number: Identified(("hidden",) * len(zone.own), np.ones(14), np.ones(2), np.ones(2))
         for number, zone in enumerate(run.zones)
     }
-    _print_attack(AttackResult(run, AttackPlan(seeds=2), every, every, prior, outcomes, held))
-    told = " ".join(capsys.readouterr().out.split())
+    _print_attack(AttackResult(run, AttackPlan(seeds=2), every, every, prior, outcomes, identified))
+    printed = " ".join(capsys.readouterr().out.split())
     assert (
         "Run protected, messages: at 3 of 14 buses the error is at least 1 % below the prior's. "
         "The prior is an equal share of the grid's total."
-    ) in told
-    assert "Compare rows of one channel" not in told  # both rows read messages
+    ) in printed
+    assert "Compare rows of one channel" not in printed  # both rows read messages
 
 
 def test_a_setting_that_reveals_loads_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     run, load = prepared(**SILENT), prepared(**SILENT).case.pd
     every = np.arange(14)
-    held = {
+    identified = {
         number: Identified(("hidden",) * len(zone.own), np.ones(14), np.ones(2), np.ones(2))
         for number, zone in enumerate(run.zones)
     }
@@ -146,10 +146,12 @@ def test_a_setting_that_reveals_loads_is_warned_of(capsys: pytest.CaptureFixture
             for label, adversary in (("noise-free", "messages"), ("protected", "releases"))
         )
         prior = np.full(14, 1.0)
-        _print_attack(AttackResult(at, AttackPlan(seeds=2), every, every, prior, outcomes, held))
-        told = " ".join(capsys.readouterr().out.split())
-        assert ("reveals demand to 1 MW" in told) == warned
-        assert "Compare rows of one channel only" in told
+        _print_attack(
+            AttackResult(at, AttackPlan(seeds=2), every, every, prior, outcomes, identified)
+        )
+        printed = " ".join(capsys.readouterr().out.split())
+        assert ("reveals demand to 1 MW" in printed) == warned
+        assert "Compare rows of one channel only" in printed
 
 
 def test_document_and_tables_agree() -> None:
@@ -175,8 +177,8 @@ def test_who_listens_hears_exact_solves_whatever_the_run_has(
         )
         for solver_tolerance in ("matched", "tight")
     )
-    for one, other in zip(matched.outcomes, exact.outcomes, strict=True):
-        np.testing.assert_array_equal(one.estimates, other.estimates)
+    for first, other in zip(matched.outcomes, exact.outcomes, strict=True):
+        np.testing.assert_array_equal(first.estimates, other.estimates)
 
 
 @pytest.mark.parametrize(
@@ -204,13 +206,13 @@ def test_demands_that_messages_do_not_tell_apart() -> None:
     run = prepared("case118", objective="imbalance", mechanism="none", update="exact", rounds=3)
     model = forward_model(run, 0, record_run(run).recorded[0])
     prior, demand = zone_prior(run, AttackPlan(), 0), run.zones[0].demand
-    found = identify(model, prior, demand, np.full(len(demand) // 2, 0.01))
-    assert found.rank <= 2
-    assert set(found.verdict) == {"unobservable"}
-    change = found.hidden * prior.spread
+    identified = identify(model, prior, demand, np.full(len(demand) // 2, 0.01))
+    assert identified.rank <= 2
+    assert set(identified.verdict) == {"unobservable"}
+    change = identified.hidden * prior.spread
     change *= 0.3 / np.abs(change).max()  # 30 MW at one bus
-    moved = model.predict(demand + change).sent - model.predict(demand).sent
-    assert np.abs(moved).max() < 1e-6
+    change_of_messages = model.predict(demand + change).sent - model.predict(demand).sent
+    assert np.abs(change_of_messages).max() < 1e-6
 
 
 def test_linearized_updates_hold_every_demand_of_case14() -> None:
@@ -219,9 +221,9 @@ def test_linearized_updates_hold_every_demand_of_case14() -> None:
     for zone in range(3):
         model, demand = forward_model(run, zone, network.recorded[zone]), run.zones[zone].demand
         limit = np.full(len(demand) // 2, 0.01)
-        found = identify(model, zone_prior(run, AttackPlan(), zone), demand, limit)
-        assert set(found.verdict) == {"identifiable"}
-        assert found.rank == len(demand)
+        identified = identify(model, zone_prior(run, AttackPlan(), zone), demand, limit)
+        assert set(identified.verdict) == {"identifiable"}
+        assert identified.rank == len(demand)
 
 
 def test_distance_from_ties() -> None:
@@ -261,15 +263,15 @@ def test_noise_drawn_each_round_averages_out() -> None:
 
 def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
     """The same megawatts: 10 at one bus of the scaled demand, at any scale."""
-    recorded = []
+    variances = []
     for load_scale, beta in ((1.0, "10MW"), (0.5, "20MW")):
         run = prepared(mechanism="laplace", release="bus", beta=beta, load_scale=load_scale)
         assert run.rules.noise is not None
         sensitivity = run.problems[0].disclosure.sensitivity(run.rules.adjacency, 1)
         message = Reply(np.zeros(0), {run.rules.noise.release(sensitivity): 1})
-        one = RecordedRound(1, np.zeros(0), np.zeros(0), 1.0, message, warm_start=False)
-        recorded.append(noise_model(run, [one]).variance)
-    assert recorded[0] == pytest.approx(recorded[1])
+        record = RecordedRound(1, np.zeros(0), np.zeros(0), 1.0, message, warm_start=False)
+        variances.append(noise_model(run, [record]).variance)
+    assert variances[0] == pytest.approx(variances[1])
 
 
 @pytest.mark.parametrize("load_scale", [pytest.param(1.0, marks=pytest.mark.slow), 0.5])
@@ -287,9 +289,9 @@ def test_sums_tell_a_zones_mean_and_nothing_of_a_bus(load_scale: float) -> None:
         load_scale=load_scale,
     )
     result = attack(summed, AttackPlan(seeds=1, rounds=2))
-    (found,) = [o for o in result.outcomes if o.adversary == "releases"]
+    (outcome,) = [o for o in result.outcomes if o.adversary == "releases"]
     for zone in summed.zones:
-        guess, true = found.estimates[0, zone.own], summed.case.pd[zone.own]
+        guess, true = outcome.estimates[0, zone.own], summed.case.pd[zone.own]
         assert guess.sum() == pytest.approx(true.sum(), abs=1e-3)
         assert np.ptp(guess) == pytest.approx(0.0, abs=1e-6)
     assert {o.adversary for o in result.outcomes if o.label == "protected"} == {"releases"}

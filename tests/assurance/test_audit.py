@@ -99,11 +99,11 @@ def test_an_audit_tells_the_detectable_epsilon_from_the_nominal_one(
     likely = np.array([delta + (1.0 - delta) / (1.0 + np.exp(-epsilon)), 0.0])
     likely[1] = (1.0 - delta) / (1.0 + np.exp(epsilon))
     here, there = rng.binomial(runs, likely, (audits, 2)).T
-    told = epsilon_bound(here, there, runs, delta, confidence) > nominal
-    assert abs(told.mean() - POWER) < 4.0 * np.sqrt(POWER * (1.0 - POWER) / audits)
+    detected = epsilon_bound(here, there, runs, delta, confidence) > nominal
+    assert abs(detected.mean() - POWER) < 4.0 * np.sqrt(POWER * (1.0 - POWER) / audits)
     answers = (rng.random((200, 2, 2 * runs, 1)) < likely[:, None, None]).astype(float)
-    found = [measure(*pair, delta, confidence).epsilon for pair in answers]
-    assert np.mean(np.array(found) > nominal) < POWER + 4.0 * np.sqrt(POWER * (1.0 - POWER) / 200)
+    bounds = [measure(*pair, delta, confidence).epsilon for pair in answers]
+    assert np.mean(np.array(bounds) > nominal) < POWER + 4.0 * np.sqrt(POWER * (1.0 - POWER) / 200)
 
 
 def test_no_epsilon_is_detectable_with_too_few_runs() -> None:
@@ -183,10 +183,10 @@ def test_paper_calibration_is_refuted_on_case118() -> None:
         budget="per-release:0.1",
         penalty="100",
     )
-    found = _release(run, 20_000)
-    assert found.certified == pytest.approx(1.3, rel=1e-6)
-    assert 0.1 < found.measured.epsilon < found.certified
-    assert found.verdict == "claim refuted"
+    level = _release(run, 20_000)
+    assert level.certified == pytest.approx(1.3, rel=1e-6)
+    assert 0.1 < level.measured.epsilon < level.certified
+    assert level.verdict == "claim refuted"
 
 
 def test_audit_without_noise_is_refused() -> None:
@@ -249,9 +249,9 @@ def test_knorm_noise_is_seen_at_nearly_what_it_states(protects: str) -> None:
         beta="10MW",
         protects=protects,
     )
-    found = _release(run, 8_000)
-    assert found.verdict == "consistent"
-    assert 0.7 < found.measured.epsilon <= found.certified == 1.0
+    level = _release(run, 8_000)
+    assert level.verdict == "consistent"
+    assert 0.7 < level.measured.epsilon <= level.certified == 1.0
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])
@@ -262,8 +262,8 @@ def test_neighbours_of_a_scaled_run_move_as_its_owners_demand_does(
     """Beta of the owner's demand is scale * beta of the run's, which needs the full noise."""
     run = prepared(perturbation=perturbation, load_scale=scale, beta="2MW", rounds=2)
     zone, worst = target(run, None)
-    moved = scale * 2.0 / run.case.base_mva
-    assert (abs(worst.dp), abs(worst.dq)) == pytest.approx((moved, moved))
+    beta = scale * 2.0 / run.case.base_mva
+    assert (abs(worst.dp), abs(worst.dq)) == pytest.approx((beta, beta))
     script = record_run(run).recorded[zone]
     play, data = agent_play(run, zone, script), run.problems[zone].program.zone.demand
     values = [row for row in replay(play, data, [worst], "z") if row.check == "values"]
@@ -273,7 +273,7 @@ def test_neighbours_of_a_scaled_run_move_as_its_owners_demand_does(
 def test_more_rounds_take_fewer_runs_but_enough_to_exceed_the_claim() -> None:
     """The messages of all rounds are audited in the time that five take."""
     nominal = {rounds: _Claims(0.1 * rounds) for rounds in (5, 12, 50)}
-    runs = {rounds: _runs(one, AuditPlan(), rounds) for rounds, one in nominal.items()}
+    runs = {rounds: _runs(mechanism, AuditPlan(), rounds) for rounds, mechanism in nominal.items()}
     assert runs[5] == RUNS["messages"]
     assert runs[12] == RUNS["messages"] * 5 // 12
     needed = 2 * runs_needed(5.0, 0.0, 0.999)
@@ -310,11 +310,11 @@ def test_under_noise_on_outputs_the_local_solution_is_the_release() -> None:
 def test_the_command_prints_every_check_of_an_audit(capsys: pytest.CaptureFixture[str]) -> None:
     """A check without a description ended the command after all its work."""
     run = prepared(rounds=1)
-    found = [Finding(check, "1", "-", 0.0, 0.0) for check in CHECKS]
+    findings = [Finding(check, "1", "-", 0.0, 0.0) for check in CHECKS]
     plan, level = AuditPlan(), measure(np.zeros((4, 1)), np.zeros((4, 1)), 0.0, 0.9)
     levels = (LevelAudit("release", 1.0, 1.0, 0.0, level, 1.0, 1.0),)
     _, other = target(run, None)
-    _print_audit(AuditResult(run, plan, "1", other, tuple(found), levels).as_dict())
+    _print_audit(AuditResult(run, plan, "1", other, tuple(findings), levels).as_dict())
     shown = capsys.readouterr().out
     assert all(word in shown for name in CHECKS for word in name.split())
     assert "beta in p.u. (norm of the sensitivity)" in " ".join(shown.split())

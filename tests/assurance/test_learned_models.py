@@ -44,9 +44,9 @@ def models(**given: Any) -> LearnedModels:
     ],
 )
 def test_sound_noise_holds_and_moves_what_is_sent(given: dict[str, Any]) -> None:
-    found = audit_mechanism(models(**given), RUNS)
-    assert found.verdict == "consistent"
-    assert found.measured.epsilon > 0.15 * found.certified
+    audited = audit_mechanism(models(**given), RUNS)
+    assert audited.verdict == "consistent"
+    assert audited.measured.epsilon > 0.15 * audited.certified
 
 
 @pytest.mark.slow

@@ -37,8 +37,8 @@ def rate_of_half_a_batch(patch):
     honest = dpsgd.amplification
 
     def smaller(*given):
-        found = honest(*given)
-        return replace(found, rate=0.5 * found.rate)
+        charge = honest(*given)
+        return replace(charge, rate=0.5 * charge.rate)
 
     patch.setattr(dpsgd, "amplification", smaller)
 
@@ -69,9 +69,9 @@ def noise_reused_in_every_round(patch):
 
 def noise_shared_by_clients(patch):
     def drawn(self, t, values, releases):
-        one = self.streams.stream(0, t, 0).normal(size=values[0].shape)
+        noise = self.streams.stream(0, t, 0).normal(size=values[0].shape)
         scales = np.array([r.mechanism.scale for r in releases])
-        return values + scales[:, None, None] * one
+        return values + scales[:, None, None] * noise
 
     patch.setattr(base.Task, "with_noise", drawn)
 
@@ -99,8 +99,8 @@ def tuning_not_charged(patch):
     honest = run._charged
 
     def free(*given):
-        found = honest(*given)
-        return replace(found, shared=replace(found.shared, runs=1, charges={}))
+        result = honest(*given)
+        return replace(result, shared=replace(result.shared, runs=1, charges={}))
 
     patch.setattr(run, "_charged", free)
 

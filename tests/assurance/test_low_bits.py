@@ -19,13 +19,13 @@ LAWS = {
 @pytest.mark.parametrize("multiplier", [1e-4, 0.37, 2.0, 300.0])
 def test_secure_noise_hides_them_and_floats_do_not(name, multiplier, monkeypatch):
     rule = NoiseRule(name, "simulated", multiplier)
-    (found,) = low_bits(rule)
-    assert found.passed, found
+    (finding,) = low_bits(rule)
+    assert finding.passed, finding
     secure, of_floats = LAWS[name]
 
     def floats(self, value, stream):
         return of_floats(self.scale).perturb(value, stream)
 
     monkeypatch.setattr(secure, "perturb", floats)
-    (found,) = low_bits(rule)
-    assert not found.passed, found
+    (finding,) = low_bits(rule)
+    assert not finding.passed, finding

@@ -138,11 +138,11 @@ def test_half_the_noise_without_a_distribution_is_measured() -> None:
 def test_the_table_says_what_was_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
     plan = AuditPlan(levels=())
     _, other = target(_run("logistic"), None)
-    for name, said in (("logistic", True), ("declared", False)):
+    for name, not_checked in (("logistic", True), ("declared", False)):
         result = AuditResult(_run(name), plan, "1", other, (), ())
         _print_audit(result.as_dict())
-        assert ("not checked" in capsys.readouterr().out) == said
-        assert result.as_dict()["not_checked"] == (["distribution"] if said else [])
+        assert ("not checked" in capsys.readouterr().out) == not_checked
+        assert result.as_dict()["not_checked"] == (["distribution"] if not_checked else [])
 
 
 def test_too_few_runs_are_refused_before_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,15 +72,15 @@ def test_the_reference_totals_to_their_digits(
 ) -> None:
     words = ["--mechanism", mechanism, "--epsilon", str(epsilon), "--releases", str(releases)]
     words += ["--target-delta", str(target), "--calibration", "classical"]
-    found = account(capsys, *words, *(["--delta", str(delta)] if delta else []))
-    assert printed(found["total"]["epsilon"], pld) == pld
-    assert found["total"]["delta"] == target
+    document = account(capsys, *words, *(["--delta", str(delta)] if delta else []))
+    assert printed(document["total"]["epsilon"], pld) == pld
+    assert document["total"]["delta"] == target
     if basic is not None:
-        assert printed(found["total_pure"], basic) == basic
-        assert found["published_total"] is None
+        assert printed(document["total_pure"], basic) == basic
+        assert document["published_total"] is None
     if paper is not None:
-        assert found["total_pure"] is None
-        assert printed(found["published_total"], paper) == paper
+        assert document["total_pure"] is None
+        assert printed(document["published_total"], paper) == paper
 
 
 @pytest.mark.parametrize(("releases", "multiplier"), [(100, "37.3"), (1, "3.73")])
@@ -88,10 +88,10 @@ def test_the_noise_for_a_total(
     capsys: pytest.CaptureFixture[str], releases: int, multiplier: str
 ) -> None:
     words = ["--total", "1,1e-5", "--mechanism", "gaussian", "--releases", str(releases)]
-    found = account(capsys, *words)
-    assert printed(found["noise_multiplier"], multiplier) == multiplier
-    assert found["total"]["epsilon"] == pytest.approx(1.0, rel=1e-9)
-    assert found["total"]["delta"] == 1e-5
+    document = account(capsys, *words)
+    assert printed(document["noise_multiplier"], multiplier) == multiplier
+    assert document["total"]["epsilon"] == pytest.approx(1.0, rel=1e-9)
+    assert document["total"]["delta"] == 1e-5
 
 
 def test_the_noise_for_a_total_costs_that_total(capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +130,7 @@ def test_the_papers_formula_is_labelled(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--releases", "10"], "--epsilon, --noise-multiplier"),
         (["--epsilon", "1", "--total", "5", "--releases", "10"], "exactly one of"),
@@ -163,11 +163,11 @@ def test_the_papers_formula_is_labelled(capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_wrong_questions_are_refused(
-    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     assert main(["account", *words]) == 2
     captured = capsys.readouterr()
-    assert told in captured.err
+    assert message in captured.err
     assert captured.out == ""
 
 
@@ -181,5 +181,5 @@ def test_an_account_sizes_noise_as_runs_do(
     )
     rule = prepare(case14, zones14, settings).rules.noise
     assert rule is not None
-    found = account(capsys, *words)["noise_multiplier"]
-    assert found == pytest.approx(rule.multiplier, rel=1e-12)
+    multiplier = account(capsys, *words)["noise_multiplier"]
+    assert multiplier == pytest.approx(rule.multiplier, rel=1e-12)

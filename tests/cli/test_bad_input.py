@@ -42,7 +42,7 @@ def outcome(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, dict[
 
 
 @pytest.mark.parametrize(
-    ("generators", "lines", "shed", "dead"),
+    ("generators", "lines", "shed", "deenergized_mw"),
     [
         ((1, 3), ISLANDS, 0.0, 0.0),  # an island per zone
         ((1,), ISLANDS, 50.0, 50.0),  # one of them has no generator
@@ -56,11 +56,11 @@ def test_a_zone_without_generators_is_served_or_its_demand_is_shed(
     generators: tuple[int, ...],
     lines: tuple[tuple[int, int], ...],
     shed: float,
-    dead: float,
+    deenergized_mw: float,
 ) -> None:
     physical, _, warned = outcome(capsys, *grid(tmp_path, generators, lines))
     assert physical["shed_mw"] == pytest.approx(shed, abs=1e-3)
-    assert physical["deenergized_mw"] == pytest.approx(dead, abs=1e-3)
+    assert physical["deenergized_mw"] == pytest.approx(deenergized_mw, abs=1e-3)
     warnings = [line for line in warned.splitlines() if line.startswith("warning")]
     alone = "joins two zones: nothing is exchanged, so no release pays"
     assert [alone in line for line in warnings] == [True] * (lines == ISLANDS)
@@ -163,13 +163,13 @@ def test_nothing_is_charged_before_an_error_of_input(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["compare", "case14", "--budgets", "1,0"], "--budgets 0: must be a positive number"),
         (["compare", "case14", "--method", "a: rounds=x"], "method 'a': rounds = 'x': must be"),
         (["run", "case14", "--zones=--"], "--zones=--: must have a value"),
     ],
 )
-def test_an_error_names_what_was_typed(capsys, tmp_path, words, told):
+def test_an_error_names_what_was_typed(capsys, tmp_path, words, message):
     assert main([*words, "--out", str(tmp_path / "out")]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

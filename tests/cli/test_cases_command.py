@@ -21,11 +21,11 @@ def test_every_field_of_a_file_is_reported(
     assert main(["cases", str(tmp_path / "mine.m")]) == 0
     out, err = capsys.readouterr()
     assert "warning: mine.m: dcline" in err
-    told = " ".join(out.split())
-    assert "14 buses, 20 branches and 5 generators in service, 259 MW of load" in told
-    assert "unsupported dcline 1 DC lines are fixed demand at both ends" in told
-    assert "reference bus 1 bus 1;" in told
-    assert "The power balance may differ from the source's for: dcline." in told
+    printed = " ".join(out.split())
+    assert "14 buses, 20 branches and 5 generators in service, 259 MW of load" in printed
+    assert "unsupported dcline 1 DC lines are fixed demand at both ends" in printed
+    assert "reference bus 1 bus 1;" in printed
+    assert "The power balance may differ from the source's for: dcline." in printed
 
 
 def test_the_json_report_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:

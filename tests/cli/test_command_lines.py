@@ -216,12 +216,12 @@ def leaves(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, li
 
 
 def every_flag() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    commands_by_flag: dict[str, list[str]] = {}
     for name in COMMANDS:
         parser = Parser(prog=name)
         command_of(name).add_arguments(parser)
-        found |= leaves(parser, name)
-    return found
+        commands_by_flag |= leaves(parser, name)
+    return commands_by_flag
 
 
 FLAGS = every_flag()
@@ -302,8 +302,8 @@ def check(place: Path, seed: int) -> None:
     assert code in allowed, (seed, words, code, err)
     assert "Traceback" not in err, (seed, words, err)
     if code in (2, 3, 4):
-        told = [line for line in err.splitlines() if not line.startswith("warning: ")]
-        assert len(told) == 1 and told[0].startswith("gridpriv "), (seed, words, err)
+        errors = [line for line in err.splitlines() if not line.startswith("warning: ")]
+        assert len(errors) == 1 and errors[0].startswith("gridpriv "), (seed, words, err)
     if code == 0 and "--json" in words and "--help" not in words and "-h" not in words:
         assert out.strip(), (seed, words, err)
         json.loads(out)

@@ -21,14 +21,14 @@ def command_lines(page: Path) -> list[str]:
     """Return the command lines of a page's code blocks; a backslash joins lines."""
     text = page.read_text().replace("\\\n", " ")
     fenced = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    found = []
+    lines = []
     for block in fenced:
         for line in block.splitlines():
             for part in re.split(r"&|\||;|>", line.partition(" #")[0]):
                 words = part.strip().removeprefix("$ ")
                 if re.match(r"(\S*/)?gridpriv [a-z]", words):
-                    found.append(words)
-    return found
+                    lines.append(words)
+    return lines
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -13,24 +13,24 @@ from gridpriv.cli.main import COMMANDS, command_of, main
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """Return the parser of every command, of every action where there are some."""
-    found = {}
+    by_name = {}
     for name in COMMANDS:
         parser = argparse.ArgumentParser(prog=name)
         command_of(name).add_arguments(parser)
         nested = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-        actions = {f"{name} {k}": one for a in nested for k, one in a.choices.items()}
-        found |= actions or {name: parser}
-    return found
+        actions = {f"{name} {k}": action for a in nested for k, action in a.choices.items()}
+        by_name |= actions or {name: parser}
+    return by_name
 
 
 def test_every_command_is_quiet_and_speaks_json_in_the_same_words() -> None:
-    said: dict[str, set[str]] = {"--quiet": set(), "--json": set()}
+    help_texts: dict[str, set[str]] = {"--quiet": set(), "--json": set()}
     for name, parser in parsers().items():
-        for flag, told in said.items():
-            held = [a for a in parser._actions if flag in a.option_strings]
-            assert len(held) == 1, f"{name} has no {flag}"
-            told.add(str(held[0].help))
-    assert [len(told) for told in said.values()] == [1, 1], said
+        for flag, texts in help_texts.items():
+            actions = [a for a in parser._actions if flag in a.option_strings]
+            assert len(actions) == 1, f"{name} has no {flag}"
+            texts.add(str(actions[0].help))
+    assert [len(texts) for texts in help_texts.values()] == [1, 1], help_texts
 
 
 QUICK = {
@@ -107,11 +107,11 @@ def test_every_command_that_writes_a_folder_refuses_a_file_in_the_same_words(
     taken.write_text("mine")
     for name, words in OUT.items():
         assert main([*name.split(), *words, "--out", str(taken)]) == 2, name
-        told = capsys.readouterr()
-        assert told.err.endswith(f"--out {taken}: must be a folder, not a file\n"), (
+        printed = capsys.readouterr()
+        assert printed.err.endswith(f"--out {taken}: must be a folder, not a file\n"), (
             name,
-            told.err,
+            printed.err,
         )
-        assert told.out == ""
+        assert printed.out == ""
     assert taken.read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]

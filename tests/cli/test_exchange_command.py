@@ -75,10 +75,10 @@ def test_private_demand_moves_no_byte_of_the_shared_view(noisy: Any) -> None:
         vg=noisy.case.vg[::-1].copy(),
     )
     scrambled = replace(noisy, case=other)
-    documents = [gridpriv.exchange(one).as_dict(public=True) for one in (noisy, scrambled)]
+    documents = [gridpriv.exchange(run).as_dict(public=True) for run in (noisy, scrambled)]
     texts = [json.dumps(document | {"seconds": None}) for document in documents]
     assert texts[0] == texts[1]
-    local = [gridpriv.exchange(one, view="local").as_dict() for one in (noisy, scrambled)]
+    local = [gridpriv.exchange(run, view="local").as_dict() for run in (noisy, scrambled)]
     assert local[0]["zones"] != local[1]["zones"], "the test would see a difference"
     with pytest.raises(InputError, match="Take --view shared of a run with noise"):
         gridpriv.exchange(noisy, view="local").as_dict(public=True)
@@ -101,9 +101,9 @@ def test_the_folder_has_table_document_and_figure(
         "clarabel",
     ]
     assert main(["exchange", str(rated), *words, "--out", str(out)]) == 0
-    said = capsys.readouterr().out
-    assert "Largest exchange" in said and "at both ends of each tie line" in said
-    assert "simulated noise" in said and "; seed 1." in said
+    printed = capsys.readouterr().out
+    assert "Largest exchange" in printed and "at both ends of each tie line" in printed
+    assert "simulated noise" in printed and "; seed 1." in printed
     assert {path.name for path in out.iterdir()} == {"exchange.json", "branches.csv", "domain.png"}
     document = json.loads((out / "exchange.json").read_text())
     assert document["visibility"] == "public"

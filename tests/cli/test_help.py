@@ -36,12 +36,12 @@ def leaves(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, ar
 
 
 def every_command() -> list[tuple[str, argparse.ArgumentParser]]:
-    found = []
+    commands = []
     for name in COMMANDS:
         parser = Parser(prog=f"gridpriv {name}")
         command_of(name).add_arguments(parser)
-        found += leaves(parser, name)
-    return found
+        commands += leaves(parser, name)
+    return commands
 
 
 EVERY = every_command()
@@ -50,12 +50,12 @@ EXAMPLES = examples()
 
 @pytest.mark.parametrize(("name", "parser"), EVERY, ids=[name for name, _ in EVERY])
 def test_every_flag_of_every_command_says_its_default_and_what_it_takes(name, parser):
-    told = parser.format_help()
-    assert max(map(len, told.splitlines())) <= 80
+    help_text = parser.format_help()
+    assert max(map(len, help_text.splitlines())) <= 80
     assert "..." not in re.sub(
-        r"\[(CASE|FOLDER) \.\.\.\]", "", told.partition("\n\n")[0]
+        r"\[(CASE|FOLDER) \.\.\.\]", "", help_text.partition("\n\n")[0]
     )  # the usage is short
-    entries = [" ".join(entry.split()) for entry in re.split(r"\n  (?=-)", told)]
+    entries = [" ".join(entry.split()) for entry in re.split(r"\n  (?=-)", help_text)]
     for action in parser._actions:
         if action.help is argparse.SUPPRESS:
             continue
@@ -69,12 +69,12 @@ def test_every_flag_of_every_command_says_its_default_and_what_it_takes(name, pa
 
 @pytest.mark.parametrize(("name", "parser"), EVERY, ids=[name for name, _ in EVERY])
 def test_json_quiet_and_out_mean_the_same_on_every_command(name, parser):
-    held = {flag: a for a in parser._actions for flag in a.option_strings}
+    actions = {flag: a for a in parser._actions for flag in a.option_strings}
     for flag in ("--json", "--quiet"):
-        assert (flag, held[flag].help) == (flag, dict(_said())[flag]), name
-        assert held[flag].nargs == 0
-    if "--out" in held:
-        assert held["--out"].metavar in ("DIR", "FILE", "F.csv")
+        assert (flag, actions[flag].help) == (flag, dict(_said())[flag]), name
+        assert actions[flag].nargs == 0
+    if "--out" in actions:
+        assert actions["--out"].metavar in ("DIR", "FILE", "F.csv")
 
 
 @pytest.mark.parametrize(("name", "parser"), EVERY, ids=[name for name, _ in EVERY])
@@ -96,8 +96,8 @@ def test_help_names_one_flag_for_a_value(name: str, parser: argparse.ArgumentPar
 def test_help_offers_no_value_that_the_command_refuses(
     command: str, flag: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = " ".join(dict(EVERY)[command].format_help().split())
-    _, _, entry = told.partition(f" {flag} ")
+    help_text = " ".join(dict(EVERY)[command].format_help().split())
+    _, _, entry = help_text.partition(f" {flag} ")
     assert value not in re.split(r"\(default|(?= --)", entry)[0]
     words = [command, "case14", flag, value, "--out", str(tmp_path / "out")]
     assert main([*words, *(["--bus", "12"] if command == "attack" else [])]) == 2
@@ -107,12 +107,12 @@ def test_help_offers_no_value_that_the_command_refuses(
 def test_every_command_has_examples_of_it_in_its_help() -> None:
     assert set(EXAMPLES) == {name for name, _ in EVERY}
     for name, parser in EVERY:
-        told = parser.format_help()
+        help_text = parser.format_help()
         lines = EXAMPLES[name].strip().replace("\\\n", " ").splitlines()
         commands = [line for line in lines if not line.startswith("#")]
         assert commands, name
         assert all(line.startswith(f"gridpriv {name}") for line in commands)
-        assert textwrap.indent(EXAMPLES[name].strip("\n"), "  ") in told
+        assert textwrap.indent(EXAMPLES[name].strip("\n"), "  ") in help_text
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
@@ -132,18 +132,18 @@ def test_examples_of_the_help_parse(name: str) -> None:
 
 
 def test_every_text_of_the_help_is_of_a_command_or_an_argument() -> None:
-    held = set(COMMANDS)
+    names = set(COMMANDS)
     for name, parser in EVERY:
-        held.add(name)
+        names.add(name)
         for action in parser._actions:
             option = action.option_strings[0] if action.option_strings else action.dest
-            held |= {option, f"{name} {option}"}
-    assert set(help_texts()) <= held
+            names |= {option, f"{name} {option}"}
+    assert set(help_texts()) <= names
 
 
 def _said() -> list[tuple[str, str]]:
-    told = {flag: a.help for a in EVERY[0][1]._actions for flag in a.option_strings}
-    return [(flag, told[flag]) for flag in ("--json", "--quiet")]
+    help_texts = {flag: a.help for a in EVERY[0][1]._actions for flag in a.option_strings}
+    return [(flag, help_texts[flag]) for flag in ("--json", "--quiet")]
 
 
 SENTENCE = "setting = 'objectve' is unknown: did you mean 'objective'?"
@@ -164,17 +164,19 @@ def test_a_misspelt_setting_is_the_same_sentence_in_all_notations(tmp_path: Path
         "study.toml": 'cases = ["case14"]\n[settings]\nobjectve = "cost"\n',
         "study.json": json.dumps({"cases": ["case14"], "settings": {"objectve": "cost"}}),
     }
-    told = [method]
+    messages = [method]
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-        told.append(refused(lambda name=name: read_plan(tmp_path / name)))
-    told += [
+        messages.append(refused(lambda name=name: read_plan(tmp_path / name)))
+    messages += [
         refused(lambda: gridpriv.Settings(objectve="cost")),
         refused(lambda: gridpriv.make_settings(objectve="cost")),
         refused(lambda: make_plan(["case14"], objectve=["cost"])),
         refused(lambda: gridpriv.Settings(**json.loads('{"objectve": "cost"}'))),
     ]
-    assert [text.strip().endswith(SENTENCE) for text in told] == [True] * len(told), told
+    assert [text.strip().endswith(SENTENCE) for text in messages] == [True] * len(messages), (
+        messages
+    )
     unknown = "unknown flag --objectve: did you mean --objective?"
     assert [text.strip().endswith(unknown) for text in (flag, axis)] == [True, True]
     assert "did you mean 'algorithm'?" in refused(
@@ -197,17 +199,17 @@ def test_an_unknown_flag_is_quoted_as_it_was_written(capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["rnu", "case14"], "command = 'rnu': must be one of run, compare, "),
         (["ledger", "shwo", "l"], "'shwo': must be one of "),
     ],
 )
-def test_a_command_that_is_nearly_one_is_told_which(words, told, capsys) -> None:
+def test_a_command_that_is_nearly_one_is_told_which(words, message, capsys) -> None:
     assert main(words) == 2
-    said = capsys.readouterr().err
-    assert told in said
-    assert f"(did you mean {'run' if words[0] == 'rnu' else 'show'!r}?)" in said
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert f"(did you mean {'run' if words[0] == 'rnu' else 'show'!r}?)" in errors
 
 
 def test_help_of_a_command_imports_nothing_slow() -> None:
@@ -228,8 +230,8 @@ def test_every_command_solves_with_the_same_and_its_help_says_with_what() -> Non
     parsers = dict(EVERY)
     used = gridpriv.Settings().solver
     for name in ("run", "audit", "attack", "relax", "compare", "plan"):
-        told = " ".join(parsers[name].format_help().split()).partition("--solver NAME")[2][:90]
-        assert f"(default: {used})" in told, name
+        help_text = " ".join(parsers[name].format_help().split()).partition("--solver NAME")[2][:90]
+        assert f"(default: {used})" in help_text, name
     assert {task.settings.solver for task in make_plan(["case14"]).tasks()} == {used}
 
 

@@ -84,8 +84,8 @@ def test_export_holds_every_charge_and_no_mark_of_the_data(
         ("2", "run-1", "pure", "1"),
     ]
     assert float(rows[1]["parameter"]) == 0.1 + 0.2  # every digit
-    told = run(capsys, "export", str(granted), "--out", str(tmp_path / "a.csv"))
-    assert told.startswith("Written to")
+    printed = run(capsys, "export", str(granted), "--out", str(tmp_path / "a.csv"))
+    assert printed.startswith("Written to")
     assert list(csv.DictReader((tmp_path / "a.csv").open())) == rows
     run(capsys, "export", str(granted), "--out", str(tmp_path / "a.json"))
     document = json.loads((tmp_path / "a.json").read_text())
@@ -126,7 +126,7 @@ def test_a_delta_of_one_over_the_entries_is_warned_of(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (["show", "{}/absent"], 2, "there is no ledger"),
         (["export", "{}/absent"], 2, "there is no ledger"),
@@ -147,12 +147,12 @@ def test_wrong_words_are_refused_and_nothing_is_made(
     capsys: pytest.CaptureFixture[str],
     words: list[str],
     code: int,
-    told: str,
+    message: str,
 ) -> None:
     (tmp_path / "text").write_text("bus,zone\n" * 99)
     assert main(["ledger", *[word.format(tmp_path) for word in words]]) == code
     captured = capsys.readouterr()
-    assert told in captured.err
+    assert message in captured.err
     assert "Traceback" not in captured.err
     assert captured.out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
@@ -208,13 +208,13 @@ def test_a_renamed_map_finds_its_buses_spent(
     fewer.write_text("bus,zone\n" + "".join(f"{b},{'a' if b < 6 else 'b'}\n" for b in range(1, 15)))
     for zones in (["--zoning", str(fewer)], ["--zones", "2"], []):
         assert main([*words, *flags, *zones]) == 4
-        told = capsys.readouterr().err
-        assert "buses lack the budget" in told and re.search(r"zone '\w+' in ledger", told)
+        errors = capsys.readouterr().err
+        assert "buses lack the budget" in errors and re.search(r"zone '\w+' in ledger", errors)
     assert [o["releases"] for o in shown(capsys, Path(book))["owners"]] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
-    ("beta", "told", "total"),
+    ("beta", "message", "total"),
     [
         (["--beta", "1MW"], "", 1.0),
         (["--beta", "0.01"], "", 1.0),
@@ -230,14 +230,16 @@ def test_beta_is_compared_as_a_number(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     beta: list[str],
-    told: str,
+    message: str,
     total: float,
 ) -> None:
     book = str(tmp_path / "book")
     assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "2"]) == 0
     words = ["run", "case14", "--ledger", book, "--budget", "total:1", "--rounds", "1", *beta]
-    assert main([*words, "--solver", "clarabel", "--no-reference", "--quiet"]) == (2 if told else 0)
-    assert told in capsys.readouterr().err
+    assert main([*words, "--solver", "clarabel", "--no-reference", "--quiet"]) == (
+        2 if message else 0
+    )
+    assert message in capsys.readouterr().err
     owners = shown(capsys, Path(book))["owners"]
     assert [o["total_pure"] for o in owners] == pytest.approx([total] * 3)
 

@@ -37,6 +37,6 @@ def test_one_is_no_many(command, capsys, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     words = [str(tmp_path / "out") if w == "OUT" else w for w in COMMANDS[command]]
     assert main(words) == 0
-    told = capsys.readouterr().out
-    assert re.search(r"\b1 zone\b", told)
-    assert MANY.findall(told.replace("\n", " ")) == []
+    printed = capsys.readouterr().out
+    assert re.search(r"\b1 zone\b", printed)
+    assert MANY.findall(printed.replace("\n", " ")) == []

@@ -58,9 +58,9 @@ def test_a_copy_is_called_protected_where_its_noise_is_secure(here, capsys, nois
         (here / "own.datasheet.md").read_text(),
         (here / "own.m").read_text(),
     ):
-        said = " ".join(text.split()).lower()
-        assert ("a protected copy of" in said) == (noise == "secure")
-        assert ("a trial copy, without privacy, of" in said) == (noise == "simulated")
+        sentence = " ".join(text.split()).lower()
+        assert ("a protected copy of" in sentence) == (noise == "secure")
+        assert ("a trial copy, without privacy, of" in sentence) == (noise == "simulated")
 
 
 @pytest.mark.parametrize(("case", "release"), [("case14", "total"), (TIGHT, "bus")])
@@ -68,9 +68,9 @@ def test_the_data_sheet_has_the_caveats_of_the_terminal(here, capsys, case, rele
     words = [case, "--release", release, "--seed", "1", "--out", "own.m"]
     assert main(["publish", *words]) == 0
     for text in (capsys.readouterr().out, (here / "own.datasheet.md").read_text()):
-        said = " ".join(text.split())
-        assert ("Only the total of demand is released" in said) == (release == "total")
-        assert ("No branch has a rating" in said) == (case == "case14")
+        sentences = " ".join(text.split())
+        assert ("Only the total of demand is released" in sentences) == (release == "total")
+        assert ("No branch has a rating" in sentences) == (case == "case14")
 
 
 def test_the_owner_s_state_is_not_in_the_file(here) -> None:
@@ -101,9 +101,9 @@ def test_the_written_state_balances_at_every_bus(here) -> None:
     voltage = bus[:, 7] * np.exp(1j * np.deg2rad(bus[:, 8]))
     # pandapower reads asymmetric columns behind MATPOWER's 13
     admittance = makeYbus(100.0, bus, np.pad(branch, ((0, 0), (0, 13))))[0]
-    left = 100.0 * voltage * np.conj(admittance @ voltage) + bus[:, 2] + 1j * bus[:, 3]
-    np.subtract.at(left, at[0], gen[:, 1] + 1j * gen[:, 2])
-    assert np.abs(left).max() < 1e-3  # MVA, at what is rounded to 1e-8 p.u. and degrees
+    mismatch = 100.0 * voltage * np.conj(admittance @ voltage) + bus[:, 2] + 1j * bus[:, 3]
+    np.subtract.at(mismatch, at[0], gen[:, 1] + 1j * gen[:, 2])
+    assert np.abs(mismatch).max() < 1e-3  # MVA, at what is rounded to 1e-8 p.u. and degrees
     assert np.abs(gen[:, 2]).max() > 1.0
     assert not ((gen[:, 1] != 0.0) & (np.abs(gen[:, 1]) < 1e-4)).any()
 
@@ -138,10 +138,10 @@ def test_pypower_opens_it_and_finds_its_optimum(name, here) -> None:
         state["bus"][:, 7], ppc["bus"][:, 7], atol=1e-6
     )  # voltages as stated
     if (ppc["branch"][:, 5] > 0).any():
-        found = api.runopf(ppc, quiet)
+        result = api.runopf(ppc, quiet)
         cost = json.loads((here / "own.certificate.json").read_text())["optimum"]["cost"]
-        assert found["success"]
-        assert found["f"] == pytest.approx(cost, rel=1e-4)
+        assert result["success"]
+        assert result["f"] == pytest.approx(cost, rel=1e-4)
 
 
 def test_a_series_is_released_once(here, capsys) -> None:
@@ -179,7 +179,7 @@ def test_releases_are_charged_and_a_second_case_is_refused(here, capsys) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--out", "own.txt"], "a file name that ends in .m"),
         ([], "--out is missing"),
@@ -197,9 +197,9 @@ def test_releases_are_charged_and_a_second_case_is_refused(here, capsys) -> None
         (["--out", "own.m", "--ledger-key", "k"], "--ledger-key"),
     ],
 )
-def test_bad_input_is_refused_and_nothing_is_written(words, said, here, capsys) -> None:
+def test_bad_input_is_refused_and_nothing_is_written(words, message, here, capsys) -> None:
     assert main(["publish", "case14", *words]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert names(here) == set()
 
 
@@ -242,15 +242,15 @@ def test_a_full_disk_leaves_no_file_and_says_what_was_charged(here, capsys, monk
     assert main(grant) == 0
     opened = files.atomic_file
 
-    def atomic_file(path, *, private):
+    def failing_open(path, *, private):
         return full(path) if path.name == "p.m" else opened(path, private=private)
 
-    monkeypatch.setattr(files, "atomic_file", atomic_file)
+    monkeypatch.setattr(files, "atomic_file", failing_open)
     before = names(here)
     words = ["case14", "--protect", "10MW", "--total", "1", "--noise", "secure", "--ledger", "l"]
     assert main(["publish", *words, "--out", "p.m"]) == 3
-    said = capsys.readouterr().err
-    assert "No space left" in said and "drawn and charged to the ledger" in said
+    errors = capsys.readouterr().err
+    assert "No space left" in errors and "drawn and charged to the ledger" in errors
     assert {name for name in names(here) if name.startswith("p.")} == set() and before <= names(
         here
     )
@@ -259,9 +259,9 @@ def test_a_full_disk_leaves_no_file_and_says_what_was_charged(here, capsys, monk
 def test_what_the_grid_cannot_serve_is_projected_and_said(here, capsys) -> None:
     words = ["case14", "--protect", "100MW", "--total", "0.1", "--release", "bus", "--seed", "3"]
     assert main(["publish", *words, "--out", "own.m"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "was not AC-feasible: it was changed to the nearest demand" in told
-    assert "No branch has a rating" in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "was not AC-feasible: it was changed to the nearest demand" in printed
+    assert "No branch has a rating" in printed
     assert "was changed by" in (here / "own.datasheet.md").read_text()
 
 

@@ -414,7 +414,7 @@ def test_help_of_run_names_every_partition_method(capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--beta", "1e-320"], "--beta 1e-320: must be 1e-09 to 1e+06 p.u."),
         (["--beta", "1e300"], "--beta 1e+300: must be"),
@@ -422,9 +422,9 @@ def test_help_of_run_names_every_partition_method(capsys):
         (["--budget", "total:1e-300", "--noise", "secure"], "--budget total:1e-300: must be"),
     ],
 )
-def test_noise_beyond_all_numbers_is_refused(words, told, capsys):
+def test_noise_beyond_all_numbers_is_refused(words, message, capsys):
     assert main(["run", "case14", "--rounds", "1", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("beta", "epsilon"), [("1e-9", "1e6"), ("1e6", "1e-12")])
@@ -438,10 +438,10 @@ def test_the_extremes_that_are_allowed_end_in_no_defect(beta, epsilon, capsys):
 def test_a_distance_that_is_allowed_is_so_at_every_load(perturbation, tmp_path, capsys):
     """The noise then covers more than any distance that may be stated."""
     words = ["--beta", "9e7MW", "--load-scale", "4", "--perturbation", perturbation, "--seed", "1"]
-    one = ["--rounds", "1", "--solver", "clarabel", "--no-reference", "--json"]
-    assert main(["run", *grid(tmp_path, (1, 3), JOINED), *one, *words]) == 0
-    told = json.loads(capsys.readouterr().out)["privacy"]
-    assert told["adjacency"].startswith(
+    common = ["--rounds", "1", "--solver", "clarabel", "--no-reference", "--json"]
+    assert main(["run", *grid(tmp_path, (1, 3), JOINED), *common, *words]) == 0
+    privacy = json.loads(capsys.readouterr().out)["privacy"]
+    assert privacy["adjacency"].startswith(
         "any change of one bus's active demand by at most 9e+07 MW and"
     )
 
@@ -450,8 +450,8 @@ def test_a_map_given_as_a_number_of_zones_names_the_flag_that_takes_it(capsys) -
     with pytest.raises(SystemExit) as ended:
         main(["run", "case14", "--zones", "map.csv"])
     assert ended.value.code == 2
-    assert "'map.csv': must be a number of zones" in (told := capsys.readouterr().err)
-    assert "--zoning FILE.csv" in told
+    assert "'map.csv': must be a number of zones" in (errors := capsys.readouterr().err)
+    assert "--zoning FILE.csv" in errors
 
 
 def test_a_charged_run_is_kept_whatever_becomes_of_what_it_is_held_against(
@@ -479,12 +479,12 @@ def test_an_interrupt_of_what_a_run_is_held_against_is_one_and_keeps_the_run(
 
     monkeypatch.setattr("gridpriv.study.context.reference", interrupted)
     folder = tmp_path / "out"
-    code, shown, said = call(
+    code, shown, errors = call(
         capsys, "run", "case14", "--rounds", "1", "--seed", "1", "--out", str(folder)
     )
     assert code == 130
     sentence = "interrupted (the run is done; its baselines take a new run)"
-    assert said.splitlines()[-1] == f"gridpriv run: {sentence}"  # and no word of --resume
+    assert errors.splitlines()[-1] == f"gridpriv run: {sentence}"  # and no word of --resume
     assert "AC-feasible" in shown
     assert json.loads((folder / "run.json").read_text())["final"]["cost_of_privacy"] is None
 
@@ -497,9 +497,9 @@ def test_a_folder_that_states_one_setting_less_is_told_how_it_is_made_again(caps
     manifest = read_manifest(folder)
     del manifest["study"]["settings"]["imbalance_weight"]
     (folder / "manifest.json").write_text(sealed(manifest))
-    code, _, said = call(capsys, *words, "--resume")
-    assert code == 2 and "(imbalance_weight)" in said
-    again = shlex.split(said.partition("made again by: ")[2])
+    code, _, errors = call(capsys, *words, "--resume")
+    assert code == 2 and "(imbalance_weight)" in errors
+    again = shlex.split(errors.partition("made again by: ")[2])
     assert again[:3] == ["gridpriv", "run", "case14"]
     assert call(capsys, *again[1:], "--quiet", "--out", str(tmp_path / "again"))[0] == 0
     made = read_manifest(tmp_path / "again")["study"]["settings"]
@@ -515,13 +515,13 @@ def test_a_command_whose_defaults_were_others_is_not_said_to_make_a_folder_again
     assert manifest["study"]["settings"]["noise_schedule"] == "once"
     for setting, value in (("rounds", 1), ("release", "auto"), ("noise_schedule", "once")):
         assert f"--{setting.replace('_', '-')} {value}" in manifest["repeat"]
-    code, _, said = call(capsys, *words, str(folder), "--release", "bus")
-    assert code == 2 and said.endswith(f"is made again by: {manifest['repeat']}\n")
+    code, _, errors = call(capsys, *words, str(folder), "--release", "bus")
+    assert code == 2 and errors.endswith(f"is made again by: {manifest['repeat']}\n")
     manifest["study"]["settings"]["release"] = "bus"  # as it was once, said by no flag
     manifest["repeat"] = manifest["repeat"].replace("--release auto ", "")
     (folder / "manifest.json").write_text(sealed(manifest))
-    code, _, said = call(capsys, *words, str(folder))
-    assert code == 2 and "(release)" in said and "made again" not in said
+    code, _, errors = call(capsys, *words, str(folder))
+    assert code == 2 and "(release)" in errors and "made again" not in errors
 
 
 @pytest.mark.parametrize(
@@ -540,10 +540,10 @@ def test_a_command_that_has_nothing_left_to_do_says_so(words, tmp_path, capsys):
     (tmp_path / "steps.csv").write_text("step,load_scale\nnoon,1\n")
     words = words.replace("SERIES", str(tmp_path / "steps.csv"))
     words = [*words.split(), "--out", str(tmp_path / "out")]
-    told = f"nothing was left to do: {tmp_path / 'out'} was finished before\n"
-    for more, said in (([], ""), (["--resume", "--json"], told), (["--resume", "--quiet"], "")):
+    note = f"nothing was left to do: {tmp_path / 'out'} was finished before\n"
+    for more, expected in (([], ""), (["--resume", "--json"], note), (["--resume", "--quiet"], "")):
         code, _, problems = call(capsys, *words, *more)
-        assert (code, told in problems) == (0, bool(said))
+        assert (code, note in problems) == (0, bool(expected))
 
 
 UNUSED = "warning: budget = {!r} has no effect: mechanism 'none' draws no noise"
@@ -551,7 +551,7 @@ ALONE = "warning: one zone holds the whole grid: there is no other zone to coord
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--mechanism", "none", "--budget", "total:1"], [UNUSED.format("total:1")]),
         (["--mechanism", "none", "--epsilon", "2"], [UNUSED.format("per-release:2")]),
@@ -563,11 +563,11 @@ ALONE = "warning: one zone holds the whole grid: there is no other zone to coord
         (["--zone-size", "7"], []),
     ],
 )
-def test_what_has_no_effect_is_said_to_have_none(words, said, capsys):
+def test_what_has_no_effect_is_said_to_have_none(words, message, capsys):
     """A budget without noise, and a single zone: each has one message."""
     reference = [] if "--reference" in words else ["--no-reference"]
     assert main(["run", "case14", "--rounds", "1", "--seed", "1", *reference, *words]) == 0
-    assert capsys.readouterr().err.splitlines() == said
+    assert capsys.readouterr().err.splitlines() == message
 
 
 def test_a_quiet_run_does_not_warn(capsys):
@@ -588,8 +588,8 @@ def test_zones_without_a_tie_line_and_a_case_without_costs_are_questioned(tmp_pa
     )
     zones.write_text("bus,zone\n1,1\n2,1\n3,2\n4,2\n")
     assert main(["run", str(place), "--zoning", str(zones), "--dry-run"]) == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert "No branch of apart joins two zones" in said and "no convex generation costs" in said
+    errors = " ".join(capsys.readouterr().err.split())
+    assert "No branch of apart joins two zones" in errors and "no convex generation costs" in errors
 
 
 @pytest.mark.parametrize(("planning", "total"), [("ac", None), ("soc", 20)])

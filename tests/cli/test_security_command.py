@@ -53,21 +53,21 @@ def document(capsys, *words):
 
 
 def test_the_document_ranks_every_outage(capsys):
-    found = document(capsys, *NOISE)
-    assert set(found) == KEYS
-    rows = found["contingencies"]
+    result = document(capsys, *NOISE)
+    assert set(result) == KEYS
+    rows = result["contingencies"]
     assert len(rows) == 25 and all(set(row) == OF_A_CONTINGENCY for row in rows)
     assert {row["kind"] for row in rows} == {"branch", "generator"}
-    assert found["secure"] is False and rows[0]["violations"]
-    assert (found["view"], found["visibility"]) == ("shared", "public")
-    assert found["privacy"]["total_pure"] == 1.0
+    assert result["secure"] is False and rows[0]["violations"]
+    assert (result["view"], result["visibility"]) == ("shared", "public")
+    assert result["privacy"]["total_pure"] == 1.0
 
 
 def test_without_noise_the_views_are_of_the_same_demand_and_local(capsys):
     shared = document(capsys, *PLAIN)
     assert shared["visibility"] == "local"
-    one = document(capsys, *PLAIN, "--view", "zone:2")
-    assert one["contingencies"] == shared["contingencies"]
+    of_zone = document(capsys, *PLAIN, "--view", "zone:2")
+    assert of_zone["contingencies"] == shared["contingencies"]
     local = document(capsys, *PLAIN, "--view", "local")
     islanded = {row["name"]: row["islanded_mw"] for row in local["contingencies"]}
     assert islanded == {row["name"]: row["islanded_mw"] for row in shared["contingencies"]}
@@ -104,13 +104,13 @@ def test_the_shared_view_is_a_function_of_released_demand_and_the_public_network
         zone_models=zones,
         redispatch=None,
         outcomes=tuple(
-            replace(one, z=one.z * np.nan, p_imbalance=one.p_imbalance * np.nan)
-            for one in noisy.outcomes
+            replace(run, z=run.z * np.nan, p_imbalance=run.p_imbalance * np.nan)
+            for run in noisy.outcomes
         ),
     )
-    told, same = (gridpriv.security(one).as_dict(public=True) for one in (noisy, scrambled))
-    assert json.dumps(told) == json.dumps(same)
-    assert told["seconds"] is None and told["contingencies"][0]["violations"]
+    public, same = (gridpriv.security(run).as_dict(public=True) for run in (noisy, scrambled))
+    assert json.dumps(public) == json.dumps(same)
+    assert public["seconds"] is None and public["contingencies"][0]["violations"]
 
 
 def test_a_zone_s_own_view_differs_from_the_released_one_and_stays_at_home(noisy):
@@ -118,18 +118,18 @@ def test_a_zone_s_own_view_differs_from_the_released_one_and_stays_at_home(noisy
     assert shared.public and not own.public
     zone = next(zone for zone in noisy.zone_models if zone.name == "1")
     assert own.before.case.pd[zone.own] == pytest.approx(noisy.case.pd[zone.own])
-    others = np.setdiff1d(np.arange(noisy.case.n_bus), zone.own)
-    assert own.before.case.pd[others] == pytest.approx(shared.before.case.pd[others])
+    elsewhere = np.setdiff1d(np.arange(noisy.case.n_bus), zone.own)
+    assert own.before.case.pd[elsewhere] == pytest.approx(shared.before.case.pd[elsewhere])
     for view in ("zone:1", "local"):
         with pytest.raises(InputError, match="follows from true demand"):
             gridpriv.security(noisy, view=view).as_dict(public=True)
 
 
 def test_the_local_view_begins_with_the_state_after_redispatch(noisy):
-    found = gridpriv.security(noisy, "generators", view="local")
-    assert found.before.state.vm == pytest.approx(noisy.redispatch.state.vm, abs=1e-6)
-    assert found.before.state.pg == pytest.approx(noisy.redispatch.state.pg, abs=1e-6)
-    assert len(found.contingencies) == 5
+    analysis = gridpriv.security(noisy, "generators", view="local")
+    assert analysis.before.state.vm == pytest.approx(noisy.redispatch.state.vm, abs=1e-6)
+    assert analysis.before.state.pg == pytest.approx(noisy.redispatch.state.pg, abs=1e-6)
+    assert len(analysis.contingencies) == 5
 
 
 def test_files_hold_the_ranking(tmp_path, capsys):
@@ -184,14 +184,14 @@ def test_islanded_load_is_explained_where_its_column_is_printed():
     case = gridpriv.load_case("case14")
     result = gridpriv.run(case, gridpriv.shipped_zoning(case), gridpriv.make_settings(seed=1))
     document = gridpriv.security(result).as_dict()
-    apart = {"status": "converged", "violations": [], "shed_mw": 0.0, "islanded_mw": 5.0}
-    kept = document["contingencies"]
-    assert any(row["violations"] for row in kept)
-    for row in kept:
+    islanded = {"status": "converged", "violations": [], "shed_mw": 0.0, "islanded_mw": 5.0}
+    contingencies = document["contingencies"]
+    assert any(row["violations"] for row in contingencies)
+    for row in contingencies:
         row["islanded_mw"] = 0.0
-    rows = [*kept, kept[-1] | apart]
+    rows = [*contingencies, contingencies[-1] | islanded]
     assert not any("Islanded" in line for line in sentences(document | {"contingencies": rows}))
-    shown = [kept[0] | {"islanded_mw": 5.0}, *kept[1:]]
+    shown = [contingencies[0] | {"islanded_mw": 5.0}, *contingencies[1:]]
     assert any("Islanded" in line for line in sentences(document | {"contingencies": shown}))
 
 
@@ -215,9 +215,9 @@ def test_a_screened_outage_is_never_counted_as_secure(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     words = ["security", "case39", *PLAIN, "--screen", "100", "--contingencies", "branches"]
     assert main([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    screened = [row for row in found["contingencies"] if row["status"] == "screened"]
-    assert screened and found["secure"] is not True
+    result = json.loads(capsys.readouterr().out)
+    screened = [row for row in result["contingencies"] if row["status"] == "screened"]
+    assert screened and result["secure"] is not True
     assert main(words) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert " Secure. " not in printed
@@ -243,7 +243,7 @@ def test_an_outage_that_the_case_lacks_is_refused_with_its_rows(noisy, tmp_path)
 def test_an_analysis_with_screened_outages_alone_is_not_known_to_be_secure(noisy):
     analysis = gridpriv.security(noisy, "generators")
     sound = replace(analysis.before, state=replace(analysis.before.state, p_shed=np.zeros(14)))
-    kept = [
+    contingencies = [
         replace(item, status=status, violations=(), shed_mw=0.0)
         for item, status in zip(
             analysis.contingencies, ["screened", *["converged"] * 4], strict=True
@@ -251,11 +251,11 @@ def test_an_analysis_with_screened_outages_alone_is_not_known_to_be_secure(noisy
     ]
     if sound.state.violations:
         pytest.skip("the base case violates a limit")
-    unknown = replace(analysis, before=sound, contingencies=tuple(kept))
+    unknown = replace(analysis, before=sound, contingencies=tuple(contingencies))
     assert unknown.secure is None and unknown.as_dict()["secure"] is None
-    assert replace(unknown, contingencies=tuple(kept[1:])).secure is True
-    diverged = replace(kept[1], status="diverged")
-    assert replace(unknown, contingencies=(kept[0], diverged)).secure is False
+    assert replace(unknown, contingencies=tuple(contingencies[1:])).secure is True
+    diverged = replace(contingencies[1], status="diverged")
+    assert replace(unknown, contingencies=(contingencies[0], diverged)).secure is False
 
 
 def test_a_screening_without_ratings_is_refused(noisy):
@@ -312,42 +312,46 @@ def test_bad_input_is_exit_code_2_and_named_before_anything_is_drawn(words, mess
 
 
 def test_a_preventive_plan_states_what_it_costs_and_what_it_leaves(capsys):
-    found = document(capsys, *NOISE, "--secure")
-    prevention = found["prevention"]
+    result = document(capsys, *NOISE, "--secure")
+    prevention = result["prevention"]
     assert prevention["violations_before"] > 4 and prevention["plans"] >= 2
     assert prevention["cost_before"] < prevention["cost"] < 1.01 * prevention["cost_before"]
-    left = {row["name"] for row in found["contingencies"] if row["violations"] or row["shed_mw"]}
-    assert set(prevention["not_prevented"]) == left <= {"branch:1"}
-    assert prevention["outages_before"] > len(left) and prevention["loading_before"] is None
+    not_prevented = {
+        row["name"] for row in result["contingencies"] if row["violations"] or row["shed_mw"]
+    }
+    assert set(prevention["not_prevented"]) == not_prevented <= {"branch:1"}
+    assert (
+        prevention["outages_before"] > len(not_prevented) and prevention["loading_before"] is None
+    )
     assert document(capsys, *NOISE)["prevention"]["plans"] == 0
 
 
 def test_a_preventive_plan_is_a_function_of_released_demand(noisy):
-    kept = gridpriv.contingencies(noisy.case, "generators")
-    first = gridpriv.security(noisy, kept, secure=True).as_dict(public=True)
+    generators = gridpriv.contingencies(noisy.case, "generators")
+    first = gridpriv.security(noisy, generators, secure=True).as_dict(public=True)
     rng = np.random.default_rng(5)
     case = replace(noisy.case, pd=noisy.case.pd * rng.uniform(0.5, 1.5, noisy.case.n_bus))
     zones = tuple(
         replace(zone, network=replace(zone.network, case=case)) for zone in noisy.zone_models
     )
-    other = gridpriv.security(replace(noisy, case=case, zone_models=zones), kept, secure=True)
+    other = gridpriv.security(replace(noisy, case=case, zone_models=zones), generators, secure=True)
     again = other.as_dict(public=True)
-    for found in (first, again):
-        found.pop("seconds", None)
+    for analysis in (first, again):
+        analysis.pop("seconds", None)
     assert json.dumps(first) == json.dumps(again)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--view", "local"], "--view is local"),
         (["--screen", "50"], "--screen is 50 %"),
         (["--contingencies", "none.csv"], "none.csv"),
     ],
 )
-def test_a_preventive_plan_is_refused(words, said, capsys):
+def test_a_preventive_plan_is_refused(words, message, capsys):
     assert main(["security", "case14", *PLAIN, "--secure", *words]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_outages_shed_the_same_share_of_a_grid_of_kilowatts() -> None:

@@ -65,8 +65,8 @@ def test_the_command_runs_what_the_library_does(day: str, tmp_path: Path) -> Non
     worst = max(s.total for s in ours.certificates)
     assert document["privacy"]["total"]["epsilon"] == pytest.approx(worst)
     shed = pd.read_csv(tmp_path / "out" / "res_shed.csv").groupby("step").p_mw
-    found = shed.apply(lambda mw: mw.clip(lower=0).sum())[steps.step]
-    np.testing.assert_allclose(found, steps.redispatch_shed_mw, atol=1e-6)
+    shed_mw = shed.apply(lambda mw: mw.clip(lower=0).sum())[steps.step]
+    np.testing.assert_allclose(shed_mw, steps.redispatch_shed_mw, atol=1e-6)
     assert len(pd.read_csv(tmp_path / "out" / "rounds.csv")) == 8
     assert len(pd.read_csv(tmp_path / "out" / "res_line.csv")) == 4 * 20
 
@@ -76,11 +76,11 @@ def test_an_interrupted_day_goes_on_where_it_stopped(
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run(day, "--seed", "3", "--out", str(whole)) == 0
-    step, asked = Horizon.run_step, []
+    step, steps_run = Horizon.run_step, []
 
     def stop_at_noon(self: Horizon, number: int, *rest: object, **given: object) -> object:
-        asked.append(number)
-        if asked == [0, 1, 2]:
+        steps_run.append(number)
+        if steps_run == [0, 1, 2]:
             raise KeyboardInterrupt
         return step(self, number, *rest, **given)  # type: ignore[arg-type]
 
@@ -91,7 +91,7 @@ def test_an_interrupted_day_goes_on_where_it_stopped(
     assert run(day, "--out", str(broken)) == 2
     assert "already holds 2 of the 4 runs" in capsys.readouterr().err
     assert run(day, "--out", str(broken), "--resume") == 0, "the seed is the folder's"
-    assert asked == [0, 1, 2, 2, 3]
+    assert steps_run == [0, 1, 2, 2, 3]
     for name in ("steps.csv", "rounds.csv", "res_bus.csv"):
         a, b = (
             pd.read_csv(f / name).drop(columns="seconds", errors="ignore") for f in (whole, broken)
@@ -141,9 +141,9 @@ def test_a_public_folder_holds_nothing_computed_from_demand(day: str, tmp_path: 
     }
     assert files == {"manifest.json"} | {f"{name}.parquet" for name in tables} | copies
     assert list(pd.read_csv(out / "steps.csv")) == ["step", "rounds", "consensus_residual"]
-    told = "".join((out / f).read_text() for f in files if f.endswith((".json", ".csv")))
+    text = "".join((out / f).read_text() for f in files if f.endswith((".json", ".csv")))
     for private in ("shed_mw", "demand_mw", 'objective": 0', "_sha256", '"seed": 3', "seconds"):
-        assert private not in told, private
+        assert private not in text, private
 
 
 def cut_short(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
@@ -219,11 +219,11 @@ def test_an_unfinished_public_series_is_known_by_what_stands_beside_it(
     assert run(day, *words, "--resume") == 2
     assert "holds a series of other demand" in capsys.readouterr().err
     Path(day).write_text(whole)
-    kept = unfinished.read_bytes()
+    content = unfinished.read_bytes()
     unfinished.unlink()
     assert run(day, *words, "--resume") == 2
     assert f"{unfinished} is missing" in capsys.readouterr().err
-    unfinished.write_bytes(kept)
+    unfinished.write_bytes(content)
     assert run(day, *words, "--resume") == 0
     assert not unfinished.exists()
 
@@ -237,11 +237,11 @@ def test_damage_of_what_was_drawn_is_never_taken_for_nothing_drawn(
     run_until_killed(day, *command)
     capsys.readouterr()
     drawn = out / "parts" / "000001-drawn.json"
-    kept = drawn.read_bytes()
+    content = drawn.read_bytes()
     drawn.write_bytes(b"garbage")
     assert run(day, *command, "--resume") == 2
     assert "cannot be made again" in capsys.readouterr().err
-    drawn.write_bytes(kept)
+    drawn.write_bytes(content)
     (out / "parts" / "000001.json").write_bytes(b"garbage")  # its figures: the step runs again
     (out / "parts" / "000003.json").write_bytes((out / "parts" / "000000.json").read_bytes())
     assert run(day, *command, "--resume") == 0
@@ -345,14 +345,16 @@ def test_the_headline_is_the_mean_of_runs_that_ask_for_each_figure(
     (tmp_path / "day.csv").write_text("step,load_scale\nlow,0.9\nhigh,1.7\n")
     again = [str(tmp_path / "day.csv"), "--noise-schedule", "once", "--seed", "3"]
     assert run(*again, "--reference", "--out", str(tmp_path / "out")) == 0
-    told = dict(re.findall(r"^  ( *\S.*?\S)  +(\S+)  +(?:MW|\$/h)", capsys.readouterr().out, re.M))
+    printed = dict(
+        re.findall(r"^  ( *\S.*?\S)  +(\S+)  +(?:MW|\$/h)", capsys.readouterr().out, re.M)
+    )
     steps = pd.read_csv(tmp_path / "out" / "steps.csv")
 
     def single(scale: str, *words: str) -> dict[str, float]:
         flags = ["--load-scale", scale, "--rounds", "2", "--solver", "clarabel", *words]
         assert main(["run", "case14", *flags, "--json", "--no-reference"]) == 0
-        found: dict[str, float] = json.loads(capsys.readouterr().out)["final"]["physical"]
-        return found
+        physical: dict[str, float] = json.loads(capsys.readouterr().out)["final"]["physical"]
+        return physical
 
     quiet = [single(scale, "--mechanism", "none") for scale in ("0.9", "1.7")]
     silent = (
@@ -367,27 +369,27 @@ def test_the_headline_is_the_mean_of_runs_that_ask_for_each_figure(
     )
     nothing = [single(scale, *silent) for scale in ("0.9", "1.7")]
     # a step that is not AC-feasible has no cost, and the name says of how many steps a mean is
-    pairs = [(one, base["cost"]) for one, base in zip(steps.cost, quiet, strict=True)]
-    known = [one - base for one, base in pairs if base is not None and not np.isnan(one)]
-    silent_costs = [one["cost"] for one in nothing if one["cost"] is not None]
+    pairs = [(final, base["cost"]) for final, base in zip(steps.cost, quiet, strict=True)]
+    known = [final - base for final, base in pairs if base is not None and not np.isnan(final)]
+    silent_costs = [final["cost"] for final in nothing if final["cost"] is not None]
     for name, values in (
         ("cost of privacy", known),
         ("cost, prior-only (epsilon = 0)", silent_costs),
     ):
         of = "mean" if len(values) == 2 else f"mean of {len(values)} of 2 steps"
-        assert (f"{name}, {of}" in told) == bool(values)
+        assert (f"{name}, {of}" in printed) == bool(values)
         if values:
             mean = pytest.approx(np.mean(values), rel=1e-4, abs=0.01)
-            assert float(told[f"{name}, {of}"]) == mean
-    shed = float(told["load shedding, mean"])
+            assert float(printed[f"{name}, {of}"]) == mean
+    shed = float(printed["load shedding, mean"])
     assert shed == pytest.approx(steps.redispatch_shed_mw.mean(), rel=1e-3)
-    assert float(told["balancing power between zones, mean"]) == pytest.approx(
+    assert float(printed["balancing power between zones, mean"]) == pytest.approx(
         steps.balancing_mw.mean(), rel=1e-3
     )
     assert main(["report", str(tmp_path / "out")]) == 0
     page = re.sub(r"<[^>]+>", " ", (tmp_path / "out" / "report.html").read_text())
     for name in ("load shedding, mean", "balancing power between zones, mean"):
-        assert re.search(rf"{name}\s+{re.escape(told[name])}\s", page), name
+        assert re.search(rf"{name}\s+{re.escape(printed[name])}\s", page), name
 
 
 def test_a_bad_series_or_storage_is_refused_before_anything_runs(tmp_path):

@@ -88,7 +88,10 @@ def test_names_that_the_locale_does_not_have(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "closed",
-    [*(pytest.param(one, marks=pytest.mark.slow) for one in (">&-", "2>&-")), "<&- >&- 2>&-"],
+    [
+        *(pytest.param(redirection, marks=pytest.mark.slow) for redirection in (">&-", "2>&-")),
+        "<&- >&- 2>&-",
+    ],
 )
 def test_closed_standard_streams(closed: str, tmp_path: Path) -> None:
     """Output of a solver must not be written into the file that replaces a closed stream."""
@@ -132,10 +135,10 @@ def test_an_interrupt_ends_in_one_sentence(tmp_path: Path) -> None:
     while not (tmp_path / "o").exists():
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert told.splitlines()[-1].startswith("gridpriv run: interrupted")
-    assert "Traceback" not in told
+    assert errors.splitlines()[-1].startswith("gridpriv run: interrupted")
+    assert "Traceback" not in errors
 
 
 def test_a_defect_is_one_sentence_unless_the_traceback_is_asked_for(tmp_path: Path) -> None:
@@ -150,8 +153,8 @@ def test_a_defect_is_one_sentence_unless_the_traceback_is_asked_for(tmp_path: Pa
     words = [sys.executable, str(tmp_path / "broken.py")]
     env = {name: value for name, value in os.environ.items() if name != entry.TRACEBACK}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
-    said = "this is a defect of gridpriv or of a plugin: ZeroDivisionError"
-    one_sentence(done, entry.DEFECT, said)
+    sentence = "this is a defect of gridpriv or of a plugin: ZeroDivisionError"
+    one_sentence(done, entry.DEFECT, sentence)
     assert "a defect (" not in done.stderr  # its text may quote private values
     assert entry.TRACEBACK in done.stderr
     env[entry.TRACEBACK] = "1"

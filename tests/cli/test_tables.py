@@ -27,12 +27,12 @@ def test_numbers_are_not_split_and_gaps_stand_with_them(columns, monkeypatch, ca
         ["no noise", "none", None, 2.747, None, 0.2206, 1],
     ]
     print_table("T", ["way", "budget", "total eps", "shed", "95 % +-", "imbalance", "seeds"], rows)
-    told = capsys.readouterr().out
-    assert max(map(len, told.splitlines())) <= columns
-    first = next(line for line in told.splitlines() if "0.1235" in line)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= columns
+    first = next(line for line in printed.splitlines() if "0.1235" in line)
     for number in ("0.1235", "123500", "-1.234e-05", "1.234e+12", "12"):
-        assert re.search(rf"(?<!\S){re.escape(number)}(?!\S)", first), (number, told)
-    last = next(line for line in told.splitlines() if "no noise" in line)
+        assert re.search(rf"(?<!\S){re.escape(number)}(?!\S)", first), (number, printed)
+    last = next(line for line in printed.splitlines() if "no noise" in line)
     assert [m.end() for m in re.finditer(r" -(?= )", last)] == [
         first.index("0.1235") + len("0.1235"),
         first.index("-1.234e-05") + len("-1.234e-05"),
@@ -57,12 +57,12 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
         "target_delta": 1e-5,
     }
     print_summary(pd.DataFrame([row | figures | {"series": way} for way in ways]))
-    told = capsys.readouterr().out
-    table, _, _ = told.partition("\neps: ")
-    assert table != told and max(map(len, table.splitlines())) <= 80
-    words = set(told.split())
+    printed = capsys.readouterr().out
+    table, _, _ = printed.partition("\neps: ")
+    assert table != printed and max(map(len, table.splitlines())) <= 80
+    words = set(printed.split())
     assert {word for way in ways for word in way.split()} <= words
-    assert {"0.5", "0", "88"} <= words, told
+    assert {"0.5", "0", "88"} <= words, printed
     assert ({"123457", "530864"} <= words) is costs
-    assert ("cost of priv." in " ".join(told.split())) is costs, "what no run has is no column"
-    assert "balancing power; costs have no price for it" in " ".join(told.split())
+    assert ("cost of priv." in " ".join(printed.split())) is costs, "what no run has is no column"
+    assert "balancing power; costs have no price for it" in " ".join(printed.split())

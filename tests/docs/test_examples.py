@@ -45,7 +45,7 @@ NEEDS = {"consortium.py": "cryptography", "helics_run.py": "helics", "learning_c
 STUDY = "study.toml"
 
 
-def told(name: str, capsys: pytest.CaptureFixture[str]) -> str:
+def printed(name: str, capsys: pytest.CaptureFixture[str]) -> str:
     """Return what an example prints."""
     path = FOLDER / name
     if path.suffix == ".py":
@@ -55,21 +55,21 @@ def told(name: str, capsys: pytest.CaptureFixture[str]) -> str:
             assert not ended.code
         return capsys.readouterr().out
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    held: dict[str, object] = {"__name__": "__main__"}
+    namespace: dict[str, object] = {"__name__": "__main__"}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             assert (cell["outputs"], cell["execution_count"]) == ([], None)
-            shows(ast.parse("".join(cell["source"]), name), held)
+            shows(ast.parse("".join(cell["source"]), name), namespace)
     return capsys.readouterr().out
 
 
-def shows(cell: ast.Module, held: dict[str, object]) -> None:
+def shows(cell: ast.Module, namespace: dict[str, object]) -> None:
     """Run a cell of a notebook, and make Jupyter's representation of its last expression."""
     last = cell.body.pop() if isinstance(cell.body[-1], ast.Expr) else None
-    exec(compile(cell, "cell", "exec", dont_inherit=True), held)
+    exec(compile(cell, "cell", "exec", dont_inherit=True), namespace)
     if last is None:
         return
-    value = eval(compile(ast.Expression(last.value), "cell", "eval", dont_inherit=True), held)
+    value = eval(compile(ast.Expression(last.value), "cell", "eval", dont_inherit=True), namespace)
     for form in ("_repr_html_", "_repr_png_"):
         if hasattr(type(value), form):
             assert getattr(value, form)()
@@ -78,8 +78,8 @@ def shows(cell: ast.Module, held: dict[str, object]) -> None:
 
 
 def test_every_example_is_run_by_a_test() -> None:
-    held = {path.name for path in FOLDER.iterdir() if path.is_file()}
-    assert held == {*SAYS, *SLOW, *DATA, STUDY}
+    files = {path.name for path in FOLDER.iterdir() if path.is_file()}
+    assert files == {*SAYS, *SLOW, *DATA, STUDY}
 
 
 def says(name, expected, monkeypatch, folder, capsys) -> None:
@@ -87,7 +87,7 @@ def says(name, expected, monkeypatch, folder, capsys) -> None:
         pytest.importorskip(NEEDS[name])
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", [name])
-    assert re.search(expected, told(name, capsys))
+    assert re.search(expected, printed(name, capsys))
 
 
 @pytest.mark.parametrize("name", sorted(SAYS))

@@ -38,33 +38,33 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def test_no_text_of_the_package_uses_the_dialect() -> None:
-    found = [
+    matches = [
         f"{path.relative_to(ROOT)}:{line}: {match.group()}"
         for path in SOURCES
         for line, text in texts(ast.parse(path.read_text(encoding="utf-8")))
         if (match := DIALECT.search(text))
     ]
-    assert found == []
+    assert matches == []
 
 
 def test_no_page_uses_the_dialect() -> None:
-    found = [
+    matches = [
         f"{path.relative_to(ROOT)}:{number}: {match.group()}"
         for path in PAGES
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
         if (match := DIALECT.search(line))
     ]
-    assert found == []
+    assert matches == []
 
 
 def test_docstrings_say_what_is_returned_or_done() -> None:
-    found = [
+    matches = [
         f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
         for path in SOURCES
         for _, text in documented(ast.parse(path.read_text(encoding="utf-8")))
         if QUESTION.match(text)
     ]
-    assert found == []
+    assert matches == []
 
 
 def test_one_class_name_has_one_meaning() -> None:

@@ -48,14 +48,14 @@ def blocks(page: Path) -> list[Block]:
     """Return a page's fenced blocks in order."""
     text = page.read_text(encoding="utf-8")
     return [
-        Block(found[2], found[3], found[1] or "", text.count("\n", 0, found.start(3)))
-        for found in FENCE.finditer(text)
+        Block(match[2], match[3], match[1] or "", text.count("\n", 0, match.start(3)))
+        for match in FENCE.finditer(text)
     ]
 
 
 def due(page: Path, *, slow: bool) -> list[Block]:
-    said = ("run", "") if slow else ("run",)
-    return [b for b in blocks(page) if b.language in RUN and b.said in said]
+    names = ("run", "") if slow else ("run",)
+    return [b for b in blocks(page) if b.language in RUN and b.said in names]
 
 
 def name(page: Path) -> str:
@@ -77,11 +77,11 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: boo
     monkeypatch.chdir(folder)
     paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = os.environ | {"PATH": os.pathsep.join(paths)}
-    held: dict[str, object] = {"__name__": "__main__"}
+    namespace: dict[str, object] = {"__name__": "__main__"}
     for block in due(page, slow=slow):
         if block.language == "python":
             placed = "\n" * block.line + block.text  # so that a traceback names the page's line
-            exec(compile(placed, name(page), "exec", dont_inherit=True), held)
+            exec(compile(placed, name(page), "exec", dont_inherit=True), namespace)
         else:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text],
@@ -98,11 +98,11 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: boo
 def lists_of_names() -> Iterator[None]:
     """Restore the lists of names: pages add to them."""
     lists: list[dict[Any, Any]] = [METHODS, MECHANISMS]
-    before = [dict(one) for one in lists]
+    before = [dict(names) for names in lists]
     yield
-    for one, was in zip(lists, before, strict=True):
-        one.clear()
-        one.update(was)
+    for names, was in zip(lists, before, strict=True):
+        names.clear()
+        names.update(was)
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if due(p, slow=False)], ids=name)
@@ -138,8 +138,8 @@ def test_links_to_files_of_the_repository_are_there(page: Path) -> None:
 
 def test_what_files_say_of_pages_is_there() -> None:
     """Pages named in source, tests and settings exist."""
-    kept = [ROOT / part for part in ("gridpriv", "tests", "examples", "benchmarks")]
-    files = [p for folder in kept for p in folder.rglob("*.py")]
+    folders = [ROOT / part for part in ("gridpriv", "tests", "examples", "benchmarks")]
+    files = [p for folder in folders for p in folder.rglob("*.py")]
     files += [ROOT / part for part in ("SECURITY.md", "pyproject.toml", "mkdocs.yml")]
     for path in files:
         for named in re.findall(r"\bdocs/[\w./-]+\.(?:md|py)\b", path.read_text(encoding="utf-8")):

@@ -44,13 +44,13 @@ def test_the_reference_has_every_command_setting_and_public_name(site: Path) -> 
     import gridpriv
     from gridpriv.cli.main import COMMANDS
 
-    def told(page: str) -> str:
+    def text_of(page: str) -> str:
         return (site / "reference" / page / "index.html").read_text(encoding="utf-8")
 
-    assert all(f"gridpriv {name}" in told("commands") for name in COMMANDS)
+    assert all(f"gridpriv {name}" in text_of("commands") for name in COMMANDS)
     fields = gridpriv.Settings.__dataclass_fields__
-    assert all(f"<code>{name}</code>" in told("settings") for name in fields)
-    assert all(f'.{name}"' in told("api") for name in gridpriv.__all__)
+    assert all(f"<code>{name}</code>" in text_of("settings") for name in fields)
+    assert all(f'.{name}"' in text_of("api") for name in gridpriv.__all__)
 
 
 WIDE = """

@@ -23,8 +23,10 @@ def test_three_zones_over_network_are_a_run_in_one_process(folder, in_one_proces
     same_rounds(results["coordinator"], in_one_process)
     for name in ZONES:
         own = results[name]["rounds"]
-        theirs = [r.by_agent[name] for r in in_one_process.trace.rounds]
-        assert [{k: one[k] for k in two} for one, two in zip(own, theirs, strict=True)] == theirs
+        expected = [r.by_agent[name] for r in in_one_process.trace.rounds]
+        assert [
+            {k: own_row[k] for k in two} for own_row, two in zip(own, expected, strict=True)
+        ] == expected
     public = json.loads((folder / "coordinator" / "report" / "run.json").read_text())
     assert all(0 < r["consensus_residual_max"] <= r["consensus_residual"] for r in public["rounds"])
     assert [row["consensus_residual"] for row in public["rounds"]] == [
@@ -40,9 +42,9 @@ def test_places_of_reactive_flows_are_whole_numbers_of_the_zone(
     case14, zones14, tmp_path, reactive
 ):
     path = laid_out(case14, zones14, tmp_path / "here") / "1" / "agreement.json"
-    told = json.loads(path.read_text())
-    told["zones"][0]["reactive"] = reactive
-    path.write_text(json.dumps(told))
+    document = json.loads(path.read_text())
+    document["zones"][0]["reactive"] = reactive
+    path.write_text(json.dumps(document))
     with pytest.raises(InputError, match="reactive is not a list of places"):
         read_agreement(path)
 
@@ -50,19 +52,19 @@ def test_places_of_reactive_flows_are_whole_numbers_of_the_zone(
 @pytest.mark.parametrize(
     ("field", "other"),
     [
-        ("reactive", lambda held: held[:-1]),
-        ("units", lambda held: [2.0 * held[0], *held[1:]]),
-        ("start", lambda held: [held[0] + 1e-9, *held[1:]]),
+        ("reactive", lambda places: places[:-1]),
+        ("units", lambda places: [2.0 * places[0], *places[1:]]),
+        ("start", lambda places: [places[0] + 1e-9, *places[1:]]),
     ],
 )
 def test_a_zone_checks_all_that_the_agreement_says_of_it(case14, zones14, tmp_path, field, other):
     folder = laid_out(case14, zones14, tmp_path / "here") / "1"
     party = read_party(folder / "zone.toml", ZoneParty)
-    told = json.loads((folder / "agreement.json").read_text())
+    document = json.loads((folder / "agreement.json").read_text())
     read_own(read_agreement(folder / "agreement.json"), party, folder)
-    (mine,) = (zone for zone in told["zones"] if zone["zone"] == "1")
-    mine[field] = other(mine[field])
-    (folder / "agreement.json").write_text(json.dumps(told))
+    (zone_one,) = (zone for zone in document["zones"] if zone["zone"] == "1")
+    zone_one[field] = other(zone_one[field])
+    (folder / "agreement.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match="starts or weighs them otherwise"):
         read_own(read_agreement(folder / "agreement.json"), party, folder)
 
@@ -99,11 +101,11 @@ def test_the_agreement_says_when_noise_is_drawn(case14, zones14, tmp_path, given
         case14, zones14, make_settings(rounds=3, **given), "trial", LOOPBACK, tmp_path / "new"
     )
     path = tmp_path / "new" / "1" / "agreement.json"
-    told = json.loads(path.read_text())
-    assert told["settings"]["noise_schedule"] == noise_schedule
-    assert told["settings"]["rounds"] == 3
-    told["settings"]["noise_schedule"] = None
-    path.write_text(json.dumps(told))
+    document = json.loads(path.read_text())
+    assert document["settings"]["noise_schedule"] == noise_schedule
+    assert document["settings"]["rounds"] == 3
+    document["settings"]["noise_schedule"] = None
+    path.write_text(json.dumps(document))
     if noise_schedule is None:
         assert read_agreement(path).settings.noise_schedule is None
     else:

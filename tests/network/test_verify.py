@@ -101,10 +101,10 @@ def test_a_zone_that_signed_two_answers_is_named(whole, folder):
     sign = KeySigner((folder / "2" / "key.pem").read_bytes())
 
     def twice(request, answer):
-        told = decode(answer)
-        assert isinstance(told, Answer)
-        moved = Reply(told.reply.sent + 1e-3, told.reply.releases)
-        other = replace(told, reply=moved, signature=b"")
+        message = decode(answer)
+        assert isinstance(message, Answer)
+        changed = Reply(message.reply.sent + 1e-3, message.reply.releases)
+        other = replace(message, reply=changed, signature=b"")
         return [(request, answer), (request, sign(encode(other)))]
 
     change(folder / "2" / "state" / "transcript", TurnId("round", 1), twice)
@@ -116,9 +116,11 @@ def test_a_zone_that_forges_an_order_is_named(whole, folder):
     sign = KeySigner((folder / "2" / "key.pem").read_bytes())
 
     def forged(request, answer):
-        told = decode(request)
-        assert isinstance(told, Request)
-        other = replace(told, order=replace(told.order, w=told.order.w + 1.0), signature=b"")
+        message = decode(request)
+        assert isinstance(message, Request)
+        other = replace(
+            message, order=replace(message.order, w=message.order.w + 1.0), signature=b""
+        )
         return [(sign(encode(other)), answer)]
 
     change(folder / "2" / "state" / "transcript", TurnId("round", 2), forged)
@@ -132,9 +134,9 @@ def test_a_zone_that_states_too_many_releases_is_named(folder):
     sign = KeySigner((folder / "3" / "key.pem").read_bytes())
 
     def twice(request, answer):
-        told = decode(answer)
-        stated = {release: 2 * count for release, count in told.reply.releases.items()}
-        other = replace(told, reply=Reply(told.reply.sent, stated), signature=b"")
+        message = decode(answer)
+        stated = {release: 2 * count for release, count in message.reply.releases.items()}
+        other = replace(message, reply=Reply(message.reply.sent, stated), signature=b"")
         return [(request, sign(encode(other)))]
 
     change(folder / "3" / "state" / "transcript", TurnId("round", 3), twice)

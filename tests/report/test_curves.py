@@ -66,10 +66,10 @@ def assert_readable(ax: Axes) -> None:
     for text, box in boxes.items():
         assert box.x0 >= -1 and box.y0 >= -1, text
         assert box.x1 <= width + 1 and box.y1 <= height + 1, text
-    for (one, a), (other, b) in combinations(boxes.items(), 2):
+    for (name, a), (other, b) in combinations(boxes.items(), 2):
         wide = min(a.x1, b.x1) - max(a.x0, b.x0)
         tall = min(a.y1, b.y1) - max(a.y0, b.y0)
-        assert wide <= 1 or tall <= 1, (one, other)
+        assert wide <= 1 or tall <= 1, (name, other)
 
 
 def share_of_height(ax: Axes) -> float:
@@ -119,14 +119,14 @@ def test_drawing_writes_the_same_file_without_pyplot_and_a_backend(tmp_path: Pat
     )
     for k in range(2):
         when = {"PYTHONHASHSEED": str(k), "SOURCE_DATE_EPOCH": str(10**9 * k), "PATH": ""}
-        told = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / str(k))],
             check=True,
             capture_output=True,
             text=True,
             env={"PYTHONPATH": ":".join(sys.path)} | when,
         )
-        assert told.stdout.startswith("False <object")
+        assert completed.stdout.startswith("False <object")
     for kind, start in {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}.items():
         here, there = (tmp_path / f"{k}.{kind}" for k in range(2))
         assert here.read_bytes() == there.read_bytes()
@@ -140,8 +140,8 @@ def test_curves_fill_a_third_of_the_chart_however_wide_their_bands(series) -> No
 
 
 def test_ticks_are_near_the_data() -> None:
-    found = ticks(chart(*ERRORS).plot())
-    assert len(found) >= 3 and min(found) >= 10.0 and max(found) <= 40.0
+    values = ticks(chart(*ERRORS).plot())
+    assert len(values) >= 3 and min(values) >= 10.0 and max(values) <= 40.0
 
 
 @pytest.mark.parametrize(
@@ -374,12 +374,12 @@ def test_a_run_that_stopped_early_stays_in_its_curve_where_it_is(study: Study) -
     runs = named_runs(study)
     seeds = runs.run[(runs.method == "demand, one-shot") & (runs.budget == runs.budget.iloc[-1])]
     early, rounds = seeds.iloc[0], study.rounds
-    kept = rounds[(rounds.run != early) | (rounds["round"] <= 2)]
-    short = replace(study, tables=dict(study.tables) | {"rounds": kept})
-    at = {(run, t): v for run, t, v in kept[["run", "round", "consensus_residual"]].to_numpy()}
+    shortened = rounds[(rounds.run != early) | (rounds["round"] <= 2)]
+    short = replace(study, tables=dict(study.tables) | {"rounds": shortened})
+    at = {(run, t): v for run, t, v in shortened[["run", "round", "consensus_residual"]].to_numpy()}
     mean = np.mean([at[run, 2 if run == early else 5] for run in seeds])
-    found = round_charts(short, runs, {})
-    charts = [c for held in found.values() for c in held]
+    by_metric = round_charts(short, runs, {})
+    charts = [c for of_metric in by_metric.values() for c in of_metric]
     ends = [s.y[-1] for c in charts for s in c.series if s.y]
     assert any(end == pytest.approx(mean, rel=1e-12) for end in ends)
 

@@ -61,9 +61,9 @@ def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
     for total, releases in (("5", "nothing,bus"), ("4", "bus"), ("5", "total")):
         assert main([*words, "--total", total, "--releases", releases]) == 0
         (section,) = [s for s in make_report(read_source(folder)).sections if s.title == "Plan"]
-        told = str(section.notes[-1])
+        note = str(section.notes[-1])
         assert (
-            f"This run is {amount(over['optimality_gap'], '$/h')} $/h over the AC optimum" in told
+            f"This run is {amount(over['optimality_gap'], '$/h')} $/h over the AC optimum" in note
         )
         ways = json.loads((folder / "plan" / "plan.json").read_text())["methods"]
         assert len(section.tables[0].rows) == len(ways)
@@ -71,7 +71,7 @@ def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
             assert section.notes[-1].code == "plan-measured-other"
             continue
         expected = amount(ways[1]["over_optimum"]["median"], "$/h")
-        assert told.endswith(f"{expected} to {expected} over it (median {expected}).")
+        assert note.endswith(f"{expected} to {expected} over it (median {expected}).")
     shutil.rmtree(folder / "plan")
 
 
@@ -115,14 +115,14 @@ def test_the_default_ways_hold_that_of_a_run_of_default_release_and_rounds(tmp_p
     assert main([*run, "--out", str(tmp_path / "run")]) == 0
     plan = ["plan", "case14", "--scenarios", "1", "--beta", "1MW", "--total", "5", "--quiet"]
     assert main([*plan, "--out", str(tmp_path / "run" / "plan")]) == 0
-    (told,) = [
+    (note,) = [
         str(s.notes[-1])
         for s in make_report(read_source(tmp_path / "run")).sections
         if s.title == "Plan"
     ]
     ways = json.loads((tmp_path / "run" / "plan" / "plan.json").read_text())["methods"]
     (own,) = [way for way in ways if (way["release"], way["rounds"]) == ("auto", "20")]
-    assert told.endswith(f"(median {amount(own['over_optimum']['median'], '$/h')}).")
+    assert note.endswith(f"(median {amount(own['over_optimum']['median'], '$/h')}).")
 
 
 def test_public_reports_leave_it_out(folder: Path) -> None:

@@ -92,11 +92,11 @@ def forge(folder: Path, name: str, column: str, way: str) -> None:
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     path.write_bytes(buffer.getvalue())
-    told = json.loads(manifest.read_text())
-    told["tables"][name]["sha256"] = hashlib.sha256(buffer.getvalue()).hexdigest()
-    del told["checksum"]
-    checksum = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
-    manifest.write_text(json.dumps(told | {"checksum": checksum}))
+    document = json.loads(manifest.read_text())
+    document["tables"][name]["sha256"] = hashlib.sha256(buffer.getvalue()).hexdigest()
+    del document["checksum"]
+    checksum = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    manifest.write_text(json.dumps(document | {"checksum": checksum}))
 
 
 def refused(folder: Path, out: Path, draw: random.Random) -> tuple[int, list[str]]:
@@ -119,18 +119,18 @@ def refused(folder: Path, out: Path, draw: random.Random) -> tuple[int, list[str
 def survive(
     some: list[tuple[str, str, str]], whole: Path, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    draw, codes, found = random.Random(13), set(), []
+    draw, codes, defects = random.Random(13), set(), []
     for forgery in some:
         for folder in ("forged", "out"):
             shutil.rmtree(place / folder, ignore_errors=True)
         shutil.copytree(whole, place / "forged", ignore=shutil.ignore_patterns("*.csv", "*.png"))
         forge(place / "forged", *forgery)
         code, wrong = refused(place / "forged", place / "out", draw)
-        said = capsys.readouterr().err
-        wrong += [f"said {said!r}"] * (said.count("\n") != (code == 2))
-        found += [(forgery, line) for line in wrong]
+        errors = capsys.readouterr().err
+        wrong += [f"said {errors!r}"] * (errors.count("\n") != (code == 2))
+        defects += [(forgery, line) for line in wrong]
         codes.add(code)
-    assert found == []
+    assert defects == []
     assert codes <= {0, 2}
 
 

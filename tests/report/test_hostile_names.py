@@ -71,8 +71,8 @@ def made(folder: Path, names: tuple[str, ...], zones: tuple[str, ...], title: st
     folder.mkdir()
     zone_map(zones).to_csv(folder / "zones.csv", index=False)
     # names that a cell starts with stand alone; the others share a method by fours
-    starts, others = names[:FIRST], names[FIRST:]
-    grouped = [*starts, *(" ".join(others[k : k + 4]) for k in range(0, len(others), 4))]
+    starts, rest = names[:FIRST], names[FIRST:]
+    grouped = [*starts, *(" ".join(rest[k : k + 4]) for k in range(0, len(rest), 4))]
     methods = [
         Method(f"{name} {k:02d}", (("rounds", 1), ("beta", f"{1 + k}MW")))
         for k, name in enumerate(grouped)
@@ -152,7 +152,7 @@ def test_the_page_has_the_elements_of_one_with_harmless_names(reports: tuple[Pat
         tags = Tags()
         tags.feed((folder / "report.html").read_text(encoding="utf-8"))
         seen.append({(tag, names) for tag, names in tags.seen})
-    assert not [one for one in seen[0] if any(name.startswith("on") for name in one[1])]
+    assert not [element for element in seen[0] if any(name.startswith("on") for name in element[1])]
     assert seen[0] == seen[1]
 
 
@@ -201,8 +201,8 @@ def test_the_terminal_shows_names_as_they_are(
     study = read_source(reports[0])
     table = summary(study)
     print_summary(table)
-    told = capsys.readouterr().out
-    assert "[red]" in told and "\x1b" not in told and "\x00" not in told
+    printed = capsys.readouterr().out
+    assert "[red]" in printed and "\x1b" not in printed and "\x00" not in printed
     assert "\x1b" not in " ".join(map(str, study_messages(study, table)))
     assert make_report(study).title.count("\n") == 0
 

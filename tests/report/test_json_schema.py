@@ -17,15 +17,15 @@ NOISE = ["--budget", "total:1", "--beta", "10MW", "--mechanism", "knorm", "--see
 def wrong(value: Any, schema: dict[str, Any], place: str = "") -> list[str]:
     """Return the places at which a value differs from a schema: type, properties, items, anyOf."""
     if "anyOf" in schema:
-        tried = [wrong(value, one, place) for one in schema["anyOf"]]
+        tried = [wrong(value, option, place) for option in schema["anyOf"]]
         return (
             []
             if [] in tried
             else min(
                 tried,
-                key=lambda found: (
-                    "not [" in found[0].rpartition(":")[2] and found[0].startswith(f"{place}:"),
-                    len(found),
+                key=lambda errors: (
+                    "not [" in errors[0].rpartition(":")[2] and errors[0].startswith(f"{place}:"),
+                    len(errors),
                 ),
             )
         )
@@ -46,8 +46,8 @@ def wrong(value: Any, schema: dict[str, Any], place: str = "") -> list[str]:
     if isinstance(value, dict) and "properties" in schema:
         listed = schema["properties"]
         missing = [f"{place}.{name}: not declared" for name in value if name not in listed]
-        held = (wrong(value[n], listed[n], f"{place}.{n}") for n in value if n in listed)
-        return missing + [error for errors in held for error in errors]
+        nested = (wrong(value[n], listed[n], f"{place}.{n}") for n in value if n in listed)
+        return missing + [error for errors in nested for error in errors]
     return []
 
 
@@ -86,4 +86,4 @@ def test_the_command_writes_a_file_per_document(tmp_path: Any) -> None:
     assert main(["schema", "--json-schema", str(tmp_path / "schemas")]) == 0
     files = {path.name: json.loads(path.read_text()) for path in (tmp_path / "schemas").iterdir()}
     assert files == json_schemas() and len(files) >= 13
-    assert {one["$schema"] for one in files.values()} == {DRAFT}
+    assert {schema["$schema"] for schema in files.values()} == {DRAFT}

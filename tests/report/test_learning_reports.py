@@ -162,8 +162,8 @@ def test_an_interrupted_learning_run_says_what_it_released(tmp_path, monkeypatch
         assert main([*words, "--quiet", "--out", str(tmp_path)]) == 130
     assert main(["report", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()
-    told = "The unfinished run released at most 4 rounds at budget total:2,"
-    assert "No run finished" in page and told in page and f"{noise} noise" in page
+    message = "The unfinished run released at most 4 rounds at budget total:2,"
+    assert "No run finished" in page and message in page and f"{noise} noise" in page
 
 
 def test_a_learning_run_has_a_report_with_its_figures_and_its_total(tmp_path):

@@ -127,9 +127,9 @@ def test_another_process_lays_out_the_same_picture() -> None:
         "c = load_case('case118'); sys.stdout.buffer.write("
         "bus_positions(c, shipped_zoning(c)).tobytes())"
     )
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
     np.testing.assert_array_equal(
-        np.frombuffer(told).reshape(-1, 2), np.asarray(bus_positions(case, zoning))
+        np.frombuffer(printed).reshape(-1, 2), np.asarray(bus_positions(case, zoning))
     )
 
 
@@ -145,8 +145,8 @@ def test_a_layout_does_not_hang_on_the_last_digit() -> None:
     start = layout._classical_scaling(distances)
     rng = np.random.default_rng(1)
     ours = layout._least_stress(start, *pairs)
-    theirs = layout._least_stress(start * (1 + 1e-12 * rng.standard_normal(start.shape)), *pairs)
-    np.testing.assert_allclose(theirs, ours, atol=1e-3)
+    perturbed = layout._least_stress(start * (1 + 1e-12 * rng.standard_normal(start.shape)), *pairs)
+    np.testing.assert_allclose(perturbed, ours, atol=1e-3)
 
 
 def test_given_coordinates_are_used_and_latitude_shortens_longitude() -> None:
@@ -169,8 +169,8 @@ def test_islands_and_lone_buses_do_not_overlap() -> None:
     case = load_case("case14").without(("branch:14",))  # bus 8 is alone then
     zoning = zoning_from_groups(case, [range(14)], "one zone")
     place = np.asarray(bus_positions(case, zoning))
-    others = np.delete(place, case.index_of[8], axis=0)
-    assert np.linalg.norm(others - place[case.index_of[8]], axis=1).min() > 0.9
+    other_places = np.delete(place, case.index_of[8], axis=0)
+    assert np.linalg.norm(other_places - place[case.index_of[8]], axis=1).min() > 0.9
 
 
 @pytest.mark.parametrize("zones", [40, 41])
@@ -179,8 +179,8 @@ def test_of_very_many_zones_none_is_named_and_the_legend_says_so(zones: int) -> 
     groups = np.array_split(np.arange(case.n_bus), zones)
     shown = words(zones_map(case, zoning_from_groups(case, groups, "many")).plot())
     assert sum(word.startswith("zone ") for word in shown) == (zones if zones == 40 else 0)
-    told = "named on the map" if zones == 40 else "too many to name here"
-    assert f"{zones} zones, {told}" in shown
+    entry = "named on the map" if zones == 40 else "too many to name here"
+    assert f"{zones} zones, {entry}" in shown
 
 
 def test_loading_and_shed_are_drawn_and_told_with_units() -> None:
@@ -285,7 +285,7 @@ def test_a_runs_report_shows_its_loading_and_a_public_one_does_not(tmp_path: Pat
 
 def test_marks_are_pushed_apart_by_as_much_to_either_side():
     place = np.array([[0.0, 0.0], [3.0, 4.0], [500.0, 500.0]])
-    moved = separated(place, 10.0)
-    assert moved.mean(axis=0) == pytest.approx(place.mean(axis=0), abs=0.05)
-    assert moved[2] == pytest.approx(place[2], abs=0.05)
-    assert 8.0 < np.linalg.norm(moved[1] - moved[0]) <= 10.1
+    result = separated(place, 10.0)
+    assert result.mean(axis=0) == pytest.approx(place.mean(axis=0), abs=0.05)
+    assert result[2] == pytest.approx(place[2], abs=0.05)
+    assert 8.0 < np.linalg.norm(result[1] - result[0]) <= 10.1

@@ -51,15 +51,15 @@ def published(private_study: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def content(folder: Path) -> dict[str, str]:
     """Return the text of every file, including the content of workbooks."""
-    found = {}
+    entries = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         if path.suffix == ".xlsx":
             with zipfile.ZipFile(path) as book:
                 for name in book.namelist():
-                    found[f"{path.name}/{name}"] = book.read(name).decode("utf-8", "replace")
+                    entries[f"{path.name}/{name}"] = book.read(name).decode("utf-8", "replace")
         else:
-            found[str(path.relative_to(folder))] = path.read_bytes().decode("utf-8", "replace")
-    return found
+            entries[str(path.relative_to(folder))] = path.read_bytes().decode("utf-8", "replace")
+    return entries
 
 
 def test_no_public_report_tells_a_seed_or_a_digest(private_study: Path, published: Path) -> None:
@@ -70,9 +70,9 @@ def test_no_public_report_tells_a_seed_or_a_digest(private_study: Path, publishe
 
     runs = pd.read_parquet(private_study / "runs.parquet")
     secrets = [str(seed) for seed in SEEDS] + [fingerprint[:8], *(run[:8] for run in runs["run"])]
-    told = content(published)
-    assert {".html", ".csv", ".tex", ".pdf"} <= {Path(name).suffix for name in told}
-    for name, text in told.items():
+    texts = content(published)
+    assert {".html", ".csv", ".tex", ".pdf"} <= {Path(name).suffix for name in texts}
+    for name, text in texts.items():
         assert not [secret for secret in secrets if secret in text], name
 
 
@@ -104,8 +104,10 @@ def test_a_public_workbook_holds_no_cost_demand_or_time(
     for name, columns in private.items():
         table = pd.read_parquet(private_study / f"{name}.parquet")
         for column in columns:
-            held = {float(f"{v:.10g}") for v in table[column].dropna() if abs(v) > 1e-3}
-            assert held and not held & {float(f"{c:.10g}") for c in cells}, column
+            private_values = {float(f"{v:.10g}") for v in table[column].dropna() if abs(v) > 1e-3}
+            assert private_values and not private_values & {float(f"{c:.10g}") for c in cells}, (
+                column
+            )
 
 
 def test_rows_without_noise_tell_their_settings_only(private_study: Path, published: Path) -> None:
@@ -123,17 +125,17 @@ def test_rows_without_noise_tell_their_settings_only(private_study: Path, publis
     shown = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
     (quiet,) = [row for row in shown if row["Mechanism"] == "none"]
     assert quiet["Status"] == "withheld" and quiet["Rounds finished"] is None
-    kept = rounds.loc[rounds["run"] != bare, "consensus_residual"]
-    assert all(any(abs(c - r) < 1e-12 for c in cells) for r in kept)
+    published_residuals = rounds.loc[rounds["run"] != bare, "consensus_residual"]
+    assert all(any(abs(c - r) < 1e-12 for c in cells) for r in published_residuals)
 
 
 def test_public_simulations_say_so_wherever_a_certificate_stands(published: Path) -> None:
-    told = content(published)
+    texts = content(published)
     mark = "simulated noise"
-    for name, text in told.items():
+    for name, text in texts.items():
         if "psilon" in text and not name.startswith(("report-public.xlsx", "report-public.pdf")):
             assert mark in text, name
-    workbook = "".join(v for k, v in told.items() if k.startswith("report-public.xlsx"))
+    workbook = "".join(v for k, v in texts.items() if k.startswith("report-public.xlsx"))
     assert mark in workbook
 
 
@@ -145,8 +147,8 @@ def test_a_public_run_of_simulated_noise_says_so_and_hides_the_seed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("--seed", str(SEEDS[0]), "--public", "--out", str(tmp_path / "new")) == 0
-    told = capsys.readouterr().out
-    assert "simulated noise, no privacy" in told and str(SEEDS[0]) not in told
+    printed = capsys.readouterr().out
+    assert "simulated noise, no privacy" in printed and str(SEEDS[0]) not in printed
     for name, text in content(tmp_path / "new").items():
         assert str(SEEDS[0]) not in text, name
     document = json.loads((tmp_path / "new" / "run.json").read_text())
@@ -190,9 +192,9 @@ def test_a_public_run_without_noise_is_refused(
 
 def test_every_sentence_of_a_public_study_ends_once(study_folder: Path) -> None:
     study = read_source(study_folder, public=True)
-    told = study_messages(study, summary(study))
-    assert {"private-left-out", "composition", "protected", "caveat"} <= {m.code for m in told}
-    assert not any(".." in str(m) or "$/h" in str(m) for m in told)
+    messages = study_messages(study, summary(study))
+    assert {"private-left-out", "composition", "protected", "caveat"} <= {m.code for m in messages}
+    assert not any(".." in str(m) or "$/h" in str(m) for m in messages)
 
 
 def test_of_a_public_series_without_noise_no_step_is_counted(tmp_path: Path) -> None:
@@ -202,12 +204,12 @@ def test_of_a_public_series_without_noise_no_step_is_counted(tmp_path: Path) -> 
     assert main(["run", "case14", *series, "--quiet", "--out", str(out)]) == 0
     own, public = (read_source(out, public=public) for public in (False, True))
     assert "steps-run" in {m.code for m in study_messages(own, summary(own))}
-    told = [m.code for m in study_messages(public, summary(public))]
-    assert told == ["private-left-out", "withheld"]
+    codes = [m.code for m in study_messages(public, summary(public))]
+    assert codes == ["private-left-out", "withheld"]
 
 
 def test_secure_noise_says_that_there_is_no_seed(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("opendp")
     assert run("--noise", "secure") == 0
-    told = capsys.readouterr().out
-    assert "secure noise: no seed" in told and not re.search(r"seed \d", told)
+    printed = capsys.readouterr().out
+    assert "secure noise: no seed" in printed and not re.search(r"seed \d", printed)

@@ -174,8 +174,8 @@ def measured(texts: list[str], place: Path, *, bold: bool) -> dict[str, float]:
         f'weight: "{weight}", t)).width.pt())) <widths>]',
         encoding="utf-8",
     )
-    (found,) = json.loads(typst.query(str(source), "<widths>", field="value"))
-    return dict(zip(texts, found, strict=True))
+    (widths,) = json.loads(typst.query(str(source), "<widths>", field="value"))
+    return dict(zip(texts, widths, strict=True))
 
 
 def test_no_table_of_the_pdf_is_wider_than_its_page(study: Study, tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_no_table_of_the_pdf_is_wider_than_its_page(study: Study, tmp_path: Path
                 if not part.numbers[k] and max(map(len, cells)) > 30:  # it wraps
                     cells = [cell[:34] for cell in cells]
                 head = measured(words, tmp_path, bold=True)
-                told = measured(cells, tmp_path, bold=False)
-                wide += max(*head.values(), *told.values()) + 6.0
+                widths = measured(cells, tmp_path, bold=False)
+                wide += max(*head.values(), *widths.values()) + 6.0
             assert wide < page, (part.caption, [c.header for c in part.columns])
         assert [c for part in parts for c in part.columns[table.keys :]] == list(
             table.columns[table.keys :]
@@ -245,8 +245,8 @@ def test_what_draws_nothing_and_what_draws_no_noise_are_told_apart(tmp_path: Pat
     assert main([*words, "--out", str(tmp_path)]) == 0
     for flags, place in ([], "report-csv"), (["--public"], "public/report-public-csv"):
         assert main(["report", str(tmp_path), "--format", "csv", "--quiet", *flags]) == 0
-        told = pd.read_csv(tmp_path / place / "summary.csv", keep_default_na=False)
-        shown = dict(zip(told["Method"], told["Budget"], strict=True))
+        table = pd.read_csv(tmp_path / place / "summary.csv", keep_default_na=False)
+        shown = dict(zip(table["Method"], table["Budget"], strict=True))
         assert (shown["noise-free"], shown["prior-only"]) == ("noise-free", "epsilon 0")
 
 
@@ -368,8 +368,8 @@ def test_the_compare_command_ends_with_a_report(
         str(out),
     ]
     assert main(words) == 0
-    told = capsys.readouterr().out
-    assert "cost of privacy" in " ".join(told.split()) and "report.html" in told
+    printed = capsys.readouterr().out
+    assert "cost of privacy" in " ".join(printed.split()) and "report.html" in printed
     assert (out / "report.html").stat().st_size > 20_000
     assert main(words) == 2
     assert "--resume" in capsys.readouterr().err
@@ -379,7 +379,7 @@ def test_the_compare_command_ends_with_a_report(
 
 
 @pytest.mark.parametrize(
-    ("flags", "code", "told"),
+    ("flags", "code", "message"),
     [
         (
             [
@@ -400,7 +400,7 @@ def test_the_compare_command_ends_with_a_report(
     ],
 )
 def test_the_compare_command_tells_of_ways_without_a_finished_run(
-    flags: list[str], code: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    flags: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [
         "compare",
@@ -420,7 +420,7 @@ def test_the_compare_command_tells_of_ways_without_a_finished_run(
         *flags,
     ]
     assert main(words) == code
-    assert told in " ".join(capsys.readouterr().err.split())
+    assert message in " ".join(capsys.readouterr().err.split())
     assert (tmp_path / "report.html").is_file()
 
 

@@ -67,7 +67,7 @@ STRESSED = {
 
 
 @pytest.fixture(scope="module", params=STRESSED)
-def told(
+def run_and_sentences(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[str]]:
     """Return the folder of a stressed run, and its messages, which the terminal printed."""
@@ -79,13 +79,13 @@ def told(
         assert main(["run", "case14", *QUICK, *words, "--out", str(folder / "run")]) == 0
     lines = printed.getvalue().splitlines()
     document = json.loads((folder / "run" / "run.json").read_text())
-    said = [note["text"] for note in document["messages"]]
+    sentences = [note["text"] for note in document["messages"]]
     if document["privacy"]["mechanism"] == "none":  # the title says it
         assert lines[0].endswith("no noise")
-        said = [text for text in said if not text.startswith("no privacy")]
-    assert len(said) > 1 and set(said) <= set(lines)
+        sentences = [text for text in sentences if not text.startswith("no privacy")]
+    assert len(sentences) > 1 and set(sentences) <= set(lines)
     export(folder / "run")
-    return folder / "run", said
+    return folder / "run", sentences
 
 
 def codes(folder: Path) -> set[str]:
@@ -98,10 +98,12 @@ def visible(page: Path) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
 
-def test_a_report_says_every_sentence_that_the_terminal_said(told: tuple[Path, list[str]]) -> None:
-    folder, said = told
+def test_a_report_says_every_sentence_that_the_terminal_said(
+    run_and_sentences: tuple[Path, list[str]],
+) -> None:
+    folder, sentences = run_and_sentences
     page = visible(folder / "report.html")
-    assert [one for one in said if one not in page] == []
+    assert [sentence for sentence in sentences if sentence not in page] == []
 
 
 def test_a_report_has_the_row_of_an_infeasible_prior_only_baseline(tmp_path: Path) -> None:
@@ -118,8 +120,10 @@ def test_a_report_has_the_row_of_an_infeasible_prior_only_baseline(tmp_path: Pat
         assert ("Cost saved by the release" in text) == feasible
 
 
-def test_a_report_shows_the_figures_of_the_settled_grid(told: tuple[Path, list[str]]) -> None:
-    folder, _ = told
+def test_a_report_shows_the_figures_of_the_settled_grid(
+    run_and_sentences: tuple[Path, list[str]],
+) -> None:
+    folder, _ = run_and_sentences
     page, run = visible(folder / "report.html"), read_source(folder).runs.iloc[0]
     shown = re.search(r"[Ll]oad shedding (under [\d.]+|[\d.e+-]+) MW", page)
     assert shown is not None
@@ -131,9 +135,9 @@ def test_a_report_shows_the_figures_of_the_settled_grid(told: tuple[Path, list[s
     )
 
 
-def test_the_settings_are_those_that_were_used(told: tuple[Path, list[str]]) -> None:
+def test_the_settings_are_those_that_were_used(run_and_sentences: tuple[Path, list[str]]) -> None:
     """No objective was given: case14 has costs, and the run's document states the objective."""
-    folder, _ = told
+    folder, _ = run_and_sentences
     used = json.loads((folder / "run.json").read_text())["settings"]["objective"]
     assert used == "cost"
     page = visible(folder / "report.html")
@@ -141,16 +145,16 @@ def test_the_settings_are_those_that_were_used(told: tuple[Path, list[str]]) -> 
     assert "None" not in page and "[]" not in page
 
 
-def test_every_file_tells_the_same_settings(told: tuple[Path, list[str]]) -> None:
-    folder, _ = told
+def test_every_file_tells_the_same_settings(run_and_sentences: tuple[Path, list[str]]) -> None:
+    folder, _ = run_and_sentences
     used = json.loads((folder / "run.json").read_text())["settings"]
     manifest = json.loads((folder / "manifest.json").read_text())["study"]["settings"]
     assert {key: used[key] for key in manifest} == manifest
     assert manifest["imbalance_weight"] == 1e4
 
 
-def test_the_verdict_says_dollars_and_epsilon(told: tuple[Path, list[str]]) -> None:
-    folder, _ = told
+def test_the_verdict_says_dollars_and_epsilon(run_and_sentences: tuple[Path, list[str]]) -> None:
+    folder, _ = run_and_sentences
     page, run = visible(folder / "report.html"), json.loads((folder / "run.json").read_text())
     (card,) = make_report(read_source(folder)).cards
     facts = {fact.label: fact.value for fact in card.facts}
@@ -165,9 +169,9 @@ def test_the_verdict_says_dollars_and_epsilon(told: tuple[Path, list[str]]) -> N
 
 
 def test_what_zones_exchange_is_shown_where_the_grid_settles(
-    told: tuple[Path, list[str]],
+    run_and_sentences: tuple[Path, list[str]],
 ) -> None:
-    folder, _ = told
+    folder, _ = run_and_sentences
     page, run = visible(folder / "report.html"), json.loads((folder / "run.json").read_text())
     rows = run["final"]["physical"]["interchange"]
     assert ("Interchange, exports positive" in page) == bool(rows)
@@ -178,12 +182,12 @@ def test_what_zones_exchange_is_shown_where_the_grid_settles(
 
 
 def test_a_public_report_of_it_says_what_is_public_only(
-    told: tuple[Path, list[str]], tmp_path: Path
+    run_and_sentences: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
-    folder, said = told
+    folder, sentences = run_and_sentences
     export(folder, public=True, out=tmp_path / "public")
     page = visible(tmp_path / "public" / "report-public.html")
-    noisy = any(text.startswith("Protected") for text in said)
+    noisy = any(text.startswith("Protected") for text in sentences)
     for note in json.loads((folder / "run.json").read_text())["messages"]:
         text, public = note["text"].partition("; seed")[0], note["code"] in PUBLIC
         assert (text in page) == (public and noisy), note
@@ -217,10 +221,10 @@ def test_the_prior_only_row_of_a_study_is_that_of_a_run_that_asks_for_it(
     assert silent.cost.tolist() == pytest.approx([alone], rel=1e-9)
     (total,) = study_totals(study)
     assert (total.runs, total.unknown) == (2, 0), "a run that draws nothing is not noisy"
-    (told,) = protections(study)
+    (protection,) = protections(study)
     change = "active demand by at most 30 MW and reactive demand by at most 30 MVAr"
-    assert str(told) == f"Protected: any change of one bus's {change}."
-    assert protections(publish_study(study)) == [told]
+    assert str(protection) == f"Protected: any change of one bus's {change}."
+    assert protections(publish_study(study)) == [protection]
 
 
 def test_the_report_of_a_series_says_what_it_protects(tmp_path: Path) -> None:
@@ -228,6 +232,8 @@ def test_the_report_of_a_series_says_what_it_protects(tmp_path: Path) -> None:
     series.write_text("step,load_scale\nnight,0.6\nday,1.0\n", encoding="utf-8")
     words = ["--series", str(series), "--rounds", "2", "--beta", "3MW", "--no-reference"]
     assert main(["run", "case14", *words, "--quiet", "--out", str(tmp_path / "run")]) == 0
-    (told,) = map(str, protections(read_source(tmp_path / "run")))
-    assert told.startswith("Protected: any change of one bus's active demand by at most 3 MW and ")
-    assert told.endswith(" at most 3 MVAr, in every step, before public factors.")
+    (protection,) = map(str, protections(read_source(tmp_path / "run")))
+    assert protection.startswith(
+        "Protected: any change of one bus's active demand by at most 3 MW and "
+    )
+    assert protection.endswith(" at most 3 MVAr, in every step, before public factors.")

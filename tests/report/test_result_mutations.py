@@ -99,12 +99,12 @@ def sealed(document: dict[str, Any]) -> bytes:
 
 def entries(value: Any) -> list[tuple[Any, Any]]:
     """Return the (container, key) of everything in a JSON document."""
-    found = []
+    paths = []
     for key, below in value.items() if isinstance(value, dict) else enumerate(value):
-        found.append((value, key))
+        paths.append((value, key))
         if isinstance(below, dict | list):
-            found += entries(below)
-    return found
+            paths += entries(below)
+    return paths
 
 
 def forged_json(content: bytes, draw: random.Random) -> bytes:
@@ -197,9 +197,9 @@ def test_a_sample_of_damaged_results(kind: str, whole: Path, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_twenty_thousand_damaged_results(kind: str, whole: Path, tmp_path: Path) -> None:
-    found = [
+    defects = [
         in_a_process(partial(failures, kind, batch, BATCH, whole, tmp_path))
         for batch in range(ALL // BATCH)
     ]
-    assert [line for wrong, _ in found for line in wrong] == []
-    assert 0 < sum(reported for _, reported in found) < ALL
+    assert [line for wrong, _ in defects for line in wrong] == []
+    assert 0 < sum(reported for _, reported in defects) < ALL

@@ -17,7 +17,7 @@ import pytest
 from gridpriv.cli.main import main
 from gridpriv.core.tables import Column, TableSchema, publish, publish_table
 from gridpriv.learning.result import Client, LearnDocument, LearnRound
-from gridpriv.report.schema import told
+from gridpriv.report.schema import described_tables
 from gridpriv.study.engine import Manifest
 from gridpriv.study.record import STORED
 from gridpriv.zonal.documents import RunDocument, SeriesDocument
@@ -31,23 +31,23 @@ def undeclared(value: Any, schema: Any, place: str = "") -> list[str]:
         return []
     if isinstance(value, list):
         return sorted({path for row in value for path in undeclared(row, schema, place)})
-    found = [f"{place}{key}" for key in value if key not in schema.entries]
+    keys = [f"{place}{key}" for key in value if key not in schema.entries]
     below = [
         undeclared(value[key], entry, f"{place}{key}.")
         for key, entry in schema.entries.items()
         if key in value
     ]
-    return [*found, *(path for paths in below for path in paths)]
+    return [*keys, *(path for paths in below for path in paths)]
 
 
 def strangers(folder: Path) -> list[str]:
     """Return table.column of every undeclared column."""
-    found = []
+    keys = []
     for path in [*folder.glob("*.csv"), *folder.glob("*.parquet")]:
         table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
         declared = STORED[path.stem].names if path.stem in STORED else ()
-        found += [f"{path.stem}.{name}" for name in table if name not in {*declared, *ADDED}]
-    return found
+        keys += [f"{path.stem}.{name}" for name in table if name not in {*declared, *ADDED}]
+    return keys
 
 
 @pytest.mark.parametrize("objective", ["imbalance", "cost"])
@@ -206,8 +206,8 @@ def test_the_number_of_private_rows_is_not_published() -> None:
     document = TableSchema("document", "a document", (), (), {"limits": private})
     lists: list[list[dict[str, float]]] = [[], [{"mw": 1.0}], [{"mw": 1.0}, {"mw": 2.0}]]
     for protected in (True, False):
-        told = [publish({"limits": x}, document, protected=protected) for x in lists]
-        assert told == [{"limits": None}] * 3
+        published = [publish({"limits": x}, document, protected=protected) for x in lists]
+        assert published == [{"limits": None}] * 3
 
 
 FRAGMENT = re.compile(
@@ -218,7 +218,7 @@ FRAGMENT = re.compile(
 
 
 def test_every_meaning_is_a_noun_phrase_that_stands_alone() -> None:
-    columns = [column for table in told().values() for column in table["columns"]]
+    columns = [column for table in described_tables().values() for column in table["columns"]]
     assert len(columns) > 500
     fragments = [
         f"{column['name']}: {column['meaning']}"

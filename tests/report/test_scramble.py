@@ -47,23 +47,23 @@ Tape = list[Floats]
 
 def recorded(words: list[str], tape: Tape, *, replay: bool) -> str:
     """Run a command; return its output. Its releases are recorded, or replayed."""
-    honest, heard, out = Release.apply, Tape(), io.StringIO()
+    honest, outputs, out = Release.apply, Tape(), io.StringIO()
 
     def apply(self: Release, value: Floats, stream: Any) -> Floats:
         if replay:
-            heard.append(tape[len(heard)])
-            assert heard[-1].shape == value.shape
+            outputs.append(tape[len(outputs)])
+            assert outputs[-1].shape == value.shape
         else:
-            heard.append(honest(self, value, stream))
-        return heard[-1].copy()
+            outputs.append(honest(self, value, stream))
+        return outputs[-1].copy()
 
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(out):
         patch.setattr(Release, "apply", apply)
         assert main(words) == 0, out.getvalue()
     if replay:
-        assert len(heard) == len(tape)
+        assert len(outputs) == len(tape)
     else:
-        tape[:] = heard
+        tape[:] = outputs
     return out.getvalue()
 
 
@@ -84,16 +84,16 @@ def differing(tmp_path: Path, owners: list[list[list[str]]], data: list[dict[str
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(place)
             patch.setenv("COLUMNS", "100")
-            told = [
-                recorded(one, tape, replay=number > 0)
-                for one, tape in zip(words, tapes, strict=True)
+            texts = [
+                recorded(command, tape, replay=number > 0)
+                for command, tape in zip(words, tapes, strict=True)
             ]
-        public = [text for text, one in zip(told, words, strict=True) if "--public" in one]
+        public = [text for text, command in zip(texts, words, strict=True) if "--public" in command]
         seen.append((public, published(place)))
-    (told, files), (other_told, other_files) = seen
+    (texts, files), (other_told, other_files) = seen
     assert files and set(files) == set(other_files)
     assert [name for name in files if files[name] != other_files[name]] == []
-    assert told == other_told
+    assert texts == other_told
 
 
 def grids() -> list[dict[str, bytes]]:
@@ -147,7 +147,8 @@ DAYS = {
 @pytest.mark.parametrize("day", DAYS)
 def test_a_public_series(day: str, objective: str, tmp_path: Path) -> None:
     files = [
-        one | {"day.csv": steps.encode()} for one, steps in zip(grids(), DAYS[day], strict=True)
+        grid_files | {"day.csv": steps.encode()}
+        for grid_files, steps in zip(grids(), DAYS[day], strict=True)
     ]
     words = [*RUN, "--series", "day.csv", "--objective", objective, "--out", "public"]
     differing(tmp_path, [[seeded(words, seed)] for seed in (1, 2)], files)

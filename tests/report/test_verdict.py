@@ -64,15 +64,15 @@ def made(*groups: list[dict[str, Any]], **manifest: Any) -> Study:
     runs["run"] = [str(k) for k in range(len(runs))]
     bare = pd.DataFrame({"run": pd.Series(dtype=str)})
     tables = dict.fromkeys(("rounds", "zones", "buses", "certificates", "timing"), bare)
-    told = {"title": "", "question": "", "study": {}, "planned": len(runs)} | manifest
-    return Study(Path("none"), told, {"runs": runs} | tables)
+    manifest_entries = {"title": "", "question": "", "study": {}, "planned": len(runs)} | manifest
+    return Study(Path("none"), manifest_entries, {"runs": runs} | tables)
 
 
 def codes(study: Study) -> set[str]:
     return {m.code for m in study_messages(study, summary(study))}
 
 
-def told(study: Study, code: str) -> list[str]:
+def texts_of(study: Study, code: str) -> list[str]:
     return [str(m) for m in study_messages(study, summary(study)) if m.code == code]
 
 
@@ -123,8 +123,8 @@ def test_a_method_with_failed_runs_is_not_ranked() -> None:
         [row | {"seed": row["seed"] + 1} for row in failed],
     )
     assert {"partly-failed", "lowest"} <= codes(study) and "one-seed" not in codes(study)
-    assert '"c": 2 of 3' in told(study, "partly-failed")[0]
-    assert '"a"' in told(study, "lowest")[0]
+    assert '"c": 2 of 3' in texts_of(study, "partly-failed")[0]
+    assert '"a"' in texts_of(study, "lowest")[0]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_an_infeasible_run_has_no_cost_and_its_method_no_rank() -> None:
     )
     study.runs.loc[1, "ac_feasible"] = True
     assert "partly-infeasible" in codes(study) and "lowest" not in codes(study)
-    assert told(study, "partly-infeasible")[0].count('"a": 2 of 3') == 1
+    assert texts_of(study, "partly-infeasible")[0].count('"a": 2 of 3') == 1
     facts = {f.label: f for f in cards(study, summary(study))[0].facts}
     assert facts["AC-feasible"].value == "3 of 3 runs"
     study.runs.loc[study.runs.method == "a", "ac_feasible"] = False
@@ -207,8 +207,8 @@ def test_a_budget_is_compared_with_releasing_nothing(
     study = made(
         noise_free(8000.0), prior_only(prior, ac_feasible=feasible), method("a", [8100.0, 8120.0])
     )
-    found = codes(study) & {"prior-only-cheaper", "prior-only-infeasible"}
-    assert found == ({code} if code else set())
+    shown_codes = codes(study) & {"prior-only-cheaper", "prior-only-infeasible"}
+    assert shown_codes == ({code} if code else set())
     assert ("next-budget" in codes(study)) == (code == "prior-only-cheaper")
     labels = [f.label for f in cards(study, summary(study))[0].facts]
     assert ("Prior-only baseline" in labels) == feasible
@@ -242,19 +242,19 @@ def test_a_negative_cost_of_privacy_is_called_chance() -> None:
 
 def test_methods_that_protect_different_things_are_named() -> None:
     study = made(method("a", [1.0]), method("b", [1.0], protection="another", protects="q"))
-    assert told(study, "protected-by") == [
+    assert texts_of(study, "protected-by") == [
         'Protected by "a": a change.',
         'Protected by "b": another.',
     ]
     assert "protected-one-kind" in codes(study)
-    assert told(made(method("a", [1.0]), method("b", [1.0])), "protected") == [
+    assert texts_of(made(method("a", [1.0]), method("b", [1.0])), "protected") == [
         "Protected: a change."
     ]
 
 
 def test_many_methods_are_counted_and_not_all_named() -> None:
     study = made(noise_free(8000.0), *(method(f"m{k}", [8001.0, 8002.0]) for k in range(9)))
-    assert told(study, "not-distinguishable")[0].endswith(
+    assert texts_of(study, "not-distinguishable")[0].endswith(
         "from 8 methods is not significant (95 %, paired seeds, Bonferroni)."
     )
 
@@ -334,9 +334,9 @@ def test_the_residual_is_that_of_the_runs_that_are_counted() -> None:
         method("b", [8100.0, 8120.0], budget=TOTAL),
         method("b", [8100.0, 8120.0], consensus_residual=0.02, budget="total:1,1e-05"),
     )
-    (said,) = told(study, "not-converged")
-    assert "2 of 2 noisy methods" in said
-    assert '8.20 p.u. ("a" at total epsilon 1)' in said
+    (text,) = texts_of(study, "not-converged")
+    assert "2 of 2 noisy methods" in text
+    assert '8.20 p.u. ("a" at total epsilon 1)' in text
 
 
 def test_a_total_that_rounds_to_the_pure_one_is_called_pure() -> None:
@@ -358,7 +358,7 @@ def test_the_cost_of_noise_free_methods_is_that_of_the_methods_they_are_a_part_o
     )
     rows = summary(study).set_index("method")
     assert rows.method_cost["other"] == rows.method_cost["a"] == pytest.approx(331.0)
-    assert told(study, "noise-free-costs") == [
+    assert texts_of(study, "noise-free-costs") == [
         'case14: without any noise, "other" costs 331.00 $/h more than "plain", the cheapest '
         "noise-free method."
     ]
@@ -368,8 +368,8 @@ def test_the_cost_of_noise_free_methods_is_that_of_the_methods_they_are_a_part_o
 
 def test_a_method_below_the_budget_is_named_with_the_cause() -> None:
     study = made(noise_free(8000.0), method("a", [8400.0, 8420.0], total_epsilon=3.86))
-    (said,) = told(study, "budget-unused")
-    assert 'below the budget for "a" (3.86 of 5): runs ended before' in said
+    (text,) = texts_of(study, "budget-unused")
+    assert 'below the budget for "a" (3.86 of 5): runs ended before' in text
     noise = {"owner": "1", "kind": "split-laplace", "parameter": 3.5, "second": 0.7, "count": 20}
     charges = pd.DataFrame({"run": study.runs.run}).assign(**noise)
     tree = replace(study, tables=study.tables | {"charges": charges})
@@ -403,7 +403,7 @@ def test_a_certificate_explains_the_delta_and_the_norms_that_it_states(tmp_path:
     )
     compare(plan, out=tmp_path, jobs=1)
     sections = {section.title: section for section in make_report(read_source(tmp_path)).sections}
-    said = {note.code: str(note) for note in sections["Privacy"].notes}
-    assert "one release at delta = 0.001," in said["gaussian-delta"]
-    assert "||" not in said["bound-source"]
-    assert "scale of the noise divided by the sensitivity" in said["certificates"]
+    notes = {note.code: str(note) for note in sections["Privacy"].notes}
+    assert "one release at delta = 0.001," in notes["gaussian-delta"]
+    assert "||" not in notes["bound-source"]
+    assert "scale of the noise divided by the sensitivity" in notes["certificates"]

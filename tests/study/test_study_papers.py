@@ -70,9 +70,9 @@ def test_the_papers_order_of_variances_is_lost_under_sound_noise(variances: pd.D
 def test_a_statement_holds_only_if_all_its_comparisons_do() -> None:
     right, wrong = Comparison("a", 1.0, 2.0), Comparison("b", 2.0, 1.0)
     assert verdict([right, right])["outcome"] == "holds"
-    told = verdict([right, wrong])
-    assert told["outcome"] == "does not hold"
-    assert (told["holding"], told["comparisons"]) == (1, 2)
+    outcome = verdict([right, wrong])
+    assert outcome["outcome"] == "does not hold"
+    assert (outcome["holding"], outcome["comparisons"]) == (1, 2)
     assert verdict([right, wrong], some=True)["outcome"] == "holds"
     assert verdict([wrong], some=True)["outcome"] == "does not hold"
     silent = Comparison("near chance", 94.5, 97.0, informative=False)
@@ -136,9 +136,9 @@ def test_figures_that_do_not_fail_their_checks(metric: str, failing: int) -> Non
 
 def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "rk-table1"]) == 0
-    told = capsys.readouterr().out
-    assert "0.3863" in told
-    assert "does not hold" in told
+    printed = capsys.readouterr().out
+    assert "0.3863" in printed
+    assert "does not hold" in printed
 
 
 def test_an_unknown_name_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,8 +201,8 @@ CURVES = {
 )
 def test_every_kind_of_statement(row: dict, holding: list[bool]) -> None:
     claim = make_claim({"of": "x", "text": "t", "figure": "error"} | row)
-    found = comparisons(claim, Means(learned(CURVES), "x"))
-    assert [c.holds for c in found] == holding
+    compared = comparisons(claim, Means(learned(CURVES), "x"))
+    assert [c.holds for c in compared] == holding
 
 
 @pytest.mark.parametrize(
@@ -239,8 +239,8 @@ def test_every_figure_and_table_is_there_with_settled_statements() -> None:
 
 def test_statements_name_schemes_that_their_study_has() -> None:
     for name in set(reproductions()) - set(COMPUTED):
-        told = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-        methods = {method["name"] for method in told["methods"]}
+        document = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+        methods = {method["name"] for method in document["methods"]}
         for claim in claims_of(name):
             named = {
                 *claim.less,
@@ -261,9 +261,9 @@ def test_a_reproduction_without_data_is_a_table_with_claims(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     out = tmp_path / "totals"
     assert main(["reproduce", "li-fig6", "--out", str(out)]) == 0
-    told = capsys.readouterr().out
-    assert max(map(len, told.replace(str(out), "").splitlines())) <= 80
-    assert "holds (2 of 2)" in told
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.replace(str(out), "").splitlines())) <= 80
+    assert "holds (2 of 2)" in printed
     last = pd.read_csv(out / "table.csv").set_index("accounting")["100"]
     # c_0 q epsilon sqrt(T/(1 - q)) with q = 50/325, (21)
     assert last["FedSPD-DP, all clients, without replacement (paper)"] == pytest.approx(

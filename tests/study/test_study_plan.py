@@ -116,7 +116,7 @@ def test_what_comes_to_the_same_has_one_reference(ways, axes, references) -> Non
     methods = [Method(str(n), tuple(sorted(way.items()))) for n, way in enumerate(ways)]
     plan = make_plan(["case14"], methods=methods, budgets=[1], seeds=1, **axes)
     assert len(plan.references) == 2 * references
-    assert not any(dict(one.settings).get("workers") for one in plan.references)
+    assert not any(dict(reference.settings).get("workers") for reference in plan.references)
     done = {
         json.dumps(t.settings.as_dict() | {"mechanism": t.budget}, sort_keys=True)
         for t in plan.tasks()
@@ -214,8 +214,8 @@ def test_any_setting_is_an_axis_and_multiplies_the_schemes() -> None:
     )
     # beta has no meaning without noise, the objective has
     assert len(plan.methods) == 4 * (len(usual.methods) - quiet) + 2 * quiet
-    kept = {(t.method, t.settings.objective, str(t.settings.beta)) for t in plan.tasks()}
-    assert ("demand, one-shot, objective cost, beta 2MW", "cost", "2MW") in kept
+    combinations = {(t.method, t.settings.objective, str(t.settings.beta)) for t in plan.tasks()}
+    assert ("demand, one-shot, objective cost, beta 2MW", "cost", "2MW") in combinations
 
 
 def test_an_axis_multiplies_schemes_except_those_that_set_it() -> None:
@@ -332,8 +332,8 @@ def test_a_schemes_own_local_updates_win_over_the_axis() -> None:
             "methods": [{"name": "both"}, {"name": "own", "local-updates": 2}],
         }
     )
-    found = [(t.method, t.settings.local_updates) for t in plan.tasks()]
-    assert sorted(found) == [("both", 1), ("both", 5), ("own", 2)]
+    updates = [(t.method, t.settings.local_updates) for t in plan.tasks()]
+    assert sorted(updates) == [("both", 1), ("both", 5), ("own", 2)]
 
 
 def test_a_study_file_without_end_is_refused_at_once(tmp_path: Path) -> None:

@@ -41,9 +41,9 @@ def start(plan_file: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
 
 def test_two_workers_give_the_tables_of_one(tmp_path, make_small_plan, assert_same_tables) -> None:
     plan = make_small_plan(seeds=[1, 2, 3, 4])
-    one = compare(plan, out=tmp_path / "one", jobs=1)
+    serial = compare(plan, out=tmp_path / "one", jobs=1)
     two = compare(plan, out=tmp_path / "two", jobs=2)
-    assert_same_tables(one, two)
+    assert_same_tables(serial, two)
     assert two.tables["timing"].process.nunique() == 2
 
 
@@ -102,15 +102,15 @@ def test_a_full_disk_is_said_and_loses_nothing(
     file = tmp_path / "study.toml"
     file.write_text(to_toml(plan))
     out = tmp_path / "out"
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(file), str(out)],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert told.startswith("StorageError cannot write")
-    assert "--resume" in told
-    assert "3 of 7 runs are stored" in told
+    assert completed.startswith("StorageError cannot write")
+    assert "--resume" in completed
+    assert "3 of 7 runs are stored" in completed
     assert not list(out.rglob("*.part"))
     whole = compare(plan, out=tmp_path / "whole", jobs=1)
     assert_same_tables(compare(plan, out=out, jobs=1, resume=True), whole)
@@ -124,10 +124,10 @@ def test_a_dask_cluster_of_two_gives_the_same_tables(
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
-        far = compare(plan, out=tmp_path / "dask", cluster=cluster.scheduler_address)
+        on_cluster = compare(plan, out=tmp_path / "dask", cluster=cluster.scheduler_address)
     near = compare(plan, out=tmp_path / "near", jobs=2)
-    assert_same_tables(far, near)
-    assert far.failed.empty
+    assert_same_tables(on_cluster, near)
+    assert on_cluster.failed.empty
 
 
 def test_what_workers_warn_of_is_told_here_once(tmp_path) -> None:

@@ -32,11 +32,11 @@ class StopError(Exception):
 def stopping_after(count: int):
     @contextmanager
     def progress(_total: int):
-        left = [count]
+        remaining = [count]
 
         def advance(_note: str) -> None:
-            left[0] -= 1
-            if left[0] == 0:
+            remaining[0] -= 1
+            if remaining[0] == 0:
                 raise StopError
 
         yield advance
@@ -207,8 +207,8 @@ def forge(folder: Path, name: str, table: pa.Table) -> None:
     """Replace a table of a folder and update every checksum."""
     pq.write_table(table, folder / f"{name}.parquet")
     manifest = json.loads((folder / "manifest.json").read_text())
-    held = (folder / f"{name}.parquet").read_bytes()
-    manifest["tables"][name]["sha256"] = hashlib.sha256(held).hexdigest()
+    content = (folder / f"{name}.parquet").read_bytes()
+    manifest["tables"][name]["sha256"] = hashlib.sha256(content).hexdigest()
     del manifest["checksum"]
     plain = json.dumps(manifest, sort_keys=True).encode()
     manifest["checksum"] = hashlib.sha256(plain).hexdigest()
@@ -249,14 +249,14 @@ def test_norms_of_several_mechanisms_stand_in_one_table(tmp_path: Path, order: t
         reference=False,
         settings={"rounds": 1},
     )
-    told = compare(plan, out=tmp_path, jobs=1)
-    certificates = told.tables["certificates"].merge(told.runs[["run", "mechanism"]], on="run")
+    study = compare(plan, out=tmp_path, jobs=1)
+    certificates = study.tables["certificates"].merge(study.runs[["run", "mechanism"]], on="run")
     norms = dict(zip(certificates.mechanism, certificates.norm, strict=True))
     assert norms == {"laplace": "1", "knorm": "box"}
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"workers": 4}, "workers = 4: must be at most 3, the number of zones"),
         ({"temporal_basis": "2"}, "basis = '2': must be 'auto' without a series"),
@@ -264,9 +264,9 @@ def test_norms_of_several_mechanisms_stand_in_one_table(tmp_path: Path, order: t
     ],
 )
 def test_what_no_run_of_the_study_can_have_is_refused_before_a_folder_is_begun(
-    tmp_path: Path, settings, said
+    tmp_path: Path, settings, message
 ) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         compare("case14", out=tmp_path / "study", settings=settings)
     assert not (tmp_path / "study").exists()
 
@@ -276,11 +276,11 @@ def test_one_distance_of_several_that_no_grid_has_is_refused_before_anything_run
     tmp_path: Path, capsys: pytest.CaptureFixture[str], beta: str
 ) -> None:
     out = tmp_path / "study"
-    one = ["--rounds", "1", "--seeds", "1", "--budgets", "1", "--mechanism", "laplace"]
-    assert main(["compare", "case14", *one, "--beta", f"1MW,{beta}", "--out", str(out)]) == 2
-    told = capsys.readouterr()
-    assert re.search(r"^gridpriv compare: --beta 1(e9MW|0000000): must be", told.err, re.M)
-    assert told.out == ""
+    common = ["--rounds", "1", "--seeds", "1", "--budgets", "1", "--mechanism", "laplace"]
+    assert main(["compare", "case14", *common, "--beta", f"1MW,{beta}", "--out", str(out)]) == 2
+    printed = capsys.readouterr()
+    assert re.search(r"^gridpriv compare: --beta 1(e9MW|0000000): must be", printed.err, re.M)
+    assert printed.out == ""
     assert not out.exists()
 
 

@@ -46,7 +46,7 @@ def made(runs: list[dict], charges: list[tuple], maps: dict[str, dict[str, str]]
     columns = ["run", "owner", "kind", "parameter", "second", "count"]
     manifest = {"cases": [{"case": "c", "zoning": z, "map": m} for z, m in maps.items()]}
     tables = {
-        "runs": pd.DataFrame([common | one for one in runs]),
+        "runs": pd.DataFrame([common | run for run in runs]),
         "charges": pd.DataFrame(charges, columns=columns),
     }
     return Study(Path(), manifest, tables)
@@ -85,8 +85,8 @@ def test_what_a_killed_run_may_have_drawn_counts_before_any_has_finished() -> No
     assert (total.case, total.runs, total.unknown) == ("c", 1, 0)
     epsilon = gaussian_epsilon([4.0] * 3, DELTA)
     assert total.epsilon == pytest.approx(epsilon, rel=1e-6)
-    told = " ".join(map(str, study_messages(study, summary(study))))
-    assert f"may have released values that cost at most epsilon {epsilon:.3g} at delta" in told
+    text = " ".join(map(str, study_messages(study, summary(study))))
+    assert f"may have released values that cost at most epsilon {epsilon:.3g} at delta" in text
 
 
 def test_a_bus_is_charged_for_its_zones_under_every_map() -> None:
@@ -156,13 +156,13 @@ def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
     m = brentq(lambda m: gaussian_epsilon([m], DELTA) - each, 0.1, 100.0, xtol=1e-12)
     assert total.epsilon == pytest.approx(gaussian_epsilon([m] * 3, DELTA), rel=1e-5)
     for seen in (study, publish_study(study)):
-        told = " ".join(map(str, study_messages(seen, summary(seen))))
-        assert "the 3 noisy runs of case14" in " ".join(told.split())
-        assert f"total epsilon of at most {total.epsilon:.3g} at delta" in " ".join(told.split())
+        text = " ".join(map(str, study_messages(seen, summary(seen))))
+        assert "the 3 noisy runs of case14" in " ".join(text.split())
+        assert f"total epsilon of at most {total.epsilon:.3g} at delta" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         (
             {"algorithm": "dp-fedavg"},
@@ -175,7 +175,7 @@ def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
     ],
 )
 def test_other_units_have_no_one_total_and_the_report_says_which(
-    tmp_path: Path, other: dict, told: str
+    tmp_path: Path, other: dict, message: str
 ) -> None:
     ways = tuple(
         method_of({"name": n} | way)
@@ -192,7 +192,7 @@ def test_other_units_have_no_one_total_and_the_report_says_which(
         assert (
             'Protected by "ours": any change of one sample of one client to any other; ' in answer
         )
-        assert f'Protected by "theirs": {told}' in answer
+        assert f'Protected by "theirs": {message}' in answer
 
 
 def test_learning_composes_over_seeds(tmp_path: Path) -> None:
