@@ -85,7 +85,7 @@ def measured(words: str, tries: int) -> dict[str, object]:
 
 def _once(words: list[str]) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
-        output, problems = Path(folder, "said"), Path(folder, "problems")
+        output, problems = Path(folder, "output"), Path(folder, "problems")
         given = [*words, f"{folder}/study"] if words[-1] == "--out" else words
         began = time.perf_counter()
         with output.open("wb") as out, problems.open("wb") as err:
