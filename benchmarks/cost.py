@@ -42,7 +42,7 @@ def zonal(name: str) -> dict[str, object]:
         "zones": zones,
         "rounds": last.round,
         "residual": last.consensus_residual,
-        "gap_percent": 100.0 * abs(last.figures["cost"] - bound) / bound,
+        "gap_percent": 100.0 * abs(last.metrics["cost"] - bound) / bound,
         "round_seconds": sum(r.seconds for r in result.trace.rounds),
         "seconds": result.timing.solve,
         "ada_rounds": rounds,

@@ -365,8 +365,8 @@ class Facts:
             best = relax(result.case, "cost", imbalance_weight=weight).bound
         except SolverError:
             return None
-        imbalance = objective.cost_unit * weight * last.figures["objective"]
-        own = last.figures["cost"] + imbalance
+        imbalance = objective.cost_unit * weight * last.metrics["objective"]
+        own = last.metrics["cost"] + imbalance
         near = best is not None and abs(own - best) <= 10.0 * residual * max(
             objective.cost_unit, abs(best)
         )

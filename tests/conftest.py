@@ -150,7 +150,7 @@ def shared_baselines():
         return dict(BASELINES[key])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(zonal_run, "_settled", shared)
+        patch.setattr(zonal_run, "_baseline", shared)
         yield
 
 

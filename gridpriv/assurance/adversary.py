@@ -18,8 +18,8 @@ from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.transport import Calls, InProcess, R, Transport, each
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed
-from gridpriv.power.fleet import public_proxy
 from gridpriv.power.problem import ZoneProblem
+from gridpriv.power.zone_agent import public_proxy
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.zonal.prepared import Prepared
@@ -48,7 +48,7 @@ class RecordedRound(Order):
         return self.reply.sent
 
 
-OWN = ("figures", "outcome", "drawn", "plan")
+OWN = ("metrics", "outcome", "drawn", "plan")
 """Methods of a simulation whose results stay with the zone's owner."""
 
 
@@ -64,11 +64,11 @@ class RecordingTransport:
         self.crossed: list[tuple[str, Any, Any]] = []
         self.recorded: list[list[RecordedRound]] = [[] for _ in range(zones)]
 
-    def ask(self, calls: Calls[R]) -> list[R | Exception]:
+    def call_all(self, calls: Calls[R]) -> list[R | Exception]:
         """Call every zone; record the calls and the answers that are sent."""
-        outcomes = self._inner.ask(calls)
+        outcomes = self._inner.call_all(calls)
         sent = each(calls, self._zones)
-        name, given = sent[0].method.__name__, [request.given for request in sent]
+        name, given = sent[0].method.__name__, [request.arguments for request in sent]
         if name not in OWN:
             self.crossed.append((name, given, outcomes))
         elif name == "plan" and all(
@@ -78,7 +78,7 @@ class RecordingTransport:
         warm = name == "warm_start"
         for script, call, reply in zip(self.recorded, sent, outcomes, strict=True):
             if (warm or name == "round") and isinstance(reply, Reply):
-                script.append(RecordedRound(**vars(call.given[0]), reply=reply, warm_start=warm))
+                script.append(RecordedRound(**vars(call.arguments[0]), reply=reply, warm_start=warm))
         return outcomes
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ from gridpriv.core.errors import InputError, check_choice, not_allowed, positive
 from gridpriv.core.text import Json, frame_records
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
-from gridpriv.power.fleet import public_proxy
+from gridpriv.power.zone_agent import public_proxy
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.settings import Budget

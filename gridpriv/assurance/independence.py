@@ -65,7 +65,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.tables import publish_table
 from gridpriv.grid.case import Case
-from gridpriv.power.fleet import public_proxy
+from gridpriv.power.zone_agent import public_proxy
 from gridpriv.privacy.mechanism import MECHANISMS, Mechanism, Staircase, make_mechanism
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule

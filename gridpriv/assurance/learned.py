@@ -49,7 +49,7 @@ class Lane:
     Attributes
     ----------
     name : str
-    given : mapping
+    arguments : mapping
         Settings that replace those common to all lanes.
     batch : {'', 'poisson', 'fixed'}
         Method of sampling; a batch contains the sample with probability b/m.
@@ -60,7 +60,7 @@ class Lane:
     """
 
     name: str
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     batch: str = ""
     tuned: bool = False
     module: bool = False
@@ -189,9 +189,9 @@ def lane_settings(lane: Lane) -> LearnSettings:
         "split": "contiguous",
         "budget": f"total:2,{DELTA:g}",
         "target_delta": DELTA,
-        "intercept": "on" if lane.given.get("centring") == "on" else "off",
+        "intercept": "on" if lane.arguments.get("centring") == "on" else "off",
     }
-    return make_learn_settings("made", None, **common | dict(lane.given))
+    return make_learn_settings("made", None, **common | dict(lane.arguments))
 
 
 def neighbours(lane: Lane, settings: LearnSettings) -> tuple[Dataset, Dataset]:

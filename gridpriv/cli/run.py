@@ -202,7 +202,7 @@ def summarise(document: Json, outages: str = "") -> None:
     if rows := summary.results(document):
         print_rows(rows)
     else:
-        say("Figures computed from private demand are left out.")
+        say("RoundMetrics computed from private demand are left out.")
     messages = summary.notes(document)
     if document["privacy"]["mechanism"] != "none":
         say(summary.privacy_line(document["privacy"]))

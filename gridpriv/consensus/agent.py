@@ -92,7 +92,7 @@ class LocalProblem(Protocol):
         For f(z; data) = 1/2 z'Hz + <gradient(0, data), z> + constant with H public.
         """
 
-    def figures(self, z: Floats, data: Floats) -> dict[str, float]:
+    def metrics(self, z: Floats, data: Floats) -> dict[str, float]:
         """Return values that add up over agents, such as ``objective``; private."""
 
     def gradient_sensitivity(self, adjacency: Any, norm: Norm) -> Sensitivity:
@@ -151,7 +151,7 @@ class Effort:
 
 
 @dataclass(frozen=True, eq=False)
-class Figures:
+class RoundMetrics:
     """Values of an agent's last round, for its owner only; private.
 
     Attributes
@@ -354,7 +354,7 @@ class View:
 
     Attributes
     ----------
-    called : str
+    label : str
         The round, in words.
     released : {'none', 'objective', 'output', 'demand'}
         The released quantity. The noise of an output covers the change of the minimizer, not a
@@ -363,7 +363,7 @@ class View:
 
     data: Floats
     perturb: Perturb
-    called: str
+    label: str
     released: Target
 
 
@@ -399,7 +399,7 @@ class Agent:
     ) -> None:
         self.problem, self.shared, self.data = problem, shared, data
         self.releases = AgentReleases(problem, data, rules, streams, charge)
-        self._whole = bool(shared.all())
+        self._all_shared = bool(shared.all())
         start = problem.start()
         self.iterate = Iterate(start, start, np.zeros_like(start))
         self._proxy = proxy
@@ -463,10 +463,10 @@ class Agent:
         """Set a schedule computed from all disclosed estimates, in place of rounds."""
         self.iterate = Iterate(z, z, np.zeros_like(z))
 
-    def figures(self) -> Figures:
+    def metrics(self) -> RoundMetrics:
         """Return the values of the last round; private."""
-        values = self.problem.figures(self.iterate.average, self.data)
-        return Figures(values, self.releases.magnitude, self._effort)
+        values = self.problem.metrics(self.iterate.average, self.data)
+        return RoundMetrics(values, self.releases.magnitude, self._effort)
 
     def drawn(self) -> dict[Release, int]:
         """Return every charged release so far, including those of a failed round."""
@@ -516,7 +516,7 @@ class Agent:
                 place = (order.number, e)
                 solved.append(self._local_update(z, place, pull, rho, order.step, view))
             except SolverError as error:
-                where = f"zone {self.problem.name}, {view.called} {order.number}, local update {e}"
+                where = f"zone {self.problem.name}, {view.label} {order.number}, local update {e}"
                 raise SolverError(f"{where}: {error}") from error
             z = solved[-1].z
         average = np.mean([m.z for m in solved], axis=0) if len(solved) > 1 else z
@@ -549,17 +549,17 @@ class Agent:
         """Perturb the minimizer: all of it where the next update uses it, else the sent part."""
         if self.rules.update == "linearized":
             return view.perturb("output", z, place, metric)
-        kept = z.copy()
-        kept[self.shared] = view.perturb("output", z[self.shared], place, metric)
-        return kept
+        sent = z.copy()
+        sent[self.shared] = view.perturb("output", z[self.shared], place, metric)
+        return sent
 
-    def _public_view(self, called: str) -> View:
+    def _public_view(self, label: str) -> View:
         if self._proxy is None:
             raise ValueError("a warm start needs a proxy of the data")
-        return View(self._proxy, lambda _, value, *__: value, called, "none")
+        return View(self._proxy, lambda _, value, *__: value, label, "none")
 
     def _spread(self, shared: Floats) -> Floats:
-        if self._whole:  # nothing is modified in place, so no copy is needed
+        if self._all_shared:  # nothing is modified in place, so no copy is needed
             return shared
         full = np.zeros_like(self.iterate.z)
         full[self.shared] = shared
@@ -567,7 +567,7 @@ class Agent:
 
     def _part(self, values: Floats) -> Floats:
         """Return the coupling coordinates of values."""
-        return values if self._whole else values[self.shared]
+        return values if self._all_shared else values[self.shared]
 
 
 class WarmStart:
@@ -577,7 +577,7 @@ class WarmStart:
     """
 
     def __init__(self) -> None:
-        self._held: list[tuple[Order, Reply]] = []
+        self._cached: list[tuple[Order, Reply]] = []
         self._end: Iterate | None = None
         self._replied = 0  # in this run; the agent's state is there unless more are stored
 
@@ -587,32 +587,32 @@ class WarmStart:
 
     def reply(self, agent: Agent, order: Order) -> Reply:
         """Return the agent's reply; a stored one while the orders are the same as before."""
-        if self._replied < len(self._held):
-            known, reply = self._held[self._replied]
-            if _alike(known, order):
+        if self._replied < len(self._cached):
+            known, reply = self._cached[self._replied]
+            if _same_order(known, order):
                 self._replied += 1
-                if self._replied == len(self._held) and self._end is not None:
+                if self._replied == len(self._cached) and self._end is not None:
                     agent.iterate = self._end
                 return reply
-            self._forget_the_rest(agent)
+            self._drop_later(agent)
         reply = agent.warm_start(order)
-        self._held.append((order, reply))
-        self._end, self._replied = agent.iterate, len(self._held)
+        self._cached.append((order, reply))
+        self._end, self._replied = agent.iterate, len(self._cached)
         return reply
 
     def leave(self, agent: Agent) -> None:
         """Set the agent to the end of its warm start."""
-        if 0 < self._replied < len(self._held):
-            self._forget_the_rest(agent)
+        if 0 < self._replied < len(self._cached):
+            self._drop_later(agent)
 
-    def _forget_the_rest(self, agent: Agent) -> None:
-        for order, _ in self._held[: self._replied]:
+    def _drop_later(self, agent: Agent) -> None:
+        for order, _ in self._cached[: self._replied]:
             agent.warm_start(order)
-        del self._held[self._replied :]
+        del self._cached[self._replied :]
         self._end = agent.iterate
 
 
-def _alike(item: Order, other: Order) -> bool:
+def _same_order(item: Order, other: Order) -> bool:
     return (item.number, item.step) == (other.number, other.step) and (
         item.w.tobytes() + item.penalty.tobytes() == other.w.tobytes() + other.penalty.tobytes()
     )

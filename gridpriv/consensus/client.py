@@ -80,7 +80,7 @@ class ClientState:
         The agent's iterate before the last turn.
     memory : AgentState
         The agent's state now.
-    figures : mapping of str to array
+    metrics : mapping of str to array
         The answered rounds, and the zone's own values in each of them.
     """
 
@@ -90,7 +90,7 @@ class ClientState:
     first: bytes
     before: Iterate
     memory: AgentState
-    figures: Mapping[str, Floats] = field(default_factory=dict)
+    metrics: Mapping[str, Floats] = field(default_factory=dict)
 
 
 class ZoneClient:
@@ -111,7 +111,7 @@ class ZoneClient:
 
     Attributes
     ----------
-    agreed : array or None
+    final_values : array or None
         The final values of the zone's coupling variables, after the last round.
     failed : GridprivError or None
         Reason why the zone could not answer.
@@ -130,7 +130,7 @@ class ZoneClient:
         transcript: Transcript | None = None,
     ) -> None:
         self.zone, self.run = zone, run
-        self.agreed: Floats | None = None
+        self.final_values: Floats | None = None
         self.failed: Exception | None = None
         self.verify: Callable[[bytes, bytes], None] | None = None
         self._agent, self._limits, self._sign = agent, limits, sign
@@ -139,10 +139,10 @@ class ZoneClient:
         now = agent.state()
         self._state = ClientState(BEFORE, b"", b"", b"", now.at, now)
         self._file = Records(path, private=True)
-        if kept := self._file.read():
-            self._go_on(_state_of(kept[-1], path))
+        if records := self._file.read():
+            self._resume(_state_of(records[-1], path))
             if transcript is not None:
-                transcript.complete([_state_of(content, path) for content in kept])
+                transcript.complete([_state_of(content, path) for content in records])
 
     @property
     def last(self) -> TurnId:
@@ -160,11 +160,11 @@ class ZoneClient:
             self._transcript.note({"coordinator": certificate.decode()})
 
     @property
-    def figures(self) -> tuple[Mapping[str, float], ...]:
+    def metrics(self) -> tuple[Mapping[str, float], ...]:
         """The zone's own values of each round; private."""
-        figures = self._state.figures
-        rows = zip(*(values.tolist() for values in figures.values()), strict=True)
-        return tuple(dict(zip(figures, row, strict=True)) | {"round": int(row[0])} for row in rows)
+        metrics = self._state.metrics
+        rows = zip(*(values.tolist() for values in metrics.values()), strict=True)
+        return tuple(dict(zip(metrics, row, strict=True)) | {"round": int(row[0])} for row in rows)
 
     def drawn(self) -> Mapping[Any, int]:
         """Return every release of the run so far."""
@@ -183,23 +183,23 @@ class ZoneClient:
         """
         request, state = self._request(content), self._state
         if request.turn == state.last:
-            mine = self._previous
-            if mine is None or unsigned(content, request.signature) != unsigned(
-                state.request, mine.signature
+            previous = self._previous
+            if previous is None or unsigned(content, request.signature) != unsigned(
+                state.request, previous.signature
             ):
                 raise MessageError(f"another order for {request.turn}, which was answered already")
             return state.answer
         self._limits.check(request, state.last)
         before = self._agent.state()
         try:
-            reply = self._performed(request)
+            reply = self._execute(request)
         except Exception as error:
             self._fail(error)
             return self._sign(encode(Failure(self.run, self.zone, request.turn, _public(error))))
         received = digest(content, request.signature)
         answer = self._sign(encode(Answer(self.run, self.zone, request.turn, reply, received)))
-        now = before.at, self._agent.state(), self._figures_after(request)
-        self._keep(ClientState(request.turn, content, answer, state.first or content, *now))
+        now = before.at, self._agent.state(), self._metrics_after(request)
+        self._store(ClientState(request.turn, content, answer, state.first or content, *now))
         self._previous = request
         if self._transcript is not None:
             self._transcript.add(content, answer)
@@ -215,7 +215,7 @@ class ZoneClient:
             self.verify(content, request.signature)
         return request
 
-    def _performed(self, request: Request) -> Reply:
+    def _execute(self, request: Request) -> Reply:
         agent, order = self._agent, request.order
         match request.phase:
             case "ready":
@@ -227,7 +227,7 @@ class ZoneClient:
             case "missed":
                 self._miss(request)
             case "agreed":
-                self.agreed = order.w
+                self.final_values = order.w
                 return Reply(EMPTY, agent.drawn())
         return Reply(EMPTY, {})
 
@@ -237,35 +237,35 @@ class ZoneClient:
             self._agent.resume(replace(self._agent.state(), at=self._state.before))
         self._agent.miss(request.order)
 
-    def _figures_after(self, request: Request) -> Mapping[str, Floats]:
-        kept = self._state.figures
+    def _metrics_after(self, request: Request) -> Mapping[str, Floats]:
+        metrics = self._state.metrics
         if request.phase != "round":
-            return kept
-        own = self._agent.figures()
+            return metrics
+        own = self._agent.metrics()
         row = {"round": request.order.number, "noise_magnitude": own.noise_magnitude} | own.values
-        return {name: np.append(kept.get(name, EMPTY), value) for name, value in row.items()}
+        return {name: np.append(metrics.get(name, EMPTY), value) for name, value in row.items()}
 
     def _fail(self, error: Exception) -> None:
         """Store the draws before the failure, which count."""
         self.failed = error
-        self._keep(replace(self._state, memory=self._agent.state()))
+        self._store(replace(self._state, memory=self._agent.state()))
 
-    def _keep(self, state: ClientState) -> None:
+    def _store(self, state: ClientState) -> None:
         write = self._file.add if self._file.size < MOST_BYTES else self._file.renew
         write(packed(state, ClientState))
         self._state = state
 
-    def _go_on(self, state: ClientState) -> None:
+    def _resume(self, state: ClientState) -> None:
         """Continue from the state of an earlier process."""
         if state.first:
             # some solvers keep the scaling of their first problem: solve the same public problem
             # first
-            self._performed(self._request(state.first))
+            self._execute(self._request(state.first))
         self._agent.resume(state.memory)
         self._state = state
         self._previous = self._request(state.request) if state.request else None
         if self._previous is not None and self.last.phase == "agreed":
-            self.agreed = self._previous.order.w
+            self.final_values = self._previous.order.w
 
 
 class Transcript:
@@ -356,8 +356,8 @@ def read_state(path: Path) -> ClientState | None:
     DamagedError
         If it is incomplete.
     """
-    kept = Records(path, private=True).read()
-    return _state_of(kept[-1], path) if kept else None
+    records = Records(path, private=True).read()
+    return _state_of(records[-1], path) if records else None
 
 
 def _state_of(content: bytes, path: Path) -> ClientState:
@@ -477,7 +477,7 @@ class _Connection:
                         "a second welcome" if welcomed else "a message before a welcome"
                     )
                 if isinstance(message, Welcome):
-                    self._believe(message)
+                    self._check_welcome(message)
                     welcomed = True
                 elif isinstance(message, Shutdown) and self._client.verify is not None:
                     self._client.verify(content, message.signature)
@@ -538,16 +538,16 @@ class _Connection:
             channel.close()
 
     def _opened(self) -> Channel:
-        left = max(0.01, min(GRACE, self.deadline - time.monotonic()))
+        remaining = max(0.01, min(GRACE, self.deadline - time.monotonic()))
         host, port = split_address("coordinator", self._address)
-        plain = socket.create_connection((host.strip("[]"), port), timeout=left)
+        plain = socket.create_connection((host.strip("[]"), port), timeout=remaining)
         self._channel = channel = Channel(plain, self._client.size)
-        channel.deadline = time.monotonic() + left
+        channel.deadline = time.monotonic() + remaining
         if self._context is not None:
             channel.secure(self._context, NAME)
         return channel
 
-    def _believe(self, welcome: Welcome) -> None:
+    def _check_welcome(self, welcome: Welcome) -> None:
         """Check and store the coordinator's certificate, for the verification of its messages."""
         if self._credentials is None:
             return

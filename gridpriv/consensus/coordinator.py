@@ -42,18 +42,18 @@ class Step:
 
     Attributes
     ----------
-    at : (S,)
+    y : (S,)
         y, stacked over agents.
-    moved : (S,)
+    g : (S,)
         Value of g(y).
     """
 
-    at: Floats
-    moved: Floats
+    y: Floats
+    g: Floats
 
     def __sub__(self, other: Step) -> Step:
         """Return the differences of y and of g."""
-        return Step(self.at - other.at, self.moved - other.moved)
+        return Step(self.y - other.y, self.g - other.g)
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class Anderson:
     growth: float = 1.5
     regular: float = 1e-10
 
-    def kept(self, past: Sequence[Step]) -> list[Step]:
+    def window(self, past: Sequence[Step]) -> list[Step]:
         """Return the past rounds for the next step, including the last."""
         return list(past[-self.memory - 1 :])
 
-    def lead(self, past: Sequence[Step], rho: Floats) -> Floats:
+    def extrapolation(self, past: Sequence[Step], rho: Floats) -> Floats:
         """Return the next y less the plain step's, shape (S,).
 
         Parameters
@@ -92,22 +92,22 @@ class Anderson:
         """
         last = past[-1]
         if len(past) == 1:
-            return np.zeros_like(last.at)
-        lengths = [_length(step.moved, rho) for step in past]
+            return np.zeros_like(last.y)
+        lengths = [_length(step.g, rho) for step in past]
         best = past[int(np.argmin(lengths))]
         if lengths[-1] > self.growth * min(lengths):
-            return (best.at - last.at) + (best.moved - last.moved)
+            return (best.y - last.y) + (best.g - last.g)
         steps = [after - before for before, after in pairwise(past)]
-        moved = np.array([step.moved for step in steps])
-        gram = (moved * rho) @ moved.T
+        g_steps = np.array([step.g for step in steps])
+        gram = (g_steps * rho) @ g_steps.T
         gram += self.regular * np.trace(gram) * np.eye(len(gram))
-        share = np.linalg.lstsq(gram, moved @ (rho * last.moved), rcond=None)[0]
-        ahead: Floats = -share @ (moved + np.array([step.at for step in steps]))
-        return ahead
+        share = np.linalg.lstsq(gram, g_steps @ (rho * last.g), rcond=None)[0]
+        extrapolation: Floats = -share @ (g_steps + np.array([step.y for step in steps]))
+        return extrapolation
 
 
-def _length(moved: Floats, rho: Floats) -> float:
-    return float(np.sqrt(rho @ moved**2))
+def _length(g: Floats, rho: Floats) -> float:
+    return float(np.sqrt(rho @ g**2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ class PartlyShared:
         """Return the mean over agents, shape (K,)."""
         return np.bincount(self.place, stacked, minlength=self.size) / self.holders
 
-    def apart(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
+    def residuals(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
         """Return the distances of the agents' coordinates from w: 2-norms (K,), and the largest."""
         gap = self.spread(w) - self.stack(parts)
         norms = np.sqrt(np.bincount(self.place, gap**2, minlength=self.size))
@@ -195,7 +195,7 @@ class FullyShared:
         mean: Floats = stacked[0]
         return mean
 
-    def apart(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
+    def residuals(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
         """Return the distances of the agents' coordinates from w: 2-norms (K,), and the largest."""
         squares, gap, most = np.zeros(self.size), np.empty(self.size), 0.0
         for part in parts:
@@ -323,32 +323,36 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
     """
     last_w = consensus.average(state.sent)
     past: list[State] = []
-    lead = np.zeros_like(state.sent)
+    extrapolation = np.zeros_like(state.sent)
     for t in range(plan.first, plan.rounds + 1):
         rho = state.rho
-        w, target, each = _meeting(consensus, state)
+        w, target, each = _global_variables(consensus, state)
         # an agent adds its own dual: with w + lead it uses w + dual/rho + lead
-        w, target = w + consensus.average(lead), target + lead
+        w, target = w + consensus.average(extrapolation), target + extrapolation
         try:
-            sent, (difference, farthest), heard = _answered(
+            sent, (primal_residuals, farthest), all_answered = _answered(
                 exchange(_orders(consensus, t, target, each, plan.step(t))), consensus, w
             )
         except GridprivError as error:
             error.add_note(f"{t - 1} of {plan.rounds} rounds were finished")
             raise
         dual = state.dual + each * (target - sent)
-        moved = rho * np.sqrt(consensus.holders) * np.abs(w - last_w)
-        following, last_w = plan.penalty.following(t, rho, difference, moved), w
+        dual_residuals = rho * np.sqrt(consensus.holders) * np.abs(w - last_w)
+        following, last_w = plan.penalty.following(t, rho, primal_residuals, dual_residuals), w
         state = State(sent, dual, following)
         if plan.acceleration is not None:
             each = consensus.spread(following)
             past = [*past, state]
-            steps = plan.acceleration.kept([_step(consensus, s, each) for s in past])
-            past, lead = past[-len(steps) :], plan.acceleration.lead(steps, each)
-        primal, dual_residual = (float(np.linalg.norm(each)) for each in (difference, moved))
+            steps = plan.acceleration.window([_step(consensus, s, each) for s in past])
+            past, extrapolation = past[-len(steps) :], plan.acceleration.extrapolation(steps, each)
+        primal, dual_residual = (
+            float(np.linalg.norm(each)) for each in (primal_residuals, dual_residuals)
+        )
         yield Turn(t, w, rho, primal, farthest, dual_residual, state)
-        still = t > plan.first and moved.max(initial=0.0) < DUAL_TOLERANCE * plan.tolerance
-        if heard and still and farthest < plan.tolerance:
+        dual_converged = (
+            t > plan.first and dual_residuals.max(initial=0.0) < DUAL_TOLERANCE * plan.tolerance
+        )
+        if all_answered and dual_converged and farthest < plan.tolerance:
             return
 
 
@@ -357,17 +361,17 @@ def _answered(
 ) -> tuple[Floats, tuple[Floats, float], bool]:
     """Return the sent values, stacked, their distance from w, and True if all agents sent them."""
     parts = [reply.sent for reply in replies]
-    heard = not any(isinstance(reply, Stale) for reply in replies)
-    return consensus.stack(parts), consensus.apart(w, parts), heard
+    all_answered = not any(isinstance(reply, Stale) for reply in replies)
+    return consensus.stack(parts), consensus.residuals(w, parts), all_answered
 
 
 def orders_at(consensus: Consensus, state: State, plan: Plan, t: int) -> list[Order]:
     """Return every agent's order of round t, from the state at its start."""
-    _, target, each = _meeting(consensus, state)
+    _, target, each = _global_variables(consensus, state)
     return _orders(consensus, t, target, each, plan.step(t))
 
 
-def _meeting(consensus: Consensus, state: State) -> tuple[Floats, Floats, Floats]:
+def _global_variables(consensus: Consensus, state: State) -> tuple[Floats, Floats, Floats]:
     """Return the next w, and w and rho at every agent."""
     each = consensus.spread(state.rho)
     w = consensus.average(state.sent - state.dual / each)

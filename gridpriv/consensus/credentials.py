@@ -174,10 +174,10 @@ def refuse_beyond_loopback(field: str, address: str) -> None:
     """Refuse an address that other machines can reach."""
     host, _ = split_address(field, address)
     try:
-        near = host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+        is_loopback = host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        near = False
-    if not near:
+        is_loopback = False
+    if not is_loopback:
         raise not_allowed(
             field, address, "a loopback address (127.0.0.1, ::1, localhost) without certificates"
         )
@@ -201,12 +201,12 @@ class KeySigner:
 
     def __init__(self, key: bytes) -> None:
         self._key = read_key(key)
-        self._how = _how(self._key)
+        self._arguments = _signature_arguments(self._key)
 
     def __call__(self, content: bytes) -> bytes:
         """Return a message's bytes with their signature in place of the empty one."""
         body = content.removesuffix(EMPTY)
-        signature: bytes = self._key.sign(PURPOSE + body, *self._how)
+        signature: bytes = self._key.sign(PURPOSE + body, *self._arguments)
         return body + COUNT.pack(len(signature)) + signature
 
 
@@ -220,7 +220,7 @@ class Verifier:
 
     def __init__(self, certificate: bytes) -> None:
         self._key: Any = read_certificate(certificate).public_key()
-        self._how = _how(self._key)
+        self._arguments = _signature_arguments(self._key)
 
     def __call__(self, content: bytes, signature: bytes) -> None:
         """Raise :class:`MessageError` unless a message's bytes end with a signature of them."""
@@ -229,7 +229,7 @@ class Verifier:
         if len(signature) > LONGEST_SIGNATURE:
             raise MessageError("a signature that is too long")
         try:
-            self._key.verify(signature, PURPOSE + unsigned(content, signature), *self._how)
+            self._key.verify(signature, PURPOSE + unsigned(content, signature), *self._arguments)
         except InvalidSignature:
             raise MessageError("a message that its sender has not signed") from None
 
@@ -244,7 +244,7 @@ def digest(content: bytes, signature: bytes) -> bytes:
     return hashlib.sha256(unsigned(content, signature)).digest()
 
 
-def _how(key: Any) -> tuple[Any, ...]:
+def _signature_arguments(key: Any) -> tuple[Any, ...]:
     """Return the algorithm's other arguments, by the kind of key."""
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
@@ -292,7 +292,7 @@ class Channel:
 
     def secure(self, context: ssl.SSLContext, server: str | None = None) -> bytes:
         """Shake hands; return the other side's certificate (PEM)."""
-        self._hurry()
+        self._set_timeout()
         secured = context.wrap_socket(
             self._socket,
             server_side=server is None,
@@ -306,7 +306,7 @@ class Channel:
 
     def send(self, message: bytes) -> None:
         """Send a message."""
-        self._hurry()
+        self._set_timeout()
         self._socket.sendall(LENGTH.pack(len(message)) + message)
 
     def read(self) -> bytes | None:
@@ -329,10 +329,10 @@ class Channel:
 
     def wait(self) -> None:
         """Wait until the other side sends something, or ends the connection."""
-        self._hurry()
+        self._set_timeout()
         self._socket.recv(1, socket.MSG_PEEK)
 
-    def has_spoken(self) -> bool:
+    def has_input(self) -> bool:
         """Return True if the other side sent something, or ended the connection."""
         pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
         return pending or bool(select.select([self._socket], [], [], 0.0)[0])
@@ -350,30 +350,30 @@ class Channel:
     def _exactly(self, size: int) -> bytes | None:
         parts = bytearray()
         while len(parts) < size:
-            self._hurry()
+            self._set_timeout()
             part = self._socket.recv(size - len(parts))
             if not part:
                 return None
             parts += part
         return bytes(parts)
 
-    def _hurry(self) -> None:
-        left = self.deadline - time.monotonic()
-        if left <= 0.0:
+    def _set_timeout(self) -> None:
+        remaining = self.deadline - time.monotonic()
+        if remaining <= 0.0:
             raise TimeoutError("the time is over")
-        self._socket.settimeout(None if left == float("inf") else left)
+        self._socket.settimeout(None if remaining == float("inf") else remaining)
 
 
-def tls(given: Credentials, *, server: bool) -> ssl.SSLContext:
+def tls(credentials: Credentials, *, server: bool) -> ssl.SSLContext:
     """Return the TLS context of a side; both show a certificate of the consortium's authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     if server:
         context.num_tickets = 0  # a new connection needs a certificate that is valid then
-    context.load_verify_locations(cadata=given.authority.decode())
+    context.load_verify_locations(cadata=credentials.authority.decode())
     with tempfile.NamedTemporaryFile(prefix="gridpriv-") as file:  # mode 0600; ssl reads files only
-        file.write(given.key + b"\n" + given.certificate)
+        file.write(credentials.key + b"\n" + credentials.certificate)
         file.flush()
         context.load_cert_chain(file.name)
     return context

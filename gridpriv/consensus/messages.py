@@ -294,7 +294,7 @@ def _layout(kind: Any) -> tuple[Write, Read]:
         each = [_layout(of) for of in parts]
         return (
             lambda value: b"".join(
-                [write(item) for (write, _), item in zip(each, value, strict=True)]
+                [write(element) for (write, _), element in zip(each, value, strict=True)]
             ),
             lambda body: tuple([read(body) for _, read in each]),
         )

@@ -117,14 +117,15 @@ class ResidualBalancing(PenaltySchedule):
     """Per-variable residual balancing on released values (He, Yang and Wang 2000).
 
     rho grows where the primal residual of a variable is larger than the dual residual, and falls
-    where it is smaller. The factor decreases with the rounds, to its square root after ``settle``
-    rounds, so rho converges. The rule reads consensus residuals and changes of w, which are public.
+    where it is smaller. The factor decreases with the rounds, to its square root after
+    ``decay_rounds`` rounds, so rho converges. The rule reads consensus residuals and changes of w,
+    which are public.
     """
 
     start: float = 3.0
     factor: float = 2.0
     ratio: float = 5.0
-    settle: float = 10.0
+    decay_rounds: float = 10.0
     least: float = 1e-3
     most: float = 1e5
 
@@ -139,25 +140,25 @@ class ResidualBalancing(PenaltySchedule):
         """Return rho scaled up where the primal residual leads, down where the dual does."""
         if t < 2:
             return rho
-        factor = self.factor ** (self.settle / (self.settle + t))
+        factor = self.factor ** (self.decay_rounds / (self.decay_rounds + t))
         up = np.where(primal > self.ratio * dual, factor, 1.0)
         down = np.where(dual > self.ratio * primal, 1.0 / factor, 1.0)
         return np.clip(rho * up * down, self.least, self.most)
 
 
 @dataclass(frozen=True)
-class KeptPenalty(PenaltySchedule):
+class FrozenPenalty(PenaltySchedule):
     """The rho of a warm start, unchanged.
 
     For rounds with fresh noise, which changes w in every round, so that residual balancing would
     follow the noise. Also for accelerated rounds, a stationary iteration.
     """
 
-    given: PenaltySchedule
+    schedule: PenaltySchedule
 
     def first(self, size: int) -> Floats:
         """Return rho^1 of the warm-started schedule."""
-        return self.given.first(size)
+        return self.schedule.first(size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,16 +175,16 @@ class InUnits(PenaltySchedule):
         rho of each coupling variable per unit of the schedule's rho.
     """
 
-    given: PenaltySchedule
+    schedule: PenaltySchedule
     units: Floats
 
     def first(self, size: int) -> Floats:
         """Return rho^1 in the variables' units."""
-        return self.units * self.given.first(size)
+        return self.units * self.schedule.first(size)
 
     def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
         """Return rho^{t+1} in the variables' units."""
-        return self.units * self.given.following(t, rho / self.units, self.units * primal, dual)
+        return self.units * self.schedule.following(t, rho / self.units, self.units * primal, dual)
 
 
 def parse_penalty(text: str) -> PenaltySchedule:

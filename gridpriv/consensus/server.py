@@ -67,11 +67,11 @@ LEAVING = 1.0  # seconds for connections to end when the server stops
 
 
 @dataclass(eq=False)
-class Guest:
-    """A connection of a client; ``speaks`` is True after its first message."""
+class ClientConnection:
+    """A connection of a client; ``has_sent`` is True after its first message."""
 
     channel: Channel
-    speaks: bool = False
+    has_sent: bool = False
 
 
 class Server:
@@ -110,8 +110,8 @@ class Server:
         self._context = None if credentials is None else tls(credentials, server=True)
         self._variables, self._admitted = variables, admitted
         self.most = 8 * zones + 64
-        self._pending: dict[Guest, None] = {}
-        self._guests: set[Guest] = set()
+        self._pending: dict[ClientConnection, None] = {}
+        self._connections: set[ClientConnection] = set()
         self._lock = Lock()
         self._listener = _listener(address, host.strip("[]"), port)
         self.address = f"{host}:{self._listener.getsockname()[1]}"
@@ -130,11 +130,11 @@ class Server:
         self._thread.join()
         self._listener.close()
         until = time.monotonic() + (grace or 0.0)
-        while self._guests and time.monotonic() < until:
+        while self._connections and time.monotonic() < until:
             time.sleep(0.01)
         with self._lock:
-            for guest in self._guests:
-                guest.channel.end()
+            for connection in self._connections:
+                connection.channel.end()
 
     def _listen(self) -> None:
         """Accept connections; end the oldest pending ones if there are too many."""
@@ -145,48 +145,48 @@ class Server:
                 self._arrived(plain)
 
     def _arrived(self, plain: socket.socket) -> None:
-        guest = Guest(Channel(plain, self._variables))
+        connection = ClientConnection(Channel(plain, self._variables))
         with self._lock:
-            self._guests.add(guest)
+            self._connections.add(connection)
             if len(self._pending) == self.most:  # in the order of arrival
-                oldest = min(self._pending, key=lambda other: other.speaks)
+                oldest = min(self._pending, key=lambda other: other.has_sent)
                 del self._pending[oldest]
                 oldest.channel.end()
-            self._pending[guest] = None
-        Thread(target=self._serve, args=(guest,), daemon=True).start()
+            self._pending[connection] = None
+        Thread(target=self._serve, args=(connection,), daemon=True).start()
 
-    def _serve(self, guest: Guest) -> None:
+    def _serve(self, connection: ClientConnection) -> None:
         """Serve a connection until it is refused or closed, or the run is over."""
         try:
-            self._take_part(guest)
+            self._take_part(connection)
         except (MessageError, RefusedError) as error:
             self._sessions.note("warning", "refused", reason=str(error))
             taken = isinstance(error, TakenError)
             with suppress(OSError):
-                guest.channel.send(encode(Refusal(str(error)[:1000], taken)))
+                connection.channel.send(encode(Refusal(str(error)[:1000], taken)))
         except OSError:  # lost, or ended; TLS's refusals are of this kind
             pass
         finally:
             with self._lock:
-                self._pending.pop(guest, None)
-                self._guests.discard(guest)
-            guest.channel.close()
+                self._pending.pop(connection, None)
+                self._connections.discard(connection)
+            connection.channel.close()
 
-    def _take_part(self, guest: Guest) -> None:
-        channel, sessions = guest.channel, self._sessions
-        name, shown, verify = self._identity(guest)
+    def _take_part(self, connection: ClientConnection) -> None:
+        channel, sessions = connection.channel, self._sessions
+        name, shown, verify = self._identity(connection)
         if (hello := channel.read()) is None:
             return
         zone = sessions.admit(hello, name, verify)
         try:
             with self._lock:
-                self._pending.pop(guest, None)
+                self._pending.pop(connection, None)
             channel.deadline = float("inf")
             if shown:
                 self._admitted(zone, shown)
             own = self._credentials.certificate if self._credentials else b""
             channel.send(encode(Welcome(sessions.public.run, own)))
-            for message in sessions.messages(zone, lambda: not channel.has_spoken()):
+            for message in sessions.messages(zone, lambda: not channel.has_input()):
                 channel.send(message)
                 if (answer := channel.read()) is None:
                     return
@@ -194,7 +194,7 @@ class Server:
         finally:
             sessions.leave(zone)
 
-    def _identity(self, guest: Guest) -> tuple[str | None, bytes, Verifier | None]:
+    def _identity(self, connection: ClientConnection) -> tuple[str | None, bytes, Verifier | None]:
         """Return a client's name, its certificate and its verifier; None without certificates.
 
         Raises
@@ -202,14 +202,14 @@ class Server:
         RefusedError
             For a certificate that is not a zone's.
         """
-        came = time.monotonic()
-        guest.channel.deadline = came + SILENT
-        guest.channel.wait()
-        guest.channel.deadline = came + PENDING
-        guest.speaks = True
+        accepted_at = time.monotonic()
+        connection.channel.deadline = accepted_at + SILENT
+        connection.channel.wait()
+        connection.channel.deadline = accepted_at + PENDING
+        connection.has_sent = True
         if self._context is None:
             return None, b"", None
-        shown = guest.channel.secure(self._context)
+        shown = connection.channel.secure(self._context)
         try:
             return certificate_name(shown, "client"), shown, Verifier(shown)
         except InputError as error:
@@ -330,9 +330,9 @@ class Turns:
 
     def carry(self, phase: Phase) -> Exchange:
         """Return the exchange that sends orders of a phase to the zones."""
-        return partial(self._play, phase)
+        return partial(self._exchange, phase)
 
-    def _play(self, phase: Phase, orders: Sequence[Order]) -> list[Reply]:
+    def _exchange(self, phase: Phase, orders: Sequence[Order]) -> list[Reply]:
         turn, sessions = TurnId(phase, orders[0].number), self._sessions
         requests = []
         for zone, order in zip(sessions.zones, orders, strict=True):
@@ -342,26 +342,26 @@ class Turns:
         replies = self._journal.next(turn, requests)
         known = replies is not None
         if replies is None:
-            replies = self._asked(turn, orders, requests)
+            replies = self._request_replies(turn, orders, requests)
         else:
             sessions.miss(orders, replies)
         sessions.note("debug", "turn", turn=str(turn), known=known)
-        given = [
+        complete = [
             Stale(sent, {}) if reply is None else reply
             for reply, sent in zip(replies, self._sent, strict=True)
         ]
         if phase in ("warm_start", "round"):
-            self._sent = [reply.sent for reply in given]
-        return given
+            self._sent = [reply.sent for reply in complete]
+        return complete
 
-    def _asked(
+    def _request_replies(
         self, turn: TurnId, orders: Sequence[Order], requests: Sequence[bytes]
     ) -> list[Reply | None]:
         """Send a turn's requests; journal and return the replies, None for a zone without."""
         sessions = self._sessions
         with sessions.changed:
-            sessions.ask(turn, requests)
-            sessions.changed.wait_for(self._is_settled, self._timeout)
+            sessions.set_requests(turn, requests)
+            sessions.changed.wait_for(self._is_complete, self._timeout)
             if sessions.error is not None:
                 raise sessions.error
             absent = [zone for zone, s in sessions.zones.items() if s.reply is None]
@@ -376,7 +376,7 @@ class Turns:
         self._journal.write(requests, answers)
         return replies
 
-    def _is_settled(self) -> bool:
+    def _is_complete(self) -> bool:
         """Return True when no answer is expected any more."""
         sessions = self._sessions.zones.values()
         if self._sessions.error is not None or all(s.reply for s in sessions):

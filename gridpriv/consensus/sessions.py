@@ -190,15 +190,15 @@ class PublicAgreement:
         other = [n for n in names if self.settings.get(n) != settings.get(n)]
         if other:
             name = other[0]
-            theirs, ours = settings.get(name), self.settings.get(name)
-            return f"its setting {name} is {theirs!r}, the coordinator's {ours!r}"
+            zone_value, own_value = settings.get(name), self.settings.get(name)
+            return f"its setting {name} is {zone_value!r}, the coordinator's {own_value!r}"
         if hello.topology != self.topology:
             return "its topology is not the coordinator's: networks or zone maps differ"
         return None
 
 
 @dataclass(frozen=True)
-class _Due:
+class _OpenRequest:
     """An open request to a zone: its turn, its bytes, and the digest of their content."""
 
     turn: TurnId
@@ -229,7 +229,7 @@ class Session:
     known: bool = False
     closed: bool = False
     last: TurnId = BEFORE
-    missed: list[_Due] = field(default_factory=list)
+    missed: list[_OpenRequest] = field(default_factory=list)
     reply: Reply | None = None
     answer: bytes = b""
     verify: Verify | None = None
@@ -276,12 +276,12 @@ class Sessions:
         self.zones = {zone: Session(n) for n, zone in enumerate(public.zones)}
         self.error: GridprivError | None = None
         self._turn = BEFORE
-        self._requests: list[_Due] = []
+        self._requests: list[_OpenRequest] = []
         self._shutdown: bytes | None = None
 
     # ---- the coordinator's side
 
-    def ask(self, turn: TurnId, requests: Sequence[bytes]) -> None:
+    def set_requests(self, turn: TurnId, requests: Sequence[bytes]) -> None:
         """Set the requests of a turn for the zones; called with ``changed`` locked."""
         self._turn = turn
         self._requests = [self._due_of(turn, body) for body in requests]
@@ -319,8 +319,8 @@ class Sessions:
                 self.changed.wait_for(lambda: all(s.closed for s in sessions), 0.4 * CLOSING)
             self.changed.wait_for(lambda: not any(s.connected for s in sessions), CLOSING)
 
-    def _due_of(self, turn: TurnId, body: bytes) -> _Due:
-        return _Due(turn, self._sign(body), digest(body, b""))
+    def _due_of(self, turn: TurnId, body: bytes) -> _OpenRequest:
+        return _OpenRequest(turn, self._sign(body), digest(body, b""))
 
     def _check_own_state(self) -> None:
         """Stop the run where a zone has answered a turn that this journal does not have."""
@@ -441,7 +441,7 @@ class Sessions:
             self.note("info", "left", zone=zone)
             self.changed.notify_all()
 
-    def _due(self, session: Session) -> _Due | None:
+    def _due(self, session: Session) -> _OpenRequest | None:
         """Return the next request to a zone, if there is one."""
         if session.missed:
             return session.missed[0]
@@ -449,7 +449,7 @@ class Sessions:
             return None
         return self._requests[session.position]
 
-    def _accept(self, session: Session, answer: Answer, content: bytes, due: _Due) -> None:
+    def _accept(self, session: Session, answer: Answer, content: bytes, due: _OpenRequest) -> None:
         if answer.request != due.digest:
             raise MessageError(f"an answer to another order of {answer.turn}")
         self.public.zones[answer.zone].check(answer)

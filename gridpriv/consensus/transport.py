@@ -31,25 +31,25 @@ class Call(Generic[R]):
     ----------
     method : callable
         Of a class; for an agent of another class its own method of that name is called.
-    given : tuple
+    arguments : tuple
         Its arguments.
     """
 
     method: Callable[..., R]
-    given: tuple[Any, ...]
+    arguments: tuple[Any, ...]
 
     def answer(self, agent: Any) -> R | Exception:
         """Return an agent's answer, or its exception."""
         try:
-            answer: R = getattr(agent, self.method.__name__)(*self.given)
+            answer: R = getattr(agent, self.method.__name__)(*self.arguments)
         except Exception as error:
             return error
         return answer
 
 
-def call(method: Callable[Concatenate[Any, P], R], *given: P.args, **_: P.kwargs) -> Call[R]:
+def call(method: Callable[Concatenate[Any, P], R], *arguments: P.args, **_: P.kwargs) -> Call[R]:
     """Return a call of a method: ``call(Agent.round, order)``."""
-    return Call(method, given)
+    return Call(method, arguments)
 
 
 Calls = Call[R] | Sequence[Call[R]]
@@ -59,7 +59,7 @@ Calls = Call[R] | Sequence[Call[R]]
 class Transport(Protocol):
     """Interface to a set of agents that are called together."""
 
-    def ask(self, calls: Calls[R]) -> list[R | Exception]:
+    def call_all(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's answer, or its exception, in order."""
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ Connect = Callable[[AgentFactory], Transport]
 def answers(transport: Transport, calls: Calls[R]) -> list[R]:
     """Return every agent's answer; raise the first exception among them, in the agents' order."""
     replies = []
-    for outcome in transport.ask(calls):
+    for outcome in transport.call_all(calls):
         if isinstance(outcome, Exception):
             raise outcome
         replies.append(outcome)
@@ -129,7 +129,7 @@ def equal_shares(sizes: Sequence[int], workers: int) -> list[list[int]]:
     return [sorted(share) for share in shares]
 
 
-def dealt(calls: Calls[R], shares: Sequence[Sequence[int]]) -> list[list[Call[R]]]:
+def calls_by_share(calls: Calls[R], shares: Sequence[Sequence[int]]) -> list[list[Call[R]]]:
     """Return the calls of each share of the agents."""
     own = each(calls, sum(map(len, shares)))
     return [[own[position] for position in share] for share in shares]
@@ -152,7 +152,7 @@ class InProcess:
         """Return the agents at these positions, made here."""
         return cls(factory.make(positions))
 
-    def ask(self, calls: Calls[R]) -> list[R | Exception]:
+    def call_all(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's answer, or its exception."""
         own = each(calls, len(self.agents))
         return [item.answer(agent) for item, agent in zip(own, self.agents, strict=True)]
@@ -180,7 +180,7 @@ class Workers:
 
         self._shares = equal_shares(factory.sizes, workers)
         self._workers = [Worker(_serve, factory, share) for share in self._shares]
-        self._owed = [1] * workers  # outstanding answers
+        self._unread_answers = [1] * workers  # outstanding answers
         try:
             for number in range(workers):
                 self._answer(number)
@@ -188,11 +188,11 @@ class Workers:
             self.close()
             raise
 
-    def ask(self, calls: Calls[R]) -> list[R | Exception]:
+    def call_all(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's answer, or its exception; of a lost worker the reason."""
-        for number, own in enumerate(dealt(calls, self._shares)):
-            self._workers[number].send(own)
-            self._owed[number] += 1
+        for number, worker_calls in enumerate(calls_by_share(calls, self._shares)):
+            self._workers[number].send(worker_calls)
+            self._unread_answers[number] += 1
         outcomes: list[list[R | Exception]] = []
         for number, share in enumerate(self._shares):
             try:
@@ -209,9 +209,9 @@ class Workers:
     def _answer(self, number: int) -> Any:
         """Return a worker's last answer; drop earlier ones that an interrupt left unread."""
         worker, answer = self._workers[number], None
-        while self._owed[number]:
+        while self._unread_answers[number]:
             worker.pipe.poll(None)  # before the read: an interrupt here leaves the answer complete
-            self._owed[number] -= 1
+            self._unread_answers[number] -= 1
             answer = worker.answer()
         return answer
 
@@ -219,14 +219,14 @@ class Workers:
 def _serve(pipe: Connection, factory: AgentFactory, share: list[int]) -> None:
     """Make this worker's share of the agents, then answer until the pipe closes."""
     try:
-        held = InProcess.share(factory, share)
+        agents = InProcess.share(factory, share)
     except Exception as error:
         pipe.send(error)
         return
     try:
         pipe.send(len(share))
         while True:
-            pipe.send(held.ask(pipe.recv()))
+            pipe.send(agents.call_all(pipe.recv()))
     except (EOFError, ConnectionError):
         return
 
@@ -257,17 +257,17 @@ class Cluster:
                 )
             shares = equal_shares(factory.sizes, len(workers))
             self._shares = [share for share in shares if share]
-            self._actors = self._placed(factory, workers)
+            self._actors = self._actors_on(factory, workers)
         except BaseException:
             self.close()
             raise
 
-    def ask(self, calls: Calls[R]) -> list[R | Exception]:
+    def call_all(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's answer, or its exception; for a lost worker that it is lost."""
-        pairs = zip(self._actors, dealt(calls, self._shares), strict=True)
-        asked = [actor.ask(own) for actor, own in pairs]
+        pairs = zip(self._actors, calls_by_share(calls, self._shares), strict=True)
+        futures = [actor.call_all(own) for actor, own in pairs]
         outcomes: list[list[R | Exception]] = []
-        for future, share in zip(asked, self._shares, strict=True):
+        for future, share in zip(futures, self._shares, strict=True):
             try:
                 outcomes.append(future.result())
             except Exception as error:
@@ -280,7 +280,7 @@ class Cluster:
         self._actors = []
         self._client.close()
 
-    def _placed(self, factory: AgentFactory, workers: Sequence[str]) -> list[Any]:
+    def _actors_on(self, factory: AgentFactory, workers: Sequence[str]) -> list[Any]:
         """Return one actor per worker, which has the worker's share of the agents."""
         here = self._client.scatter(factory, broadcast=True, hash=False)
         hosts = zip(workers, self._shares, strict=False)  # no actor where there is no agent
@@ -304,7 +304,7 @@ class ReusedAgents:
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._held: Transport | None = None
+        self._transport: Transport | None = None
         self._model: Hashable = None
 
     def __call__(self, factory: AgentFactory) -> Transport:
@@ -312,18 +312,18 @@ class ReusedAgents:
         if factory.model != self._model:
             self.close()
         self._model = factory.model
-        if self._held is not None:
+        if self._transport is not None:
             try:
-                answers(self._held, factory.resets())
-                return _StaysOpen(self._held)
+                answers(self._transport, factory.resets())
+                return _StaysOpen(self._transport)
             except GridprivError:  # a process was lost in the last run
                 self.close()
-        self._held = self._connect(factory)
-        return _StaysOpen(self._held)
+        self._transport = self._connect(factory)
+        return _StaysOpen(self._transport)
 
     def close(self) -> None:
         """Release the agents."""
-        current, self._held = self._held, None
+        current, self._transport = self._transport, None
         if current is not None:
             current.close()
 
@@ -332,10 +332,10 @@ class _StaysOpen:
     """A transport that stays open when a run is over."""
 
     def __init__(self, current: Transport) -> None:
-        self._held = current
+        self._transport = current
 
-    def ask(self, calls: Calls[R]) -> list[R | Exception]:
-        return self._held.ask(calls)
+    def call_all(self, calls: Calls[R]) -> list[R | Exception]:
+        return self._transport.call_all(calls)
 
     def close(self) -> None:
         """Do nothing."""

@@ -24,8 +24,8 @@ from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import read_document, write_text
 from gridpriv.core.text import Json
-from gridpriv.power.fleet import Fleet, ZoneMember
 from gridpriv.power.zone import flat_start
+from gridpriv.power.zone_agent import ZoneAgent, ZoneAgentFactory
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging
 from gridpriv.zonal.opening import (
@@ -268,10 +268,10 @@ def _zone(zone: Mapping[str, Any]) -> SharedVariables:
     return SharedVariables(numbers, start, units, reactive)
 
 
-def zone_member(prepared: Prepared, place: int, seed: int, charge: Charging | None) -> ZoneMember:
+def zone_member(prepared: Prepared, place: int, seed: int, charge: Charging | None) -> ZoneAgent:
     """Return the zone at a position of a run, compiled, with its agent."""
     zone = prepared.zones[place]
-    fleet = Fleet(
+    factory = ZoneAgentFactory(
         (zone,),
         (prepared.shared[place],),
         prepared.rules,
@@ -282,6 +282,6 @@ def zone_member(prepared: Prepared, place: int, seed: int, charge: Charging | No
         prepared.settings,
         prepared.solver_tolerance,
     )
-    (member,) = fleet.make([0])
-    assert isinstance(member, ZoneMember)
+    (member,) = factory.make([0])
+    assert isinstance(member, ZoneAgent)
     return member

@@ -38,8 +38,8 @@ from gridpriv.grid.case import Case, network_digest, read_network
 from gridpriv.grid.scenarios import read_bus_demand
 from gridpriv.grid.zoning import Zoning, read_zoning
 from gridpriv.power.ac.grid_redispatch import agreed_boundaries
-from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.zone import Zone
+from gridpriv.power.zone_agent import ZoneAgent
 from gridpriv.privacy.certificate import all_planned, noise_caveat, zone_certificate
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge, read_book
 from gridpriv.privacy.mechanism import Charge
@@ -293,7 +293,7 @@ class OwnZone:
     zone: Zone
     case: Case
 
-    def member(self, seed: int, charge: Charging | None) -> ZoneMember:
+    def member(self, seed: int, charge: Charging | None) -> ZoneAgent:
         """Return the zone, compiled, with its agent."""
         return zone_member(self.prepared, self.prepared.zones.index(self.zone), seed, charge)
 
@@ -430,14 +430,14 @@ def over_network(party: ZoneParty, credentials: Credentials | None, note: Note) 
     )
 
 
-def outcome(own: OwnZone, member: ZoneMember, client: ZoneClient) -> Json:
+def outcome(own: OwnZone, member: ZoneAgent, client: ZoneClient) -> Json:
     """Return a finished run for its zone, with its redispatch; local.
 
     The redispatch uses the final values and the zone's true demand.
     """
     zone, agent, prepared = own.zone, member.agent, own.prepared
     z = agent.average.copy()
-    z[agent.shared] = client.agreed
+    z[agent.shared] = client.final_values
     (boundary,) = agreed_boundaries(prepared.network, [zone], [z])
     plan = member.plan(boundary)
     assert plan is not None
@@ -467,7 +467,7 @@ def _certified(own: OwnZone, client: ZoneClient) -> Json:
     return {
         "zone": own.zone.name,
         "run": client.run,
-        "rounds": list(client.figures),
+        "rounds": list(client.metrics),
         "privacy": json_ready(list(map(asdict, certificates))),
     }
 
@@ -480,7 +480,7 @@ def _check_end(last: Shutdown | None, client: ZoneClient) -> None:
     """Raise :class:`LateError` where a run ended before the zone had the final values."""
     if last is not None and not last.finished:
         raise LateError(f"zone {client.zone!r}: the run was stopped: {last.reason}")
-    if client.agreed is None:
+    if client.final_values is None:
         raise LateError(
             f"zone {client.zone!r}: the coordinator ended the run after {client.last}, before "
             "values were agreed"

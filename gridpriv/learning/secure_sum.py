@@ -290,7 +290,7 @@ def secure_sum(transport: Transport, rule: SumRule, dimension: int, lost: Lost =
     lost_clients: set[int] = set()
 
     def query(stage: int, calls: Any) -> dict[int, Any]:
-        result = transport.ask(calls)
+        result = transport.call_all(calls)
         lost_clients.update(i for i, answer in enumerate(result) if isinstance(answer, Exception))
         lost_clients.update(lost[stage] if lost else ())
         if rule.clients - len(lost_clients) < rule.needed:

@@ -121,7 +121,7 @@ class ZoneProblem:
             )
         return self._solvers[exact].solve(linear, metric, near=near)
 
-    def figures(self, z: Floats, data: Floats) -> dict[str, float]:
+    def metrics(self, z: Floats, data: Floats) -> dict[str, float]:
         """Return squared imbalance (p.u.), shortage and surplus in MW and MVAr, cost; private.
 
         The cost of generation in $/h is included only if the objective has it.

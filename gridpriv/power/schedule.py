@@ -25,9 +25,9 @@ from gridpriv.power.ac.block import Elimination, P, R
 from gridpriv.power.ac.interior import FIRST_MU, MU_FACTOR, Border, Iteration, iterate
 from gridpriv.power.ac.joint import tie_ends
 from gridpriv.power.ac.optimum import AcOptimum, acopf, overloaded
-from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.objective import AcObjective
 from gridpriv.power.zone import Network, Zone, coordinates
+from gridpriv.power.zone_agent import ZoneAgent
 
 if TYPE_CHECKING:
     from gridpriv.power.conic_block import Progress
@@ -209,7 +209,7 @@ def schedule_in_rounds(
     demands : sequence of (2 |N_z|,) array
         As of :func:`central_schedule`.
     transport : Transport
-        To all zones (:class:`gridpriv.power.fleet.ZoneMember`).
+        To all zones (:class:`gridpriv.power.zone_agent.ZoneAgent`).
     watch : callable
         Called after each round.
     """
@@ -224,23 +224,23 @@ def schedule_in_rounds(
             break
         if first_mu < FIRST_MU and plan_shed <= clear:
             continue
-        opening = [call(ZoneMember.ac_open, part, estimated) for part in parts]
+        opening = [call(ZoneAgent.ac_open, part, estimated) for part in parts]
         places = answers(transport, opening)
         live = [z for z, at in enumerate(places) if at is not None]
         if not live:  # no generation anywhere: there is no voltage to schedule
             return AcRounds(None, ())
         border = Border(ends.size, [at for at in places if at is not None])
-        asked = _Asked(transport, len(zones), live)
+        blocks = _TransportBlocks(transport, len(zones), live)
         made: list[Iteration] = []
-        for each in iterate(asked, border, MOST_AC_ROUNDS, AC_TOLERANCE, first_mu):
+        for each in iterate(blocks, border, MOST_AC_ROUNDS, AC_TOLERANCE, first_mu):
             made.append(each)
             watch(each)
         converged = bool(made) and made[-1].converged(AC_TOLERANCE)
-        objective, shed = asked.value() if converged else (np.inf, np.inf)
+        objective, shed = blocks.value() if converged else (np.inf, np.inf)
         if objective < least:
             kept, least, plan_shed = tuple(made), objective, shed
         elif kept is not None:
-            answers(transport, call(ZoneMember.ac_restore))
+            answers(transport, call(ZoneAgent.ac_restore))
         if shed <= SHED_TOLERANCE:
             break
     if kept is None:
@@ -248,7 +248,7 @@ def schedule_in_rounds(
     voltage = np.zeros(network.case.n_bus, complex)
     slopes = [np.zeros(len(zone.buses), complex) for zone in zones]
     level, lost = 1.0, np.zeros(len(zones))
-    for z, answer in enumerate(answers(transport, call(ZoneMember.ac_schedule))):
+    for z, answer in enumerate(answers(transport, call(ZoneAgent.ac_schedule))):
         if answer is not None:
             seen, slopes[z], price, lost[z] = answer
             level = max(level, price)
@@ -272,23 +272,27 @@ def _searches(case: Case) -> tuple[tuple[bool, float], ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _TransportBlocks:
     """The zones' blocks, called through a transport."""
 
     transport: Transport
     zones: int
     live: Sequence[int]
 
-    def ask(self, verb: Callable[Concatenate[Any, P], R], *given: P.args, **_: P.kwargs) -> list[R]:
-        return self._all(call(ZoneMember.in_block, verb, *given))
+    def call_all(
+        self, method: Callable[Concatenate[Any, P], R], *arguments: P.args, **_: P.kwargs
+    ) -> list[R]:
+        return self._all(call(ZoneAgent.in_block, method, *arguments))
 
-    def each(self, verb: Callable[[Any, Floats], R], given: Sequence[Floats]) -> list[R]:
-        parts = dict(zip(self.live, given, strict=True))
-        return self._all([call(ZoneMember.in_block, verb, parts.get(z)) for z in range(self.zones)])
+    def each(self, method: Callable[[Any, Floats], R], arguments: Sequence[Floats]) -> list[R]:
+        parts = dict(zip(self.live, arguments, strict=True))
+        return self._all(
+            [call(ZoneAgent.in_block, method, parts.get(z)) for z in range(self.zones)]
+        )
 
     def value(self) -> tuple[float, float]:
         """Return the objective, in multiples of c0, and the load shedding, p.u., of all zones."""
-        objective, shed = np.sum(self._all(call(ZoneMember.ac_value)), axis=0)
+        objective, shed = np.sum(self._all(call(ZoneAgent.ac_value)), axis=0)
         return float(objective), float(shed)
 
     def _all(self, calls: Calls[Any]) -> list[Any]:
@@ -337,7 +341,7 @@ def conic_rounds(transport: Transport, shared: Ints) -> Iterator[ConicRound]:
     Parameters
     ----------
     transport : Transport
-        To all zones (:class:`gridpriv.power.fleet.ZoneMember`).
+        To all zones (:class:`gridpriv.power.zone_agent.ZoneAgent`).
     shared : int array
         Voltage products of several zones, as coordinates of the grid.
 
@@ -348,9 +352,9 @@ def conic_rounds(transport: Transport, shared: Ints) -> Iterator[ConicRound]:
     """
     from gridpriv.power.conic_block import ConicBlock  # imports the conic solver
 
-    places = answers(transport, call(ZoneMember.open_block, shared))
-    asked = _Asked(transport, len(places), range(len(places)))
-    ask, each = asked.ask, asked.each
+    places = answers(transport, call(ZoneAgent.open_block, shared))
+    blocks = _TransportBlocks(transport, len(places), range(len(places)))
+    ask, each = blocks.call_all, blocks.each
     known = np.unique(np.concatenate(places))
     border = Border(len(known), [np.searchsorted(known, at) for at in places])
     opened = ask(ConicBlock.open)

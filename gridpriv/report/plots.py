@@ -1,4 +1,4 @@
-"""Figures of a grid, a run, a study and a series; used by ``.plot`` of their results.
+"""RoundMetrics of a grid, a run, a study and a series; used by ``.plot`` of their results.
 
 Every method takes ``ax``, Matplotlib axes to draw on (default: those of a new figure), and returns
 the axes. ``axes.figure.savefig`` writes a file.
@@ -103,7 +103,7 @@ def loading_of(lines: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class RunPlots:
-    """Figures of a run; those of the zones and of the consensus residual are public.
+    """RoundMetrics of a run; those of the zones and of the consensus residual are public.
 
     Every method takes ``ax``, ``figsize`` (inches of a new figure) and ``legend`` (True: draw it).
     """
@@ -224,7 +224,7 @@ class RunPlots:
 
 @dataclass(frozen=True, eq=False)
 class StudyPlots:
-    """Figures of a study, of means over seeds with 95 % intervals."""
+    """RoundMetrics of a study, of means over seeds with 95 % intervals."""
 
     study: Study
 
@@ -295,7 +295,7 @@ class StudyPlots:
 
 @dataclass(frozen=True, eq=False)
 class HorizonPlots:
-    """Figures of a series against its steps; that of the residual is public."""
+    """RoundMetrics of a series against its steps; that of the residual is public."""
 
     result: HorizonResult
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gridpriv.consensus.agent import Figures
+from gridpriv.consensus.agent import RoundMetrics
 from gridpriv.consensus.coordinator import Anderson, Consensus, Plan, State, Turn, orders_at, rounds
 from gridpriv.consensus.messages import Exchange, Order, Phase
 from gridpriv.consensus.schedules import (
+    FrozenPenalty,
     InUnits,
-    KeptPenalty,
     PenaltySchedule,
     ResidualBalancing,
     StepSize,
@@ -103,7 +103,7 @@ def schedules(settings: Settings, units: Floats) -> tuple[PenaltySchedule, Penal
         warm_start = InUnits(warm_start, units)
     acceleration = settings.effective_acceleration()
     if balanced and (acceleration != "none" or settings.noise_is_fresh()):
-        return warm_start, KeptPenalty(warm_start)
+        return warm_start, FrozenPenalty(warm_start)
     return warm_start, warm_start
 
 
@@ -174,7 +174,7 @@ class RoundRecord:
         The largest distance of one coordinate of z from its w.
     dual_residual : float
         ||rho (w - last w)||_2 over all copies, in multiples of the mean marginal cost.
-    figures : dict
+    metrics : dict
         Sums over zones of their values at the averages that they sent.
     by_agent : dict of str to dict
         The same per zone.
@@ -187,7 +187,7 @@ class RoundRecord:
     consensus_residual_max: float
     dual_residual: float
     noise_magnitude: float
-    figures: dict[str, float]
+    metrics: dict[str, float]
     by_agent: dict[str, dict[str, float]]
     penalty: tuple[float, float]
     seconds: float
@@ -228,22 +228,24 @@ class Trace:
 
 
 def round_record(
-    turn: Turn, names: Sequence[str], figures: Sequence[Figures], seconds: float
+    turn: Turn, names: Sequence[str], metrics: Sequence[RoundMetrics], seconds: float
 ) -> RoundRecord:
     """Return a round's record; zones in the order of ``names``."""
-    values = [figure.values for figure in figures]
+    values = [zone_metrics.values for zone_metrics in metrics]
     rho = turn.penalty
     return RoundRecord(
         round=turn.number,
         consensus_residual=turn.residual,
         consensus_residual_max=turn.farthest,
         dual_residual=turn.dual_residual,
-        noise_magnitude=float(sum(figure.noise_magnitude for figure in figures)),
-        figures={key: float(sum(figure[key] for figure in values)) for key in values[0]},
+        noise_magnitude=float(sum(zone_metrics.noise_magnitude for zone_metrics in metrics)),
+        metrics={
+            key: float(sum(zone_metrics[key] for zone_metrics in values)) for key in values[0]
+        },
         by_agent=dict(zip(names, values, strict=True)),
         penalty=(float(rho.min()), float(rho.max())) if rho.size else (0.0, 0.0),
         seconds=seconds,
-        iterations=sum(figure.effort.iterations for figure in figures),
-        retries=sum(figure.effort.retries for figure in figures),
-        solves=sum(figure.effort.solves for figure in figures),
+        iterations=sum(zone_metrics.effort.iterations for zone_metrics in metrics),
+        retries=sum(zone_metrics.effort.retries for zone_metrics in metrics),
+        solves=sum(zone_metrics.effort.solves for zone_metrics in metrics),
     )

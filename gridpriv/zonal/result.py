@@ -25,10 +25,10 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import zone_rows
 from gridpriv.power.ac.grid_redispatch import GridRedispatch
 from gridpriv.power.ac.state import GridState, limit_table
-from gridpriv.power.fleet import ZoneOutcome
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Network, Zone, tie_prices
+from gridpriv.power.zone_agent import ZoneOutcome
 from gridpriv.privacy.accounting import published_total
 from gridpriv.privacy.certificate import ZoneCertificate, noise_caveat
 from gridpriv.privacy.linear import Disclosure
@@ -170,12 +170,12 @@ class FinishedRun(Instance):
         rows = [
             {
                 "round": r.round,
-                "objective": r.figures["objective"],
+                "objective": r.metrics["objective"],
                 "consensus_residual": r.consensus_residual,
                 "consensus_residual_max": r.consensus_residual_max,
                 "dual_residual": r.dual_residual,
                 "noise_magnitude": r.noise_magnitude,
-                **{k: v for k, v in r.figures.items() if k != "objective"},
+                **{k: v for k, v in r.metrics.items() if k != "objective"},
                 "penalty_min": r.penalty[0],
                 "penalty_max": r.penalty[1],
                 "solver_iterations": r.iterations,

@@ -49,9 +49,9 @@ from gridpriv.power.ac.grid_redispatch import (
 from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.power.ac.zone_redispatch import Boundary
-from gridpriv.power.fleet import Fleet, ZoneMember, ZoneOutcome
 from gridpriv.power.objective import AcObjective
 from gridpriv.power.zone import flat_start
+from gridpriv.power.zone_agent import ZoneAgent, ZoneAgentFactory, ZoneOutcome
 from gridpriv.privacy.certificate import all_planned
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
@@ -216,8 +216,8 @@ def run_prepared(
             central, run.ac_rounds = disclosed_schedule(prepared, zones, watch_ac)
             for turn in play_rounds(prepared, zones, opening, central, run.ac_rounds):
                 seconds, run.state = time.perf_counter() - before, turn.state
-                figures = answers(zones, call(ZoneMember.figures))
-                run.records.append(round_record(turn, names, figures, seconds))
+                metrics = answers(zones, call(ZoneAgent.metrics))
+                run.records.append(round_record(turn, names, metrics, seconds))
                 watch(run.records[-1])
                 before = time.perf_counter()
             planned = central or run.ac_rounds
@@ -278,9 +278,9 @@ class _Unfinished:
             return {zone: all_planned(counts, most) for zone, counts in drawn.items()}
 
 
-def zone_agents(prepared: Prepared, charge: Charging | None = None) -> Fleet:
+def zone_agents(prepared: Prepared, charge: Charging | None = None) -> ZoneAgentFactory:
     """Return the zones of a run, for a transport."""
-    return Fleet(
+    return ZoneAgentFactory(
         prepared.zones,
         prepared.shared,
         prepared.rules,
@@ -309,9 +309,9 @@ def _reason(error: BaseException) -> str:
     return f"internal error, {type(error).__name__}: {error}"
 
 
-OPENING: dict[Phase, Callable[[ZoneMember, Order], Reply]] = {
-    "ready": ZoneMember.ready,
-    "warm_start": ZoneMember.warm_start,
+OPENING: dict[Phase, Callable[[ZoneAgent, Order], Reply]] = {
+    "ready": ZoneAgent.ready,
+    "warm_start": ZoneAgent.warm_start,
 }
 
 
@@ -321,7 +321,7 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
     Rounds on the relaxation start from public proxies of demand; others need a release only.
     """
     if prepared.known is not None:
-        calls = [call(ZoneMember.reuse, earlier.demand) for earlier in prepared.known]
+        calls = [call(ZoneAgent.reuse, earlier.demand) for earlier in prepared.known]
         answers(transport, calls)
     if (
         prepared.settings.coordination == "central"
@@ -335,7 +335,7 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
     units = coordinate_units(prepared.network, numbers, len(prepared.zones))
 
     def smooth() -> tuple[float, float]:
-        largest = max(answers(transport, call(ZoneMember.smoothness)))
+        largest = max(answers(transport, call(ZoneAgent.smoothness)))
         return largest, nominal_epsilon(settings, prepared.rules)
 
     inputs = PublicInputs(settings, prepared.consensus, start, units, step_size(settings, smooth))
@@ -361,7 +361,7 @@ def disclosed_schedule(
     from gridpriv.power.schedule import central_schedule, schedule_in_rounds
 
     network, zones = prepared.network, prepared.zones
-    demands, ac = answers(transport, call(ZoneMember.disclose)), prepared.planning == "ac"
+    demands, ac = answers(transport, call(ZoneAgent.disclose)), prepared.planning == "ac"
     given = network, zones, demands
     search = partial(central_schedule, *given, prepared.settings.voll, ac=ac)
     if central and (schedule := search(slack=False)) is not None:
@@ -383,13 +383,13 @@ def play_rounds(
     """
     if central is not None:
         z = central.z
-        calls = [call(ZoneMember.set_iterate, z[zone.coordinates]) for zone in prepared.zones]
+        calls = [call(ZoneAgent.set_iterate, z[zone.coordinates]) for zone in prepared.zones]
         answers(transport, calls)
         sent = [z[zone.coordinates[shared]] for zone, shared in prepared.zone_coupling]
         return _one_turn(prepared, opening.state, sent)
     if on_ac is not None:
         if on_ac.schedule is not None:
-            return _one_turn(prepared, opening.state, answers(transport, call(ZoneMember.ac_take)))
+            return _one_turn(prepared, opening.state, answers(transport, call(ZoneAgent.ac_take)))
         acceleration = prepared.settings.effective_acceleration()
         settings = replace(prepared.settings, planning="soc", acceleration=acceleration)
         relaxed = replace(prepared, settings=settings)
@@ -397,7 +397,7 @@ def play_rounds(
     if prepared.in_conic_rounds:
         return _conic_turns(prepared, transport, opening.state)
     return rounds(
-        exchange(transport, ZoneMember.round), prepared.consensus, opening.state, opening.plan
+        exchange(transport, ZoneAgent.round), prepared.consensus, opening.state, opening.plan
     )
 
 
@@ -410,7 +410,7 @@ def _open_release(prepared: Prepared, transport: Transport) -> Opening:
     state = State(sent, np.zeros_like(sent), none)
     plan = Plan(1, nonsmooth_step(), prepared.settings.penalty)
     orders = orders_at(prepared.consensus, replace(state, rho=none + 1.0), plan, 1)
-    exchange(transport, ZoneMember.tried)(orders)
+    exchange(transport, ZoneAgent.trial)(orders)
     return Opening(state, plan, tuple(_releases(transport, orders)))
 
 
@@ -426,14 +426,14 @@ def _conic_turns(prepared: Prepared, transport: Transport, state: State) -> Iter
     """Yield the rounds of zones on the relaxation of released demand."""
     from gridpriv.power.schedule import conic_rounds
 
-    answers(transport, call(ZoneMember.disclose))
+    answers(transport, call(ZoneAgent.disclose))
     coordinates = np.concatenate([zone.coordinates for zone in prepared.zones])
     number, holders = np.unique(coordinates, return_counts=True)
     products = number < prepared.network.offsets["p_from"]
     tolerance = prepared.settings.effective_tolerance()
     conic = conic_rounds(transport, number[products & (holders > 1)])
     for t, item in enumerate(islice(conic, prepared.settings.rounds), 1):
-        sent = prepared.consensus.stack(answers(transport, call(ZoneMember.take_block)))
+        sent = prepared.consensus.stack(answers(transport, call(ZoneAgent.take_block)))
         w, none = prepared.consensus.average(sent), np.zeros(prepared.consensus.size)
         state = replace(state, sent=sent)
         dual = max(item.dual_residual, item.gap)  # complementarity is an optimality condition too
@@ -444,7 +444,7 @@ def _conic_turns(prepared: Prepared, transport: Transport, state: State) -> Iter
 
 def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | None]:
     """Return the release of one draw of every zone under an order; public."""
-    calls = [call(ZoneMember.release, order.penalty, order.step) for order in orders]
+    calls = [call(ZoneAgent.release, order.penalty, order.step) for order in orders]
     return answers(transport, calls)
 
 
@@ -463,7 +463,7 @@ def _redispatched(
         prepared.case,
         prepared.zones,
         boundaries,
-        lambda given: answers(transport, [call(ZoneMember.plan, boundary) for boundary in given]),
+        lambda given: answers(transport, [call(ZoneAgent.plan, boundary) for boundary in given]),
         prepared.settings.balancing_price,
         schedule.shed if schedule is not None and prepared.plans_on_true_demand else None,
     )
@@ -479,7 +479,7 @@ def _boundaries(
         return scheduled_boundaries(
             network, zones, schedule.voltage, schedule.slopes, firmness, schedule.output_prices
         )
-    averages = [outcome.z for outcome in answers(transport, call(ZoneMember.outcome))]
+    averages = [outcome.z for outcome in answers(transport, call(ZoneAgent.outcome))]
     return agreed_boundaries(network, zones, averages)
 
 
@@ -517,7 +517,9 @@ def _drawn(
     """
     most = prepared.rules.perturbation.releases(finished + 1, prepared.rules.local_updates)
     entries = {}
-    text = zip(prepared.zones, transport.ask(call(ZoneMember.drawn)), opening.releases, strict=True)
+    text = zip(
+        prepared.zones, transport.call_all(call(ZoneAgent.drawn)), opening.releases, strict=True
+    )
     for zone, drawn, release in text:
         lost = {} if release is None else {release: most}
         entries[zone.name] = lost if isinstance(drawn, Exception) else drawn
@@ -526,7 +528,9 @@ def _drawn(
 
 def _outcomes(prepared: Prepared, transport: Transport) -> Iterator[ZoneOutcome]:
     """Yield every zone after its last round; NaN for one whose process was lost."""
-    for zone, outcome in zip(prepared.zones, transport.ask(call(ZoneMember.outcome)), strict=True):
+    for zone, outcome in zip(
+        prepared.zones, transport.call_all(call(ZoneAgent.outcome)), strict=True
+    ):
         if isinstance(outcome, Exception):
             size, own = len(zone.coordinates), len(zone.own)
             yield ZoneOutcome(*(np.full(n, np.nan) for n in (size, own, own)))

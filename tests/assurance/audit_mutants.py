@@ -14,8 +14,8 @@ import numpy as np
 
 from gridpriv.consensus import agent, coordinator, schedules
 from gridpriv.consensus.agent import AgentReleases
-from gridpriv.power import fleet, problem
 from gridpriv.power import prior as power_disclosure
+from gridpriv.power import problem, zone_agent
 from gridpriv.privacy import linear, mechanism, noise, staircase, temporal
 from gridpriv.zonal import horizon, prepared, protected_case, settings
 from gridpriv.zonal import run as zonal_run
@@ -137,7 +137,7 @@ def prior_by_private_demand() -> None:
 
 
 def warm_start_on_private_demand() -> None:
-    fleet.public_proxy = lambda zone: 0.99 * zone.demand
+    zone_agent.public_proxy = lambda zone: 0.99 * zone.demand
 
 
 def p_and_q_share_noise() -> None:

@@ -89,7 +89,7 @@ class Tank:
     def lack(self, z, data):
         return float(data[0] - self.row @ z)
 
-    def figures(self, z, data):
+    def metrics(self, z, data):
         return {"objective": self.lack(z, data) ** 2}
 
     def gradient_sensitivity(self, adjacency, norm):

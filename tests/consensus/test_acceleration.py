@@ -24,27 +24,27 @@ def test_on_a_linear_map_the_fixed_point_is_there_after_as_many_steps_as_dimensi
     rule, past, y = Anderson(memory=n, growth=np.inf, regular=0.0), [], np.zeros(n)
     for _ in range(n + 1):
         g = matrix @ y + offset - y
-        past = rule.kept([*past, Step(y, g)])
-        y = y + g + rule.lead(past, rho)
+        past = rule.window([*past, Step(y, g)])
+        y = y + g + rule.extrapolation(past, rho)
     assert y == pytest.approx(fixed, abs=1e-8)
 
 
 def test_the_first_step_is_plain_and_memory_is_bounded():
     rule, rho = Anderson(memory=2), np.ones(1)
     past = [Step(np.array([float(i)]), np.array([1.0 / (i + 1)])) for i in range(5)]
-    assert rule.lead(past[:1], rho) == pytest.approx([0.0])
-    assert len(rule.kept(past)) == 3
+    assert rule.extrapolation(past[:1], rho) == pytest.approx([0.0])
+    assert len(rule.window(past)) == 3
 
 
 def test_a_step_that_raises_the_residual_is_dropped():
     """The next round is the plain step from the best one: y + g = 0.5 + 1."""
     rule, rho = Anderson(growth=1.5), np.ones(1)
     good, bad = Step(np.array([0.5]), np.ones(1)), Step(np.array([4.0]), np.array([1.6]))
-    lead = rule.lead([good, bad], rho)
-    assert bad.at + bad.moved + lead == pytest.approx([1.5])
+    lead = rule.extrapolation([good, bad], rho)
+    assert bad.y + bad.g + lead == pytest.approx([1.5])
     accepted = Step(np.array([4.0]), np.array([1.4]))
-    lead = rule.lead([good, accepted], rho)
-    assert accepted.at + accepted.moved + lead != pytest.approx([1.5])
+    lead = rule.extrapolation([good, accepted], rho)
+    assert accepted.y + accepted.g + lead != pytest.approx([1.5])
 
 
 def drifting(penalty):
@@ -89,26 +89,26 @@ def test_accelerated_rounds_reach_the_optimum_that_plain_ones_are_far_from():
 class Recorded(Anderson):
     """Anderson's step that records its arguments."""
 
-    def __init__(self, given):
+    def __init__(self, arguments):
         super().__init__(memory=2)
-        object.__setattr__(self, "given", given)
+        object.__setattr__(self, "arguments", arguments)
 
-    def lead(self, past, rho):
-        self.given.append((past, rho))
-        return super().lead(past, rho)
+    def extrapolation(self, past, rho):
+        self.arguments.append((past, rho))
+        return super().extrapolation(past, rho)
 
 
 def test_every_round_that_is_remembered_is_told_at_the_next_penalty():
-    given = []
-    turns = played(Recorded(given), 6, GeometricPenalty(30.0, 2.0, 1, 1e6))
-    for number, (past, rho) in enumerate(given):
+    arguments = []
+    turns = played(Recorded(arguments), 6, GeometricPenalty(30.0, 2.0, 1, 1e6))
+    for number, (past, rho) in enumerate(arguments):
         state = turns[number].state
         assert state.rho[0] == pytest.approx(30.0 * 2.0 ** (number + 2))
         np.testing.assert_array_equal(rho, np.repeat(state.rho, 2))
         assert len(past) == min(number, 2) + 1
         for step, turn in zip(past[::-1], turns[number::-1], strict=False):
             # where y = sent + dual/rho attracts, sent is the minimiser: its gradient is the dual
-            np.testing.assert_allclose(rho * (step.at - turn.state.sent), turn.state.dual)
+            np.testing.assert_allclose(rho * (step.y - turn.state.sent), turn.state.dual)
 
 
 def test_rounds_of_another_penalty_are_steps_of_the_same_map():

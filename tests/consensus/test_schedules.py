@@ -8,8 +8,8 @@ import pytest
 from gridpriv import InputError, Settings
 from gridpriv.consensus.schedules import (
     ConstantPenalty,
+    FrozenPenalty,
     GeometricPenalty,
-    KeptPenalty,
     ResidualBalancing,
     nonsmooth_step,
     smooth_step,
@@ -41,7 +41,7 @@ def test_balancing_raises_where_copies_disagree_and_lowers_where_w_moves():
     rho = rule.following(5, np.ones(3), np.array([4.0, 1.0, 1.0]), np.array([1.0, 1.0, 4.0]))
     change = 2.0 ** (10 / 15)  # after t rounds the factor's power is settle / (settle + t)
     np.testing.assert_allclose(rho, [change, 1.0, 1.0 / change])
-    kept = KeptPenalty(rule)
+    kept = FrozenPenalty(rule)
     assert kept.following(5, rho, np.ones(3), np.zeros(3)) is rho
 
 

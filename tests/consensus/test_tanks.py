@@ -48,7 +48,7 @@ def test_the_tanks_share_what_is_lacking(update, count):
     near = 1e-6 if update == "exact" else 0.05
     assert turns[-1].w == pytest.approx([0.75], abs=near)
     assert turns[-1].residual < near
-    figures = answers(transport, call(Agent.figures))
+    figures = answers(transport, call(Agent.metrics))
     assert sum(f.values["objective"] for f in figures) == pytest.approx(2 * 1.75**2, abs=10 * near)
 
 
@@ -113,7 +113,7 @@ def test_every_draw_is_told_in_a_reply_counted_and_planned(
     works = Waterworks(**SHORT, rules=rules("linearized", target, updates, noise_schedule))
     transport = in_process(works)
     port, told = exchange(transport, Agent.round), [Counter(), Counter()]
-    one = transport.ask(call(Agent.release, np.ones(1), 1.0))
+    one = transport.call_all(call(Agent.release, np.ones(1), 1.0))
 
     def listening(orders):
         replies = port(orders)
@@ -276,8 +276,10 @@ def same_everywhere(make):
             assert np.array_equal(one.w, other.w)
             assert np.array_equal(one.state.dual, other.state.dual)
         for method in (Agent.drawn, Agent.smoothness):
-            assert far.ask(call(method)) == near.ask(call(method))
-        told = [[vars(each) for each in where.ask(call(Agent.figures))] for where in (near, far)]
+            assert far.call_all(call(method)) == near.call_all(call(method))
+        told = [
+            [vars(each) for each in where.call_all(call(Agent.metrics))] for where in (near, far)
+        ]
         assert told[0] == told[1]
     finally:
         far.close()
@@ -327,7 +329,7 @@ def test_a_lost_worker_is_an_error_in_its_place():
     transport = Workers(Waterworks(**SHORT, rules=rules()), workers=2)
     try:
         os.kill(transport._workers[0].process.pid, signal.SIGKILL)
-        lost, kept = transport.ask(call(Agent.smoothness))
+        lost, kept = transport.call_all(call(Agent.smoothness))
         assert isinstance(lost, WorkerError)
         assert "killed by signal 9" in str(lost)
         assert kept == 4.0
@@ -342,7 +344,7 @@ def test_an_answer_that_nobody_waited_for_is_dropped():
         answer, Workers._answer = Workers._answer, None
         try:
             with pytest.raises(TypeError):
-                transport.ask(call(Agent.figures))
+                transport.call_all(call(Agent.metrics))
         finally:
             Workers._answer = answer
         assert answers(transport, call(Agent.smoothness)) == [4.0, 4.0]

@@ -480,7 +480,7 @@ class Coordination:
             raise ViolationError(f"the honest zone is blamed: {outcome}")
         if isinstance(outcome, GridprivError) and "journal" in str(outcome):
             raise ViolationError(f"the journal lost a turn: {outcome}")
-        if not isinstance(outcome, Exception) and self.honest.client.agreed is None:
+        if not isinstance(outcome, Exception) and self.honest.client.final_values is None:
             raise ViolationError("a run ended without the agreed values at a zone")
         if not isinstance(outcome, Exception) and self.honest.book.charges.total() != ROUNDS:
             raise ViolationError("a finished run did not charge every round once")
@@ -585,10 +585,10 @@ class LyingCoordinator:
             self.zone.audit()
         try:
             take_part._check_end(Shutdown(RUN, True, ""), self.zone.client)
-            if self.zone.client.agreed is None:
+            if self.zone.client.final_values is None:
                 raise ViolationError("a run counts as finished before values were agreed")
         except GridprivError:
-            if self.zone.client.agreed is not None:
+            if self.zone.client.final_values is not None:
                 raise ViolationError("a finished run counts as stopped") from None
         self.zone.audit(ended=True)
 

@@ -428,7 +428,7 @@ def test_a_zone_that_ends_anywhere_in_a_round_pays_once(
     from gridpriv.privacy.ledger import Ledger
 
     left = [nth]
-    charge, keep = Ledger.charge, client.ZoneClient._keep
+    charge, keep = Ledger.charge, client.ZoneClient._store
 
     def crash():
         left[0] -= 1
@@ -451,7 +451,7 @@ def test_a_zone_that_ends_anywhere_in_a_round_pays_once(
             crash()
 
     monkeypatch.setattr(Ledger, "charge", charging)
-    monkeypatch.setattr(client.ZoneClient, "_keep", keeping)
+    monkeypatch.setattr(client.ZoneClient, "_store", keeping)
     parties = with_ledgers(folder, case14, zones14, 5.0).coordinator().zones(*ZONES)
     with pytest.raises(Crash):
         parties.futures["2"].result(60.0)
@@ -619,14 +619,14 @@ def test_what_a_zone_does_next_is_its_redispatch_by_what_was_agreed(
 ):
     """Against the plan that one process makes from all zones' averages."""
     from gridpriv.zonal.prepared import prepare
-    from gridpriv.zonal.run import Fleet, NoiseStreams
+    from gridpriv.zonal.run import NoiseStreams, ZoneAgentFactory
 
     results = Consortium(folder).coordinator().zones(*ZONES).results()
     done = in_one_process
     prepared = prepare(case14, zones14, settings())
     averages = [one.z for one in done.outcomes]
     agreed = agreed_boundaries(prepared.network, prepared.zones, averages)
-    fleet = Fleet(
+    factory = ZoneAgentFactory(
         prepared.zones,
         prepared.shared,
         prepared.rules,
@@ -637,7 +637,7 @@ def test_what_a_zone_does_next_is_its_redispatch_by_what_was_agreed(
         prepared.settings,
     )
     for position, zone in enumerate(prepared.zones):
-        (member,) = fleet.make([position])
+        (member,) = factory.make([position])
         member.set_iterate(averages[position])
         plan, told = member.plan(agreed[position]), results[zone.name]["plan"]
         base = case14.base_mva

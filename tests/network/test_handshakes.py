@@ -57,9 +57,9 @@ def check_undisturbed(serving):
     """No stranger was admitted, nothing remains of the attack, and a member is admitted."""
     assert not any(session.known for session in serving.sessions.zones.values())
     until = time.monotonic() + 5.0
-    while serving._guests and time.monotonic() < until:
+    while serving._connections and time.monotonic() < until:
         time.sleep(0.01)
-    assert not serving._guests
+    assert not serving._connections
     assert not serving._pending
     caller = Caller.__new__(Caller)
     caller.address, caller.context = (

@@ -208,8 +208,8 @@ def test_a_client_that_is_restarted_answers_the_same(tmp_path, target, noise_sch
         after = client(agent(target, noise_schedule, again), tmp_path / "cut")
         assert after.answer(content) == answer
     assert again.charged == purse.charged
-    assert after.agreed == pytest.approx([0.6])
-    assert after.figures == whole.figures
+    assert after.final_values == pytest.approx([0.6])
+    assert after.metrics == whole.metrics
     assert decode(answer).reply.releases == dict(purse.charged)
 
 

@@ -114,7 +114,7 @@ def keeps_nothing(patch):
     def keep(self, state):
         self._state = state
 
-    patch(ZoneClient, "_keep", keep)
+    patch(ZoneClient, "_store", keep)
 
 
 def charges_again(patch):

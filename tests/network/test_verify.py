@@ -59,7 +59,7 @@ def test_a_run_without_certificates_binds_nobody(folder):
 def test_a_coordinator_that_sends_other_orders_than_the_rounds_give_is_named(
     folder, monkeypatch, capsys
 ):
-    honest = Turns._asked
+    honest = Turns._request_replies
 
     def equivocate(self, turn, orders, requests):
         if turn == TurnId("round", 2):
@@ -68,7 +68,7 @@ def test_a_coordinator_that_sends_other_orders_than_the_rounds_give_is_named(
             requests = [encode(other), *requests[1:]]
         return honest(self, turn, orders, requests)
 
-    monkeypatch.setattr(Turns, "_asked", equivocate)
+    monkeypatch.setattr(Turns, "_request_replies", equivocate)
     folders = played(folder)
     monkeypatch.undo()
     for some in (folders, folders[1:]):

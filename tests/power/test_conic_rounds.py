@@ -10,9 +10,9 @@ from scipy.linalg import block_diag
 from gridpriv import InputError, load_case, make_settings, partition, relax, run
 from gridpriv.consensus.transport import answers, call, each, in_process
 from gridpriv.power.conic_block import Cones, ConeScaling
-from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.schedule import conic_rounds
+from gridpriv.power.zone_agent import ZoneAgent
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import open_rounds, run_prepared, zone_agents
 
@@ -127,7 +127,7 @@ def test_a_gradient_of_rounding_errors_is_none():
     whole, last = relax(case, "cost", imbalance_weight=1e9), result.trace.rounds[-1]
     assert len(result.trace.rounds) < 20
     gens = slice(*(result.network.offsets[name] for name in ("pg", "qg")))
-    assert last.figures["cost"] == pytest.approx(generation_cost(case, whole.z[gens]), rel=2e-5)
+    assert last.metrics["cost"] == pytest.approx(generation_cost(case, whole.z[gens]), rel=2e-5)
 
 
 def compare_with_whole(case, zones, rounds=60, tolerance=1e-5):
@@ -140,9 +140,9 @@ def compare_with_whole(case, zones, rounds=60, tolerance=1e-5):
     assert last.dual_residual < 1e-4
     gens = slice(*(result.network.offsets[name] for name in ("pg", "qg")))
     cost = generation_cost(case, whole.z[gens])
-    assert last.figures["cost"] == pytest.approx(cost, rel=2e-5)
+    assert last.metrics["cost"] == pytest.approx(cost, rel=2e-5)
     squares = np.sum(np.square([whole.p_imbalance, whole.q_imbalance]))
-    assert last.figures["objective"] == pytest.approx(squares, rel=0.05, abs=1e-9)
+    assert last.metrics["objective"] == pytest.approx(squares, rel=0.05, abs=1e-9)
 
 
 @pytest.mark.parametrize(("name", "zones", "published"), [("14_ieee", 2, 12), ("30_ieee", 3, 12)])
@@ -161,7 +161,7 @@ class Recording:
     def __init__(self, inner):
         self.inner, self.heard = inner, []
 
-    def ask(self, calls):
+    def call_all(self, calls):
         replies = answers(self.inner, calls)
         name = each(calls, 1)[0].method.__name__
         parts = [tuple(x) if isinstance(x, tuple) else (x,) for x in replies]
@@ -175,7 +175,7 @@ def played(case, other=None):
     prepared = prepare(case, partition(case, 3), settings)
     transport = in_process(zone_agents(prepared))
     open_rounds(prepared, transport)
-    answers(transport, call(ZoneMember.disclose))
+    answers(transport, call(ZoneAgent.disclose))
     if other is not None:
         for agent, there in zip(transport.agents, other.agents, strict=True):
             releases = there.agent.releases

@@ -199,7 +199,7 @@ def test_zones_reach_the_centralized_bound(name, zones, most):
     result = run(case, zoning, settings)
     last = result.trace.rounds[-1]
     assert last.consensus_residual < 1e-2
-    assert last.figures["cost"] == pytest.approx(relax(case, "cost").bound, rel=0.01)
+    assert last.metrics["cost"] == pytest.approx(relax(case, "cost").bound, rel=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +236,7 @@ def test_zonal_shed_of_a_stressed_case_is_the_centralized_shed(case14, zones14):
     central = relax(case14.scale_load(3.0))
     short = central.buses["imbalance_mw"].clip(lower=0).sum()
     assert short == pytest.approx(86.7, abs=0.1)
-    assert result.trace.rounds[-1].figures["plan_shortage_mw"] == pytest.approx(short, rel=0.01)
+    assert result.trace.rounds[-1].metrics["plan_shortage_mw"] == pytest.approx(short, rel=0.01)
 
 
 def test_what_binds_is_named(case14):

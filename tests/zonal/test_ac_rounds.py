@@ -13,8 +13,8 @@ import pytest
 from gridpriv import InputError, case_from_pandapower, load_case, make_settings, partition, run
 from gridpriv.consensus.transport import answers, call, each, in_process
 from gridpriv.power.ac.optimum import acopf
-from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.schedule import schedule_in_rounds
+from gridpriv.power.zone_agent import ZoneAgent
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import open_rounds, zone_agents
 
@@ -34,7 +34,7 @@ class Recording:
     def __init__(self, inner):
         self.inner, self.heard = inner, []
 
-    def ask(self, calls):
+    def call_all(self, calls):
         replies = answers(self.inner, calls)
         name = each(calls, 1)[0].method.__name__
         self.heard.append((name, [_plain(reply) for reply in replies]))
@@ -90,7 +90,7 @@ def test_the_first_search_is_kept_where_later_ones_are_worse(later, monkeypatch)
     from gridpriv.power import schedule as home
 
     case, searches = load_case("case14").scale_load(2.2), []
-    iterate, value = home.iterate, home._Asked.value
+    iterate, value = home.iterate, home._TransportBlocks.value
 
     def shortened(blocks, border, most, *given):
         searches.append(most)
@@ -103,14 +103,14 @@ def test_the_first_search_is_kept_where_later_ones_are_worse(later, monkeypatch)
 
     def schedule():
         prepared, transport = _fleet(case, 3, budget="total:1000")
-        demands = answers(transport, call(ZoneMember.disclose))
+        demands = answers(transport, call(ZoneAgent.disclose))
         return home.schedule_in_rounds(prepared.network, prepared.zones, demands, transport)
 
     with monkeypatch.context() as only:
         only.setattr(home, "BARRIERS", home.BARRIERS[:1])
         expected = schedule()
     monkeypatch.setattr(home, "iterate", shortened)
-    monkeypatch.setattr(home._Asked, "value", dearer)
+    monkeypatch.setattr(home._TransportBlocks, "value", dearer)
     rounds = schedule()
     assert len(searches) == 4
     assert len(rounds.iterations) == len(expected.iterations)
@@ -139,7 +139,7 @@ def test_rounds_read_released_demand_only():
     """Played on other demand with the releases frozen: every message is the same to the bit."""
     case = load_case("case118")
     prepared, transport = _fleet(case, 6)
-    demands = answers(transport, call(ZoneMember.disclose))
+    demands = answers(transport, call(ZoneAgent.disclose))
     generator = np.random.default_rng(11)
     other = replace(
         case, pd=case.pd * generator.uniform(0.2, 1.7, case.n_bus), qd=case.qd[::-1] + 0.01
@@ -171,7 +171,7 @@ def test_rounds_differ_where_what_was_released_differs():
         prepared = prepare(case, partition(case, 3), settings)
         transport = in_process(zone_agents(prepared))
         open_rounds(prepared, transport)
-        demands = answers(transport, call(ZoneMember.disclose))
+        demands = answers(transport, call(ZoneAgent.disclose))
         recording = Recording(transport)
         schedule_in_rounds(prepared.network, prepared.zones, demands, recording)
         heard.append(recording.heard)
@@ -215,7 +215,7 @@ def test_an_estimate_that_no_shedding_serves_is_scheduled_in_one_search(
 
     monkeypatch.setattr(home, "iterate", counted)
     prepared, transport = _fleet(case, 3, budget="total:1000000")
-    demands = answers(transport, call(ZoneMember.disclose))
+    demands = answers(transport, call(ZoneAgent.disclose))
     rounds = schedule_in_rounds(prepared.network, prepared.zones, demands, transport)
     assert len(searches) == expected
     assert rounds.schedule is not None

@@ -11,7 +11,7 @@ from gridpriv.cli.main import main
 from gridpriv.power.ac import grid_redispatch
 from gridpriv.power.ac.grid_redispatch import MOST_PASSES
 from gridpriv.power.ac.zone_redispatch import Boundary, ZonePlan
-from gridpriv.power.fleet import ZoneMember
+from gridpriv.power.zone_agent import ZoneAgent
 
 CASE30 = "tests/data/pglib/pglib_opf_case30_ieee.m"
 
@@ -94,13 +94,13 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
 
 def plans_asked(monkeypatch: pytest.MonkeyPatch) -> list[Boundary | None]:
     """Return the list to which every boundary that a zone plans at is added."""
-    asked, honest = list[Boundary | None](), ZoneMember.plan
+    asked, honest = list[Boundary | None](), ZoneAgent.plan
 
-    def plan(member: ZoneMember, boundary: Boundary | None) -> ZonePlan | None:
+    def plan(member: ZoneAgent, boundary: Boundary | None) -> ZonePlan | None:
         asked.append(boundary)
         return honest(member, boundary)
 
-    monkeypatch.setattr(ZoneMember, "plan", plan)
+    monkeypatch.setattr(ZoneAgent, "plan", plan)
     return asked
 
 

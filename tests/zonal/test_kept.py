@@ -14,9 +14,9 @@ from gridpriv.consensus.agent import WarmStart
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.transport import ReusedAgents, call, in_process
 from gridpriv.core.errors import SolverError, WorkerError
-from gridpriv.power import fleet
-from gridpriv.power.fleet import ZoneMember
+from gridpriv.power import zone_agent
 from gridpriv.power.problem import ZoneProblem
+from gridpriv.power.zone_agent import ZoneAgent
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import default_transport, run_prepared
 
@@ -32,7 +32,7 @@ def last(result):
 def counted(monkeypatch):
     """How often zones are compiled and problems solved."""
     made: Counter[str] = Counter()
-    compiled, solved = fleet.compile_zone, ZoneProblem.minimise_exact
+    compiled, solved = zone_agent.compile_zone, ZoneProblem.minimise_exact
 
     def compile_zone(zone):
         made["compiled"] += 1
@@ -42,7 +42,7 @@ def counted(monkeypatch):
         made["solved"] += 1
         return solved(self, linear, metric, near=near, within=within)
 
-    monkeypatch.setattr(fleet, "compile_zone", compile_zone)
+    monkeypatch.setattr(zone_agent, "compile_zone", compile_zone)
     monkeypatch.setattr(ZoneProblem, "minimise_exact", minimise_exact)
     return made
 
@@ -81,7 +81,7 @@ def test_zones_of_a_lost_process_are_made_again():
         def __init__(self, factory):
             carried.append(factory)
 
-        def ask(self, calls):
+        def call_all(self, calls):
             name = calls[0].method.__name__
             return [WorkerError("a worker was lost") if name == "reset" else name]
 
@@ -92,14 +92,14 @@ def test_zones_of_a_lost_process_are_made_again():
         model = "the same"
 
         def resets(self):
-            return [call(ZoneMember.reset)]
+            return [call(ZoneAgent.reset)]
 
     carried, closed = [], []
     first, second = Factory(), Factory()
     zones = ReusedAgents(Lost)
     zones(first).close()
     assert closed == []
-    assert zones(second).ask([call(ZoneMember.round)]) == ["round"]
+    assert zones(second).call_all([call(ZoneAgent.round)]) == ["round"]
     assert carried == [first, second]
     assert len(closed) == 1
     zones.close()

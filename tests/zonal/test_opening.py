@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from gridpriv import Settings, run
-from gridpriv.consensus.schedules import InUnits, KeptPenalty, ResidualBalancing
+from gridpriv.consensus.schedules import FrozenPenalty, InUnits, ResidualBalancing
 from gridpriv.consensus.transport import in_process
 from gridpriv.zonal.messages import messages
 from gridpriv.zonal.prepared import prepare
@@ -23,16 +23,16 @@ def penalties(case, zoning, **given):
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
-        ({"acceleration": "anderson"}, KeptPenalty),
+        ({"acceleration": "anderson"}, FrozenPenalty),
         ({"acceleration": "none"}, InUnits),
-        ({"noise_schedule": "round"}, KeptPenalty),
+        ({"noise_schedule": "round"}, FrozenPenalty),
     ],
 )
 def test_penalties_are_held_where_rounds_repeat_one_map(case14, zones14, given, rule):
     _, chosen = penalties(case14, zones14, **given)
     assert type(chosen) is rule
     if rule is InUnits:
-        assert isinstance(chosen.given, ResidualBalancing)
+        assert isinstance(chosen.schedule, ResidualBalancing)
 
 
 def test_rounds_that_stop_at_the_tolerance_say_so(case14, zones14):

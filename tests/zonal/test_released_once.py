@@ -209,7 +209,7 @@ def test_what_zones_send_in_a_day_is_a_function_of_its_one_release(tmp_path):
         assert [r.consensus_residual for r in one.rounds] == [
             r.consensus_residual for r in other.rounds
         ]
-    demand = [[t.rounds[-1].figures["plan_shortage_mw"] for t in traces] for traces in sent]
+    demand = [[t.rounds[-1].metrics["plan_shortage_mw"] for t in traces] for traces in sent]
     assert demand[0][2] != demand[1][2]
 
 

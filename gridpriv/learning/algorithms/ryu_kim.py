@@ -147,7 +147,7 @@ class ClientProblem:
             "--algorithm admm, pvp or dvp solve the local problems"
         )
 
-    def figures(self, z: Floats, data: Floats) -> dict[str, float]:
+    def metrics(self, z: Floats, data: Floats) -> dict[str, float]:
         """Return nothing: a run evaluates the objective, which costs as much as a round."""
         del z, data
         return {}
@@ -289,7 +289,7 @@ class RyuKim(Algorithm):
         plan = Plan(settings.rounds, self.step, self.penalty, first=task.checkpoint.rounds + 1)
         with Threads(agents, settings.workers) as transport:
             for turn in rounds(exchange(transport, ClientAgent.round), consensus, state, plan):
-                noise = float(sum(agent.figures().noise_magnitude for agent in agents))
+                noise = float(sum(agent.metrics().noise_magnitude for agent in agents))
                 watch(_round_of(agents, turn, task.clients.shape, noise))
 
     @cached_property
@@ -467,7 +467,7 @@ class Threads:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def ask(self, calls: Calls[R]) -> list[R | Exception]:
+    def call_all(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's reply, or its exception."""
         agents, own = self._agents, each(calls, len(self._agents))
 

@@ -307,12 +307,12 @@ class Block:
 class Blocks(Protocol):
     """Interface to all blocks of a program."""
 
-    def ask(
-        self, verb: Callable[Concatenate[Block, P], R], *given: P.args, **_: P.kwargs
+    def call_all(
+        self, method: Callable[Concatenate[Block, P], R], *arguments: P.args, **_: P.kwargs
     ) -> list[R]:
         """Return the results of a method of all blocks, in order."""
 
-    def each(self, verb: Callable[[Block, Floats], R], given: Sequence[Floats]) -> list[R]:
+    def each(self, method: Callable[[Block, Floats], R], arguments: Sequence[Floats]) -> list[R]:
         """Return the blocks' results, each for its own array."""
 
 
@@ -322,15 +322,15 @@ class LocalBlocks:
 
     blocks: Sequence[Block]
 
-    def ask(
-        self, verb: Callable[Concatenate[Block, P], R], *given: P.args, **named: P.kwargs
+    def call_all(
+        self, method: Callable[Concatenate[Block, P], R], *arguments: P.args, **named: P.kwargs
     ) -> list[R]:
         """Return the results of a method of all blocks, in order."""
-        return [verb(block, *given, **named) for block in self.blocks]
+        return [method(block, *arguments, **named) for block in self.blocks]
 
-    def each(self, verb: Callable[[Block, Floats], R], given: Sequence[Floats]) -> list[R]:
+    def each(self, method: Callable[[Block, Floats], R], arguments: Sequence[Floats]) -> list[R]:
         """Return the blocks' results, each for its own array."""
-        return [verb(block, part) for block, part in zip(self.blocks, given, strict=True)]
+        return [method(block, part) for block, part in zip(self.blocks, arguments, strict=True)]
 
 
 def _first_point(

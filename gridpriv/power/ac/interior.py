@@ -154,13 +154,13 @@ def iterate(
         The last one's errors are below ``tolerance`` if the method converged.
     """
     mu, last_delta = first_mu, 0.0
-    now = _sums(border, blocks.ask(Block.begin, mu))
+    now = _sums(border, blocks.call_all(Block.begin, mu))
     filter_: list[tuple[float, float]] = []
     largest = 1e4 * max(1.0, now.violation)
     for number in range(1, most + 1):
         while now.error < MU_ERROR * mu and mu > LEAST_MU:
             mu = max(LEAST_MU, min(MU_FACTOR * mu, mu**MU_POWER))
-            now = _sums(border, blocks.ask(Block.merit, mu))
+            now = _sums(border, blocks.call_all(Block.merit, mu))
             filter_ = []
         step = _step(blocks, border, mu, last_delta)
         if step is None:
@@ -171,7 +171,7 @@ def iterate(
         dual = min(direction.dual for direction in directions)
         slope = sum(direction.slope for direction in directions)
         now, length = _searched(blocks, border, now, filter_, (primal, dual, slope), largest)
-        blocks.ask(Block.accept)
+        blocks.call_all(Block.accept)
         errors = now.primal, now.dual, now.complement
         yield Iteration(number, mu, *errors, length, delta, now.optimality)
         if now.optimality < tolerance:
@@ -191,7 +191,7 @@ def _searched(
     length = primal
     small = 1e-4 * max(1.0, now.violation)
     for _ in range(HALVINGS):
-        after = _sums(border, blocks.ask(Block.trial, length, dual))
+        after = _sums(border, blocks.call_all(Block.trial, length, dual))
         ok = (
             np.isfinite(after.barrier)
             and after.violation <= largest
@@ -216,7 +216,7 @@ def _searched(
                 return after, length
         length /= 2
     filter_.clear()
-    return _sums(border, blocks.ask(Block.trial, primal, dual)), primal
+    return _sums(border, blocks.call_all(Block.trial, primal, dual)), primal
 
 
 def _step(
@@ -241,7 +241,7 @@ def _step(
 def _directions(
     blocks: Blocks, border: Border, mu: float, delta: float
 ) -> Sequence[Direction] | None:
-    parts = blocks.ask(Block.eliminate, mu, delta)
+    parts = blocks.call_all(Block.eliminate, mu, delta)
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None

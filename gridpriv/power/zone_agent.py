@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.agent import Agent, AgentRules, Figures, Streams, WarmStart
+from gridpriv.consensus.agent import Agent, AgentRules, RoundMetrics, Streams, WarmStart
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.consensus.transport import Call, call
@@ -48,7 +48,7 @@ MOST_COMPILED = 400
 
 
 @dataclass(frozen=True, eq=False)
-class Fleet:
+class ZoneAgentFactory:
     """Factory of the zones of a run, by their positions."""
 
     zones: tuple[Zone, ...]
@@ -72,42 +72,42 @@ class Fleet:
         case = self.zones[0].network.case
         return case.fingerprint, *(zone.name for zone in self.zones)
 
-    def make(self, positions: Sequence[int]) -> list[ZoneMember]:
+    def make(self, positions: Sequence[int]) -> list[ZoneAgent]:
         """Return the zones at these positions, compiled."""
         unit = operating_unit(self.zones[0].network.case)
-        return [self._member(position, unit) for position in positions]
+        return [self._agent_at(position, unit) for position in positions]
 
     def resets(self) -> list[Call[None]]:
         """Return the calls that start every zone on this run."""
         return [
-            call(ZoneMember.reset, self.rules, self.streams, disclosure, self.charge)
+            call(ZoneAgent.reset, self.rules, self.streams, disclosure, self.charge)
             for disclosure in self.disclosures
         ]
 
-    def _member(self, position: int, unit: float | None) -> ZoneMember:
+    def _agent_at(self, position: int, unit: float | None) -> ZoneAgent:
         problem = ZoneProblem(
             compile_zone(self.zones[position]), self.solver, solver_tolerance=self.solver_tolerance
         )
-        known: deque[Compiled] = deque(maxlen=MOST_COMPILED // len(self.zones))
-        member = ZoneMember(problem, self.shared[position], self.service, unit, known)
-        member.reset(self.rules, self.streams, self.disclosures[position], self.charge)
-        return member
+        compiled: deque[Compiled] = deque(maxlen=MOST_COMPILED // len(self.zones))
+        agent = ZoneAgent(problem, self.shared[position], self.service, unit, compiled)
+        agent.reset(self.rules, self.streams, self.disclosures[position], self.charge)
+        return agent
 
 
 @dataclass(eq=False)
-class ZoneMember:
+class ZoneAgent:
     """A zone: its agent, and the computations of its owner after the last round."""
 
     problem: ZoneProblem
     shared: NDArray[np.bool_]
     service: Service
     unit: float | None
-    known: deque[Compiled]
+    compiled: deque[Compiled]
     _agent: Agent = field(init=False)
     _warm_start: WarmStart = field(init=False, default_factory=WarmStart)
-    _planned: Solved | None = field(init=False, default=None)
-    _ac: ZoneBlock | None = field(init=False, default=None)
-    _ac_before: ZoneBlock | None = field(init=False, default=None)
+    _last_solution: Solved | None = field(init=False, default=None)
+    _ac_block: ZoneBlock | None = field(init=False, default=None)
+    _previous_ac_block: ZoneBlock | None = field(init=False, default=None)
     _block: Block | ConicBlock | None = field(init=False, default=None)
 
     def reset(
@@ -130,7 +130,7 @@ class ZoneMember:
             self._warm_start = WarmStart()
         self.problem = self.problem.disclosing(disclosure)
         self._warm_start.reset()
-        self._planned = self._ac = self._ac_before = self._block = None
+        self._last_solution = self._ac_block = self._previous_ac_block = self._block = None
         zone = self.problem.program.zone
         self._agent = Agent(
             self.problem, zone.demand, self.shared, rules, streams, charge, public_proxy(zone)
@@ -150,7 +150,7 @@ class ZoneMember:
         """Run a trial round on public data."""
         return self.agent.ready(order)
 
-    def tried(self, order: Order) -> Reply:
+    def trial(self, order: Order) -> Reply:
         """Run a trial round on public data, unless the limits certainly have a feasible state."""
         if within_limits_without_load(self.problem.program.zone):
             return Reply(np.zeros(0), {})
@@ -180,9 +180,9 @@ class ZoneMember:
         """Return the release of one draw (public)."""
         return self.agent.release(penalty, step)
 
-    def figures(self) -> Figures:
+    def metrics(self) -> RoundMetrics:
         """Return the values of the last round; private."""
-        return self.agent.figures()
+        return self.agent.metrics()
 
     def drawn(self) -> dict[Release, int]:
         """Return every release so far."""
@@ -193,11 +193,11 @@ class ZoneMember:
 
         Every reply of AC rounds is a function of released demand.
         """
-        self._ac_before = self._ac
+        self._previous_ac_block = self._ac_block
         inputs = self._released(), ends, self.service.voll, self.unit
-        self._ac = zone_block(self.problem.program.zone, *inputs, estimated=estimated)
-        self._block = None if self._ac is None else self._ac.block
-        return None if self._ac is None else self._ac.at
+        self._ac_block = zone_block(self.problem.program.zone, *inputs, estimated=estimated)
+        self._block = None if self._ac_block is None else self._ac_block.block
+        return None if self._ac_block is None else self._ac_block.at
 
     def _released(self) -> Floats:
         released = self.agent.releases.released_data
@@ -205,22 +205,26 @@ class ZoneMember:
             raise ValueError(f"{self.problem.name}: no data have been released")
         return released
 
-    def in_block(self, verb: Callable[..., R], *given: Any) -> R | None:
+    def in_block(self, method: Callable[..., R], *arguments: Any) -> R | None:
         """Return the result of a method of the zone's block; None without an energized part."""
-        return None if self._block is None else verb(self._block, *given)
+        return None if self._block is None else method(self._block, *arguments)
 
     def ac_value(self) -> tuple[float, float] | None:
         """Return the objective of the zone's block and its load shedding, p.u."""
-        return None if self._ac is None else self._ac.value
+        return None if self._ac_block is None else self._ac_block.value
 
     def ac_restore(self) -> None:
         """Return to the block of the rounds before the last ones."""
-        self._ac = self._ac_before
+        self._ac_block = self._previous_ac_block
 
     def ac_schedule(self) -> tuple[Complexes, Complexes, float, float] | None:
         """Return voltages, slopes, the price level and the load shedding of the zone."""
-        ac = self._ac
-        return None if ac is None else (ac.voltage, ac.slope, ac.price_level, ac.value[1])
+        block = self._ac_block
+        return (
+            None
+            if block is None
+            else (block.voltage, block.slope, block.price_level, block.value[1])
+        )
 
     def ac_take(self) -> Floats:
         """Set the AC schedule in place of rounds; return its coupling variables."""
@@ -228,8 +232,8 @@ class ZoneMember:
         case = zone.network.case
         voltage = np.zeros(case.n_bus, complex)
         pg, qg = np.zeros((2, case.n_gen))
-        if self._ac is not None:
-            at = self._ac.scheduled
+        if self._ac_block is not None:
+            at = self._ac_block.scheduled
             voltage[zone.buses], pg[zone.gens], qg[zone.gens] = at.voltage, at.pg, at.qg
         self.set_iterate(coordinates(zone.network, voltage, pg, qg, zone.elements))
         return self.agent.average[self.shared]
@@ -262,16 +266,16 @@ class ZoneMember:
         agent = self.agent
         zone = self.problem.program.zone
         inputs = agent.data, boundary, self.service, self.unit, agent.average
-        start = self._planned, self._scheduled(boundary), self.known
-        plan, self._planned = plan_zone(zone, *inputs, *start)
+        start = self._last_solution, self._scheduled(boundary), self.compiled
+        plan, self._last_solution = plan_zone(zone, *inputs, *start)
         return plan
 
     def _scheduled(self, boundary: Boundary) -> ScheduledState | None:
         """Return the zone at the AC schedule: of its AC rounds, or as a coordinator sent it."""
         if boundary.valuation is None:
             return None
-        if self._ac is not None:
-            return self._ac.scheduled
+        if self._ac_block is not None:
+            return self._ac_block.scheduled
         outputs = self.problem.program.zone.outputs(self.agent.average)
         return ScheduledState(boundary.valuation.voltage, *outputs)
 
