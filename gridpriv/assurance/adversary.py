@@ -78,7 +78,8 @@ class RecordingTransport:
         warm = name == "warm_start"
         for script, call, reply in zip(self.recorded, sent, outcomes, strict=True):
             if (warm or name == "round") and isinstance(reply, Reply):
-                script.append(RecordedRound(**vars(call.arguments[0]), reply=reply, warm_start=warm))
+                (order,) = call.arguments
+                script.append(RecordedRound(**vars(order), reply=reply, warm_start=warm))
         return outcomes
 
     def close(self) -> None:
