@@ -255,7 +255,7 @@ def _tuning(args: argparse.Namespace) -> Tuning | None:
             raise not_allowed("tune", text, "SETTING=VALUE,VALUE,..., such as radius=1,23")
         plain = name.replace("-", "_")
         item = fields[plain]
-        grid[plain] = [item.settled(plain, item.read(value)) for value in values.split(",")]
+        grid[plain] = [item.validated(plain, item.read(value)) for value in values.split(",")]
     return Tuning.of(grid | ({} if args.tune_on is None else {"on": args.tune_on}))
 
 

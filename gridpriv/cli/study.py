@@ -253,12 +253,12 @@ def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:
     matches: list[Any] = []
     for text in texts:
         try:
-            matches.append(setting.settled(name, setting.read(text)))
+            matches.append(setting.validated(name, setting.read(text)))
         except InputError:  # a notation such as geometric:1,2,3,4 has commas of its own
             parts = flags.listed(text)
             if not parts:
                 raise
-            matches += [setting.settled(name, setting.read(part)) for part in parts]
+            matches += [setting.validated(name, setting.read(part)) for part in parts]
     return matches
 
 

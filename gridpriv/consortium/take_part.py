@@ -32,7 +32,7 @@ from gridpriv.consensus.sessions import LateError, Note, Sessions
 from gridpriv.consortium.agreement import Agreement, SharedVariables, zone_member
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty
 from gridpriv.core.errors import GridprivError, InputError, check_choice, not_allowed
-from gridpriv.core.files import held, make_folder, read_text, write_text
+from gridpriv.core.files import locked_folder, make_folder, read_text, write_text
 from gridpriv.core.text import Json, csv_text, json_ready
 from gridpriv.grid.case import Case, network_digest, read_network
 from gridpriv.grid.scenarios import read_bus_demand
@@ -122,7 +122,7 @@ def coordinate(
     """
     state = folder / party.state
     make_folder(state)
-    with held(state):
+    with locked_folder(state):
         public, sign = agreement.public, signer(credentials)
         if credentials is not None:
             write_text(state / CERTIFICATE, credentials.certificate.decode(), private=False)
@@ -382,7 +382,7 @@ def take_part_as_zone(
     state = folder / party.state
     make_folder(state)
     with ExitStack() as stack:
-        stack.enter_context(held(state))
+        stack.enter_context(locked_folder(state))
         charge = _charging(own, agreement, party, folder, stack)
         member = own.member(_seed(agreement, party, state), charge)
         about = {"zone": name, "run": agreement.run}

@@ -199,7 +199,7 @@ LONGEST_HOLDER = 300  # characters of a lock file's text
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def locked_folder(folder: Path) -> Iterator[None]:
     """Lock a folder against other writers; make it if it is missing.
 
     A folder that was made here and is still empty is removed at the end.
@@ -562,7 +562,7 @@ flush = getattr(os, "fdatasync", os.fsync)  # of content and size; no other mark
 
 
 class Records:
-    """A file of records; its writer must lock the folder (:func:`held`).
+    """A file of records; its writer must lock the folder (:func:`locked_folder`).
 
     Parameters
     ----------

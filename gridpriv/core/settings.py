@@ -24,7 +24,7 @@ from typing import Any, Self, TypeVar
 from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
 from gridpriv.core.text import Json
 
-Settle = Callable[[str, Any], Any]
+Validator = Callable[[str, Any], Any]
 PartType = TypeVar("PartType", bound="type[Part]")
 
 
@@ -38,11 +38,11 @@ class Setting:
         Description, without choices, unit and default.
     metavar : str
         Placeholder of the value in help.
-    settle : callable
+    validate : callable
         Validator of name and value: returns the value, or raises ``InputError``. Choices are
         checked first.
     read : callable
-        Parser of a text; unreadable text is left for ``settle`` to refuse.
+        Parser of a text; unreadable text is left for ``validate`` to refuse.
     choices : tuple of str
         Allowed values, if they are a list.
     unset : str
@@ -53,21 +53,21 @@ class Setting:
 
     help: str
     metavar: str
-    settle: Settle
+    validate: Validator
     read: Callable[[str], Any] = str
     choices: Sequence[str] = ()
     unit: str = ""
     unset: str = ""
     repeated: bool = False
 
-    def settled(self, name: str, value: Any) -> Any:
+    def validated(self, name: str, value: Any) -> Any:
         """Return the validated value, or raise ``InputError``; None is kept if it is allowed."""
         undone = value == "none" and self.read is not str  # of a number: resets a preset's value
         if self.unset and (value is None or undone):
             return None
         if self.choices:
             check_choice(name, value, self.choices)
-        return self.settle(name, value)
+        return self.validate(name, value)
 
     def described(self, default: Any) -> str:
         """Return the help with choices, unit and default."""
@@ -90,7 +90,7 @@ class Part:
 
     def __post_init__(self) -> None:
         for name, item in settings_of(type(self)).items():
-            object.__setattr__(self, name, item.settled(name, getattr(self, name)))
+            object.__setattr__(self, name, item.validated(name, getattr(self, name)))
         self.agree()
 
     def agree(self) -> None:
@@ -112,8 +112,8 @@ def count(
     default: int | None, text: str, *, least: int = 1, most: int | None = None, unset: str = ""
 ) -> Any:
     """Return a field with a whole number, from ``least`` to ``most``."""
-    settle = _checked(lambda name, value: whole(name, value, least, most))
-    return _field(default, Setting(text, "N", settle, reading(int), unset=unset))
+    validate = _checked(lambda name, value: whole(name, value, least, most))
+    return _field(default, Setting(text, "N", validate, reading(int), unset=unset))
 
 
 def number(
@@ -137,14 +137,14 @@ def notation(
     ``kinds`` are the types of its values; by default that of the default value.
     """
 
-    def settle(name: str, value: Any) -> Any:
+    def validate(name: str, value: Any) -> Any:
         if isinstance(value, kinds or type(default)) and not isinstance(value, str):
             return value
         if not isinstance(value, str):
             raise not_allowed(name, value, text)
         return parse(value)
 
-    return _field(default, Setting(text, metavar, settle))
+    return _field(default, Setting(text, metavar, validate))
 
 
 def words(
@@ -168,12 +168,12 @@ def words(
 def several(text: str, metavar: str, *, unset: str) -> Any:
     """Return a field with a tuple of texts; its flag is given once for each."""
 
-    def settle(name: str, value: Any) -> Any:
+    def validate(name: str, value: Any) -> Any:
         if isinstance(value, str) or not all(isinstance(item, str) for item in value):
             raise not_allowed(name, value, "a list of texts")
         return tuple(value)
 
-    return _field((), Setting(text, metavar, settle, unset=unset, repeated=True))
+    return _field((), Setting(text, metavar, validate, unset=unset, repeated=True))
 
 
 def changed(part: PartType, name: str, default: Any, **changes: Any) -> Any:
@@ -183,14 +183,14 @@ def changed(part: PartType, name: str, default: Any, **changes: Any) -> Any:
     return _field(default, Setting(**given))
 
 
-def _checked(check: Callable[[str, Any], object]) -> Settle:
+def _checked(check: Callable[[str, Any], object]) -> Validator:
     """Return a validator that keeps the value unless ``check(name, value)`` raises."""
 
-    def settle(name: str, value: Any) -> Any:
+    def validate(name: str, value: Any) -> Any:
         check(name, value)
         return value
 
-    return settle
+    return validate
 
 
 def _field(default: Any, setting: Setting) -> Any:

@@ -346,7 +346,7 @@ class Store:
                 path.rename(self._parts / f"{name}-{earlier + 1}.json")
 
     @property
-    def begun(self) -> bool:
+    def has_runs(self) -> bool:
         """True if anything of a run is stored."""
         return self.manifest["finished"] or any(
             path.stem != COMMON for path in part_files(self.folder)
@@ -386,7 +386,7 @@ class Store:
         self._write_manifest(self.manifest | extra)
         files.remove(self._parts)
 
-    def put(self, name: str, rows: pd.DataFrame) -> None:
+    def set_table(self, name: str, rows: pd.DataFrame) -> None:
         """Add or replace a table that is not of a run in a finished folder."""
         tables = {k: v for k, v in self.manifest["tables"].items() if k != name}
         self._write_manifest(self.manifest | {"tables": tables})
@@ -409,7 +409,7 @@ class Store:
         """Manifest of the folder."""
         return read_manifest(self.folder)
 
-    def begin(self, manifest: Json, common: Callable[[], Tables], resume: bool) -> None:
+    def start(self, manifest: Json, common: Callable[[], Tables], resume: bool) -> None:
         """Write the manifest of a study, or check it; the folder must be locked."""
         files.sweep(self.folder)
         if not (self.folder / MANIFEST).exists():
@@ -530,11 +530,11 @@ def open_store(
     StorageError
         If it cannot be written to.
     """
-    with files.held(folder):
+    with files.locked_folder(folder):
         store = Store(folder, public=bool(manifest.get("public", False)))
         new = not (folder / MANIFEST).exists()
         try:
-            store.begin(manifest, common, resume)
+            store.start(manifest, common, resume)
             yield store
         except InputError:
             if new:
@@ -549,7 +549,7 @@ def open_store(
 @contextmanager
 def reopen_store(folder: Path) -> Iterator[Store]:
     """Lock the folder of an existing study, to add tables to it."""
-    with files.held(folder):
+    with files.locked_folder(folder):
         yield Store(folder, public=bool(read_manifest(folder).get("public", False)))
 
 

@@ -59,7 +59,7 @@ class Column:
     meaning : str
         A noun phrase that stands alone.
     unit : str
-        Empty for words, counts and figures without one.
+        Empty for words, counts and values without one.
     dtype : {'number', 'text', 'flag', 'any'}
         Of the cells; a report refuses others.
     place : str
@@ -107,7 +107,7 @@ class TableSchema:
     name: str
     row: str
     keys: tuple[Column, ...]
-    figures: tuple[Column, ...]
+    value_columns: tuple[Column, ...]
     nested: Mapping[str, TableSchema] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -117,8 +117,8 @@ class TableSchema:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Keys and figures."""
-        return self.keys + self.figures
+        """Keys and values."""
+        return self.keys + self.value_columns
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ class TableSchema:
             yield from entry.flat(f"{here}.") if isinstance(entry, TableSchema) else [(here, entry)]
 
 
-def _figure(
+def _declared(
     origin: Origin, text: str, unit: str | None = None, *, key: bool = False, at: str = ""
 ) -> Any:
     title, _, meaning = text.partition(": ")
@@ -153,14 +153,14 @@ def _figure(
     return field(default=None, metadata={"column": entries, "key": key})
 
 
-known = partial(_figure, "settings")
+known = partial(_declared, "settings")
 """A value that is known before the run: its title and meaning, as ``TITLE: MEANING``, its unit
 where :data:`UNITS` has not that of its name, and ``at``, the place that a document has it."""
-released = partial(_figure, "releases")
+released = partial(_declared, "releases")
 """A value computed from released values; see :data:`known`."""
-private = partial(_figure, "private")
+private = partial(_declared, "private")
 """A value computed from private data, noise or times; see :data:`known`."""
-key = partial(_figure, "settings", key=True)
+key = partial(_declared, "settings", key=True)
 """A value that identifies rows; see :data:`known`."""
 
 
@@ -208,7 +208,7 @@ class Row:
     def __init__(self, **values: Any) -> None:
         names = {item.name for item in fields(self)}  # type: ignore[arg-type]
         if unknown := values.keys() - names:
-            raise TypeError(f"{type(self).__name__} has no figures {sorted(unknown)}")
+            raise TypeError(f"{type(self).__name__} has no fields {sorted(unknown)}")
         vars(self).update(dict.fromkeys(names) | values)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -292,7 +292,7 @@ def first_of_each(*columns: Column) -> tuple[Column, ...]:
 def merged(item: TableSchema, other: TableSchema) -> TableSchema:
     """Return the table with the columns of both; those of the first take precedence."""
     keys = first_of_each(*item.keys, *other.keys)
-    values = first_of_each(*item.figures, *other.figures)
+    values = first_of_each(*item.value_columns, *other.value_columns)
     return TableSchema(item.name, f"{item.row}, or {other.row}", keys, values)
 
 
@@ -302,7 +302,7 @@ def publish(value: Any, schema: Column | TableSchema, *, protected: bool) -> Any
     Parameters
     ----------
     schema : Column or TableSchema
-        Declares the value: a figure, one row or a list of rows.
+        Declares the value: one value, one row or a list of rows.
     protected : bool
         True if messages have noise, so that functions of releases may be published.
     """

@@ -130,7 +130,7 @@ def differs(difference: float, base: float, unit: str = "$/h") -> bool:
 def percent_of(difference: float, base: float) -> str:
     """Return a difference of costs in percent of the base, with its sign; '' below rounding."""
     significant = base > 0 and differs(difference, base)
-    return f"{figure(100.0 * difference / base, 2)} %" if significant else ""
+    return f"{number_text(100.0 * difference / base, 2)} %" if significant else ""
 
 
 def shown(value: object) -> str:
@@ -151,7 +151,7 @@ def counted(number: int | None, noun: str) -> str:
     return f"{shown(number)} {noun}{ending}"
 
 
-def figure(value: float, digits: int = 3) -> str:
+def number_text(value: float, digits: int = 3) -> str:
     """Return a number for a sentence: significant digits, without an exponent where short."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"

@@ -11,7 +11,7 @@ import pandas as pd
 
 from gridpriv.core.store import Study
 from gridpriv.core.tables import TableSchema
-from gridpriv.core.text import Json, Message, figure, shown
+from gridpriv.core.text import Json, Message, number_text, shown
 from gridpriv.learning.releases import protected
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.certificate import noise_caveat
@@ -108,7 +108,7 @@ def _at_most(total: StudyTotal) -> dict[str, str]:
 
 def epsilon_text(value: float) -> str:
     """Return an epsilon with three digits."""
-    return f"{value:.3g}" if value < 1000.0 else figure(value)
+    return f"{value:.3g}" if value < 1000.0 else number_text(value)
 
 
 def protections(study: Study) -> list[Message]:

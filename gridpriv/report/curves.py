@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from gridpriv.core.arrays import Bools, Floats
-from gridpriv.core.text import figure
+from gridpriv.core.text import number_text
 from gridpriv.report.figures import Look, Plot, figure_of, looks, set_labels, set_title
 
 LOG_FROM = 30.0
@@ -88,7 +88,7 @@ class Chart(Plot):
             if not values:
                 continue
             (x0, y0), (x1, y1) = values[0], values[-1]
-            shown = [f"{figure(y)} {self.unit}".rstrip() for y in (y0, y1)]
+            shown = [f"{number_text(y)} {self.unit}".rstrip() for y in (y0, y1)]
             text = f"{s.name}: {shown[0]}"
             if len(values) > 1:
                 text += f" at {self._place(x0)} to {shown[1]} at {self._place(x1)}"

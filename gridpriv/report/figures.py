@@ -29,7 +29,7 @@ from matplotlib.lines import Line2D
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.files import write_bytes
-from gridpriv.core.text import amount, figure, slug
+from gridpriv.core.text import amount, number_text, slug
 from gridpriv.privacy.settings import NOTHING
 from gridpriv.report import picture_format
 
@@ -332,7 +332,7 @@ class Bars(Plot):
     def alt(self) -> str:
         """Description of the bars."""
         notes = [f" ({bar.note})" if bar.note else "" for bar in self.bars]
-        values = [f"{bar.name}: {figure(sum(bar.parts))}" for bar in self.bars]
+        values = [f"{bar.name}: {number_text(sum(bar.parts))}" for bar in self.bars]
         each = "; ".join(map(str.__add__, values, notes))
         return f"{self.title}. {self.x_label}: {each}."
 
@@ -350,7 +350,7 @@ class Bars(Plot):
             high = max(high, self.line)
             axes.axvline(self.line, color="black", lw=1.0, ls="--", label=self.line_name)
         elif math.isfinite(self.line):
-            beyond = f"{self.line_name}: {figure(self.line)}, beyond the axis"
+            beyond = f"{self.line_name}: {number_text(self.line)}, beyond the axis"
             axes.plot([], [], color="black", lw=1.0, ls="--", label=beyond)
         for k, bar in enumerate(self.bars):
             end = min(max(*bar.parts, total[k], 0.0) + bar.half, high)

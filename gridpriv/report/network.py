@@ -22,7 +22,7 @@ from matplotlib.lines import Line2D
 from scipy.spatial import KDTree
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.text import counted, figure
+from gridpriv.core.text import counted, number_text
 from gridpriv.power.ac.state import AT_LIMIT
 from gridpriv.report.figures import Look, Plot, figure_of, page_size, set_title
 
@@ -184,7 +184,7 @@ class MapDrawing:
         x, y = self.place[rings].T
         self.axes.scatter(x, y, s=size[rings], zorder=0.8, gid="shed", **look)
         for k in np.argsort(-value, kind="stable")[:MOST_LABELS]:
-            text, out = f"{figure(value[k], 3)} MW", math.sqrt(size[k]) / 2.0 + 7.0
+            text, out = f"{number_text(value[k], 3)} MW", math.sqrt(size[k]) / 2.0 + 7.0
             half = np.array([2.7 * len(text), 5.0])
             for side in LABEL_SIDES:  # the nearest first
                 at = self.place[k] + side * (out + half * [1.0, 0.0])
@@ -345,10 +345,12 @@ class GridMap(Plot):
             f"{int(self.branches.tie.sum())} of them tie lines (dashed)."
         )
         if self.shed:
-            text += f" Load shedding: {figure(sum(max(v, 0.0) for v in self.shed.values()))} MW"
+            text += (
+                f" Load shedding: {number_text(sum(max(v, 0.0) for v in self.shed.values()))} MW"
+            )
             worst = max(self.shed, key=lambda bus: (self.shed or {})[bus])
             most = self.shed[worst]
-            text += f", most at bus {worst}, {figure(most)} MW." if most > 0 else "."
+            text += f", most at bus {worst}, {number_text(most)} MW." if most > 0 else "."
         if self.flows is not None and self.flows.loading_percent.notna().any():
             full = int((self.flows.loading_percent >= FULL).sum())
             text += f" At their limit: {counted(full, 'branch')}."
@@ -444,7 +446,7 @@ def _legend(grid: GridMap) -> list[Line2D]:
     if "generator" in grid.buses:
         entries += [_dot("with generator", "white", marker="s"), _dot("without", "white")]
     if (most := float(grid.shed_mw.max(initial=0.0))) >= SMALLEST_MW:
-        text = f"load shedding, area by MW (most: {figure(most)})"
+        text = f"load shedding, area by MW (most: {number_text(most)})"
         entries.append(_dot(text, SHED, alpha=0.45, markersize=12.0))
     return entries
 

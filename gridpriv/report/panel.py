@@ -14,7 +14,7 @@ from gridpriv.core.text import (
     Message,
     amount,
     counted,
-    figure,
+    number_text,
     percent_of,
 )
 from gridpriv.privacy.settings import (
@@ -137,7 +137,7 @@ def _state(tables: Mapping[str, pd.DataFrame]) -> Iterator[Fact]:
 
 def _load_shedding(shed: float, load: float) -> Fact:
     """Return load shedding (MW) with its share of the load."""
-    share = f"{figure(100.0 * shed / load, 2)} % of the load" if load > 0 and shed > 0 else ""
+    share = f"{number_text(100.0 * shed / load, 2)} % of the load" if load > 0 and shed > 0 else ""
     return Fact("Load shedding", f"{amount(shed, 'MW')} MW", share)
 
 
@@ -324,7 +324,7 @@ class Panel:
         for grid in self.study.manifest.get("cases", []):
             if grid["case"] == self.rows.iloc[0]["case"] and grid.get("load_mw") is not None:
                 scale = self.rows.iloc[0].load_scale
-                load = f" ({figure(grid['load_mw'] * scale, 4)} MW of load)"
+                load = f" ({number_text(grid['load_mw'] * scale, 4)} MW of load)"
         at = "" if self.budget == NO_NOISE else f", {summary.budget_words(self.budget)}"
         return f"{self.name}{load}{at}"
 
@@ -441,7 +441,7 @@ def panel_messages(of: Panel) -> Iterator[Message]:
             "kind": "noise-free" if of.budget in WITHOUT_BUDGET else "noisy",
         }
         values |= {
-            "residual": figure(worst.consensus_residual),
+            "residual": number_text(worst.consensus_residual),
             "tolerance": f"{CONVERGED_RESIDUAL:g}",
         }
         yield message("not-converged", values | {"worst": quoted(worst.series), "at": at(worst)})
@@ -514,7 +514,7 @@ def _baseline_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
         yield message("noise-free-infeasible", {"panel": of.name})
     base = of.row_of(NO_NOISE)
     if base is not None and base.consensus_residual > CONVERGED_RESIDUAL:
-        residual = figure(base.consensus_residual)
+        residual = number_text(base.consensus_residual)
         values = {"panel": of.name, "method": quoted(base.series), "residual": residual}
         yield message("noise-free-not-converged", values)
     yield from _noise_free_costs(of, base)
@@ -579,4 +579,4 @@ def interval_of(row: pd.Series, metric: summary.Metric) -> str:
     if not math.isfinite(low):
         return "" if row.budget in WITHOUT_BUDGET else f"{seeds}, no interval"
     zero = ": not distinguishable from zero" if metric.signed and low <= 0.0 <= high else ""
-    return f"95 % interval {figure(low)} to {figure(high)}, {seeds}{zero}"
+    return f"95 % interval {number_text(low)} to {number_text(high)}, {seeds}{zero}"

@@ -24,7 +24,7 @@ from gridpriv.core.errors import InputError, check_choice
 from gridpriv.core.settings import shortest
 from gridpriv.core.store import NETWORK_TABLES, Study, read_study
 from gridpriv.core.tables import publish
-from gridpriv.core.text import Json, amount, counted, figure, frame_csv, json_ready
+from gridpriv.core.text import Json, amount, counted, frame_csv, json_ready, number_text
 from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables
 from gridpriv.grid.zoning import Zoning
@@ -82,7 +82,9 @@ def loading_map(
 ) -> GridMap:
     """Return the map of load shedding per bus (MW) and loading per branch (local)."""
     total = sum(max(value, 0.0) for value in shed.values())
-    note = f"load shedding: {figure(total)} MW. Computed from private demand: not for publication"
+    note = (
+        f"load shedding: {number_text(total)} MW. Computed from private demand: not for publication"
+    )
     title = f"{name}: branch {loading_noun(flows)} and load shedding"
     return GridMap(title, network[0], network[1], shed=shed, flows=flows, note=note, **options)
 
@@ -263,7 +265,7 @@ class StudyPlots:
             bar.set_label(metric.label, parse_math=False)
             for (row, column), value in np.ndenumerate(cells):
                 ink = "white" if float(drawn.norm(value)) < 0.5 else "black"  # type: ignore[arg-type]
-                text = figure(value) if np.isfinite(value) else "–"
+                text = number_text(value) if np.isfinite(value) else "–"
                 axes.text(column, row, text, ha="center", va="center", color=ink, fontsize=9)
             axes.set_xticks(range(wide.shape[1]), [shortest(nominal_epsilon(b)) for b in wide])
             axes.set_yticks(range(len(wide)), list(wide.index), parse_math=False)

@@ -92,9 +92,9 @@ class MethodMeans(OfMethod, name="summary"):
 WITH_INTERVAL = ("test_error_pct", "test_mse", "cost_of_privacy")
 SUMMARY = replace(
     MethodMeans.table,
-    figures=tuple(
+    value_columns=tuple(
         each
-        for column in MethodMeans.table.figures
+        for column in MethodMeans.table.value_columns
         for each in (with_interval(column) if column.name in WITH_INTERVAL else (column,))
     ),
 )

@@ -9,7 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from gridpriv.core.store import NETWORK_TABLES, Study
-from gridpriv.core.text import Message, figure
+from gridpriv.core.text import Message, number_text
 from gridpriv.grid.zoning import map_digest
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET
@@ -264,7 +264,7 @@ def _shed_maps(
             f"{rows.panel.iloc[0]}: {series}{at}",
             *network,
             shed=values,
-            note=f"load shedding: {figure(total)} MW",
+            note=f"load shedding: {number_text(total)} MW",
             width=_width(network[0]),
         )
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from gridpriv.core.arrays import Floats
 from gridpriv.core.settings import shortest
 from gridpriv.core.store import Study
-from gridpriv.core.text import figure
+from gridpriv.core.text import number_text
 from gridpriv.privacy.certificate import Certificate
 from gridpriv.privacy.settings import (
     NO_NOISE,
@@ -55,7 +55,7 @@ class Metric:
 
     def text(self, value: float) -> str:
         """Return a value with its unit, for a sentence."""
-        text = f"under {self.least:g}" if abs(value) < self.least else figure(value)
+        text = f"under {self.least:g}" if abs(value) < self.least else number_text(value)
         return f"{text} {self.unit}" if self.unit in UNITS else text
 
     @property
@@ -199,7 +199,7 @@ METRICS = (
     *dict.fromkeys(metric.key for metric in (*COSTS, *BY_ROUND)),
     *("balancing_mw", "interchange_deviation_mw", "plan_shortage_mw", "noise_magnitude"),
 )
-CONSTANT = tuple(c.name for c in Certificate.table.figures if c.dtype == "number")
+CONSTANT = tuple(c.name for c in Certificate.table.value_columns if c.dtype == "number")
 AVERAGED = ("ac_feasible", "baseline_cost", "method_cost", "noise_cost")
 PANEL = ["case", "zoning", "load_scale"]
 COMBINATION = [*PANEL, "method", "local_updates", "budget"]

@@ -18,7 +18,7 @@ from gridpriv.assurance import Attack, Audit
 from gridpriv.core.errors import InputError, check_choice
 from gridpriv.core.store import Study
 from gridpriv.core.tables import Column, TableSchema
-from gridpriv.core.text import PRECISION, amount, csv_text, figure
+from gridpriv.core.text import PRECISION, amount, csv_text, number_text
 from gridpriv.report import summary
 from gridpriv.study.record import RUNS
 
@@ -97,7 +97,7 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return figure(value)
+        return number_text(value)
     return "–" if value is None else str(value)
 
 
@@ -357,7 +357,7 @@ def _cell(form: str, mean: float, half: float, unit: str) -> str:
     if not math.isfinite(mean):
         return "\u2013"
     if not (math.isfinite(half) and half > 0.0):
-        return str(amount(mean, unit)) if unit in PRECISION else figure(mean)
+        return str(amount(mean, unit)) if unit in PRECISION else number_text(mean)
     decimals = min(max(1 - math.floor(math.log10(half)), 0), MOST_DECIMALS)
     return form.format(f"{mean:.{decimals}f}", f"{half:.{decimals}f}")
 

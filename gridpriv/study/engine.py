@@ -177,7 +177,7 @@ PLAN = TableSchema(
     (),
     (
         *(Column(name, "settings", name.capitalize(), f"{name} of the plan") for name in PLANNED),
-        *Data.table.figures,
+        *Data.table.value_columns,
     ),
 )
 

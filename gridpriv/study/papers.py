@@ -137,7 +137,7 @@ def with_claims(folder: Path, name: str) -> Study:
     """Check the paper's statements on a finished study and store the outcome in its folder."""
     claims = check_claims(read_study(folder), claims_of(name))
     with reopen_store(folder) as store:
-        store.put("claims", claims)
+        store.set_table("claims", claims)
     return read_study(folder)
 
 

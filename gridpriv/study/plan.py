@@ -445,7 +445,7 @@ def make_plan(
 def _check_setting(where: str, key: str, value: object) -> None:
     """Raise the error of one setting's value, with the name of its source."""
     try:
-        settings_of(Settings)[key].settled(key, value)
+        settings_of(Settings)[key].validated(key, value)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 

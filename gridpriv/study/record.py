@@ -62,12 +62,12 @@ RUNS = TableSchema(
     "one run of a study",
     Identity.table.keys,
     first_of_each(
-        *Identity.table.figures,
-        *(c for c in zonal.SETTINGS.figures if c.name in (*SETTINGS_SHOWN, "outage")),
-        *zonal.RunSummary.table.figures,
-        *LearnValues.table.figures,
-        *Certificate.table.figures,
-        *Ending.table.figures,
+        *Identity.table.value_columns,
+        *(c for c in zonal.SETTINGS.value_columns if c.name in (*SETTINGS_SHOWN, "outage")),
+        *zonal.RunSummary.table.value_columns,
+        *LearnValues.table.value_columns,
+        *Certificate.table.value_columns,
+        *Ending.table.value_columns,
     ),
 )
 

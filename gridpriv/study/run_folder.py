@@ -263,7 +263,7 @@ def _check_identity(store: Store, runs: Runs) -> None:
     if store.manifest["finished"]:
         remove(path)
         return
-    if not store.begun:
+    if not store.has_runs:
         identity = {"seed": runs.known_seed, "demand_sha256": _digest(runs)}
         write_text(path, sealed(identity), private=True)
         return

@@ -17,8 +17,8 @@ from gridpriv.core.text import (
     by_severity,
     counted,
     differs,
-    figure,
     make_message,
+    number_text,
     read_templates,
     shown,
 )
@@ -204,12 +204,16 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
     if value is None:
         yield "worse-than-prior-only", {}
     elif value > prior and differs(value - prior, prior, "$/h" if priced else "MW"):
-        digits = 7 if figure(value, 4) == figure(prior, 4) else 4
+        digits = 7 if number_text(value, 4) == number_text(prior, 4) else 4
         near = on_relaxation(document) and value <= prior + CHANCE * abs(prior)
         chance = " Less than 0.25 % apart, either may be the cheaper." if near else ""
         yield (
             "dearer-than-prior-only" if priced else "sheds-more-than-prior-only",
-            {"cost": figure(value, digits), "prior": figure(prior, digits), "chance": chance},
+            {
+                "cost": number_text(value, digits),
+                "prior": number_text(prior, digits),
+                "chance": chance,
+            },
         )
     elif priced:
         drawn, prior_only = physical["balancing_mw"] or 0.0, costs["prior_only_balancing_mw"] or 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gridpriv.core.text import Json, Message, Table, amount, counted, figure, percent_of, shown
+from gridpriv.core.text import Json, Message, Table, amount, counted, number_text, percent_of, shown
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.certificate import certified_for
@@ -130,7 +130,7 @@ def _valued(document: Json) -> str:
     power, load = physical["balancing_mw"] or 0.0, physical["load_mw"] or 0.0
     if power <= negligible_mw(load):
         return ""
-    share = f"{figure(100.0 * power / load, 2)} % of the load; " if load > 0 else ""
+    share = f"{number_text(100.0 * power / load, 2)} % of the load; " if load > 0 else ""
     return (
         f"{share}would be {amount(physical['balancing_cost'], '$/h')} $/h at {price:g} $/MWh; "
         "not part of the cost"
@@ -180,7 +180,12 @@ def _extremes(physical: Json) -> Iterator[list[object]]:
     if loading is None:
         yield ["largest loading", "not known", "", "no branch has a rating"]
     else:
-        yield [f"largest loading ({branch})", figure(loading), "%", "of the rating of this branch"]
+        yield [
+            f"largest loading ({branch})",
+            number_text(loading),
+            "%",
+            "of the rating of this branch",
+        ]
     for end in ("lowest", "highest"):
         at, value = physical[f"{end}_vm_bus"], physical[f"{end}_vm_pu"]
         yield [f"{end} voltage (bus {at:.0f})", f"{value:.3f}", "p.u.", ""]
@@ -226,7 +231,7 @@ def rounds_line(document: Json) -> str:
     solves = f"{counted(solver['solves'], 'solve')} by " if solver["solves"] else ""
     parts.append(_solver(document) or f"{solves}{solver['name']}")
     if seconds is not None:
-        parts.append(f"time without baselines {figure(seconds, 2)} s")
+        parts.append(f"time without baselines {number_text(seconds, 2)} s")
     return f"{'; '.join(parts)}."
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import StorageError, held
+from gridpriv.core.files import StorageError, locked_folder
 
 
 def names(folder: Path) -> list[str]:
@@ -22,8 +22,8 @@ def names(folder: Path) -> list[str]:
 HOLD = """
 import sys
 from pathlib import Path
-from gridpriv.core.files import held
-with held(Path(sys.argv[1])):
+from gridpriv.core.files import locked_folder
+with locked_folder(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -44,10 +44,10 @@ def holder(folder: Path) -> subprocess.Popen[str]:
 def test_a_second_writer_is_told_who_holds_the_folder(tmp_path: Path) -> None:
     first = holder(tmp_path / "out")
     told = f"written to by process {first.pid} on {socket.gethostname()}"
-    with pytest.raises(InputError, match=told), held(tmp_path / "out"):
+    with pytest.raises(InputError, match=told), locked_folder(tmp_path / "out"):
         pass
     first.communicate("")
-    with held(tmp_path / "out"):
+    with locked_folder(tmp_path / "out"):
         pass
     assert not (tmp_path / "out").exists()  # made for the lock, and nothing was written
 
@@ -57,14 +57,14 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     first.send_signal(signal.SIGKILL)
     first.wait()
     assert names(tmp_path) == [".lock"]
-    with held(tmp_path):
+    with locked_folder(tmp_path):
         assert (tmp_path / ".lock").read_text().startswith(f"process {os.getpid()} on ")
     assert names(tmp_path) == []
 
 
 def test_one_process_holds_a_folder_once(tmp_path: Path) -> None:
-    with held(tmp_path):
-        with pytest.raises(InputError, match=f"process {os.getpid()}"), held(tmp_path):
+    with locked_folder(tmp_path):
+        with pytest.raises(InputError, match=f"process {os.getpid()}"), locked_folder(tmp_path):
             pass
         assert names(tmp_path) == [".lock"]
 
@@ -84,7 +84,7 @@ def test_a_lock_that_is_removed_while_it_is_waited_for_is_no_lock(
         real(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(InputError, match="is being written to by process"), held(tmp_path):
+    with pytest.raises(InputError, match="is being written to by process"), locked_folder(tmp_path):
         pass
     others[0].communicate("")
 
@@ -92,6 +92,6 @@ def test_a_lock_that_is_removed_while_it_is_waited_for_is_no_lock(
 def test_a_link_in_the_locks_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("precious")
     (tmp_path / ".lock").symlink_to(tmp_path / "victim")
-    with pytest.raises(StorageError, match="cannot lock"), held(tmp_path):
+    with pytest.raises(StorageError, match="cannot lock"), locked_folder(tmp_path):
         pass
     assert (tmp_path / "victim").read_text() == "precious"

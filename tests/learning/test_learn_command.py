@@ -13,7 +13,7 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
-from gridpriv.core.text import figure
+from gridpriv.core.text import number_text
 from gridpriv.learning import LearnSettings, learn, make_learn_settings
 from gridpriv.learning.algorithms import PERTURBED
 from gridpriv.learning.datasets import load_dataset
@@ -214,7 +214,7 @@ def test_comparison_has_the_shared_report(study):
     best = table[table.budget.str.startswith("total:4")].sort_values("test_error_pct").iloc[0]
     assert facts["Lowest mean test error"].value == best.series
     assert facts["Lowest mean test error"].note.startswith("not distinguishable from ")
-    assert facts["Test error"].value == f"{figure(best.test_error_pct)} %"
+    assert facts["Test error"].value == f"{number_text(best.test_error_pct)} %"
     assert {"ryu-kim", "dp-admm", "centralized"} <= set(table.series)
     (page,) = export(study.folder, ["html"])
     text = page.read_text()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.core.text import figure
+from gridpriv.core.text import number_text
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.report.export import export, make_report
 from gridpriv.report.panel import cards
@@ -91,7 +91,7 @@ def test_regression_is_reported_by_its_mean_squared_error(lasso):
     assert best.test_mse == pytest.approx(runs[runs.method == best.series].test_mse.mean())
     facts = {fact.label: fact for card in cards(study, table) for fact in card.facts}
     assert facts["Lowest mean squared test error"].value == best.series
-    assert facts["Mean squared test error"].value == figure(best.test_mse)
+    assert facts["Mean squared test error"].value == number_text(best.test_mse)
     assert not any("Cost" in label or "$/h" in fact.value for label, fact in facts.items())
     report = make_report(study)
     assert "Test mean squared error" in [c.header for c in report.tables[0].columns]
@@ -174,7 +174,9 @@ def test_a_learning_run_has_a_report_with_its_figures_and_its_total(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert document["privacy"]["adjacency"].endswith("to any other; no server is trusted")
     assert f"Protected: {document['privacy']['adjacency']}." in page
-    assert figure(document["final"]["test_error"]) in page and "gridpriv learn run lasso" in page
+    assert (
+        number_text(document["final"]["test_error"]) in page and "gridpriv learn run lasso" in page
+    )
     (total,) = json.loads((tmp_path / "manifest.json").read_text())["totals"]
     assert total["pure"] == pytest.approx(document["privacy"]["total_pure"])
     assert main([*words, "--out", str(tmp_path)]) == 2, "what it released is not written over"

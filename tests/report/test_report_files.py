@@ -17,7 +17,7 @@ import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.core.store import read_study, reopen_store
-from gridpriv.core.text import figure
+from gridpriv.core.text import number_text
 from gridpriv.report.contents import contents
 from gridpriv.report.export import PDF_LINE, export
 from gridpriv.report.panel import cards, share_of
@@ -64,7 +64,7 @@ def test_the_card_names_the_method_with_the_lowest_mean(study: Study) -> None:
     [(0.0, "0"), (0.99997, "1.00"), (12.345, "12.3"), (1234.5, "1234"), (3.2e-7, "3.20e-07")],
 )
 def test_figures_keep_three_digits_that_mean_something(value: float, text: str) -> None:
-    assert figure(value) == text
+    assert number_text(value) == text
 
 
 def test_the_page_asks_nothing_of_the_network(study_folder: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_single_runs_folder_has_a_report(tmp_path: Path) -> None:
     assert main(["report", str(folder), "--format", "html,csv"]) == 0
     page = (folder / "report.html").read_text()
     final = json.loads((folder / "run.json").read_text())["final"]
-    assert figure(final["physical"]["shed_mw"]) in page
+    assert number_text(final["physical"]["shed_mw"]) in page
     assert "--seed 1" in page and 'class="map"' in page
 
 
@@ -278,7 +278,7 @@ def test_a_public_runs_folder_has_a_report_without_private_figures(tmp_path: Pat
 
 def put_runs(folder: Path, runs: pd.DataFrame) -> None:
     with reopen_store(folder) as store:
-        store.put("runs", runs.to_dict("records"))
+        store.set_table("runs", runs.to_dict("records"))
 
 
 def test_a_study_without_any_finished_run_still_has_a_report(copied: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.core.text import amount, figure
+from gridpriv.core.text import amount, number_text
 from gridpriv.report.contents import protections
 from gridpriv.report.export import export, make_report, to_html
 from gridpriv.report.source import read_source
@@ -177,7 +177,7 @@ def test_what_zones_exchange_is_shown_where_the_grid_settles(
     assert ("Interchange, exports positive" in page) == bool(rows)
     for row in rows or ():
         known = row["scheduled_mw"] if row["actual_mw"] is None else row["actual_mw"]
-        assert f" {figure(known)} " in page
+        assert f" {number_text(known)} " in page
     assert "Shortage in the convex model" not in page
 
 
