@@ -343,7 +343,7 @@ class StationarityModel:
     ) -> Predicted:
         """Return the left sides at a demand, with the coefficients of d and xi."""
         chosen = self._rounds[:rounds]
-        by_demand = np.array([left for left, _, _ in chosen])
+        by_demand = np.array([factors for factors, _, _ in chosen])
         by_gradient = np.array([noise for _, noise, _ in chosen]) if gradients else None
         return Predicted(by_demand @ demand, by_demand, by_gradient)
 

@@ -12,9 +12,9 @@ from gridpriv.cli.flags import Command
 from gridpriv.cli.output import (
     output_folder,
     print_records,
+    print_result,
     progress,
     say,
-    tell,
     worded,
     write_results,
 )
@@ -128,7 +128,7 @@ def execute_exchange(args: argparse.Namespace) -> int:
         if document["domain"]["corners"]:
             write_figure(DomainFigure(document), folder / "domain.png", private=True)
     seed = _shown_seed(args, result)
-    return tell(args, document, lambda: _print_exchange(document, seed), folder)
+    return print_result(args, document, lambda: _print_exchange(document, seed), folder)
 
 
 def _no_room(exchanges: list[Json]) -> str:
@@ -212,7 +212,7 @@ def execute_security(args: argparse.Namespace) -> int:
     if folder is not None:
         write_results(folder, "security", document, contingencies=analysis.table)
     seed = _shown_seed(args, result)
-    return tell(args, document, lambda: _print_security(document, seed, folder), folder)
+    return print_result(args, document, lambda: _print_security(document, seed, folder), folder)
 
 
 def _print_security(document: Json, seed: int | None, folder: Path | None) -> None:

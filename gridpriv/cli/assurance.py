@@ -94,7 +94,7 @@ def execute_audit(args: argparse.Namespace) -> int:
         output.say(f"Protected: {prepared.rules.adjacency.protection(case.base_mva)}.")
 
     code = 0 if result.passed else FAILED
-    return output.tell(args, document, show, folder, code)
+    return output.print_result(args, document, show, folder, code)
 
 
 def _audit_learning(args: argparse.Namespace) -> int:
@@ -119,7 +119,7 @@ def _audit_learning(args: argparse.Namespace) -> int:
         output.say(output.worded("audit-learning"))
         output.say(f"Verdict: {verdict}; {len(failed)} of {len(checks)} checks failed.")
 
-    return output.tell(args, document, show, folder, FAILED if failed else 0)
+    return output.print_result(args, document, show, folder, FAILED if failed else 0)
 
 
 def _print_audit(document: Json, *, on_ac: bool = False) -> None:
@@ -197,7 +197,7 @@ def execute_attack(args: argparse.Namespace) -> int:
         tables = {"buses": result.buses(), "by_distance": result.by_distance()}
         output.write_results(folder, "attack", document, **tables)
         _draw_attack(result, curve, folder)
-    return output.tell(args, document, lambda: _print_attack(result), folder)
+    return output.print_result(args, document, lambda: _print_attack(result), folder)
 
 
 def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:

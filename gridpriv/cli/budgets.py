@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import json_text, print_rows, print_table, say, tell, warn, worded
+from gridpriv.cli.output import json_text, print_result, print_rows, print_table, say, warn, worded
 from gridpriv.core.errors import InputError, check_choice, not_allowed
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed, choice
@@ -78,7 +78,7 @@ def add_account(parser: argparse.ArgumentParser) -> None:
 def execute_account(args: argparse.Namespace) -> int:
     """Print the statement."""
     document = account_document(args)
-    return tell(args, document, lambda: _print_account(document))
+    return print_result(args, document, lambda: _print_account(document))
 
 
 def noise_and_delta(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
@@ -237,7 +237,7 @@ def grant_units(
         f"Protected: {str(protection).rstrip('.')}.",
         worded("ledger-key", key=key_path(Path(file), key)),
     )
-    return tell(args, _document(file, read_book(file, key)), lambda: say(*granted))
+    return print_result(args, _document(file, read_book(file, key)), lambda: say(*granted))
 
 
 def add_grant_arguments(parser: argparse.ArgumentParser) -> None:
@@ -265,7 +265,7 @@ def _show(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.privacy.ledger import read_book
 
     document = _document(args.file, read_book(args.file, key))
-    return tell(args, document, lambda: _print_accounts(args.file, document["owners"]))
+    return print_result(args, document, lambda: _print_accounts(args.file, document["owners"]))
 
 
 def _print_accounts(file: str, owners: list[Json]) -> None:
@@ -332,7 +332,7 @@ def _export(args: argparse.Namespace, key: Path | None) -> int:
         except ValueError:
             raise not_allowed("out", args.out, "the name of a file") from None
     lines = "" if args.out is not None else text
-    return tell(args, document, lambda: sys.stdout.write(lines), args.out)
+    return print_result(args, document, lambda: sys.stdout.write(lines), args.out)
 
 
 def _charges(book: Book) -> list[Json]:
@@ -354,7 +354,7 @@ def _verify(args: argparse.Namespace, key: Path | None) -> int:
     result = verify(args.file, expect, key)
     document = {"ledger": str(args.file), "rows": result.head.count, "head": str(result.head)}
     document |= {"expected": args.expect, "unfinished_bytes": result.unfinished}
-    return tell(args, document, lambda: _print_verified(args.file, result, args.expect))
+    return print_result(args, document, lambda: _print_verified(args.file, result, args.expect))
 
 
 def _print_verified(file: str, result: LedgerFile, expected: str | None) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import print_records, print_table, say, tell, worded
+from gridpriv.cli.output import print_records, print_result, print_table, say, worded
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, refuse_used
 from gridpriv.core.text import Json, counted
@@ -63,7 +63,7 @@ def execute_consortium(args: argparse.Namespace) -> int:
         f"gridpriv coordinator --config {folder / 'coordinator' / 'coordinator.toml'}",
         f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on",
     )
-    return tell(args, document, lambda: say(*lines))
+    return print_result(args, document, lambda: say(*lines))
 
 
 def _verify(args: argparse.Namespace) -> int:
@@ -79,7 +79,7 @@ def _verify(args: argparse.Namespace) -> int:
             print_records("Deviations from the agreement", columns, rows)
         say(summary_line(document))
 
-    return tell(args, document, show, code=DEVIATED if document["deviations"] else 0)
+    return print_result(args, document, show, code=DEVIATED if document["deviations"] else 0)
 
 
 def _add_party(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +103,7 @@ def execute_coordinator(args: argparse.Namespace) -> int:
     agreement = read_agreement(folder / party.agreement)
     outcome = coordinate(agreement, party, folder, own_credentials, notes(NAME, args.log))
     document = report(agreement, outcome)
-    return tell(args, document, lambda: _print_rounds(document), folder / party.report)
+    return print_result(args, document, lambda: _print_rounds(document), folder / party.report)
 
 
 PLANNED = {
@@ -149,7 +149,7 @@ def execute_zone(args: argparse.Namespace) -> int:
     note = notes(name, args.log)
     serving = over_network(party, own_credentials, note)
     document = take_part_as_zone(agreement, party, folder, serving, note, own_credentials)
-    return tell(args, document, lambda: _print_zone(document), folder / party.state)
+    return print_result(args, document, lambda: _print_zone(document), folder / party.state)
 
 
 def _print_zone(document: Json) -> None:
@@ -182,7 +182,7 @@ def execute_keys(args: argparse.Namespace) -> int:
     parties = [name for name in keys if name != AUTHORITY]
     document = {"out": str(folder), "parties": parties, "days": args.days}
     written = worded("keys-written", folder=folder, parties=", ".join(parties), days=args.days)
-    return tell(args, document, lambda: say(written, worded("keys-apart")))
+    return print_result(args, document, lambda: say(written, worded("keys-apart")))
 
 
 COMMANDS = {

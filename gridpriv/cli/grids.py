@@ -14,7 +14,7 @@ from gridpriv.cli.flags import (
     flag,
     switch,
 )
-from gridpriv.cli.output import print_records, print_table, say, tell, worded
+from gridpriv.cli.output import print_records, print_result, print_table, say, worded
 from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.text import Json, counted
 
@@ -62,7 +62,7 @@ def execute_cases(args: argparse.Namespace) -> int:
     case, report = read_case(args.case)
     report.warn()
     size = _size(case)
-    return tell(args, size | report.as_dict(), lambda: _print_report(case, size, report))
+    return print_result(args, size | report.as_dict(), lambda: _print_report(case, size, report))
 
 
 def _print_report(case: Case, size: Json, report: ReadReport) -> None:
@@ -109,7 +109,9 @@ def _list(args: argparse.Namespace) -> int:
         source = "shipped" if name in own else path.parent.name
         rows.append(_size(case) | {"case": name, "capacity_mw": capacity, "source": source})
     document = {"cases": rows, "by_name": sorted(files)}
-    return tell(args, document, lambda: _print_list(rows, len(files) - len(own), every=args.all))
+    return print_result(
+        args, document, lambda: _print_list(rows, len(files) - len(own), every=args.all)
+    )
 
 
 def _print_list(rows: list[Json], installed: int, *, every: bool) -> None:
@@ -166,7 +168,7 @@ def execute_zones(args: argparse.Namespace) -> int:
         "zones": report.to_dict("records"),
     }
     written = " and ".join(path for path in (args.out, args.plot) if path)
-    return tell(args, document, lambda: _print_zones(document), written or None)
+    return print_result(args, document, lambda: _print_zones(document), written or None)
 
 
 def _print_zones(document: Json) -> None:
@@ -196,7 +198,7 @@ def execute_convert(args: argparse.Namespace) -> int:
     converted = convert(args.source, args.target)
     converted.source.warn()
     document = converted.as_dict()
-    return tell(args, document, lambda: _print_conversion(document), args.target)
+    return print_result(args, document, lambda: _print_conversion(document), args.target)
 
 
 def _print_conversion(document: Json) -> None:

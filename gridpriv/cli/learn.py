@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gridpriv.cli import flags
 from gridpriv.cli.budgets import add_grant_arguments, grant_units
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import output_folder, print_table, progress, say, tell, worded
+from gridpriv.cli.output import output_folder, print_result, print_table, progress, say, worded
 from gridpriv.cli.study import add_reproduce, execute_reproduce, finish, print_means
 from gridpriv.core.errors import InputError, check_choice, not_allowed, positive, whole
 from gridpriv.core.files import write_text
@@ -146,7 +146,7 @@ def _run(args: argparse.Namespace) -> int:
         if was_finished:
             with progress(args, dataset.name, 0):
                 pass
-    return tell(args, document, lambda: summarise(document), folder)
+    return print_result(args, document, lambda: summarise(document), folder)
 
 
 def summarise(document: Json) -> None:
@@ -321,7 +321,7 @@ def predict(args: argparse.Namespace) -> int:
     if args.out is not None:
         table = pd.DataFrame({"row": range(len(predictions)), "prediction": predictions})
         write_text(Path(args.out), frame_csv(table), private=True)
-    return tell(args, document, lambda: _print_predictions(document, model), args.out)
+    return print_result(args, document, lambda: _print_predictions(document, model), args.out)
 
 
 def _prediction_rows(args: argparse.Namespace, model: TrainedModel) -> tuple[Any, Any]:
@@ -378,7 +378,7 @@ def _forecast(args: argparse.Namespace) -> int:
     document = result.as_dict()
     if args.out is not None:
         write_text(Path(args.out), frame_csv(result.table()), private=False)
-    return tell(args, document, lambda: _print_forecast(document), args.out)
+    return print_result(args, document, lambda: _print_forecast(document), args.out)
 
 
 def _print_forecast(document: Json) -> None:

@@ -10,7 +10,15 @@ import numpy as np
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import output_folder, print_table, say, tell, warn, worded, write_results
+from gridpriv.cli.output import (
+    output_folder,
+    print_result,
+    print_table,
+    say,
+    warn,
+    worded,
+    write_results,
+)
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.core.settings import changed, choice
@@ -117,7 +125,9 @@ def execute_relax(args: argparse.Namespace) -> int:
     document = relaxation.as_dict()
     if folder is not None:
         write_results(folder, "relax", document, buses=relaxation.buses, binding=relaxation.binding)
-    tell(args, document, lambda: _print_bound(document, relaxation.p_price, case.bus_id), folder)
+    print_result(
+        args, document, lambda: _print_bound(document, relaxation.p_price, case.bus_id), folder
+    )
     if document["bound"] is None:
         raise SolverError(f"case {case.name}: {document['explanation']}")
     return 0
@@ -179,7 +189,7 @@ def execute_acopf(args: argparse.Namespace) -> int:
         binding = limit_table(optimum.state.binding)
         tables = {"buses": optimum.buses, "generators": optimum.generators, "binding": binding}
         write_results(folder, "acopf", document, **tables)
-    return tell(args, document, lambda: _print_optimum(optimum, document), folder)
+    return print_result(args, document, lambda: _print_optimum(optimum, document), folder)
 
 
 def _warn_of_prices(optimum: AcOptimum, bound: SolvedRelaxation) -> None:

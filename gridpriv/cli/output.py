@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def tell(
+def print_result(
     args: argparse.Namespace,
     document: Json,
     summarise: Callable[[], object],

@@ -117,7 +117,7 @@ def execute(args: argparse.Namespace) -> int:
     }
     if folder is not None:
         output.write_results(folder, "plan", document)
-    return output.tell(args, document, lambda: _summarise(document), folder)
+    return output.print_result(args, document, lambda: _summarise(document), folder)
 
 
 def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:

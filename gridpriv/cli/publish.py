@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import print_table, say, tell, worded
+from gridpriv.cli.output import print_result, print_table, say, worded
 from gridpriv.core.errors import InputError, not_allowed, positive
 from gridpriv.core.files import StorageError, sealed, write_texts
 from gridpriv.core.settings import Part, changed, choice, count, names, number
@@ -125,7 +125,7 @@ def execute(args: argparse.Namespace) -> int:
         if chosen.noise == "simulated":
             say(f"--seed {protected.made.ready.seed} draws the same simulated noise again.")
 
-    return tell(args, document, show, place)
+    return print_result(args, document, show, place)
 
 
 def _chosen(args: argparse.Namespace) -> Publishing:

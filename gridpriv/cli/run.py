@@ -13,7 +13,15 @@ import numpy as np
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import output_folder, print_rows, print_table, progress, say, tell, warn
+from gridpriv.cli.output import (
+    output_folder,
+    print_result,
+    print_rows,
+    print_table,
+    progress,
+    say,
+    warn,
+)
 from gridpriv.core.errors import BudgetError, InputError, SolverError, check_choice
 from gridpriv.core.text import Json, counted, shown
 from gridpriv.grid.case import Case
@@ -90,7 +98,9 @@ def execute(args: argparse.Namespace) -> int:
     outages = out_of_service(case, settings.outage)
 
     def show(document: Json, early: bool = False) -> None:
-        tell(args, document, lambda: None if early else summarise(document, outages), folder)
+        print_result(
+            args, document, lambda: None if early else summarise(document, outages), folder
+        )
 
     def write(result: RunResult) -> None:
         if args.write is not None:
@@ -120,7 +130,7 @@ def _print_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]])
     from gridpriv.study.comparison import estimate
 
     work = estimate(runs, jobs=1)
-    return tell(args, vars(work), lambda: print(f"{work} on idle cores"))
+    return print_result(args, vars(work), lambda: print(f"{work} on idle cores"))
 
 
 def _write_copies(run_folder: RunFolder, tables: str) -> Json | None:
@@ -259,7 +269,7 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
             write_series_copies(run_folder, horizon, args.tables)
             raise
         document = write_series_copies(run_folder, horizon, args.tables)
-    return tell(args, document, lambda: _summarise_series(document), context.out)
+    return print_result(args, document, lambda: _summarise_series(document), context.out)
 
 
 def _summarise_series(document: Json) -> None:

@@ -77,7 +77,7 @@ def execute_compare(args: argparse.Namespace) -> int:
         plan = _plan(args)
     work = estimate_plan(plan, args.jobs)
     if args.dry_run:
-        return output.tell(args, vars(work), lambda: print(f"{work} on idle cores"))
+        return output.print_result(args, vars(work), lambda: print(f"{work} on idle cores"))
     if args.out is None:
         args.out = f"study-{plan.name or '-'.join(Path(c).stem for c in plan.cases)}"
     output.output_folder(args.out)
@@ -126,7 +126,7 @@ def finish(
         print_messages(report)
 
     made = dict.fromkeys(str(f if f.parent == study.folder else f.parent) for f in files)
-    output.tell(args, document, summarise, "\n  ".join([str(args.out), *made]))
+    output.print_result(args, document, summarise, "\n  ".join([str(args.out), *made]))
     return warn_of_failures(study)
 
 
@@ -310,7 +310,7 @@ def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) 
         rows = [{"name": name, "content": title} for name, title in known.items()]
         listed_ = list(known.items())
         show = partial(output.print_table, "Reproductions", ["name", "content"], listed_)
-        return output.tell(args, {"reproductions": rows}, show)
+        return output.print_result(args, {"reproductions": rows}, show)
     check_choice("name", args.name, known)
     if args.name in COMPUTED:
         _refuse(args, ("data", "scale", "cluster", "resume"))
@@ -364,7 +364,7 @@ def _computed(args: argparse.Namespace) -> int:
         output.print_table(title, columns, computed.table.values.tolist())
         print_claims(computed.claims, "Claims of the paper, checked here")
 
-    return output.tell(args, document, summarise, folder)
+    return output.print_result(args, document, summarise, folder)
 
 
 def print_claims(
@@ -423,7 +423,7 @@ def execute_report(args: argparse.Namespace) -> int:
         raise
     names = [str(file) for file in files]
     document = {"folder": args.folder, "files": names}
-    return output.tell(args, document, lambda: print("\n".join(names)))
+    return output.print_result(args, document, lambda: print("\n".join(names)))
 
 
 def _pivot(text: str | None) -> tuple[list[str], list[str]] | None:
@@ -453,7 +453,7 @@ def execute_schema(args: argparse.Namespace) -> int:
 
     if args.json_schema is not None:
         write_json_schemas(folder := Path(args.json_schema))
-        return output.tell(args, {"written": str(folder)}, lambda: None, folder)
+        return output.print_result(args, {"written": str(folder)}, lambda: None, folder)
     tables = described_tables()
     if args.table is not None:
         check_choice("table", args.table, tables)
@@ -467,7 +467,7 @@ def execute_schema(args: argparse.Namespace) -> int:
         for name, table in tables.items():
             output.print_records(f"{name}: {table['row']}", columns, table["columns"])
 
-    return output.tell(args, {"tables": list(tables.values())}, show)
+    return output.print_result(args, {"tables": list(tables.values())}, show)
 
 
 def markdown(tables: dict[str, Json]) -> str:
