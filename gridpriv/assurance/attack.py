@@ -30,17 +30,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gridpriv.assurance import inversion
 from gridpriv.assurance.adversary import RecordedRound, record_run, varied
 from gridpriv.assurance.audit import check_draws, check_released, zone_of_bus
 from gridpriv.assurance.forward import ForwardModel, StationarityModel, sends_all_variables
-from gridpriv.assurance.inversion import (
-    VERDICTS,
-    DemandPrior,
-    Identified,
-    NoiseModel,
-    fit,
-    identify,
-)
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, check_choice, not_allowed, positive, whole
 from gridpriv.core.text import Json, frame_records
@@ -120,7 +113,7 @@ def attack(
 
 def _identified(
     noise_free: Prepared, plan: AttackPlan, zones: Sequence[int]
-) -> dict[int, Identified]:
+) -> dict[int, inversion.Identified]:
     """Return the identifiability of demand in each zone's noise-free messages."""
     network, base = record_run(noise_free), noise_free.case.base_mva
     entries = {}
@@ -128,7 +121,7 @@ def _identified(
         model = forward_model(noise_free, zone, network.recorded[zone])
         demand = noise_free.zones[zone].demand
         limit = tolerance(base * demand[: len(demand) // 2]) / base
-        entries[zone] = identify(model, zone_prior(noise_free, plan, zone), demand, limit)
+        entries[zone] = inversion.identify(model, zone_prior(noise_free, plan, zone), demand, limit)
     return entries
 
 
@@ -174,7 +167,7 @@ def _attack(
             for kind in kinds:
                 model = StationarityModel(forward) if kind == "stationarity" else forward
                 generator = np.random.default_rng([prepared.seed, seed, zone])
-                result = fit(model, prior, noise, generator)
+                result = inversion.fit(model, prior, noise, generator)
                 estimates[kind][seed, own] = result.demand[: len(own)]
                 spread[kind][own] = result.spread[: len(own)]
             watch(f"{label}, zone {prepared.zones[zone].name}")
@@ -319,7 +312,7 @@ def public_prior(prepared: Prepared, plan: AttackPlan) -> tuple[Floats, Floats]:
     return p, q
 
 
-def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> DemandPrior:
+def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> inversion.DemandPrior:
     """Return the prior of a zone's demand; active demand is known not to be negative."""
     own = prepared.zones[zone].own
     p, q = public_prior(prepared, plan)
@@ -327,7 +320,7 @@ def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> DemandPrior:
     spread = plan.prior_spread * np.maximum(np.abs(mean), 1e-3)
     lower, upper = mean - BOUND * spread, mean + BOUND * spread
     lower[: len(own)] = np.maximum(lower[: len(own)], min(0.0, float(prepared.case.pd.min())))
-    return DemandPrior(mean, spread, lower, upper)
+    return inversion.DemandPrior(mean, spread, lower, upper)
 
 
 def forward_model(prepared: Prepared, zone: int, script: Sequence[RecordedRound]) -> ForwardModel:
@@ -338,18 +331,18 @@ def forward_model(prepared: Prepared, zone: int, script: Sequence[RecordedRound]
     return ForwardModel(problem, shared, script, exact=exact, local_updates=updates, proxy=proxy)
 
 
-def noise_model(prepared: Prepared, script: Sequence[RecordedRound]) -> NoiseModel:
+def noise_model(prepared: Prepared, script: Sequence[RecordedRound]) -> inversion.NoiseModel:
     """Return the adversary's model of the noise in a zone's messages (its scale is public)."""
     rules = prepared.rules
     if rules.noise is None:
-        return NoiseModel("none")
+        return inversion.NoiseModel("none")
     releases = [release for record in script for release in record.reply.releases]
     noise_schedule = rules.perturbation.noise_schedule
     draws = 1 if noise_schedule != "update" else rules.local_updates
     variance = float(np.mean([release.mechanism.variance for release in releases])) / draws
     if rules.perturbation.target == "demand":
         variance *= prepared.scale**2  # it is on the owner's demand; the run's is a multiple
-    return NoiseModel(rules.perturbation.target, noise_schedule == "once", variance)
+    return inversion.NoiseModel(rules.perturbation.target, noise_schedule == "once", variance)
 
 
 def tie_distance(case: Case, zoning: Zoning) -> Ints:
@@ -415,7 +408,7 @@ class AttackResult:
     distance: Ints
     prior: Floats
     outcomes: tuple[AttackOutcome, ...]
-    identified: dict[int, Identified]
+    identified: dict[int, inversion.Identified]
 
     @property
     def true(self) -> Floats:
@@ -485,7 +478,7 @@ class AttackResult:
                 "rank": result.rank,
                 "largest": float(result.singular[0]),
                 "smallest": float(result.singular[-1]),
-                **{verdict: result.verdict.count(verdict) for verdict in VERDICTS},
+                **{verdict: result.verdict.count(verdict) for verdict in inversion.VERDICTS},
             }
             for zone, result in self.identified.items()
         )

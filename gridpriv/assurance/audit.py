@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gridpriv.assurance import independence
 from gridpriv.assurance.adversary import (
     Neighbour,
     RecordingTransport,
@@ -21,16 +22,6 @@ from gridpriv.assurance.adversary import (
     record_run,
     varied,
     worst_neighbours,
-)
-from gridpriv.assurance.independence import (
-    bytes_findings,
-    has_distribution,
-    low_bits,
-    mechanism_laws,
-    noise_checks,
-    other_demands,
-    prepared_again,
-    state_findings,
 )
 from gridpriv.assurance.replay import Finding, replay_run
 from gridpriv.assurance.series import publish_findings, series_findings, stream_findings
@@ -211,7 +202,7 @@ class AuditResult:
     def not_checked(self) -> tuple[str, ...]:
         """Checks that the run's mechanism does not allow: its distribution is not declared."""
         rule = rule_of(self.prepared)
-        known = has_distribution(rule.mechanism, rule.release(ANY_VALUE).mechanism)
+        known = independence.has_distribution(rule.mechanism, rule.release(ANY_VALUE).mechanism)
         return () if known or "noise" not in self.plan.lanes else ("distribution",)
 
     @property
@@ -323,7 +314,7 @@ def audit(
     runs = {m.level: _runs(m, plan, rounds) for m in mechanisms}
     findings = _replayed(prepared, short, network, (zone, other), plan, watch)
     findings += whole_run(prepared)
-    findings += low_bits(rule)
+    findings += independence.low_bits(rule)
     findings += _lanes(prepared, plan)
     levels = tuple(
         audit_mechanism(mechanism, runs[mechanism.level], plan.confidence, watch)
@@ -340,7 +331,9 @@ def audit(
 
 def _coordinated(prepared: Prepared, coordination: Coordination) -> Prepared:
     """Return the run with another coordination."""
-    return prepared_again(prepared, prepared.case, coordination=coordination, acceleration=None)
+    return independence.prepared_again(
+        prepared, prepared.case, coordination=coordination, acceleration=None
+    )
 
 
 def _replayed(
@@ -375,16 +368,16 @@ def _lanes(prepared: Prepared, plan: AuditPlan) -> list[Finding]:
 
     def central() -> list[Finding]:
         run = _coordinated(prepared, "central")
-        return bytes_findings(run, other_demands(run), "central")
+        return independence.bytes_findings(run, independence.other_demands(run), "central")
 
     lanes: dict[str, Callable[[], list[Finding]]] = {
         "noise": lambda: (
-            noise_checks(with_fresh_noise(prepared), plan.confidence)
-            + mechanism_laws(rule_of(prepared).multiplier, plan.confidence)
+            independence.noise_checks(with_fresh_noise(prepared), plan.confidence)
+            + independence.mechanism_laws(rule_of(prepared).multiplier, plan.confidence)
         ),
         "public": lambda: (
-            state_findings(prepared, other_demands(prepared))
-            + bytes_findings(prepared, other_demands(prepared), "rounds")
+            independence.state_findings(prepared, independence.other_demands(prepared))
+            + independence.bytes_findings(prepared, independence.other_demands(prepared), "rounds")
         ),
     }
     if prepared.rules.perturbation == Perturbation("demand", "once"):

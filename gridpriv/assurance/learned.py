@@ -105,7 +105,7 @@ class DrawTape:
         """Record draws of every task, including those of tuning."""
         original = Task.with_noise
 
-        def drawn(task: Task, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
+        def with_noise(task: Task, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
             place = len(self.values)
             self.values.append(values.copy())
             self.releases.append(releases)
@@ -113,11 +113,11 @@ class DrawTape:
             self.released.append(out)
             return out.copy()
 
-        setattr(Task, "drawn", drawn)  # noqa: B010 (mypy refuses an assignment to a method)
+        setattr(Task, "with_noise", with_noise)  # noqa: B010 (mypy refuses an assignment to a method)
         try:
             yield
         finally:
-            setattr(Task, "drawn", original)  # noqa: B010
+            setattr(Task, "with_noise", original)  # noqa: B010
 
 
 @dataclass(frozen=True)

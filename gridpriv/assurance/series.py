@@ -56,18 +56,10 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.privacy.settings import BUILT_IN, Budget
 from gridpriv.privacy.temporal import TemporalDisclosure, TemporalEstimate
+from gridpriv.zonal import protected_case
 from gridpriv.zonal.certificate import certificate
 from gridpriv.zonal.horizon import Horizon, Known, Stream, estimates, make_horizon
 from gridpriv.zonal.prepared import Prepared
-from gridpriv.zonal.protected_case import (
-    PricedRelease,
-    PriceQuery,
-    ProtectedCase,
-    Publication,
-    prepare_publication,
-    price_query,
-    protect,
-)
 from gridpriv.zonal.settings import Settings
 
 OWN_CASE: Json = {"load_scale": 1.0, "outage": (), "coordination": "rounds"}
@@ -79,7 +71,7 @@ TINY = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Frozen(Publication):
+class Frozen(protected_case.Publication):
     """A publication whose releases are recorded, or are those of an earlier one."""
 
     drawn: list[Floats]
@@ -107,8 +99,8 @@ def publish_findings(prepared: Prepared) -> list[Finding]:
     twin = _publication(prepared, turned)
     charged: Counter[Release] = Counter()
     try:
-        base_case = protect(base, lambda _, releases: charged.update(releases))
-        twin_case = protect(replace(twin, frozen=base.drawn))
+        base_case = protected_case.protect(base, lambda _, releases: charged.update(releases))
+        twin_case = protected_case.protect(replace(twin, frozen=base.drawn))
     except SolverError:
         return []
     label = "publish, exchanged"
@@ -123,12 +115,12 @@ def publish_findings(prepared: Prepared) -> list[Finding]:
 
 def _publication(prepared: Prepared, case: Case) -> Frozen:
     settings = replace(prepared.settings, **OWN_CASE, hold=None, seed=prepared.seed)
-    publication = prepare_publication(case, settings, priced=bool(case.cost))
+    publication = protected_case.prepare_publication(case, settings, priced=bool(case.cost))
     given = {field.name: getattr(publication, field.name) for field in fields(publication)}
     return Frozen(**given, drawn=[], frozen=None)
 
 
-def _published(protected: ProtectedCase) -> dict[str, str]:
+def _published(protected: protected_case.ProtectedCase) -> dict[str, str]:
     """Return the text of the published case and of its certificate."""
     case = protected.case("audit")
     document = certificate(protected.made, case, {}, None)
@@ -147,7 +139,9 @@ def _largest_change(
     return worst
 
 
-def _query(query: PriceQuery, demand: Floats, adjacency: DemandAdjacency, label: str) -> Finding:
+def _query(
+    query: protected_case.PriceQuery, demand: Floats, adjacency: DemandAdjacency, label: str
+) -> Finding:
     """Return the largest change of the priced demand."""
     worst = _largest_change(lambda at: np.array([query.value(at)]), demand, adjacency, 1)
     declared = query.release.sensitivity.value
@@ -156,7 +150,7 @@ def _query(query: PriceQuery, demand: Floats, adjacency: DemandAdjacency, label:
 
 
 def _sensitivities(
-    protected: ProtectedCase, demand: Floats, adjacency: DemandAdjacency
+    protected: protected_case.ProtectedCase, demand: Floats, adjacency: DemandAdjacency
 ) -> list[Finding]:
     """Return changes of the priced query, and of secure sums between close adjacent demands."""
     tiny, exact = DemandAdjacency(TINY), replace(protected.first.disclosure, exact=True)
@@ -164,8 +158,8 @@ def _sensitivities(
     worst = _largest_change(lambda at: exact.measure(at.ravel()), demand, tiny, norm)
     declared = exact.sensitivity(tiny, norm).value
     findings = [Finding("publish", "all", "rounding of statistics", worst, declared)]
-    if isinstance(protected.posterior, PricedRelease):
-        secure = price_query(protected.served.optimum, tiny, 1.0, "secure")
+    if isinstance(protected.posterior, protected_case.PricedRelease):
+        secure = protected_case.price_query(protected.served.optimum, tiny, 1.0, "secure")
         findings += [
             _query(protected.posterior.query, demand, adjacency, "priced query"),
             _query(secure, demand, tiny, "rounding of prices"),

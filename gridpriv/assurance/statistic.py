@@ -39,14 +39,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy import stats
 
-from gridpriv.assurance.adversary import (
-    Neighbour,
-    RecordedRound,
-    answer,
-    opening,
-    varied,
-    zone_agent,
-)
+from gridpriv.assurance import adversary
 from gridpriv.assurance.replay import Draw, Tape, agent_play
 from gridpriv.assurance.whole import rule_of
 from gridpriv.consensus.agent import Agent
@@ -434,13 +427,15 @@ class RunLevel(ZoneLevel):
 
     prepared: Prepared
     zone: int
-    script: Sequence[RecordedRound]
+    script: Sequence[adversary.RecordedRound]
     log_ratio: Statistic | None = None
 
     def sample(self, neighbour: bool, seed: int) -> Floats:
         """Return the zone's solution, or all its messages in order."""
         agent = self._warm_started.twin(self.there if neighbour else self.here, NoiseStreams(seed))
-        sent = [answer(agent, record).sent for record in self.script if not record.warm_start]
+        sent = [
+            adversary.answer(agent, record).sent for record in self.script if not record.warm_start
+        ]
         if self.level == "messages":
             return np.concatenate(sent)
         rules, shared = self.prepared.rules, self.prepared.shared[self.zone]
@@ -452,18 +447,18 @@ class RunLevel(ZoneLevel):
     def _warm_started(self) -> Agent:
         """The agent after the warm start, which is public and the same in every run."""
         rules, streams = self.prepared.rules, NoiseStreams(0)
-        agent = zone_agent(self.prepared, self.zone, self.here, rules, streams)
+        agent = adversary.zone_agent(self.prepared, self.zone, self.here, rules, streams)
         for record in self.script:
             if record.warm_start:
-                answer(agent, record)
+                adversary.answer(agent, record)
         return agent
 
 
 def zone_levels(
     prepared: Prepared,
     zone: int,
-    script: Sequence[RecordedRound],
-    other: Neighbour,
+    script: Sequence[adversary.RecordedRound],
+    other: adversary.Neighbour,
     levels: Sequence[str] = LEVELS,
 ) -> list[AuditedMechanism]:
     """Return a zone's audited levels between its demand and an adjacent demand.
@@ -477,8 +472,8 @@ def zone_levels(
     script : sequence of RecordedRound
         The rounds of the ``messages`` level; the others use the first.
     """
-    single = varied(prepared, rules=replace(prepared.rules, local_updates=1))
-    opened, data = opening(script), prepared.problems[zone].program.zone.demand
+    single = adversary.varied(prepared, rules=replace(prepared.rules, local_updates=1))
+    opened, data = adversary.opening(script), prepared.problems[zone].program.zone.demand
     adjacent = data + other.change
     play = agent_play(single, zone, opened)
     first = play(data.copy(), Tape()).draws

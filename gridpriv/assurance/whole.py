@@ -27,14 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, stats
 
-from gridpriv.assurance.adversary import (
-    Neighbour,
-    RecordingTransport,
-    corners,
-    neighbour,
-    record_run,
-    varied,
-)
+from gridpriv.assurance import adversary
 from gridpriv.assurance.replay import Draw, Finding, Tape, taped
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.accounting import epsilon_of
@@ -58,7 +51,7 @@ SAME = 1e-9  # relative: difference of solvers on equal input
 class RecordedRun:
     """A whole run: its messages, and every draw in order."""
 
-    network: RecordingTransport
+    network: adversary.RecordingTransport
     draws: tuple[Draw, ...]
 
 
@@ -77,7 +70,7 @@ def play(
         Values that releases return, in order.
     """
     tape = Tape(frozen)
-    network = record_run(on_tape(prepared, tape), data=data)
+    network = adversary.record_run(on_tape(prepared, tape), data=data)
     return RecordedRun(network, tuple(tape.drawn))
 
 
@@ -89,7 +82,9 @@ def rule_of(prepared: Prepared) -> NoiseRule:
 
 def on_tape(prepared: Prepared, tape: Tape) -> Prepared:
     """Return the run with every release on a tape."""
-    return varied(prepared, rules=replace(prepared.rules, noise=taped(rule_of(prepared), tape)))
+    return adversary.varied(
+        prepared, rules=replace(prepared.rules, noise=taped(rule_of(prepared), tape))
+    )
 
 
 def without_noise(draws: Sequence[Draw]) -> int:
@@ -116,7 +111,7 @@ def with_fresh_noise(prepared: Prepared) -> Prepared:
     """Return the run with noise drawn in every round, if it is drawn once; else the run."""
     if prepared.rules.perturbation.noise_schedule != "once":
         return prepared
-    return varied(
+    return adversary.varied(
         prepared, rules=replace(prepared.rules, perturbation=Perturbation("demand", "round"))
     )
 
@@ -257,11 +252,11 @@ def _box(prepared: Prepared) -> DemandAdjacency:
     return replace(prepared.run_adjacency, power_factors=None)
 
 
-def _tie_neighbours(prepared: Prepared, zone: int) -> list[Neighbour]:
+def _tie_neighbours(prepared: Prepared, zone: int) -> list[adversary.Neighbour]:
     """Return one corner change and its opposite at the buses with most coupling variables."""
     problem, adjacency = prepared.problems[zone], _box(prepared)
     own = len(problem.program.zone.own)
     rows = abs(problem.program.imbalance[:, prepared.shared[zone]]).sum(axis=1)
     order = np.argsort(-np.asarray(rows).ravel()[:own], kind="stable")[:TIE_BUSES]
-    ends = corners(adjacency)[:2]
-    return [neighbour(problem, int(bus), dp, dq) for bus in order for dp, dq in ends]
+    ends = adversary.corners(adjacency)[:2]
+    return [adversary.neighbour(problem, int(bus), dp, dq) for bus in order for dp, dq in ends]

@@ -7,17 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridpriv.cli import flags
+from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import (
-    output_folder,
-    print_records,
-    print_result,
-    progress,
-    say,
-    worded,
-    write_results,
-)
 from gridpriv.core.errors import InputError
 from gridpriv.core.text import Json, counted
 from gridpriv.privacy.certificate import NO_SAMPLER, refuse_unprotected
@@ -67,7 +58,7 @@ def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[C
                 f"--public exports figures of released demand only, but --view is {chosen.view}. "
                 f"Choose --view {SHARED} or drop --public."
             )
-    output_folder(args.out)
+    output.output_folder(args.out)
     case = flags.given_case(args)
     prepared = prepare(case, flags.chosen_zoning(case, args), settings)
     check_view_of(chosen.view, prepared.zoning.names, prepared.rules.perturbation.target)
@@ -77,17 +68,17 @@ def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[C
 def _publishable(privacy: Json) -> str:
     """Return the sentence on the publication of values computed from released demand."""
     if privacy["noise"] != "simulated":
-        return worded("publishable")
+        return output.worded("publishable")
     if has_secure_sampler(privacy["mechanism"]):
-        return worded("publishable-if-secure")
-    return worded("publishable-no-sampler", missing=NO_SAMPLER.format(privacy["mechanism"]))
+        return output.worded("publishable-if-secure")
+    return output.worded("publishable-no-sampler", missing=NO_SAMPLER.format(privacy["mechanism"]))
 
 
 def _context(args: argparse.Namespace) -> RunContext:
     from gridpriv.study.context import RunContext
 
     return RunContext(
-        ledger=args.ledger, ledger_key=args.ledger_key, progress=partial(progress, args)
+        ledger=args.ledger, ledger_key=args.ledger_key, progress=partial(output.progress, args)
     )
 
 
@@ -119,16 +110,16 @@ def execute_exchange(args: argparse.Namespace) -> int:
         )
     with _context(args).charged(case, prepared) as (result, _):
         analysis = exchange(result, view=chosen.view, ptdf=chosen.ptdf, threshold=chosen.threshold)
-    document, folder = analysis.as_dict(public=args.public), output_folder(args.out)
+    document, folder = analysis.as_dict(public=args.public), output.output_folder(args.out)
     if folder is not None:
         from gridpriv.report.charts import DomainFigure
         from gridpriv.report.figures import write_figure
 
-        write_results(folder, "exchange", document, branches=analysis.table)
+        output.write_results(folder, "exchange", document, branches=analysis.table)
         if document["domain"]["corners"]:
             write_figure(DomainFigure(document), folder / "domain.png", private=True)
     seed = _shown_seed(args, result)
-    return print_result(args, document, lambda: _print_exchange(document, seed), folder)
+    return output.print_result(args, document, lambda: _print_exchange(document, seed), folder)
 
 
 def _no_room(exchanges: list[Json]) -> str:
@@ -137,7 +128,7 @@ def _no_room(exchanges: list[Json]) -> str:
     if not room or any(most is None or most > NO_ROOM_MW for most in room):
         return ""
     branches = ", ".join(dict.fromkeys(row["limit_at"] for row in exchanges))
-    return worded("exchange-no-room", branches=branches)
+    return output.worded("exchange-no-room", branches=branches)
 
 
 def _print_exchange(document: Json, seed: int | None) -> None:
@@ -153,8 +144,8 @@ def _print_exchange(document: Json, seed: int | None) -> None:
     mw = dict.fromkeys(("net_position_mw", "least_mw", "most_mw"), "MW")
     model = document["ptdf_model"].upper()
     title = f"{document['case']}: exchange between zones (MW), PTDFs by {model} power flow"
-    print_records(title, zones, document["zones"], **mw)
-    say(worded("exchange-zones"))
+    output.print_records(title, zones, document["zones"], **mw)
+    output.say(output.worded("exchange-zones"))
     pairs = {
         "from_zone": "from",
         "to_zone": "to",
@@ -166,14 +157,14 @@ def _print_exchange(document: Json, seed: int | None) -> None:
         row | {"limit_at": row["limit_at"] or "-"} for row in document["exchanges"][:MOST_SHOWN]
     ]
     title = "Largest exchange (MW), other zones unchanged: the smaller of limit and headroom"
-    print_records(title, pairs, shown, most_mw="MW", generation_mw="MW")
+    output.print_records(title, pairs, shown, most_mw="MW", generation_mw="MW")
     if sentence := _no_room(document["exchanges"]):
-        say(sentence)
-    say(*(worded("exchange-payment", **row) for row in document["payments"]))
+        output.say(sentence)
+    output.say(*(output.worded("exchange-payment", **row) for row in document["payments"]))
     if document["visibility"] == "public":
-        say(_publishable(document["privacy"]), *_certificate(document["privacy"], seed))
+        output.say(_publishable(document["privacy"]), *_certificate(document["privacy"], seed))
     else:
-        say(LOCAL_NOTE)
+        output.say(LOCAL_NOTE)
 
 
 def add_security(parser: argparse.ArgumentParser) -> None:
@@ -208,11 +199,13 @@ def execute_security(args: argparse.Namespace) -> int:
             corrective=args.corrective,
             watch=lambda outcome: advance(outcome.contingency.name),
         )
-    document, folder = analysis.as_dict(public=args.public), output_folder(args.out)
+    document, folder = analysis.as_dict(public=args.public), output.output_folder(args.out)
     if folder is not None:
-        write_results(folder, "security", document, contingencies=analysis.table)
+        output.write_results(folder, "security", document, contingencies=analysis.table)
     seed = _shown_seed(args, result)
-    return print_result(args, document, lambda: _print_security(document, seed, folder), folder)
+    return output.print_result(
+        args, document, lambda: _print_security(document, seed, folder), folder
+    )
 
 
 def _print_security(document: Json, seed: int | None, folder: Path | None) -> None:
@@ -243,11 +236,11 @@ def _print_security(document: Json, seed: int | None, folder: Path | None) -> No
     order = "" if number else ", worst first"
     title = f"{document['case']}: {outages}{order}, {_demand(document)}"
     units = {key: "MW" for key in columns if key.endswith("_mw")}
-    print_records(title, columns, shown, **units)
-    say(*sentences(document), *_certificate(document["privacy"], seed))
+    output.print_records(title, columns, shown, **units)
+    output.say(*sentences(document), *_certificate(document["privacy"], seed))
     if number:
         all_rows = "--out DIR or --json" if folder is None else folder / "contingencies.csv"
-        say(f"All outages: {all_rows}.")
+        output.say(f"All outages: {all_rows}.")
 
 
 def _shown(rows: list[Json]) -> list[Json]:
@@ -289,17 +282,17 @@ def _verdict(document: Json) -> str:
     on = f"On the {_demand(document)}{' (an estimate)' if noisy else ''}"
     other = " On the true demand this can differ (--view local)." if noisy else ""
     if document["secure"]:
-        return worded("security-secure", on=on, other=other)
+        return output.worded("security-secure", on=on, other=other)
     screened, outages = (
         sum(row["status"] == "screened" for row in rows),
         counted(len(rows), "outage"),
     )
     if document["secure"] is None:
-        return worded("security-not-known", on=on, screened=screened, outages=outages)
+        return output.worded("security-not-known", on=on, screened=screened, outages=outages)
     cut_off = [row for row in rows if row["shed_mw"] > 0.0]
     shed = [f"{row['name']} {row['shed_mw']:.4g} MW" for row in cut_off]
     diverged = [row["name"] for row in rows if row["status"] == "diverged"]
-    return worded(
+    return output.worded(
         "security-not-secure",
         on=on,
         violated=sum(bool(row["violations"]) for row in rows),
@@ -333,23 +326,25 @@ def sentences(document: Json) -> list[str]:
         _ratings(document["rating"], [base, *rows]),
     ]
     if any(not _is_secure(row) for row in rows):
-        lines.append(worded("security-ranking"))
+        lines.append(output.worded("security-ranking"))
     violations = (row["violations"] for row in _shown(rows))
     if any(some and _ranked(some)[0]["kind"] == "generator Q" for some in violations):
-        lines.append(worded("security-not-within-q"))
+        lines.append(output.worded("security-not-within-q"))
     if any(row["islanded_mw"] for row in _shown(rows)):
         estimated = "; estimated demand is above 0 also at buses without load" * (not noise_free)
-        lines.append(worded("security-islanded", demand=_demand(document), estimated=estimated))
+        lines.append(
+            output.worded("security-islanded", demand=_demand(document), estimated=estimated)
+        )
     if document["prevention"]["plans"]:
         lines.append(_prevented(document["prevention"], rows, _demand(document)))
     if document["corrected"] is not None:
         lines.append(_corrected(rows))
     if screened:
-        lines.append(worded("security-screened", outages=counted(screened, "outage")))
+        lines.append(output.worded("security-screened", outages=counted(screened, "outage")))
     if document["secure"] is False and document["corrected"] is None:
         preventive = "--secure dispatches so that as few outages as possible violate a limit; "
         of_shared = preventive if document["view"] == SHARED else ""
-        lines.append(worded("security-next", preventive=of_shared))
+        lines.append(output.worded("security-next", preventive=of_shared))
     public = document["visibility"] == "public"
     return [*lines, _publishable(document["privacy"]) if public else LOCAL_NOTE]
 
@@ -373,7 +368,7 @@ def _prevented(prevention: Json, rows: list[Json], demand: str) -> str:
     if cost is not None:
         over = f"{cost - before:+,.1f} $/h over the plan without contingencies"
         priced = f" Cost on the {demand} {cost:,.1f} $/h, {over}."
-    return worded(
+    return output.worded(
         "security-prevented",
         before=prevention["outages_before"],
         after=len(prevention["not_prevented"]),
@@ -397,7 +392,7 @@ def _corrected(rows: list[Json]) -> str:
         f" No set points keep the limits after {counted(failed, 'outage')}." if failed else ""
     )
     outages = counted(len(tried), "outage")
-    return worded(
+    return output.worded(
         "security-corrected", done=len(done), tried=outages, shedding=shedding, left=uncorrected
     )
 

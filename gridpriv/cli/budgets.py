@@ -17,15 +17,8 @@ from gridpriv.core.errors import InputError, check_choice, not_allowed
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import Part, changed, choice
 from gridpriv.core.text import Json, counted, csv_text, json_ready
-from gridpriv.privacy import accounting
+from gridpriv.privacy import accounting, settings
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.privacy.settings import (
-    Budget,
-    Privacy,
-    SensitivityBound,
-    noise_multiplier,
-    parse_budget,
-)
 from gridpriv.zonal.settings import Adjacency
 
 if TYPE_CHECKING:
@@ -48,7 +41,7 @@ class Releases(Part):
     """Mechanism of one release."""
 
     mechanism: Literal["laplace", "gaussian", "knorm"] = changed(
-        Privacy,
+        settings.Privacy,
         "mechanism",
         "laplace",
         choices=("laplace", "gaussian", "knorm"),
@@ -60,7 +53,7 @@ class Releases(Part):
         "calibration of Gaussian noise to --epsilon and --delta: analytic (Balle and Wang 2018), "
         "or classical, as published algorithms use it",
     )
-    delta: float = changed(Privacy, "delta", 1e-5, help="delta of one Gaussian release")
+    delta: float = changed(settings.Privacy, "delta", 1e-5, help="delta of one Gaussian release")
 
 
 def add_account(parser: argparse.ArgumentParser) -> None:
@@ -92,18 +85,20 @@ def noise_and_delta(args: argparse.Namespace, chosen: Releases) -> tuple[float, 
         )
     if args.releases < 1:
         raise not_allowed("releases", args.releases, "a whole number, 1 or more")
-    target = Privacy.target_delta if args.target_delta is None else args.target_delta
+    target = settings.Privacy.target_delta if args.target_delta is None else args.target_delta
     accounting.check_delta("target-delta", target)
     classical = chosen.calibration == "classical"
     if classical and args.epsilon is None:
         raise InputError("--calibration classical states the noise of one release: give --epsilon")
     if multiplier is None:
         text = "" if args.total is None else f"total:{args.total}"
-        budget = parse_budget(text) if text else Budget("per-release", args.epsilon)
+        budget = (
+            settings.parse_budget(text) if text else settings.Budget("per-release", args.epsilon)
+        )
         if budget.scope == "total" and budget.delta is not None and args.target_delta is None:
             target = budget.delta
-        sensitivity: SensitivityBound = "published" if classical else "proven"
-        multiplier = noise_multiplier(
+        sensitivity: settings.SensitivityBound = "published" if classical else "proven"
+        multiplier = settings.noise_multiplier(
             budget, chosen.mechanism, sensitivity, args.releases, chosen.delta
         )
     elif not 0.0 < multiplier <= LARGEST_MULTIPLIER:

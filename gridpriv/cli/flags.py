@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gridpriv.cli.output import warn
-from gridpriv.core.errors import (
-    LONGEST,
-    MOST_WHOLE,
-    GridprivWarning,
-    InputError,
-    check_choice,
-    not_allowed,
-)
+from gridpriv.core import errors
 from gridpriv.core.settings import (
     Part,
     as_flags,
@@ -71,7 +64,7 @@ def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
 
 def _whole(text: str) -> int:
     value = int(text)
-    if abs(value) > MOST_WHOLE:
+    if abs(value) > errors.MOST_WHOLE:
         raise ValueError
     return value
 
@@ -174,7 +167,7 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> Json:
     given = {name: value for name, value in values.items() if value is not None}
     if "budget" in values and getattr(args, "epsilon", None) is not None:
         if "budget" in given:
-            raise InputError("--epsilon and --budget exclude each other")
+            raise errors.InputError("--epsilon and --budget exclude each other")
         from gridpriv.privacy.settings import Budget
 
         given["budget"] = Budget("per-release", args.epsilon)
@@ -193,7 +186,7 @@ def named_settings(text: str, kind: type[Part], example: str, *also: str) -> tup
     name, colon, rest = text.partition(":")
     pairs = [word.partition("=") for word in rest.split()]
     if not (name.strip() and colon and all(equals for _, equals, _ in pairs)):
-        raise not_allowed("method", text, f"NAME: SETTING=VALUE ..., such as {example!r}")
+        raise errors.not_allowed("method", text, f"NAME: SETTING=VALUE ..., such as {example!r}")
     current, given = settings_of(kind), {}
     check_names([key for key, _, _ in pairs], (*current, *also))
     for key, _, value in pairs:
@@ -221,7 +214,9 @@ def refuse_beside_study(args: argparse.Namespace) -> None:
     """Refuse arguments that a study file replaces: all except those on execution."""
     if words := study_words(args):
         named = ", ".join(given[0] for given in words.values())
-        raise InputError(f"--study reads a whole study. Move these settings into the file: {named}")
+        raise errors.InputError(
+            f"--study reads a whole study. Move these settings into the file: {named}"
+        )
 
 
 def command_again(args: argparse.Namespace, settings: Settings) -> str:
@@ -311,7 +306,7 @@ def question_demand(
         scaled = f", --load-scale {load_scale:g}" if load_scale != 1.0 else ""
         questions = demand_questions(case, source + scaled, load_scale)
     for question in questions:
-        warnings.warn(question, GridprivWarning, stacklevel=2)
+        warnings.warn(question, errors.GridprivWarning, stacklevel=2)
 
 
 def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
@@ -335,7 +330,7 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
 
     given = [name for name in ("zoning", "zones_from") if getattr(args, name)]
     if given and (len(given) > 1 or args.zones or args.partition or args.zone_size):
-        raise InputError(
+        raise errors.InputError(
             f"--{given[0].replace('_', '-')} names a map; leave out --zones, --zone-size, "
             "--partition and every other map"
         )
@@ -344,11 +339,11 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     if args.zoning:
         return zoning_for(case, Path(args.zoning))
     if args.zone_size is not None and args.zone_size < 1:
-        raise not_allowed("zone-size", args.zone_size, "1 or more buses")
+        raise errors.not_allowed("zone-size", args.zone_size, "1 or more buses")
     if args.zones is not None and args.zones < 1:
-        raise not_allowed("zones", args.zones, f"1 to {case.n_bus}, the number of buses")
+        raise errors.not_allowed("zones", args.zones, f"1 to {case.n_bus}, the number of buses")
     if args.zones and args.zone_size:
-        raise InputError("--zones and --zone-size exclude each other")
+        raise errors.InputError("--zones and --zone-size exclude each other")
     zones = max(1, round(case.n_bus / args.zone_size)) if args.zone_size else args.zones
     zoning = zoning_for(
         case, zones if args.partition is None else f"{args.partition}:{zones or ''}"
@@ -415,16 +410,16 @@ class Parser(argparse.ArgumentParser):
         """
         for word in words:
             if "\0" in word:
-                raise not_allowed("argument", word, "a text without null characters")
+                raise errors.not_allowed("argument", word, "a text without null characters")
             if word.startswith("--") and word.endswith("=--"):  # argparse would fail on it
-                raise InputError(f"{word}: must have a value after =")
+                raise errors.InputError(f"{word}: must have a value after =")
         args, unknown = self.parse_known_args(words)
         for flag in (word.partition("=")[0] for word in unknown if word.startswith("-")):
             name, known = flag.lstrip("-").replace("_", "-"), args.parser.flags()
             other, instead = INSTEAD.get(name, ("", ""))
             near = [instead] if other in known else get_close_matches(name, known, n=1)
             hint = f"did you mean --{near[0]}?" if near else f"use {args.parser.prog} --help"
-            raise InputError(f"unknown flag {flag}: {hint}")
+            raise errors.InputError(f"unknown flag {flag}: {hint}")
         if unknown:
             args.parser.error(f"{unknown[0]!r} is one word too many")
         return args
@@ -432,7 +427,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse an unknown command, with the error of any other bad value."""
         if action.choices is not None:
-            check_choice(action.dest, value, action.choices)
+            errors.check_choice(action.dest, value, action.choices)
 
     def actions(self) -> list[argparse.Action]:
         """Return the arguments, in the order of the help."""
@@ -442,13 +437,13 @@ class Parser(argparse.ArgumentParser):
         """Return the names of the flags, without their hyphens in front."""
         return [flag[2:] for flag in self._option_string_actions if flag.startswith("--")]
 
-    def name_flag(self, error: InputError) -> None:
+    def name_flag(self, error: errors.InputError) -> None:
         """Name the flag in the error of its parameter."""
         if error.setting is None or error.setting[0].replace("_", "-") not in self.flags():
             return
         name, value, allowed = error.setting
         text = str(value).removesuffix(".0") or "''"
-        text = f"{text[:LONGEST]}..." if len(text) > LONGEST else text
+        text = f"{text[: errors.LONGEST]}..." if len(text) > errors.LONGEST else text
         shown = "" if value is None or value is True else f" {text}"
         error.args = (f"--{name.replace('_', '-')}{shown}: must be {allowed}",)
 

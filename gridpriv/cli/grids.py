@@ -6,14 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridpriv.cli.flags import (
-    Command,
-    add_output,
-    add_zone_arguments,
-    chosen_zoning,
-    flag,
-    switch,
-)
+from gridpriv.cli import flags
 from gridpriv.cli.output import print_records, print_result, print_table, say, worded
 from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.text import Json, counted
@@ -46,9 +39,9 @@ OF_ZONES = [
 
 def add_cases(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``cases``."""
-    flag(parser, "case", "CASE", nargs="?")
-    switch(parser, "--all")
-    add_output(parser)
+    flags.flag(parser, "case", "CASE", nargs="?")
+    flags.switch(parser, "--all")
+    flags.add_output(parser)
 
 
 def execute_cases(args: argparse.Namespace) -> int:
@@ -129,10 +122,10 @@ def _print_list(rows: list[Json], installed: int, *, every: bool) -> None:
 
 def add_zones(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``zones``."""
-    flag(parser, "case", "CASE")
-    add_zone_arguments(parser)
-    flag(parser, "--plot", "F.png")
-    add_output(parser, "F.csv")
+    flags.flag(parser, "case", "CASE")
+    flags.add_zone_arguments(parser)
+    flags.flag(parser, "--plot", "F.png")
+    flags.add_output(parser, "F.csv")
 
 
 def execute_zones(args: argparse.Namespace) -> int:
@@ -151,7 +144,7 @@ def execute_zones(args: argparse.Namespace) -> int:
 
         picture_format(args.plot)
     case = load_case(args.case)
-    zoning = chosen_zoning(case, args)
+    zoning = flags.chosen_zoning(case, args)
     report = zone_report(case, zoning)
     if args.out:
         write_zoning(zoning, case, args.out)
@@ -186,9 +179,9 @@ def _print_zones(document: Json) -> None:
 
 def add_convert(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``convert``."""
-    flag(parser, "source", "IN")
-    flag(parser, "target", "OUT")
-    add_output(parser)
+    flags.flag(parser, "source", "IN")
+    flags.flag(parser, "target", "OUT")
+    flags.add_output(parser)
 
 
 def execute_convert(args: argparse.Namespace) -> int:
@@ -228,7 +221,7 @@ def _print_conversion(document: Json) -> None:
 
 
 COMMANDS = {
-    "cases": Command(add_cases, execute_cases),
-    "zones": Command(add_zones, execute_zones),
-    "convert": Command(add_convert, execute_convert),
+    "cases": flags.Command(add_cases, execute_cases),
+    "zones": flags.Command(add_zones, execute_zones),
+    "convert": flags.Command(add_convert, execute_convert),
 }

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridpriv.cli import flags
+from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import (
-    output_folder,
-    print_result,
-    print_table,
-    say,
-    warn,
-    worded,
-    write_results,
-)
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.core.settings import changed, choice
@@ -90,7 +81,7 @@ def changed_case(args: argparse.Namespace) -> Case:
     flags.question_demand(args, case, scenario.load_scale)
     in_service = case.without(scenario.outage)
     if scenario.outage and not (args.json or args.quiet):
-        say(out_of_service(case, scenario.outage))
+        output.say(out_of_service(case, scenario.outage))
     return in_service
 
 
@@ -114,7 +105,7 @@ def add_relax(parser: argparse.ArgumentParser) -> None:
 def execute_relax(args: argparse.Namespace) -> int:
     """Solve and print the bound, binding limits, and the range of prices."""
     case = changed_case(args)
-    folder = output_folder(args.out)
+    folder = output.output_folder(args.out)
 
     from gridpriv.power.centralized import relax
     from gridpriv.power.solvers import check_solver
@@ -124,8 +115,10 @@ def execute_relax(args: argparse.Namespace) -> int:
     relaxation = relax(case, chosen.objective, chosen.solver, chosen.imbalance_weight)
     document = relaxation.as_dict()
     if folder is not None:
-        write_results(folder, "relax", document, buses=relaxation.buses, binding=relaxation.binding)
-    print_result(
+        output.write_results(
+            folder, "relax", document, buses=relaxation.buses, binding=relaxation.binding
+        )
+    output.print_result(
         args, document, lambda: _print_bound(document, relaxation.p_price, case.bus_id), folder
     )
     if document["bound"] is None:
@@ -151,9 +144,9 @@ def _print_bound(document: Json, prices: Floats, buses: Ints) -> None:
     ]
     if document["objective"] == "cost" and np.isfinite(prices).all():
         rows[2:2] = price_rows(prices, buses)
-    print_table(f"{document['case']}: SOC relaxation of the whole grid", HEAD, rows)
+    output.print_table(f"{document['case']}: SOC relaxation of the whole grid", HEAD, rows)
     sentence = str(document["explanation"])
-    say(f"{sentence[0].upper()}{sentence[1:]}.")
+    output.say(f"{sentence[0].upper()}{sentence[1:]}.")
 
 
 def add_acopf(parser: argparse.ArgumentParser) -> None:
@@ -167,7 +160,7 @@ def add_acopf(parser: argparse.ArgumentParser) -> None:
 def execute_acopf(args: argparse.Namespace) -> int:
     """Solve; print cost, load shedding, losses, prices and violated limits."""
     case = changed_case(args)
-    folder = output_folder(args.out)
+    folder = output.output_folder(args.out)
 
     from gridpriv.power.ac.optimum import acopf
     from gridpriv.power.ac.state import limit_table
@@ -182,14 +175,14 @@ def execute_acopf(args: argparse.Namespace) -> int:
         document["gap"] = None if bound.bound is None else 1.0 - bound.bound / optimum.cost
         if bound.bound is None:
             least = amount(bound.as_dict()["shed_mw"], "MW")
-            warn("acopf-no-bound", least=least)
+            output.warn("acopf-no-bound", least=least)
         else:
             _warn_of_prices(optimum, bound)
     if folder is not None:
         binding = limit_table(optimum.state.binding)
         tables = {"buses": optimum.buses, "generators": optimum.generators, "binding": binding}
-        write_results(folder, "acopf", document, **tables)
-    return print_result(args, document, lambda: _print_optimum(optimum, document), folder)
+        output.write_results(folder, "acopf", document, **tables)
+    return output.print_result(args, document, lambda: _print_optimum(optimum, document), folder)
 
 
 def _warn_of_prices(optimum: AcOptimum, bound: SolvedRelaxation) -> None:
@@ -199,7 +192,7 @@ def _warn_of_prices(optimum: AcOptimum, bound: SolvedRelaxation) -> None:
     if not differs.any():
         return
     worst = int(np.nanargmax(difference))
-    warn(
+    output.warn(
         "acopf-prices",
         buses=int(differs.sum()),
         share=100 * PRICE_DIFFERENCE,
@@ -231,9 +224,9 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
     if optimum.objective == "cost":
         rows[-2:-2] = price_rows(optimum.p_price, optimum.state.case.bus_id)
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
-    print_table(f"{document['case']}: AC optimum, {optimum.objective}", HEAD, shown)
+    output.print_table(f"{document['case']}: AC optimum, {optimum.objective}", HEAD, shown)
     if document["shed_mw"] - document["deenergized_mw"] > optimum.state.negligible_mw:
-        say(worded("acopf-binding", limits=limit_sentence(optimum.state.binding)))
+        output.say(output.worded("acopf-binding", limits=limit_sentence(optimum.state.binding)))
 
 
 COMMANDS = {"relax": Command(add_relax, execute_relax), "acopf": Command(add_acopf, execute_acopf)}

@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gridpriv.cli import flags
+from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import (
-    output_folder,
-    print_result,
-    print_rows,
-    print_table,
-    progress,
-    say,
-    warn,
-)
 from gridpriv.core.errors import BudgetError, InputError, SolverError, check_choice
 from gridpriv.core.text import Json, counted, shown
 from gridpriv.grid.case import Case
@@ -67,7 +58,7 @@ def execute(args: argparse.Namespace) -> int:
         check_choice("tables", args.tables, FORMATS)
     settings = flags.run_settings(args)
     if settings.mechanism == "none" and (args.budget is not None or args.epsilon is not None):
-        warn("run-no-noise", budget=str(settings.budget))
+        output.warn("run-no-noise", budget=str(settings.budget))
     _check_writing(args)
     given = [f"--{name}" for name in flags.COUPLING if getattr(args, name) is not None]
     given += ["--step-hours"] if args.step_hours != 1.0 else []
@@ -75,7 +66,7 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError(
             f"{given[0]} needs steps, but there is no --series. Give --series FILE.csv."
         )
-    folder = output_folder(args.out)
+    folder = output.output_folder(args.out)
     settings = _resumed(args, folder, settings)
     context = _context(args, folder, settings)
     case = flags.given_case(args)
@@ -98,7 +89,7 @@ def execute(args: argparse.Namespace) -> int:
     outages = out_of_service(case, settings.outage)
 
     def show(document: Json, early: bool = False) -> None:
-        print_result(
+        output.print_result(
             args, document, lambda: None if early else summarise(document, outages), folder
         )
 
@@ -108,7 +99,7 @@ def execute(args: argparse.Namespace) -> int:
 
             write_set_points(result.solution, args.case, Path(args.write))
             if not (args.json or args.quiet):
-                say(f"Set points written to {args.write}")
+                output.say(f"Set points written to {args.write}")
 
     context.run(case, prepared, show, write)
     return 0
@@ -120,9 +111,9 @@ def _question(case: Case, zoning: Zoning, *, dry: bool) -> None:
     from gridpriv.power.objective import has_convex_costs
 
     if zoning.n_zone > 1 and not tie_lines(case, zoning).any():
-        warn("run-no-tie-line", case=case.name)
+        output.warn("run-no-tie-line", case=case.name)
     if dry and not has_convex_costs(case):
-        warn("run-no-costs", case=case.name)
+        output.warn("run-no-costs", case=case.name)
 
 
 def _print_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) -> int:
@@ -130,7 +121,7 @@ def _print_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]])
     from gridpriv.study.comparison import estimate
 
     work = estimate(runs, jobs=1)
-    return print_result(args, vars(work), lambda: print(f"{work} on idle cores"))
+    return output.print_result(args, vars(work), lambda: print(f"{work} on idle cores"))
 
 
 def _write_copies(run_folder: RunFolder, tables: str) -> Json | None:
@@ -154,7 +145,7 @@ def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) 
         reference=usual if args.reference is None else args.reference,
         transport=_transport(args, settings),
         repeat=partial(flags.command_again, args),
-        progress=partial(progress, args),
+        progress=partial(output.progress, args),
         copies=partial(_write_copies, tables=args.tables),
     )
 
@@ -206,26 +197,26 @@ def summarise(document: Json, outages: str = "") -> None:
     from gridpriv.zonal import summary
     from gridpriv.zonal.meter import MOST_ZONES_NAMED
 
-    say(summary.title(document), *filter(None, [outages]))
+    output.say(summary.title(document), *filter(None, [outages]))
     if state := summary.verdict(document):
-        say(state)
+        output.say(state)
     if rows := summary.results(document):
-        print_rows(rows)
+        output.print_rows(rows)
     else:
-        say("RoundMetrics computed from private demand are left out.")
+        output.say("RoundMetrics computed from private demand are left out.")
     messages = summary.notes(document)
     if document["privacy"]["mechanism"] != "none":
-        say(summary.privacy_line(document["privacy"]))
+        output.say(summary.privacy_line(document["privacy"]))
         for note in messages:
             if note.code == "noise-source":
-                say(note)
-    say(summary.rounds_line(document))
+                output.say(note)
+    output.say(summary.rounds_line(document))
     redispatched = document["final"]["physical"]["balancing_mw"] is not None
     if redispatched and 1 < len(document["zones"]) <= MOST_ZONES_NAMED:
-        print_table(*summary.interchange(document))
+        output.print_table(*summary.interchange(document))
     for note in messages:
         if note.code not in ("ac-state", "noise-source"):
-            say(note)
+            output.say(note)
 
 
 def _horizon(args: argparse.Namespace, case: Case, zoning: Zoning, settings: Settings) -> Horizon:
@@ -269,7 +260,7 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
             write_series_copies(run_folder, horizon, args.tables)
             raise
         document = write_series_copies(run_folder, horizon, args.tables)
-    return print_result(args, document, lambda: _summarise_series(document), context.out)
+    return output.print_result(args, document, lambda: _summarise_series(document), context.out)
 
 
 def _summarise_series(document: Json) -> None:
@@ -292,9 +283,9 @@ def _summarise_series(document: Json) -> None:
             rows.append([f"total epsilon at delta {total['delta']:g}", total["epsilon"], ""])
     planned = counted(document["planned"], "step")
     title = f"{document['case']}: {document['series']}, one budget for {planned}"
-    print_table(title, ["result", "value", "unit"], rows)
-    say(*series_notes(document), *(protected(document) if noisy else ()))
-    say(message("noise-source", {"caveat": privacy["caveat"]}))
+    output.print_table(title, ["result", "value", "unit"], rows)
+    output.say(*series_notes(document), *(protected(document) if noisy else ()))
+    output.say(message("noise-source", {"caveat": privacy["caveat"]}))
 
 
 def _of_hours(privacy: Json) -> str:

@@ -28,14 +28,7 @@ from gridpriv.power.zone import flat_start
 from gridpriv.power.zone_agent import ZoneAgent, ZoneAgentFactory
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging
-from gridpriv.zonal.opening import (
-    WARM_START_ROUNDS,
-    PublicInputs,
-    coordinate_units,
-    reactive_flows,
-    schedules,
-    step_size,
-)
+from gridpriv.zonal import opening
 from gridpriv.zonal.settings import Settings, make_settings
 
 if TYPE_CHECKING:
@@ -74,8 +67,8 @@ class SharedVariables:
         return SharedVariables(
             numbers,
             flat_start(zone)[mask],
-            coordinate_units(network, numbers, len(prepared.zones)),
-            reactive_flows(network, numbers),
+            opening.coordinate_units(network, numbers, len(prepared.zones)),
+            opening.reactive_flows(network, numbers),
         )
 
     def same(self, other: SharedVariables) -> bool:
@@ -129,12 +122,12 @@ class Agreement:
         return {name: value for name, value in given.items() if name not in OF_ONE_PARTY}
 
     @cached_property
-    def public_inputs(self) -> PublicInputs:
+    def public_inputs(self) -> opening.PublicInputs:
         """The public inputs of the rounds."""
         zones = self.zones.values()
         numbers = np.concatenate([zone.coordinates for zone in zones])
         _, first = np.unique(numbers, return_index=True)
-        return PublicInputs(
+        return opening.PublicInputs(
             settings=self.settings,
             consensus=make_consensus([zone.coordinates for zone in zones]),
             start=[zone.start for zone in zones],
@@ -147,7 +140,7 @@ class Agreement:
         own, settings = self.zones[zone], self.settings
         start = settings.effective_start()
         return RequestLimits(
-            warm_starts=WARM_START_ROUNDS if start == "warm" else 0,
+            warm_starts=opening.WARM_START_ROUNDS if start == "warm" else 0,
             trial=start == "flat" or settings.effective_perturbation().target == "output",
             rounds=settings.rounds,
             size=len(own.coordinates),
@@ -156,7 +149,7 @@ class Agreement:
     def first_penalty(self, zone: str) -> Floats:
         """Return rho of a zone's variables in the first round."""
         units = self.zones[zone].units
-        _, schedule = schedules(self.settings, units)
+        _, schedule = opening.schedules(self.settings, units)
         return schedule.first(len(units))
 
     @cached_property
@@ -191,7 +184,7 @@ class Agreement:
     @cached_property
     def _step(self) -> Any:
         smoothness = math.nan if self.smoothness is None else self.smoothness
-        return step_size(self.settings, lambda: (smoothness, self.epsilon))
+        return opening.step_size(self.settings, lambda: (smoothness, self.epsilon))
 
     @property
     def _most_releases(self) -> tuple[int, int]:

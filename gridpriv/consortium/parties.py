@@ -45,14 +45,7 @@ from gridpriv.consortium.agreement import (
     check_run,
     write_agreement,
 )
-from gridpriv.core.errors import (
-    InputError,
-    check_choice,
-    not_allowed,
-    not_negative,
-    positive,
-    whole,
-)
+from gridpriv.core import errors
 from gridpriv.core.files import (
     MIB,
     make_folder,
@@ -103,11 +96,11 @@ def make_keys(
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    whole("days", days)
+    errors.whole("days", days)
     for zone in zones:
         check_name(zone)
     if len(set(zones)) < len(zones):
-        raise InputError("a zone is named twice: give every zone once")
+        raise errors.InputError("a zone is named twice: give every zone once")
     start = (begin or datetime.now(UTC)) - EARLY
     until = start + timedelta(days=days) + EARLY
     signer = ec.generate_private_key(ec.SECP256R1())
@@ -157,7 +150,7 @@ def check_name(zone: str) -> None:
     """Refuse a zone's name that a certificate or a folder cannot have."""
     plain = zone.isprintable() and "/" not in zone and zone not in (".", "..")
     if not (plain and 0 < len(zone) <= LONGEST_NAME and zone not in (NAME, AUTHORITY)):
-        raise not_allowed(
+        raise errors.not_allowed(
             "zone",
             zone,
             f"1 to {LONGEST_NAME} printable characters without '/', and neither '{NAME}' nor "
@@ -178,7 +171,7 @@ def check_pair(given: Credentials, name: str) -> None:
     key = read_key(given.key)
     check_certificate(given.certificate, given.authority, name, usage)
     if read_certificate(given.certificate).public_key() != key.public_key():
-        raise InputError(
+        raise errors.InputError(
             f"the key of {name!r} is not its certificate's: use the two files of one folder"
         )
 
@@ -201,7 +194,7 @@ class Party(Part):
     authority: str | None = words(
         None, "certificate of the consortium's authority (PEM)", "FILE", unset="none"
     )
-    timeout: float = number(300.0, "how long others are waited for", positive, unit="s")
+    timeout: float = number(300.0, "how long others are waited for", errors.positive, unit="s")
 
 
 @documented
@@ -233,11 +226,13 @@ class ZoneParty(Party):
     zoning: str = words("zones.csv", "the zone map", "FILE")
     demand: str = words("demand.csv", "its own demand (bus,pd_mw,qd_mvar); private", "FILE")
     coordinator: str = words("127.0.0.1:50051", "where the coordinator is", "HOST:PORT")
-    timeout: float = number(600.0, "how long a run may go without progress", positive, unit="s")
+    timeout: float = number(
+        600.0, "how long a run may go without progress", errors.positive, unit="s"
+    )
     beat: float = number(
         0.0,
         "answers leave at multiples of this after their order came; 0 is at once",
-        not_negative,
+        errors.not_negative,
         unit="s",
     )
     ledger: str | None = words(None, "its ledger, charged before every draw", "FILE", unset="none")
@@ -250,7 +245,7 @@ class ZoneParty(Party):
         """Refuse a configuration without a zone, or with an invalid address."""
         super().agree()
         if self.zone is None:
-            raise not_allowed("zone", self.zone, "the zone's name in the agreement")
+            raise errors.not_allowed("zone", self.zone, "the zone's name in the agreement")
         split_address("coordinator", self.coordinator)
 
 
@@ -268,8 +263,8 @@ def read_party(path: Path, kind: type[PartyKind]) -> PartyKind:
     document = read_table(path, "configuration")
     try:
         return kind(**document)
-    except InputError as error:
-        raise InputError(f"configuration {path}: {error}") from error
+    except errors.InputError as error:
+        raise errors.InputError(f"configuration {path}: {error}") from error
 
 
 def party_text(party: Part) -> str:
@@ -306,7 +301,7 @@ def credentials(party: Party, folder: Path, name: str, *, insecure: bool) -> Cre
         return None
     for key, file in files.items():
         if file is None:
-            raise not_allowed(
+            raise errors.not_allowed(
                 key,
                 file,
                 "a PEM file; without certificates only --insecure-loopback runs, on one machine",
@@ -328,7 +323,7 @@ def notes(party: str, level: str) -> Note:
 
     An event has a name, and names of zones, turns, runs, or reasons of the network.
     """
-    check_choice("log", level, LEVELS)
+    errors.check_choice("log", level, LEVELS)
     logger = logging.getLogger(f"gridpriv.consortium.{party}")
     logger.setLevel(level.upper())
     logger.propagate = False
@@ -392,16 +387,16 @@ def make_agreement(network: Case, prepared: Prepared, run: str) -> Agreement:
     """Return the agreement of a run that was prepared on a public network."""
     settings = prepared.settings
     if settings.public_demand is not None:
-        raise not_allowed(
+        raise errors.not_allowed(
             "public_demand", settings.public_demand, "left out: an agreement carries no file"
         )
     if settings.coordination != "rounds":
-        raise not_allowed("coordination", settings.coordination, "'rounds' over a network")
+        raise errors.not_allowed("coordination", settings.coordination, "'rounds' over a network")
     if settings.planning == "ac":
-        raise not_allowed("planning", "ac", "'soc' over a network, where rounds are ADMM")
+        raise errors.not_allowed("planning", "ac", "'soc' over a network, where rounds are ADMM")
     if settings.acceleration == "newton":
         allowed = "'anderson' or 'none' over a network, where rounds are ADMM"
-        raise not_allowed("acceleration", "newton", allowed)
+        raise errors.not_allowed("acceleration", "newton", allowed)
     perturbation = settings.effective_perturbation()
     if perturbation.target == "demand":  # explicit, as defaults may change
         settings = replace(settings, noise_schedule=perturbation.noise_schedule)

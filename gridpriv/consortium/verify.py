@@ -17,15 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gridpriv.consensus import credentials
 from gridpriv.consensus.client import read_transcript
-from gridpriv.consensus.credentials import (
-    NAME,
-    Usage,
-    Verifier,
-    check_certificate,
-    digest,
-    unsigned,
-)
 from gridpriv.consensus.messages import (
     BEFORE,
     Answer,
@@ -155,23 +148,23 @@ def _read(folder: Path, evidence: TranscriptEvidence) -> None:
     if party.authority is not None and (folder / party.authority).exists():
         authority = read_bytes(folder / party.authority, "authority", MIB)
     if isinstance(party, CoordinatorParty):
-        evidence.parties.append(NAME)
+        evidence.parties.append(credentials.NAME)
         _read_coordinator(state, evidence)
     else:
         evidence.parties.append(str(party.zone))
         _read_zone(state / TRANSCRIPT, str(party.zone), evidence)
     for name, certificate in evidence.certificates.items():
         if authority is not None:
-            usage: Usage = "server" if name == NAME else "client"
+            usage: credentials.Usage = "server" if name == credentials.NAME else "client"
             try:
-                check_certificate(certificate, authority, name, usage, timed=False)
+                credentials.check_certificate(certificate, authority, name, usage, timed=False)
             except InputError as error:
                 evidence.deviates(evidence.parties[-1], None, f"holds a certificate: {error}")
 
 
 def _read_coordinator(state: Path, evidence: TranscriptEvidence) -> None:
     names = list(evidence.agreement.zones)
-    places = {NAME: state / CERTIFICATE}
+    places = {credentials.NAME: state / CERTIFICATE}
     places |= {name: state / CERTIFICATES / f"{name}.pem" for name in names}
     for name, path in places.items():
         if path.exists():
@@ -191,7 +184,7 @@ def _read_zone(path: Path, zone: str, evidence: TranscriptEvidence) -> None:
         if "certificate" in note:
             evidence.certificates.setdefault(zone, note["certificate"].encode())
         if "coordinator" in note:
-            evidence.certificates.setdefault(NAME, note["coordinator"].encode())
+            evidence.certificates.setdefault(credentials.NAME, note["coordinator"].encode())
     for sent, received in exchanges:
         request, answer = decode(sent), answer_of(received)
         if not isinstance(request, Request) or answer is None:
@@ -208,19 +201,19 @@ def _read_zone(path: Path, zone: str, evidence: TranscriptEvidence) -> None:
 def _add(
     messages: dict[Key, dict[bytes, Signed]], key: Key, content: bytes, message: Signed
 ) -> None:
-    messages.setdefault(key, {})[unsigned(content, message.signature)] = message
+    messages.setdefault(key, {})[credentials.unsigned(content, message.signature)] = message
 
 
 def _check_signatures(evidence: TranscriptEvidence) -> None:
     """Remove messages without their senders' signatures, which prove nothing."""
-    verifiers = {name: Verifier(pem) for name, pem in evidence.certificates.items()}
+    verifiers = {name: credentials.Verifier(pem) for name, pem in evidence.certificates.items()}
     orders: list[tuple[str, Key, dict[bytes, Any]]] = [
-        (NAME, *item) for item in evidence.requests.items()
+        (credentials.NAME, *item) for item in evidence.requests.items()
     ]
     answers = [(key[0], key, messages) for key, messages in evidence.answers.items()]
     for sender, (zone, turn), messages in [*orders, *answers]:
         verify = verifiers.get(sender)
-        holder = zone if sender == NAME else "a folder's owner"
+        holder = zone if sender == credentials.NAME else "a folder's owner"
         for body, message in list(messages.items()):
             try:
                 if verify is not None:
@@ -234,7 +227,9 @@ def _check_twice(evidence: TranscriptEvidence) -> None:
     """Record parties that signed different messages of one turn."""
     for (zone, turn), orders in evidence.requests.items():
         if len(orders) > 1:
-            evidence.deviates(NAME, turn, f"sent {len(orders)} different orders to zone {zone}")
+            evidence.deviates(
+                credentials.NAME, turn, f"sent {len(orders)} different orders to zone {zone}"
+            )
     for (zone, turn), different in evidence.answers.items():
         if len(different) > 1:
             evidence.deviates(zone, turn, f"sent {len(different)} different answers")
@@ -260,7 +255,7 @@ def _check_limits(evidence: TranscriptEvidence) -> None:
             try:
                 limits.check(request, last)
             except MessageError as error:
-                evidence.deviates(NAME, turn, f"sent {error} to zone {zone}")
+                evidence.deviates(credentials.NAME, turn, f"sent {error} to zone {zone}")
             last = turn
 
 
@@ -302,11 +297,13 @@ def _replay(evidence: TranscriptEvidence) -> tuple[int, bool]:
 def _reply(evidence: TranscriptEvidence, request: Request) -> Reply | None:
     """Return the correct reply to an order; record parties that differ from it."""
     key, body = (request.zone, request.turn), encode(request)
-    due = unsigned(body, b"")
+    due = credentials.unsigned(body, b"")
     for given in evidence.requests.get(key, {}):
         if given != due:
             evidence.deviates(
-                NAME, request.turn, f"sent zone {request.zone} an order that the rounds do not give"
+                credentials.NAME,
+                request.turn,
+                f"sent zone {request.zone} an order that the rounds do not give",
             )
     answers = evidence.answers.get(key, {})
     if key in evidence.late:
@@ -314,9 +311,9 @@ def _reply(evidence: TranscriptEvidence, request: Request) -> Reply | None:
     if not answers:
         raise _EndError
     answer = next(iter(answers.values()))
-    if answer.request != digest(body, b"") and not evidence.requests.get(key):
+    if answer.request != credentials.digest(body, b"") and not evidence.requests.get(key):
         evidence.deviates(
-            f"{NAME} or {request.zone}",
+            f"{credentials.NAME} or {request.zone}",
             request.turn,
             "the order that was answered is not the one that the rounds give",
         )

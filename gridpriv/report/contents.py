@@ -20,14 +20,7 @@ from gridpriv.report import schema, source
 from gridpriv.report.source import means_over, message, step_rows
 from gridpriv.report.summary import COMBINATION, budget_words, named_runs, short
 from gridpriv.report.tables import Table, make_table
-from gridpriv.study.engine import (
-    LEARNING_RUN,
-    ClaimRow,
-    GridRow,
-    StudyTotal,
-    differing,
-    study_totals,
-)
+from gridpriv.study import engine
 from gridpriv.zonal.documents import (
     RESERVE_FILE,
     STORAGE_FILE,
@@ -59,13 +52,13 @@ def simulation_caveat(study: Study) -> str:
 def composition(study: Study) -> Iterator[Message]:
     """Yield the joint cost of the runs on each data set, if there are several."""
     kind = "steps" if "steps" in study.tables else "noisy runs"
-    for total in study_totals(study):
+    for total in engine.study_totals(study):
         values = {"runs": total.runs, "kind": kind, "case": short(total.case)}
         if total.runs < 2:
             continue
         if total.epsilon is None:
             noisy = (study.runs["case"] == total.case) & ~study.runs["budget"].isin(WITHOUT_BUDGET)
-            names = " and ".join(differing(study.runs[noisy]))
+            names = " and ".join(engine.differing(study.runs[noisy]))
             yield message("composition-differs", values | {"names": names})
         elif math.isinf(total.epsilon):
             yield message("composition-uncertified", values)
@@ -75,10 +68,10 @@ def composition(study: Study) -> Iterator[Message]:
 
 def released_by_unfinished(study: Study) -> Iterator[Message]:
     """Yield the releases of data sets without a finished run."""
-    if study.manifest.get("kind") == LEARNING_RUN:
+    if study.manifest.get("kind") == engine.LEARNING_RUN:
         yield from _learning_released(study)
         return
-    for total in study_totals(study):
+    for total in engine.study_totals(study):
         if total.epsilon is not None and math.isfinite(total.epsilon):
             values = {"case": short(total.case)} | _at_most(total)
             yield message("released-by-unfinished", values)
@@ -95,7 +88,7 @@ def _learning_released(study: Study) -> Iterator[Message]:
     yield message("protected", {"adjacency": adjacency})
 
 
-def _at_most(total: StudyTotal) -> dict[str, str]:
+def _at_most(total: engine.StudyTotal) -> dict[str, str]:
     unknown = (
         f", not counting {total.unknown} failed runs without a record of what they released"
         if total.unknown
@@ -188,7 +181,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         costs = " (costs: over AC-feasible runs)" if "ac_feasible_pct" in rows else ""
         yield schema.SUMMARY, f"Means over seeds{costs}", rows
         yield schema.ConvexMeans.table, "Convex model, means over seeds", _relaxed(study, text)
-    yield ClaimRow.table, "Claims of the paper", current.get("claims", pd.DataFrame())
+    yield engine.ClaimRow.table, "Claims of the paper", current.get("claims", pd.DataFrame())
     yield schema.ZoneMeans.table, _zones_caption(study), _zones(study)
     if len(text):
         yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, text)
@@ -196,7 +189,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         yield source.SCHEMAS[name], source.CAPTIONS[name], current.get(name, pd.DataFrame())
     yield schema.Failures.table, "Runs that did not converge or failed", _alike(noted(study))
     yield schema.Provenance.table, "This study", _provenance(study)
-    yield GridRow.table, "Cases", _grids(study.manifest)
+    yield engine.GridRow.table, "Cases", _grids(study.manifest)
     yield schema.SettingValue.table, "Settings", _settings(study.manifest)
 
 
@@ -211,7 +204,7 @@ def _relaxed(study: Study, text: pd.DataFrame) -> pd.DataFrame:
 
 def _private(study: Study, means: pd.DataFrame) -> pd.DataFrame:
     """Return the certificates of noisy methods; of a series, of all steps together."""
-    noisy, totals = means[~means.budget.isin(WITHOUT_BUDGET)], study_totals(study)
+    noisy, totals = means[~means.budget.isin(WITHOUT_BUDGET)], engine.study_totals(study)
     if means_over(study) == "steps" and totals:
         drawn = study.tables["releases"].groupby("zone")["count"].sum()
         pure, total = totals[0].pure, totals[0].epsilon

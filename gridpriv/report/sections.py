@@ -13,6 +13,7 @@ from gridpriv.core.text import Message, number_text
 from gridpriv.grid.zoning import map_digest
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET
+from gridpriv.report import summary
 from gridpriv.report.charts import cost_charts, generation_chart, round_charts, step_charts
 from gridpriv.report.contents import noted
 from gridpriv.report.curves import Chart
@@ -20,14 +21,6 @@ from gridpriv.report.figures import Bars, Look, Plot, looks, split_bars
 from gridpriv.report.network import GridMap
 from gridpriv.report.plots import flows_of, loading_map, loading_noun
 from gridpriv.report.source import means_over, measured, message
-from gridpriv.report.summary import (
-    at_budget,
-    best_series,
-    budget_words,
-    named_runs,
-    reference_budget,
-    short,
-)
 from gridpriv.report.tables import Table
 from gridpriv.zonal.summary import bound_in_words
 
@@ -125,9 +118,11 @@ def _splits(of: Subject) -> Iterator[Bars]:
     if of.table.empty:
         return
     for panel, rows in of.table[of.table.seeds > 0].groupby("panel", sort=False):
-        budget = reference_budget(rows)
+        budget = summary.reference_budget(rows)
         if budget != NO_NOISE and rows.cost_of_privacy.notna().any():
-            yield split_bars(f"{panel}: cost of privacy, {budget_words(budget)}", rows, budget)
+            yield split_bars(
+                f"{panel}: cost of privacy, {summary.budget_words(budget)}", rows, budget
+            )
 
 
 def _run_maps(of: Subject) -> tuple[GridMap, ...]:
@@ -195,7 +190,7 @@ def places(of: Subject) -> Section | None:
     """Return maps of zones and of load shedding."""
     if of.table.empty or of.network(*of.table.iloc[0][["case", "zoning"]])[0].empty:
         return None
-    runs = named_runs(of.study)
+    runs = summary.named_runs(of.study)
     maps: list[Plot] = []
     notes = [message("maps", {})]
     if not of.study.public:
@@ -209,7 +204,9 @@ def places(of: Subject) -> Section | None:
         if of.study.manifest.get("document") is None:
             maps += _shed_maps(of.study, rows, here, (buses, branches))
     grids = of.study.manifest.get("cases") or []
-    if bare := dict.fromkeys(short(g["case"]) for g in grids if g.get("rated_branches") == 0):
+    if bare := dict.fromkeys(
+        summary.short(g["case"]) for g in grids if g.get("rated_branches") == 0
+    ):
         notes.append(message("no-ratings", {"cases": ", ".join(bare)}))
     return Section("Network", tuple(notes), tuple(maps), tables=of.tables_named("zones"))
 
@@ -233,7 +230,7 @@ def _limits(study: Study, panel: str, runs: pd.DataFrame) -> list[Message]:
     else:
         run = str(first.method)
         if first.budget not in WITHOUT_BUDGET:
-            run += f", {budget_words(first.budget)}, seed {first.seed}"
+            run += f", {summary.budget_words(first.budget)}, seed {first.seed}"
     explanation = str(first.explanation).rstrip(". ")
     return [message("limits", {"panel": panel, "run": run, "explanation": explanation})]
 
@@ -245,20 +242,20 @@ def _shed_maps(
     network: tuple[pd.DataFrame, pd.DataFrame],
 ) -> Iterator[GridMap]:
     """Yield load shedding per bus of the methods that shed least and most, if any sheds."""
-    shed, budget = study.tables["buses"], reference_budget(rows)
+    shed, budget = study.tables["buses"], summary.reference_budget(rows)
     if shed.empty or "redispatch_shed_mw" not in shed:
         return
-    ranked = at_budget(rows[rows.seeds > 0], budget).sort_values("redispatch_shed_mw")
-    chosen = dict.fromkeys([best_series(rows, budget), *ranked.series.iloc[-1:]])
+    ranked = summary.at_budget(rows[rows.seeds > 0], budget).sort_values("redispatch_shed_mw")
+    chosen = dict.fromkeys([summary.best_series(rows, budget), *ranked.series.iloc[-1:]])
     for series in filter(None, chosen):
-        group = at_budget(runs[runs.series == series], budget)
+        group = summary.at_budget(runs[runs.series == series], budget)
         columns = ["redispatch_shed_mw", "pd_mw"]
         means = shed[shed.run.isin(group.run)].groupby("bus")[columns].mean()
         mean = means["redispatch_shed_mw"]
         total = float(mean.clip(lower=0.0).sum())
         if total <= negligible_mw(float(means["pd_mw"].clip(lower=0.0).sum())):
             continue
-        at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
+        at = "" if budget == NO_NOISE else f", {summary.budget_words(budget)}"
         values = {int(bus): float(value) for bus, value in mean.fillna(0.0).items()}
         yield GridMap(
             f"{rows.panel.iloc[0]}: {series}{at}",
@@ -300,8 +297,8 @@ def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
         unique = rows.drop_duplicates("bound_source")[:MOST_SOURCES]
         again = unique.duplicated(["case", owner]).any()  # one zone, several budgets
         sources = [
-            f"{short(row['case']) + ', ' if several else ''}{owner} {row[owner]}"
-            f"{', ' + budget_words(row['budget']) if again else ''}: "
+            f"{summary.short(row['case']) + ', ' if several else ''}{owner} {row[owner]}"
+            f"{', ' + summary.budget_words(row['budget']) if again else ''}: "
             f"{bound_in_words(str(row['bound_source']).rstrip('. '))}"
             for _, row in unique.iterrows()
         ]

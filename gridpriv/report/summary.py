@@ -17,14 +17,8 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.settings import shortest
 from gridpriv.core.store import Study
 from gridpriv.core.text import number_text
+from gridpriv.privacy import settings
 from gridpriv.privacy.certificate import Certificate
-from gridpriv.privacy.settings import (
-    NO_NOISE,
-    NOTHING,
-    WITHOUT_BUDGET,
-    nominal_epsilon,
-    parse_budget,
-)
 
 UNITS = ("%", "$/h", "MW", "p.u.", "p.u. squared")
 """Units written after a number in sentences; others are words that the name implies."""
@@ -171,7 +165,7 @@ def rank(runs: pd.DataFrame, metric: Metric) -> Ranking:
 def _by_seed(rows: pd.DataFrame, metric: Metric) -> pd.Series:
     """Return a method's value by seed; without noise the same value for every seed."""
     values = pd.to_numeric(rows[metric.key])
-    if bool(rows["budget"].isin(WITHOUT_BUDGET).all()):
+    if bool(rows["budget"].isin(settings.WITHOUT_BUDGET).all()):
         return pd.Series([float(values.iloc[0])], index=["any"])
     seeds = rows["seed"] if "seed" in rows else pd.Series(range(len(rows)), index=rows.index)
     return pd.Series(values.to_numpy(dtype=float), index=seeds.astype(str))
@@ -254,14 +248,14 @@ def with_cost_of_privacy(runs: pd.DataFrame) -> pd.DataFrame:
     cost = pd.to_numeric(runs["cost"], errors="coerce")
     if "ac_feasible" in runs:
         cost = cost.mask(runs["ac_feasible"] == False)  # noqa: E712
-    noise_free = cost.where((runs["budget"] == NO_NOISE) & (runs["status"] == "done"))
+    noise_free = cost.where((runs["budget"] == settings.NO_NOISE) & (runs["status"] == "done"))
     grid = [runs[key] for key in PANEL]
     methods = noise_free.groupby([*grid, runs["method"]], dropna=False).transform("mean")
     base = methods.groupby(grid, dropna=False).transform("min")
     own = pd.Series(math.nan, index=runs.index)
     if "configuration" in runs:
         own = noise_free.groupby([*grid, runs["configuration"]], dropna=False).transform("mean")
-    priced = (cost - base).where(runs["budget"] != NO_NOISE)
+    priced = (cost - base).where(runs["budget"] != settings.NO_NOISE)
     return runs.assign(
         cost=cost,
         cost_of_privacy=priced,
@@ -273,7 +267,7 @@ def with_cost_of_privacy(runs: pd.DataFrame) -> pd.DataFrame:
 
 def series_names(table: pd.DataFrame) -> list[str]:
     """Return the name of each row's curve: the method, and its local updates if they vary."""
-    noisy = table.loc[table.budget != NO_NOISE, "local_updates"]
+    noisy = table.loc[table.budget != settings.NO_NOISE, "local_updates"]
     in_a_method = table.groupby("method").local_updates.nunique()
     if noisy.nunique(dropna=False) < 2 or in_a_method.max() < 2:
         return [str(name) for name in table.method]
@@ -300,26 +294,27 @@ def panel_names(table: pd.DataFrame) -> list[str]:
 def budgets_of(table: pd.DataFrame) -> list[str]:
     """Return the budgets of the noise of a table, the smallest first."""
     return sorted(
-        (b for b in dict.fromkeys(table.budget) if b not in WITHOUT_BUDGET), key=nominal_epsilon
+        (b for b in dict.fromkeys(table.budget) if b not in settings.WITHOUT_BUDGET),
+        key=settings.nominal_epsilon,
     )
 
 
 def reference_budget(table: pd.DataFrame) -> str:
     """Return the budget at which methods are compared: the upper median."""
     budgets = budgets_of(table)
-    return budgets[len(budgets) // 2] if budgets else NO_NOISE
+    return budgets[len(budgets) // 2] if budgets else settings.NO_NOISE
 
 
 def at_budget(table: pd.DataFrame, budget: str) -> pd.DataFrame:
     """Return the rows at a :func:`reference_budget`; all rows without noise."""
-    return table if budget == NO_NOISE else table[table.budget == budget]
+    return table if budget == settings.NO_NOISE else table[table.budget == budget]
 
 
 def budget_words(budget: str) -> str:
     """Return a budget's label."""
-    if budget in WITHOUT_BUDGET:
-        return {NO_NOISE: "noise-free", NOTHING: "epsilon 0"}[budget]
-    stated = parse_budget(budget)
+    if budget in settings.WITHOUT_BUDGET:
+        return {settings.NO_NOISE: "noise-free", settings.NOTHING: "epsilon 0"}[budget]
+    stated = settings.parse_budget(budget)
     return f"{stated.scope.replace('-', ' ')} epsilon {shortest(stated.epsilon)}"
 
 
