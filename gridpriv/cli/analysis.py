@@ -210,7 +210,7 @@ def execute_security(args: argparse.Namespace) -> int:
 
 def _print_security(document: Json, seed: int | None, folder: Path | None) -> None:
     """Print the most severe contingencies, and the verdict."""
-    from gridpriv.zonal.security import corrective_figures
+    from gridpriv.zonal.security import corrective_columns
 
     rows = document["contingencies"]
     shown = [
@@ -218,7 +218,7 @@ def _print_security(document: Json, seed: int | None, folder: Path | None) -> No
         | {"outage": f"{row['name']} ({' '.join(row['at'])})"}
         | {"count": None if row["status"] in STATES else len(row["violations"])}
         | {"worst": STATES.get(row["status"]) or _worst(row["violations"])}
-        | corrective_figures(row["corrective"])
+        | corrective_columns(row["corrective"])
         for row in _shown(rows)
     ]
     # an empty column would take width from others

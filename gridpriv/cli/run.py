@@ -266,12 +266,12 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
 def _summarise_series(document: Json) -> None:
     """Print the values of a series and its messages."""
     from gridpriv.zonal.messages import message
-    from gridpriv.zonal.summary import protected, series_figures, series_notes
+    from gridpriv.zonal.summary import protected, series_notes, series_summary
 
     steps, privacy = document["steps"], document["privacy"]
     noisy, total = privacy["mechanism"] != "none", privacy["total"]
     rows: list[list[object]] = [["steps", document["finished"], ""]]
-    rows += series_figures(steps)
+    rows += series_summary(steps)
     if steps and "seconds" in steps[0]:
         rows.append(["run time", sum(step["seconds"] for step in steps), "s"])
     if noisy:

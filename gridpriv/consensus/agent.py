@@ -431,8 +431,8 @@ class Agent:
         view = self._public_view("trial on public data, round")
         release = self.release(order.penalty, order.step)
         if self.releases.certifies_minimisers and release is not None:
-            signs = np.where(np.arange(len(order.w)) % 2, -1.0, 1.0)
-            order = replace(order, w=order.w + NOISY * release.mechanism.scale * signs)
+            directions = np.where(np.arange(len(order.w)) % 2, -1.0, 1.0)
+            order = replace(order, w=order.w + NOISY * release.mechanism.scale * directions)
         self._updated(order, replace(view, released=self.rules.perturbation.target))
         return Reply(np.zeros(0), {})
 

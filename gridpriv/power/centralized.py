@@ -82,7 +82,7 @@ class Shortage:
 
     Attributes
     ----------
-    enough_mw : float
+    shed_mw : float
         Load shedding of the AC plan that sheds least.
     deenergized_mw : float
         The part of it on islands without generation.
@@ -94,7 +94,7 @@ class Shortage:
         In descending order of effect.
     """
 
-    enough_mw: float
+    shed_mw: float
     deenergized_mw: float
     curtailed_mw: float
     negligible_mw: float
@@ -102,10 +102,10 @@ class Shortage:
 
     def sentence(self) -> str:
         """Return the least load shedding and its causes as a sentence."""
-        if self.enough_mw <= self.negligible_mw:
+        if self.shed_mw <= self.negligible_mw:
             parts = ["An AC plan serves all demand"]
         else:
-            parts = [f"An AC plan exists that sheds {self.enough_mw:.4g} MW"]
+            parts = [f"An AC plan exists that sheds {self.shed_mw:.4g} MW"]
         if self.curtailed_mw > self.negligible_mw:
             parts.append(f"It curtails {self.curtailed_mw:.4g} MW of lower limits of generators")
         if self.deenergized_mw > 0:
@@ -141,16 +141,16 @@ def shortage(case: Case) -> Shortage:
 def _causes(case: Case, least: AcOptimum) -> Iterator[Cause]:
     shed = least.state.shed_mw
     for kind in KINDS:
-        matches = [limit for limit in least.state.binding if limit.kind == kind]
-        matches = [limit for limit in matches if (kind, limit.limit) != ("generator P", "lower")]
-        if not matches:
+        limits = [limit for limit in least.state.binding if limit.kind == kind]
+        limits = [limit for limit in limits if (kind, limit.limit) != ("generator P", "lower")]
+        if not limits:
             continue
         try:
-            without = acopf(without_limits(case, matches), "shed").state.shed_mw
+            without = acopf(without_limits(case, limits), "shed").state.shed_mw
         except SolverError:
             continue
         if without < (1 - NOTICED) * shed:
-            yield Cause(kind, tuple(dict.fromkeys(limit.at for limit in matches)), without)
+            yield Cause(kind, tuple(dict.fromkeys(limit.at for limit in limits)), without)
 
 
 def without_limits(case: Case, limits: list[Limit]) -> Case:

@@ -88,7 +88,7 @@ LARGEST_RATE = 10.0
 SMALLEST_SPREAD, LARGEST_SPREAD = 1e-2, 0.5
 SHORT = 1e-5
 """p.u.: |V_i - V_j| at the rated flow of a pair, below which it is a short pair."""
-MOST_MISSED = 1e-4
+LARGEST_RESIDUAL = 1e-4
 """p.u.: largest residual of the power balance or Ohm's law."""
 MOST_ITERATIONS = 300
 GOOD_ERROR, MOST_ERROR = 1e-4, 1e-3
@@ -111,7 +111,7 @@ class ConicSolution:
         Objective, without the cost's constant.
     error : float
         Estimate of the value's error, relative to it (absolute below a value of 1).
-    missed : float
+    largest_residual : float
         Largest residual of the balance or Ohm's law, p.u.; NaN where it was not computed.
     status : str
         ``Solved``; ``AlmostSolved`` (error of at most 1e-3) where no scaling gives a better result;
@@ -123,12 +123,12 @@ class ConicSolution:
     price: Floats
     value: float
     error: float
-    missed: float
+    largest_residual: float
     status: str
 
     def within(self, error: float) -> bool:
         """Return True where the value's error is at most this, and balance and Ohm's law hold."""
-        return self.error <= error and self.missed <= MOST_MISSED
+        return self.error <= error and self.largest_residual <= LARGEST_RESIDUAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,10 +210,10 @@ def solve_conic(program: ZoneProgram, demand: Floats, slack: Slack) -> ConicSolu
     if best is not None and best.within(MOST_ERROR):
         return replace(best, status="AlmostSolved")
     tried = f"clarabel ended {status} after {len(SCALINGS)} scalings were tried"
-    if best is not None and best.missed > MOST_MISSED:
+    if best is not None and best.largest_residual > LARGEST_RESIDUAL:
         tried += (
-            f"; the power balance or Ohm's law misses {best.missed:.2g} p.u., for "
-            f"{MOST_MISSED:g} allowed: join the ends of branches of negligible impedance"
+            f"; the power balance or Ohm's law misses {best.largest_residual:.2g} p.u., for "
+            f"{LARGEST_RESIDUAL:g} allowed: join the ends of branches of negligible impedance"
         )
     elif best is not None:
         tried += (
@@ -242,17 +242,17 @@ def _form(program: ZoneProgram, demand: Floats, slack: Slack) -> _Form:
     inside, limits, cones = conic_rows(program)
     missing, zone, at = len(slack.linear), program.zone, Columns(program.zone)
     products = 4 * len(zone.pairs)  # rows of the voltage products' cones, the last
-    others = len(limits) - products
+    n_scaled = len(limits) - products
     pairs = _Pairs.of(zone, at)
     voltages = pairs.voltages(program.size)
     variables = _variables(program, at, pairs) @ voltages
     expand = Matrix(sparse.block_diag([variables, sparse.eye_array(missing)]))
-    rows = sparse.vstack([program.imbalance, program.a_eq, inside[:others]])
+    rows = sparse.vstack([program.imbalance, program.a_eq, inside[:n_scaled]])
     short = sparse.vstack(
         [-slack.columns, Matrix((rows.shape[0] - len(demand), missing))], format="csr"
     )
     rows = Matrix(sparse.hstack([rows, short], format="csr") @ expand)
-    offset = np.concatenate([-demand, program.b_eq, limits[:others]])
+    offset = np.concatenate([-demand, program.b_eq, limits[:n_scaled]])
     largest = abs(rows).max(axis=1).toarray().ravel()
     scale = 1.0 / np.where(largest >= SHORT, largest, 1.0)  # keeps a bound on wi of a short pair
     thermal = program.cone_sizes[: len(program.cone_sizes) - len(zone.pairs)]
@@ -391,22 +391,22 @@ def _variables(program: ZoneProgram, at: Columns, pairs: _Pairs) -> Matrix:
         (wi, wr, -0.5 * tau.imag * gamma**2),
     ]
     row, column, values = (np.concatenate(part) for part in zip(*entries, strict=True))
-    kept = values != 0.0
+    nonzero = values != 0.0
     shape = (program.size, program.size)
-    return Matrix((values[kept], (row[kept], column[kept])), shape=shape)
+    return Matrix((values[nonzero], (row[nonzero], column[nonzero])), shape=shape)
 
 
 def _products(at: Columns, pairs: _Pairs) -> Rows:
     """Return the cone of every pair's voltage products, of x with w in place of d."""
     u, v = at.all("wr"), at.all("wi")
-    item, zero = np.ones(len(u)), np.zeros(len(u))
-    half, quarter = 0.5 * item, 0.25 * pairs.spread**2
+    ones, zero = np.ones(len(u)), np.zeros(len(u))
+    half, quarter = 0.5 * ones, 0.25 * pairs.spread**2
     own, steep = 1.0 / pairs.square, 1.0 / pairs.spread
     return cone_rows(
         term_rows(zero, (pairs.i, half * own), (pairs.j, half), (u, 1.0 - quarter)),
         term_rows(zero, (pairs.i, half * own), (pairs.j, half), (u, -1.0 - quarter)),
         term_rows(zero, (pairs.i, steep * own), (pairs.j, -steep), (u, zero)),
-        term_rows(zero, (v, item), (v, item), (u, zero)),
+        term_rows(zero, (v, ones), (v, ones), (u, zero)),
     )
 
 
@@ -429,10 +429,10 @@ def _solution(
 ) -> ConicSolution:
     """Undo the scaling. The dual y of the row Bz = -d is the derivative of the value by d."""
     x, y = np.asarray(result.x), np.asarray(result.z) / scaling.objective
-    missed = form.rows @ x + np.asarray(result.s) - form.offset
+    residual = form.rows @ x + np.asarray(result.s) - form.offset
     gradient = form.quadratic @ x + form.linear + form.rows.T @ y
     value = float(result.obj_val) / scaling.objective
-    error = float(np.abs(y) @ np.abs(missed) + np.abs(x) @ np.abs(gradient))
+    error = float(np.abs(y) @ np.abs(residual) + np.abs(x) @ np.abs(gradient))
     z = (form.expand @ x)[: program.size]
     return ConicSolution(
         z=z,
@@ -440,6 +440,6 @@ def _solution(
         price=(form.row_scale * y[: len(form.row_scale)])[: len(demand)],
         value=value,
         error=error / max(abs(value), 1.0),
-        missed=float(np.abs(missed[: len(form.row_scale)] / form.row_scale).max()),
+        largest_residual=float(np.abs(residual[: len(form.row_scale)] / form.row_scale).max()),
         status="Infeasible" if str(result.status) in INFEASIBLE else "Solved",
     )

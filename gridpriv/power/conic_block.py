@@ -148,13 +148,13 @@ class ConeScaling:
 
     def times(self, v: Floats) -> Floats:
         """Return W v."""
-        return self.eta[self.cones.block] * self._turned(self.point, v)
+        return self.eta[self.cones.block] * self._product(self.point, v)
 
     def inverse_times(self, v: Floats) -> Floats:
         """Return W^-1 v."""
-        return self._turned(self.cones.reflected(self.point), v) / self.eta[self.cones.block]
+        return self._product(self.cones.reflected(self.point), v) / self.eta[self.cones.block]
 
-    def _turned(self, w: Floats, v: Floats) -> Floats:
+    def _product(self, w: Floats, v: Floats) -> Floats:
         cones = self.cones
         whole = cones.dot(w, v)
         share = (whole + v[cones.head]) / (1.0 + w[cones.head])
@@ -232,7 +232,7 @@ class ConicBlock:
         self._a, self._b, _ = conic_rows(reduced)
         ones = np.ones(len(self._b) - int(reduced.cone_sizes.sum()), dtype=np.int64)
         self._cones = Cones(np.concatenate([ones, reduced.cone_sizes]))
-        number = problem.coordinates[reduced.kept]
+        number = problem.coordinates[reduced.remaining]
         shared = np.isin(number, border)
         self._own, self._edge = np.flatnonzero(~shared), np.flatnonzero(shared)
         self.at = number[self._edge]
@@ -321,9 +321,9 @@ class ConicBlock:
 
     def predict(self, border: Floats) -> float:
         """Return the largest length of the predictor's step within the cones."""
-        return self._moved(border, 1.0)
+        return self._set_step(border, 1.0)
 
-    def _moved(self, border: Floats, share: float) -> float:
+    def _set_step(self, border: Floats, share: float) -> float:
         """Set the step that removes a share of the residuals; return its largest length."""
         dx, dz = self._expanded(border)
         self._step = dx, -share * self._rz - self._a @ dx, dz
@@ -350,7 +350,7 @@ class ConicBlock:
 
     def direction(self, border: Floats) -> float:
         """Return the largest length of Mehrotra's step within the cones."""
-        return self._moved(border, self._share)
+        return self._set_step(border, self._share)
 
     def step(self, length: float) -> Progress:
         """Take a share of the step."""

@@ -71,7 +71,7 @@ class StateDerivative:
         return islands(self.state.case)
 
     @cached_property
-    def holding(self) -> Bools:
+    def regulated(self) -> Bools:
         """Buses at their voltage set point."""
         state = self.state
         generating = np.isin(np.arange(state.case.n_bus), state.case.gen_bus)
@@ -94,9 +94,9 @@ class StateDerivative:
         """Every generator's share of its island's alpha, alpha over the room, and its sign."""
         state, case = self.state, self.state.case
         group, count = self.island[case.gen_bus], int(self.island.max()) + 1
-        asked = state.pg - state.regulation
+        set_point = state.pg - state.regulation
         alpha = np.bincount(group, state.regulation, count)[group]
-        room = np.where(alpha >= 0, case.pmax - asked, asked - case.pmin)
+        room = np.where(alpha >= 0, case.pmax - set_point, set_point - case.pmin)
         room = np.maximum(np.where(np.isinf(room), 1e6, room), 0.0)
         exhausted = np.bincount(group, room, count)[group] <= 0
         room = np.where(exhausted, 1.0, room)  # the deficit is shed, so any share is correct
@@ -108,11 +108,11 @@ class StateDerivative:
         """Energized buses, those with a free angle, and those with a free voltage."""
         live = np.flatnonzero(~self.state.deenergized)
         first = np.unique(self.island[live], return_index=True)[1]
-        return live, np.delete(live, first), live[~self.holding[live]]
+        return live, np.delete(live, first), live[~self.regulated[live]]
 
     @cached_property
     def _factors(self) -> SuperLU:
-        live, turning, moving = self._places
+        live, free_angle, free_voltage = self._places
         case = self.state.case
         by_angle, by_magnitude = self._slopes
         share = self._shares[0]
@@ -123,10 +123,18 @@ class StateDerivative:
             (-share, (case.gen_bus, np.maximum(area[case.gen_bus], 0))),
             shape=(case.n_bus, len(numbers)),
         ).tocsr()
-        none = sparse.csr_array((len(moving), len(numbers)))
+        none = sparse.csr_array((len(free_voltage), len(numbers)))
         rows = [
-            [by_angle.real[live][:, turning], by_magnitude.real[live][:, moving], alpha[live]],
-            [by_angle.imag[moving][:, turning], by_magnitude.imag[moving][:, moving], none],
+            [
+                by_angle.real[live][:, free_angle],
+                by_magnitude.real[live][:, free_voltage],
+                alpha[live],
+            ],
+            [
+                by_angle.imag[free_voltage][:, free_angle],
+                by_magnitude.imag[free_voltage][:, free_voltage],
+                none,
+            ],
         ]
         return splu(sparse.block_array(rows, format="csc"))
 
@@ -150,15 +158,15 @@ class StateDerivative:
             self._flow(limit.element, angle, magnitude)
         else:
             magnitude[np.flatnonzero(self.state.case.bus_id == limit.element)] = 1.0
-        live, turning, moving = self._places
-        right = np.concatenate([angle[turning], magnitude[moving]])
+        live, free_angle, free_voltage = self._places
+        right = np.concatenate([angle[free_angle], magnitude[free_voltage]])
         right = np.append(right, np.zeros(self._factors.shape[0] - len(right)))
         adjoint = self._factors.solve(right, trans="T")
         p, q = np.zeros((2, self.state.case.n_bus))
-        p[live], q[moving] = adjoint[: len(live)], adjoint[len(live) :]
+        p[live], q[free_voltage] = adjoint[: len(live)], adjoint[len(live) :]
         by_magnitude = self._slopes[1]
         pulled = by_magnitude.real.T @ p + by_magnitude.imag.T @ q
-        return self._by_output(p), np.where(self.holding, magnitude - pulled, 0.0)
+        return self._by_output(p), np.where(self.regulated, magnitude - pulled, 0.0)
 
     def _by_output(self, price: Floats) -> Floats:
         """Return the derivative by active set points for an adjoint of the active balances."""
@@ -255,19 +263,19 @@ def correct(
     try:
         pg = post_contingency(before, outage).pg
     except PowerFlowError:
-        pg = before.dispatch.pg[outage.kept]
+        pg = before.dispatch.pg[outage.in_service]
     live = part_at(case, ~deenergized_buses(case))
     try:
-        asked = _least_moves(live, pg[live.gens], voll)
-        state = ac_flow(case, live.in_whole(case, asked))
+        dispatch = _least_redispatch(live, pg[live.gens], voll)
+        state = ac_flow(case, live.in_whole(case, dispatch))
     except (SolverError, InputError):
         return Correction("no state", (), (), None)
-    left = state.violations
-    given = Correction("limits left" if left else "corrected", (), left, state)
-    return replace(given, zones=_by_zone(before, outage, state, pg, owners))
+    violations = state.violations
+    correction = Correction("limits left" if violations else "corrected", (), violations, state)
+    return replace(correction, zones=_by_zone(before, outage, state, pg, owners))
 
 
-def _least_moves(live: SubCase, pg: Floats, voll: float) -> Dispatch:
+def _least_redispatch(live: SubCase, pg: Floats, voll: float) -> Dispatch:
     """Return the dispatch within all limits that changes least from ``pg``.
 
     Raises
@@ -287,8 +295,8 @@ def _least_moves(live: SubCase, pg: Floats, voll: float) -> Dispatch:
     for sign in (-1.0, 1.0):
         model.program.add_slack(row, sign, 1.0)
     add_service_cost(model, voll / NOTIONAL_COST, SPILL_WEIGHT * voll / NOTIONAL_COST)
-    for kept in (np.concatenate([model.cut, model.curtailment]), None):
-        solution = model.program.solve(None, kept)
+    for zero in (np.concatenate([model.cut, model.curtailment]), None):
+        solution = model.program.solve(None, zero)
         if solution.solved:
             return model.dispatch(solution.x)
     raise SolverError(
@@ -305,12 +313,12 @@ def _by_zone(
 ) -> tuple[ZoneCorrection, ...]:
     """Return the redispatch of every zone, MW."""
     base, case = before.case.base_mva, outage.case
-    moved = state.pg - pg
+    redispatched = state.pg - pg
     shed = state.p_shed - before.state.p_shed
-    matches = []
+    corrections = []
     for name, buses in owners:
-        own = moved[np.isin(case.gen_bus, buses)]
+        own = redispatched[np.isin(case.gen_bus, buses)]
         up, down = np.maximum(own, 0.0).sum(), np.maximum(-own, 0.0).sum()
         cut = max(float(shed[buses].sum()), 0.0)
-        matches.append(ZoneCorrection(name, base * float(up), base * float(down), base * cut))
-    return tuple(matches)
+        corrections.append(ZoneCorrection(name, base * float(up), base * float(down), base * cut))
+    return tuple(corrections)

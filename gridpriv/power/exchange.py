@@ -190,8 +190,8 @@ def shift_keys(case: Case, zone_of: Ints) -> Floats:
     """Return the share of every bus in its zone's change of net position, (n, zones)."""
     count = int(zone_of.max()) + 1
     capacity = np.bincount(case.gen_bus, _stated(case), case.n_bus)
-    mask = np.bincount(zone_of, capacity, count) > 0
-    weight = np.where(mask[zone_of], capacity, np.maximum(case.pd, 0.0))
+    has_capacity = np.bincount(zone_of, capacity, count) > 0
+    weight = np.where(has_capacity[zone_of], capacity, np.maximum(case.pd, 0.0))
     total = np.bincount(zone_of, weight, count)
     if (total <= 0).any():
         raise InputError(
@@ -246,10 +246,10 @@ def _where_cancelling(case: Case) -> str:
     susceptance = 1.0 / np.where(case.x != 0, case.x, np.abs(case.r)) / case.tap
     place = place.ravel()
     total, size = np.bincount(place, susceptance), np.bincount(place, np.abs(susceptance))
-    matches = np.flatnonzero(np.abs(total) < NEGLIGIBLE * size)
-    if not len(matches):
+    cancelling = np.flatnonzero(np.abs(total) < NEGLIGIBLE * size)
+    if not len(cancelling):
         return ""
-    first, second = case.bus_id[pairs[matches[0]]]
+    first, second = case.bus_id[pairs[cancelling[0]]]
     return f" of branches between buses {first} and {second}"
 
 
@@ -260,31 +260,31 @@ def shifted(state: AcState, change: Floats) -> AcState:
     """
     case = replace(state.case, pd=state.case.pd - change)
     vm = np.where(state.vm > 0, state.vm, 1.0)
-    asked = Dispatch(state.pg, vm, state.va, state.p_shed, state.q_shed, state.curtailment)
-    return ac_flow(case, asked, None, state)
+    dispatch = Dispatch(state.pg, vm, state.va, state.p_shed, state.q_shed, state.curtailment)
+    return ac_flow(case, dispatch, None, state)
 
 
 def _ac_flows(state: AcState, change: Floats) -> Floats:
     columns = []
     for column in change.T:
         after = shifted(state, STEP * column)
-        moved = 0.5 * ((after.s_from - after.s_to) - (state.s_from - state.s_to)).real
-        columns.append(moved / STEP)
+        flow_change = 0.5 * ((after.s_from - after.s_to) - (state.s_from - state.s_to)).real
+        columns.append(flow_change / STEP)
     return np.column_stack(columns)
 
 
 def _clipped(corners: Floats, normal: Floats, limit: float) -> Floats:
     """Return the part of a convex polygon where ``normal . x <= limit``."""
     beyond = corners @ normal - limit
-    kept: list[Floats] = []
+    vertices: list[Floats] = []
     for at in range(len(corners)):
         here, there = corners[at], corners[(at + 1) % len(corners)]
         a, b = beyond[at], beyond[(at + 1) % len(corners)]
         if a <= 0:
-            kept.append(here)
+            vertices.append(here)
         if (a <= 0) != (b <= 0):
-            kept.append(here + a / (a - b) * (there - here))
-    return np.array(kept).reshape(-1, 2)
+            vertices.append(here + a / (a - b) * (there - here))
+    return np.array(vertices).reshape(-1, 2)
 
 
 def merit_order(case: Case, total: float, marginal: Floats) -> Floats:

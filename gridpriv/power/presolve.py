@@ -31,16 +31,16 @@ class ReducedProgram(Inequalities):
 
     minimize 1/2 x'Px + q'x  subject to the inequalities.
 
-    P is upper triangular in the pattern (``p_indices``, ``p_indptr``) of a csc matrix, with
-    values ``metric_map @ metric (+ curvature)``. All variables of the zone are
-    z = ``expand`` x + ``shift``, in per unit; x are those at ``kept``. ``width`` (r,) is the range
-    of each, inf without one.
+    P is upper triangular in the pattern (``p_indices``, ``p_indptr``) of a csc matrix, with values
+    ``metric_map @ metric (+ curvature)``. All variables of the zone are z = ``expand`` x +
+    ``shift``, in per unit; x are those at ``remaining``. ``width`` (r,) is the range of each, inf
+    without one.
     """
 
     program: ZoneProgram
     expand: Matrix
     shift: Floats
-    kept: Ints
+    remaining: Ints
     p_indices: Ints
     p_indptr: Ints
     metric_map: Matrix
@@ -97,11 +97,11 @@ def presolve(program: ZoneProgram) -> ReducedProgram:
     """Return the reduced form of a program."""
     fixed = program.lower == program.upper
     row_of = _pivots(program, fixed)
-    kept = np.flatnonzero(~fixed & (row_of < 0))
-    expand, shift = _substitution(program, fixed, row_of, kept)
-    lower, upper = program.lower[kept], program.upper[kept]
+    remaining = np.flatnonzero(~fixed & (row_of < 0))
+    expand, shift = _substitution(program, fixed, row_of, remaining)
+    lower, upper = program.lower[remaining], program.upper[remaining]
     cone, cone_offset, cone_sizes = _cones(program, expand, shift)
-    implied = _implied(program, kept)
+    implied = _implied(program, remaining)
     a_in, b_in = _rows(program, expand, shift, row_of)
     half = Matrix(program.imbalance @ expand)
     hessian = Matrix(2.0 * program.weight * half.T @ half)
@@ -109,7 +109,7 @@ def presolve(program: ZoneProgram) -> ReducedProgram:
         program=program,
         expand=expand,
         shift=shift,
-        kept=kept,
+        remaining=remaining,
         a_in=a_in,
         b_in=b_in,
         lower=np.where(implied, -np.inf, lower),
@@ -147,9 +147,11 @@ def lifted(reduced: ReducedProgram, most: int) -> ReducedProgram:
 
     size = reduced.size + count
     expand, free = wider(reduced.expand), np.full(count, np.inf)
-    left, square = half[~hub], np.full(count, 2.0 * program.weight)
-    hessian = sparse.block_diag([2.0 * program.weight * left.T @ left, sparse.diags_array(square)])
-    kept = {field.name: getattr(reduced, field.name) for field in fields(reduced)}
+    other_rows, square = half[~hub], np.full(count, 2.0 * program.weight)
+    hessian = sparse.block_diag(
+        [2.0 * program.weight * other_rows.T @ other_rows, sparse.diags_array(square)]
+    )
+    unchanged = {field.name: getattr(reduced, field.name) for field in fields(reduced)}
     changed = {
         "expand": expand,
         "a_in": wider(reduced.a_in),
@@ -159,7 +161,7 @@ def lifted(reduced: ReducedProgram, most: int) -> ReducedProgram:
         "width": np.concatenate([reduced.width, free]),
         "hubs": Matrix(sparse.hstack([half[hub], -sparse.eye_array(count)])),
     }
-    return LiftedProgram(**kept | changed | _quadratic_pattern(expand, Matrix(hessian)))
+    return LiftedProgram(**unchanged | changed | _quadratic_pattern(expand, Matrix(hessian)))
 
 
 def _pivots(program: ZoneProgram, fixed: NDArray[np.bool_]) -> Ints:
@@ -184,12 +186,14 @@ def _pivots(program: ZoneProgram, fixed: NDArray[np.bool_]) -> Ints:
 
 
 def _substitution(
-    program: ZoneProgram, fixed: NDArray[np.bool_], row_of: Ints, kept: Ints
+    program: ZoneProgram, fixed: NDArray[np.bool_], row_of: Ints, remaining: Ints
 ) -> tuple[Matrix, Floats]:
     """Return (T, t0): identity on kept variables, constants on fixed, rows of Ohm on pivots."""
     n, pivots = program.size, np.flatnonzero(row_of >= 0)
     constant = np.where(fixed, np.where(np.isfinite(program.lower), program.lower, 0.0), 0.0)
-    identity = Matrix((np.ones(len(kept)), (kept, np.arange(len(kept)))), shape=(n, len(kept)))
+    identity = Matrix(
+        (np.ones(len(remaining)), (remaining, np.arange(len(remaining)))), shape=(n, len(remaining))
+    )
     rows = program.a_eq[row_of[pivots]]
     place = Matrix((np.ones(len(pivots)), (pivots, np.arange(len(pivots)))), shape=(n, len(pivots)))
     scale = (rows @ place).diagonal()  # a pivot is in no other row
@@ -214,7 +218,7 @@ def _rows(
     rows, limits = Matrix(sparse.vstack(blocks, format="csr")), np.concatenate(rhs)
     rows.eliminate_zeros()
     empty = np.diff(rows.indptr) == 0
-    _hold(program, -limits[empty])
+    _check_constant(program, -limits[empty])
     return rows[~empty], limits[~empty]
 
 
@@ -229,12 +233,12 @@ def _cones(program: ZoneProgram, expand: Matrix, shift: Floats) -> tuple[Matrix,
     head = np.concatenate([[0], np.cumsum(program.cone_sizes)])[:-1]
     square = np.bincount(block, offset**2, minlength=len(constant))
     apex = offset[head] if len(head) else np.zeros(0)
-    _hold(program, (np.sqrt(np.maximum(square - apex**2, 0.0)) - apex)[constant])
+    _check_constant(program, (np.sqrt(np.maximum(square - apex**2, 0.0)) - apex)[constant])
     keep = ~constant[block]
     return rows[keep], offset[keep], program.cone_sizes[~constant]
 
 
-def _hold(program: ZoneProgram, excess: Floats) -> None:
+def _check_constant(program: ZoneProgram, excess: Floats) -> None:
     """Raise unless constraints without variables are satisfied."""
     if (excess > CONSTANT_TOLERANCE).any():
         raise SolverError(
@@ -242,7 +246,7 @@ def _hold(program: ZoneProgram, excess: Floats) -> None:
         )
 
 
-def _implied(program: ZoneProgram, kept: Ints) -> NDArray[np.bool_]:
+def _implied(program: ZoneProgram, remaining: Ints) -> NDArray[np.bool_]:
     """Mark kept variables whose bounds a rotated cone implies: |x| <= sqrt(ymax zmax)."""
     counts = np.diff(program.cone.indptr)
     heads = np.concatenate([[0], np.cumsum(program.cone_sizes)])[:-1].astype(np.int64)
@@ -259,7 +263,7 @@ def _implied(program: ZoneProgram, kept: Ints) -> NDArray[np.bool_]:
         most[program.cone.indices[program.cone.indptr[tails]]] = of_head[block[tails]]
     slack = 1e-12
     inside = (program.upper >= most - slack) & (program.lower <= -most + slack)
-    return np.asarray(inside[kept])
+    return np.asarray(inside[remaining])
 
 
 def _quadratic_pattern(expand: Matrix, hessian: Matrix) -> dict[str, Any]:
@@ -288,7 +292,7 @@ def _products(expand: Matrix) -> tuple[Ints, Ints, Ints, Floats]:
     """Return (i, a, b, T_ia T_ib) for each row i of T and its pairs of columns a <= b."""
     counts = np.diff(expand.indptr)
     none = np.zeros(0, dtype=np.int64)
-    matches: list[tuple[Ints, Ints, Ints, Floats]] = [(none, none, none, np.zeros(0))]
+    products: list[tuple[Ints, Ints, Ints, Floats]] = [(none, none, none, np.zeros(0))]
     for length in np.unique(counts[counts > 0]):
         rows = np.flatnonzero(counts == length)
         take = expand.indptr[rows][:, None] + np.arange(length)
@@ -296,6 +300,6 @@ def _products(expand: Matrix) -> tuple[Ints, Ints, Ints, Floats]:
         first, second = np.triu_indices(length)
         pair, value = (columns[:, first], columns[:, second]), values[:, first] * values[:, second]
         low, high = np.minimum(*pair).ravel(), np.maximum(*pair).ravel()
-        matches.append((np.repeat(rows, len(first)), low, high, value.ravel()))
-    i, a, b, v = (np.concatenate(part) for part in zip(*matches, strict=True))
+        products.append((np.repeat(rows, len(first)), low, high, value.ravel()))
+    i, a, b, v = (np.concatenate(part) for part in zip(*products, strict=True))
     return i, a, b, v

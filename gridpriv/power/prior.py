@@ -109,17 +109,17 @@ def public_demand(case: Case, path: str | Path | None) -> PublicDemand:
     name, _, step = str(path).rpartition("@")
     file, step = (Path(name), step) if name and not Path(path).exists() else (Path(path), "")
     if step or is_forecast(file):
-        given, spreads = read_forecast(file, case, step)
-        _refuse_gaps(case, path, given)
-        return PublicDemand(given, float(spreads.mean()), spreads)
-    given = read_bus_demand(path, case)
-    _refuse_gaps(case, path, given)
-    return PublicDemand(given, FILE_SPREAD)
+        demand, spreads = read_forecast(file, case, step)
+        _refuse_gaps(case, path, demand)
+        return PublicDemand(demand, float(spreads.mean()), spreads)
+    demand = read_bus_demand(path, case)
+    _refuse_gaps(case, path, demand)
+    return PublicDemand(demand, FILE_SPREAD)
 
 
-def _refuse_gaps(case: Case, path: str | Path, given: Floats) -> None:
+def _refuse_gaps(case: Case, path: str | Path, demand: Floats) -> None:
     """Raise :class:`InputError` naming buses that are missing in a file."""
-    missing = [int(bus) for bus in case.bus_id[~np.isfinite(given).all(axis=0)]]
+    missing = [int(bus) for bus in case.bus_id[~np.isfinite(demand).all(axis=0)]]
     if missing:
         some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise InputError(
@@ -130,8 +130,8 @@ def _refuse_gaps(case: Case, path: str | Path, given: Floats) -> None:
 
 def _from_capacity(case: Case) -> PublicDemand:
     """Return the prior from capacity; a mean of 0 where capacity is not known."""
-    able, unlimited = capacities(case), np.isposinf(case.pmax)
-    unknown = case.bus_id[case.gen_bus[np.isposinf(able)]].tolist()
+    capacity, unlimited = capacities(case), np.isposinf(case.pmax)
+    unknown = case.bus_id[case.gen_bus[np.isposinf(capacity)]].tolist()
     if unknown:
         some = ", ".join(map(str, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
         warnings.warn(
@@ -142,7 +142,7 @@ def _from_capacity(case: Case) -> PublicDemand:
             stacklevel=3,
         )
         return PublicDemand(np.zeros((2, case.n_bus)), RATED_SPREAD)
-    total = LOAD_SHARE * able[~unlimited].sum() + RATED_SHARE * able[unlimited].sum()
+    total = LOAD_SHARE * capacity[~unlimited].sum() + RATED_SHARE * capacity[unlimited].sum()
     active = np.full(case.n_bus, total / case.n_bus)
     spread = RATED_SPREAD if unlimited.any() else CAPACITY_SPREAD
     return PublicDemand(np.stack([active, REACTIVE_SHARE * active]), spread)
@@ -202,8 +202,8 @@ def capacity(case: Case) -> float:
 
 def generation_shares(case: Case) -> Floats:
     """Return the expected share of each bus in the grid's generation, (n_bus,)."""
-    able = capacities(case)
-    weight = np.isposinf(able).astype(float) if np.isposinf(able).any() else able
+    capacity = capacities(case)
+    weight = np.isposinf(capacity).astype(float) if np.isposinf(capacity).any() else capacity
     at_bus = np.bincount(case.gen_bus, weight, case.n_bus)
     return at_bus / at_bus.sum() if at_bus.any() else np.full(case.n_bus, 1.0 / case.n_bus)
 
@@ -217,20 +217,20 @@ def capacities(case: Case) -> Floats:
     than half of the buses of its island, or no rated branch leaves it, the capacity is infinite:
     not known.
     """
-    able = np.maximum(case.pmax, 0.0)
-    unlimited = np.isposinf(able)
+    capacity = np.maximum(case.pmax, 0.0)
+    unlimited = np.isposinf(capacity)
     if unlimited.any():
         region, island = islands_by(case, case.rate <= 0), islands(case)
         f, t = region[case.f_bus], region[case.t_bus]
         leaving = np.where(f != t, case.rate, 0.0)
         rated = np.bincount(f, leaving, case.n_bus) + np.bincount(t, leaving, case.n_bus)
-        buses, around = np.bincount(region), np.bincount(island)
+        buses, island_buses = np.bincount(region), np.bincount(island)
         sources = np.bincount(region[case.gen_bus[unlimited]], minlength=case.n_bus)
         here = case.gen_bus[unlimited]
-        known = (rated[region[here]] > 0) & (2 * buses[region[here]] <= around[island[here]])
-        able[unlimited] = np.where(known, rated[region[here]] / sources[region[here]], np.inf)
-    able.setflags(write=False)
-    return able
+        known = (rated[region[here]] > 0) & (2 * buses[region[here]] <= island_buses[island[here]])
+        capacity[unlimited] = np.where(known, rated[region[here]] / sources[region[here]], np.inf)
+    capacity.setflags(write=False)
+    return capacity
 
 
 def _sum(values: Floats) -> float:
@@ -243,7 +243,7 @@ grids (MATPOWER and PGLib-OPF)."""
 LEAST_PLAUSIBLE = 1e-3
 
 
-def demand_questions(case: Case, given: str, load_scale: float = 1.0) -> list[str]:
+def demand_questions(case: Case, source: str, load_scale: float = 1.0) -> list[str]:
     """Return warnings about a case's implausible demand; local.
 
     Without a known capacity its size is not tested.
@@ -251,40 +251,40 @@ def demand_questions(case: Case, given: str, load_scale: float = 1.0) -> list[st
     Parameters
     ----------
     case : Case
-    given : str
+    source : str
         The flags or the file of the demand.
     load_scale : float
         Factor that was applied to the demand.
     """
-    able, asked = case.base_mva * capacity(case), []
+    most, questions = case.base_mva * capacity(case), []
     for name, unit, demand in (
         ("active demand pd_mw", "MW", case.pd),
         ("reactive demand qd_mvar", "MVAr", case.qd),
     ):
         total = case.base_mva * float(np.abs(demand).sum())
-        if total > MOST_TIMES * able > 0.0:
+        if total > MOST_TIMES * most > 0.0:
             doubt = f"Is it in {unit}, not in k{unit[1:]}?"
-            asked.append(
-                f"{given}: {name} adds up to {total:.6g} {unit}, {total / able:.3g} times the "
-                f"{able:.6g} MW that the grid can generate or import. "
+            questions.append(
+                f"{source}: {name} adds up to {total:.6g} {unit}, "
+                f"{total / most:.3g} times the {most:.6g} MW that the grid can generate or import. "
                 f"{doubt if load_scale == 1.0 else 'Is that load scale intended?'}"
             )
     active = case.base_mva * case.pd
-    expected = f" About {LOAD_SHARE * able:.3g} MW in all were expected." if able > 0.0 else ""
+    expected = f" About {LOAD_SHARE * most:.3g} MW in all were expected." if most > 0.0 else ""
     if not active.any():
-        asked.append(f"{given}: demand is 0 MW at every bus. Is that intended?{expected}")
+        questions.append(f"{source}: demand is 0 MW at every bus. Is that intended?{expected}")
     elif active.max() <= 0.0:
-        asked.append(
-            f"{given}: no bus has a demand above 0 MW, in all it is {active.sum():.6g} MW. Is the "
+        questions.append(
+            f"{source}: no bus has a demand above 0 MW, in all it is {active.sum():.6g} MW. Is the "
             f"sign right? Demand is positive, embedded generation negative.{expected}"
         )
-    elif np.abs(active).sum() < LEAST_PLAUSIBLE * able:
-        asked.append(
-            f"{given}: active demand pd_mw adds up to {np.abs(active).sum():.6g} MW. "
+    elif np.abs(active).sum() < LEAST_PLAUSIBLE * most:
+        questions.append(
+            f"{source}: active demand pd_mw adds up to {np.abs(active).sum():.6g} MW. "
             f"{'Is it in MW, not in GW?' if load_scale == 1.0 else 'Is that load scale intended?'}"
             f"{expected}"
         )
-    return asked
+    return questions
 
 
 TREES = ((0.7, 0.3), (0.5, 0.5), (0.3, 0.7))
@@ -354,29 +354,29 @@ def disclose_over_time(
     use, factors = used(zone, direct), adjacency.power_factors
     # an error of the sum is distributed over the buses
     shared = float(np.linalg.norm(prior.active.shares)) if reactive else 1.0
-    matches = []
+    disclosures = []
     for strategy, option in product(strategies(zone, release), options):
-        over = (
+        basis = (
             option if len(strategy.matrix) else TemporalBasis(option.steps)
         )  # no release has no basis
         exact = noise.source == "secure"
-        still = Disclosure(strategy, prior, 0.0, power_factors=factors, exact=exact)
-        sensitivity = TemporalDisclosure(still, over).sensitivity(adjacency, noise.norm)
+        level_disclosure = Disclosure(strategy, prior, 0.0, power_factors=factors, exact=exact)
+        sensitivity = TemporalDisclosure(level_disclosure, basis).sensitivity(adjacency, noise.norm)
         if math.isinf(sensitivity.value):
             continue
         variance = noise.release(sensitivity).mechanism.variance
-        left = expected_error(
+        error = expected_error(
             strategy, variance, prior, use, reactive=reactive, power_factors=factors
         )
-        expected = math.hypot(left, shared * math.sqrt(coefficient_error(over, variance, level)))
-        matches.append(TemporalDisclosure(replace(still, expected=expected), over))
-    if not matches:
+        expected = math.hypot(error, shared * math.sqrt(coefficient_error(basis, variance, level)))
+        disclosures.append(TemporalDisclosure(replace(level_disclosure, expected=expected), basis))
+    if not disclosures:
         raise not_allowed(
             "temporal_basis",
             str(max(len(option.weights) for option in options)),
             "0 with mechanism 'staircase': a bus moves the cosines too",
         )
-    return min(matches, key=lambda item: item.level.expected)
+    return min(disclosures, key=lambda item: item.level.expected)
 
 
 def every_bus(zone: Zone) -> bool:

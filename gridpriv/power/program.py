@@ -154,18 +154,18 @@ class Columns:
     """Positions of a zone's variables in its vector z, by element of the grid."""
 
     def __init__(self, zone: Zone) -> None:
-        self._held = zone.elements
+        self._elements = zone.elements
         ends = np.cumsum([len(current) for current in zone.elements.values()])
         self._starts = dict(zip(zone.elements, [0, *ends[:-1].tolist()], strict=True))
         self.size = int(ends[-1])
 
     def __call__(self, family: str, elements: Ints) -> Ints:
         """Return the columns of a family's variables at buses, pairs, branches or generators."""
-        return np.asarray(self._starts[family] + np.searchsorted(self._held[family], elements))
+        return np.asarray(self._starts[family] + np.searchsorted(self._elements[family], elements))
 
     def all(self, family: str) -> Ints:
         """Return the columns of all variables of a family."""
-        return np.asarray(self._starts[family] + np.arange(len(self._held[family])))
+        return np.asarray(self._starts[family] + np.arange(len(self._elements[family])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +205,8 @@ def stacked(families: list[Rows], width: int) -> tuple[Matrix, Floats]:
 
 
 def _matrix(row: Ints, column: Ints, value: Floats, shape: tuple[int, int]) -> Matrix:
-    kept = value != 0.0
-    return Matrix((value[kept], (row[kept], column[kept])), shape=shape)
+    nonzero = value != 0.0
+    return Matrix((value[nonzero], (row[nonzero], column[nonzero])), shape=shape)
 
 
 def _bounds(zone: Zone, at: Columns) -> tuple[Floats, Floats]:
@@ -252,8 +252,8 @@ def _ohm(zone: Zone, at: Columns) -> list[Rows]:
     wf, wt = at("w", case.f_bus[k]), at("w", case.t_bus[k])
     wr, wi = at("wr", network.pair_of[k]), at("wi", network.pair_of[k])
     # V_f V_t* = wr + j wi where the branch runs from i to j, its conjugate where it does not
-    sign, item, zero = np.where(network.forward[k], 1.0, -1.0), np.ones(len(k)), np.zeros(len(k))
-    p_from, q_from, p_to, q_to = ((at.all(family), item) for family in FLOWS)
+    sign, ones, zero = np.where(network.forward[k], 1.0, -1.0), np.ones(len(k)), np.zeros(len(k))
+    p_from, q_from, p_to, q_to = ((at.all(family), ones) for family in FLOWS)
     return [
         term_rows(zero, p_from, (wf, -ff.real), (wr, -ft.real), (wi, -sign * ft.imag)),
         term_rows(zero, q_from, (wf, ff.imag), (wr, ft.imag), (wi, -sign * ft.real)),
@@ -271,8 +271,8 @@ def _piecewise_cost(zone: Zone, at: Columns) -> Rows:
         for slope, fixed in zip(*piecewise_lines(case.cost[g], case.base_mva), strict=True)
     ]
     of, slopes, fixed = np.array(lines, dtype=float).reshape(-1, 3).T
-    gens, item = of.astype(np.int64), np.ones(len(lines))
-    return term_rows(0.0 - fixed / unit, (at("pg", gens), slopes / unit), (at("pc", gens), -item))
+    gens, ones = of.astype(np.int64), np.ones(len(lines))
+    return term_rows(0.0 - fixed / unit, (at("pg", gens), slopes / unit), (at("pc", gens), -ones))
 
 
 def _angles(zone: Zone, at: Columns) -> Iterator[Rows]:
@@ -280,8 +280,8 @@ def _angles(zone: Zone, at: Columns) -> Iterator[Rows]:
     for limits, sign in zip(zone.network.angle_limits, (1.0, -1.0), strict=True):
         pairs = zone.pairs[np.isfinite(limits[zone.pairs])]
         wr, wi = at("wr", pairs), at("wi", pairs)
-        item, zero = np.ones(len(pairs)), np.zeros(len(pairs))
-        yield term_rows(zero, (wr, sign * np.tan(limits[pairs])), (wi, -sign * item))
+        ones, zero = np.ones(len(pairs)), np.zeros(len(pairs))
+        yield term_rows(zero, (wr, sign * np.tan(limits[pairs])), (wi, -sign * ones))
 
 
 def _envelope(zone: Zone, at: Columns) -> Iterator[Rows]:
@@ -313,13 +313,13 @@ def _thermal(zone: Zone, at: Columns) -> Iterator[Rows]:
     """Apparent power limits at both ends of rated branches, (D.2j), as cones (rate, p, q)."""
     rate = zone.network.case.rate[zone.branches]
     rated = (rate > 0.0) & np.isfinite(rate)
-    item, zero = np.ones(int(rated.sum())), np.zeros(int(rated.sum()))
+    ones, zero = np.ones(int(rated.sum())), np.zeros(int(rated.sum()))
     for end in ("from", "to"):
         p, q = at.all(f"p_{end}")[rated], at.all(f"q_{end}")[rated]
         yield cone_rows(
             term_rows(rate[rated], (p, zero)),
-            term_rows(zero, (p, item)),
-            term_rows(zero, (q, item)),
+            term_rows(zero, (p, ones)),
+            term_rows(zero, (q, ones)),
         )
 
 
@@ -328,12 +328,12 @@ def _soc(zone: Zone, at: Columns) -> Rows:
     network, pairs = zone.network, zone.pairs
     i, j = at("w", network.pair_i[pairs]), at("w", network.pair_j[pairs])
     wr, wi = at.all("wr"), at.all("wi")
-    item, zero = np.ones(len(pairs)), np.zeros(len(pairs))
+    ones, zero = np.ones(len(pairs)), np.zeros(len(pairs))
     return cone_rows(
-        term_rows(zero, (i, item), (j, item)),
-        term_rows(zero, (i, item), (j, -item)),
-        term_rows(zero, (wr, item), (wr, item)),
-        term_rows(zero, (wi, item), (wi, item)),
+        term_rows(zero, (i, ones), (j, ones)),
+        term_rows(zero, (i, ones), (j, -ones)),
+        term_rows(zero, (wr, ones), (wr, ones)),
+        term_rows(zero, (wi, ones), (wi, ones)),
     )
 
 

@@ -215,46 +215,46 @@ def schedule_in_rounds(
     """
     ends = tie_ends(network.case, zones)
     parts = [ends.of(zone) for zone in zones]
-    kept: tuple[Iteration, ...] | None = None
+    best_iterations: tuple[Iteration, ...] | None = None
     least, plan_shed = np.inf, 0.0
     disclosed = _disclosed(network, zones, demands)
-    clear = CLEARLY_SHED * float(np.maximum(disclosed.pd, 0.0).sum())
+    clearly_shed = CLEARLY_SHED * float(np.maximum(disclosed.pd, 0.0).sum())
     for estimated, first_mu in _searches(disclosed):
-        if estimated and kept is not None:
+        if estimated and best_iterations is not None:
             break
-        if first_mu < FIRST_MU and plan_shed <= clear:
+        if first_mu < FIRST_MU and plan_shed <= clearly_shed:
             continue
         opening = [call(ZoneAgent.ac_open, part, estimated) for part in parts]
         places = answers(transport, opening)
-        live = [z for z, at in enumerate(places) if at is not None]
-        if not live:  # no generation anywhere: there is no voltage to schedule
+        energized = [z for z, at in enumerate(places) if at is not None]
+        if not energized:  # no generation anywhere: there is no voltage to schedule
             return AcRounds(None, ())
         border = Border(ends.size, [at for at in places if at is not None])
-        blocks = _TransportBlocks(transport, len(zones), live)
-        made: list[Iteration] = []
+        blocks = _TransportBlocks(transport, len(zones), energized)
+        iterations: list[Iteration] = []
         for each in iterate(blocks, border, MOST_AC_ROUNDS, AC_TOLERANCE, first_mu):
-            made.append(each)
+            iterations.append(each)
             watch(each)
-        converged = bool(made) and made[-1].converged(AC_TOLERANCE)
+        converged = bool(iterations) and iterations[-1].converged(AC_TOLERANCE)
         objective, shed = blocks.value() if converged else (np.inf, np.inf)
         if objective < least:
-            kept, least, plan_shed = tuple(made), objective, shed
-        elif kept is not None:
+            best_iterations, least, plan_shed = tuple(iterations), objective, shed
+        elif best_iterations is not None:
             answers(transport, call(ZoneAgent.ac_restore))
         if shed <= SHED_TOLERANCE:
             break
-    if kept is None:
-        return AcRounds(None, tuple(made))
+    if best_iterations is None:
+        return AcRounds(None, tuple(iterations))
     voltage = np.zeros(network.case.n_bus, complex)
     slopes = [np.zeros(len(zone.buses), complex) for zone in zones]
     level, lost = 1.0, np.zeros(len(zones))
     for z, answer in enumerate(answers(transport, call(ZoneAgent.ac_schedule))):
         if answer is not None:
-            seen, slopes[z], price, lost[z] = answer
+            zone_voltage, slopes[z], price, lost[z] = answer
             level = max(level, price)
             at_ties = ends.number[0, zones[z].buses] >= 0
-            voltage[zones[z].buses[at_ties]] = seen[at_ties]
-    return AcRounds(AcSchedule(voltage, tuple(slopes), level, lost), kept)
+            voltage[zones[z].buses[at_ties]] = zone_voltage[at_ties]
+    return AcRounds(AcSchedule(voltage, tuple(slopes), level, lost), best_iterations)
 
 
 def _searches(case: Case) -> tuple[tuple[bool, float], ...]:

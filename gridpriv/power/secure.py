@@ -9,7 +9,7 @@ no contingency violates a limit that a cut could prevent.
 Cuts are priced, so a plan exists also where not every contingency can be prevented. A contingency
 that no set points correct without load shedding (:mod:`gridpriv.power.corrective`) has no secure
 preventive plan. It is left to corrective redispatch, and so is a contingency that violates a limit
-in :data:`PATIENCE` plans with cuts on it; their cuts are removed.
+in :data:`MOST_VIOLATED_PLANS` plans with cuts on it; their cuts are removed.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from gridpriv.power.zone import Zone
 
 MOST_PLANS, RELINEARIZED = 40, 6
 """Largest number of plans; number of plans after which all cuts are linearized again."""
-HARD = 0.02
+TESTED_SHARE = 0.02
 """Relative violation above which a contingency is tested by redispatch after the first plan."""
-PATIENCE = 6
+MOST_VIOLATED_PLANS = 6
 """Plans with cuts on a limit that is still violated, before a contingency is left."""
-MOST = 2
+MOST_PER_LIMIT = 2
 """Contingencies per plan that give cuts of a limit: those that violate it most."""
-FAR = 0.1
+REMOVAL_DISTANCE = 0.1
 """Distance from a limit, as a share of it, at which its cut is removed."""
 MOST_ROUNDS, ROUNDS_TOLERANCE = 200, 1e-7
 BACK_OFF = 2e-4
@@ -105,7 +105,7 @@ class SecurePlan:
         Number of cuts in the plan.
     plans, rounds : int
         Number of plans, and rounds of all plans together.
-    left : frozenset of str
+    corrective : frozenset of str
         Contingencies left to corrective redispatch.
     """
 
@@ -115,7 +115,7 @@ class SecurePlan:
     cuts: int
     plans: int
     rounds: int
-    left: frozenset[str] = frozenset()
+    corrective: frozenset[str] = frozenset()
 
     @property
     def sheds(self) -> bool:
@@ -145,7 +145,7 @@ class SecureProblem:
     unit: float | None
 
     @property
-    def lost(self) -> float:
+    def shed_price(self) -> float:
         """Value of lost load of 1 p.u. in units of the zones' objective."""
         return self.voll / (NOTIONAL_COST if self.unit is None else self.unit / self.case.base_mva)
 
@@ -228,14 +228,14 @@ def secure_plan(
     SolverError
         If the joint plan or its AC state is not found.
     """
-    kept: dict[Place, list[Cut]] = {}
-    left: frozenset[str] = frozenset()
-    tried: set[str] = set()
-    passes: Counter[str] = Counter()
+    cuts: dict[Place, list[Cut]] = {}
+    corrective: frozenset[str] = frozenset()
+    tested: set[str] = set()
+    violated_plans: Counter[str] = Counter()
     rounds, first, best = 0, None, None
     for number in range(1, MOST_PLANS + 1):
         try:
-            blocks, taken = problem.planned(_stacked(kept), shed=first is None or first.sheds)
+            blocks, taken = problem.planned(_stacked(cuts), shed=first is None or first.sheds)
             before = problem.before(blocks)
         except SolverError:
             if best is None:
@@ -243,59 +243,62 @@ def secure_plan(
             break
         rounds += taken
         analysed = security_analysis(before, problem.listed, watch=watch)
-        passing = _passing(analysed, left)
-        hard = _passing(analysed, left, HARD) if number == 1 else passing
-        more = _unpreventable(problem, before, hard, tried)
-        tried |= hard.keys()
-        passes.update({place[0] for place in _worst(analysed, left) if place in kept})
-        left |= more | _hopeless(analysed, left | more, passes)
-        total = sum(map(len, kept.values()))
-        plan = SecurePlan(before, blocks, analysed, total, number, rounds, left)
+        violating = _violating(analysed, corrective)
+        to_test = _violating(analysed, corrective, TESTED_SHARE) if number == 1 else violating
+        more = _unpreventable(problem, before, to_test, tested)
+        tested |= to_test.keys()
+        violated_plans.update(
+            {place[0] for place in _worst_limits(analysed, corrective) if place in cuts}
+        )
+        corrective |= more | _repeatedly_violating(analysed, corrective | more, violated_plans)
+        total = sum(map(len, cuts.values()))
+        plan = SecurePlan(before, blocks, analysed, total, number, rounds, corrective)
         first = first or plan
-        best = plan if best is None or _passed(plan, left) <= _passed(best, left) else best
-        passed = _worst(analysed, left)
-        if not passed and not passing.keys() & left:
+        if best is None or _total_violation(plan, corrective) <= _total_violation(best, corrective):
+            best = plan
+        worst_limits = _worst_limits(analysed, corrective)
+        if not worst_limits and not violating.keys() & corrective:
             break
-        kept = {place: cuts for place, cuts in kept.items() if place[0] not in left}
-        kept = _linearized(problem, before, passed, kept, anew=number <= RELINEARIZED)
+        cuts = {place: item for place, item in cuts.items() if place[0] not in corrective}
+        cuts = _linearized(problem, before, worst_limits, cuts, relinearize=number <= RELINEARIZED)
     assert first is not None and best is not None
-    return first, replace(best, plans=number, rounds=rounds, left=left)
+    return first, replace(best, plans=number, rounds=rounds, corrective=corrective)
 
 
-def _kept(
-    analysed: Sequence[PostContingency], left: frozenset[str]
+def _preventable_violations(
+    analysed: Sequence[PostContingency], corrective: frozenset[str]
 ) -> Iterator[tuple[PostContingency, list[Limit]]]:
-    """Yield the contingencies that are not left, with the violations that a cut can prevent."""
+    """Yield contingencies to be prevented, with the violations that a cut can prevent."""
     for c in analysed:
-        if c.contingency.name not in left:
+        if c.contingency.name not in corrective:
             yield c, [v for v in c.violations if v.kind in SLACK_PRICE]
 
 
-def _passing(
-    analysed: Sequence[PostContingency], left: frozenset[str], share: float = 0.0
+def _violating(
+    analysed: Sequence[PostContingency], corrective: frozenset[str], share: float = 0.0
 ) -> dict[str, Contingency]:
     """Return contingencies that violate a line or voltage limit by more than a share."""
     return {
         c.contingency.name: c.contingency
-        for c, violations in _kept(analysed, left)
+        for c, violations in _preventable_violations(analysed, corrective)
         if c.status == "diverged" or any(v.amount > share * abs(v.bound) for v in violations)
     }
 
 
-def _hopeless(
-    analysed: Sequence[PostContingency], left: frozenset[str], passes: Counter[str]
+def _repeatedly_violating(
+    analysed: Sequence[PostContingency], corrective: frozenset[str], violated_plans: Counter[str]
 ) -> frozenset[str]:
-    """Return the contingency that violates limits most, if one did so in PATIENCE plans.
+    """Return the contingency that violates limits most, if one did so in MOST_VIOLATED_PLANS plans.
 
     Contingencies may be preventable separately but not together: the others get as many further
     plans without it.
     """
-    if max(passes.values(), default=0) < PATIENCE:
+    if max(violated_plans.values(), default=0) < MOST_VIOLATED_PLANS:
         return frozenset()
-    passes.clear()
+    violated_plans.clear()
     amounts = {
         c.contingency.name: max((v.amount / abs(v.bound) for v in violations), default=np.inf)
-        for c, violations in _kept(analysed, left)
+        for c, violations in _preventable_violations(analysed, corrective)
         if violations or c.status == "diverged"
     }
     return frozenset([max(amounts, key=amounts.__getitem__)] if amounts else [])
@@ -304,22 +307,28 @@ def _hopeless(
 def _unpreventable(
     problem: SecureProblem,
     before: PreContingency,
-    passing: Mapping[str, Contingency],
-    tried: set[str],
+    violating: Mapping[str, Contingency],
+    tested: set[str],
 ) -> frozenset[str]:
     """Return contingencies, among those not tested yet, that no set points can correct."""
-    new = {name: item for name, item in passing.items() if name not in tried}
+    new = {name: item for name, item in violating.items() if name not in tested}
     return frozenset(n for n, item in new.items() if not problem.corrected(before, item).secure)
 
 
-def _worst(analysed: Sequence[PostContingency], left: frozenset[str]) -> dict[Place, Limit]:
+def _worst_limits(
+    analysed: Sequence[PostContingency], corrective: frozenset[str]
+) -> dict[Place, Limit]:
     """Return the violated limits, for each element in the contingencies that violate it most."""
     places: dict[tuple[str, int, str], list[tuple[float, Place, Limit]]] = {}
-    for c, violations in _kept(analysed, left):
+    for c, violations in _preventable_violations(analysed, corrective):
         for v in () if collapsed(c) else violations:
             place = (c.contingency.name, v.kind, v.element, v.limit)
             places.setdefault(place[1:], []).append((-v.amount, place, v))
-    return {place: limit for ranked in places.values() for _, place, limit in sorted(ranked)[:MOST]}
+    return {
+        place: limit
+        for ranked in places.values()
+        for _, place, limit in sorted(ranked)[:MOST_PER_LIMIT]
+    }
 
 
 def collapsed(after: PostContingency) -> bool:
@@ -330,52 +339,58 @@ def collapsed(after: PostContingency) -> bool:
     )
 
 
-def _passed(plan: SecurePlan, left: frozenset[str]) -> float:
+def _total_violation(plan: SecurePlan, corrective: frozenset[str]) -> float:
     """Return the sum of violations over all contingencies, as shares of the limits."""
-    over = (v for _, violations in _kept(plan.contingencies, left) for v in violations)
+    over = (
+        v
+        for _, violations in _preventable_violations(plan.contingencies, corrective)
+        for v in violations
+    )
     return sum(v.amount / max(abs(v.bound), 1e-3) for v in over)
 
 
-def _stacked(kept: Mapping[Place, Sequence[Cut]]) -> Cuts | None:
+def _stacked(cuts: Mapping[Place, Sequence[Cut]]) -> Cuts | None:
     """Return all cuts as one set; None without any."""
-    rows = [(c.by_pg, c.by_w, c.bound, c.price) for cuts in kept.values() for c in cuts]
+    rows = [(c.by_pg, c.by_w, c.bound, c.price) for of_limit in cuts.values() for c in of_limit]
     return Cuts(*(np.array(values) for values in zip(*rows, strict=True))) if rows else None
 
 
 def _linearized(
     problem: SecureProblem,
     before: PreContingency,
-    passed: Mapping[Place, Limit],
-    kept: Mapping[Place, list[Cut]],
+    worst_limits: Mapping[Place, Limit],
+    previous_cuts: Mapping[Place, list[Cut]],
     *,
-    anew: bool,
+    relinearize: bool,
 ) -> dict[Place, list[Cut]]:
     """Return the cuts of the next plan.
 
     A violated limit gets a cut around this plan. The cuts of other limits are linearized again
-    while ``anew``, and removed where the limit is far; later they do not change. A limited quantity
-    has a kink where a generator reaches a reactive limit: linearizations from both sides are kept,
-    as the search could otherwise cycle.
+    while ``relinearize``, and removed where the limit is far; later they do not change. A limited
+    quantity has a kink where a generator reaches a reactive limit: linearizations from both sides
+    are kept, as the search could otherwise cycle.
     """
-    after = _After(problem, before)
+    after = _PostContingencyStates(problem, before)
     cuts: dict[Place, list[Cut]] = {}
-    for place in dict.fromkeys([*kept, *passed]):
-        old = list(kept.get(place, ()))
-        if place in passed or anew:
-            limit = passed[place] if place in passed else old[-1].limit
+    for place in dict.fromkeys([*previous_cuts, *worst_limits]):
+        old = list(previous_cuts.get(place, ()))
+        if place in worst_limits or relinearize:
+            limit = worst_limits[place] if place in worst_limits else old[-1].limit
             cut = after.cut(place[0], limit)
-            if cut is not None and cut.room > FAR * abs(limit.bound):
+            if cut is not None and cut.room > REMOVAL_DISTANCE * abs(limit.bound):
                 continue
-            if anew and cut is not None:
+            if relinearize and cut is not None:
                 old = [c for c in old if c.regime != cut.regime]
-                old = [c for c in old if c.room_at(before.state) <= FAR * abs(limit.bound)]
+                old = [
+                    c for c in old if c.room_at(before.state) <= REMOVAL_DISTANCE * abs(limit.bound)
+                ]
             old += [] if cut is None else [cut]
         if old:
             cuts[place] = old
     return cuts
 
 
-class _After:
+class _PostContingencyStates:
     """The states after contingencies of a plan, and their derivatives, computed on demand."""
 
     def __init__(self, problem: SecureProblem, before: PreContingency) -> None:
@@ -402,16 +417,16 @@ class _After:
             return None
         outage, derivative = state
         case, now = self.before.case, self.before.state
-        kept_pg, by_vm = derivative.of(limit)
+        by_gens_in_service, by_vm = derivative.of(limit)
         sign = 1.0 if limit.limit == "upper" else -1.0
         by_pg = np.zeros(case.n_gen)
-        by_pg[outage.kept] = sign * kept_pg
+        by_pg[outage.in_service] = sign * by_gens_in_service
         by_w = sign * by_vm / (2.0 * np.where(now.vm > 0, now.vm, 1.0))
         bound = limit.bound / (case.base_mva if limit.kind == "line" else 1.0)
         room = sign * (bound - value) - BACK_OFF * abs(bound)
-        price = SLACK_PRICE[limit.kind] * self.problem.lost
+        price = SLACK_PRICE[limit.kind] * self.problem.shed_price
         level = float(by_pg @ now.pg + by_w @ now.vm**2)
-        regime = derivative.holding.tobytes()
+        regime = derivative.regulated.tobytes()
         return Cut(limit, by_pg, by_w, room + level, price, room, regime)
 
 

@@ -122,8 +122,8 @@ class DcOutages:
         if (lost < 0).any() or (lost > total).any():
             return None
         share = np.where(total > 0, lost / np.where(total > 0, total, 1.0), 0.0)[island]
-        given = np.where(np.isinf(total[island]), np.isinf(room) * lost[island], share * room)
-        np.add.at(change, case.gen_bus, given)
+        replacement = np.where(np.isinf(total[island]), np.isinf(room) * lost[island], share * room)
+        np.add.at(change, case.gen_bus, replacement)
         np.subtract.at(change, case.gen_bus[gens], pg[gens])
         return change
 
@@ -276,7 +276,7 @@ class Outage:
     ----------
     branches : int array
         Indices of the failing branches.
-    kept : (g,) bool
+    in_service : (g,) bool
         Generators in service after the outage, on energized buses.
     case : Case
         The case with these generators and the other branches.
@@ -287,7 +287,7 @@ class Outage:
     """
 
     branches: Ints
-    kept: Bools
+    in_service: Bools
     case: Case
     island: Ints
     separated: Bools
@@ -297,22 +297,22 @@ class Outage:
     def of(before: PreContingency, contingency: Contingency) -> Outage:
         """Return the outage of a contingency."""
         case, (branches, gens) = before.case, contingency.elements(before.case)
-        kept = np.ones(case.n_gen, dtype=bool)
-        kept[gens] = False
-        in_service = np.ones(case.n_branch, dtype=bool)
-        in_service[branches] = False
-        island = islands_by(case, in_service) if len(branches) else before.island
+        in_service = np.ones(case.n_gen, dtype=bool)
+        in_service[gens] = False
+        in_service_branches = np.ones(case.n_branch, dtype=bool)
+        in_service_branches[branches] = False
+        island = islands_by(case, in_service_branches) if len(branches) else before.island
         separated = _separated(before.island, island)
         source = np.zeros(island.max() + 1, dtype=bool)
-        source[island[case.gen_bus[kept & (case.pmax > 0)]]] = True
+        source[island[case.gen_bus[in_service & (case.pmax > 0)]]] = True
         demand = np.bincount(island, np.maximum(case.pd - before.state.p_shed, 0.0))
         deenergized = (
             before.state.deenergized | ~source[island] | (separated & (demand[island] == 0))
         )
-        stopped = kept & deenergized[case.gen_bus]
+        stopped = in_service & deenergized[case.gen_bus]
         rows = tuple(f"gen:{row}" for row in case.gen_row[stopped].tolist())
-        left = case.without(contingency.outages + rows)
-        return Outage(branches, kept & ~stopped, left, island, separated, deenergized)
+        case_after = case.without(contingency.outages + rows)
+        return Outage(branches, in_service & ~stopped, case_after, island, separated, deenergized)
 
     @property
     def simple(self) -> bool:
@@ -340,63 +340,72 @@ def post_contingency(before: PreContingency, outage: Outage) -> AcState:
         If no AC state is found.
     """
     if outage.simple and not before.state.deenergized.any():
-        near = _near(before, outage)
+        near = _near_previous_state(before, outage)
         if near is not None:
             return near
-    dispatch = replace(before.dispatch, pg=before.dispatch.pg[outage.kept])
-    stood = replace(before.state, case=outage.case, pg=before.state.pg[outage.kept])
-    return _with_enough_generation(outage, dispatch, stood)
+    dispatch = replace(before.dispatch, pg=before.dispatch.pg[outage.in_service])
+    previous = replace(before.state, case=outage.case, pg=before.state.pg[outage.in_service])
+    return _with_enough_generation(outage, dispatch, previous)
 
 
-def _near(before: PreContingency, outage: Outage) -> AcState | None:
+def _near_previous_state(before: PreContingency, outage: Outage) -> AcState | None:
     """Return the AC state near the previous one; None if there is none within all limits."""
-    kept, left, start = outage.kept, outage.case, before.state
-    asked, deenergized = before.dispatch, outage.deenergized
-    grid = before.grid if kept.all() and not deenergized.any() else _smaller(before, outage)
+    in_service, case, start = outage.in_service, outage.case, before.state
+    dispatch, deenergized = before.dispatch, outage.deenergized
+    grid = (
+        before.grid
+        if in_service.all() and not deenergized.any()
+        else _without_lost_injections(before, outage)
+    )
     admittance = _admittance(before, outage)
     low, high = reactive_limits(grid, start.voltage, 0.0)
     equations = replace(grid.equations, injected=admittance, q_low=low, q_high=high)
-    still = np.zeros(len(grid.interchange)), np.zeros(len(grid.reference))
+    zero_regulation = np.zeros(len(grid.interchange)), np.zeros(len(grid.reference))
     try:
-        result = solve_power_flow(equations, before.grid.jacobian, start.voltage, *still)
+        result = solve_power_flow(equations, before.grid.jacobian, start.voltage, *zero_regulation)
     except PowerFlowError:
         return None
     voltage, alpha = np.where(deenergized, 0.0, result.voltage), result.alpha
     vm = np.abs(voltage)
     exhausted = (alpha > grid.most + SWITCH_TOLERANCE) | (alpha < grid.least - SWITCH_TOLERANCE)
-    sunk = (
+    undervoltage = (
         ~deenergized
-        & (vm < left.vmin - LOW_VOLTAGE_MARGIN)
-        & (start.vm >= left.vmin - LOW_VOLTAGE_MARGIN)
+        & (vm < case.vmin - LOW_VOLTAGE_MARGIN)
+        & (start.vm >= case.vmin - LOW_VOLTAGE_MARGIN)
     )
-    moved = np.where(deenergized, 0.0, vm - start.vm)
-    if exhausted.any() or sunk.any() or np.abs(moved).max() > LARGEST_VOLTAGE_CHANGE:
+    voltage_change = np.where(deenergized, 0.0, vm - start.vm)
+    if (
+        exhausted.any()
+        or undervoltage.any()
+        or np.abs(voltage_change).max() > LARGEST_VOLTAGE_CHANGE
+    ):
         return None
-    given = alpha[grid.gen_area]
-    regulation = (np.where(given >= 0, grid.up, grid.down) * given)[kept]
+    share_of_area = alpha[grid.gen_area]
+    regulation = (np.where(share_of_area >= 0, grid.up, grid.down) * share_of_area)[in_service]
     generated = (result.voltage * np.conj(admittance @ result.voltage) - injection(grid)).imag
-    served = asked.without_service(left, deenergized)
-    output = asked.pg[kept] + regulation, share_reactive(left, generated)
-    state = AcState.of(left, voltage, served, output, regulation, deenergized)
+    served = dispatch.without_service(case, deenergized)
+    output = dispatch.pg[in_service] + regulation, share_reactive(case, generated)
+    state = AcState.of(case, voltage, served, output, regulation, deenergized)
     return replace(state, mismatch=result.mismatch, power_flows=1)
 
 
-def _smaller(before: PreContingency, outage: Outage) -> AreaGrid:
+def _without_lost_injections(before: PreContingency, outage: Outage) -> AreaGrid:
     """Return the grid in the same arrays, without lost injections.
 
     Other generators have no output and no range, de-energized buses no demand.
     """
-    kept, deenergized, case = outage.kept, outage.deenergized, before.case
+    in_service, deenergized, case = outage.in_service, outage.deenergized, before.case
     ranges: dict[str, Any] = {
-        name: np.where(kept, getattr(case, name), 0.0) for name in ("pmin", "pmax", "qmin", "qmax")
+        name: np.where(in_service, getattr(case, name), 0.0)
+        for name in ("pmin", "pmax", "qmin", "qmax")
     }
-    asked = before.dispatch
+    set_points = before.dispatch
     dispatch = replace(
-        asked,
-        pg=np.where(kept, asked.pg, 0.0),
-        p_shed=np.where(deenergized, case.pd, asked.p_shed),
-        q_shed=np.where(deenergized, case.qd, asked.q_shed),
-        curtailment=np.where(deenergized, 0.0, asked.curtailment),
+        set_points,
+        pg=np.where(in_service, set_points.pg, 0.0),
+        p_shed=np.where(deenergized, case.pd, set_points.p_shed),
+        q_shed=np.where(deenergized, case.qd, set_points.q_shed),
+        curtailment=np.where(deenergized, 0.0, set_points.curtailment),
     )
     grid = AreaGrid.of(replace(case, **ranges), dispatch, Schedule.one_area(case))
     return replace(grid, reference=before.grid.reference)
@@ -422,7 +431,7 @@ def _admittance(before: PreContingency, outage: Outage) -> sparse.csr_array:
     return sparse.csr_array((values, whole.indices, whole.indptr), shape=whole.shape)
 
 
-def _with_enough_generation(outage: Outage, dispatch: Dispatch, stood: AcState) -> AcState:
+def _with_enough_generation(outage: Outage, dispatch: Dispatch, previous: AcState) -> AcState:
     """Return the AC state in which every island has shed its deficit.
 
     A generator whose set point is beyond its limit keeps it.
@@ -431,21 +440,21 @@ def _with_enough_generation(outage: Outage, dispatch: Dispatch, stood: AcState) 
     gen_island, count = island[case.gen_bus], int(island.max()) + 1
     most = np.maximum(case.pmax, dispatch.pg)
     demand = np.where(outage.deenergized, 0.0, np.maximum(case.pd - dispatch.p_shed, 0.0))
-    lack = np.bincount(island, demand, count) - np.bincount(gen_island, most, count)
+    deficit = np.bincount(island, demand, count) - np.bincount(gen_island, most, count)
     for _ in range(MOST_SHEDDINGS):
-        dispatch = _shed(case, dispatch, np.maximum(lack, 0.0), island)
-        state = ac_flow(case, dispatch, None, stood)
-        lack = np.bincount(gen_island, np.maximum(state.pg - most, 0.0), count)
-        if case.base_mva * lack.max(initial=0.0) <= 0.1 * state.negligible_mw:
+        dispatch = _shed(case, dispatch, np.maximum(deficit, 0.0), island)
+        state = ac_flow(case, dispatch, None, previous)
+        deficit = np.bincount(gen_island, np.maximum(state.pg - most, 0.0), count)
+        if case.base_mva * deficit.max(initial=0.0) <= 0.1 * state.negligible_mw:
             break
     return state
 
 
-def _shed(case: Case, dispatch: Dispatch, lack: Floats, island: Ints) -> Dispatch:
+def _shed(case: Case, dispatch: Dispatch, deficit: Floats, island: Ints) -> Dispatch:
     """Return the dispatch with additional shedding in every island, by share of demand."""
     served = np.maximum(case.pd - dispatch.p_shed, 0.0)
-    total = np.bincount(island, served, len(lack))
-    share = np.minimum(lack / np.where(total > 0, total, 1.0), 1.0)[island]
+    total = np.bincount(island, served, len(deficit))
+    share = np.minimum(deficit / np.where(total > 0, total, 1.0), 1.0)[island]
     cut = np.where(served > 0, share, 0.0)
     return replace(
         dispatch,
@@ -504,12 +513,12 @@ def security_analysis(
     watch : callable
         Called after every contingency.
     """
-    matches = []
+    results = []
     for contingency in listed:
         estimate = _screened(before, contingency, screen) if screen > 0 else None
-        matches.append(estimate or assess(before, contingency))
-        watch(matches[-1])
-    return tuple(sorted(matches, key=lambda item: item.severity, reverse=True))
+        results.append(estimate or assess(before, contingency))
+        watch(results[-1])
+    return tuple(sorted(results, key=lambda item: item.severity, reverse=True))
 
 
 def _screened(

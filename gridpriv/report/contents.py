@@ -30,7 +30,7 @@ from gridpriv.zonal.documents import (
     StepRow,
     StorageStep,
 )
-from gridpriv.zonal.summary import figures, protection, series_figures, zone_interchange
+from gridpriv.zonal.summary import protection, series_summary, summary_table, zone_interchange
 
 
 def noisy_runs(study: Study) -> pd.DataFrame:
@@ -163,12 +163,12 @@ def contents(study: Study, table: pd.DataFrame) -> tuple[Table, ...]:
 def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     document, text, current = study.manifest.get("document"), _worded(study, table), study.tables
     if document is not None:
-        caption, _, rows = figures(document)
+        caption, _, rows = summary_table(document)
         yield _outcome(caption, rows)
         yield _interchange(document)
         yield schema.ShedBus.table, "Load shedding by bus", _shed(current)
     elif means_over(study) == "steps":
-        yield _outcome("Means of the steps", series_figures(step_rows(study)))
+        yield _outcome("Means of the steps", series_summary(step_rows(study)))
         # a plan's shortage could be mistaken for load shedding; the status has more than the flag
         plan = ["objective", "ac_feasible", *PlanBalance.table.names]
         steps = current.get("steps", pd.DataFrame()).drop(columns=plan, errors="ignore")

@@ -36,7 +36,7 @@ from gridpriv.zonal.summary import (
     noise,
     results,
     scaled_beta,
-    series_figures,
+    series_summary,
 )
 
 STATES = {"feasible": "good", "marginal": "warn", "infeasible": "bad"}
@@ -201,7 +201,7 @@ def series_card(study: Study) -> Card:
         facts.append(Fact("AC-feasible", f"{feasible} of {len(known)} steps", "", state))
     facts += [
         Fact(str(name).strip().capitalize(), f"{value} {unit}")
-        for name, value, unit in series_figures(steps)
+        for name, value, unit in series_summary(steps)
         if not str(name).startswith(("demand", " "))
     ]
     facts += _series_certificate(study)

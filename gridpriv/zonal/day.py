@@ -140,11 +140,11 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     first = prepared[0]
     demands = [_released(step) for step in prepared]
     case, count = first.case, len(prepared)
-    given = (first.zones, demands, chronology, first.settings.voll, operating_unit(case))
-    optimum, running = day_optimum(*given), None
+    inputs = (first.zones, demands, chronology, first.settings.voll, operating_unit(case))
+    optimum, running = day_optimum(*inputs), None
     if chronology.switches:
         running = commitment(case, chronology, _outputs(optimum, case).sum(axis=1))
-        optimum = day_optimum(*given, running)
+        optimum = day_optimum(*inputs, running)
     output, prices, reserve = _coupled(optimum, case)
     schedules = tuple(
         _schedule(step, demand, blocks, prices[t])
@@ -203,8 +203,8 @@ def plan_receding(
     for t, step in enumerate(prepared):
         demands = predicted(t)
         ahead = chronology.later(level, last, PLANNED, len(demands))
-        given = (step.zones, demands, ahead, step.settings.voll, operating_unit(case))
-        optimum = day_optimum(*given)
+        inputs = (step.zones, demands, ahead, step.settings.voll, operating_unit(case))
+        optimum = day_optimum(*inputs)
         outputs, prices, current = _coupled(optimum, case)
         output[t], reserve[:, t] = outputs[0], current[:, 0]
         efforts.append((optimum.rounds, optimum.mismatch))

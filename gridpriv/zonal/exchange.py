@@ -202,7 +202,7 @@ class ExchangeResult(RunAnalysis):
         ]
         return pd.DataFrame(rows)
 
-    def figures(self) -> tuple[Case, Json]:
+    def content(self) -> tuple[Case, Json]:
         """Return the analysed case, and its description."""
         return self.domain.case, {
             "ptdf_model": self.settings.ptdf,

@@ -152,7 +152,7 @@ class Expected:
     def indifference(self) -> tuple[float, ...]:
         """Differences of :attr:`severity` that count as 0."""
         scale = self.severity if self.cost is None else (self.severity[0], self.cost.median)
-        return tuple(SAME_COST * abs(figure) for figure in scale)
+        return tuple(SAME_COST * abs(value) for value in scale)
 
 
 def methods(
@@ -293,13 +293,13 @@ def recommended(result: Sequence[Expected]) -> Expected:
     ]
     candidates = [*nothing, *beneficial]
     for place in range(max(len(item.severity) for item in candidates)):
-        figures = [
+        severities = [
             item.severity[place] if place < len(item.severity) else np.inf for item in candidates
         ]
-        first = int(np.argmin(figures))
+        first = int(np.argmin(severities))
         margin = candidates[first].indifference
-        most = figures[first] + (margin[place] if place < len(margin) else 0.0)
-        candidates = [item for item, x in zip(candidates, figures, strict=True) if x <= most]
+        most = severities[first] + (margin[place] if place < len(margin) else 0.0)
+        candidates = [item for item, x in zip(candidates, severities, strict=True) if x <= most]
     prior_only = [item for item in candidates if item.release == "nothing"]
     if prior_only:
         return min(prior_only, key=lambda item: item.severity)
@@ -311,16 +311,16 @@ def _outcome(
 ) -> Outcome | None:
     """Return the outcome of a strategy; None without a dispatch."""
     try:
-        figures = run_prepared(prepared, transport=zones).physical
+        physical = run_prepared(prepared, transport=zones).physical
     except SolverError:
         return None
     finally:
         watch(f"{prepared.settings.release}, {prepared.settings.mechanism}")
-    shed, balancing = figures["shed_mw"], figures["balancing_mw"]
+    shed, balancing = physical["shed_mw"], physical["balancing_mw"]
     if shed is None or balancing is None:  # without an AC power flow there is no balancing
         return None
-    cost = figures["cost"] if has_convex_costs(prepared.case) else None
-    return Outcome(cost, optimum, shed, balancing, bool(figures["ac_feasible"]))
+    cost = physical["cost"] if has_convex_costs(prepared.case) else None
+    return Outcome(cost, optimum, shed, balancing, bool(physical["ac_feasible"]))
 
 
 def _expected(
@@ -356,9 +356,9 @@ def _expected(
     )
 
 
-def _at_most(figure: float) -> float:
+def _at_most(value: float) -> float:
     """Return the limit up to which a value counts as equal."""
-    return figure + SAME_COST * abs(figure)
+    return value + SAME_COST * abs(value)
 
 
 def _better(item: Outcome | None, other: Outcome | None) -> bool:

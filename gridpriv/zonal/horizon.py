@@ -70,8 +70,8 @@ from gridpriv.zonal.day import DayPlan, look_ahead, plan_day, plan_receding
 from gridpriv.zonal.documents import Baselines
 from gridpriv.zonal.messages import BEFORE_FACTORS, limits_named
 from gridpriv.zonal.prepared import (
-    Earlier,
     Prepared,
+    ReleasedPosterior,
     horizon_multiplier,
     prepare,
     zone_certificates,
@@ -141,10 +141,10 @@ class Horizon:
         assert owned.expected is not None and owned.rules.noise is not None
         basis = self.settings.temporal_basis
         options = [TemporalBasis(1)] if series.scales else basis_candidates(len(series), basis)
-        given = owned.rules.noise, owned.rules.adjacency, owned.direct_current
+        inputs = owned.rules.noise, owned.rules.adjacency, owned.direct_current
         priors = [zone_prior(zone, owned.expected) for zone in owned.zones]
         return tuple(
-            disclose_over_time(zone, self.settings.release, options, prior, *given)
+            disclose_over_time(zone, self.settings.release, options, prior, *inputs)
             for zone, prior in zip(owned.zones, priors, strict=True)
         )
 
@@ -263,7 +263,9 @@ class Horizon:
         return replace(
             ready,
             known=tuple(
-                Earlier(replace(item.level, scale=ready.scale), ready.scale * item.at(step, basis))
+                ReleasedPosterior(
+                    replace(item.level, scale=ready.scale), ready.scale * item.at(step, basis)
+                )
                 for item, basis in likely
             ),
         )
@@ -596,10 +598,10 @@ def make_horizon(
 def _stream(plain: Horizon, window: int) -> Stream:
     """Return the stream whose number of hours in a block has the least expected error (public)."""
     series, settings = replace(plain.series, scales=()), plain.settings  # beta is of each hour
-    given, options = (series, plain.zoning, settings, plain.seed), []
+    inputs, options = (series, plain.zoning, settings, plain.seed), []
     for block in blocks_of(window):
         multiplier = horizon_multiplier(settings, window // block)
-        stream = Stream(*given, multiplier, plain.chronology, block=block)
+        stream = Stream(*inputs, multiplier, plain.chronology, block=block)
         error = sum(disclosure.level.expected**2 for disclosure in stream.disclosures)
         options.append((error, block, stream))
     return min(options, key=lambda option: option[:2])[2]

@@ -68,7 +68,7 @@ def tree_angles(
     return angles
 
 
-def physical_figures(
+def ac_state_summary(
     case: Case, zones: tuple[Zone, ...], redispatch: GridRedispatch, service: Service
 ) -> Json:
     """Return the values of an AC state (:class:`gridpriv.zonal.documents.Physical`).
@@ -78,8 +78,8 @@ def physical_figures(
     """
     base, state = case.base_mva, redispatch.state
     interchange = interchange_rows(zones, redispatch, service, base)
-    figures: Json = Physical().as_dict()
-    figures |= {
+    summary: Json = Physical().as_dict()
+    summary |= {
         "status": redispatch.status,
         "ac_feasible": redispatch.status == "feasible",
         "load_mw": base * float(np.maximum(case.pd, 0.0).sum()),
@@ -94,9 +94,9 @@ def physical_figures(
         "replans": redispatch.replans,
     }
     if state is None:
-        return figures
+        return summary
     generated = None if redispatch.status == "infeasible" else generation_cost(case, state.pg)
-    return figures | {
+    return summary | {
         "cost": None if generated is None else generated + service.voll * state.shed_mw,
         "generation_cost": generated,
         "deenergized_mw": state.deenergized_mw,
@@ -124,13 +124,13 @@ def extremes(case: Case, vm: Floats, flow: Floats) -> Json:
         Apparent power of the more loaded end of a branch, p.u.
     """
     loading, branch = worst_loading(case, flow)
-    figures: Json = {"worst_loading_percent": loading, "worst_branch": branch or None}
+    values: Json = {"worst_loading_percent": loading, "worst_branch": branch or None}
     energized = np.flatnonzero(vm > 0.0)
     for name, place in (("lowest", np.argmin), ("highest", np.argmax)):
         at = energized[int(place(vm[energized]))] if len(energized) else None
-        figures[f"{name}_vm_pu"] = None if at is None else float(vm[at])
-        figures[f"{name}_vm_bus"] = None if at is None else int(case.bus_id[at])
-    return figures
+        values[f"{name}_vm_pu"] = None if at is None else float(vm[at])
+        values[f"{name}_vm_bus"] = None if at is None else int(case.bus_id[at])
+    return values
 
 
 def interchange_rows(
@@ -155,14 +155,14 @@ def interchange_rows(
     ]
 
 
-def verdict(figures: Json) -> str:
+def verdict(summary: Json) -> str:
     """Return the feasibility of a state and its load shedding, without a full stop."""
     words = {"feasible": "AC-feasible", "marginal": "marginal", "infeasible": "not AC-feasible"}
-    parts, rounding = [words[figures["status"]]], negligible_mw(figures["load_mw"])
-    shed, difference = figures["shed_mw"], figures["deenergized_mw"] or 0.0
-    if figures["lowest_vm_pu"] is not None and figures["worst_loading_percent"] is None:
+    parts, rounding = [words[summary["status"]]], negligible_mw(summary["load_mw"])
+    shed, difference = summary["shed_mw"], summary["deenergized_mw"] or 0.0
+    if summary["lowest_vm_pu"] is not None and summary["worst_loading_percent"] is None:
         parts[0] += " (no branch has a rating)"
-    if figures["failure"]:
+    if summary["failure"]:
         parts[0] += ": the AC power flow fails"
     elif shed <= rounding:
         parts.append("no load shedding")
@@ -170,8 +170,8 @@ def verdict(figures: Json) -> str:
         parts.append(f"{amount(shed, 'MW')} MW of load shedding")
         if difference > 0:
             parts.append(f"{amount(difference, 'MW')} MW of it on de-energized islands")
-    if (figures["balancing_mw"] or 0.0) > rounding:
-        parts.append(f"{amount(figures['balancing_mw'], 'MW')} MW of balancing power")
+    if (summary["balancing_mw"] or 0.0) > rounding:
+        parts.append(f"{amount(summary['balancing_mw'], 'MW')} MW of balancing power")
     return ", ".join(parts)
 
 
@@ -185,15 +185,15 @@ class Reference(Baselines):
     least_shed_mw: Number = like(CostOfPrivacy, "least_shed_mw")
 
 
-def cost_of_privacy(figures: Json, current: Reference) -> Json:
+def cost_of_privacy(summary: Json, current: Reference) -> Json:
     """Return a run's cost over its baselines, and its load shedding by cause."""
     return {
-        "cost": _beyond(figures["cost"], current.noise_free_cost),
-        "shed_mw": _beyond(figures["shed_mw"], current.noise_free_shed_mw),
-        "optimality_gap": _beyond(figures["cost"], current.optimum_cost),
+        "cost": _beyond(summary["cost"], current.noise_free_cost),
+        "shed_mw": _beyond(summary["shed_mw"], current.noise_free_shed_mw),
+        "optimality_gap": _beyond(summary["cost"], current.optimum_cost),
         "least_shed_mw": current.least_shed_mw,
         **Baselines.of(current).as_dict(),
-        **shed_causes(figures, current),
+        **shed_causes(summary, current),
     }
 
 
@@ -201,14 +201,14 @@ def _beyond(value: float | None, base: float | None) -> float | None:
     return None if value is None or base is None else value - base
 
 
-def shed_causes(figures: Json, current: Reference) -> dict[str, float | None]:
+def shed_causes(summary: Json, current: Reference) -> dict[str, float | None]:
     """Return shed demand by cause, in MW; the causes add up to it.
 
     De-energized islands; load that no dispatch of the rest can serve; further shedding of the
     noise-free run, so by rounds that have not converged; noise.
     """
     causes = ("island_mw", "unavoidable_mw", "coordination_mw", "noise_mw")
-    shed, deenergized = figures["shed_mw"], figures["deenergized_mw"]
+    shed, deenergized = summary["shed_mw"], summary["deenergized_mw"]
     least, plain = current.least_shed_mw, current.noise_free_shed_mw
     if shed is None or deenergized is None or least is None or plain is None:
         return dict.fromkeys(causes)

@@ -93,7 +93,7 @@ class Instance:
 
 
 @dataclass(frozen=True, eq=False)
-class Earlier:
+class ReleasedPosterior:
     """Posterior of a zone's demand after an earlier release.
 
     Attributes
@@ -125,7 +125,7 @@ class Prepared(Instance):
         Factor on the owners' demand.
     expected : PublicDemand or None
         Public prior of demand, under demand perturbation.
-    known : tuple of Earlier, optional
+    known : tuple of ReleasedPosterior, optional
         Estimates from earlier releases, by zone: then no noise is drawn.
     scheduled : CentralSchedule, optional
         Schedule from a plan of several steps: then there are no rounds.
@@ -135,7 +135,7 @@ class Prepared(Instance):
     zones: tuple[Zone, ...]
     scale: float
     expected: PublicDemand | None
-    known: tuple[Earlier, ...] | None = None
+    known: tuple[ReleasedPosterior, ...] | None = None
     scheduled: CentralSchedule | None = None
 
     @property

@@ -46,8 +46,8 @@ from gridpriv.zonal.meter import meter_rows
 from gridpriv.zonal.opening import Trace
 from gridpriv.zonal.physical import (
     Reference,
+    ac_state_summary,
     cost_of_privacy,
-    physical_figures,
     solution_of_variables,
     verdict,
 )
@@ -215,7 +215,7 @@ class FinishedRun(Instance):
         """The AC state after redispatch in MW and $/h (:mod:`gridpriv.zonal.physical`); local."""
         if self.redispatch is None:
             return Physical().as_dict()
-        return physical_figures(self.case, self.zone_models, self.redispatch, self.settings)
+        return ac_state_summary(self.case, self.zone_models, self.redispatch, self.settings)
 
     @cached_property
     def privacy(self) -> Json:
@@ -312,7 +312,7 @@ class RunAnalysis(ABC):
     seconds: float
 
     @abstractmethod
-    def figures(self) -> tuple[Case, Json]:
+    def content(self) -> tuple[Case, Json]:
         """Return the analysed case, and its description."""
 
     @property
@@ -334,13 +334,13 @@ class RunAnalysis(ABC):
                 f"{self.settings.view} of this run follows from true demand. Take --view {SHARED} "
                 "of a run with noise."
             )
-        case, figures = self.figures()
+        case, content = self.content()
         document: Json = {
             "case": case.name,
             "buses": case.n_bus,
             "view": self.settings.view,
             "visibility": "public" if self.public else "local",
-            **figures,
+            **content,
             "privacy": self.result.privacy,
             "seconds": self.seconds,
             "version": version("gridpriv"),
@@ -403,7 +403,7 @@ class RunResult(FinishedRun):
     def _repr_html_(self) -> str:
         document = self.as_dict()
         return html_page(
-            [summary.figures(document), summary.privacy_figures(document["privacy"])],
+            [summary.summary_table(document), summary.privacy_table(document["privacy"])],
             [str(note) for note in notes(document)],
         )
 

@@ -362,11 +362,11 @@ def disclosed_schedule(
 
     network, zones = prepared.network, prepared.zones
     demands, ac = answers(transport, call(ZoneAgent.disclose)), prepared.planning == "ac"
-    given = network, zones, demands
-    search = partial(central_schedule, *given, prepared.settings.voll, ac=ac)
+    inputs = network, zones, demands
+    search = partial(central_schedule, *inputs, prepared.settings.voll, ac=ac)
     if central and (schedule := search(slack=False)) is not None:
         return schedule, None
-    rounds = schedule_in_rounds(*given, transport, watch=watch)
+    rounds = schedule_in_rounds(*inputs, transport, watch=watch)
     return (search(), None) if central and rounds.schedule is None else (None, rounds)
 
 
@@ -556,13 +556,13 @@ def reference(result: RunResult, scale: float, zones: Connect | None = None) -> 
     if prior_only.get("status") == "infeasible" and own["status"] != "infeasible":
         prior_only = {"status": "infeasible"}  # it is not a baseline of a feasible run
     kinds = {"noise_free": noise_free, "prior_only": prior_only}
-    figures = {f"{kind}_{k}": v for kind, current in kinds.items() for k, v in current.items()}
+    values = {f"{kind}_{k}": v for kind, current in kinds.items() for k, v in current.items()}
     sheds = own["status"] == "infeasible" or own["shed_mw"] > negligible_mw(own["load_mw"])
     cheapest, least = _acopf(result, "cost"), _acopf(result, "shed") if sheds else None
     return Reference(
         optimum_cost=None if cheapest is None else cheapest.cost,
         least_shed_mw=least.state.shed_mw if least else None if sheds else 0.0,
-        **{name: figures.get(name) for name in Baselines.table.names},
+        **{name: values.get(name) for name in Baselines.table.names},
     )
 
 
@@ -580,8 +580,8 @@ def _baseline(result: RunResult, scale: float, zones: Connect | None, changes: J
             return {}
     # without a power flow the shed load is unknown
     served = () if baseline.physical["failure"] else ("shed_mw", "balancing_mw")
-    figures = {name: baseline.physical[name] for name in ("cost", "status", *served)}
-    return figures | {"residual": baseline.consensus_residual}
+    values = {name: baseline.physical[name] for name in ("cost", "status", *served)}
+    return values | {"residual": baseline.consensus_residual}
 
 
 def _acopf(result: RunResult, objective: AcObjective) -> AcOptimum | None:

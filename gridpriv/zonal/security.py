@@ -97,12 +97,12 @@ class SecurityResult(RunAnalysis):
             | {name: " ".join(row[name]) for name in ("outages", "at")}
             | _worst_limit(row["violations"])
             | {"violations": len(row["violations"])}
-            | corrective_figures(row["corrective"])
+            | corrective_columns(row["corrective"])
             for row in self._rows()
         ]
         return pd.DataFrame(rows)
 
-    def figures(self) -> tuple[Case, Json]:
+    def content(self) -> tuple[Case, Json]:
         """Return the analysed case, and its description."""
         return self.before.case, {
             "rating": self.settings.rating,
@@ -141,7 +141,7 @@ def _worst_limit(violations: list[Json]) -> Json:
     return {f"worst_{name}": worst.get(key) for key, name in names.items()}
 
 
-def corrective_figures(corrective: Json | None) -> Json:
+def corrective_columns(corrective: Json | None) -> Json:
     """Return the status of a corrective redispatch, with redispatch and shedding in MW."""
     if corrective is None:
         return {"corrective": ""} | dict.fromkeys(("up_mw", "down_mw", "corrective_shed_mw"))

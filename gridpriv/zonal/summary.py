@@ -57,7 +57,7 @@ def zone_interchange(document: Json) -> list[Json]:
     return [rows[zone["zone"]] for zone in document["zones"] if zone["zone"] in rows]
 
 
-def figures(document: Json) -> Table:
+def summary_table(document: Json) -> Table:
     """Return :func:`results` as a table, with the costs of the baselines, rounds and time."""
     final, solver = document["final"], document["solver"]
     costs = final["cost_of_privacy"] or {}
@@ -291,7 +291,7 @@ def noise(settings: Json) -> str:
     return f"{mechanism} noise on {settings['perturbation']}{drawn}"
 
 
-def privacy_figures(privacy: Json) -> Table:
+def privacy_table(privacy: Json) -> Table:
     """Return nominal and certified epsilons, from a document's privacy."""
     release, total = privacy["per_release"], privacy["total"]
     return (
@@ -435,7 +435,7 @@ STATUSES = (
 )
 
 
-def series_figures(steps: list[Json]) -> list[list[object]]:
+def series_summary(steps: list[Json]) -> list[list[object]]:
     """Return the values of a series: name, value, unit; few for a public document.
 
     Means are over the steps with a value, differences over those with both; a note is added if

@@ -354,9 +354,9 @@ def _fill_results(net: Any, link: PandapowerLink, solution: GridState) -> None:
     for table in ("gen", "ext_grid"):
         mine_gens, gen_index = _gen_rows(link, case, table)
         positions = np.array(mine_gens, dtype=np.int64)
-        figures = generator_output(solution, positions).set_index([gen_index])
-        columns = ["p_mw", "q_mvar"] if table == "ext_grid" else list(figures)
-        net[f"res_{table}"] = figures[columns].reindex(net[table].index)
+        values = generator_output(solution, positions).set_index([gen_index])
+        columns = ["p_mw", "q_mvar"] if table == "ext_grid" else list(values)
+        net[f"res_{table}"] = values[columns].reindex(net[table].index)
 
 
 def _loading(table: DataFrame, flows: DataFrame, kind: str) -> DataFrame:
@@ -379,13 +379,13 @@ def _fill_trafo3w(
 ) -> None:
     if len(net.trafo3w) == 0:
         return
-    figures = DataFrame(index=net.trafo3w.index)
+    values = DataFrame(index=net.trafo3w.index)
     for side in ("hv", "mv", "lv"):
         positions = [k for k, e in enumerate(elements) if e.table == "trafo3w" and e.side == side]
         flow = (s_from if side == "hv" else s_to)[positions] * base
         index = [elements[k].index for k in positions]
-        figures.loc[index, f"p_{side}_mw"] = flow.real
-        figures.loc[index, f"q_{side}_mvar"] = flow.imag
-    figures["pl_mw"] = figures[[f"p_{side}_mw" for side in ("hv", "mv", "lv")]].sum(axis=1)
-    figures["ql_mvar"] = figures[[f"q_{side}_mvar" for side in ("hv", "mv", "lv")]].sum(axis=1)
-    net["res_trafo3w"] = figures
+        values.loc[index, f"p_{side}_mw"] = flow.real
+        values.loc[index, f"q_{side}_mvar"] = flow.imag
+    values["pl_mw"] = values[[f"p_{side}_mw" for side in ("hv", "mv", "lv")]].sum(axis=1)
+    values["ql_mvar"] = values[[f"q_{side}_mvar" for side in ("hv", "mv", "lv")]].sum(axis=1)
+    net["res_trafo3w"] = values

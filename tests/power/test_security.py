@@ -69,7 +69,7 @@ def test_the_zones_plan_costs_what_a_central_one_does(name, kind, without, left)
     listed = [c for c in contingencies(case, kind) if not split(case, c) and c.name not in without]
     unit = operating_unit(case)
     first, plan = secure_plan(SecureProblem(case, prepared.zones, listed, "C", 1e4, unit))
-    assert plan.left == left
+    assert plan.corrective == left
     assert any(c.violations for c in first.contingencies)
     assert all(c.secure for c in plan.contingencies if c.contingency.name not in left)
     outages = [c.elements(case) for c in listed if c.name not in left]
@@ -165,10 +165,10 @@ def test_generators_take_up_an_outage_in_proportion_to_headroom_within_reactive_
         assert np.abs(drawn).max() < 1e-8, contingency
         if outage.island.max() > 0 and not outage.simple:
             continue
-        taken = state.pg - before.state.pg[outage.kept]
+        taken = state.pg - before.state.pg[outage.in_service]
         up = taken.sum() > 0
-        room = left.pmax - before.state.pg[outage.kept] if up else state.pg * 0
-        room = room if up else before.state.pg[outage.kept] - left.pmin
+        room = left.pmax - before.state.pg[outage.in_service] if up else state.pg * 0
+        room = room if up else before.state.pg[outage.in_service] - left.pmin
         room = np.maximum(room, 0.0)
         if state.shed_mw == before.state.shed_mw:
             assert np.allclose(taken * room.sum(), taken.sum() * room, atol=1e-6), contingency
@@ -449,6 +449,6 @@ def test_a_contingency_without_an_ac_state_is_the_one_that_no_plan_prevents():
         SimpleNamespace(contingency=SimpleNamespace(name=name), status=status, violations=violated)
         for name, status, violated in (("a", "converged", [limit]), ("b", "diverged", []))
     ]
-    passes = Counter({"a": secure.PATIENCE, "b": secure.PATIENCE})
-    assert secure._hopeless(analysed, frozenset(), passes) == {"b"}
+    passes = Counter({"a": secure.MOST_VIOLATED_PLANS, "b": secure.MOST_VIOLATED_PLANS})
+    assert secure._repeatedly_violating(analysed, frozenset(), passes) == {"b"}
     assert not passes

@@ -27,7 +27,7 @@ TIGHT = (
 def test_the_least_shed_lies_between_the_bound_and_the_plan(name, scale):
     case = load_case(name).scale_load(scale)
     value, shed = polar_optimum(case)
-    least, enough = least_shed_mw(case), shortage(case).enough_mw
+    least, enough = least_shed_mw(case), shortage(case).shed_mw
     assert least <= case.base_mva * value + 1e-3
     assert enough == pytest.approx(case.base_mva * value, abs=0.1)
     assert (shed <= np.maximum(case.pd, 0) + 1e-6).all()
@@ -42,7 +42,7 @@ def test_every_limit_that_is_named_lowers_the_shed_once_it_is_gone(name, scale):
         at = set(cause.places)
         free = without(case, cause.kind, at)
         value, _ = polar_optimum(free)
-        assert case.base_mva * value < 0.99 * found.enough_mw
+        assert case.base_mva * value < 0.99 * found.shed_mw
         # both sides of the elements are freed here, only the ones that bind there
         assert case.base_mva * value <= cause.without_mw + 0.1
         assert f"it would shed {cause.without_mw:.4g} MW" in found.sentence()
@@ -84,7 +84,7 @@ def test_exactly_the_limits_that_are_named_go():
 def test_what_lies_on_a_dead_island_is_said_apart(case14):
     case = case14.without(("branch:17", "branch:20"))
     found = shortage(case)
-    assert found.enough_mw == found.deenergized_mw == pytest.approx(14.9)
+    assert found.shed_mw == found.deenergized_mw == pytest.approx(14.9)
     assert found.causes == ()
     assert "14.9 MW of the shed load is on islands without generation" in found.sentence()
 

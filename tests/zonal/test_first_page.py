@@ -16,7 +16,7 @@ from gridpriv.core.text import amount, shown
 from gridpriv.power import schedule
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.physical import extremes
-from gridpriv.zonal.summary import series_figures
+from gridpriv.zonal.summary import series_summary
 
 pytestmark = pytest.mark.usefixtures("few_replans")
 
@@ -176,7 +176,7 @@ def test_a_mean_over_some_steps_says_of_how_many():
         {"cost": 10.0, "prior_only_cost": 12.0},
         {"cost": 30.0, "prior_only_cost": None},
     ]
-    rows = {name: float(str(value)) for name, value, _ in series_figures(steps)}
+    rows = {name: float(str(value)) for name, value, _ in series_summary(steps)}
     assert rows == {
         "cost, mean": 20.0,
         "cost, prior-only (epsilon = 0), mean of 1 of 2 steps": 12.0,

@@ -14,7 +14,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.zonal.messages import message
 from gridpriv.zonal.meter import hold_messages, total_errors
-from gridpriv.zonal.prepared import Earlier, Prepared, prepare
+from gridpriv.zonal.prepared import Prepared, ReleasedPosterior, prepare
 from gridpriv.zonal.run import run_prepared
 
 SEED = 4
@@ -36,7 +36,7 @@ def ready_for(case: Case, hold: str | None, release: str = "auto") -> Prepared:
     return prepare(case, zoning, given)
 
 
-def released(ready: Prepared) -> tuple[Earlier, ...]:
+def released(ready: Prepared) -> tuple[ReleasedPosterior, ...]:
     """Return the estimates after one draw of every zone."""
     rule, found = ready.rules.noise, []
     assert rule is not None
@@ -44,7 +44,7 @@ def released(ready: Prepared) -> tuple[Earlier, ...]:
         release = rule.release(disclosure.sensitivity(ready.rules.adjacency, rule.norm))
         generator = np.random.default_rng([SEED, zone.key])
         noisy = release.apply(disclosure.measure(zone.demand), lambda own=generator: own)
-        found.append(Earlier(disclosure, disclosure.estimate(noisy, release)))
+        found.append(ReleasedPosterior(disclosure, disclosure.estimate(noisy, release)))
     return tuple(found)
 
 

@@ -26,7 +26,7 @@ from gridpriv.power.objective import Service
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.zonal.physical import Reference, cost_of_privacy, shed_causes, verdict
 from gridpriv.zonal.settings import make_settings
-from gridpriv.zonal.summary import figures, line
+from gridpriv.zonal.summary import line, summary_table
 
 OPTIMUM = {"case14": 8081.5, "case118": 129660.7}
 NOISY = {
@@ -371,10 +371,10 @@ def test_a_value_of_lost_load_below_a_generators_cost_is_refused(case14, zones14
 def test_figures_of_a_grid_without_a_power_flow_are_those_of_plans(case14, zones14):
     document = run(case14, zones14, make_settings(seed=1, rounds=1, mechanism="none")).as_dict()
     document["final"]["physical"] |= {"shed_mw": 1.0}
-    assert "load shedding" in {row[0] for row in figures(document)[2]}
+    assert "load shedding" in {row[0] for row in summary_table(document)[2]}
     assert line(document).endswith("MW shed")
     document["final"]["physical"] |= {"status": "infeasible", "failure": "no solution"}
-    named = {row[0] for row in figures(document)[2]}
+    named = {row[0] for row in summary_table(document)[2]}
     assert "load shedding of zones' plans" in named and "load shedding" not in named
     assert "shed by plans without an AC power flow" in line(document)
 

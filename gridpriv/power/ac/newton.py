@@ -244,9 +244,9 @@ class Jacobian:
         current = np.conj(equations.injected @ voltage)
         here, y = voltage[self.column], equations.injected.data
         admittance = np.concatenate([y, np.zeros(len(here) - len(y))])
-        far = voltage[equations.at[self.row]] * np.conj(admittance * here)
+        mutual = voltage[equations.at[self.row]] * np.conj(admittance * here)
         own = np.where(self.own, current[self.row] * here, 0.0)
-        by_angle, by_magnitude = 1j * (own - far), (own + far) / point.vm[self.column]
+        by_angle, by_magnitude = 1j * (own - mutual), (own + mutual) / point.vm[self.column]
         rising = (point.alpha >= 0).astype(float)
         values = np.concatenate(
             [

@@ -206,7 +206,7 @@ def external_equivalent(grid: Lossless, own: Ints, ties: Ints) -> ExternalEquiva
     boundary_buses = np.concatenate([external_buses, np.unique(near)])
     try:
         whole = np.linalg.inv(grid.factors.solve_at(boundary_buses, np.eye(len(boundary_buses))))
-        reduced, given = (
+        reduced, response = (
             whole[: len(external_buses)],
             whole[: len(external_buses)] @ grid.angles[boundary_buses],
         )
@@ -224,7 +224,7 @@ def external_equivalent(grid: Lossless, own: Ints, ties: Ints) -> ExternalEquiva
         stiffness[np.arange(k), np.arange(k)] -= np.bincount(at, tied, minlength=k)
     except np.linalg.LinAlgError:
         return None
-    share = given[:k] - through @ given[k:]
+    share = response[:k] - through @ response[k:]
     reached_islands = np.zeros(len(grid.shunt_bus), dtype=bool)
     reached_islands[grid.island[ends]] = True
     here = reached_islands[grid.island]

@@ -52,12 +52,12 @@ def make_solver(
         from gridpriv.power.solvers.pyomo import PyomoSolver
 
         return PyomoSolver(program, name.removeprefix("pyomo:"), exact=exact)
-    left = reduced()
-    if left.size == 0:
-        return OnePoint(left)
+    presolved = reduced()
+    if presolved.size == 0:
+        return OnePoint(presolved)
     other = "ipopt" if name == "clarabel" else "clarabel"
     first, second = (
-        partial(_attempting, each, left, exact, solver_tolerance) for each in (name, other)
+        partial(_attempting, each, presolved, exact, solver_tolerance) for each in (name, other)
     )
     return Rescued(first(), second)
 

@@ -52,7 +52,7 @@ class ClarabelSolver:
         rows, self._offset, self._cones = _rows(self._program)
         self._rows = sparse.csc_matrix(rows)
         # the solver and its values of P, where a point near the minimizer suffices, or not
-        self._kept: dict[bool, tuple[Any, Floats]] = {}
+        self._cached: dict[bool, tuple[Any, Floats]] = {}
 
     def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Minimiser | Unsolved:
         """Return the minimizer; a solve not ended as Solved is repeated with safer settings.
@@ -87,14 +87,14 @@ class ClarabelSolver:
 
     def _first(self, p: Floats, q: Floats, *, near: bool) -> Any:
         """Return the first solver, at P and q."""
-        solver, last = self._kept.get(near, (None, p))
+        solver, last = self._cached.get(near, (None, p))
         if solver is None:
             solver = self._setup(p, q, self._near if near else FAST)
         elif np.array_equal(last, p):  # rounds keep their penalty
             solver.update(q=q)
         else:
             solver.update(P=p, q=q)
-        self._kept[near] = solver, p
+        self._cached[near] = solver, p
         return solver
 
     def _setup(self, p: Floats, q: Floats, settings: dict[str, Any]) -> Any:
@@ -156,13 +156,13 @@ FEW_TERMS = 12
 """Number of variables in the imbalance of a bus, above which it becomes a variable."""
 
 
-def clarabel_settings(given: dict[str, Any]) -> Any:
+def clarabel_settings(options: dict[str, Any]) -> Any:
     """Return Clarabel's settings: quiet, one thread, updatable in place, and the given options."""
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.presolve_enable = False  # presolve forbids updating in place
     settings.max_threads = 1
-    for name, value in given.items():
+    for name, value in options.items():
         setattr(settings, name, value)
     return settings
 
@@ -282,13 +282,13 @@ class Certified:
         price = np.where(active, y[self._depths], 0.0)
         for _ in range(POLISHES):
             radius = slack[self._depths] - self._depth(slack)  # of cones; 0 of other constraints
-            bend = np.divide(price, radius, out=np.zeros_like(price), where=radius > 0.0)
+            curvature = np.divide(price, radius, out=np.zeros_like(price), where=radius > 0.0)
             inwards = np.add.reduceat(self._normal(slack)[:, None] * self._dense, self._depths)
-            along = (self._dense[self._depths] - inwards)[bend > 0.0]
-            curved = np.flatnonzero(self._rest & (bend[self._block] > 0.0))
-            square = metric - along.T @ (bend[bend > 0.0, None] * along)
+            along = (self._dense[self._depths] - inwards)[curvature > 0.0]
+            curved = np.flatnonzero(self._rest & (curvature[self._block] > 0.0))
+            square = metric - along.T @ (curvature[curvature > 0.0, None] * along)
             square += self._dense[curved].T @ (
-                bend[self._block][curved, None] * self._dense[curved]
+                curvature[self._block][curved, None] * self._dense[curved]
             )
             across = inwards[active] * scale
             gradient = self._program.curved(p, x) + q + self._columns @ y

@@ -73,9 +73,9 @@ class IpoptSolver:
 
 def _start(program: ReducedProgram) -> Floats:
     """Return the flat start in reduced coordinates (kept variables are copied by T)."""
-    kept = np.asarray(sparse.csc_array(program.expand).argmax(axis=0)).ravel()
-    identity = np.asarray(program.expand[kept, np.arange(program.size)]).ravel()
-    return np.where(identity == 1.0, program.program.start[kept], 0.0)
+    remaining = np.asarray(sparse.csc_array(program.expand).argmax(axis=0)).ravel()
+    identity = np.asarray(program.expand[remaining, np.arange(program.size)]).ravel()
+    return np.where(identity == 1.0, program.program.start[remaining], 0.0)
 
 
 def _nlp(program: ReducedProgram) -> tuple[dict[str, Any], Floats, Floats]:
