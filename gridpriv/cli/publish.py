@@ -81,7 +81,8 @@ class Publishing(Part):
         None,
         ("cost",),
         "cost: use 30 % of the total epsilon to release one more number, demand valued at "
-        "public prices ($/h); it keeps the cost of the published optimum near the true one",
+        "public prices ($/h); it keeps the optimal cost of the published case near that of the "
+        "true one",
         unset="none",
     )
     scenarios: int = count(

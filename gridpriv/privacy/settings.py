@@ -348,7 +348,9 @@ class Privacy(Part):
         check_delta,
     )
     target_delta: float = number(
-        1e-5, "delta at which total epsilon is reported, whatever D is", check_delta
+        1e-5,
+        "delta at which total epsilon is reported, whatever the delta of the budget",
+        check_delta,
     )
     noise: Noise = choice(
         "simulated",

@@ -154,8 +154,9 @@ class ReleaseSchedule(Part):
     )
     stream: str | None = words(
         None,
-        "length of a period, such as 48h, day or year; the budget holds for every period of this "
-        "length; zones release one total per block of hours; needs --series",
+        "length of a window, such as 48h, day or year: the budget holds for any consecutive hours "
+        "of this length; a zone releases the mean of its total over a few hours at a time (how "
+        "many follows from public data); needs --series",
         "WINDOW",
         parse_window,
         unset="none",
@@ -163,9 +164,9 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COEFFICIENTS + 1))),
-        "number of cosine (DCT) coefficients that a zone releases of its total over the steps of a "
-        "series, beside the mean of its demand over these steps (auto: as many as give the least "
-        "expected error; per-step: one release in every step instead)",
+        "number of cosine (DCT) coefficients of the time series of a zone's total that it "
+        "releases, in addition to the mean over time of its demand (auto: as many as give the "
+        "least expected error; per-step: one release in every step instead)",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
@@ -586,7 +587,8 @@ class FlowBased(Part):
     ptdf: FlowModel = choice("dc", ("dc", "ac"), "power-flow model that gives the PTDFs")
     threshold: float = number(
         5.0,
-        "a branch is listed if its flow changes by at least this share of an exchange of two zones",
+        "a branch is listed if an exchange between some two zones changes its flow by at least "
+        "this percentage of the exchange (zone-to-zone PTDF)",
         not_negative,
         unit="%",
     )

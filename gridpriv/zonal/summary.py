@@ -132,8 +132,8 @@ def _valued(document: Json) -> str:
         return ""
     share = f"{number_text(100.0 * power / load, 2)} % of the load; " if load > 0 else ""
     return (
-        f"{share}would be {amount(physical['balancing_cost'], '$/h')} $/h at {price:g} $/MWh; "
-        "not part of the cost"
+        f"{share}payment for it at {price:g} $/MWh: {amount(physical['balancing_cost'], '$/h')} "
+        "$/h, not part of the cost"
     )
 
 

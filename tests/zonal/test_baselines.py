@@ -437,11 +437,11 @@ def test_statistics_that_auto_chose_are_named_and_a_zone_of_one_bus_too(capsys, 
     words = [*GRID[:-1], *ONCE, "--no-reference", "--zoning", str(zones)]
     assert main([*words, "--release", "auto"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "Releases of the zones, and the expected error" in text
+    assert "Releases of the zones, with their expected error" in text
     assert re.search(r"\brest: (bus values|zone total|bus values and zone total), ", text)
     assert "Zones of one bus release that bus's demand: alone." in text
     assert main([*words, "--release", "bus"]) == 0
-    assert "Releases of the zones, and the expected error" not in capsys.readouterr().out
+    assert "Releases of the zones, with their expected error" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -543,7 +543,7 @@ def test_balancing_power_stands_beside_the_cost_of_privacy_with_its_value(privat
     names = [row[0] for row in results(document)]
     assert names[names.index("cost of privacy") + 1] == "balancing power"
     note = results(document)[names.index("balancing power")][3]
-    assert note.startswith("10 % of the load; would be 25900.0 $/h at 1000 $/MWh; ")
+    assert note.startswith("10 % of the load; payment for it at 1000 $/MWh: 25900.0 $/h, ")
 
 
 @pytest.mark.parametrize("dead", [0.0, 3.0])
