@@ -65,4 +65,5 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
     assert {"0.5", "0", "88"} <= words, printed
     assert ({"123457", "530864"} <= words) is costs
     assert ("cost of priv." in " ".join(printed.split())) is costs, "what no run has is no column"
-    assert "balancing power; costs include its generation, no payment for it" in " ".join(printed.split())
+    note = "balancing power; costs include its generation, no payment for it"
+    assert note in " ".join(printed.split())
