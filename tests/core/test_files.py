@@ -89,12 +89,12 @@ def test_a_link_that_was_there_first_is_not_written_through(
     assert not (tmp_path / "a").exists()
 
 
-def test_two_files_beside_never_share_a_name(tmp_path: Path) -> None:
+def test_two_temporary_files_never_share_a_name(tmp_path: Path) -> None:
     with atomic_file(tmp_path / "a", private=False), atomic_file(tmp_path / "a", private=False):
         assert len(names(tmp_path)) == 2
 
 
-def test_storage_that_fails_is_said(tmp_path: Path) -> None:
+def test_storage_that_fails_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"cannot write .*no/a: No such file"):
         write_text(tmp_path / "no" / "a", "x", private=False)
     with pytest.raises(StorageError, match="File name too long"):
@@ -105,39 +105,39 @@ def test_storage_that_fails_is_said(tmp_path: Path) -> None:
 
 
 def test_only_our_own_litter_is_swept(tmp_path: Path) -> None:
-    theirs = ["thesis.part", ".part", f".{'0' * 15}.part", f"x.{'0' * 16}.part", "a.json.part"]
-    for name in [*theirs, f".{'0' * 16}.part"]:
+    reference = ["thesis.part", ".part", f".{'0' * 15}.part", f"x.{'0' * 16}.part", "a.json.part"]
+    for name in [*reference, f".{'0' * 16}.part"]:
         (tmp_path / name).write_text("")
     sweep(tmp_path)
-    assert names(tmp_path) == sorted(theirs)
+    assert names(tmp_path) == sorted(reference)
     sweep(tmp_path / "nothing")
 
 
 def test_pipes_devices_and_folders_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    found: list[BaseException] = []
+    actual: list[BaseException] = []
 
     def read(path: Path) -> None:
         try:
             read_bytes(path)
         except InputError as error:
-            found.append(error)
+            actual.append(error)
 
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
         thread = threading.Thread(target=read, args=(path,), daemon=True)
         thread.start()
         thread.join(timeout=5)
         assert not thread.is_alive(), path
-    assert len(found) == 3
+    assert len(actual) == 3
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "a\0b"])
-def test_impossible_names_are_told(tmp_path: Path, name: str) -> None:
+def test_impossible_names_are_reported(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError):
         read_bytes(tmp_path / name)
 
 
-def test_text_that_is_none_is_told(tmp_path: Path) -> None:
+def test_text_that_is_none_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="line 1: not UTF-8 text"):
         read_text(tmp_path / "a")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shelf.books import author as author, title as title
 __getattr__, __dir__ = lazily(__name__)
 """
-ASKED = """
+QUERY = """
 import sys, shelf
 assert "shelf.books" not in sys.modules
 assert dir(shelf) == shelf.__all__ == ["author", "title"] and shelf.author == "Boole"
@@ -42,11 +42,11 @@ def compiled(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kept", [lambda folder: folder, archived, compiled])
-def test_names_are_found_in_sources_in_an_archive_and_without_a_source(kept, tmp_path):
+@pytest.mark.parametrize("remaining", [lambda folder: folder, archived, compiled])
+def test_names_are_found_in_sources_in_an_archive_and_without_a_source(remaining, tmp_path):
     loader = tmp_path / "library" / "shelf"
     loader.mkdir(parents=True)
     (loader / "__init__.py").write_text(PACKAGE)
     (loader / "books.py").write_text("author, title, price = 'Boole', 'Laws of Thought', 3")
-    asked = f"import sys; sys.path.insert(0, {str(kept(loader.parent))!r}){ASKED}"
-    subprocess.run([sys.executable, "-c", asked], check=True)
+    requested = f"import sys; sys.path.insert(0, {str(remaining(loader.parent))!r}){QUERY}"
+    subprocess.run([sys.executable, "-c", requested], check=True)

@@ -41,10 +41,10 @@ def holder(folder: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_second_writer_is_told_who_holds_the_folder(tmp_path: Path) -> None:
+def test_a_second_writer_is_reported_who_holds_the_folder(tmp_path: Path) -> None:
     first = holder(tmp_path / "out")
-    told = f"written to by process {first.pid} on {socket.gethostname()}"
-    with pytest.raises(InputError, match=told), locked_folder(tmp_path / "out"):
+    message = f"written to by process {first.pid} on {socket.gethostname()}"
+    with pytest.raises(InputError, match=message), locked_folder(tmp_path / "out"):
         pass
     first.communicate("")
     with locked_folder(tmp_path / "out"):
@@ -62,7 +62,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_one_process_holds_a_folder_once(tmp_path: Path) -> None:
+def test_one_process_locks_a_folder_once(tmp_path: Path) -> None:
     with locked_folder(tmp_path):
         with pytest.raises(InputError, match=f"process {os.getpid()}"), locked_folder(tmp_path):
             pass
@@ -75,18 +75,18 @@ def test_a_lock_that_is_removed_while_it_is_waited_for_is_no_lock(
     # between our opening the file and locking it, its holder ends and another takes the folder
     import fcntl
 
-    real, others = fcntl.flock, []
+    real, remaining = fcntl.flock, []
 
     def flock(handle: int, how: int) -> None:
-        if not others:
+        if not remaining:
             (tmp_path / ".lock").unlink()
-            others.append(holder(tmp_path))
+            remaining.append(holder(tmp_path))
         real(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.raises(InputError, match="is being written to by process"), locked_folder(tmp_path):
         pass
-    others[0].communicate("")
+    remaining[0].communicate("")
 
 
 def test_a_link_in_the_locks_place_is_not_followed(tmp_path: Path) -> None:

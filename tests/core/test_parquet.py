@@ -23,8 +23,8 @@ def numbers(path: Path) -> None:
 
 
 def texts(path: Path) -> None:
-    one = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2000, np.int32)), ["a" * 10**5])
-    pq.write_table(pa.table({"x": one.cast(pa.string())}), path)  # 200 MB of one text
+    item = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2000, np.int32)), ["a" * 10**5])
+    pq.write_table(pa.table({"x": item.cast(pa.string())}), path)  # 200 MB of one text
 
 
 def compressed(path: Path) -> None:
@@ -47,8 +47,8 @@ def test_a_bomb_is_refused_in_little_time_and_memory(make, tmp_path: Path) -> No
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return str(refused.value), seconds, after.ru_maxrss - before.ru_maxrss
 
-    told, seconds, kilobytes = in_a_process(read)
-    assert "bomb.parquet" in told
+    completed, seconds, kilobytes = in_a_process(read)
+    assert "bomb.parquet" in completed
     assert seconds < 5.0
     assert kilobytes < 500_000
 

@@ -59,7 +59,7 @@ def test_a_process_that_dies_is_no_answer_and_says_how_it_ended():
         answered(last, signal.SIGKILL)
 
 
-def test_linear_algebra_there_has_one_thread_unless_told_otherwise(monkeypatch):
+def test_linear_algebra_there_has_one_thread_unless_reported_otherwise(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     with worker_of(os.getenv) as variable:
         assert answered(variable, VARIABLE) == "1"
@@ -109,8 +109,8 @@ def test_a_failure_or_a_closed_iterator_ends_all_processes():
 
 
 def children_of(pid: int) -> set[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return {int(child) for child in found}
+    loaded = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(child) for child in loaded}
 
 
 UNGUARDED = """
@@ -141,7 +141,7 @@ def test_a_script_needs_no_main_guard(tmp_path: Path):
     assert done.stderr == ""
 
 
-def test_a_script_that_sends_its_own_functions_is_told_to_have_a_guard(tmp_path: Path):
+def test_a_script_that_sends_its_own_functions_is_reported_to_have_a_guard(tmp_path: Path):
     done = run_script(tmp_path, UNGUARDED.format(function="root"))
     assert done.stderr.count("Traceback") == 1
     assert "InputError" in done.stderr.splitlines()[-1]

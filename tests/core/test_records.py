@@ -38,11 +38,11 @@ def test_a_record_cut_short_at_any_byte_never_was_and_the_next_takes_its_place(p
     for size in range(first, len(content)):
         path.write_bytes(content[:size])
         file = Records(path, private=True)
-        kept = file.read()
-        assert kept == THREE[: len(kept)]
-        assert len(kept) == (1 if size < first + HEAD.size else 2)
+        remaining = file.read()
+        assert remaining == THREE[: len(remaining)]
+        assert len(remaining) == (1 if size < first + HEAD.size else 2)
         file.add(b"next")
-        assert Records(path, private=True).read() == [*kept, b"next"]
+        assert Records(path, private=True).read() == [*remaining, b"next"]
 
 
 def test_a_first_record_that_is_not_whole_is_damage(path):
@@ -64,7 +64,7 @@ def test_any_bit_that_changed_is_damage_and_never_an_older_record(path):
                 Records(path, private=True).read()
 
 
-def test_a_record_is_flushed_once_and_before_anybody_is_told(path, monkeypatch):
+def test_a_record_is_flushed_once_and_before_anybody_is_reported(path, monkeypatch):
     seen = []
 
     def flush(handle):

@@ -58,10 +58,10 @@ def test_a_field_is_keyword_flag_help_json_and_documentation():
     assert Plant(**flags("--size", "5x6", "--hot", "400")) == Plant(size=Size(5, 6), hot=400.0)
     parser = argparse.ArgumentParser()
     add_settings(parser, Plant, ["big"])
-    told = " ".join(parser.format_help().split())
-    assert "--size WxH its size, WxH (default: 3x4)" in told
-    assert "--fluid NAME what it holds: water | oil (default: oil)" in told
-    assert "--hot X temperature, K (default: that of the room)" in told
+    reason = " ".join(parser.format_help().split())
+    assert "--size WxH its size, WxH (default: 3x4)" in reason
+    assert "--fluid NAME what it holds: water | oil (default: oil)" in reason
+    assert "--hot X temperature, K (default: that of the room)" in reason
     assert "temperature, K (default: that of the room)" in Plant.__doc__
     given = json.loads(json.dumps(Plant(hot=3.5).as_given()))
     assert given == {"fluid": "oil", "size": "3x4", "hot": 3.5, "pumps": 2}
@@ -92,7 +92,7 @@ def test_settings_are_frozen_hashable_and_travel():
         ({"fluid": ["oil"]}, "fluid = ['oil']: must be one of water, oil"),
     ],
 )
-def test_what_is_wrong_is_said_by_name(given, message):
+def test_what_is_wrong_is_reported_by_name(given, message):
     with pytest.raises(InputError) as caught:
         Plant(**given)
     assert message in str(caught.value)

@@ -30,17 +30,17 @@ def measured(path: Path) -> dict[str, object]:
         except Exception as error:
             outcome = f"traceback: {type(error).__name__}: {error}"
         after = os.times()
-        found = {
+        actual = {
             "file": str(path),
             "outcome": outcome,
             "seconds": after.user + after.system - before.user - before.system,
             "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
         }
-        os.write(sender, json.dumps(found).encode())
+        os.write(sender, json.dumps(actual).encode())
         os._exit(0)
     os.close(sender)
     with open(receiver, "rb") as pipe:  # noqa: PTH123
-        held = pipe.read()
+        stored = pipe.read()
     _, status = os.waitpid(child, 0)
     if status:
         return {
@@ -49,7 +49,7 @@ def measured(path: Path) -> dict[str, object]:
             "seconds": LONGEST_S,
             "megabytes": float("inf"),
         }
-    return dict(json.loads(held))
+    return dict(json.loads(stored))
 
 
 def main(words: list[str]) -> None:

@@ -91,7 +91,7 @@ def samples() -> dict[str, bytes]:
 
     from gridpriv.grid.library import load_case
 
-    found = {".uct": UCTE.encode(), ".txt": cdf_text(load_case("case14")).encode()}
+    loaded = {".uct": UCTE.encode(), ".txt": cdf_text(load_case("case14")).encode()}
     saved = {
         ".xiidm": (networks.create_four_substations_node_breaker_network(), "XIIDM"),
         ".zip": (networks.create_metrix_tutorial_six_buses_network(), "CGMES"),
@@ -101,8 +101,8 @@ def samples() -> dict[str, bytes]:
         for suffix, (network, form) in saved.items():
             path = Path(folder) / f"sample{suffix}"
             network.save(path, format=form)
-            found[suffix] = path.read_bytes()
-    return found
+            loaded[suffix] = path.read_bytes()
+    return loaded
 
 
 def answer_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,9 +110,9 @@ def answer_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def answer(place: Path, source: str) -> dict[str, Any]:
         request = json.loads((place / "request.json").read_text(encoding="utf-8"))
-        found = json.loads(json.dumps(powsybl.answer(place, request)))
-        if "error" in found:
-            raise InputError(f"case file {source} {found['error']}")
-        return dict(found)
+        document = json.loads(json.dumps(powsybl.answer(place, request)))
+        if "error" in document:
+            raise InputError(f"case file {source} {document['error']}")
+        return dict(document)
 
     monkeypatch.setattr(powsybl, "_answer", answer)

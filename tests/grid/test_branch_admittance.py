@@ -59,13 +59,13 @@ def test_agrees_with_the_pypower_of_pandapower(name: str) -> None:
     branch[:, 8], branch[:, 9] = case.tap, np.rad2deg(case.shift)
     _, from_end, to_end = make_ybus.makeYbus(100.0, bus, branch)
     y, rows = branch_admittance(case), np.arange(case.n_branch)
-    for ours, theirs, at in [
+    for ours, reference, at in [
         (y.ff, from_end, case.f_bus),
         (y.ft, from_end, case.t_bus),
         (y.tf, to_end, case.f_bus),
         (y.tt, to_end, case.t_bus),
     ]:
-        np.testing.assert_allclose(ours, np.asarray(theirs[rows, at]).ravel(), atol=1e-10)
+        np.testing.assert_allclose(ours, np.asarray(reference[rows, at]).ravel(), atol=1e-10)
 
 
 def test_the_published_voltages_of_case14_balance(case14: Case) -> None:
@@ -95,16 +95,16 @@ def test_rows_of_the_inverse_are_those_of_the_dense_one(name: str, seed: int) ->
     buses = rng.permutation(case.n_bus)[:7]
     right = rng.normal(size=(7, 3))
     inverse = np.linalg.inv(matrix.toarray())
-    found = factors.solve_at(buses, right)
-    np.testing.assert_allclose(found, inverse[np.ix_(buses, buses)] @ right, atol=1e-12)
+    actual = factors.solve_at(buses, right)
+    np.testing.assert_allclose(actual, inverse[np.ix_(buses, buses)] @ right, atol=1e-12)
     every = rng.normal(size=case.n_bus)
     np.testing.assert_allclose(factors.solve(every), inverse @ every, atol=1e-11)
 
 
 def test_buses_without_a_branch_have_their_own_pivots() -> None:
     factors = Factors.of(sparse.csc_array(np.diag([2.0, 4.0, 5.0])))
-    found = factors.solve_at(np.array([2, 0]), np.eye(2))
-    np.testing.assert_allclose(found, np.diag([0.2, 0.5]))
+    computed = factors.solve_at(np.array([2, 0]), np.eye(2))
+    np.testing.assert_allclose(computed, np.diag([0.2, 0.5]))
 
 
 @pytest.mark.parametrize("matrix", [[[0.0, 1.0], [1.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]]])

@@ -100,6 +100,6 @@ def test_positions_of_a_small_grid_are_of_least_stress_over_all_pairs_once():
     start = np.random.default_rng(1).normal(size=(n, 2))
     placed = _least_stress(start, np.arange(n), wanted, lengths.tocoo())
     gap = placed[:, None] - placed[None]
-    long, far = np.linalg.norm(gap, axis=2) + np.eye(n), wanted + np.eye(n)
-    slope = (((long - far) / far**2 / long)[:, :, None] * gap).sum(axis=1)
+    long, distant = np.linalg.norm(gap, axis=2) + np.eye(n), wanted + np.eye(n)
+    slope = (((long - distant) / distant**2 / long)[:, :, None] * gap).sum(axis=1)
     assert np.abs(slope).max() < 1e-2

@@ -34,11 +34,11 @@ ROWS = ("branch_row", "gen_row")  # of the source's table, with rows out of serv
 
 def assert_same(given: Case, read: Case) -> None:
     for field in fields(Case):
-        one, other = getattr(given, field.name), getattr(read, field.name)
-        if isinstance(one, np.ndarray) and field.name not in ROWS:
-            np.testing.assert_allclose(other, one, rtol=1e-14, atol=0, err_msg=field.name)
-        elif not isinstance(one, np.ndarray):
-            assert other == one, field.name
+        item, other = getattr(given, field.name), getattr(read, field.name)
+        if isinstance(item, np.ndarray) and field.name not in ROWS:
+            np.testing.assert_allclose(other, item, rtol=1e-14, atol=0, err_msg=field.name)
+        elif not isinstance(item, np.ndarray):
+            assert other == item, field.name
 
 
 @pytest.mark.parametrize("name", ["case14", "case118", "case39"])
@@ -131,10 +131,10 @@ def test_the_account_finds_every_change(case14: Case) -> None:
         ({"pmax": case14.pmax + 1e-6}, "active limits, upper"),
         ({"cost": ()}, "generator costs"),
     ):
-        found = {
+        actual = {
             r.field for r in differences(case14, replace(case14, **change)) if r.status != "kept"
         }
-        assert found == {field}
+        assert actual == {field}
     fewer = list(differences(case14, case14.without(("branch:1", "gen:2"))))
     assert {row.field: row.count for row in fewer if row.status == "lost"} == {
         "branches in service": 1,

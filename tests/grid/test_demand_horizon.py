@@ -30,9 +30,9 @@ def flat(steps: int, case: gridpriv.Case = CASE14) -> DemandSeries:
 
 
 def zoning() -> gridpriv.Zoning:
-    found = shipped_zoning(CASE14, 2)
-    assert found is not None
-    return found
+    zones = shipped_zoning(CASE14, 2)
+    assert zones is not None
+    return zones
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_the_total_of_the_horizon_is_the_budget(given: dict[str, Any], releases:
     """Steps with different demand have one release, or the configured number of draws."""
     result = run_series(flat(4), zoning(), replace(SETTINGS, **given))
     assert len(result.certificates) == 2
-    for statement in result.certificates:
-        assert statement.releases == releases
-        assert statement.total_pure == pytest.approx(2.0, rel=1e-9), "basic composition"
+    for certificate in result.certificates:
+        assert certificate.releases == releases
+        assert certificate.total_pure == pytest.approx(2.0, rel=1e-9), "basic composition"
     for step in result.results:
         assert all(s.total_pure == pytest.approx(0.5, rel=1e-9) for s in step.certificates)
 
@@ -74,9 +74,9 @@ def test_a_gaussian_horizon_meets_its_epsilon_and_delta() -> None:
 
 
 def test_more_steps_need_more_noise_and_per_release_budgets_do_not_change() -> None:
-    one, day = (horizon_multiplier(SETTINGS, steps) for steps in (1, 96))
-    assert one is not None
-    assert day == pytest.approx(96 * one)
+    item, day = (horizon_multiplier(SETTINGS, steps) for steps in (1, 96))
+    assert item is not None
+    assert day == pytest.approx(96 * item)
     fixed = replace(SETTINGS, budget="per-release:0.5")
     assert horizon_multiplier(fixed, 1) == horizon_multiplier(fixed, 96)
     assert horizon_multiplier(replace(SETTINGS, mechanism="none"), 5) is None
@@ -91,8 +91,8 @@ def test_no_step_repeats_the_noise_of_another() -> None:
 
 def test_a_seed_gives_the_same_horizon_again() -> None:
     first, second = (run_series(flat(2), zoning(), SETTINGS).table() for _ in range(2))
-    figures = ["consensus_residual", "objective", "plan_shortage_mw"]
-    np.testing.assert_array_equal(first[figures], second[figures])
+    columns = ["consensus_residual", "objective", "plan_shortage_mw"]
+    np.testing.assert_array_equal(first[columns], second[columns])
 
 
 def test_without_noise_every_step_is_its_own_run() -> None:

@@ -135,9 +135,9 @@ def test_series_refuse_wrong_shapes_and_steps() -> None:
 def test_simbench_profiles_agree_with_simbench() -> None:
     simbench = pytest.importorskip("simbench")
     net = simbench.get_simbench_net("1-LV-rural1--0-sw")
-    found = convert_net(net)
+    converted = convert_net(net)
     first, steps = 4000, 96
-    series = series_from_simbench(net, found.case, found.link.bus, first, steps)
+    series = series_from_simbench(net, converted.case, converted.link.bus, first, steps)
     values = simbench.get_absolute_values(net, profiles_instead_of_study_cases=True)
     for step in (0, 40, 95):
         net.load["p_mw"] = values["load", "p_mw"].loc[first + step]
@@ -147,12 +147,12 @@ def test_simbench_profiles_agree_with_simbench() -> None:
         np.testing.assert_allclose(series.pd[step], expected.pd, atol=1e-12)
         np.testing.assert_allclose(series.qd[step], expected.qd, atol=1e-12)
     with pytest.raises(InputError, match="steps = '4000 to 90000': must be"):
-        series_from_simbench(net, found.case, found.link.bus, first, 86000)
+        series_from_simbench(net, converted.case, converted.link.bus, first, 86000)
 
 
 def test_a_net_without_profiles_is_refused() -> None:
     networks = pytest.importorskip("pandapower.networks")
     net = networks.case14()
-    found = convert_net(net)
+    converted = convert_net(net)
     with pytest.raises(InputError, match="the net has no profiles"):
-        series_from_simbench(net, found.case, found.link.bus)
+        series_from_simbench(net, converted.case, converted.link.bus)

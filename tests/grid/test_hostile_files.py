@@ -33,13 +33,13 @@ class Runs:
 
 
 def net() -> Any:
-    found = pp.create_empty_network(sn_mva=10.0, add_stdtypes=False)
+    created = pp.create_empty_network(sn_mva=10.0, add_stdtypes=False)
     for number in (0, 1):
-        pp.create_bus(found, vn_kv=20.0, index=number)
-    pp.create_line_from_parameters(found, 0, 1, 1.0, 0.4, 0.3, 100.0, 0.2)
-    pp.create_load(found, 1, p_mw=1.0)
-    pp.create_ext_grid(found, 0)
-    return found
+        pp.create_bus(created, vn_kv=20.0, index=number)
+    pp.create_line_from_parameters(created, 0, 1, 1.0, 0.4, 0.3, 100.0, 0.2)
+    pp.create_load(created, 1, p_mw=1.0)
+    pp.create_ext_grid(created, 0)
+    return created
 
 
 PATH = "a table that is a path"
@@ -68,8 +68,8 @@ def payloads(folder: Path) -> dict[str, dict[str, Any]]:
     }
     further = {"runstring": {"dict": {}}, "DataFrame": {"orient": "split"}}
     return {
-        label: {"_module": module, "_class": name, "_object": held, **further.get(name, {})}
-        for label, (module, name, held) in named.items()
+        label: {"_module": module, "_class": name, "_object": stored, **further.get(name, {})}
+        for label, (module, name, stored) in named.items()
     }
 
 
@@ -79,21 +79,21 @@ def escaped(value: Any) -> str:
 
 
 def table(cell: Any) -> dict[str, Any]:
-    held = {"columns": ["object"], "index": [0], "data": [[cell]]}
+    stored = {"columns": ["object"], "index": [0], "data": [[cell]]}
     return {
         "_module": "pandas.core.frame",
         "_class": "DataFrame",
-        "_object": json.dumps(held),
+        "_object": json.dumps(stored),
         "orient": "split",
         "dtype": {"object": "object"},
     }
 
 
-def controller(held: str) -> dict[str, Any]:
+def controller(content_text: str) -> dict[str, Any]:
     return {
         "_module": "pandapower.control.controller.const_control",
         "_class": "ConstControl",
-        "_object": held,
+        "_object": content_text,
     }
 
 
@@ -142,13 +142,13 @@ def test_no_json_file_has_anything_imported_opened_or_run(every: int, tmp_path: 
             files.append(tmp_path / f"{number} {place}.json")
             files[-1].write_text(json.dumps({**NET, "_object": {**NET["_object"], **hide(bad)}}))
             inert |= {files[-1]} if label == PATH else set()
-    found = run_watched(tmp_path, [calm, CASE14], [calm, *files])
-    assert len(found) == len(files) + 1
-    assert [entry["file"] for entry in found if entry["events"]] == []
+    result = run_watched(tmp_path, [calm, CASE14], [calm, *files])
+    assert len(result) == len(files) + 1
+    assert [entry["file"] for entry in result if entry["events"]] == []
     assert not (tmp_path / "ran").exists()
-    read = {Path(entry["file"]) for entry in found if entry["outcome"] == "read"}
+    read = {Path(entry["file"]) for entry in result if entry["outcome"] == "read"}
     assert calm in read <= inert, "a table that is no table is refused, or left out with its entry"
-    assert all(entry["outcome"].startswith(("read", "refused (2)")) for entry in found)
+    assert all(entry["outcome"].startswith(("read", "refused (2)")) for entry in result)
 
 
 def test_no_other_file_has_anything_imported_opened_or_run(tmp_path: Path) -> None:
@@ -168,11 +168,11 @@ def test_no_other_file_has_anything_imported_opened_or_run(tmp_path: Path) -> No
     cells[0] = "evil_module"
     savemat(tmp_path / "calm.mat", {"mpc": {"bus": np.ones((2, 13)), "names": cells}})
     (tmp_path / "h.mat").write_bytes(pickle.dumps(Runs()))
-    found = run_watched(
+    run_result = run_watched(
         tmp_path,
         [CASE14, tmp_path / "calm.mat"],
         [tmp_path / name for name in (*bodies, "h.mat", "calm.mat")],
     )
-    assert [entry for entry in found if entry["events"]] == []
-    assert [e["outcome"] for e in found if not e["outcome"].startswith("refused (2)")] == []
+    assert [entry for entry in run_result if entry["events"]] == []
+    assert [e["outcome"] for e in run_result if not e["outcome"].startswith("refused (2)")] == []
     assert not (tmp_path / "ran").exists()

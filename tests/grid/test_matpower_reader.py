@@ -67,8 +67,8 @@ def test_case14_carries_the_published_figures(case14: Case) -> None:
     assert case14.gs.sum() == 0
     taps = {(4, 7): 0.978, (4, 9): 0.969, (5, 6): 0.932}
     ends = zip(case14.bus_id[case14.f_bus], case14.bus_id[case14.t_bus], strict=True)
-    found = {(int(f), int(t)): tap for (f, t), tap in zip(ends, case14.tap, strict=True)}
-    assert {pair: tap for pair, tap in found.items() if tap != 1} == taps
+    actual = {(int(f), int(t)): tap for (f, t), tap in zip(ends, case14.tap, strict=True)}
+    assert {pair: tap for pair, tap in actual.items() if tap != 1} == taps
     assert case14.bus_id[case14.reference].tolist() == [1]
     assert total(case14, "pmax") == pytest.approx(772.4)
 
@@ -115,8 +115,8 @@ def test_agrees_with_matpowercaseframes(name: str) -> None:
     np.testing.assert_allclose(case.qd * base, other.bus["QD"], atol=1e-12)
     np.testing.assert_allclose(np.rad2deg(case.va), other.bus["VA"], atol=1e-12)
     np.testing.assert_array_equal(case.bus_id[case.f_bus], other.branch["F_BUS"])
-    for ours, theirs in {"r": "BR_R", "x": "BR_X", "b": "BR_B"}.items():
-        np.testing.assert_array_equal(getattr(case, ours), other.branch[theirs])
+    for ours, reference in {"r": "BR_R", "x": "BR_X", "b": "BR_B"}.items():
+        np.testing.assert_array_equal(getattr(case, ours), other.branch[reference])
     np.testing.assert_allclose(case.rate * base, other.branch["RATE_A"], atol=1e-12)
     np.testing.assert_allclose(case.qmin * base, other.gen["QMIN"], atol=1e-12)
     assert [c.values[-2] for c in case.cost] == other.gencost.iloc[:, -2].tolist()
@@ -253,7 +253,7 @@ def test_units_are_converted_where_the_file_says_so(comma: str) -> None:
         mpc.version = '1';
     end
     """
-    lists = re.sub(r"\[[A-Z][^]]*\]", lambda found: found[0].replace(",", comma), code)
+    lists = re.sub(r"\[[A-Z][^]]*\]", lambda actual: actual[0].replace(",", comma), code)
     plain, computed = read(SMALL), read(SMALL + lists)
     np.testing.assert_allclose(computed.pd, plain.pd / 1000)
     np.testing.assert_allclose(computed.qd, 0.6 * plain.pd / 1000)
@@ -342,21 +342,21 @@ def test_a_missing_or_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
         ("my_grid", ""),
     ],
 )
-def test_a_name_that_is_nearly_a_cases_is_told_which(name: str, hint: str) -> None:
-    said = f"case '{name}' is not known{hint}: must be a shipped case (case118, case14), a path"
-    with pytest.raises(InputError, match=re.escape(said)):
+def test_a_name_that_is_nearly_a_cases_is_reported_which(name: str, hint: str) -> None:
+    reason = f"case '{name}' is not known{hint}: must be a shipped case (case118, case14), a path"
+    with pytest.raises(InputError, match=re.escape(reason)):
         load_case(name)
 
 
-def test_an_unknown_case_is_told_what_is_installed(monkeypatch):
+def test_an_unknown_case_is_reported_what_is_installed(monkeypatch):
     """The libraries' names where there are any, and how to get them where there are none."""
     shipped = {name: Path(f"{name}.m") for name in ("case14", "case118")}
-    for files, told in (
+    for files, reported in (
         (shipped, "pip install 'gridpriv"),
         (shipped | {"case30": Path("case30.m")}, "one of 1 names of installed libraries"),
     ):
         monkeypatch.setattr("gridpriv.grid.library.case_files", lambda files=files: files)
-        with pytest.raises(InputError, match=re.escape(told)):
+        with pytest.raises(InputError, match=re.escape(reported)):
             load_case("case15")
 
 

@@ -63,14 +63,14 @@ def solution_of_voltages(case: Case, voltage: Any, pg: Any, qg: Any) -> GridStat
 def ac_solution(net: Any, served: float = 1.0) -> tuple[GridState, Any]:
     """Return an AC-feasible state of a net's case, where ``served`` of the load is served."""
     net = power_flow(net)
-    found = convert_net(net)
-    case = found.case
+    converted = convert_net(net)
+    case = converted.case
     voltage = case.vm * np.exp(1j * case.va)
-    output = [net[f"res_{e.table}"].loc[e.index] for e in found.link.gen]
+    output = [net[f"res_{e.table}"].loc[e.index] for e in converted.link.gen]
     pg = np.array([row.p_mw for row in output]) / case.base_mva
     qg = np.array([row.q_mvar for row in output]) / case.base_mva
-    asked = case.scale_load(1 / served)
-    return solution_of_voltages(asked, voltage, pg, qg), net
+    requested = case.scale_load(1 / served)
+    return solution_of_voltages(requested, voltage, pg, qg), net
 
 
 def assert_power_flow_agrees(filled: Any, tolerance: float = 1e-6) -> None:
@@ -161,11 +161,11 @@ def with_a_price(net: Any) -> Any:
 def test_a_tight_optimum_is_its_own_power_flow(make: Any) -> None:
     """pandapower case -> relaxation -> pandapower: on radial grids flows agree to 1e-6 MW."""
     net = with_a_price(make())
-    found = relax(case_from_pandapower(net), "cost")
-    w, product = found.z[: found.case.n_bus], product_of(found)
-    i, j = found.network.pair_i, found.network.pair_j
+    actual = relax(case_from_pandapower(net), "cost")
+    w, product = actual.z[: actual.case.n_bus], product_of(actual)
+    i, j = actual.network.pair_i, actual.network.pair_j
     assert np.abs(w[i] * w[j] - np.abs(product) ** 2).max() < 1e-7, "tight on every branch"
-    filled = to_pandapower(solution_of_variables(found.network, found.z), net)
+    filled = to_pandapower(solution_of_variables(actual.network, actual.z), net)
     losses = filled.res_line.pl_mw.sum() + filled.res_trafo.pl_mw.sum()
     assert_power_flow_agrees(filled)
     after = filled.res_line.pl_mw.sum() + filled.res_trafo.pl_mw.sum()
@@ -176,11 +176,11 @@ def test_a_tight_optimum_is_its_own_power_flow(make: Any) -> None:
 def test_on_a_meshed_grid_a_tight_cone_on_every_branch_is_not_enough() -> None:
     """case14's optimum is tight branch by branch, but its angles do not close around loops."""
     net = networks.case14()
-    found = relax(case_from_pandapower(net), "cost")
-    w, i, j = found.z[: found.case.n_bus], found.network.pair_i, found.network.pair_j
-    assert np.abs(w[i] * w[j] - np.abs(product_of(found)) ** 2).max() < 1e-7
-    solution = solution_of_variables(found.network, found.z)
-    around = np.angle(product_of(found)) - (solution.va[i] - solution.va[j])
+    computed = relax(case_from_pandapower(net), "cost")
+    w, i, j = computed.z[: computed.case.n_bus], computed.network.pair_i, computed.network.pair_j
+    assert np.abs(w[i] * w[j] - np.abs(product_of(computed)) ** 2).max() < 1e-7
+    solution = solution_of_variables(computed.network, computed.z)
+    around = np.angle(product_of(computed)) - (solution.va[i] - solution.va[j])
     assert np.abs(around).max() > 1e-3
     filled = to_pandapower(solution, net)
     written = filled.res_line.p_from_mw.copy()
@@ -188,11 +188,11 @@ def test_on_a_meshed_grid_a_tight_cone_on_every_branch_is_not_enough() -> None:
     assert np.abs(written - filled.res_line.p_from_mw).max() > 1.0
 
 
-def product_of(found: Any) -> Any:
+def product_of(actual: Any) -> Any:
     """Return V_i conj(V_j) of every connected pair, as the relaxation has it."""
-    start = found.network.offsets
-    pairs = len(found.network.pair_i)
-    return found.z[start["wr"] :][:pairs] + 1j * found.z[start["wi"] :][:pairs]
+    start = actual.network.offsets
+    pairs = len(actual.network.pair_i)
+    return actual.z[start["wr"] :][:pairs] + 1j * actual.z[start["wi"] :][:pairs]
 
 
 def run_small(**settings: Any) -> Any:
@@ -326,8 +326,8 @@ def test_a_settled_run_is_the_power_flow_of_its_net_with_auxiliary_buses(make: A
         ("ext_grid", "p_mw q_mvar"),
     ):
         for column in columns.split()[:4]:
-            apart = (written[name][column] - filled[f"res_{name}"][column]).abs().max()
-            assert not apart > 1e-6, (name, column)
+            gap = (written[name][column] - filled[f"res_{name}"][column]).abs().max()
+            assert not gap > 1e-6, (name, column)
     if triple is not None:
         for column in ("p_hv_mw", "q_mv_mvar", "p_lv_mw"):
             assert (triple[column] - filled.res_trafo3w[column]).abs().max() < 1e-6

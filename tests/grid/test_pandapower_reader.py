@@ -46,13 +46,13 @@ def bus_admittance(case: Case) -> np.ndarray:
     return total
 
 
-def mismatch_mva(net: Any, found: Conversion) -> float:
+def mismatch_mva(net: Any, actual: Conversion) -> float:
     """Return the largest mismatch of the net's AC solution in the case's equations.
 
     Auxiliary buses (star points, open line ends) have no result; no current enters them, so
     their voltages follow from the others'.
     """
-    case = found.case
+    case = actual.case
     known = np.array([int(b) in net.bus.index for b in case.bus_id])
     v = np.zeros(case.n_bus, dtype=complex)
     at = case.bus_id[known]
@@ -62,9 +62,9 @@ def mismatch_mva(net: Any, found: Conversion) -> float:
         v[~known] = -np.linalg.solve(y[np.ix_(~known, ~known)], y[np.ix_(~known, known)] @ v[known])
     given_in = v * np.conj(y @ v) + case.pd + 1j * case.qd
     produced = np.zeros(case.n_bus, dtype=complex)
-    for element in found.link.gen:
+    for element in actual.link.gen:
         result = net[f"res_{element.table}"].loc[element.index]
-        number = found.link.bus[int(net[element.table].bus[element.index])]
+        number = actual.link.bus[int(net[element.table].bus[element.index])]
         produced[case.index_of[number]] += (result.p_mw + 1j * result.q_mvar) / case.base_mva
     return float(case.base_mva * np.abs(given_in - produced).max())
 
@@ -95,38 +95,38 @@ NETS = {
 @pytest.mark.parametrize("name", NETS)
 def test_the_nets_own_power_flow_satisfies_the_case(name: str) -> None:
     net = solved(NETS[name]())
-    found = convert_net(net)
-    assert mismatch_mva(net, found) < 1e-6
+    converted = convert_net(net)
+    assert mismatch_mva(net, converted) < 1e-6
 
 
 @pytest.mark.parametrize("name", ["case14", "case118"])
 def test_line_flows_of_the_net_are_the_admittance_flows(name: str) -> None:
     net = solved(NETS[name]())
-    found = convert_net(net)
-    case, y = found.case, branch_admittance(found.case)
+    converted = convert_net(net)
+    case, y = converted.case, branch_admittance(converted.case)
     v = case.vm * np.exp(1j * case.va)
     f, t = case.f_bus, case.t_bus
     flow = 100 * v[f] * np.conj(y.ff * v[f] + y.ft * v[t])
-    for row, element in enumerate(found.link.branch):
+    for row, element in enumerate(converted.link.branch):
         near = "from" if element.table == "line" else "hv"
         own = net[f"res_{element.table}"].loc[element.index]
-        lost = 100 * abs(v[f[row]]) ** 2 * np.conj(found.link.shunt_f[row])
+        lost = 100 * abs(v[f[row]]) ** 2 * np.conj(converted.link.shunt_f[row])
         expected = own[f"p_{near}_mw"] + 1j * own[f"q_{near}_mvar"]
         assert abs(flow[row] + lost - expected) < 1e-6, element
 
 
 def test_case14_is_the_shipped_case14() -> None:
-    ours, theirs = load_case("case14"), case_from_pandapower(networks.case14())
-    assert theirs.bus_id.tolist() == list(range(14))
-    np.testing.assert_allclose(theirs.pd, ours.pd, atol=1e-12)
-    np.testing.assert_allclose(theirs.qd, ours.qd, atol=1e-12)
-    np.testing.assert_allclose(theirs.bs, ours.bs, atol=1e-9)
-    np.testing.assert_allclose(sorted(theirs.x), sorted(ours.x), atol=1e-9)
-    np.testing.assert_allclose(np.sort(theirs.pmax), np.sort(ours.pmax), atol=1e-9)
+    ours, reference = load_case("case14"), case_from_pandapower(networks.case14())
+    assert reference.bus_id.tolist() == list(range(14))
+    np.testing.assert_allclose(reference.pd, ours.pd, atol=1e-12)
+    np.testing.assert_allclose(reference.qd, ours.qd, atol=1e-12)
+    np.testing.assert_allclose(reference.bs, ours.bs, atol=1e-9)
+    np.testing.assert_allclose(sorted(reference.x), sorted(ours.x), atol=1e-9)
+    np.testing.assert_allclose(np.sort(reference.pmax), np.sort(ours.pmax), atol=1e-9)
     by_bus = dict(zip(ours.gen_bus.tolist(), ours.cost, strict=True))
-    for bus, cost in zip(theirs.gen_bus.tolist(), theirs.cost, strict=True):
+    for bus, cost in zip(reference.gen_bus.tolist(), reference.cost, strict=True):
         np.testing.assert_allclose(cost.values, by_bus[bus].values, rtol=1e-5)
-    np.testing.assert_allclose(theirs.rate, 99.0, rtol=1e-6)  # 9900 MVA in old MATPOWER files
+    np.testing.assert_allclose(reference.rate, 99.0, rtol=1e-6)  # 9900 MVA in old MATPOWER files
     net = small()
     net.line["max_i_ka"] = 99999.0
     assert case_from_pandapower(net).rate[0] == 0, "the field's way to say no limit"
@@ -162,8 +162,8 @@ def small() -> Any:
 
 
 def test_units_fused_buses_limits_and_links() -> None:
-    found = convert_net(small())
-    case, link = found.case, found.link
+    converted_net = convert_net(small())
+    case, link = converted_net.case, converted_net.link
     assert case.bus_id.tolist() == [4, 7]
     assert link.bus == {4: 4, 7: 7, 9: 7}
     assert case.pd[1] == pytest.approx((4.0 * 0.5 - 1.0) / 10)
@@ -203,10 +203,10 @@ def test_dispatchable_static_generators_are_generators() -> None:
         min_q_mvar=-1.0,
         controllable=True,
     )
-    found = convert_net(net)
-    assert found.link.gen[2] == Element("sgen", 1)
-    assert (found.case.pmin[2], found.case.pmax[2]) == (0, 0.5)
-    assert found.case.pd[0] == 0, "its output is not negative demand as well"
+    converted_net = convert_net(net)
+    assert converted_net.link.gen[2] == Element("sgen", 1)
+    assert (converted_net.case.pmin[2], converted_net.case.pmax[2]) == (0, 0.5)
+    assert converted_net.case.pd[0] == 0, "its output is not negative demand as well"
 
 
 def test_costs() -> None:
@@ -240,15 +240,15 @@ def test_the_report_names_what_is_unsupported() -> None:
     pp.create_bus(net, vn_kv=20.0, index=20)
     pp.create_load(net, 20, p_mw=0.7)
     report = convert_net(net).report
-    found = {note.field: note for note in report.unsupported}
-    assert set(found) == {
+    computed = {note.field: note for note in report.unsupported}
+    assert set(computed) == {
         "load: voltage dependence",
         "load: controllable",
         "dcline",
         "bus: not connected to an external grid",
     }
-    assert found["dcline"].left_out
-    assert "0.7 MW" in found["bus: not connected to an external grid"].note
+    assert computed["dcline"].left_out
+    assert "0.7 MW" in computed["bus: not connected to an external grid"].note
     assert report.table().status.isin(["read", "ignored", "unsupported"]).all()
 
 
@@ -357,7 +357,7 @@ def test_any_number_anywhere_is_refused_or_satisfied(
             value = int(value) if np.isfinite(value) and abs(value) < 2**31 else 3
     net[table].loc[row, column] = value
     try:
-        found = convert_net(net)
+        converted_net = convert_net(net)
     except InputError as error:
         assert str(error)
         return
@@ -368,8 +368,8 @@ def test_any_number_anywhere_is_refused_or_satisfied(
     except Exception:  # pandapower itself finds no solution
         return
     if net.res_bus.loc[net.bus.in_service, "vm_pu"].notna().all():
-        scale = 1 + abs(found.case.pd).max() * found.case.base_mva
-        assert mismatch_mva(net, found) < 1e-5 * scale
+        scale = 1 + abs(converted_net.case.pd).max() * converted_net.case.base_mva
+        assert mismatch_mva(net, converted_net) < 1e-5 * scale
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_an_external_grid_holds_its_set_point_unless_it_is_controllable(
     assert (abs(optimum.vm[0] - 0.99) < 1e-6) is not bool(controllable)
 
 
-def held(net: Any, row: str) -> tuple[str, str, bool]:
+def stored_row(net: Any, row: str) -> tuple[str, str, bool]:
     (note,) = [note for note in convert_net(net).report.notes if note.field == f"{row}: vm_pu"]
     return note.status, note.note, note.left_out
 
@@ -427,7 +427,7 @@ def held(net: Any, row: str) -> tuple[str, str, bool]:
 def test_a_fixed_voltage_is_reported_with_its_bus() -> None:
     net = small()
     net.ext_grid["vm_pu"] = 0.99
-    status, note, left_out = held(net, "ext_grid 0")
+    status, note, left_out = stored_row(net, "ext_grid 0")
     assert (status, left_out) == ("read", False)
     assert note.startswith("bus 4 is fixed at 0.99 p.u., as in pandapower's optimal power flow")
     net.ext_grid["controllable"] = True
@@ -440,7 +440,7 @@ def test_a_voltage_that_is_fixed_outside_its_band_is_warned_of(tmp_path: Path) -
     net.ext_grid["vm_pu"] = 1.07
     case = case_from_pandapower(net)
     assert (case.vmin[0], case.vmax[0]) == (1.07, 1.07)
-    status, note, left_out = held(net, "ext_grid 0")
+    status, note, left_out = stored_row(net, "ext_grid 0")
     assert (status, left_out) == ("unsupported", True)
     assert "outside its voltage band of 0.95 to 1.05 p.u." in note
     pp.to_json(net, str(tmp_path / "high.json"))
@@ -462,7 +462,7 @@ def test_voltages_of_generators_are_those_of_pandapowers_optimal_power_flow() ->
     case = case_from_pandapower(net)
     assert (case.vmin[at[0]], case.vmax[at[0]]) == (1.02, 1.02)
     assert case.vmax[at[1]] == 1.1
-    assert held(net, "gen 0")[0] == "read"
+    assert stored_row(net, "gen 0")[0] == "read"
     net.gen = net.gen.drop(columns="max_vm_pu")
     pp.runopp(net, numba=False, delta=1e-9)
     assert net.res_bus.vm_pu[net.gen["bus"].iloc[0]] == pytest.approx(1.02, abs=1e-6)
@@ -487,10 +487,10 @@ def test_dc_lines_are_what_pandapower_injects(sent: float) -> None:
         warnings.simplefilter("ignore")
         case = case_from_pandapower(net)
     plain = case_from_pandapower(networks.case14())
-    moved = 100 * (case.pd - plain.pd)
+    changed = 100 * (case.pd - plain.pd)
     ends = net.res_dcline.iloc[0]
-    assert moved[[3, 9]] == pytest.approx([ends.p_from_mw, ends.p_to_mw])
-    assert np.count_nonzero(moved) == 2
+    assert changed[[3, 9]] == pytest.approx([ends.p_from_mw, ends.p_to_mw])
+    assert np.count_nonzero(changed) == 2
     net.dcline["in_service"] = False
     np.testing.assert_array_equal(case_from_pandapower(net).pd, plain.pd)
     net.dcline["in_service"] = True

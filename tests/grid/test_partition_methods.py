@@ -79,8 +79,8 @@ def test_same_seed_same_zones(case118: Case, method: str) -> None:
 def test_bus_numbers_play_no_part(case118: Case, method: str) -> None:
     renamed = replace(case118, bus_id=10_000 - 7 * case118.bus_id)
     ours = zones_as_sets(case118, partition(case118, 3, method))
-    theirs = zones_as_sets(renamed, partition(renamed, 3, method))
-    assert {frozenset((10_000 - b) // 7 for b in zone) for zone in theirs} == ours
+    reference = zones_as_sets(renamed, partition(renamed, 3, method))
+    assert {frozenset((10_000 - b) // 7 for b in zone) for zone in reference} == ours
 
 
 def reordered(case: Case, order: list[int]) -> Case:
@@ -95,15 +95,15 @@ def reordered(case: Case, order: list[int]) -> Case:
 @given(st.permutations(range(14)))
 def test_spectral_zones_do_not_depend_on_the_order_of_rows(order: list[int]) -> None:
     case = load_case("case14")
-    moved = reordered(case, order)
-    assert zones_as_sets(case, partition(case, 3)) == zones_as_sets(moved, partition(moved, 3))
+    changed = reordered(case, order)
+    assert zones_as_sets(case, partition(case, 3)) == zones_as_sets(changed, partition(changed, 3))
 
 
 @settings(max_examples=10)
 @given(st.permutations(range(14)), st.sampled_from(ALWAYS))
 def test_any_order_of_rows_gives_sound_zones(order: list[int], method: str) -> None:
-    moved = reordered(load_case("case14"), order)
-    check(moved, partition(moved, 3, method), 3)
+    neighbour = reordered(load_case("case14"), order)
+    check(neighbour, partition(neighbour, 3, method), 3)
 
 
 def test_spectral_cuts_less_than_a_blind_cut(case118: Case) -> None:
@@ -159,30 +159,30 @@ def test_the_graph_adds_up_parallel_branches(case118: Case) -> None:
 
 def _given_away(graph: nx.Graph, groups: list[set[int]]) -> list[set[int]]:
     """Reassign disconnected pieces one by one, all ranked again each time (slow definition)."""
-    kept, loose = [], []
+    remaining, loose = [], []
     for group in groups:
         pieces = sorted(
             nx.connected_components(graph.subgraph(group)), key=lambda p: (-len(p), min(p))
         )
-        kept.append(set(pieces[0]))
+        remaining.append(set(pieces[0]))
         loose += [set(piece) for piece in pieces[1:]]
     while loose:
-        held = set().union(*kept)
+        stored = set().union(*remaining)
 
-        def rank(piece: set[int], held: set[int] = held) -> tuple[bool, int, int]:
-            return not any(o in held for n in piece for o in graph[n]), len(piece), min(piece)
+        def rank(piece: set[int], stored: set[int] = stored) -> tuple[bool, int, int]:
+            return not any(o in stored for n in piece for o in graph[n]), len(piece), min(piece)
 
         piece = min(loose, key=rank)
         loose.remove(piece)
         ties = [
             sum(graph[n][o]["weight"] for n in piece for o in graph[n] if o in group)
-            for group in kept
+            for group in remaining
         ]
         if any(ties):
-            kept[int(np.argmax(ties))] |= piece
+            remaining[int(np.argmax(ties))] |= piece
         else:
-            min(kept, key=lambda group: (len(group), min(group))).update(piece)
-    return kept
+            min(remaining, key=lambda group: (len(group), min(group))).update(piece)
+    return remaining
 
 
 @settings(max_examples=60, deadline=None)

@@ -80,8 +80,8 @@ def outcomes(suffix: str, sample: Path, first: int, count: int) -> dict[str, int
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    actual: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+    return actual
 
 
 def check(suffix: str, tmp_path: Path, first: int, count: int) -> None:
@@ -89,9 +89,9 @@ def check(suffix: str, tmp_path: Path, first: int, count: int) -> None:
 
     sample = tmp_path / f"sample{suffix}"
     sample.write_bytes(samples()[suffix])
-    found = outcomes(suffix, sample, first, count)
-    assert sum(found.values()) == count
-    assert count < BATCH or min(found.values()) > 0, "some are read, some are refused"
+    computed = outcomes(suffix, sample, first, count)
+    assert sum(computed.values()) == count
+    assert count < BATCH or min(computed.values()) > 0, "some are read, some are refused"
 
 
 @pytest.mark.parametrize("suffix", [".uct", ".raw"])

@@ -32,7 +32,7 @@ NETWORKS: dict[str, Callable[[], Any]] = {
     "metrix": networks.create_metrix_tutorial_six_buses_network,
     "tie lines": networks.create_eurostag_tutorial_example1_with_tie_lines_and_areas,
 }
-MOST_APART = 1e-6
+LARGEST_DIFFERENCE = 1e-6
 
 
 def solved(network: Any) -> tuple[Any, int]:
@@ -63,13 +63,13 @@ def flow(case: Case, slack: int) -> Any:
     """Return the AC state of the source's set points, balanced at one bus."""
     balancing = np.zeros(case.n_gen, dtype=bool)
     balancing[np.argmax(case.gen_bus == slack)] = True
-    held = case.qmin == case.qmax
+    stored = case.qmin == case.qmax
     open_ended = replace(
         case,
         pmin=np.where(balancing, -np.inf, case.pg),
         pmax=np.where(balancing, np.inf, case.pg),
-        qmin=np.where(held, case.qmin, -np.inf),
-        qmax=np.where(held, case.qmax, np.inf),
+        qmin=np.where(stored, case.qmin, -np.inf),
+        qmax=np.where(stored, case.qmax, np.inf),
     )
     return ac_flow(open_ended, dispatch_of(open_ended))
 
@@ -82,9 +82,9 @@ def assert_same_state(network: Any, case: Case, *, own_voltage: bool = False) ->
         case = replace(case, vg=vm[case.gen_bus])
     state = flow(case, slack)
     energized = np.isfinite(vm)
-    apart = np.abs(state.vm[: len(vm)] - vm)[energized].max()
+    difference = np.abs(state.vm[: len(vm)] - vm)[energized].max()
     turned = (state.va[: len(vm)] - state.va[slack]) - (va - va[slack])
-    assert max(apart, np.abs(turned[energized]).max()) < MOST_APART
+    assert max(difference, np.abs(turned[energized]).max()) < LARGEST_DIFFERENCE
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -105,13 +105,13 @@ def test_the_state_of_default_parameters_satisfies_the_equations_of_the_case() -
     network.per_unit = True
     buses, gens = network.get_buses(), network.get_generators()
     vm = buses["v_mag"].to_numpy()
-    assert np.abs(case.vg - vm[case.gen_bus]).max() < MOST_APART
+    assert np.abs(case.vg - vm[case.gen_bus]).max() < LARGEST_DIFFERENCE
     pd = case.pd.copy()  # PowSyBl leaves up to 1 MW at the slack bus
     pd[list(buses.index).index(slack.id)] -= slack.active_power_mismatch / 100.0
     case = replace(case, pd=pd)
     state = ac_flow(case, replace(dispatch_of(case), pg=-gens["p"].to_numpy()))
     assert np.abs(state.regulation).max() < 1e-4
-    assert np.abs(state.vm[: len(vm)] - vm).max() < MOST_APART
+    assert np.abs(state.vm[: len(vm)] - vm).max() < LARGEST_DIFFERENCE
 
 
 def changed(change: Callable[[Any], object]) -> Any:
@@ -146,8 +146,11 @@ def test_a_branch_without_impedance_joins_its_buses() -> None:
     assert case.n_bus == 13
     assert 13 not in case.bus_id.tolist(), "the smaller number stays"
     buses, slack = solved(network)
-    kept = [i for i, name in enumerate(buses.index) if name != "VL13_0"]
-    assert np.abs(flow(case, slack).vm - buses["v_mag"].to_numpy()[kept]).max() < MOST_APART
+    remaining = [i for i, name in enumerate(buses.index) if name != "VL13_0"]
+    assert (
+        np.abs(flow(case, slack).vm - buses["v_mag"].to_numpy()[remaining]).max()
+        < LARGEST_DIFFERENCE
+    )
 
 
 def test_names_numbers_and_ratings_are_kept() -> None:
@@ -161,10 +164,13 @@ def test_names_numbers_and_ratings_are_kept() -> None:
     ends = network.get_lines(all_attributes=True)
     for row, name in zip(case.branch_row.tolist()[:2], ends.index[:2], strict=True):
         level = network.get_voltage_levels().loc[ends.loc[name, "voltage_level1_id"], "nominal_v"]
-        mine = raw[raw["element_id"] == name]
+        members = raw[raw["element_id"] == name]
         for rate, some in (
-            (case.rate, mine[mine["acceptable_duration"] == -1]["value"]),
-            (case.rate_c, mine[mine["acceptable_duration"] > -1].groupby("side")["value"].max()),
+            (case.rate, members[members["acceptable_duration"] == -1]["value"]),
+            (
+                case.rate_c,
+                members[members["acceptable_duration"] > -1].groupby("side")["value"].max(),
+            ),
         ):
             assert rate is not None
             expected = np.sqrt(3.0) * level * some.min() / 1000.0

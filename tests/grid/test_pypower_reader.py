@@ -89,11 +89,11 @@ def test_no_damage_does_more_than_raise(tmp_path: Path, data: st.DataObject) -> 
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     content = content[: data.draw(st.integers(0, len(content)))]
     try:
-        found = read_variables(bytes(content))
+        loaded = read_variables(bytes(content))
     except MatFileError as error:
         assert str(error)
         return
-    assert isinstance(found, dict)
+    assert isinstance(loaded, dict)
 
 
 def test_a_file_may_not_unpack_to_much_more_than_itself(tmp_path: Path) -> None:
@@ -239,22 +239,22 @@ def test_the_report_names_what_is_not_modelled() -> None:
     source["bus_name"] = ["a"] * 14
     source["reserves"] = {"cost": [1]}
     _, report = read_pypower(source)
-    found = {note.field: (note.status, note.count) for note in report.notes}
-    assert found["gen: dispatchable loads (Pmin < 0 = Pmax)"] == ("read", 1)
-    assert found["gen: power factor of dispatchable loads"] == ("unsupported", 1)
-    assert found["several generators on a bus"] == ("read", 1)
-    assert found["gen: Pc1 to Qc2max (capability curve)"] == ("unsupported", 1)
-    assert found["gencost: powers above 2"] == ("unsupported", 1)
-    assert found["gencost: reactive power"] == ("unsupported", 6)
-    assert found["gencost: startup, shutdown"] == ("ignored", 1)
-    assert found["branch: angmin, angmax"] == ("read", 1)
-    assert found["branch: angmin, angmax at or beyond 90 degrees"] == ("ignored", 18)
-    assert found["branch: out of service"] == ("read", 1)
-    assert found["branch: rateB, rateC"] == ("read", 1)
-    assert found["dcline"] == ("unsupported", 1)
-    assert found["bus_name"] == ("ignored", 14)
-    assert found["reserves"][0] == "unsupported"
-    assert found["reference bus"] == ("read", 1)
+    actual = {note.field: (note.status, note.count) for note in report.notes}
+    assert actual["gen: dispatchable loads (Pmin < 0 = Pmax)"] == ("read", 1)
+    assert actual["gen: power factor of dispatchable loads"] == ("unsupported", 1)
+    assert actual["several generators on a bus"] == ("read", 1)
+    assert actual["gen: Pc1 to Qc2max (capability curve)"] == ("unsupported", 1)
+    assert actual["gencost: powers above 2"] == ("unsupported", 1)
+    assert actual["gencost: reactive power"] == ("unsupported", 6)
+    assert actual["gencost: startup, shutdown"] == ("ignored", 1)
+    assert actual["branch: angmin, angmax"] == ("read", 1)
+    assert actual["branch: angmin, angmax at or beyond 90 degrees"] == ("ignored", 18)
+    assert actual["branch: out of service"] == ("read", 1)
+    assert actual["branch: rateB, rateC"] == ("read", 1)
+    assert actual["dcline"] == ("unsupported", 1)
+    assert actual["bus_name"] == ("ignored", 14)
+    assert actual["reserves"][0] == "unsupported"
+    assert actual["reference bus"] == ("read", 1)
     with pytest.warns(GridprivWarning, match="DC lines are fixed demand at both ends"):
         report.warn()
     assert len(report.table()) == len(report.notes) == len(report.as_dict()["fields"])
@@ -267,8 +267,8 @@ def test_a_dcline_of_a_m_file_warns(tmp_path: Path) -> None:
     (tmp_path / "dc.m").write_text(text + dc)
     with pytest.warns(GridprivWarning, match="dc.m: dcline"):
         case = load_case(tmp_path / "dc.m")
-    moved = np.zeros((14, 2))
-    moved[0], moved[1] = (10, -2), (-9, 3)  # taken from bus 1, given to bus 2; MVAr are given
-    np.testing.assert_allclose(100 * (case.pd - CASE14.pd), moved[:, 0], atol=1e-12)
-    np.testing.assert_allclose(100 * (case.qd - CASE14.qd), moved[:, 1], atol=1e-12)
+    changed = np.zeros((14, 2))
+    changed[0], changed[1] = (10, -2), (-9, 3)  # taken from bus 1, given to bus 2; MVAr are given
+    np.testing.assert_allclose(100 * (case.pd - CASE14.pd), changed[:, 0], atol=1e-12)
+    np.testing.assert_allclose(100 * (case.qd - CASE14.qd), changed[:, 1], atol=1e-12)
     assert replace(case, pd=CASE14.pd, qd=CASE14.qd).fingerprint == CASE14.fingerprint

@@ -46,10 +46,10 @@ def fill(piece: str, size: int) -> str:
 def rows(make: Callable[[int], str], size: int) -> str:
     """Return as many rows as fit."""
     lines: list[str] = []
-    held = 0
-    while held < size:
+    stored = 0
+    while stored < size:
         lines.append(make(len(lines) + 1))
-        held += len(lines[-1]) + 1
+        stored += len(lines[-1]) + 1
     return "\n".join(lines)
 
 
@@ -58,8 +58,8 @@ def bus(number: int) -> str:
 
 
 def grid(**tables: str) -> str:
-    held = {"bus": bus(1) + bus(2), "gen": "", "branch": ""} | tables
-    return TABLES.format(**held)
+    stored = {"bus": bus(1) + bus(2), "gen": "", "branch": ""} | tables
+    return TABLES.format(**stored)
 
 
 MATPOWER: dict[str, Callable[[int], str]] = {
@@ -122,8 +122,8 @@ def mat(*elements: bytes) -> bytes:
 
 
 def packed(data: bytes) -> bytes:
-    held = zlib.compress(data, 9)
-    return struct.pack("<II", 15, len(held)) + held
+    payload = zlib.compress(data, 9)
+    return struct.pack("<II", 15, len(payload)) + payload
 
 
 def saved(content: dict[str, Any], folder: Path) -> bytes:
@@ -193,19 +193,19 @@ MAT: dict[str, Callable[[Path], bytes]] = {
 
 
 def net_of(entries: dict[str, Any]) -> str:
-    held = {"format_version": "3.0.0", "sn_mva": 1.0, "f_hz": 50.0, "name": ""} | entries
+    payload = {"format_version": "3.0.0", "sn_mva": 1.0, "f_hz": 50.0, "name": ""} | entries
     return json.dumps(
-        {"_module": "pandapower.auxiliary", "_class": "pandapowerNet", "_object": held}
+        {"_module": "pandapower.auxiliary", "_class": "pandapowerNet", "_object": payload}
     )
 
 
 def table(columns: dict[str, str], data: str, count: int, first: int = 0) -> dict[str, Any]:
     index = ",".join(map(str, range(first, first + count)))
-    held = f'{{"columns":{json.dumps(list(columns))},"index":[{index}],"data":[{data}]}}'
+    content = f'{{"columns":{json.dumps(list(columns))},"index":[{index}],"data":[{data}]}}'
     return {
         "_module": "pandas",
         "_class": "DataFrame",
-        "_object": held,
+        "_object": content,
         "orient": "split",
         "dtype": columns,
     }
@@ -261,10 +261,10 @@ def switched(count: int) -> dict[str, Any]:
 
 
 def texts(depth: int) -> str:
-    held: Any = "x" * 400
+    payload: Any = "x" * 400
     for _ in range(depth):
-        held = json.dumps([held])
-    return str(held)
+        payload = json.dumps([payload])
+    return str(payload)
 
 
 JSON: dict[str, Callable[[int], str]] = {
@@ -386,20 +386,20 @@ def test_a_megabyte_of_anything_is_read_within_bounds(tmp_path: Path, share: flo
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), str(HERE)])},
     )
     assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) == len(files)
+    document = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(document) == len(files)
 
     def longest(entry: dict[str, Any]) -> float:  # a bomb in a .mat unpacks to the same size
         return MOST_S * (1.0 if entry["file"].endswith(".mat") else share)
 
     over = [
         entry
-        for entry in found
+        for entry in document
         if entry["seconds"] > longest(entry) or entry["megabytes"] > MOST_MB
     ]
     assert over == []
-    assert [e for e in found if not e["outcome"].startswith(("read", "refused (2)"))] == []
-    unread = {Path(e["file"]).name: e["outcome"] for e in found if e["outcome"] != "read"}
+    assert [e for e in document if not e["outcome"].startswith(("read", "refused (2)"))] == []
+    unread = {Path(e["file"]).name: e["outcome"] for e in document if e["outcome"] != "read"}
     for name in ("buses.m", "generators.m", "a long line.json", "a whole grid.mat", "loads.json"):
         assert name not in unread, "the heavy but honest ones are read to their end"
 

@@ -157,12 +157,12 @@ def test_isolated_buses_leave_with_everything_on_them(isolated: set[int]) -> Non
         assert case is None
         return
     assert case is not None
-    kept = set(range(1, 15)) - isolated
-    assert set(case.bus_id.tolist()) == kept
-    lines = [row for row in TABLES.branch if {int(row[0]), int(row[1])} <= kept]
+    remaining = set(range(1, 15)) - isolated
+    assert set(case.bus_id.tolist()) == remaining
+    lines = [row for row in TABLES.branch if {int(row[0]), int(row[1])} <= remaining]
     assert case.n_branch == len(lines)
-    assert case.n_gen == sum(int(row[0]) in kept for row in TABLES.gen)
-    load = sum(row[2] for row in TABLES.bus if int(row[0]) in kept)
+    assert case.n_gen == sum(int(row[0]) in remaining for row in TABLES.gen)
+    load = sum(row[2] for row in TABLES.bus if int(row[0]) in remaining)
     np.testing.assert_allclose(case.pd.sum() * 100, load)
 
 

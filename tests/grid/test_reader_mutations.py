@@ -38,10 +38,10 @@ TEXT14 = (shipped_folder("cases") / "case14.m").read_bytes()
 
 def net() -> Any:
     """Return a net with a row in every table that is read."""
-    found = pp.create_empty_network(sn_mva=10.0, add_stdtypes=False)
+    created = pp.create_empty_network(sn_mva=10.0, add_stdtypes=False)
     for number in range(5):
         pp.create_bus(
-            found,
+            created,
             vn_kv=20.0 if number < 4 else 0.4,
             index=number,
             min_vm_pu=0.9,
@@ -49,11 +49,11 @@ def net() -> Any:
             geodata=(float(number), 0.5),
         )
     for f, t in ((0, 1), (1, 2)):
-        pp.create_line_from_parameters(found, f, t, 1.0, 0.4, 0.3, 100.0, 0.2)
-    pp.create_switch(found, 2, 3, et="b")
-    pp.create_switch(found, 0, 0, et="l")
+        pp.create_line_from_parameters(created, f, t, 1.0, 0.4, 0.3, 100.0, 0.2)
+    pp.create_switch(created, 2, 3, et="b")
+    pp.create_switch(created, 0, 0, et="l")
     pp.create_transformer_from_parameters(
-        found,
+        created,
         3,
         4,
         sn_mva=1.0,
@@ -70,30 +70,30 @@ def net() -> Any:
         tap_step_percent=2.5,
         tap_pos=1,
     )
-    pp.create_load(found, 1, p_mw=1.0, q_mvar=0.2, const_z_p_percent=10.0)
-    pp.create_load(found, 4, p_mw=0.1)
-    pp.create_sgen(found, 2, p_mw=0.3)
-    pp.create_sgen(found, 1, p_mw=0.3, controllable=True, min_p_mw=0.0, max_p_mw=1.0)
-    pp.create_gen(found, 2, p_mw=0.5, vm_pu=1.0, min_p_mw=0.0, max_p_mw=1.0)
-    pp.create_shunt(found, 1, q_mvar=-0.1)
-    pp.create_ext_grid(found, 0)
-    pp.create_storage(found, 1, p_mw=0.1, max_e_mwh=1.0)
-    pp.create_ward(found, 1, ps_mw=0.1, qs_mvar=0.1, pz_mw=0.1, qz_mvar=0.1)
-    pp.create_impedance(found, 0, 2, rft_pu=0.1, xft_pu=0.1, sn_mva=1.0)
-    pp.create_dcline(found, 0, 1, p_mw=0.1, loss_percent=1, loss_mw=0, vm_from_pu=1, vm_to_pu=1)
-    pp.create_poly_cost(found, 0, "ext_grid", cp1_eur_per_mw=1.0)
-    pp.create_pwl_cost(found, 0, "gen", [[0.0, 0.5, 1.0], [0.5, 1.0, 2.0]])
-    pp.runpp(found, numba=False)
-    return found
+    pp.create_load(created, 1, p_mw=1.0, q_mvar=0.2, const_z_p_percent=10.0)
+    pp.create_load(created, 4, p_mw=0.1)
+    pp.create_sgen(created, 2, p_mw=0.3)
+    pp.create_sgen(created, 1, p_mw=0.3, controllable=True, min_p_mw=0.0, max_p_mw=1.0)
+    pp.create_gen(created, 2, p_mw=0.5, vm_pu=1.0, min_p_mw=0.0, max_p_mw=1.0)
+    pp.create_shunt(created, 1, q_mvar=-0.1)
+    pp.create_ext_grid(created, 0)
+    pp.create_storage(created, 1, p_mw=0.1, max_e_mwh=1.0)
+    pp.create_ward(created, 1, ps_mw=0.1, qs_mvar=0.1, pz_mw=0.1, qz_mvar=0.1)
+    pp.create_impedance(created, 0, 2, rft_pu=0.1, xft_pu=0.1, sn_mva=1.0)
+    pp.create_dcline(created, 0, 1, p_mw=0.1, loss_percent=1, loss_mw=0, vm_from_pu=1, vm_to_pu=1)
+    pp.create_poly_cost(created, 0, "ext_grid", cp1_eur_per_mw=1.0)
+    pp.create_pwl_cost(created, 0, "gen", [[0.0, 0.5, 1.0], [0.5, 1.0, 2.0]])
+    pp.runpp(created, numba=False)
+    return created
 
 
 @cache
 def document() -> dict[str, Any]:
     """Return the net as JSON, without empty tables; profiles as simbench has them."""
-    held = net()
-    held["load"]["profile"] = "a"
-    held["sgen"]["profile"] = "a"
-    whole: dict[str, Any] = json.loads(pp.to_json(held))
+    stored = net()
+    stored["load"]["profile"] = "a"
+    stored["sgen"]["profile"] = "a"
+    whole: dict[str, Any] = json.loads(pp.to_json(stored))
     entries = whole["_object"]
     filled = {key: value for key, value in entries.items() if '"index":[]' not in str(value)}
     profile = {
@@ -119,32 +119,32 @@ def damaged_net(draw: random.Random) -> bytes:
     for _ in range(draw.randint(1, 3)):
         key = draw.choice(sorted(entries))
         entry = entries[key]
-        held = entry.get("_object") if isinstance(entry, dict) else None
-        if not isinstance(held, str) or draw.random() < 0.03:
+        content = entry.get("_object") if isinstance(entry, dict) else None
+        if not isinstance(content, str) or draw.random() < 0.03:
             entries[key] = draw.choice(VALUES)
             continue
-        held = json.loads(held)
-        if not all(isinstance(held[part], list) for part in ("columns", "index", "data")):
+        content = json.loads(content)
+        if not all(isinstance(content[part], list) for part in ("columns", "index", "data")):
             continue  # damaged in an earlier turn
-        if not all(isinstance(name, str) for name in held["columns"]):
+        if not all(isinstance(name, str) for name in content["columns"]):
             continue  # damaged in an earlier turn
         kind = draw.randrange(10)
-        column = draw.randrange(len(held["columns"])) if held["columns"] else 0
-        if kind < 6 and held["data"] and held["columns"]:
-            draw.choice(held["data"])[column] = draw.choice(VALUES)
+        column = draw.randrange(len(content["columns"])) if content["columns"] else 0
+        if kind < 6 and content["data"] and content["columns"]:
+            draw.choice(content["data"])[column] = draw.choice(VALUES)
             if draw.random() < 0.6:  # so that the type allows it
-                entry["dtype"][held["columns"][column]] = "object"
-        elif kind == 6 and held["columns"]:
-            del held["columns"][column]
-            for row in held["data"]:
+                entry["dtype"][content["columns"][column]] = "object"
+        elif kind == 6 and content["columns"]:
+            del content["columns"][column]
+            for row in content["data"]:
                 del row[column]
-        elif kind == 7 and held["index"]:
-            held["index"][draw.randrange(len(held["index"]))] = draw.choice(VALUES)
-        elif kind == 8 and held["columns"]:
-            entry["dtype"][held["columns"][column]] = draw.choice(TYPES)
+        elif kind == 7 and content["index"]:
+            content["index"][draw.randrange(len(content["index"]))] = draw.choice(VALUES)
+        elif kind == 8 and content["columns"]:
+            entry["dtype"][content["columns"][column]] = draw.choice(TYPES)
         else:
-            held[draw.choice(["columns", "index", "data"])] = draw.choice(VALUES)
-        entry["_object"] = json.dumps(held)
+            content[draw.choice(["columns", "index", "data"])] = draw.choice(VALUES)
+        entry["_object"] = json.dumps(content)
     return json.dumps(whole).encode()
 
 
@@ -169,13 +169,13 @@ def packed_case14(compressed: bool) -> bytes:
 def damaged_mat(draw: random.Random) -> bytes:
     if draw.random() < 0.2:
         return damaged(packed_case14(True), draw)
-    held = bytearray(
+    stored = bytearray(
         damaged(packed_case14(False), draw) if draw.random() < 0.3 else packed_case14(False)
     )
     for _ in range(draw.randint(1, 5)):
-        at = draw.randrange(128, max(len(held), 129))
-        held[at : at + 1] = bytes([draw.choice([0, 1, 2, 5, 6, 9, 14, 15, 127, 255])])
-    return bytes(held)
+        at = draw.randrange(128, max(len(stored), 129))
+        stored[at : at + 1] = bytes([draw.choice([0, 1, 2, 5, 6, 9, 14, 15, 127, 255])])
+    return bytes(stored)
 
 
 MAP14 = b"bus,zone\n" + b"".join(b"%d,%d\n" % (bus, 1 + bus % 3) for bus in range(1, 15))
@@ -248,9 +248,9 @@ def test_a_sample_of_damaged_files(reader: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_twenty_thousand_damaged_files(reader: str, tmp_path: Path) -> None:
-    found = [
+    actual = [
         in_a_process(partial(failures, reader, batch, BATCH, tmp_path))
         for batch in range(ALL // BATCH)
     ]
-    assert [line for wrong, _ in found for line in wrong] == []
-    assert 0 < sum(whole for _, whole in found) < ALL
+    assert [line for wrong, _ in actual for line in wrong] == []
+    assert 0 < sum(whole for _, whole in actual) < ALL

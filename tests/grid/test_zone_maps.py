@@ -64,10 +64,10 @@ def test_shipped_maps(name: str, zones: int, ties: int, sizes: list[int]) -> Non
     assert report.load_mw.sum() == pytest.approx(100 * case.pd.sum())
     assert report.generators.sum() == case.n_gen
     for z, row in enumerate(report.itertuples()):
-        mine = zoning.zone_of == z
-        assert row.tie_lines == (mine[case.f_bus] != mine[case.t_bus]).sum()
-        assert row.generators == mine[case.gen_bus].sum()
-        assert row.capacity_mw == pytest.approx(100 * case.pmax[mine[case.gen_bus]].sum())
+        members = zoning.zone_of == z
+        assert row.tie_lines == (members[case.f_bus] != members[case.t_bus]).sum()
+        assert row.generators == members[case.gen_bus].sum()
+        assert row.capacity_mw == pytest.approx(100 * case.pmax[members[case.gen_bus]].sum())
 
 
 @pytest.mark.skipif("case39" not in case_files(), reason="case39 comes with the extra cases")
@@ -81,14 +81,14 @@ def test_maps_of_the_libraries_follow_the_areas_of_their_sources() -> None:
     case = load_case("case39")
     zoning = shipped_zoning(case)
     assert zoning is not None
-    apart = np.isin(case.bus_id, (28, 29, 38))
+    difference = np.isin(case.bus_id, (28, 29, 38))
     pairs = {
         (area, zoning.names[z]) for area, z in zip(case.groups["area"], zoning.zone_of, strict=True)
     }
     assert pairs == {("1", "2"), ("2", "1"), ("3", "3"), ("3", "1")}
-    assert (np.array(case.groups["area"])[apart] == "3").all()
-    assert set(zoning.zone_of[apart]) == set(
-        zoning.zone_of[~apart & (np.array(case.groups["area"]) == "2")]
+    assert (np.array(case.groups["area"])[difference] == "3").all()
+    assert set(zoning.zone_of[difference]) == set(
+        zoning.zone_of[~difference & (np.array(case.groups["area"]) == "2")]
     )
 
 

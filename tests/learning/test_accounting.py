@@ -61,9 +61,9 @@ def test_sampling_at_rate_one_is_no_sampling():
 def test_sampled_calibration_meets_its_total():
     settings = made.plain(budget="total:1,1e-5", rounds=50)
     plain = noise_rule(settings, 50).multiplier
-    found = sampled_multiplier(settings, plain, 0.1, "sampled-gaussian")
-    assert found < 0.5 * plain  # amplification is worth having
-    spent = total_epsilon({Charge("sampled-gaussian", found, 0.1): 50}, 1e-5)
+    multiplier = sampled_multiplier(settings, plain, 0.1, "sampled-gaussian")
+    assert multiplier < 0.5 * plain  # amplification is worth having
+    spent = total_epsilon({Charge("sampled-gaussian", multiplier, 0.1): 50}, 1e-5)
     assert 0.97 < spent <= 1.0
 
 
@@ -92,10 +92,10 @@ def test_a_run_costs_what_its_worst_client_does():
     tally = Tally()
     tally.charge(0, Charge("gaussian", 10.0), 5)
     tally.charge(1, Charge("gaussian", 10.0), 50)
-    found = privacy_certificate(made.plain(), 10.0, tally, "x", None)
-    assert found["releases_per_client"] == 50
+    certified = privacy_certificate(made.plain(), 10.0, tally, "x", None)
+    assert certified["releases_per_client"] == 50
     spent = total_epsilon({rounded(Charge("gaussian", 10.0)): 50}, 1e-5)
-    assert found["total"]["epsilon"] == pytest.approx(spent)
+    assert certified["total"]["epsilon"] == pytest.approx(spent)
 
 
 def test_classical_calibration_refuses_epsilon_above_one():
@@ -141,8 +141,8 @@ def test_dual_perturbation_certificate_holds_in_one_dimension():
 def test_dual_perturbation_certificate_covers_the_gaussian_it_may_be(multiplier, delta):
     """A sample that every likely output misclassifies changes the noise by s (Gaussian)."""
     exact = total_epsilon({Charge("gaussian", multiplier): 1}, delta)
-    found = certificate(multiplier, delta, 0.0, 50.0, 0.1)
-    assert exact <= found <= 1.7 * exact
+    epsilon = certificate(multiplier, delta, 0.0, 50.0, 0.1)
+    assert exact <= epsilon <= 1.7 * exact
 
 
 def test_dual_perturbation_certificate_covers_the_determinants():

@@ -50,17 +50,17 @@ def optimum(data, regularizer, box=None):
 @pytest.mark.parametrize("regularizer", ["l2:0.01", "l1:0.01"])
 def test_admm_reaches_the_centralized_objective(regularizer):
     data = made.binary()
-    found = learn(
+    outcome = learn(
         data,
         made.plain(algorithm="admm", penalty="0.1", rounds=300, regularizer=regularizer, **FREE),
     )
-    assert found.final["objective"] == pytest.approx(optimum(data, regularizer), rel=1e-4)
-    assert found.final["consensus_residual"] < 1e-3
+    assert outcome.final["objective"] == pytest.approx(optimum(data, regularizer), rel=1e-4)
+    assert outcome.final["consensus_residual"] < 1e-3
 
 
 def test_dp_admm_reaches_it_without_noise():
     data = made.binary()
-    found = learn(
+    run_result = learn(
         data,
         made.plain(
             algorithm="dp-admm",
@@ -71,25 +71,25 @@ def test_dp_admm_reaches_it_without_noise():
             **FREE,
         ),
     )
-    assert found.final["objective"] == pytest.approx(optimum(data, "l2:0.01"), rel=1e-4)
+    assert run_result.final["objective"] == pytest.approx(optimum(data, "l2:0.01"), rel=1e-4)
 
 
 def test_ryu_kim_reaches_the_boxed_optimum():
     data = made.multiclass()
-    found = learn(
+    result = learn(
         data,
         made.plain(
             rounds=2000, box=0.5, split="contiguous", penalty="0.2", step_scale=50.0, **FREE
         ),
     )
-    assert np.abs(found.local).max() <= 0.5
-    assert found.final["objective"] == pytest.approx(optimum(data, "none", 0.5), rel=1e-3)
+    assert np.abs(result.local).max() <= 0.5
+    assert result.final["objective"] == pytest.approx(optimum(data, "none", 0.5), rel=1e-3)
 
 
 @pytest.mark.parametrize("algorithm", ["cdp-admm", "ddp-admm"])
 def test_graph_admm_reaches_it_without_noise(algorithm):
     data = made.binary()
-    found = learn(
+    fitted = learn(
         data,
         made.plain(
             algorithm=algorithm,
@@ -100,7 +100,7 @@ def test_graph_admm_reaches_it_without_noise(algorithm):
             **FREE,
         ),
     )
-    assert found.final["objective"] == pytest.approx(optimum(data, "l2:0.01"), rel=1e-4)
+    assert fitted.final["objective"] == pytest.approx(optimum(data, "l2:0.01"), rel=1e-4)
 
 
 def test_centralized_objective_is_scikit_learns():
@@ -112,8 +112,8 @@ def test_centralized_objective_is_scikit_learns():
     model = linear_model.LogisticRegression(
         C=1.0 / (0.003 * 2000), fit_intercept=False, tol=1e-10, max_iter=5000
     ).fit(data.x_train, data.y_train)
-    theirs = made.objective_value(clients, term, model.coef_.T)
-    assert ours == pytest.approx(theirs, rel=1e-6)
+    reference = made.objective_value(clients, term, model.coef_.T)
+    assert ours == pytest.approx(reference, rel=1e-6)
 
 
 def test_gradients_do_not_depend_on_how_clients_are_stacked():
@@ -131,14 +131,14 @@ def test_gradients_do_not_depend_on_how_clients_are_stacked():
 
 
 @pytest.mark.parametrize("algorithm", ["ryu-kim", "dp-admm", "dpsgd", "cdp-admm"])
-def test_the_loss_of_all_is_the_mean_of_what_each_client_is_told(algorithm):
+def test_the_loss_of_all_is_the_mean_of_what_each_client_is_reported(algorithm):
     given = {"graph": "regular:2"} if algorithm == "cdp-admm" else {}
-    found = learn(
+    fitted = learn(
         made.multiclass() if algorithm == "ryu-kim" else made.binary(),
         made.plain(algorithm=algorithm, rounds=3, **FREE | given),
     )
-    mean = np.average(found.clients["train_loss"], weights=found.clients["samples"])
-    assert found.final["train_loss"] == pytest.approx(mean, rel=1e-14)
+    mean = np.average(fitted.clients["train_loss"], weights=fitted.clients["samples"])
+    assert fitted.final["train_loss"] == pytest.approx(mean, rel=1e-14)
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
@@ -155,10 +155,10 @@ def test_results_do_not_depend_on_threads(mechanism, perturbation):
         clients=4,
         workers=1,
     )
-    one, two = learn(data, settings), learn(data, replace(settings, workers=2))
-    assert np.array_equal(one.w, two.w)
-    assert one.privacy["total"]["epsilon"] <= 5.0 * (1 + 1e-6)
-    assert one.privacy["releases_per_client"] == 10
+    item, two = learn(data, settings), learn(data, replace(settings, workers=2))
+    assert np.array_equal(item.w, two.w)
+    assert item.privacy["total"]["epsilon"] <= 5.0 * (1 + 1e-6)
+    assert item.privacy["releases_per_client"] == 10
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,10 @@ def test_sound_calibration_certifies_the_budget(algorithm):
         regularizer="l2:0.01",
         **given,
     )
-    found = learn(made.binary(), settings)
-    assert 1.99 < found.privacy["total"]["epsilon"] <= 2.0
-    assert found.privacy["total"]["nominal"] == 2.0
-    assert found.rounds["noise_magnitude"].min() > 0
+    fitted = learn(made.binary(), settings)
+    assert 1.99 < fitted.privacy["total"]["epsilon"] <= 2.0
+    assert fitted.privacy["total"]["nominal"] == 2.0
+    assert fitted.rounds["noise_magnitude"].min() > 0
     each = learn(made.binary(), replace(settings, budget="per-release:0.3")).privacy["per_release"]
     assert 0.999 * 0.3 < each["certified"] <= 0.3 == each["nominal"]
 
@@ -208,21 +208,21 @@ def test_newton_finds_the_minimisers_that_scipy_finds(data, clients, scale):
         algorithm="pvp", mechanism="none", clients=clients, regularizer="l2:0.01", split="iid"
     )
     task, _ = make_task(data, settings)
-    rho, held = 0.3, task.clients
+    rho, members = 0.3, task.clients
     random = np.random.default_rng(5)
-    linear, start = scale * random.normal(size=(2, clients, *held.shape))
-    found = minimise_locally(task, linear, rho, start)
+    linear, start = scale * random.normal(size=(2, clients, *members.shape))
+    minimizer = minimise_locally(task, linear, rho, start)
     for p in range(clients):
-        x, y = (part.astype(float) for part in held.part(p))
+        x, y = (part.astype(float) for part in members.part(p))
 
         def value(v, x=x, y=y[:, 0], p=p):
             scores = x @ v
             loss = np.logaddexp(0.0, -y * scores) if data.task == "binary" else (scores - y) ** 2
             return loss.mean() + linear[p, :, 0] @ v + 0.5 * (rho + 0.01) * v @ v
 
-        best = minimize(value, found[p, :, 0], method="BFGS", options={"gtol": 1e-9}).x
+        best = minimize(value, minimizer[p, :, 0], method="BFGS", options={"gtol": 1e-9}).x
         near = 2.0 * TOLERANCE / rho + 1e-6 * np.linalg.norm(best)
-        assert np.linalg.norm(found[p, :, 0] - best) < max(near, 2e-5)
+        assert np.linalg.norm(minimizer[p, :, 0] - best) < max(near, 2e-5)
 
 
 @pytest.mark.parametrize("strength", [1e-6, 0.02, 0.2])
@@ -240,11 +240,11 @@ def test_l1_minimisers_are_those_of_a_problem_with_bounds(data, strength, scale)
         algorithm="pvp", mechanism="none", clients=3, regularizer=f"l1:{strength}", split="iid"
     )
     task, _ = make_task(data, settings)
-    rho, held = 0.3, task.clients
-    linear, start = scale * np.random.default_rng(5).normal(size=(2, 3, *held.shape)) / 10
-    found = minimise_locally(task, linear, rho, start)[:, :, 0]
+    rho, members = 0.3, task.clients
+    linear, start = scale * np.random.default_rng(5).normal(size=(2, 3, *members.shape)) / 10
+    minimizer = minimise_locally(task, linear, rho, start)[:, :, 0]
     for p in range(3):
-        x, y = (part.astype(float) for part in held.part(p))
+        x, y = (part.astype(float) for part in members.part(p))
 
         def value(parts, x=x, y=y[:, 0], p=p):
             v = parts[: x.shape[1]] - parts[x.shape[1] :]
@@ -255,7 +255,7 @@ def test_l1_minimisers_are_those_of_a_problem_with_bounds(data, strength, scale)
             total = loss.mean() + linear[p, :, 0] @ v + 0.5 * rho * v @ v + strength * parts.sum()
             return total, np.concatenate([slope, -slope]) + strength
 
-        both = np.concatenate([np.maximum(found[p], 0.0), np.maximum(-found[p], 0.0)])
+        both = np.concatenate([np.maximum(minimizer[p], 0.0), np.maximum(-minimizer[p], 0.0)])
         bounds = [(0.0, None)] * len(both)
         options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 5000}
         best = minimize(
@@ -263,9 +263,9 @@ def test_l1_minimisers_are_those_of_a_problem_with_bounds(data, strength, scale)
         )
         assert value(both)[0] <= best.fun + 1e-9 * max(1.0, abs(best.fun))
         v = best.x[: x.shape[1]] - best.x[x.shape[1] :]
-        assert np.linalg.norm(found[p] - v) < 1e-4 * max(1.0, np.linalg.norm(v))
+        assert np.linalg.norm(minimizer[p] - v) < 1e-4 * max(1.0, np.linalg.norm(v))
     if strength == 0.2 and scale == 1.0:
-        assert (found == 0).any()
+        assert (minimizer == 0).any()
 
 
 @pytest.mark.parametrize("regularizer", ["l2:0.01", "l1:0.01"])
@@ -276,11 +276,11 @@ def test_a_clients_minimiser_is_not_moved_by_what_others_take(regularizer):
     task, _ = make_task(made.binary(features=40), settings)
     linear, start = np.random.default_rng(5).normal(size=(2, 2, *task.clients.shape))
     start = minimise_locally(task, linear, 0.1, start) + 1e-3  # near the end of its steps
-    found = []
+    values = []
     for further in (0.0, 1.0, 1e3):  # the other's, which takes as many steps and more
         start[0] += further
-        found.append(minimise_locally(task, linear, 0.1, start))
-    assert all(np.array_equal(found[0][1], other[1]) for other in found[1:])
+        values.append(minimise_locally(task, linear, 0.1, start))
+    assert all(np.array_equal(values[0][1], other[1]) for other in values[1:])
 
 
 def test_what_cannot_be_certified_is_refused_before_it_runs():
@@ -300,10 +300,10 @@ def test_more_clients_than_models_scored_at_once_have_their_own_errors(monkeypat
     data = made.binary(samples=64)
     monkeypatch.setattr(learning_clients, "SCORES", 3 * len(data.y_test))
     settings = made.plain(algorithm="dp-admm", clients=32, rounds=2, budget="total:1,1e-5")
-    found = learn(data, settings)
-    scores = data.x_test @ found.local[:, :, 0].T
+    fitted = learn(data, settings)
+    scores = data.x_test @ fitted.local[:, :, 0].T
     wrong = np.mean(np.where(scores > 0, 1, -1) != data.y_test[:, None])
-    assert found.rounds.local_error.iloc[-1] == pytest.approx(wrong)
+    assert fitted.rounds.local_error.iloc[-1] == pytest.approx(wrong)
 
 
 def test_a_client_holds_its_model_and_multipliers_and_no_more():
@@ -317,14 +317,14 @@ def test_a_client_holds_its_model_and_multipliers_and_no_more():
         workers=1,
     )
     models = clients * 2000 * data.classes * 8  # bytes of a model a client
-    held = []
+    stored = []
     learn(data, replace(settings, clients=2))  # imports
     tracemalloc.start()
     try:
-        learn(data, settings, lambda _: held.append(tracemalloc.get_traced_memory()))
+        learn(data, settings, lambda _: stored.append(tracemalloc.get_traced_memory()))
     finally:
         tracemalloc.stop()
-    (during, _), (_, peak) = held[-2:]
+    (during, _), (_, peak) = stored[-2:]
     assert during < 2.8 * models  # model and multipliers
     assert peak < 4.0 * models  # and the models that are returned
 
@@ -382,8 +382,8 @@ def test_amplified_run_uses_less_noise_for_the_same_total():
     )
     amplified = learn(data, settings)
     fixed = learn(data, replace(settings, sampling="without-replacement"))
-    for found in (amplified, fixed):
-        assert 0.96 < found.privacy["total"]["epsilon"] <= 1.0001
+    for actual in (amplified, fixed):
+        assert 0.96 < actual.privacy["total"]["epsilon"] <= 1.0001
     assert amplified.rounds.noise_magnitude.sum() < 0.5 * fixed.rounds.noise_magnitude.sum()
 
 
@@ -397,17 +397,17 @@ def test_dp_admm_release_moves_no_further_than_lemma_1():
     x[0] = -x[0] / np.linalg.norm(x[0])
     before = data.x_train.copy()
     before[0] = -x[0]
-    one = learn(replace(data, x_train=before), settings)
+    entry = learn(replace(data, x_train=before), settings)
     two = learn(replace(data, x_train=x), settings)
-    moved = np.linalg.norm(one.local[0] - two.local[0])
-    stated = one.privacy["sensitivity"][0]["sensitivity"]
+    distance = np.linalg.norm(entry.local[0] - two.local[0])
+    stated = entry.privacy["sensitivity"][0]["sensitivity"]
     # at w = 0 the residuals are 1/2, so half of the bound is reached
-    assert moved == pytest.approx(0.5 * stated, rel=1e-3)
-    assert np.array_equal(one.local[1], two.local[1])
+    assert distance == pytest.approx(0.5 * stated, rel=1e-3)
+    assert np.array_equal(entry.local[1], two.local[1])
 
 
 def test_fedspd_paper_certifies_nothing_and_says_so():
-    found = learn(
+    fitted = learn(
         made.binary(),
         made.plain(
             algorithm="fedspd-dp",
@@ -420,12 +420,12 @@ def test_fedspd_paper_certifies_nothing_and_says_so():
             penalty="20",
         ),
     )
-    assert found.as_dict()["privacy"]["total"]["epsilon"] is None
-    assert any("nothing is certified" in note for note in found.privacy["notes"])
+    assert fitted.as_dict()["privacy"]["total"]["epsilon"] is None
+    assert any("nothing is certified" in note for note in fitted.privacy["notes"])
 
 
 def test_data_dependent_noise_certifies_nothing():
-    found = learn(
+    fitted = learn(
         made.multiclass(),
         made.plain(
             sensitivity="published",
@@ -435,12 +435,12 @@ def test_data_dependent_noise_certifies_nothing():
             adjacency="zero-out",
         ),
     )
-    assert found.privacy["total"]["epsilon"] == np.inf
+    assert fitted.privacy["total"]["epsilon"] == np.inf
 
 
 def test_only_sampled_clients_release():
-    found = make_task(made.binary(), made.plain(clients=10, algorithm="dpsgd"))[0]
-    assert found.clients.number == 10
+    task = make_task(made.binary(), made.plain(clients=10, algorithm="dpsgd"))[0]
+    assert task.clients.number == 10
     result = learn(
         made.binary(),
         made.plain(
@@ -503,13 +503,13 @@ def test_fully_shared_agents_meet_as_partly_shared_ones_do():
     full = FullyShared(agents, size)
     assert np.array_equal(full.holders, general.holders) and full.size == general.size
     every = played(general, np.zeros(agents * size))
-    for one, other in zip(played(full, np.zeros((1, size))), every, strict=True):
-        np.testing.assert_allclose(one.w, other.w, rtol=1e-12, atol=1e-14)
-        assert one.residual == pytest.approx(other.residual, rel=1e-12)
+    for item, other in zip(played(full, np.zeros((1, size))), every, strict=True):
+        np.testing.assert_allclose(item.w, other.w, rtol=1e-12, atol=1e-14)
+        assert item.residual == pytest.approx(other.residual, rel=1e-12)
         # what is kept is one row, whatever the agents
-        assert one.state.sent.shape == one.state.dual.shape == (1, size)
+        assert item.state.sent.shape == item.state.dual.shape == (1, size)
         mean = other.state.dual.reshape(agents, size).mean(axis=0)
-        np.testing.assert_allclose(one.state.dual[0], mean, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(item.state.dual[0], mean, rtol=1e-12, atol=1e-14)
 
 
 def test_disconnected_graph_is_refused(tmp_path):
@@ -536,11 +536,11 @@ def test_disconnected_graph_is_refused(tmp_path):
 @pytest.mark.parametrize("variances", [0.9 ** np.arange(30.0), 1 / np.sqrt(np.arange(1.0, 31.0))])
 def test_decaying_noise_meets_the_total(variances):
     task = make_task(made.binary(), made.plain(algorithm="cdp-admm", rounds=30, clients=5))[0]
-    found = multipliers(task, variances)
+    computed = multipliers(task, variances)
     from gridpriv.privacy.accounting import gaussian_multiplier
 
-    assert np.sum(1 / found**2) ** -0.5 == pytest.approx(gaussian_multiplier(1.0, 1e-5, 1))
-    assert np.allclose(found**2 / found[0] ** 2, variances / variances[0])
+    assert np.sum(1 / computed**2) ** -0.5 == pytest.approx(gaussian_multiplier(1.0, 1e-5, 1))
+    assert np.allclose(computed**2 / computed[0] ** 2, variances / variances[0])
 
 
 def test_schedules_are_the_papers():

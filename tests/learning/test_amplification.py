@@ -194,8 +194,8 @@ def test_no_neighbours_of_a_small_data_set_exceed_the_curve():
         points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
         p, q = output(points[:4]), output(points[[4, 1, 2, 3]])
         for epsilon in (0.0, 0.5, 1.0):
-            found = np.maximum(p - math.exp(epsilon) * q, 0.0).sum()
-            assert found <= bound(np.array([epsilon]))[0] + 1e-6
+            actual = np.maximum(p - math.exp(epsilon) * q, 0.0).sum()
+            assert actual <= bound(np.array([epsilon]))[0] + 1e-6
 
 
 @pytest.mark.parametrize("kind", [POISSON, FIXED_SIZE])
@@ -213,9 +213,9 @@ LARGE = pytest.param(POISSON, 300, 64 / 6000, marks=pytest.mark.slow)
 )
 def test_a_sampled_multiplier_is_the_smallest_within_the_budget(kind, releases, rate):
     settings = LearnSettings(budget="total:3,1e-5", algorithm="dpsgd", batch=64)
-    found = sampled_multiplier(settings, gaussian_multiplier(3.0, DELTA, releases), rate, kind)
+    multiplier = sampled_multiplier(settings, gaussian_multiplier(3.0, DELTA, releases), rate, kind)
     below, above = (
-        total_epsilon({Charge(kind, found * factor, rate): releases}, DELTA)
+        total_epsilon({Charge(kind, multiplier * factor, rate): releases}, DELTA)
         for factor in (0.995, 1.0)
     )
     assert above <= 3.0 < below

@@ -32,8 +32,8 @@ def test_rows_that_rounding_left_too_long_are_scaled_into_the_bound():
     x = np.full((3, 4), 0.5 * (1.0 + 4e-6), np.float32)
     y = np.array([1, -1, 1])
     data = base.Dataset("a", "binary", x, y, x[:0], y[:0], 2, 1.0)
-    for one in (data, data.in_double()):
-        assert (np.linalg.norm(one.x_train.astype(np.float64), axis=1) <= 1.0).all()
+    for item in (data, data.in_double()):
+        assert (np.linalg.norm(item.x_train.astype(np.float64), axis=1) <= 1.0).all()
     assert data.in_double().x_train.dtype == np.float64
     with pytest.raises(InputError, match="2-norm of train row 0"):
         base.Dataset("a", "binary", x * np.float32(1.001), y, x[:0], y[:0], 2, 1.0)
@@ -196,9 +196,9 @@ for shown in (math.nan, math.inf, -math.inf, 1.01, -0.5, 255, 10**30, "0.5", Non
 def test_leaf_writers_that_are_no_samples_are_named(tmp_path, mistake):
     users, message = LEAF_MISTAKES[mistake]
     write_leaf(tmp_path, users)
-    with pytest.raises(InputError, match=message) as told:
+    with pytest.raises(InputError, match=message) as error:
         load_femnist(tmp_path)
-    assert len(str(told.value).splitlines()) == 1 and len(str(told.value)) < 500
+    assert len(str(error.value).splitlines()) == 1 and len(str(error.value)) < 500
 
 
 def test_leaf_test_files_are_checked_as_well(tmp_path):
@@ -227,9 +227,9 @@ def test_leaf_writer_that_comes_twice_is_refused(tmp_path):
 def test_file_that_is_not_leafs_is_named(tmp_path, content):
     write_leaf(tmp_path, {"a": GOOD})
     (tmp_path / "train" / "b.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"train/b.json") as told:
+    with pytest.raises(InputError, match=r"train/b.json") as refusal:
         load_femnist(tmp_path)
-    assert len(str(told.value)) < 500
+    assert len(str(refusal.value)) < 500
 
 
 def test_norm_is_that_of_the_images_that_are_read(tmp_path):
@@ -362,9 +362,9 @@ def test_adult_number_that_is_none_is_named(tmp_path, missing, value):
     path.write_text(path.read_text().replace(" 13,", f" {value},", 1))
     with pytest.raises(
         InputError, match=r"adult.test line 2: column 5 \(education-num\) = "
-    ) as told:
+    ) as refusal:
         load_adult(tmp_path, missing=missing)
-    assert f"= {value!r}: must be a finite number" in str(told.value)
+    assert f"= {value!r}: must be a finite number" in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -414,8 +414,8 @@ def test_adult_rows_outside_the_public_bounds_are_counted(tmp_path, missing):
         .replace(hours, " -5, United-States", 2)
     )
     data = load_adult(tmp_path, missing=missing)
-    found = [data.x_train[:, 0].max(), *data.x_train.min(axis=0)]
-    assert max(found) <= 1.0 and min(found) >= 0.0
+    actual = [data.x_train[:, 0].max(), *data.x_train.min(axis=0)]
+    assert max(actual) <= 1.0 and min(actual) >= 0.0
     if missing == "mode":
         assert data.clipped == 6 and data.clip_to(2.0).clipped == 6
         assert data.clip_to(0.5).clipped == len(data.y_train)
@@ -432,8 +432,8 @@ def test_features_outside_the_norm_are_clipped_and_counted():
     clipped = data.clip_to(1.2)
     assert 0 < long < 300 and clipped.clipped == long and clipped.norm == 1.2
     assert np.linalg.norm(clipped.x_train, axis=1).max() <= 1.2
-    kept = np.linalg.norm(data.x_train, axis=1) <= 1.2
-    assert np.array_equal(clipped.x_train[kept], data.x_train[kept])
+    remaining = np.linalg.norm(data.x_train, axis=1) <= 1.2
+    assert np.array_equal(clipped.x_train[remaining], data.x_train[remaining])
 
 
 @pytest.mark.parametrize("how", ["iid", "contiguous", "dirichlet:0.5"])
@@ -568,8 +568,8 @@ def test_fingerprint_changes_with_any_number(monkeypatch):
         array[-1] = np.where(array[-1] == 0, 1, 0)
         changes.append({part: array})
     changes += [{"y_test": np.zeros(100, dtype)} for dtype in (np.int64, float)]  # equal bytes
-    found = {replace(data, **change).fingerprint for change in changes}
-    assert len(found | {data.fingerprint}) == len(changes) + 1
+    computed = {replace(data, **change).fingerprint for change in changes}
+    assert len(computed | {data.fingerprint}) == len(changes) + 1
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, None])
@@ -583,19 +583,19 @@ def test_seed_of_drawn_data_is_checked(tmp_path, seed):
 
 def damaged(content, draw):
     """Return content with a few bytes changed, cut out or put in, or its end cut off."""
-    found = bytearray(content)
+    actual = bytearray(content)
     for _ in range(draw.choice([1, 1, 1, 2, 8])):
-        place = draw.randrange(len(found) + 1)
+        place = draw.randrange(len(actual) + 1)
         how = draw.randrange(4)
         if how == 0:
-            del found[place : place + draw.choice([1, 2, 40])]
+            del actual[place : place + draw.choice([1, 2, 40])]
         elif how == 1:
-            found[place:place] = draw.choice([b"0", b"-", b"?", b"[]", b",", b"\n", b"e9", b"\0"])
+            actual[place:place] = draw.choice([b"0", b"-", b"?", b"[]", b",", b"\n", b"e9", b"\0"])
         elif how == 2 and draw.random() < 0.2:
-            del found[place:]
-        elif place < len(found):
-            found[place] = draw.randrange(256)
-    return bytes(found)
+            del actual[place:]
+        elif place < len(actual):
+            actual[place] = draw.randrange(256)
+    return bytes(actual)
 
 
 @pytest.mark.parametrize(("name", "tries"), [("mnist", 150), ("adult", 100), ("femnist", 100)])

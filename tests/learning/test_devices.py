@@ -40,9 +40,9 @@ def test_torch_and_numpy_agree(name, device):
         "budget": "total:5,1e-5",
         **CASES[name],
     }
-    ours, theirs = (learn(data, made.plain(**given, device=d)) for d in ("cpu", device))
+    ours, reference = (learn(data, made.plain(**given, device=d)) for d in ("cpu", device))
     scale = np.abs(ours.w).max()
-    assert np.abs(ours.w - theirs.w).max() < 1e-4 * scale
-    assert np.abs(ours.local - theirs.local).max() < 1e-4 * np.abs(ours.local).max()
-    assert theirs.final["objective"] == pytest.approx(ours.final["objective"], rel=1e-4)
-    assert theirs.privacy["total"] == ours.privacy["total"]
+    assert np.abs(ours.w - reference.w).max() < 1e-4 * scale
+    assert np.abs(ours.local - reference.local).max() < 1e-4 * np.abs(ours.local).max()
+    assert reference.final["objective"] == pytest.approx(ours.final["objective"], rel=1e-4)
+    assert reference.privacy["total"] == ours.privacy["total"]

@@ -51,7 +51,7 @@ def test_run_prints_one_json_document(mnist, capsys):
     ]
     assert main(words) == 0
     out, err = capsys.readouterr()
-    found = json.loads(out)
+    document = json.loads(out)
     assert err == ""
     assert {
         "case",
@@ -64,18 +64,18 @@ def test_run_prints_one_json_document(mnist, capsys):
         "timing",
         "seed",
         "version",
-    } <= set(found)
-    assert set(found["final"]) == {
+    } <= set(document)
+    assert set(document["final"]) == {
         "objective",
         "consensus_residual",
         "train_loss",
         "test_accuracy",
         "test_error",
     }
-    assert [row["test_error"] is None for row in found["rounds"]] == [True, False, False]
-    assert len(found["clients"]) == 10 and found["clients"][0]["samples"] == 4
-    assert found["settings"]["penalty"] == "geometric:2,1.2,10000,1e9,5"
-    privacy = found["privacy"]
+    assert [row["test_error"] is None for row in document["rounds"]] == [True, False, False]
+    assert len(document["clients"]) == 10 and document["clients"][0]["samples"] == 4
+    assert document["settings"]["penalty"] == "geometric:2,1.2,10000,1e9,5"
+    privacy = document["privacy"]
     assert privacy["per_release"]["nominal"] == 0.1
     # sqrt(2) 28 is below the paper's sqrt(7840), so the paper's noise is more than enough
     assert privacy["sensitivity"][0]["ratio"] == pytest.approx((2 * 784 / 7840) ** 0.5)
@@ -134,8 +134,8 @@ def test_run_writes_a_folder(mnist, tmp_path):
 
 def test_seed_alone_decides_the_result():
     data = made.multiclass()
-    one, same, other = (learn(data, LearnSettings(rounds=3, seed=s)) for s in (1, 1, 2))
-    assert (one.w == same.w).all() and not (one.w == other.w).all()
+    item, same, other = (learn(data, LearnSettings(rounds=3, seed=s)) for s in (1, 1, 2))
+    assert (item.w == same.w).all() and not (item.w == other.w).all()
 
 
 def make_plan(names, totals, seeds, given, dataset="made", **more):
@@ -184,10 +184,10 @@ def test_comparison_is_at_equal_certified_totals_and_resumes(study, monkeypatch)
 def test_several_processes_give_the_same_tables(tmp_path):
     given = {"rounds": 3, "clients": 4, "clip": 1.0}
     plan = make_plan(["dpsgd", "dp-admm"], [1.0], 2, given, dataset="lasso")
-    one = compare_learning(plan, tmp_path / "one", DatasetLoader())
+    each = compare_learning(plan, tmp_path / "one", DatasetLoader())
     two = compare_learning(plan, tmp_path / "two", DatasetLoader(), jobs=2)
-    pd.testing.assert_frame_equal(one.runs, two.runs)
-    pd.testing.assert_frame_equal(one.rounds, two.rounds)
+    pd.testing.assert_frame_equal(each.runs, two.runs)
+    pd.testing.assert_frame_equal(each.rounds, two.rounds)
 
 
 def test_interrupted_comparison_ends_with_the_same_figures(study, tmp_path, monkeypatch):
@@ -291,8 +291,12 @@ def test_failed_run_of_a_comparison_says_why(tmp_path):
 
 
 def test_a_run_says_what_its_noise_is_added_to():
-    told = {name: LearnSettings(algorithm=name).as_dict()["perturbation"] for name in PERTURBED}
-    assert (told["dvp"], told["dpsgd"], told["dp-admm"]) == ("dual", "gradient", "output")
+    reported = {name: LearnSettings(algorithm=name).as_dict()["perturbation"] for name in PERTURBED}
+    assert (reported["dvp"], reported["dpsgd"], reported["dp-admm"]) == (
+        "dual",
+        "gradient",
+        "output",
+    )
     assert LearnSettings(perturbation="output").as_dict()["perturbation"] == "output"
     assert LearnSettings(mechanism="none", algorithm="pvp").as_dict()["perturbation"] == "none"
 
@@ -326,8 +330,13 @@ def test_a_row_is_what_learn_run_of_its_seed_gives(tmp_path):
 
 
 def test_preset_gives_way_to_what_is_given():
-    found = make_learn_settings("adult", "huang-l2", clients=7)
-    assert (found.clients, found.radius, found.step, found.rounds) == (7, 89.0, "smooth", 100)
+    settings = make_learn_settings("adult", "huang-l2", clients=7)
+    assert (
+        settings.clients,
+        settings.radius,
+        settings.step,
+        settings.rounds,
+    ) == (7, 89.0, "smooth", 100)
 
 
 def test_a_result_is_one_line_and_a_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -339,12 +348,12 @@ def test_a_result_is_one_line_and_a_page(capsys: pytest.CaptureFixture[str]) -> 
     assert (
         main(["learn", "run", "lasso", "--preset", "gauthier", "--rounds", "3", "--seed", "4"]) == 0
     )
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for sentence in (
         "Protected: any change of one sample of one client",
         "simulated noise, no privacy",
     ):
-        assert sentence in page and sentence in told
+        assert sentence in page and sentence in output
 
 
 def test_a_pure_total_is_printed_where_the_noise_has_one(
@@ -352,11 +361,17 @@ def test_a_pure_total_is_printed_where_the_noise_has_one(
 ) -> None:
     words = ["learn", "run", "lasso", "--clip", "1", "--rounds", "2"]
     assert main([*words, "--mechanism", "laplace", "--budget", "total:1"]) == 0
-    told = capsys.readouterr().out
-    row = next(line for line in told.splitlines() if "total epsilon (pure DP), 2 releases" in line)
+    printed = capsys.readouterr().out
+    row = next(
+        line for line in printed.splitlines() if "total epsilon (pure DP), 2 releases" in line
+    )
     nominal, certified = map(float, row.split()[-2:])
     assert nominal == 1.0 and certified == pytest.approx(1.0, rel=1e-3)
-    assert "gradient" in told and "This run: simulated noise" in told and "Data: synthetic" in told
+    assert (
+        "gradient" in printed
+        and "This run: simulated noise" in printed
+        and "Data: synthetic" in printed
+    )
     assert main([*words, "--budget", "total:1,1e-5"]) == 0
     assert "(pure DP)" not in capsys.readouterr().out
 
@@ -372,8 +387,8 @@ def test_what_nobody_reads_is_refused_also_where_it_equals_the_default(capsys, w
 def test_a_presets_batch_is_undone_by_none(tmp_path):
     (tmp_path / "adult").mkdir()
     made.write_adult(tmp_path / "adult")
-    found = make_learn_settings("adult", "li", batch="none", sampled_clients="none")
-    assert found.batch is None and found.sampled_clients is None
+    unsampled = make_learn_settings("adult", "li", batch="none", sampled_clients="none")
+    assert unsampled.batch is None and unsampled.sampled_clients is None
     with pytest.raises(InputError, match="rounds = 'none'"):
         make_learn_settings("adult", "li", rounds="none")
 

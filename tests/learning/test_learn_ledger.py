@@ -89,8 +89,8 @@ def test_a_run_whose_unit_is_a_client_says_so(tmp_path, data, capsys):
     ledger = tmp_path / "l.db"
     assert learn("grant", data, ledger, "--epsilon", "5", "--delta", "1e-5") == 0
     assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-fedavg", "--clip", "0.5") == 4
-    told = " ".join(capsys.readouterr().err.split())
-    assert "holds no grant for client '1' (the unit of this run is a whole client)" in told
+    output = " ".join(capsys.readouterr().err.split())
+    assert "holds no grant for client '1' (the unit of this run is a whole client)" in output
 
 
 def test_a_run_that_does_not_fit_releases_and_charges_nothing(tmp_path, data, capsys):
@@ -131,11 +131,11 @@ def test_neighbours_further_apart_are_charged_as_a_group(data):
     )
     task, _ = make_task(load_dataset(str(data), norm=1.0), settings)
     (release,) = next(iter(planned(task).values()))
-    one, two = release.certified, release.certified_within(2.0)
+    item, two = release.certified, release.certified_within(2.0)
     # the chain rule of group privacy, by two applications of the definition
-    assert two.parameter == pytest.approx(2.0 * one.parameter)
-    assert two.second == pytest.approx(one.second + np.exp(one.parameter) * one.second, rel=0.5)
-    assert two.second >= one.second + np.exp(one.parameter) * one.second
+    assert two.parameter == pytest.approx(2.0 * item.parameter)
+    assert two.second == pytest.approx(item.second + np.exp(item.parameter) * item.second, rel=0.5)
+    assert two.second >= item.second + np.exp(item.parameter) * item.second
 
 
 def test_budgets_belong_to_samples_however_they_are_split(tmp_path, data):
@@ -151,9 +151,9 @@ def test_budgets_belong_to_samples_however_they_are_split(tmp_path, data):
 def test_other_samples_in_their_place_are_refused(tmp_path, data, capsys):
     ledger = tmp_path / "l.db"
     assert learn("grant", data, ledger, "--epsilon", "9", "--delta", "1e-5") == 0
-    held = dict(np.load(data))
-    held["x"][3] += 0.01
-    np.savez(data, **held)
+    arrays = dict(np.load(data))
+    arrays["x"][3] += 0.01
+    np.savez(data, **arrays)
     assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm") == 2
     assert "is for other data" in capsys.readouterr().err
     assert (

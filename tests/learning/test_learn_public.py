@@ -73,9 +73,12 @@ def test_other_samples_under_the_same_releases_change_no_byte(tmp_path, monkeypa
         folder = tmp_path / f"out{scale}"
         written.append({p.name: p.read_bytes() for p in sorted(folder.iterdir())})
     assert written[0] == written[1] and set(written[0]) >= {"run.json", "rounds.csv"}
-    told = json.loads(written[0]["run.json"])
-    assert told["privacy"]["total"]["epsilon"] and told["seed"] is None
-    assert told["final"]["train_loss"] is None and told["final"]["consensus_residual"] is not None
+    document = json.loads(written[0]["run.json"])
+    assert document["privacy"]["total"]["epsilon"] and document["seed"] is None
+    assert (
+        document["final"]["train_loss"] is None
+        and document["final"]["consensus_residual"] is not None
+    )
     assert list(pd.read_csv(tmp_path / "out1.0" / "rounds.csv").columns) == [
         "round",
         "consensus_residual",
@@ -93,8 +96,8 @@ def test_another_test_label_changes_no_byte(tmp_path, capsys):
         out = tmp_path / f"out{first}"
         assert run(tmp_path / "own.npz", out, "dpsgd", "--json") == 0
         assert main(["report", str(out), "--format", "html"]) == 0
-        told = capsys.readouterr().out.replace(str(out), "")
-        written.append([told, *(p.read_bytes() for p in sorted(out.iterdir()))])
+        output = capsys.readouterr().out.replace(str(out), "")
+        written.append([output, *(p.read_bytes() for p in sorted(out.iterdir()))])
         words = ["learn", "run", str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer"]
         assert main([*words, "--rounds", "4", "--json", "--quiet"]) == 0
         private.append(json.loads(capsys.readouterr().out)["final"]["test_error"])
@@ -115,10 +118,10 @@ def test_what_is_not_certified_is_not_published(tmp_path, capsys, more, message)
     assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
-def test_papers_noise_that_is_scaled_to_samples_is_not_told_in_a_public_report(tmp_path):
+def test_papers_noise_that_is_scaled_to_samples_is_not_reported_in_a_public_report(tmp_path):
     """Its scale is the norm of the largest gradient: another sample is seen in it."""
     x, y = np.random.default_rng(3).normal(size=(40, 3)) / 4, np.resize((-1, 1), 40)
-    told, assumed = [], []
+    text, assumed = [], []
     for scale in (1.0, 0.5):
         x[0] *= scale
         write(tmp_path / "own.npz", x, y)
@@ -142,16 +145,18 @@ def test_papers_noise_that_is_scaled_to_samples_is_not_told_in_a_public_report(t
         assert main([*words, "--out", str(out)]) == 0
         assumed.append(json.loads((out / "run.json").read_text())["privacy"]["sensitivity"])
         assert main(["report", str(out), "--public", "--format", "csv"]) == 0
-        told.append({path.name: path.read_text() for path in (out / "public").rglob("*.csv")})
+        text.append({path.name: path.read_text() for path in (out / "public").rglob("*.csv")})
     assert assumed[0] != assumed[1]
-    assert told[0] == told[1] and "sensitivity" not in told[0]["privacy.csv"]
-    assert "1 without certified noise are withheld" in told[0]["provenance.csv"]
+    assert text[0] == text[1] and "sensitivity" not in text[0]["privacy.csv"]
+    assert "1 without certified noise are withheld" in text[0]["provenance.csv"]
 
 
 def test_a_public_summary_says_nothing_of_what_it_leaves_out(tmp_path, capsys):
     write(tmp_path / "own.npz", np.eye(40, 3), np.resize((-1, 1), 40))
     words = ["learn", "run", str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer"]
     assert main([*words, "--rounds", "2", "--public"]) == 0
-    told = capsys.readouterr().out
-    assert "consensus residual" in told and "training loss" not in told and "None" not in told
-    assert "seed" not in told.replace("anyone with the seed can", "")
+    printed = capsys.readouterr().out
+    assert (
+        "consensus residual" in printed and "training loss" not in printed and "None" not in printed
+    )
+    assert "seed" not in printed.replace("anyone with the seed can", "")

@@ -186,5 +186,5 @@ def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     assert main([*words, "--resume"]) == 0
     assert not (out / INTERRUPTED_FILE).exists()
     assert main([*words[:-2], str(tmp_path / "other"), "--quiet"]) == 0
-    one, other = (json.loads((d / "run.json").read_text()) for d in (out, tmp_path / "other"))
-    assert one["final"] == other["final"] and one["privacy"] == other["privacy"]
+    item, other = (json.loads((d / "run.json").read_text()) for d in (out, tmp_path / "other"))
+    assert item["final"] == other["final"] and item["privacy"] == other["privacy"]

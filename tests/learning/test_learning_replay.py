@@ -94,19 +94,19 @@ def neighbours(kind, adjacency):
     random = np.random.default_rng(0)
     x, _ = clip_rows(random.normal(size=(CLIENTS * SAMPLES, FEATURES)), 0.05)
     x[0] = 1.0 / math.sqrt(FEATURES)
-    task, classes, far = "multiclass", 3, 100.0 * np.outer(x[0], [1.0, 0.0, -1.0])
+    task, classes, distant = "multiclass", 3, 100.0 * np.outer(x[0], [1.0, 0.0, -1.0])
     y = random.integers(0, 3, len(x))
     y[0] = 1
     if kind == "logistic":
-        task, classes, far = "binary", 2, np.zeros((FEATURES, 1))
+        task, classes, distant = "binary", 2, np.zeros((FEATURES, 1))
         y = np.where(y > 0, 1, -1)
         x[0, -1] *= -1.0
-        far[-1] = 100.0
+        distant[-1] = 100.0
     if kind == "squares":
-        task, classes, far = "regression", 0, np.zeros((FEATURES, 1))
+        task, classes, distant = "regression", 0, np.zeros((FEATURES, 1))
         y = np.where(np.arange(len(x)) == 0, 1e3, y.astype(float))
     data = Dataset("made", task, x, y, x[:0], y[:0], classes, 1.0)
-    return data, replace(data, **_changed(data, kind, adjacency)), far
+    return data, replace(data, **_changed(data, kind, adjacency)), distant
 
 
 def _changed(data, kind, adjacency):
@@ -138,23 +138,23 @@ def released(settings, done):
     return units(settings) * done.local
 
 
-def replay(data, other, far, settings):
+def replay(data, other, distant, settings):
     """Return changes of client 1's releases over the stated sensitivity, shape (rounds,).
 
     After each round the noise on D' compensates the difference, so both have equal releases.
     """
-    draws = dict.fromkeys(range(2, settings.rounds + 1), 0.0) | {1: units(settings) * far}
+    draws = dict.fromkeys(range(2, settings.rounds + 1), 0.0) | {1: units(settings) * distant}
     first, ledger = play(data, settings, dict(draws))
     ratios = []
     for t in range(1, settings.rounds + 1):
         second, again = play(other, settings, draws)
-        apart = released(settings, second[t - 1]) - released(settings, first[t - 1])
+        gap = released(settings, second[t - 1]) - released(settings, first[t - 1])
         assert ledger.stated == again.stated  # scales are public
         # other clients do not see the sample; releases are made equal up to rounding
-        assert np.abs(apart[1:]).max(initial=0.0) <= (0.0 if t == 1 else 1e-5)
-        ratios.append(np.linalg.norm(apart[0]) / ledger.stated[0][t - 1][0])
+        assert np.abs(gap[1:]).max(initial=0.0) <= (0.0 if t == 1 else 1e-5)
+        ratios.append(np.linalg.norm(gap[0]) / ledger.stated[0][t - 1][0])
         alone = np.arange(CLIENTS)[:, None, None] == 0
-        draws[t] = draws[t] - np.where(alone, apart[0], 0.0)
+        draws[t] = draws[t] - np.where(alone, gap[0], 0.0)
     _scales_are_charged(ledger, settings.rounds)
     return np.array(ratios)
 
@@ -239,7 +239,7 @@ def test_ryu_kim_releases_move_as_far_as_is_stated(
     monkeypatch, noise, perturbation, kind, adjacency
 ):
     """The gradient, or the minimizer, changes by at most the sensitivity in the noise's norm."""
-    data, other, far = neighbours(kind, adjacency)
+    data, other, distant = neighbours(kind, adjacency)
     mechanism, sensitivity = noise.split()
     updates, order = 2, 1 if mechanism == "laplace" else 2
     settings = made.plain(
@@ -258,22 +258,22 @@ def test_ryu_kim_releases_move_as_far_as_is_stated(
     )
     # what the first round releases leads to the models; then the minimisers stay there
     sign = -1.0 if perturbation == "objective" else 1.0
-    first = Tape([10.0 * sign * far.reshape(-1)] * CLIENTS * updates)
+    first = Tape([10.0 * sign * distant.reshape(-1)] * CLIENTS * updates)
     ledger = taped(monkeypatch, first, data, settings)
     second = Tape(first.out)
     taped(monkeypatch, second, other, settings)
     assert first.scales == second.scales  # scales are public
-    apart = np.array(first.values) - np.array(second.values)
+    difference = np.array(first.values) - np.array(second.values)
     # (rounds, clients, updates), in which order one thread runs them
-    moved = np.linalg.norm(apart, order, axis=1).reshape(2, CLIENTS, updates)
+    distance = np.linalg.norm(difference, order, axis=1).reshape(2, CLIENTS, updates)
     scales = np.array(first.scales).reshape(2, CLIENTS, updates)
-    assert moved[:, 1:].max() < 1e-9
+    assert distance[:, 1:].max() < 1e-9
     assert sum(ledger.charges[0].values()) == 2 * updates
     (charged,) = {what.parameter for what in ledger.made[0]}
-    assert (moved[:, 0] / scales[:, 0]).max() <= (1.0 + 1e-6) / charged
+    assert (distance[:, 0] / scales[:, 0]).max() <= (1.0 + 1e-6) / charged
     stated = ledger.stated[0][-1][0]
     assert scales[1, 0, -1] == pytest.approx(charged * stated, rel=1e-6)
-    assert REACHED * stated <= moved[1, 0].max() <= stated * (1.0 + 1e-9)
+    assert REACHED * stated <= distance[1, 0].max() <= stated * (1.0 + 1e-9)
 
 
 def blank_client(data):
@@ -305,9 +305,9 @@ def test_dp_fedavg_moves_by_one_clipped_update_over_the_active_clients():
     _scales_are_charged(ledger, 3)
     for t in range(1, 4):
         second, _ = play(blank_client(data), settings, draws)
-        apart = second[t - 1].w - first[t - 1].w
-        ratios.append(np.linalg.norm(apart) / ledger.stated[0][t - 1][0])
-        draws[t] = draws[t] - apart[None]
+        deviation = second[t - 1].w - first[t - 1].w
+        ratios.append(np.linalg.norm(deviation) / ledger.stated[0][t - 1][0])
+        draws[t] = draws[t] - deviation[None]
     assert ledger.stated[0][0][0] == pytest.approx(0.5 / CLIENTS)
     assert REACHED <= max(ratios) <= 1.0 + 1e-9
 
@@ -333,8 +333,8 @@ def test_an_update_that_is_no_number_counts_as_none():
     """A client whose local steps diverge changes the mean by no more than any other."""
     updates = np.array([np.inf, np.nan, 1e200, -3.0, 0.5]).reshape(5, 1, 1)
     with np.errstate(over="ignore"):
-        found = clipped(updates, 1.0)
-    assert found.ravel().tolist() == [0.0, 0.0, 0.0, -1.0, 0.5]
+        actual = clipped(updates, 1.0)
+    assert actual.ravel().tolist() == [0.0, 0.0, 0.0, -1.0, 0.5]
 
 
 def wide(task="regression", features=3000, rows=6):
@@ -375,8 +375,8 @@ def test_noise_has_the_charged_scale(name):
 
 def related(draws):
     """Return the largest correlation of any two draws."""
-    found = np.corrcoef(np.reshape(draws, (len(draws), -1)))
-    return np.abs(found - np.eye(len(draws))).max()
+    computed = np.corrcoef(np.reshape(draws, (len(draws), -1)))
+    return np.abs(computed - np.eye(len(draws))).max()
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
@@ -435,11 +435,11 @@ def test_dual_perturbation_has_the_noise_of_its_certificate():
 
 def test_dual_perturbation_covers_what_the_solver_errs(monkeypatch):
     """Iterates within 1e-6/rho of a minimizer are distinguishable at most by the cover's share."""
-    found, minimise = [], admm.minimise_locally
+    minimizer, minimise = [], admm.minimise_locally
 
     def watched(*given):
-        found.append(minimise(*given))
-        return found[-1]
+        minimizer.append(minimise(*given))
+        return minimizer[-1]
 
     monkeypatch.setattr(admm, "minimise_locally", watched)
     rho = 0.5
@@ -452,7 +452,7 @@ def test_dual_perturbation_covers_what_the_solver_errs(monkeypatch):
         budget="per-release:1",
     )
     rounds, ledger = play(wide("binary"), settings, {})
-    cover = np.std(rounds[0].local - found[0])
+    cover = np.std(rounds[0].local - minimizer[0])
     event = dp_accounting.GaussianDpEvent(cover / (2e-6 / rho))
     spent = pld.PLDAccountant().compose(event).get_epsilon(ledger.made[0][0].second / 2)
     assert 0.045 < spent < 0.055
@@ -475,10 +475,10 @@ def test_fedspd_starts_from_what_it_released(monkeypatch, sensitivity):
     draws = {1: 0.0, 2: 0.0}
     first, _ = play(data, settings, dict(draws))
     second, _ = play(other, settings, dict(draws))
-    apart = first[0].local - second[0].local
-    assert np.abs(apart).max() > 1e-3
+    difference = first[0].local - second[0].local
+    assert np.abs(difference).max() > 1e-3
     # y = 2x + public, and under ``paper`` noise is added to y alone
-    play(other, settings, draws | {1: 2.0 * apart})
+    play(other, settings, draws | {1: 2.0 * difference})
     before, after = starts[1], starts[5]
     if sensitivity == "proven":
         assert np.allclose(before, after, atol=1e-12)
@@ -495,8 +495,8 @@ def test_a_sample_is_in_a_secret_batch_at_the_rate_that_amplifies():
     """1 - (1 - b/m)^Q for Q secret batches, by sampling and adjacency."""
 
     def rate(samples, steps, **given):
-        found = amplification(task_for(batch=10, **given), samples, steps)
-        return None if found is None else (pytest.approx(found.rate), found.kind)
+        actual = amplification(task_for(batch=10, **given), samples, steps)
+        return None if actual is None else (pytest.approx(actual.rate), actual.kind)
 
     for adjacency, kind in (("zero-out", "sampled-gaussian"), ("replace-one", "replaced-gaussian")):
         assert rate(40, 1, adjacency=adjacency) == (0.25, kind)
@@ -529,8 +529,8 @@ def test_batches_are_drawn_as_they_are_charged():
     for how in ("poisson", "without-replacement", "with-replacement"):
         task = task_for(batch=10, sampling=how)
         draws[how] = np.array([draw_weights(task, 40, random) for _ in range(2000)])
-    for found in draws.values():
-        assert np.abs(found.mean(axis=0) - 0.25).max() < 0.06
+    for computed in draws.values():
+        assert np.abs(computed.mean(axis=0) - 0.25).max() < 0.06
     assert draws["poisson"].max() == draws["without-replacement"].max() == 1.0
     # a binomial number of samples
     assert draws["poisson"].sum(axis=1).var() == pytest.approx(40 * 0.25 * 0.75, rel=0.15)
@@ -566,16 +566,16 @@ def test_sound_sensitivity_is_reached_step_by_step(smoothness, convex):
 
     The slope is -L x where it may be nonconvex; else L x, or zero while L is small.
     """
-    gamma, rho, one, steps = 2.0, 0.7, 0.3, 5
+    gamma, rho, item, steps = 2.0, 0.7, 0.3, 5
     slope = -smoothness if not convex else smoothness if smoothness > 2.0 * gamma else 0.0
-    x, other, apart = 0.0, 0.0, []
+    x, other, gaps = 0.0, 0.0, []
     for _ in range(steps):
-        push = math.copysign(one / 2.0, (gamma - slope) * (x - other))
+        push = math.copysign(item / 2.0, (gamma - slope) * (x - other))
         x = (gamma * x - slope * x + push) / (gamma + rho)
         other = (gamma * other - slope * other - push) / (gamma + rho)
-        apart.append(abs(x - other))
-    found = sound_sensitivity(steps, gamma, rho, one, smoothness, convex=convex)
-    assert found == pytest.approx(2.0 * sum(apart) / steps)
+        gaps.append(abs(x - other))
+    computed = sound_sensitivity(steps, gamma, rho, item, smoothness, convex=convex)
+    assert computed == pytest.approx(2.0 * sum(gaps) / steps)
 
 
 def test_smoothness_beyond_two_gamma_stretches():
@@ -590,8 +590,8 @@ def test_a_poisson_batch_may_be_every_sample():
     """Its sum is over b, so its curvature is up to m/b times a sample's."""
     for sampling, share in (("poisson", 4.0), ("without-replacement", 1.0)):
         task = task_for(batch=10, sampling=sampling)
-        one = task.clients.loss.smoothness(task.norm)
-        assert batch_smoothness(task, 40) == pytest.approx(share * one)
+        each = task.clients.loss.smoothness(task.norm)
+        assert batch_smoothness(task, 40) == pytest.approx(share * each)
     assert batch_smoothness(task_for(), 40) == pytest.approx(0.25)
 
 
@@ -619,13 +619,13 @@ def test_fedspd_states_what_its_largest_batch_does(monkeypatch):
     )
     (first,), ledger = play(data, settings, {1: 0.0})
     (second,), _ = play(replace(data, y_train=-y), settings, {1: 0.0})
-    moved = np.abs(released(settings, first) - released(settings, second)).item()
+    distance = np.abs(released(settings, first) - released(settings, second)).item()
     task = make_task(data, settings)[0]
     gamma, smoothness = fedspd_dp.proximity(task, 1, 0.01), 2.0 * norm**2
     assert smoothness < 2.0 * gamma
-    one = 2.0 * 0.5 / batch
-    assert moved > 1.5 * sound_sensitivity(updates, gamma, 0.01, one, smoothness)
-    assert moved <= ledger.stated[0][0][0]
+    entry = 2.0 * 0.5 / batch
+    assert distance > 1.5 * sound_sensitivity(updates, gamma, 0.01, entry, smoothness)
+    assert distance <= ledger.stated[0][0][0]
 
 
 @pytest.mark.parametrize("kind", ["softmax", "logistic"])
@@ -635,13 +635,13 @@ def test_fedspd_takes_a_clipped_loss_of_several_outputs_for_nonconvex(kind):
     settings = settings_for("fedspd", clip=0.5)
     _, ledger = play(data, settings, {})
     task = make_task(data, settings)[0]
-    gamma, one = fedspd_dp.proximity(task, 1, 0.5), 2.0 * 0.5 / SAMPLES
+    gamma, item = fedspd_dp.proximity(task, 1, 0.5), 2.0 * 0.5 / SAMPLES
     curvature, growth = {"softmax": 0.5, "logistic": 0.25}[kind], 1.0
     if kind == "softmax":
         growth += curvature / gamma
-    first = one / (gamma + 0.5)
-    second = (gamma * growth * first + one) / (gamma + 0.5)
-    third = (gamma * growth * second + one) / (gamma + 0.5)
+    first = item / (gamma + 0.5)
+    second = (gamma * growth * first + item) / (gamma + 0.5)
+    third = (gamma * growth * second + item) / (gamma + 0.5)
     assert ledger.stated[0][0][0] == pytest.approx(2.0 * (first + second + third) / 3.0)
 
 
@@ -669,10 +669,10 @@ def test_what_is_not_proved_is_not_certified(data, given):
     )
     with pytest.raises(InputError, match="certified"):
         learn(data(samples=60), replace(settings, sensitivity="proven"))
-    found = learn(data(samples=60), settings).privacy
-    assert found["total"]["epsilon"] == math.inf
-    assert found["per_release"]["certified"] == math.inf
-    assert found["notes"]
+    result = learn(data(samples=60), settings).privacy
+    assert result["total"]["epsilon"] == math.inf
+    assert result["per_release"]["certified"] == math.inf
+    assert result["notes"]
 
 
 @pytest.mark.parametrize(
@@ -686,13 +686,13 @@ def test_what_is_not_proved_is_not_certified(data, given):
 def test_what_is_proved_next_to_it_is_certified(data, given):
     """One output, or no clip: the total is finite and there is nothing to note."""
     settings = made.plain(clients=3, rounds=2, penalty="1", budget="per-release:1", **given)
-    found = learn(data(samples=60), settings).privacy
-    assert 1.0 < found["total"]["epsilon"] < 4.0
-    assert found["per_release"]["certified"] == pytest.approx(1.0, rel=1e-3)
-    assert found["notes"] == []
+    outcome = learn(data(samples=60), settings).privacy
+    assert 1.0 < outcome["total"]["epsilon"] < 4.0
+    assert outcome["per_release"]["certified"] == pytest.approx(1.0, rel=1e-3)
+    assert outcome["notes"] == []
 
 
-def test_every_printed_figure_is_its_worst_clients():
+def test_every_printed_value_is_its_worst_clients():
     """A client sampled at rate 1 and one at 1/20: the totals are alike, the noise is not."""
     data = replace(made.binary(samples=420), writer_of=np.repeat([0, 1], [20, 400]))
     settings = made.plain(
@@ -704,13 +704,13 @@ def test_every_printed_figure_is_its_worst_clients():
         budget="total:1,1e-5",
     )
     ledger = play(data, settings, {})[1]
-    one, other = (dict(ledger.charges[p]) for p in (0, 1))
-    assert zcdp_total(other) > 2.0 * zcdp_total(one)  # less noise: amplification makes up for it
-    found = learn(data, settings).privacy
-    assert found["zcdp"] is None  # it would be the total without amplification
-    certified = [max(epsilon_of(c, settings.release_delta) for c in t) for t in (one, other)]
-    assert found["per_release"]["certified"] == pytest.approx(max(certified))
-    assert 0.97 < found["total"]["epsilon"] <= 1.0
+    first, other = (dict(ledger.charges[p]) for p in (0, 1))
+    assert zcdp_total(other) > 2.0 * zcdp_total(first)  # less noise: amplification makes up for it
+    run_result = learn(data, settings).privacy
+    assert run_result["zcdp"] is None  # it would be the total without amplification
+    certified = [max(epsilon_of(c, settings.release_delta) for c in t) for t in (first, other)]
+    assert run_result["per_release"]["certified"] == pytest.approx(max(certified))
+    assert 0.97 < run_result["total"]["epsilon"] <= 1.0
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -798,8 +798,8 @@ def test_proximity_and_what_a_batch_moves_by_are_settings():
     assert paper_reach(5, 10) == pytest.approx(paper_reach(5) / 10)
     task = task_for(rounds=2, proximity=3.0)
     assert fedspd_dp.proximity(task, 4, 0.5) == pytest.approx(6.0)
-    one, two = (fedspd_dp.proximity(task_for(diameter=d), 1, 0.5) for d in (1.0, 23.0))
-    assert one / two == pytest.approx(23.0)
+    first, two = (fedspd_dp.proximity(task_for(diameter=d), 1, 0.5) for d in (1.0, 23.0))
+    assert first / two == pytest.approx(23.0)
 
 
 def test_sums_under_secure_noise_round_by_less_than_is_charged_for():
@@ -816,18 +816,19 @@ def test_sums_under_secure_noise_round_by_less_than_is_charged_for():
         settings = made.plain(
             algorithm="dpsgd", clip=clip, clients=1, rounds=1, noise=noise, budget="total:1,1e-5"
         )
-        found = []
+        values = []
         for row in random.integers(0, samples - 1, 10):
-            moved = x.copy()
-            moved[row] *= -1.0
+            changed = x.copy()
+            changed[row] *= -1.0
             sums = [
-                samples * to_numpy(held.gradients(np.zeros((1, 40, 1), held.x.dtype), clip))[0]
-                for held in (
-                    make_task(replace(data, x_train=one), settings)[0].clients for one in (x, moved)
+                samples * to_numpy(stored.gradients(np.zeros((1, 40, 1), stored.x.dtype), clip))[0]
+                for stored in (
+                    make_task(replace(data, x_train=first), settings)[0].clients
+                    for first in (x, changed)
                 )
             ]
             exact = float(np.linalg.norm(x[row].astype(np.float64)))
             exact = 2.0 * min(clip, 0.5 * exact)
-            found.append(abs(np.linalg.norm(sums[0] - sums[1]) / exact - 1.0))
-        excess[noise] = max(found)
+            values.append(abs(np.linalg.norm(sums[0] - sums[1]) / exact - 1.0))
+        excess[noise] = max(values)
     assert excess["secure"] < MARGIN < excess["simulated"]

@@ -56,20 +56,20 @@ def test_without_noise_it_is_least_squares_on_the_calendar():
     whole, weights = histories(), recency(TIMES[:train])
     assert weights.sum() == pytest.approx(1.0)
     assert weights[-1] / weights[-1 - 7 * 24] == pytest.approx(2.0)  # halved in a week
-    found = forecast_demand(
+    forecast = forecast_demand(
         cut(whole, 0, train), features[:train], features[train:], weights, epsilon=math.inf, beta=1
     )
-    for z, one in enumerate(whole):
-        total = one.p.sum(axis=1)
+    for z, item in enumerate(whole):
+        total = item.p.sum(axis=1)
         reference = LinearRegression().fit(features[:train], total[:train], weights)
         np.testing.assert_allclose(
-            found.zone_mean[z], reference.predict(features[train:]), rtol=1e-6
+            forecast.zone_mean[z], reference.predict(features[train:]), rtol=1e-6
         )
-        assert mape(total[train:], found.zone_mean[z]) < 3.0
-        low, high = (found.quantile(level)[z] for level in (0.05, 0.95))
+        assert mape(total[train:], forecast.zone_mean[z]) < 3.0
+        low, high = (forecast.quantile(level)[z] for level in (0.05, 0.95))
         inside = (total[train:] > low) & (total[train:] < high)
         assert inside.mean() > 0.8
-    assert found.releases == {"zone 0": (), "zone 1": ()}
+    assert forecast.releases == {"zone 0": (), "zone 1": ()}
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
@@ -83,8 +83,8 @@ def test_no_change_of_a_bus_moves_the_shape_further_than_is_stated(count):
     for _ in range(200):
         # the worst changes are at their bounds: the signs of a combination of features
         change = np.sign(features @ np.sign(random.normal(size=features.shape[1])))
-        moved = np.abs(features.T @ (weights * change)).sum()
-        assert moved <= bound * (1 + 1e-12)
+        distance = np.abs(features.T @ (weights * change)).sum()
+        assert distance <= bound * (1 + 1e-12)
     assert bound <= math.sqrt(count) * (1 + 1e-12)
     assert features.T @ (weights[:, None] * features) == pytest.approx(np.eye(count), abs=1e-9)
 
@@ -110,10 +110,10 @@ def test_every_release_moves_by_no_more_than_its_distance(monkeypatch):
         # the spread is compared at one forecast: releases before it are the same by assumption
         forecast_demand(data, features, features[:5], RECENT, epsilon=1e9, beta=beta)
     half = len(seen) // 2
-    for (zone, release, one), (_, _, other) in zip(seen[:half], seen[half:], strict=True):
+    for (zone, release, each), (_, _, other) in zip(seen[:half], seen[half:], strict=True):
         if zone == "zone 1":
             continue
-        gap = np.abs(one - other)
+        gap = np.abs(each - other)
         norm = gap.sum()
         if release.mechanism.norm == "box":
             norm = gap.reshape(2, -1).max(axis=0).sum()
@@ -144,26 +144,26 @@ def test_under_secure_noise_the_rounding_of_sums_is_charged(monkeypatch):
         )
         return [(r, v) for zone, r, v in values if zone == "zone 0"]
 
-    own, moved = measured(exact), []
+    own, changed = measured(exact), []
     signs = np.sign(features @ np.random.default_rng(4).normal(size=features.shape[1]))
     for bus, change in [*((bus, np.ones(len(TIMES))) for bus in range(6)), (7, signs)]:
         p, q = exact[0].p.copy(), exact[0].q.copy()
         p[:, bus] += beta * change
         q[:, bus] -= beta * change
-        for (release, one), (_, other) in zip(
+        for (release, entry), (_, other) in zip(
             own, measured([History("zone 0", p, q), exact[1]]), strict=True
         ):
-            gap = np.abs(one - other)
+            gap = np.abs(entry - other)
             norm = gap.max() if release.mechanism.norm == "box" else gap.sum()
             assert norm <= release.sensitivity.value
-            moved.append((release == own[0][0], norm / beta))
-    assert max(ratio for of_buses, ratio in moved if of_buses) > 1.0  # rounding does move them
+            changed.append((release == own[0][0], norm / beta))
+    assert max(ratio for of_buses, ratio in changed if of_buses) > 1.0  # rounding does move them
     assert all("with rounding" in release.sensitivity.bound_source for release, _ in own)
 
 
 def test_releases_add_up_to_the_total_and_are_charged_before_they_are_drawn():
     features, charged = calendar(TIMES), []
-    found = forecast_demand(
+    forecast = forecast_demand(
         histories(),
         features,
         features[:3],
@@ -174,7 +174,7 @@ def test_releases_add_up_to_the_total_and_are_charged_before_they_are_drawn():
     )
     for zone in ("zone 0", "zone 1"):
         own = [release for name, release in charged if name == zone]
-        assert tuple(own) == found.releases[zone]
+        assert tuple(own) == forecast.releases[zone]
         total = sum(r.sensitivity.value / r.mechanism.scale for r in own)
         assert total == pytest.approx(0.5)
         assert sorted(r.mechanism.scale for r in own) == pytest.approx(
@@ -202,7 +202,7 @@ def test_zones_of_one_shape_are_forecast_alike_under_noise():
     features = calendar(TIMES)
     actual = np.array([h.p.sum(axis=1) for h in whole])[:, train:]
     for seed in range(3):
-        found = forecast_demand(
+        predicted = forecast_demand(
             cut(whole, 0, train),
             features[:train],
             features[train:],
@@ -211,9 +211,9 @@ def test_zones_of_one_shape_are_forecast_alike_under_noise():
             beta=1.0,
             seed=seed,
         )
-        ratio = found.zone_mean / found.zone_mean.mean(axis=1, keepdims=True)
+        ratio = predicted.zone_mean / predicted.zone_mean.mean(axis=1, keepdims=True)
         assert np.abs(ratio / ratio.mean(axis=0) - 1.0).max() < 0.05
-        assert mape(actual, found.zone_mean) < 8.0
+        assert mape(actual, predicted.zone_mean) < 8.0
 
 
 def test_more_budget_errs_less():
@@ -224,7 +224,7 @@ def test_more_budget_errs_less():
             forecast_demand(whole, features, features, RECENT, epsilon=epsilon, beta=1.0, seed=seed)
             for seed in range(5)
         ]
-        actual = np.array([one.p.sum(axis=1) for one in whole])
+        actual = np.array([item.p.sum(axis=1) for item in whole])
         errors.append(np.mean([mape(actual, run.zone_mean) for run in runs]))
     assert errors[0] > errors[1] > errors[2]
 

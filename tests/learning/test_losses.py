@@ -42,12 +42,12 @@ def draw(loss, seed=0, m=7, j=4):
 def test_gradient_is_the_derivative_of_the_value(name):
     loss = LOSSES[name]
     x, targets, w = draw(loss)
-    found = mean_gradient(loss, x, targets, w)
+    gradient = mean_gradient(loss, x, targets, w)
     for at in np.ndindex(w.shape):
         step = np.zeros_like(w)
         step[at] = 1e-6
         slope = mean_value(loss, x, targets, w + step) - mean_value(loss, x, targets, w - step)
-        assert found[at] == pytest.approx(slope / 2e-6, abs=1e-7)
+        assert gradient[at] == pytest.approx(slope / 2e-6, abs=1e-7)
 
 
 @pytest.mark.parametrize("name", ["softmax", "logistic"])
@@ -80,12 +80,12 @@ def test_clipped_gradient_is_the_mean_of_clipped_samples(name):
 def test_prox_minimises(text):
     regularizer = parse_regularizer(text)
     w, step = np.array([[-1.0], [0.1], [2.0]]), 0.8
-    found = regularizer.prox(w, step)
+    minimizer = regularizer.prox(w, step)
     for k in range(3):
         grid = np.linspace(-3, 3, 60001)
-        one = np.array([regularizer.value(np.array([v])) for v in grid[::100]])
-        costs = one + (grid[::100] - w[k]) ** 2 / (2 * step)
-        assert found[k, 0] == pytest.approx(grid[::100][costs.argmin()], abs=0.011)
+        item = np.array([regularizer.value(np.array([v])) for v in grid[::100]])
+        costs = item + (grid[::100] - w[k]) ** 2 / (2 * step)
+        assert minimizer[k, 0] == pytest.approx(grid[::100][costs.argmin()], abs=0.011)
 
 
 def test_regularizer_in_other_words_is_refused():
@@ -155,8 +155,10 @@ def test_least_squares_needs_a_clip():
     free = ClientProblem("1", 0, data.x_train, targets, SQUARES, 2.0, 20, Regularizer())
     with pytest.raises(InputError, match="--clip"):
         free.gradient_sensitivity(SampleAdjacency(), 2)
-    held = ClientProblem("1", 0, data.x_train, targets, SQUARES, 2.0, 20, Regularizer(), clip=3.0)
-    assert held.gradient_sensitivity(SampleAdjacency(), 2).value == pytest.approx(2 * 3.0 / 20)
+    problem = ClientProblem(
+        "1", 0, data.x_train, targets, SQUARES, 2.0, 20, Regularizer(), clip=3.0
+    )
+    assert problem.gradient_sensitivity(SampleAdjacency(), 2).value == pytest.approx(2 * 3.0 / 20)
 
 
 def test_gradient_does_not_depend_on_the_blocks(monkeypatch):
@@ -192,5 +194,5 @@ def test_torch_agrees_with_numpy(name):
     loss = LOSSES[name]
     x, targets, w = draw(loss)
     ours = mean_gradient(loss, x, targets, w, clip=0.7)
-    theirs = mean_gradient(loss, *(torch.as_tensor(a) for a in (x, targets, w)), clip=0.7)
-    assert np.allclose(ours, theirs.numpy(), atol=1e-10)
+    reference = mean_gradient(loss, *(torch.as_tensor(a) for a in (x, targets, w)), clip=0.7)
+    assert np.allclose(ours, reference.numpy(), atol=1e-10)

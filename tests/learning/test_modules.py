@@ -39,8 +39,8 @@ def test_a_linear_layer_is_the_linear_model(data, clip):
     w = random.normal(size=(3, data.features, data.outputs)).astype(data.x_train.dtype)
     flat = torch.as_tensor(w, dtype=torch.float32).mT.reshape(3, -1, 1)
     expected = linear.gradients(w, clip)
-    found = modules.gradients(flat, clip).reshape(3, data.outputs, data.features).mT
-    assert np.allclose(to_numpy(found), expected, atol=3e-5)
+    gradient = modules.gradients(flat, clip).reshape(3, data.outputs, data.features).mT
+    assert np.allclose(to_numpy(gradient), expected, atol=3e-5)
     assert np.allclose(modules.values(flat), linear.values(w), atol=1e-6)
     assert np.allclose(modules.errors(data, flat), linear.errors(data, w))
 
@@ -54,12 +54,12 @@ def test_clipped_sums_are_those_of_one_gradient_at_a_time():
     for row, target in zip(x[:7], targets[:7], strict=True):
         module.zero_grad()
         nn.functional.cross_entropy(module(row[None]), target.argmax()[None]).backward()
-        one = torch.cat([p.grad.reshape(-1) for p in module.parameters()])
-        total += one * min(1.0, clip / float(one.norm()))
+        item = torch.cat([p.grad.reshape(-1) for p in module.parameters()])
+        total += item * min(1.0, clip / float(item.norm()))
     weights = np.zeros(len(x))
     weights[:7] = 1.0
-    found = modules.weighted(1, modules.start()[1], weights, clip)[:, 0]
-    assert torch.allclose(found, total, atol=2e-6)
+    actual = modules.weighted(1, modules.start()[1], weights, clip)[:, 0]
+    assert torch.allclose(actual, total, atol=2e-6)
 
 
 @pytest.mark.parametrize("strange", [math.nan, math.inf, 1e30])
@@ -68,11 +68,11 @@ def test_one_sample_moves_a_sum_by_no_more_than_the_clip(strange):
     data, clip = made.multiclass(), 0.05
     _, modules = clients_of(data, nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)))
     every, w = np.ones(int(modules.counts[0])), modules.start()[0]
-    others = every.copy()
-    others[4] = 0.0
+    remaining = every.copy()
+    remaining[4] = 0.0
     modules.x[4] = strange
-    moved = modules.weighted(0, w, every, clip) - modules.weighted(0, w, others, clip)
-    assert float(moved.norm()) <= clip * (1.0 + 1e-6)
+    changed = modules.weighted(0, w, every, clip) - modules.weighted(0, w, remaining, clip)
+    assert float(changed.norm()) <= clip * (1.0 + 1e-6)
 
 
 def test_a_private_run_learns_and_states_what_it_costs():
@@ -175,12 +175,12 @@ def test_a_layer_that_mixes_a_batch_is_refused(before):
         learn(made.multiclass(), settings, module=Layer(before))
 
 
-def kept(layer, x):
+def record_mean(layer, x):
     before, layer.kept = layer.kept, x.mean()
     return x + before
 
 
-@pytest.mark.parametrize("before", [kept, lambda _, x: x + torch.rand_like(x)])
+@pytest.mark.parametrize("before", [record_mean, lambda _, x: x + torch.rand_like(x)])
 def test_a_module_with_a_state_or_random_numbers_is_refused(before):
     settings = made.plain(algorithm="dpsgd", clip=1.0, rounds=1)
     with pytest.raises(InputError, match="no gradient of one sample"):

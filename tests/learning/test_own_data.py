@@ -107,10 +107,10 @@ def test_images(tmp_path):
 
     random = np.random.default_rng(0)
     pixels = random.integers(0, 256, (8, 5, 4), dtype=np.uint8)
-    for k, one in enumerate(pixels):
+    for k, item in enumerate(pixels):
         folder = tmp_path / "set" / ("train" if k < 6 else "test") / "ab"[k % 2]
         folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(one).save(folder / f"{k}.png")
+        Image.fromarray(item).save(folder / f"{k}.png")
     data = load_dataset(str(tmp_path / "set"))
     assert data.norm == pytest.approx(np.sqrt(20))  # a public bound, not the data's
     order = [0, 2, 4, 1, 3, 5]  # class a, then class b
@@ -228,8 +228,8 @@ def repeated_text(folder):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    one = pa.array(["a" * 10**5]).dictionary_encode()
-    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**4, np.int32)), one.dictionary)
+    each = pa.array(["a" * 10**5]).dictionary_encode()
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**4, np.int32)), each.dictionary)
     pq.write_table(pa.table({"y": column, "x": np.zeros(10**4)}), folder / "text.parquet")
     return folder / "text.parquet"
 
@@ -289,15 +289,15 @@ def test_a_bomb_is_refused_in_little_time_and_memory(make, tmp_path):
 
     def read():
         before = resource.getrusage(resource.RUSAGE_SELF)
-        told = ""
+        completed = ""
         try:
             load_dataset(str(path), norm=1.0)
         except InputError as error:
-            told = str(error)
+            completed = str(error)
         after = resource.getrusage(resource.RUSAGE_SELF)
-        return told, after.ru_utime - before.ru_utime, after.ru_maxrss - before.ru_maxrss
+        return completed, after.ru_utime - before.ru_utime, after.ru_maxrss - before.ru_maxrss
 
-    told, seconds, kilobytes = in_a_process(read)
-    assert path.name in told or "large.png" in told
+    completed, seconds, kilobytes = in_a_process(read)
+    assert path.name in completed or "large.png" in completed
     assert seconds < 5.0
     assert kilobytes < 500_000

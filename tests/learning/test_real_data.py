@@ -47,7 +47,7 @@ def adult():
 def test_mnist_accuracy_is_that_of_the_public_experiments(
     mnist, perturbation, epsilon, accuracy, tolerance
 ):
-    found = [
+    result = [
         learn(
             mnist,
             make_learn_settings(
@@ -62,9 +62,9 @@ def test_mnist_accuracy_is_that_of_the_public_experiments(
         ).final["test_accuracy"]
         for seed in range(5)
     ]
-    spread = np.std(found, ddof=1)
-    print(f"{perturbation} {epsilon:g}: mean {np.mean(found):.4f} spread {spread:.4f}")
-    assert np.mean(found) == pytest.approx(accuracy, abs=tolerance)
+    spread = np.std(result, ddof=1)
+    print(f"{perturbation} {epsilon:g}: mean {np.mean(result):.4f} spread {spread:.4f}")
+    assert np.mean(result) == pytest.approx(accuracy, abs=tolerance)
 
 
 def test_mnist_round_is_at_least_half_as_fast_as_bare_products(mnist):
@@ -121,9 +121,9 @@ def reference(data, strength):
 def test_adult_without_noise_is_scikit_learns(adult):
     clients = make_clients(adult, split(adult, "iid", 100, 0))
     term = parse_regularizer("l2:1e-4")
-    theirs = made.objective_value(clients, term, reference(adult, 1e-4))
+    expected = made.objective_value(clients, term, reference(adult, 1e-4))
     assert made.objective_value(clients, term, solve(clients, term)) == pytest.approx(
-        theirs, rel=1e-6
+        expected, rel=1e-6
     )
     admm = learn(
         adult,
@@ -138,16 +138,16 @@ def test_adult_without_noise_is_scikit_learns(adult):
             evaluate_every=400,
         ),
     )
-    assert admm.final["objective"] == pytest.approx(theirs, rel=1e-4)
+    assert admm.final["objective"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_mnist_subset_without_noise_is_scikit_learns(mnist):
     data = mnist.take(np.arange(2000))
     clients = make_clients(data, split(data, "contiguous", 10, 0))
     term = parse_regularizer("l2:0.01")
-    theirs = made.objective_value(clients, term, reference(data, 0.01))
+    sklearn_value = made.objective_value(clients, term, reference(data, 0.01))
     assert made.objective_value(clients, term, solve(clients, term)) == pytest.approx(
-        theirs, rel=1e-4
+        sklearn_value, rel=1e-4
     )
 
 

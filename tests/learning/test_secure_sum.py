@@ -92,8 +92,8 @@ def test_colluding_clients_do_not_unmask_another() -> None:
     """The server and t clients share all their data; the rest of a value is uniform."""
     rule, values = SumRule(6, colluding=3, dropouts=1), np.zeros((6, 4000))
     clients = sum_clients(rule, values)
-    keys = {i: one.keys() for i, one in enumerate(clients)}
-    given = {i: one.shares(keys) for i, one in enumerate(clients)}
+    keys = {i: item.keys() for i, item in enumerate(clients)}
+    given = {i: item.shares(keys) for i, item in enumerate(clients)}
     sealed = [{j: given[j][i] for j in given if j != i} for i in range(6)]
     words = clients[0].masked(sealed[0])
     for i in (1, 2, 3):
@@ -109,10 +109,10 @@ def test_colluding_clients_do_not_unmask_another() -> None:
     counts = np.bincount((left >> np.uint64(60)).astype(int), minlength=16)
     assert ((counts - 250.0) ** 2 / 250.0).sum() < 45.0  # chi-square of 15: one in 10,000
     # with a share more than colluders have it is unmasked: the test sees a success
-    others = {i: clients[i]._received[0][half:] for i in (1, 2, 3)}
+    remaining = {i: clients[i]._received[0][half:] for i in (1, 2, 3)}
     clients[4].masked(sealed[4]), clients[5].masked(sealed[5])
-    others |= {4: clients[4]._received[0][half:], 5: clients[5]._received[0][half:]}
-    assert recovered(others) == clients[0]._seed
+    remaining |= {4: clients[4]._received[0][half:], 5: clients[5]._received[0][half:]}
+    assert recovered(remaining) == clients[0]._seed
 
 
 def test_a_client_reveals_once_and_never_to_few() -> None:
@@ -149,14 +149,14 @@ def test_the_charge_covers_the_exact_loss(multiplier: float, honest: int) -> Non
     noise = shared_gaussian(multiplier, 1.0, rule, 1)
     share = noise.share
     reach = math.ceil(10.0 * share)
-    one = np.exp(-0.5 * (np.arange(-reach, reach + 1) / share) ** 2)
-    law, total = one / one.sum(), one / one.sum()
+    each = np.exp(-0.5 * (np.arange(-reach, reach + 1) / share) ** 2)
+    law, total = each / each.sum(), each / each.sum()
     for _ in range(honest - 1):
         total = np.maximum(
             np.convolve(total, law) if len(total) < 2000 else _convolved(total, law), 0
         )
-    moved = math.floor(1.0 / noise.step) + 1  # a value that moves by D moves so many steps
-    p, q = np.pad(total, (0, moved)), np.pad(total, (moved, 0))
+    changed = math.floor(1.0 / noise.step) + 1  # a value that moves by D moves so many steps
+    p, q = np.pad(total, (0, changed)), np.pad(total, (changed, 0))
     charged = noise.charge(1.0).parameter
     assert charged >= multiplier * (1.0 - 1e-12)
     assert charged <= multiplier * (1.0 + 1e-3)

@@ -54,12 +54,14 @@ def test_a_written_model_predicts_as_the_result_does(tmp_path, capsys):
     rows.to_csv(tmp_path / "rows.csv", index=False)
     given = ["learn", "predict", str(out / "model.npz"), str(tmp_path / "rows.csv"), "--json"]
     assert main(given) == 0
-    found = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
     result = learn(
         load_dataset(data, norm=12.0), LearnSettings(algorithm="centralized", mechanism="none")
     )
-    assert found["predictions"] == result.model.predict(table[["load", "sun"]].to_numpy()).tolist()
-    assert found["accuracy"] is None
+    assert (
+        document["predictions"] == result.model.predict(table[["load", "sun"]].to_numpy()).tolist()
+    )
+    assert document["accuracy"] is None
     assert (out / "model.npz").stat().st_mode & 0o077 == 0
 
 
@@ -101,13 +103,13 @@ def test_a_public_model_is_a_function_of_releases_and_public_data(tmp_path):
     result = learn(data, LearnSettings(algorithm="dpsgd", rounds=2, clients=3))
     model = result.public_model
     model.save(tmp_path / "model.npz")
-    held = load_model(tmp_path / "model.npz")
-    assert held.description.public
-    assert (held.weights == result.w).all()
-    text = json.dumps(held.description.certificate)
-    assert held.description.certificate["total"]["epsilon"] == result.privacy["total"]["epsilon"]
+    trained = load_model(tmp_path / "model.npz")
+    assert trained.description.public
+    assert (trained.weights == result.w).all()
+    text = json.dumps(trained.description.certificate)
+    assert trained.description.certificate["total"]["epsilon"] == result.privacy["total"]["epsilon"]
     assert "seed" not in text
-    assert (held.classify(data.x_test) == result.model.classify(data.x_test)).all()
+    assert (trained.classify(data.x_test) == result.model.classify(data.x_test)).all()
 
 
 @pytest.fixture

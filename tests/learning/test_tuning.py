@@ -75,9 +75,9 @@ def test_charged_candidates_and_the_run_share_one_budget(name):
     if name == "cdp-admm":
         settings = replace(settings, graph="regular:3")
     data = made.binary()
-    found = tune(data, Tuning("charged", grid).candidates(settings), Tuning("charged", grid))
-    assert found.dataset is data and found.shared.runs == 3
-    result = learn(data, found.settings, shared=found.shared)
+    chosen = tune(data, Tuning("charged", grid).candidates(settings), Tuning("charged", grid))
+    assert chosen.dataset is data and chosen.shared.runs == 3
+    result = learn(data, chosen.settings, shared=chosen.shared)
     released = [c.parameter for c, n in result.charges[0].items() for _ in range(n)]
     assert len(released) == 3 * 8
     assert gaussian_epsilon(released, 1e-5) == pytest.approx(1.0, rel=2e-3)
@@ -88,31 +88,31 @@ def test_runs_that_share_a_budget_share_no_noise(monkeypatch):
     """Two candidates that are equal but for their noise must send different models."""
     seen = []
 
-    def kept(*given, **more):
+    def remaining(*given, **more):
         seen.append(learn(*given, **more))
         return seen[-1]
 
-    monkeypatch.setattr(tuning_module, "learn", kept)
+    monkeypatch.setattr(tuning_module, "learn", remaining)
     tune(made.binary(), (SETTINGS, SETTINGS), Tuning("charged", GRID))
     alone = learn(made.binary(), SETTINGS, shared=Shared(3))
-    one, other = seen
-    assert not np.allclose(one.w, other.w) and not np.allclose(one.w, alone.w)
-    assert (one.clients.samples == alone.clients.samples).all()
+    item, other = seen
+    assert not np.allclose(item.w, other.w) and not np.allclose(item.w, alone.w)
+    assert (item.clients.samples == alone.clients.samples).all()
 
 
-def test_the_better_setting_is_taken_and_told():
+def test_the_better_setting_is_taken_and_reported():
     tuning = Tuning("public:0.3", (("learning_rate", (1e-6, 2.0)),))
-    quiet = replace(SETTINGS, mechanism="none", rounds=30)
-    found = tune(made.binary(), tuning.candidates(quiet), tuning)
-    assert found.settings.learning_rate == 2.0 and found.choice == "learning-rate 2.0 of 2"
+    noise_free = replace(SETTINGS, mechanism="none", rounds=30)
+    chosen = tune(made.binary(), tuning.candidates(noise_free), tuning)
+    assert chosen.settings.learning_rate == 2.0 and chosen.choice == "learning-rate 2.0 of 2"
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_what_cannot_be_tuned_is_refused():
     with pytest.raises(InputError, match="public:S for a method without noise"):
-        quiet = replace(SETTINGS, mechanism="none")
+        noise_free = replace(SETTINGS, mechanism="none")
         tuning = Tuning("charged", GRID)
-        tune(made.binary(), tuning.candidates(quiet), tuning)
+        tune(made.binary(), tuning.candidates(noise_free), tuning)
     wild = Tuning("public:0.3", (("learning_rate", (1e6, 1e9)),))
     settings = replace(SETTINGS, clients=2, mechanism="none", rounds=200)
     with pytest.raises(SolverError, match="every setting of the grid diverges"):

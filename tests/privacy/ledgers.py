@@ -52,7 +52,7 @@ def in_child(act: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def told_by_child(act: Callable[[], object]) -> str:
+def error_of_child(act: Callable[[], object]) -> str:
     """Return the result or error of an action in a fork, as text."""
     receiving, sending = os.pipe()
 

@@ -33,14 +33,14 @@ class Tapped:
         return getattr(self._real, name)
 
     def hexdigest(self, *given: int) -> str:
-        told: str = self._real.hexdigest(*given)
-        self._noted.add(told)
-        return told
+        reported: str = self._real.hexdigest(*given)
+        self._noted.add(reported)
+        return reported
 
     def digest(self, *given: int) -> bytes:
-        told: bytes = self._real.digest(*given)
-        self._noted.add(told.hex())
-        return told
+        printed: bytes = self._real.digest(*given)
+        self._noted.add(printed.hex())
+        return printed
 
 
 @pytest.fixture
@@ -63,13 +63,13 @@ def published(folder: Path) -> dict[str, str]:
 def of_public(folder: Path) -> set[str]:
     """Return the digests of published files, and of documents that end with their own."""
     files = [p for p in folder.rglob("*") if p.is_file()]
-    found = {SHA256(p.read_bytes()).hexdigest() for p in files}
+    loaded = {SHA256(p.read_bytes()).hexdigest() for p in files}
     for path in files:
         if path.suffix == ".json":
             document = json.loads(path.read_text())
             document.pop("checksum", None)
-            found.add(SHA256(json.dumps(document, sort_keys=True).encode()).hexdigest())
-    return found
+            loaded.add(SHA256(json.dumps(document, sort_keys=True).encode()).hexdigest())
+    return loaded
 
 
 def leaks(text: str, noted: set[str]) -> list[str]:
@@ -82,10 +82,10 @@ RUN = ["run", "case14", "--rounds", "2", "--solver", "clarabel", "--public", "--
 
 
 def test_the_tap_hears_a_digest(noted: set[str]) -> None:
-    told = hashlib.sha256(b"pd 29.5 MW").hexdigest()
-    assert noted == {told}
-    assert leaks(f'"case": "{told[:16]}",', noted)
-    assert not leaks(f'"case": "{told[1:17]}",', noted)
+    digest = hashlib.sha256(b"pd 29.5 MW").hexdigest()
+    assert noted == {digest}
+    assert leaks(f'"case": "{digest[:16]}",', noted)
+    assert not leaks(f'"case": "{digest[1:17]}",', noted)
 
 
 def test_a_public_run_and_series_hold_no_digest(tmp_path: Path, noted: set[str]) -> None:
@@ -132,10 +132,10 @@ def test_what_a_ledger_exports_holds_no_mark(
     digest = Key.digest
 
     def noting(key: Key, purpose: str, content: bytes) -> bytes:
-        told = digest(key, purpose, content)
+        recorded = digest(key, purpose, content)
         if purpose in ("unit", "record"):
-            marks.add(told.hex())
-        return told
+            marks.add(recorded.hex())
+        return recorded
 
     monkeypatch.setattr(Key, "digest", noting)
     book = str(tmp_path / "book")

@@ -39,10 +39,10 @@ def test_no_neighbour_moves_statistics_by_more_than_declared(name: str, beta: fl
     here, largest = disclosure.measure(demand), 0.0
     for bus in range(0, UNITS, 211):
         for sign in (1.0, -1.0):
-            moved = demand.copy()
-            moved[bus] += sign * beta
-            moved[bus + UNITS] += beta
-            largest = max(largest, length(disclosure.measure(moved) - here, "box"))
+            changed = demand.copy()
+            changed[bus] += sign * beta
+            changed[bus + UNITS] += beta
+            largest = max(largest, length(disclosure.measure(changed) - here, "box"))
     assert 0.9 * beta < largest <= declared
     assert declared <= (1.0 + 8.0 * GRID / beta) * beta * (1.0 + 1e-15)
 

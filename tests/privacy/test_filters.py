@@ -25,7 +25,7 @@ from gridpriv.privacy.mechanism import Charge
 GAUSSIAN, LAPLACE = Charge("gaussian", 10.0), Charge("laplace", 10.0)
 
 
-def kept(epsilon: float, delta: float, first: dict[Charge, int]) -> GrantFilter:
+def filter_for(epsilon: float, delta: float, first: dict[Charge, int]) -> GrantFilter:
     return GrantFilter(epsilon, choose_rule(epsilon, delta, first))
 
 
@@ -68,8 +68,8 @@ def test_divergences_are_the_published_ones(charge: Charge, order: float, expect
 def test_what_fits_is_certified_by_pld_and_costs_some_seven_percent(
     epsilon: float, charge: Charge, count: int
 ) -> None:
-    keeper = kept(epsilon, 1e-5, {charge: 1})
-    assert keeper.room({}, {charge: 1}) == count
+    grant_filter = filter_for(epsilon, 1e-5, {charge: 1})
+    assert grant_filter.room({}, {charge: 1}) == count
     certified = total_epsilon({charge: count}, 1e-5)
     assert 0.89 * epsilon < certified <= epsilon
 
@@ -83,12 +83,12 @@ def test_what_fits_is_certified_by_pld_and_costs_some_seven_percent(
     ],
 )
 def test_mixed_charges_that_fit_are_certified_within_the_grant(mix: dict[Charge, int]) -> None:
-    keeper = kept(3.0, 1e-5, {LAPLACE: 1})
-    times = keeper.room({}, mix)
+    grant_filter = filter_for(3.0, 1e-5, {LAPLACE: 1})
+    times = grant_filter.room({}, mix)
     assert times >= 1
     most = {charge: times * count for charge, count in mix.items()}
     assert total_epsilon(most, 1e-5) <= 3.0
-    assert not keeper.fits({charge: 2 * count for charge, count in most.items()})
+    assert not grant_filter.fits({charge: 2 * count for charge, count in most.items()})
 
 
 def test_basic_composition_is_enough_where_it_is_better() -> None:
@@ -101,10 +101,10 @@ def test_basic_composition_is_enough_where_it_is_better() -> None:
 
 
 def test_delta_zero_counts_pure_epsilon_only() -> None:
-    keeper = kept(1.0, 0.0, {LAPLACE: 1})
-    assert keeper.rule is None
-    assert keeper.room({}, {LAPLACE: 1}) == 10  # although ten times 0.1 is not 1 in floats
-    assert math.isinf(keeper.used({GAUSSIAN: 1}))
+    grant_filter = filter_for(1.0, 0.0, {LAPLACE: 1})
+    assert grant_filter.rule is None
+    assert grant_filter.room({}, {LAPLACE: 1}) == 10  # although ten times 0.1 is not 1 in floats
+    assert math.isinf(grant_filter.used({GAUSSIAN: 1}))
     assert PureFilter(2.0).used({LAPLACE: 10}) == pytest.approx(0.5)
 
 
@@ -112,14 +112,14 @@ def test_delta_zero_counts_pure_epsilon_only() -> None:
 def test_a_plan_calibrated_to_the_grant_fits_it_exactly(mechanism: str) -> None:
     find = gaussian_multiplier if mechanism == "gaussian" else partial(pure_multiplier, "laplace")
     charge = Charge(mechanism, find(1.0, 1e-5, 100))
-    assert kept(1.0, 1e-5, {charge: 1}).room({}, {charge: 1}) < 100
+    assert filter_for(1.0, 1e-5, {charge: 1}).room({}, {charge: 1}) < 100
     rule = choose_rule(1.0, 1e-5, {charge: 100}, planned=True)
     assert isinstance(rule, PlannedFilter)
-    keeper = GrantFilter(1.0, rule)
-    assert keeper.room({}, {charge: 1}) == 100
+    grant_filter = GrantFilter(1.0, rule)
+    assert grant_filter.room({}, {charge: 1}) == 100
     jitter = Charge(mechanism, charge.parameter * (1 - 1e-13))
-    assert keeper.fits({charge: 50, jitter: 50})
-    assert not keeper.fits({charge: 50, jitter: 51})
+    assert grant_filter.fits({charge: 50, jitter: 50})
+    assert not grant_filter.fits({charge: 50, jitter: 51})
     weaker = Charge(mechanism, charge.parameter * 1.5)
     assert rule.used({weaker: 1}) == math.inf
 
@@ -137,7 +137,11 @@ def test_a_plan_that_no_accountant_allows_gets_no_rule_of_its_own() -> None:
 
 
 def worst_delta(
-    keeper: GrantFilter, unit: float, epsilon: float, first: tuple[int, int], most: tuple[int, int]
+    grant_filter: GrantFilter,
+    unit: float,
+    epsilon: float,
+    first: tuple[int, int],
+    most: tuple[int, int],
 ) -> float:
     """Return the exact delta at ``epsilon`` of the best adversary the filter allows.
 
@@ -153,7 +157,7 @@ def worst_delta(
     def fits(a: int, b: int) -> bool:
         if a > most[0] or b > most[1]:
             return False
-        return keeper.fits({c: n for c, n in ((small, a), (large, b)) if n})
+        return grant_filter.fits({c: n for c, n in ((small, a), (large, b)) if n})
 
     def mixed(value: np.ndarray, steps: int) -> np.ndarray:
         truth = 1.0 / (1.0 + math.exp(-steps * unit))
@@ -180,13 +184,13 @@ def test_no_adaptive_adversary_passes_the_grant(first: tuple[int, int], unit: fl
     """The exact optimum over all strategies stays within delta, and is not far below it."""
     epsilon, delta = 3.0, 1e-3
     opening = Charge("pure", unit * (2 if first[1] else 1))
-    keeper = kept(epsilon, delta, {opening: 1})
+    grant_filter = filter_for(epsilon, delta, {opening: 1})
     most = (
-        keeper.room({}, {Charge("pure", unit): 1}),
-        keeper.room({}, {Charge("pure", 2 * unit): 1}),
+        grant_filter.room({}, {Charge("pure", unit): 1}),
+        grant_filter.room({}, {Charge("pure", 2 * unit): 1}),
     )
     assert most[0] * unit > epsilon  # the Renyi filter gives more than basic composition
-    reached = worst_delta(keeper, unit, epsilon, first, most)
+    reached = worst_delta(grant_filter, unit, epsilon, first, most)
     assert 0.1 * delta < reached <= delta
     loose = GrantFilter(1.3 * epsilon, choose_rule(1.3 * epsilon, delta, {opening: 1}))
     more = (
@@ -197,10 +201,10 @@ def test_no_adaptive_adversary_passes_the_grant(first: tuple[int, int], unit: fl
 
 
 def test_room_is_the_largest_count_that_fits() -> None:
-    keeper = kept(2.0, 1e-6, {GAUSSIAN: 1})
-    room = keeper.room({LAPLACE: 2}, {GAUSSIAN: 1})
-    assert keeper.fits({LAPLACE: 2, GAUSSIAN: room})
-    assert not keeper.fits({LAPLACE: 2, GAUSSIAN: room + 1})
+    grant_filter = filter_for(2.0, 1e-6, {GAUSSIAN: 1})
+    room = grant_filter.room({LAPLACE: 2}, {GAUSSIAN: 1})
+    assert grant_filter.fits({LAPLACE: 2, GAUSSIAN: room})
+    assert not grant_filter.fits({LAPLACE: 2, GAUSSIAN: room + 1})
 
 
 @pytest.mark.parametrize(

@@ -80,25 +80,25 @@ def test_a_corner_costs_what_one_laplace_draw_costs_and_nothing_costs_more(dista
     stated = [laplace_hockey_stick(distance, e) for e in epsilons]
     assert corner == pytest.approx(stated, abs=2e-3)
     for shift in [(1, 0), (1, 0.5), (0.3, -1), (1, -1), (0.9, 0.9), (0.5, 0.2)]:
-        found = hockey_stick((shift[0] * distance, shift[1] * distance), epsilons)
-        assert all(f <= c + 2e-3 for f, c in zip(found, corner, strict=True))
+        delta = hockey_stick((shift[0] * distance, shift[1] * distance), epsilons)
+        assert all(f <= c + 2e-3 for f, c in zip(delta, corner, strict=True))
 
 
 def test_a_change_over_two_pairs_costs_no_more_than_one_over_one():
     """Four dimensions, by brute force on a coarse grid: the split shift stays below."""
     middle = np.linspace(-11, 11, 45)
     step = middle[1] - middle[0]
-    one = np.maximum(abs(middle[:, None]), abs(middle[None, :]))
-    joint = np.exp(-(one[:, :, None, None] + one[None, None, :, :]))
+    item = np.maximum(abs(middle[:, None]), abs(middle[None, :]))
+    joint = np.exp(-(item[:, :, None, None] + item[None, None, :, :]))
 
-    def moved(a, b):
+    def changed(a, b):
         first = np.maximum(abs(middle[:, None] - a), abs(middle[None, :] - a))
         other = np.maximum(abs(middle[:, None] - b), abs(middle[None, :] - b))
         return np.exp(-(first[:, :, None, None] + other[None, None, :, :]))
 
     for epsilon in (0.3, 1.0):
         split, whole = (
-            np.maximum(joint - math.exp(epsilon) * moved(*shift), 0.0).sum() * step**4 / 64.0
+            np.maximum(joint - math.exp(epsilon) * changed(*shift), 0.0).sum() * step**4 / 64.0
             for shift in ((step, step), (2 * step, 0.0))
         )
         assert split < whole
@@ -112,8 +112,8 @@ def test_composition_is_that_of_laplace_noise_by_sampling():
     total = loss.reshape(releases, -1).sum(axis=0)
     stated = total_epsilon({KNorm(1.0).charge(ratio): releases}, delta)
     assert stated < releases * ratio
-    found = np.maximum(1.0 - np.exp(stated - total), 0.0).mean()
-    assert found == pytest.approx(delta, rel=0.1)
+    actual = np.maximum(1.0 - np.exp(stated - total), 0.0).mean()
+    assert actual == pytest.approx(delta, rel=0.1)
 
 
 def test_the_box_norm_of_a_vector_sums_the_larger_of_each_pair():
@@ -188,21 +188,21 @@ def discrete_delta(rate, shift, epsilon):
 def test_discrete_laplace_noise_loses_no_more_than_laplace_noise_two_steps_further(rate, steps):
     """The proof in ``SecureLaplace``, on grids that are coarse."""
     for epsilon in np.linspace(0.0, rate * (steps + 3), 23):
-        found = discrete_delta(rate, (steps,), epsilon)
-        assert found <= max(-math.expm1((epsilon - rate * (steps + 2)) / 2.0), 0.0) + 1e-12
+        exceedance = discrete_delta(rate, (steps,), epsilon)
+        assert exceedance <= max(-math.expm1((epsilon - rate * (steps + 2)) / 2.0), 0.0) + 1e-12
         if epsilon < rate * (steps - 2):
-            assert found >= -math.expm1((epsilon - rate * steps) / 2.0) - 1e-12
+            assert exceedance >= -math.expm1((epsilon - rate * steps) / 2.0) - 1e-12
 
 
 @pytest.mark.parametrize("shift", [(2, 2), (2, 0), (5, -3), (12, 12), (12, 1), (0, 12)])
 def test_discrete_knorm_noise_loses_no_more_than_its_proof_states(shift):
     """The proof in ``SecureKNorm``, on a coarse grid: s = 4a exp(a k/2) above a k."""
     rate = 0.15
-    moved = rate * max(map(abs, shift))
-    stated = moved + 4.0 * rate * math.exp(moved / 2.0)
-    for epsilon in np.linspace(0.0, moved + 3.0 * rate, 23):
-        found = discrete_delta(rate, shift, epsilon)
-        assert found <= max(-math.expm1((epsilon - stated) / 2.0), 0.0) + 1e-12
+    neighbour = rate * max(map(abs, shift))
+    stated = neighbour + 4.0 * rate * math.exp(neighbour / 2.0)
+    for epsilon in np.linspace(0.0, neighbour + 3.0 * rate, 23):
+        exceedance = discrete_delta(rate, shift, epsilon)
+        assert exceedance <= max(-math.expm1((epsilon - stated) / 2.0), 0.0) + 1e-12
 
 
 def test_secure_noise_refuses_what_is_no_number():

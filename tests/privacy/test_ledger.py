@@ -211,9 +211,9 @@ def test_a_plan_after_charges_is_held_against_what_is_left(tmp_path: Path) -> No
 
 def test_a_ledger_of_other_data_is_refused(file: Path) -> None:
     first, *rest = NORTH.units
-    moved = replace(NORTH, units=(replace(first, record=b"other"), *rest))
+    changed = replace(NORTH, units=(replace(first, record=b"other"), *rest))
     with pytest.raises(InputError, match="1 of the 3 buses of 'north' is for other data"):
-        charge_once(file, moved)
+        charge_once(file, changed)
     assert spent(file) == 0
 
 
@@ -415,8 +415,8 @@ def charge_at_once(path: Path, charge: Charge, allowed: int, asks: int) -> None:
     for i in range(8):
         left = Path(f"{path}.log{i}").read_bytes().count(b"+")
         assert left <= charged[i] <= left + (i < 4)
-    asked = 4 * asks + sum(charged[i] for i in range(4))
-    assert sum(charged.values()) == min(allowed, asked)  # never above, and nothing was lost
+    requested = 4 * asks + sum(charged[i] for i in range(4))
+    assert sum(charged.values()) == min(allowed, requested)  # never above, and nothing was lost
     account = north(path)
     assert sum(account.spent.values()) == sum(charged.values())
     assert account.filter.fits(account.spent)
@@ -476,9 +476,9 @@ def test_fifty_random_schedules_of_kills_are_exact(tmp_path: Path) -> None:
         charged = Counter(entry.run for _, entry in read_book(path).charged)
         for i, process in enumerate(processes):
             log = Path(f"{path}.log{i}")
-            told = len(log.read_bytes()) if log.exists() else 0
-            assert told <= charged[f"run-{i}"] <= told + (process.exitcode != 0)
-            assert process.exitcode != 0 or told == 30
+            reported = len(log.read_bytes()) if log.exists() else 0
+            assert reported <= charged[f"run-{i}"] <= reported + (process.exitcode != 0)
+            assert process.exitcode != 0 or reported == 30
         charge_once(path)
         assert spent(path) == sum(charged.values()) + 1
     assert killed > 50
@@ -501,8 +501,8 @@ def test_a_refused_gaussian_release_names_the_reason_and_a_step_that_works(tmp_p
         ledger.charge("north", "run-1", {Charge("pure", 1.0): 1})
         with pytest.raises(BudgetError) as refused:
             ledger.charge("north", "run-2", {Charge("gaussian", 2.23048): 1})
-        asked = "for 1 release of Gaussian noise, multiplier 2.23048, left 80 % of epsilon 5"
-        assert f"if fixed in advance {asked}" in str(refused.value)
+        requested = "for 1 release of Gaussian noise, multiplier 2.23048, left 80 % of epsilon 5"
+        assert f"if fixed in advance {requested}" in str(refused.value)
         assert "the sum of pure epsilons or a Renyi filter" in str(refused.value)
         assert "Request pure noise (such as laplace) of epsilon 4 or less" in str(refused.value)
         ledger.charge("north", "run-3", {Charge("pure", 4.0): 1})

@@ -24,10 +24,10 @@ from ledgers import (
     TENTH,
     charge_once,
     dataset,
+    error_of_child,
     granted,
     in_child,
     spent,
-    told_by_child,
 )
 
 from gridpriv.cli.main import main
@@ -45,10 +45,10 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A ledger of one bus and two charges."""
-    path, one = tmp_path / "small", dataset("z", [7])
-    grant(path, [one], 1.0)
+    path, item = tmp_path / "small", dataset("z", [7])
+    grant(path, [item], 1.0)
     for _ in range(2):
-        charge_once(path, one)
+        charge_once(path, item)
     return path
 
 
@@ -69,10 +69,10 @@ def test_a_ledger_is_never_made_through_a_link(tmp_path: Path) -> None:
 
 def test_what_follows_the_last_row_is_no_charge_and_a_line_is_refused(small: Path) -> None:
     """docs/ledger.md: bytes without a line end are a killed writer's, and are cut off."""
-    whole, one = small.read_bytes(), dataset("z", [7])
+    whole, each = small.read_bytes(), dataset("z", [7])
     small.write_bytes(whole + b"0123 no row")
     assert len(read_book(small).charged) == 2
-    with Ledger(small, [one]):
+    with Ledger(small, [each]):
         pass
     assert small.read_bytes() == whole
     small.write_bytes(whole + b"0123 no row\n")
@@ -101,8 +101,8 @@ def chain(path: Path) -> list[dict[str, Any]]:
     last, rows = bytes(32), []
     for number, line in enumerate(lines, start=1):
         mac, row = line.split(b" ", 1)
-        told = b"gridpriv ledger 2 row\0" + number.to_bytes(8, "big") + last + row
-        last = hmac.new(key, told, hashlib.sha256).digest()
+        reported = b"gridpriv ledger 2 row\0" + number.to_bytes(8, "big") + last + row
+        last = hmac.new(key, reported, hashlib.sha256).digest()
         assert mac.decode() == last.hex()
         rows.append(json.loads(row))
     sealed = b"gridpriv ledger 2 head\0" + len(rows).to_bytes(8, "big") + last
@@ -207,18 +207,18 @@ def test_without_the_key_no_row_is_dropped_moved_repeated_or_added(small: Path) 
         refuses(small)
 
 
-def test_an_older_copy_is_told_by_a_head_kept_elsewhere(file: Path) -> None:
+def test_an_older_copy_is_reported_by_a_head_kept_elsewhere(file: Path) -> None:
     charge_once(file)
-    older, kept = file.read_bytes(), verify(file).head
+    older, remaining = file.read_bytes(), verify(file).head
     charge_once(file)
-    newer = verify(file, kept).head
-    assert (kept.count, newer.count) == (2, 3)
+    newer = verify(file, remaining).head
+    assert (remaining.count, newer.count) == (2, 3)
     assert verify(file, newer).head == newer == parse_head(str(newer))
     file.write_bytes(older)
     assert spent(file) == 1  # the file alone cannot know
     with pytest.raises(InputError, match=r"does not go on from the head 3:.*its own head is 2:"):
         verify(file, newer)
-    assert verify(file, Head()).head == kept
+    assert verify(file, Head()).head == remaining
     for text in ("", "3", "3:ab", f"3:{'g' * 64}", f"-1:{'0' * 64}", f"3:{'0' * 64}\n"):
         with pytest.raises(InputError, match="head = "):
             parse_head(text)
@@ -278,9 +278,9 @@ def survive_mutations(path: Path, count: int, seed: int, capsys: pytest.CaptureF
         words = dice.choice([["show"], ["verify"], ["export"], ["export", "--format", "json"]])
         code = main(["ledger", words[0], str(path), *words[1:]])
         assert code in (0, 2), f"mutation {number} of seed {seed}"
-        told = capsys.readouterr().err
-        assert "Traceback" not in told
-        assert told.count("\n") == (1 if code else 0)
+        output = capsys.readouterr().err
+        assert "Traceback" not in output
+        assert output.count("\n") == (1 if code else 0)
         if code == 0:  # the same bytes, or the end of a row that nobody was told of
             assert [e for _, e in read_book(path).charged] == true
             with Ledger(path, [NORTH]):
@@ -360,7 +360,7 @@ def loop(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
         (write_garbage, "not a gridpriv ledger"),
         (empty, "not a gridpriv ledger"),
@@ -379,7 +379,7 @@ def loop(path: Path) -> None:
     ],
 )
 def test_what_is_no_ledger_or_no_key_is_refused(
-    file: Path, spoil: Callable[[Path], None], told: str
+    file: Path, spoil: Callable[[Path], None], message: str
 ) -> None:
     charge_once(file)
     spoil(file)
@@ -389,7 +389,7 @@ def test_what_is_no_ledger_or_no_key_is_refused(
     if spoil not in (empty, Path.unlink):  # there a grant makes a ledger
         acts.append(lambda: grant(file, [west], 1.0))
     for act in acts:
-        with pytest.raises(InputError, match=told) as refused:
+        with pytest.raises(InputError, match=message) as refused:
             act()
         assert refused.value.exit_code == 2
     assert (file.read_bytes() if file.is_file() else None) == before
@@ -445,7 +445,7 @@ def as_nobody(act: Callable[[], object]) -> str:
             os.seteuid(65534)
         return act()
 
-    return told_by_child(drop_rights)
+    return error_of_child(drop_rights)
 
 
 def give_away(path: Path, mode: int) -> None:
@@ -461,9 +461,9 @@ def test_a_read_only_ledger_is_shown_and_not_charged(open_folder: Path) -> None:
     give_away(path, 0o400)
     open_folder.chmod(0o555)
     assert as_nobody(lambda: spent(path)) == "1"
-    told = as_nobody(lambda: charge_once(path))
-    assert told.startswith("InputError")
-    assert "cannot be written: Permission denied; nothing charged" in told
+    printed = as_nobody(lambda: charge_once(path))
+    assert printed.startswith("InputError")
+    assert "cannot be written: Permission denied; nothing charged" in printed
     assert as_nobody(lambda: granted(open_folder / "x")).startswith("InputError")
 
 
@@ -479,9 +479,9 @@ def test_another_users_ledger_is_refused(open_folder: Path) -> None:
 def test_a_folder_that_cannot_be_written_to_is_refused(open_folder: Path) -> None:
     if os.geteuid() != 0:
         open_folder.chmod(0o555)
-    told = as_nobody(lambda: granted(open_folder))
-    assert told.startswith("InputError")
-    assert "Permission denied" in told
+    reported = as_nobody(lambda: granted(open_folder))
+    assert reported.startswith("InputError")
+    assert "Permission denied" in reported
     with pytest.raises(InputError, match="no folder"):
         granted(open_folder / "absent")
 
@@ -527,7 +527,7 @@ def operations(act: Callable[[], None]) -> int:
         struck(act, strike)
         return seen
 
-    return int(told_by_child(count))
+    return int(error_of_child(count))
 
 
 def ends(act: Callable[[], None], at: int, how: str) -> int:
@@ -558,8 +558,8 @@ def test_a_charge_that_ends_at_any_file_operation_leaves_a_valid_ledger(
         with Ledger(start, [NORTH]) as ledger:
             for run in ("first", "second"):
                 ledger.charge("north", run, {TENTH: 2})
-                with (tmp_path / "told").open("a") as told:
-                    told.write(f"{run}\n")
+                with (tmp_path / "told").open("a") as reason:
+                    reason.write(f"{run}\n")
 
     count = operations(two_charges)
     assert count > 20
@@ -567,11 +567,11 @@ def test_a_charge_that_ends_at_any_file_operation_leaves_a_valid_ledger(
         put(start, whole)
         (tmp_path / "told").unlink(missing_ok=True)
         ends(two_charges, at, how)
-        told = (tmp_path / "told").read_text().split() if (tmp_path / "told").exists() else []
+        reason = (tmp_path / "told").read_text().split() if (tmp_path / "told").exists() else []
         (tmp_path / "told").unlink(missing_ok=True)
         runs = [entry.run for _, entry in read_book(start).charged][1:]
-        assert runs[: len(told)] == told
-        assert len(told) <= len(runs) <= len(told) + 1
+        assert runs[: len(reason)] == reason
+        assert len(reason) <= len(runs) <= len(reason) + 1
         charge_once(start)
         assert len(chain(start)) == 3 + len(runs)
         assert {p.name for p in tmp_path.iterdir()} == names
@@ -623,14 +623,14 @@ def test_a_disk_that_fails_anywhere_is_refused_and_loses_nothing(
                 raise OSError(fault, os.strerror(fault))
             return real(*given)
 
-        told = True
+        acknowledged = True
         try:
             struck(charge, strike)
         except GridprivError as error:
-            told, failed = False, failed + 1
+            acknowledged, failed = False, failed + 1
             assert error.exit_code == (3 if isinstance(error, StorageError) else 2)
             assert os.strerror(fault) in str(error)
-        assert 1 + told <= spent(path) <= 2
+        assert 1 + acknowledged <= spent(path) <= 2
         charge_once(path)
         chain(path)
     assert failed >= 4
@@ -682,7 +682,7 @@ def test_a_full_disk_is_refused_through_the_command(
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         charge_once(path)
 
-    assert "StorageError: cannot write" in told_by_child(charge_beyond)
+    assert "StorageError: cannot write" in error_of_child(charge_beyond)
     assert path.stat().st_size == size + 100  # half a row
     assert main(["ledger", "verify", str(path)]) == 0
     assert "100 bytes of an unfinished row follow" in capsys.readouterr().out

@@ -36,9 +36,9 @@ def read_accounts(path: Path) -> tuple[Account, ...]:
 
 @pytest.fixture
 def zoning() -> Zoning:
-    found = shipped_zoning(CASE)
-    assert found is not None
-    return found
+    zones = shipped_zoning(CASE)
+    assert zones is not None
+    return zones
 
 
 @pytest.fixture
@@ -202,12 +202,12 @@ def test_scaled_demand_is_the_same_data_and_costs_what_is_stated(
         perturbation=perturbation,
     )
     with Ledger(path, datasets) as ledger:
-        found = run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "r"))
+        outcome = run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "r"))
     spent = [a.total_pure for a in read_accounts(path)]
     assert spent == pytest.approx([2.0] * 3)
-    told = found.as_dict()["privacy"]
-    assert told["total_pure"] == pytest.approx(max(spent), rel=1e-12)
-    assert told["beta"] == 0.01
+    reported = outcome.as_dict()["privacy"]
+    assert reported["total_pure"] == pytest.approx(max(spent), rel=1e-12)
+    assert reported["beta"] == 0.01
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.5])
@@ -223,9 +223,9 @@ def test_what_noise_is_calibrated_to_covers_a_move_of_the_owners_demand(
         owned = np.concatenate([CASE.pd[own], CASE.qd[own]])
         here, worst = problem.gradient(problem.start(), scale * owned), 0.0
         for bus, (p, q) in itertools.product(range(len(own)), [(1, 1), (1, -1)]):
-            moved = owned.copy()
-            moved[[bus, bus + len(own)]] += beta * np.array([p, q])
-            there = problem.gradient(problem.start(), scale * moved)
+            changed = owned.copy()
+            changed[[bus, bus + len(own)]] += beta * np.array([p, q])
+            there = problem.gradient(problem.start(), scale * changed)
             worst = max(worst, float(np.abs(there - here).sum()))
         declared = problem.gradient_sensitivity(prepared.rules.adjacency, 1).value
         assert worst == pytest.approx(declared, rel=1e-9)
@@ -247,9 +247,9 @@ def test_every_step_of_scaled_demand_costs_what_a_step_is_to_cost(
     )
     with Ledger(path, datasets) as ledger:
         charge = ReleaseCharge(ledger, "r")
-        found = run_series(read_demand_series(file, CASE), zoning, settings, charge=charge)
+        run_result = run_series(read_demand_series(file, CASE), zoning, settings, charge=charge)
     charges = [entry.charges[0] for _, entry in read_book(path).charged if entry.owner == "1"]
     assert [count / charge.parameter for charge, count in charges] == pytest.approx([0.5] * 6)
-    assert [s.total_pure for s in found.certificates] == pytest.approx([3.0] * 3)
-    sizes = [max(s.sensitivity for s in one.certificates) for one in found.results]
+    assert [s.total_pure for s in run_result.certificates] == pytest.approx([3.0] * 3)
+    sizes = [max(s.sensitivity for s in item.certificates) for item in run_result.results]
     assert np.array(sizes) / sizes[2] == pytest.approx([0.8, 1.5, 1.0])

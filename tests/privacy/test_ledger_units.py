@@ -48,8 +48,8 @@ def test_accounts_are_shown_by_who_was_granted_and_what_was_charged(tmp_path: Pa
     path = granted(tmp_path)
     with Ledger(path, [dataset("west", (3, 4))]) as ledger:
         ledger.charge("west", "r", {TENTH: 2})
-    found = {(a.owner, a.units, sum(a.spent.values())) for a in read_book(path).accounts}
-    assert found == {("north", 2, 0), ("north", 1, 2), ("south", 1, 2), ("south", 1, 0)}
+    loaded = {(a.owner, a.units, sum(a.spent.values())) for a in read_book(path).accounts}
+    assert loaded == {("north", 2, 0), ("north", 1, 2), ("south", 1, 2), ("south", 1, 0)}
 
 
 def partition(buses: Iterable[int], dice: random.Random) -> list[list[int]]:
@@ -86,12 +86,12 @@ def test_every_bus_keeps_its_own_book_whatever_the_maps(tmp_path: Path, seed: in
                     for bus in zone:
                         books[bus] += [epsilon] * count
     assert refused > 10
-    found = sorted(
+    loaded = sorted(
         (a.grant.epsilon, round(a.total_pure, 9))
         for a in read_book(path).accounts
         for _ in range(a.units)
     )
-    assert found == sorted((grants[bus], round(sum(books[bus]), 9)) for bus in buses)
+    assert loaded == sorted((grants[bus], round(sum(books[bus]), 9)) for bus in buses)
 
 
 def test_with_a_delta_no_bus_passes_its_grant_whatever_the_maps(tmp_path: Path) -> None:

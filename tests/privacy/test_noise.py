@@ -45,15 +45,15 @@ def test_secure_noise_is_opendps_and_ignores_the_stream(mechanism, monkeypatch):
     assert not np.array_equal(
         mechanism.perturb(value, forbidden), mechanism.perturb(value, forbidden)
     )
-    asked = []
+    requested = []
 
     def opendp(kind, scale):
-        asked.append((kind, scale))
-        return lambda given: [one + 1.0 for one in given]
+        requested.append((kind, scale))
+        return lambda given: [item + 1.0 for item in given]
 
     monkeypatch.setattr("gridpriv.privacy.mechanism._opendp", opendp)
     np.testing.assert_array_equal(mechanism.perturb(value, forbidden), value + 1.0)
-    assert asked == [(type(mechanism).__name__.removeprefix("Secure").lower(), 0.7)]
+    assert requested == [(type(mechanism).__name__.removeprefix("Secure").lower(), 0.7)]
 
 
 def test_secure_noise_charges_opendps_own_map():

@@ -40,24 +40,24 @@ def disclosed(strategy, band):
 @pytest.mark.parametrize("norm", [1, 2, "box"])
 def test_no_change_between_the_power_factors_moves_more_than_is_declared(band, strategy, norm):
     """Every bus, over a grid of active changes and power factors; corners attain the bound."""
-    held = disclosed(strategy, band)
-    near = DemandAdjacency(BETA, power_factors=held.power_factors)
-    declared = held.sensitivity(near, norm).value
-    ends = [lags(float(one)) for one in band.split("..")]
+    disclosure = disclosed(strategy, band)
+    near = DemandAdjacency(BETA, power_factors=disclosure.power_factors)
+    declared = disclosure.sensitivity(near, norm).value
+    ends = [lags(float(item)) for item in band.split("..")]
     inside = [
         (p, t * p)
         for p in np.linspace(-BETA, BETA, 7)
         for t in np.linspace(min(ends), max(ends), 9)
     ]
 
-    def moved(place, p, q):
+    def changed(place, p, q):
         change = np.zeros(2 * N)
         change[place], change[N + place] = p, q
-        return length(held.measure(change), norm)
+        return length(disclosure.measure(change), norm)
 
-    worst = max(moved(k, *one) for k, one in itertools.product(range(N), inside))
+    worst = max(changed(k, *item) for k, item in itertools.product(range(N), inside))
     assert 0.999 * declared < worst <= declared * (1 + 1e-12)
-    at_corners = [moved(k, *one) for k in range(N) for one in corners(near)]
+    at_corners = [changed(k, *item) for k in range(N) for item in corners(near)]
     assert max(at_corners) == pytest.approx(declared)
     assert {(round(p, 9), round(q, 9)) for p, q in corners(near)} == {
         (round(p, 9), round(t * p, 9)) for p in (BETA, -BETA) for t in ends
@@ -70,7 +70,7 @@ def test_noise_has_the_density_of_the_parallelogram(band):
     factors, scale = parse_power_factors(band), 2.0
     draws = KNorm(scale).perturb(np.zeros(40_000), lambda: np.random.default_rng(5)).reshape(2, -1)
     p, q = np.linalg.solve(factors.shear, draws)
-    low, high = sorted(lags(float(one)) for one in band.split(".."))
+    low, high = sorted(lags(float(each)) for each in band.split(".."))
     across = (q - 0.5 * (low + high) * p) / (0.5 * (high - low))
     gauge = np.maximum(np.abs(p), np.abs(across))
     assert stats.kstest(gauge / scale, stats.gamma(2).cdf).pvalue > 0.001
@@ -82,9 +82,9 @@ def test_noise_has_the_density_of_the_parallelogram(band):
 @pytest.mark.parametrize("band", BANDS)
 def test_without_noise_the_estimate_is_the_demand(band):
     demand = np.array([1.0, 0.2, 0.7, 0.4, 0.1, 0.3, -0.2, 0.05])
-    held = disclosed(bus(N), band)
-    assert held.estimate(held.measure(demand), None) == pytest.approx(demand, abs=1e-6)
-    assert held.matrix @ demand == pytest.approx(held.measure(demand))
+    disclosure = disclosed(bus(N), band)
+    assert disclosure.estimate(disclosure.measure(demand), None) == pytest.approx(demand, abs=1e-6)
+    assert disclosure.matrix @ demand == pytest.approx(disclosure.measure(demand))
 
 
 def test_neighbours_at_other_power_factors_are_not_what_is_measured():
@@ -100,7 +100,7 @@ def test_a_narrow_band_costs_little_more_than_active_demand_alone():
     assert square[1, 1] == pytest.approx(0.5 * lags(0.95) ** 2)
 
 
-def test_published_demand_outside_the_band_is_refused_and_private_demand_is_not_asked(tmp_path):
+def test_published_demand_outside_the_band_is_refused_and_private_demand_is_not_read(tmp_path):
     case = load_case("case14")
     zoning = shipped_zoning(case)
     private = case.qd > lags(0.99) * case.pd
@@ -134,12 +134,12 @@ def test_no_grant_is_for_neighbours_beyond_those_of_the_run(lag, shift):
 
 def test_grants_and_runs_at_other_power_factors_do_not_meet():
     box, band = (
-        DemandAdjacency(0.1, power_factors=one).protection(100.0)
-        for one in (None, parse_power_factors("0.9..1"))
+        DemandAdjacency(0.1, power_factors=entry).protection(100.0)
+        for entry in (None, parse_power_factors("0.9..1"))
     )
-    told = "reactive demand less 0.242161052 times its active demand by at most 2.42161 MVAr"
-    assert told in str(band)
+    message = "reactive demand less 0.242161052 times its active demand by at most 2.42161 MVAr"
+    assert message in str(band)
     assert band.factor(band) == 1.0
-    for one, other in ((box, band), (band, box)):
+    for entry, other in ((box, band), (band, box)):
         with pytest.raises(InputError, match="granted for: "):
-            one.factor(other)
+            entry.factor(other)

@@ -241,15 +241,18 @@ def test_one_laplace_release_costs_what_its_two_densities_say(epsilon, delta):
 
     The best test of two Laplace distributions accepts below a threshold.
     """
-    found, scale = total_epsilon({Charge("laplace", 1.0 / epsilon): 1}, delta), 1.0 / epsilon
+    bound, scale = (
+        total_epsilon({Charge("laplace", 1.0 / epsilon): 1}, delta),
+        1.0 / epsilon,
+    )
     t = np.concatenate([np.linspace(-1.0, 0.0, 1001), np.geomspace(1e-12, 1.0, 1_000_001)])
-    told = laplace.cdf(t, 0.0, scale) - np.exp(found) * laplace.cdf(t, 1.0, scale)
-    assert told.max() <= delta * (1.0 + 1e-9) + 1e-14
-    if found > 0.0:
-        assert told.max() == pytest.approx(delta, rel=1e-6, abs=1e-12)
+    reported = laplace.cdf(t, 0.0, scale) - np.exp(bound) * laplace.cdf(t, 1.0, scale)
+    assert reported.max() <= delta * (1.0 + 1e-9) + 1e-14
+    if bound > 0.0:
+        assert reported.max() == pytest.approx(delta, rel=1e-6, abs=1e-12)
     accountant = pld.PLDAccountant(value_discretization_interval=1e-4)
     accountant.compose(dp_accounting.LaplaceDpEvent(1.0 / epsilon))
-    assert found <= accountant.get_epsilon(delta) <= found + 1e-7
+    assert bound <= accountant.get_epsilon(delta) <= bound + 1e-7
 
 
 def test_a_pure_and_a_gaussian_release_cost_at_most_their_sum_at_one_delta() -> None:
@@ -280,9 +283,9 @@ def test_a_pure_beside_a_gaussian_release_costs_what_randomised_response_does(pu
 
 def gaussian_delta(epsilon, multiplier):
     """Return the curve of one Gaussian release (Balle and Wang 2018, theorem 8)."""
-    half, far = 0.5 / multiplier, epsilon * multiplier
-    below = norm.logcdf(-half - far)
-    return norm.cdf(half - far) - math.exp(min(epsilon + below, 0.0))
+    half, distant = 0.5 / multiplier, epsilon * multiplier
+    below = norm.logcdf(-half - distant)
+    return norm.cdf(half - distant) - math.exp(min(epsilon + below, 0.0))
 
 
 def two_valued(epsilon, delta):

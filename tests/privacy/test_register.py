@@ -99,7 +99,7 @@ def test_ledgers_share_the_register_of_the_machine(
     assert (tmp_path / "state" / "gridpriv").stat().st_mode & 0o077 == 0
 
 
-def test_a_register_that_cannot_be_made_is_said(
+def test_a_register_that_cannot_be_made_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")

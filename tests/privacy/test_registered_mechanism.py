@@ -74,14 +74,14 @@ def test_a_run_and_a_study_take_it_by_name(
     module.write_text(MODULE)
     run = ["run", "case14", "--rounds", "1", "--planning", "soc", "--seed", "3", "--no-reference"]
     assert main([*run, "--json", "--mechanism", "laplace"]) == 0
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", COMMAND, *run, "--json", "--mechanism", "copied"],
         env=os.environ | {"GRIDPRIV_PLUGINS": str(module)},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    own, copied = map(json.loads, (capsys.readouterr().out, told))
+    own, copied = map(json.loads, (capsys.readouterr().out, completed))
     totals = [document["privacy"]["total_pure"] for document in (own, copied)]
     assert totals == pytest.approx([5.0, 5.0], rel=1e-6)
     cost, of_copy = (document["final"]["physical"]["cost"] for document in (own, copied))
@@ -196,8 +196,8 @@ def test_a_fault_of_a_runs_own_noise_is_an_input_error(
     assert main(["ledger", "grant", str(ledger), "--case", case, "--epsilon", "20"]) == 0
     words = [case, "--zones", "2", "--mechanism", "late", "--release", "bus", "--planning", "soc"]
     assert main(["run", *words, "--ledger", str(ledger), "--no-reference"]) == 2
-    told = "perturb() of mechanism 'late' returns NaN or infinite numbers"
-    assert told in capsys.readouterr().err
+    text = "perturb() of mechanism 'late' returns NaN or infinite numbers"
+    assert text in capsys.readouterr().err
     assert main(["ledger", "export", str(ledger)]) == 0
     account = capsys.readouterr().out
     assert ("laplace" in account) == charged, account

@@ -26,17 +26,17 @@ LEVELS = (np.zeros(5, dtype=int), np.arange(5))
 def two_laplace(first, second, epsilon):
     """delta(epsilon) of two draws of scale 1 whose values change by two amounts, by quadrature."""
 
-    def one(at):
+    def item(at):
         if at >= first:
             return 0.0
         return -math.expm1((at - first) / 2.0) if at > -first else -math.expm1(at)
 
     def density(x):
-        return 0.5 * math.exp(-abs(x)) * one(epsilon - (abs(x - second) - abs(x)))
+        return 0.5 * math.exp(-abs(x)) * item(epsilon - (abs(x - second) - abs(x)))
 
     ends = [0.0, second, *((second - epsilon + f) / 2.0 for f in (first, -first))]
-    found, _ = integrate.quad(density, -40.0, 40.0, points=ends, limit=400, epsabs=1e-12)
-    return found
+    actual, _ = integrate.quad(density, -40.0, 40.0, points=ends, limit=400, epsabs=1e-12)
+    return actual
 
 
 @pytest.mark.parametrize("share", [0.5, 0.7])
@@ -67,8 +67,8 @@ def hockey_stick(moves, epsilon, half=11.0, cells=55):
 
     (here, _), (first, second) = (law((0, 0)), None), (law(moves[0]), law(moves[1]))
     mass = here.sum() ** 2
-    joint, moved = np.multiply.outer(here, here), np.multiply.outer(first, second)
-    return float(np.maximum(joint - math.exp(epsilon) * moved, 0.0).sum() / mass)
+    joint, changed = np.multiply.outer(here, here), np.multiply.outer(first, second)
+    return float(np.maximum(joint - math.exp(epsilon) * changed, 0.0).sum() / mass)
 
 
 def test_no_move_within_the_shares_costs_more_than_the_stated_corner():
@@ -111,8 +111,8 @@ def test_no_number_or_pair_moves_by_more_than_its_share(strategy, norm, protects
         for dp, dq in [(1, 1), (1, -1), (1, 0), *generator.uniform(-1, 1, (20, 2))]:
             change = np.zeros(10)
             change[unit], change[5 + unit] = 0.1 * dp, 0.1 * dq * (protects == "p+q")
-            moved = np.abs(strategy.measure(change))
-            sizes = moved.reshape(2, -1).max(axis=0) if norm == "box" else moved
+            distance = np.abs(strategy.measure(change))
+            sizes = distance.reshape(2, -1).max(axis=0) if norm == "box" else distance
             assert sizes.sum() <= stated.value * (1 + 1e-12)
             largest = max(largest, float(sizes.max()))
     assert largest <= stated.share * stated.value * (1 + 1e-12)
@@ -127,7 +127,7 @@ def test_laplace_noise_on_p_and_q_is_charged_as_two_halves():
     assert parts(alone) == (Charge("laplace", 0.5),)
 
 
-def test_only_independent_noise_is_split_and_cosines_are_not():
+def test_only_independent_noise_is_split_and_coefficients_are_not():
     gaussian = Release(Gaussian(1.0), Sensitivity(1.0, 2, "test"), 1.0)
     assert gaussian.certified.kind == "gaussian"
     widened = Sensitivity(1.0, "box", "test", 0.5).widened(0.1)

@@ -33,14 +33,14 @@ def cells(shift, epsilon, dimension, reach=60):
     share = staircase.best_share(epsilon, dimension)
     radii = share + np.arange(reach)
     sides, middles = [], []
-    for moved in shift:
-        edges = np.concatenate([-radii, radii, moved - radii, moved + radii])
+    for changed in shift:
+        edges = np.concatenate([-radii, radii, changed - radii, changed + radii])
         edges = np.unique(np.round(edges, 12))
         sides.append(np.diff(edges))
         middles.append((edges[1:] + edges[:-1]) / 2.0)
     here = np.max(np.meshgrid(*map(abs, middles), indexing="ij"), axis=0)
-    apart = [abs(middle - moved) for middle, moved in zip(middles, shift, strict=True)]
-    there = np.max(np.meshgrid(*apart, indexing="ij"), axis=0)
+    difference = [abs(middle - changed) for middle, changed in zip(middles, shift, strict=True)]
+    there = np.max(np.meshgrid(*difference, indexing="ij"), axis=0)
     volume = np.prod(np.meshgrid(*sides, indexing="ij"), axis=0)
     p, q = (np.exp(-epsilon * np.floor(n + 1.0 - share)) * volume for n in (here, there))
     return p / p.sum(), q / p.sum()
@@ -84,12 +84,12 @@ def test_a_million_draws_have_the_density(dimension, epsilon):
     volume = np.diff((2.0 * edges) ** dimension)
     mass = volume * np.exp(-epsilon * np.floor((edges[1:] + edges[:-1]) / 2.0 + 1.0 - share))
     expected = count * mass / mass.sum()
-    found = np.histogram(norms, edges)[0]
+    expected_counts = np.histogram(norms, edges)[0]
     keep = expected >= 10
-    counts = [*found[keep], count - found[keep].sum()]
+    counts = [*expected_counts[keep], count - expected_counts[keep].sum()]
     means = [*expected[keep], max(count - expected[keep].sum(), 1e-9)]
     if means[-1] < 5:
-        counts, means = ([*held[:-2], sum(held[-2:])] for held in (counts, means))
+        counts, means = ([*stored[:-2], sum(stored[-2:])] for stored in (counts, means))
     assert stats.chisquare(counts, np.array(means) * count / sum(means)).pvalue > 1e-3
     # the point on its square is uniform: every side is as likely, and along it
     if dimension == 2:
@@ -107,33 +107,33 @@ def test_the_noise_on_a_pair_is_the_best_of_its_kind(epsilon, deviation):
     assert math.sqrt(staircase.variance(epsilon, 2)) == pytest.approx(deviation, rel=0.006)
     for dimension in (1, 2):
         j, q = np.arange(400), np.exp(-epsilon * np.arange(400))
-        found = []
+        values = []
         for share in np.linspace(0.001, 1.0, 4000):
             weight = (share + j) ** dimension * q
-            found.append((weight * (share + j) ** 2).sum() / (3.0 * weight.sum()))
+            values.append((weight * (share + j) ** 2).sum() / (3.0 * weight.sum()))
         best = staircase.variance(epsilon, dimension)
-        assert best == pytest.approx(min(found), rel=1e-4)
-        assert best <= min(found) * (1 + 1e-9)
+        assert best == pytest.approx(min(values), rel=1e-4)
+        assert best <= min(values) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_composition_is_that_of_all_outcomes_enumerated(dimension):
     epsilon, releases, delta = 0.6, 4, 1e-3
     p, q = staircase.chance_of_loss(epsilon, dimension), math.exp(-epsilon)
-    one = {epsilon: p, -epsilon: q * p, 0.0: 1.0 - (1.0 + q) * p}
+    item = {epsilon: p, -epsilon: q * p, 0.0: 1.0 - (1.0 + q) * p}
     outcomes = [
-        (sum(losses), math.prod(one[loss] for loss in losses))
-        for losses in itertools.product(one, repeat=releases)
+        (sum(losses), math.prod(item[loss] for loss in losses))
+        for losses in itertools.product(item, repeat=releases)
     ]
 
     def curve(e):
         return sum(mass * max(0.0, -math.expm1(e - loss)) for loss, mass in outcomes)
 
     charge = Charge("staircase", epsilon, p)
-    found = total_epsilon({charge: releases}, delta)
-    assert found < releases * epsilon
-    assert curve(found) <= delta * (1 + 1e-9)
-    assert curve(found - 1e-3) > delta
+    bound = total_epsilon({charge: releases}, delta)
+    assert bound < releases * epsilon
+    assert curve(bound) <= delta * (1 + 1e-9)
+    assert curve(bound - 1e-3) > delta
     assert total_pure({charge: releases}) == pytest.approx(releases * epsilon)
     single = total_epsilon({charge: 1}, delta)
     assert stated(epsilon, dimension, single) == pytest.approx(delta, rel=1e-6)
@@ -161,9 +161,9 @@ def test_the_chance_of_the_whole_loss_is_one_at_every_size(epsilon):
 
 def test_a_total_at_delta_buys_staircases_that_keep_it():
     for dimension in (1, 2):
-        one = 1.0 / pure_multiplier("staircase", 2.0, 1e-5, 30, dimension)
-        charge = Charge("staircase", one, staircase.chance_of_loss(one, dimension))
-        assert one > 2.0 / 30
+        each = 1.0 / pure_multiplier("staircase", 2.0, 1e-5, 30, dimension)
+        charge = Charge("staircase", each, staircase.chance_of_loss(each, dimension))
+        assert each > 2.0 / 30
         assert 1.99 < total_epsilon({charge: 30}, 1e-5) <= 2.0
 
 

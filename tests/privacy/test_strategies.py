@@ -49,13 +49,13 @@ def brute_force(strategy, adjacency, norm, units):
             other = data.copy()
             other[unit] += dp * adjacency.beta
             other[units + unit] += dq * adjacency.beta
-            moved = strategy.measure(other) - strategy.measure(data)
+            changed = strategy.measure(other) - strategy.measure(data)
             if norm == "box":
-                half = len(moved) // 2
-                found = sum(max(abs(moved[k]), abs(moved[half + k])) for k in range(half))
+                half = len(changed) // 2
+                actual = sum(max(abs(changed[k]), abs(changed[half + k])) for k in range(half))
             else:
-                found = np.linalg.norm(moved, norm)
-            most = max(most, float(found))
+                actual = np.linalg.norm(changed, norm)
+            most = max(most, float(actual))
     return most
 
 
@@ -98,8 +98,8 @@ def test_a_zone_of_one_bus_has_one_strategy():
 
 def test_a_part_that_stands_in_two_levels_is_summed_once():
     levels = [np.array([0, 0, 1]), np.array([0, 1, 2])]
-    found = tree(levels, (0.4, 0.6)).matrix
-    assert sorted(found.tolist()) == [[0, 0, 1.0], [0, 0.6, 0], [0.4, 0.4, 0], [0.6, 0, 0]]
+    computed = tree(levels, (0.4, 0.6)).matrix
+    assert sorted(computed.tolist()) == [[0, 0, 1.0], [0, 0.6, 0], [0.4, 0.4, 0], [0.6, 0, 0]]
 
 
 def test_a_tree_needs_a_weight_for_every_level():
@@ -112,23 +112,23 @@ def test_a_tree_needs_a_weight_for_every_level():
 @pytest.mark.parametrize("strategy", [bus(6), total(6), tree(HALVES, (0.5, 0.2, 0.3))])
 def test_hardly_any_noise_leaves_what_was_measured(strategy):
     demand = np.array([1.0, 0.2, 0.5, 2.0, 0.1, 0.9, 0.3, 0.1, 0.2, 0.7, 0.0, 0.1])
-    found = strategy.estimate(strategy.measure(demand), 1e-12, prior_of(np.full(6, 0.5), 100.0))
-    assert strategy.measure(found) == pytest.approx(strategy.measure(demand), abs=1e-4)
+    estimate = strategy.estimate(strategy.measure(demand), 1e-12, prior_of(np.full(6, 0.5), 100.0))
+    assert strategy.measure(estimate) == pytest.approx(strategy.measure(demand), abs=1e-4)
 
 
 @pytest.mark.parametrize("strategy", [bus(6), total(6), tree(HALVES, (0.5, 0.2, 0.3))])
 def test_boundless_noise_leaves_the_prior(strategy):
     prior = prior_of(np.array([0.5, 1.0, 0.2, 0.4, 0.8, 0.1]), 0.5)
     noise = 1e6 * np.random.default_rng(3).normal(size=2 * len(strategy.matrix))
-    found = strategy.estimate(noise, 1e12, prior)
-    assert found == pytest.approx(prior.mean, abs=1e-2)
+    posterior = strategy.estimate(noise, 1e12, prior)
+    assert posterior == pytest.approx(prior.mean, abs=1e-2)
 
 
 def test_the_sum_stays_in_its_public_range():
     prior = prior_of(np.full(4, 0.5), 50.0, lower=0.0, upper=3.0)
     for seen, sums in ((40.0, 3.0), (-40.0, 0.0)):
-        found = total(4).estimate(np.array([seen, seen]), 0.01, prior)
-        assert found.reshape(2, 4).sum(axis=1) == pytest.approx([sums, sums])
+        posterior = total(4).estimate(np.array([seen, seen]), 0.01, prior)
+        assert posterior.reshape(2, 4).sum(axis=1) == pytest.approx([sums, sums])
 
 
 def test_the_estimate_is_the_mean_of_a_sampled_posterior():
@@ -147,8 +147,8 @@ def test_the_estimate_is_the_mean_of_a_sampled_posterior():
     log_weight = stats.norm.logpdf(seen, demand @ strategy.matrix.T, np.sqrt(variance)).sum(axis=1)
     weight = np.exp(log_weight - log_weight.max())
     expected = weight @ demand / weight.sum()
-    found = strategy.estimate(np.concatenate([seen, seen]), variance, prior)[:3]
-    assert found == pytest.approx(expected, abs=0.01)
+    posterior = strategy.estimate(np.concatenate([seen, seen]), variance, prior)[:3]
+    assert posterior == pytest.approx(expected, abs=0.01)
 
 
 def test_equal_loads_are_recognised_and_pooled_and_unequal_ones_are_not():
@@ -162,8 +162,10 @@ def test_equal_loads_are_recognised_and_pooled_and_unequal_ones_are_not():
         ratios = []
         for _ in range(20):
             noise = np.sqrt(variance) * generator.normal(size=80)
-            found = bus(40).estimate(np.concatenate([demand, demand]) + noise, variance, prior)[:40]
-            ratios.append(((found - demand) ** 2).sum() / (noise[:40] ** 2).sum())
+            posterior = bus(40).estimate(np.concatenate([demand, demand]) + noise, variance, prior)[
+                :40
+            ]
+            ratios.append(((posterior - demand) ** 2).sum() / (noise[:40] ** 2).sum())
         assert lowest <= np.mean(ratios) <= highest
 
 
@@ -184,9 +186,9 @@ def test_the_expected_error_is_what_a_simulation_of_the_prior_finds():
     squares = []
     for _ in range(20_000):
         t = sums.spread * generator.normal()
-        moved = t * sums.shares + deviation * roots @ generator.normal(size=units)
+        distance = t * sums.shares + deviation * roots @ generator.normal(size=units)
         noise = np.sqrt(variance) * generator.normal(size=len(strategy.matrix))
-        missed = moved - gain @ (strategy.matrix @ moved + noise)
+        missed = distance - gain @ (strategy.matrix @ distance + noise)
         squares.append(((use @ missed) ** 2).sum())
     stated = expected_error(strategy, variance, prior, use, deviation)
     assert stated == pytest.approx(np.sqrt(np.mean(squares)), rel=0.03)
@@ -196,11 +198,11 @@ def test_the_expected_error_is_what_a_simulation_of_the_prior_finds():
 def test_with_boundless_beliefs_an_error_in_p_and_q_is_that_of_the_noise(factors):
     """q = middle p + half q': the noise of q' and p, for any prior."""
     prior, variance = prior_of(np.full(4, 0.5), 1e3), 0.02
-    found = expected_error(
+    error = expected_error(
         bus(4), variance, prior, np.eye(4), 1e3, reactive=True, power_factors=factors
     )
     middle, half = (0.0, 1.0) if factors is None else (factors.middle, factors.half)
-    assert found**2 == pytest.approx(4 * variance * (1 + middle**2 + half**2), rel=1e-3)
+    assert error**2 == pytest.approx(4 * variance * (1 + middle**2 + half**2), rel=1e-3)
 
 
 def test_auto_takes_the_sum_where_noise_is_large_and_units_where_it_is_small():
@@ -234,11 +236,11 @@ def test_an_estimate_takes_the_variance_that_a_mechanism_states():
     class Ball(Gaussian):
         variance_at_1 = 1.0 + 2 * 3
 
-    held = Disclosure(bus(3), prior_of([0.2, 0.5, 0.9]), 0.0)
+    disclosure = Disclosure(bus(3), prior_of([0.2, 0.5, 0.9]), 0.0)
     sensitivity, seen = Sensitivity(0.1, 2, "test"), np.ones(6)
-    found = [
-        held.estimate(seen, Release(mechanism, sensitivity, 0.1))
+    posterior = [
+        disclosure.estimate(seen, Release(mechanism, sensitivity, 0.1))
         for mechanism in (Ball(0.1), Gaussian(0.1), Gaussian(0.1 * np.sqrt(7.0)))
     ]
-    assert found[0] == pytest.approx(found[2], rel=1e-12)
-    assert found[0] != pytest.approx(found[1], rel=1e-3)
+    assert posterior[0] == pytest.approx(posterior[2], rel=1e-12)
+    assert posterior[0] != pytest.approx(posterior[1], rel=1e-3)

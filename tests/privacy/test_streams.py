@@ -44,9 +44,9 @@ def test_no_window_moves_blocks_by_more_than_its_aligned_ones(block: int) -> Non
     window, largest = 12, 0.0
     for start in range(block):
         for signs in itertools.product((1.0, -1.0), repeat=6):
-            moved = np.zeros(2 * window)
-            moved[start : start + window] = np.repeat(signs, window // 6)
-            means = moved.reshape(-1, block).mean(axis=1)
+            changed = np.zeros(2 * window)
+            changed[start : start + window] = np.repeat(signs, window // 6)
+            means = changed.reshape(-1, block).mean(axis=1)
             largest = max(largest, length(np.concatenate([means, np.abs(means)]), "box"))
     assert largest == pytest.approx(window / block)
 
@@ -63,7 +63,7 @@ def test_a_window_costs_the_budget(total: float) -> None:
     assert made.costs["total_per_year"] == pytest.approx(365.0 * total)
 
 
-def test_the_block_follows_from_public_figures_only() -> None:
+def test_the_block_follows_from_public_data_only() -> None:
     other = series(range(72))
     object.__setattr__(other, "pd", 3.0 * other.pd[:, ::-1])
     zoning = gridpriv.shipped_zoning(CASE)
@@ -76,7 +76,7 @@ def test_the_block_follows_from_public_figures_only() -> None:
 def test_an_estimate_rests_on_the_releases_until_its_hour() -> None:
     """Demand from hour 40 on changes no estimate before the end of its block."""
     made = stream()
-    (one, *_), zone = made.disclosures, made.owned.zones[0]
+    (item, *_), zone = made.disclosures, made.owned.zones[0]
     demand = made._data(zone)
     later = demand.copy()
     later[40:] *= 3.0
@@ -85,11 +85,11 @@ def test_an_estimate_rests_on_the_releases_until_its_hour() -> None:
         del block
         return mean
 
-    here, there = (estimates(one, d, plain, 1e-4).temporal_coefficients for d in (demand, later))
-    apart = np.abs(here - there).max(axis=0)
+    here, there = (estimates(item, d, plain, 1e-4).temporal_coefficients for d in (demand, later))
+    difference = np.abs(here - there).max(axis=0)
     ends = (40 // made.block + 1) * made.block - 1
-    assert apart[:ends].max() == 0.0
-    assert apart[ends:].max() > 0.0
+    assert difference[:ends].max() == 0.0
+    assert difference[ends:].max() > 0.0
 
 
 def test_a_missing_hour_is_released_and_charged() -> None:

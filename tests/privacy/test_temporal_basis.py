@@ -47,34 +47,34 @@ def corners(protects, factors):
 
 
 @pytest.mark.parametrize("weights", [(), (0.3,), (1.0, 1.0), (0.5, 0.7, 0.2)])
-@pytest.mark.parametrize("strategy", [bus(N), total(N), TREE], ids=lambda one: one.name)
+@pytest.mark.parametrize("strategy", [bus(N), total(N), TREE], ids=lambda item: item.name)
 @pytest.mark.parametrize(
     ("protects", "factors"),
     [("p+q", None), ("p", None), ("q", None), ("p+q", PowerFactors(0.9, 1.0))],
 )
 def test_sensitivities_are_the_largest_move_over_all_corners(strategy, weights, protects, factors):
     """A maximum of a convex function is at a corner: all of them are tried."""
-    held = released(strategy, weights, factors=factors)
+    disclosure = released(strategy, weights, factors=factors)
     adjacency = DemandAdjacency(BETA, protects, factors)
     still = np.random.default_rng(3).normal(size=(STEPS, 2 * N))
-    base = held.measure(still)
+    base = disclosure.measure(still)
     most = dict.fromkeys((1, 2, "box"), 0.0)
     for unit in range(N):
         for moves in corners(protects, factors):
-            moved = still.copy()
-            moved[:, unit] += moves[:, 0]
-            moved[:, N + unit] += moves[:, 1]
-            apart = held.measure(moved) - base
-            most = {norm: max(found, length(apart, norm)) for norm, found in most.items()}
-    for norm, found in most.items():
-        stated = held.sensitivity(adjacency, norm).value
+            changed = still.copy()
+            changed[:, unit] += moves[:, 0]
+            changed[:, N + unit] += moves[:, 1]
+            difference = disclosure.measure(changed) - base
+            most = {norm: max(actual, length(difference, norm)) for norm, actual in most.items()}
+    for norm, actual in most.items():
+        stated = disclosure.sensitivity(adjacency, norm).value
         if norm == 2 and strategy is TREE and max(weights, default=0.0) > math.hypot(0.3, 0.7):
-            assert found <= (1.0 + 1e-9) * stated <= 1.2 * found  # proven, not always attained
+            assert actual <= (1.0 + 1e-9) * stated <= 1.2 * actual  # proven, not always attained
         else:
-            assert stated == pytest.approx(found, rel=1e-9)
+            assert stated == pytest.approx(actual, rel=1e-9)
 
 
-def test_in_norm_1_cosines_are_free_while_the_mean_pays_for_them():
+def test_in_norm_1_coefficients_are_free_while_the_mean_pays_for_them():
     adjacency = DemandAdjacency(BETA)
     alone = released(total(N), (), 96).sensitivity(adjacency, 1).value
     free = (0.99 / (3 * math.sqrt(2.0)),) * 3
@@ -82,30 +82,32 @@ def test_in_norm_1_cosines_are_free_while_the_mean_pays_for_them():
     assert released(total(N), (0.9,), 96).sensitivity(adjacency, 1).value > 1.01 * alone
 
 
-@pytest.mark.parametrize("strategy", [bus(N), total(N), TREE], ids=lambda one: one.name)
+@pytest.mark.parametrize("strategy", [bus(N), total(N), TREE], ids=lambda each: each.name)
 @pytest.mark.parametrize("factors", [None, PowerFactors(0.9, 1.0)])
 def test_without_noise_the_sums_of_all_steps_come_back(strategy, factors):
     """As many cosines as steps leave nothing out: those of another library, scaled."""
     demand = np.random.default_rng(5).uniform(0.5, 3.0, (STEPS, 2 * N))
-    held = released(strategy, (0.4, 1.0, 0.7), factors=factors)
-    basis = held.estimate(held.measure(demand), None)
+    disclosure = released(strategy, (0.4, 1.0, 0.7), factors=factors)
+    basis = disclosure.estimate(disclosure.measure(demand), None)
     sums = demand.reshape(STEPS, 2, N).sum(axis=2)
-    found = np.array([held.at(step, basis).reshape(2, N).sum(axis=1) for step in range(STEPS)])
-    np.testing.assert_allclose(found, sums, rtol=1e-5)
-    theirs = dct(sums, axis=0, norm="ortho")[1:] / math.sqrt(STEPS)
-    np.testing.assert_allclose(basis.temporal_coefficients, theirs.T, rtol=1e-9, atol=1e-12)
+    computed = np.array(
+        [disclosure.at(step, basis).reshape(2, N).sum(axis=1) for step in range(STEPS)]
+    )
+    np.testing.assert_allclose(computed, sums, rtol=1e-5)
+    reference = dct(sums, axis=0, norm="ortho")[1:] / math.sqrt(STEPS)
+    np.testing.assert_allclose(basis.temporal_coefficients, reference.T, rtol=1e-9, atol=1e-12)
 
 
 def test_a_step_keeps_to_the_public_range_of_its_sums():
     prior = Prior(WIDE.mean, WIDE.spread, np.array([0.0, -1.0]), np.array([8.0, 1.0]))
-    held = released(total(N), (1.0,), prior=prior)
-    basis = held.estimate(np.array([STEPS * 0.5, 40.0, 0.2, 9.0]), None)
-    sums = np.array([held.at(step, basis).reshape(2, N).sum(axis=1) for step in range(STEPS)])
+    series = released(total(N), (1.0,), prior=prior)
+    basis = series.estimate(np.array([STEPS * 0.5, 40.0, 0.2, 9.0]), None)
+    sums = np.array([series.at(step, basis).reshape(2, N).sum(axis=1) for step in range(STEPS)])
     assert sums[:, 0].min() == pytest.approx(0.0) and sums[:, 0].max() == pytest.approx(8.0)
     assert np.abs(sums[:, 1]).max() <= 1.0 + 1e-12
 
 
-def test_the_expected_swing_error_is_what_a_simulation_finds():
+def test_the_expected_coefficient_error_is_what_a_simulation_finds():
     """Coefficients of the public prior, noise of known scale, and the estimate from both."""
     rng, level, over, variance = np.random.default_rng(6), 3.0, TemporalBasis(24, (1.0, 0.5)), 0.02
     guess = 0.15 * level / np.arange(1, 7)
@@ -117,8 +119,8 @@ def test_the_expected_swing_error_is_what_a_simulation_finds():
     gain = weights * guess[:2] ** 2 / (variance + weights**2 * guess[:2] ** 2)
     error = temporal_coefficients.copy()
     error[:, :2] -= gain * seen
-    found = (error**2).sum(axis=1).mean()
-    assert coefficient_error(over, variance, level) == pytest.approx(found, rel=0.03)
+    actual = (error**2).sum(axis=1).mean()
+    assert coefficient_error(over, variance, level) == pytest.approx(actual, rel=0.03)
     assert coefficient_error(over, 0.0, level) == pytest.approx((guess[2:] ** 2).sum())
 
 
@@ -134,27 +136,27 @@ def test_what_is_not_released_is_left_and_what_no_series_has_is_not():
     )
 
 
-def test_a_swing_within_the_noise_is_shrunk_and_one_beyond_it_is_kept():
-    held = released(total(N), (1.0,), 24)
+def test_a_coefficient_within_the_noise_is_shrunk_and_one_beyond_it_is_kept():
+    series = released(total(N), (1.0,), 24)
     still = np.tile(np.repeat([2.0, 0.5], N), (24, 1))
     shape = math.sqrt(2.0) * np.cos(np.pi * (np.arange(24) + 0.5) / 24)
     for size, least, most in ((0.05, 0.0, 0.5), (4.0, 0.8, 1.0)):
-        moved = still.copy()
-        moved[:, :N] += size / N * shape[:, None]
+        neighbour = still.copy()
+        neighbour[:, :N] += size / N * shape[:, None]
         mechanism = Gaussian(0.5)
         release = Release(mechanism, Sensitivity(0.1, 2, ""), 0.1)
-        basis = held.estimate(held.measure(moved), release)
+        basis = series.estimate(series.measure(neighbour), release)
         assert least * size <= basis.temporal_coefficients[0, 0] <= most * size
 
 
 def test_of_nothing_there_is_no_release():
-    held = released(nothing(N), (), 24)
-    assert held.sensitivity(DemandAdjacency(BETA), "box").value == 0.0
-    basis = held.estimate(held.measure(np.ones((24, 2 * N))), None)
+    series = released(nothing(N), (), 24)
+    assert series.sensitivity(DemandAdjacency(BETA), "box").value == 0.0
+    basis = series.estimate(series.measure(np.ones((24, 2 * N))), None)
     np.testing.assert_allclose(basis.mean, WIDE.mean)
 
 
 @pytest.mark.parametrize(("steps", "most"), [(1, 0), (3, 2), (96, 6)])
-def test_there_are_fewer_cosines_than_steps(steps, most):
-    assert max(len(one.weights) for one in basis_candidates(steps)) == most
-    assert {len(one.weights) for one in basis_candidates(steps, "6")} == {most}
+def test_there_are_fewer_coefficients_than_steps(steps, most):
+    assert max(len(entry.weights) for entry in basis_candidates(steps)) == most
+    assert {len(entry.weights) for entry in basis_candidates(steps, "6")} == {most}

@@ -132,7 +132,7 @@ def test_no_text_of_a_report_ends_in_two_full_stops(lasso):
 
 @pytest.mark.parametrize("noise", ["secure", "simulated"])
 def test_an_interrupted_learning_run_says_what_it_released(tmp_path, monkeypatch, noise):
-    real = Task.drawn
+    real = Task.with_noise
 
     def dying(self, t, values, releases):
         noisy = real(self, t, values, releases)
