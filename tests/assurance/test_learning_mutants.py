@@ -68,12 +68,12 @@ def noise_reused_in_every_round(patch):
 
 
 def noise_shared_by_clients(patch):
-    def drawn(self, t, values, releases):
+    def with_noise(self, t, values, releases):
         noise = self.streams.stream(0, t, 0).normal(size=values[0].shape)
         scales = np.array([r.mechanism.scale for r in releases])
         return values + scales[:, None, None] * noise
 
-    patch.setattr(base.Task, "with_noise", drawn)
+    patch.setattr(base.Task, "with_noise", with_noise)
 
 
 def clip_a_tenth_too_long(patch):

@@ -55,9 +55,9 @@ class Chosen(Task):
 
     draws: dict = field(default_factory=dict)
 
-    def drawn(self, t, values, releases):
+    def with_noise(self, t, values, releases):
         if t not in self.draws:
-            return super().noise_budget(t, values, releases)
+            return super().with_noise(t, values, releases)
         return values + self.draws[t]
 
 
@@ -798,8 +798,8 @@ def test_proximity_and_what_a_batch_moves_by_are_settings():
     assert paper_reach(5, 10) == pytest.approx(paper_reach(5) / 10)
     task = task_for(rounds=2, proximity=3.0)
     assert fedspd_dp.proximity(task, 4, 0.5) == pytest.approx(6.0)
-    first, two = (fedspd_dp.proximity(task_for(diameter=d), 1, 0.5) for d in (1.0, 23.0))
-    assert first / two == pytest.approx(23.0)
+    first, second = (fedspd_dp.proximity(task_for(diameter=d), 1, 0.5) for d in (1.0, 23.0))
+    assert first / second == pytest.approx(23.0)
 
 
 def test_sums_under_secure_noise_round_by_less_than_is_charged_for():
