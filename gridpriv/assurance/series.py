@@ -58,7 +58,7 @@ from gridpriv.privacy.settings import BUILT_IN, Budget
 from gridpriv.privacy.temporal import TemporalDisclosure, TemporalEstimate
 from gridpriv.zonal import protected_case
 from gridpriv.zonal.certificate import certificate
-from gridpriv.zonal.horizon import Horizon, Known, Stream, estimates, make_horizon
+from gridpriv.zonal.horizon import DemandEstimates, Horizon, Stream, make_horizon, stream_estimates
 from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.settings import Settings
 
@@ -123,7 +123,7 @@ def _publication(prepared: Prepared, case: Case) -> Frozen:
 def _published(protected: protected_case.ProtectedCase) -> dict[str, str]:
     """Return the text of the published case and of its certificate."""
     case = protected.case("audit")
-    document = certificate(protected.made, case, {}, None)
+    document = certificate(protected.contents, case, {}, None)
     return {"case": matpower_text(case), "certificate": json.dumps(document, sort_keys=True)}
 
 
@@ -268,7 +268,7 @@ def _signs(
     return [*zip(worst, worst, strict=True), *zip(worst, mixed, strict=True)]
 
 
-def _last_step(horizon: Horizon, tape: Tape) -> tuple[Known, dict[str, Any]]:
+def _last_step(horizon: Horizon, tape: Tape) -> tuple[DemandEstimates, dict[str, Any]]:
     """Draw the release of all steps on a tape; return it with the last step's public bytes."""
     taped = replace(horizon)
     taped.__dict__["disclosures"] = horizon.disclosures
@@ -324,7 +324,7 @@ def _stream_of_zone(base: Stream, twins: list[Stream], place: int, zone: Zone) -
         return total_pure({noise_of.charge(distance): 1})
 
     def estimated(demand: Floats, draw: Callable[[int, Floats], Floats]) -> TemporalEstimate:
-        return estimates(base.disclosures[place], demand, draw, release.mechanism.variance)
+        return stream_estimates(base.disclosures[place], demand, draw, release.mechanism.variance)
 
     def draw(block: int, mean: Floats) -> Floats:
         values.append(mean.copy())

@@ -124,7 +124,7 @@ def execute(args: argparse.Namespace) -> int:
     def show() -> None:
         summarise(document)
         if chosen.noise == "simulated":
-            say(f"--seed {protected.made.ready.seed} draws the same simulated noise again.")
+            say(f"--seed {protected.contents.ready.seed} draws the same simulated noise again.")
 
     return print_result(args, document, show, place)
 
@@ -206,7 +206,7 @@ def _write(
     from gridpriv.zonal.certificate import COPIES, certificate, data_sheet
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
-    publication, published = protected.made, protected.case(function_name(place.stem))
+    publication, published = protected.contents, protected.case(function_name(place.stem))
     header = [
         f"{COPIES[chosen.noise].capitalize()} of {publication.ready.case.name}: noise of "
         f"total epsilon {publication.epsilon:.6g} (pure DP)",

@@ -223,7 +223,7 @@ def coordinates(
     voltage : (n,) complex
     pg, qg : (g,)
     elements : dict, optional
-        As :attr:`Zone.held`; by default every element of the grid.
+        As :attr:`Zone.elements`; by default every element of the grid.
     """
     case, y = network.case, network.admittance
     elements = whole_grid(network).elements if elements is None else elements

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gridpriv.privacy.ledger_rows import LedgerDataset
     from gridpriv.study.run_folder import RunFolder
     from gridpriv.zonal.day import DayPlan
-    from gridpriv.zonal.horizon import Horizon, Known
+    from gridpriv.zonal.horizon import DemandEstimates, Horizon
 
 Progress = Callable[[str, int | None], AbstractContextManager[Callable[..., None]]]
 """From a label and a number of steps (None: unknown) to a display with ``advance(note)``."""
@@ -276,7 +276,7 @@ class RunContext:
                         admit=in_turn(admit, partial(run_folder.begin, number)),
                         leave=partial(run_folder.add, number),
                         transport=zones,
-                        known=known,
+                        estimates=known,
                         plan=plan,
                     )
                     admit = None  # the first step has been checked for all
@@ -323,7 +323,9 @@ def _compared(result: RunResult, zones: Connect) -> RunResult:
         raise interrupt from None
 
 
-def _planned(horizon: Horizon, run_folder: RunFolder, known: Known | None) -> DayPlan | None:
+def _planned(
+    horizon: Horizon, run_folder: RunFolder, known: DemandEstimates | None
+) -> DayPlan | None:
     """Plan coupled steps together; store storages and reserves."""
     plan = horizon.plan(known)
     if plan is not None:
@@ -341,7 +343,7 @@ def _planned(horizon: Horizon, run_folder: RunFolder, known: Known | None) -> Da
 
 def _drawn(
     horizon: Horizon, run_folder: RunFolder, charge: Charging | None, admit: Admit | None
-) -> Known:
+) -> DemandEstimates:
     """Draw the release of all steps; store it before it is used."""
     in_turn(admit, run_folder.begin_once)(horizon.planned)
     drawn: dict[str, Counter[Release]] = {}

@@ -39,7 +39,7 @@ from gridpriv.study import record
 from gridpriv.study.comparison import ZonedCase, describe, network_rows
 from gridpriv.study.engine import charge_rows, header, manifest_totals
 from gridpriv.zonal.day import DayPlan
-from gridpriv.zonal.horizon import Horizon, Known, step_row
+from gridpriv.zonal.horizon import DemandEstimates, Horizon, step_row
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.summary import noise
@@ -130,7 +130,9 @@ class RunFolder:
             self.store.set_aside(ONCE)
         self._note_once(_drawn_tables(planned, early=True))
 
-    def add_once(self, horizon: Horizon, drawn: Released, known: Known | None = None) -> None:
+    def add_once(
+        self, horizon: Horizon, drawn: Released, known: DemandEstimates | None = None
+    ) -> None:
         """Store a series' release for all steps and its estimate; nothing after an early end."""
         estimates = {} if known is None else _known_tables(horizon, known)
         self._note_once({**_drawn_tables(drawn, early=known is None), **estimates})
@@ -138,7 +140,7 @@ class RunFolder:
     def _note_once(self, tables: Tables) -> None:
         self.store.note(ONCE, tables, run=_run(0), step=EVERY)
 
-    def known(self, horizon: Horizon) -> Known | None:
+    def known(self, horizon: Horizon) -> DemandEstimates | None:
         """Return the estimate of every step's demand from a stored release."""
         tables = read_study(self.store.folder).tables
         if RELEASED not in tables:
@@ -351,7 +353,7 @@ def _drawn_tables(releases: Released, *, early: bool) -> Tables:
     return {"releases": rows, "charges": charge_rows(record.certified(releases))}
 
 
-def _known_tables(horizon: Horizon, known: Known) -> Tables:
+def _known_tables(horizon: Horizon, known: DemandEstimates) -> Tables:
     """Return the estimate of demand over all steps from one release."""
     bus_id, zones = horizon.series.case.bus_id, horizon.owned.zones
     return {

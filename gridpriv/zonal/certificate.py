@@ -73,7 +73,7 @@ def inversion_error(beta: float, epsilon: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class PublishedDraw:
     """One release of a publication.
 
     Attributes
@@ -81,8 +81,8 @@ class Drawn:
     quantity : str
     release : Release
     unit : float
-        Of its numbers, in ``called``.
-    called : str
+        Of its numbers, in ``unit_name``.
+    unit_name : str
     reactive : float
         Weight of reactive values: their noise is that of active values divided by it.
     """
@@ -90,12 +90,12 @@ class Drawn:
     quantity: str
     release: Release
     unit: float
-    called: str
+    unit_name: str
     reactive: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class CertificateContents:
     """Contents of a certificate.
 
     Attributes
@@ -114,7 +114,7 @@ class Made:
 
     ready: Prepared
     adjacency: str
-    drawn: tuple[Drawn, ...]
+    drawn: tuple[PublishedDraw, ...]
     served: Served
     covariance: Floats | None = None
     cost_range: tuple[float, float] | None = None
@@ -125,7 +125,9 @@ class Made:
         return total_pure(Counter(item.release.certified for item in self.drawn))
 
 
-def certificate(contents: Made, published: Case, files: Mapping[str, str], run: str | None) -> Json:
+def certificate(
+    contents: CertificateContents, published: Case, files: Mapping[str, str], run: str | None
+) -> Json:
     """Return the certificate of a published case as a JSON value.
 
     Parameters
@@ -173,7 +175,7 @@ def certificate(contents: Made, published: Case, files: Mapping[str, str], run: 
     return dict(json_ready(document))
 
 
-def _row(drawn: Drawn) -> Json:
+def _row(drawn: PublishedDraw) -> Json:
     release = drawn.release
     mechanism = release.mechanism
     return {
@@ -183,14 +185,14 @@ def _row(drawn: Drawn) -> Json:
         "scale": drawn.unit * mechanism.scale,
         "standard_deviation": drawn.unit * math.sqrt(mechanism.variance),
         "reactive_weight": drawn.reactive,
-        "unit": drawn.called,
+        "unit": drawn.unit_name,
         "norm": str(mechanism.norm),
         "epsilon": epsilon_of(release.certified, 0.0),
         "bound_source": release.sensitivity.bound_source,
     }
 
 
-def _demand(contents: Made) -> Json:
+def _demand(contents: CertificateContents) -> Json:
     case, total, bus = contents.served.case, None, None
     if contents.covariance is not None:
         total = case.base_mva * math.sqrt(max(float(contents.covariance[0].sum()), 0.0))

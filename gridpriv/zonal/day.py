@@ -242,9 +242,9 @@ def _outputs(optimum: DayOptimum, case: Case) -> Floats:
 
 def _released(step: Prepared) -> list[Floats]:
     """Return the estimated demand of every zone in a step; true demand without perturbation."""
-    if step.known is None:
+    if step.posteriors is None:
         return [zone.demand for zone in step.zones]
-    return [earlier.demand for earlier in step.known]
+    return [earlier.demand for earlier in step.posteriors]
 
 
 def _schedule(

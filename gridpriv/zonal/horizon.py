@@ -87,7 +87,7 @@ from gridpriv.zonal.run import (
 )
 from gridpriv.zonal.settings import AUTO, PER_STEP, Settings
 
-Known: TypeAlias = tuple[TemporalEstimate, ...]
+DemandEstimates: TypeAlias = tuple[TemporalEstimate, ...]
 """Per zone, the estimate of its demand over the steps from a release."""
 ONCE = Perturbation("demand", "once")
 Releases: TypeAlias = dict[str, Counter[Release]]
@@ -193,7 +193,7 @@ class Horizon:
         """Return the name of the statistics that a zone releases."""
         return level.strategy.name
 
-    def draw(self, charge: Charging = lambda *_: None) -> Known:
+    def draw(self, charge: Charging = lambda *_: None) -> DemandEstimates:
         """Charge and draw the release of all steps; return the estimate from it."""
         streams, planned = NoiseStreams(step_seed(self.seed, 0)), self.planned
         estimates = []
@@ -205,7 +205,7 @@ class Horizon:
             estimates.append(item.estimate(value, release))
         return tuple(estimates)
 
-    def expected(self) -> Known:
+    def expected(self) -> DemandEstimates:
         """Return the public prior of demand, used before a release."""
         return tuple(
             TemporalEstimate(disclosure.level.prior.mean, np.zeros((2, len(disclosure.weights))))
@@ -225,11 +225,11 @@ class Horizon:
         protection = self.settings.adjacency(case).protection(case.base_mva)
         return f"{protection}, {BEFORE_FACTORS if self.series.scales else self.changed_steps}"
 
-    def plan(self, known: Known | None) -> DayPlan | None:
+    def plan(self, estimates: DemandEstimates | None) -> DayPlan | None:
         """Return the joint plan of all steps; None where nothing couples them."""
         if self.coupling is None:
             return None
-        steps = [self.prepared(number, known) for number in range(len(self.series))]
+        steps = [self.prepared(number, estimates) for number in range(len(self.series))]
         return plan_day(steps, self.coupling)
 
     @property
@@ -238,9 +238,9 @@ class Horizon:
         return None if self.chronology is None or self.chronology.empty else self.chronology
 
     def prepared(
-        self, number: int, known: Known | None = None, plan: DayPlan | None = None
+        self, number: int, estimates: DemandEstimates | None = None, plan: DayPlan | None = None
     ) -> Prepared:
-        """Return the run of a step, counted from 0; with a ``known`` demand it draws no noise.
+        """Return the run of a step, counted from 0; with a demand of ``estimates`` it draws no noise.
 
         Parameters
         ----------
@@ -256,13 +256,13 @@ class Horizon:
         ready = replace(ready, rules=self._rules(ready), seed=step_seed(self.seed, number))
         if plan is not None:
             ready = replace(ready, scheduled=plan.schedules[number])
-        if known is None:
+        if estimates is None:
             return ready
         step = 0 if self.series.scales else number
-        likely = zip(self.disclosures, known, strict=True)
+        likely = zip(self.disclosures, estimates, strict=True)
         return replace(
             ready,
-            known=tuple(
+            posteriors=tuple(
                 ReleasedPosterior(
                     replace(item.level, scale=ready.scale), ready.scale * item.at(step, basis)
                 )
@@ -295,7 +295,7 @@ class Horizon:
         admit: Admit | None = None,
         leave: Leave = lambda _: None,
         transport: Connect | None = None,
-        known: Known | None = None,
+        estimates: DemandEstimates | None = None,
         plan: DayPlan | None = None,
     ) -> RunResult:
         """Run a step; see :func:`gridpriv.zonal.run.run_prepared`.
@@ -306,7 +306,7 @@ class Horizon:
             As :func:`gridpriv.zonal.run.run`, with the step in a note.
         """
         try:
-            ready = self.prepared(number, known, plan)
+            ready = self.prepared(number, estimates, plan)
             return run_prepared(ready, charge=charge, admit=admit, leave=leave, transport=transport)
         except GridprivError as error:
             error.add_note(f"step {self.series.steps[number]} of {self.series.source}")
@@ -402,18 +402,18 @@ class Stream(Horizon):
         reach = 1 if self.coupling is None else look_ahead(self.coupling.hours)
         return min(reach, len(self.series))
 
-    def plan(self, known: Known | None) -> DayPlan | None:
+    def plan(self, estimates: DemandEstimates | None) -> DayPlan | None:
         """Return the receding plan; None for steps without coupling."""
         if self.coupling is None:
             return None
         count = len(self.series)
-        steps = [self.prepared(number, known) for number in range(count)]
+        steps = [self.prepared(number, estimates) for number in range(count)]
 
         def predicted(number: int) -> list[list[Floats]]:
-            if known is None:
+            if estimates is None:
                 reached = steps[number : number + self.ahead]
                 return [[zone.demand for zone in step.zones] for step in reached]
-            likely = list(zip(self.disclosures, known, strict=True))
+            likely = list(zip(self.disclosures, estimates, strict=True))
             scale, reach = steps[number].scale, min(self.ahead, count - number)
             return [
                 [scale * item.at(number, basis, later) for item, basis in likely]
@@ -471,10 +471,10 @@ class Stream(Horizon):
         """Return the name of the statistics that a zone releases."""
         return f"total of every {self.block} h"
 
-    def draw(self, charge: Charging = lambda *_: None) -> Known:
+    def draw(self, charge: Charging = lambda *_: None) -> DemandEstimates:
         """Charge and draw every block of the series; return the estimate of every step."""
         streams, planned = NoiseStreams(step_seed(self.seed, 0)), self.planned
-        results = []
+        estimates = []
         for zone, item in zip(self.owned.zones, self.disclosures, strict=True):
             release = next(iter(planned.get(zone.name, ())), None)
 
@@ -486,10 +486,10 @@ class Stream(Horizon):
                 return release.apply(mean, partial(streams.stream, zone.key, block + 1, 1))
 
             variance = 0.0 if release is None else release.mechanism.variance
-            results.append(estimates(item, self._data(zone), drawn, variance))
-        return tuple(results)
+            estimates.append(stream_estimates(item, self._data(zone), drawn, variance))
+        return tuple(estimates)
 
-    def expected(self) -> Known:
+    def expected(self) -> DemandEstimates:
         """Return the public prior, used before a release."""
         return tuple(
             TemporalEstimate(
@@ -529,7 +529,7 @@ def stream_costs(settings: Settings, window: int, block: int) -> Json:
     }
 
 
-def estimates(
+def stream_estimates(
     item: StreamDisclosure, demand: Floats, drawn: Callable[[int, Floats], Floats], variance: float
 ) -> TemporalEstimate:
     """Release every block; return the estimate of every step from the releases until then.
@@ -768,14 +768,14 @@ def run_series(
         As :func:`gridpriv.zonal.run.run`, with the step in a note.
     """
     horizon = make_horizon(series, zoning, settings, chronology)
-    known = None
+    estimates = None
     if horizon.released_once:
         horizon.run_trial(0, default_transport(settings.workers))
-        known = horizon.draw(charge or (lambda *_: None))
-    plan = horizon.plan(known)
+        estimates = horizon.draw(charge or (lambda *_: None))
+    plan = horizon.plan(estimates)
     results = []
     for number in range(len(series)):
-        results.append(horizon.run_step(number, charge, known=known, plan=plan))
+        results.append(horizon.run_step(number, charge, estimates=estimates, plan=plan))
         watch(number, results[-1])
     released = horizon.planned if horizon.released_once else {}
     seed = None if settings.noise == "secure" else horizon.seed

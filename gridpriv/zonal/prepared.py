@@ -125,7 +125,7 @@ class Prepared(Instance):
         Factor on the owners' demand.
     expected : PublicDemand or None
         Public prior of demand, under demand perturbation.
-    known : tuple of ReleasedPosterior, optional
+    posteriors : tuple of ReleasedPosterior, optional
         Estimates from earlier releases, by zone: then no noise is drawn.
     scheduled : CentralSchedule, optional
         Schedule from a plan of several steps: then there are no rounds.
@@ -135,7 +135,7 @@ class Prepared(Instance):
     zones: tuple[Zone, ...]
     scale: float
     expected: PublicDemand | None
-    known: tuple[ReleasedPosterior, ...] | None = None
+    posteriors: tuple[ReleasedPosterior, ...] | None = None
     scheduled: CentralSchedule | None = None
 
     @property
@@ -164,8 +164,8 @@ class Prepared(Instance):
     @cached_property
     def disclosures(self) -> tuple[Disclosure | None, ...]:
         """Release strategies of all zones; None where demand is not perturbed."""
-        if self.known is not None:
-            return tuple(earlier.disclosure for earlier in self.known)
+        if self.posteriors is not None:
+            return tuple(earlier.disclosure for earlier in self.posteriors)
         return tuple(self.disclosure(zone) for zone in self.zones)
 
     @cached_property

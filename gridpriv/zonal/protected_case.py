@@ -73,7 +73,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.settings import Budget
-from gridpriv.zonal.certificate import Drawn, Made
+from gridpriv.zonal.certificate import CertificateContents, PublishedDraw
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import Prepared, noise_rule, prepare
 from gridpriv.zonal.settings import Release as Statistics
@@ -364,15 +364,15 @@ class ProtectedCase:
         return solved_case(self.served, name)
 
     @property
-    def made(self) -> Made:
+    def contents(self) -> CertificateContents:
         """Contents of the certificate."""
         ready, base = self.publication.ready, self.served.case.base_mva
         release, strategy = self.first.release, self.first.disclosure.strategy
-        drawn = [Drawn(f"demand: {strategy.name}", release, base, "MW", strategy.reactive)]
+        drawn = [PublishedDraw(f"demand: {strategy.name}", release, base, "MW", strategy.reactive)]
         if isinstance(self.posterior, PricedRelease):
             query = self.posterior.query.release
-            drawn.append(Drawn("demand at published prices", query, 1.0, "$/h"))
-        return Made(
+            drawn.append(PublishedDraw("demand at published prices", query, 1.0, "$/h"))
+        return CertificateContents(
             ready,
             str(ready.rules.adjacency.protection(base)),
             tuple(drawn),
@@ -551,14 +551,14 @@ class ProtectedSeries:
         return solved_case(self.served[0], name)
 
     @property
-    def made(self) -> Made:
+    def contents(self) -> CertificateContents:
         """Contents of the certificate."""
         owned, statistics = self.horizon.owned, self.horizon.disclosures[0].level.strategy.name
         steps = len(self.horizon.series)
-        drawn = Drawn(
+        drawn = PublishedDraw(
             f"demand of {steps} steps: {statistics}", self.release, owned.case.base_mva, "MW"
         )
-        return Made(owned, self.horizon.adjacency, (drawn,), self.served[0])
+        return CertificateContents(owned, self.horizon.adjacency, (drawn,), self.served[0])
 
 
 def prepare_series(series: DemandSeries, settings: Settings) -> Horizon:
@@ -592,7 +592,7 @@ def protect_series(horizon: Horizon, charge: Charging = lambda *_: None) -> Prot
     network = public_network(horizon.series.case)
 
     def served(step: int) -> Served:
-        earlier = horizon.prepared(step, known).known
+        earlier = horizon.prepared(step, known).posteriors
         assert earlier is not None
         return _nearest(network, earlier[0].demand.reshape(2, -1), release)
 

@@ -320,8 +320,8 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
 
     Rounds on the relaxation start from public proxies of demand; others need a release only.
     """
-    if prepared.known is not None:
-        calls = [call(ZoneAgent.reuse, earlier.demand) for earlier in prepared.known]
+    if prepared.posteriors is not None:
+        calls = [call(ZoneAgent.reuse, earlier.demand) for earlier in prepared.posteriors]
         answers(transport, calls)
     if (
         prepared.settings.coordination == "central"

@@ -98,7 +98,7 @@ class Recorded(Anderson):
         return super().extrapolation(past, rho)
 
 
-def test_every_round_that_is_remembered_is_told_at_the_next_penalty():
+def test_every_round_in_the_window_is_a_step_at_the_next_penalty():
     arguments = []
     turns = played(Recorded(arguments), 6, GeometricPenalty(30.0, 2.0, 1, 1e6))
     for number, (past, rho) in enumerate(arguments):

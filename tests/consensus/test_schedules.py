@@ -36,7 +36,7 @@ def test_a_growing_penalty_is_nondecreasing_and_bounded():
     assert seen[-1] == 5.0
 
 
-def test_balancing_raises_where_copies_disagree_and_lowers_where_w_moves():
+def test_balancing_raises_rho_by_primal_and_lowers_it_by_dual_residuals():
     rule = ResidualBalancing(start=1.0, factor=2.0, ratio=3.0)
     rho = rule.following(5, np.ones(3), np.array([4.0, 1.0, 1.0]), np.array([1.0, 1.0, 4.0]))
     change = 2.0 ** (10 / 15)  # after t rounds the factor's power is settle / (settle + t)

@@ -107,9 +107,7 @@ def test_rehearsing_and_getting_ready_touch_nothing_private():
         ("none", "update", 2, 0),
     ],
 )
-def test_every_draw_is_told_in_a_reply_counted_and_planned(
-    target, noise_schedule, updates, expected
-):
+def test_every_draw_is_in_a_reply_counted_and_planned(target, noise_schedule, updates, expected):
     works = Waterworks(**SHORT, rules=rules("linearized", target, updates, noise_schedule))
     transport = in_process(works)
     port, told = exchange(transport, Agent.round), [Counter(), Counter()]

@@ -264,7 +264,7 @@ def test_a_zone_gives_up_on_a_coordinator_that_repeats_itself(folder, monkeypatc
     assert len(parties.notes["1"].named("answered")) < 20
 
 
-def test_warm_starts_are_as_many_as_agreed(folder):
+def test_the_number_of_warm_starts_is_that_of_the_agreement(folder):
     agreement = read_agreement(folder / "1" / "agreement.json")
     client = zone_client(folder, agreement)
     requests, penalty = opening(agreement)
@@ -276,7 +276,7 @@ def test_warm_starts_are_as_many_as_agreed(folder):
             client.answer(request(agreement, turn, w, penalty))
 
 
-def test_a_coordinator_that_lost_its_state_tells_everybody(folder):
+def test_a_coordinator_without_its_state_stops_the_run_of_every_zone(folder):
     parties = Consortium(folder, timeout=20.0).coordinator().zones(*ZONES)
     parties.results()
     shutil.rmtree(folder / NAME / "state")

@@ -119,7 +119,7 @@ def replaced(folder, **changes):
         ({"settings": "no JSON"}, "settings that are no JSON"),
     ],
 )
-def test_who_has_another_agreement_is_told_in_what_and_nobody_is_disturbed(
+def test_a_zone_with_another_agreement_gets_the_difference_and_others_continue(
     folder, in_one_process, changes, reason
 ):
     parties = Consortium(folder).coordinator()
@@ -177,7 +177,7 @@ def test_a_second_agent_for_a_zone_is_refused(folder, in_one_process):
     same_rounds(results[NAME], in_one_process)
 
 
-def test_certificates_that_nobody_should_believe(folder):
+def test_invalid_certificates(folder):
     """Each is refused by its own party, or else by TLS."""
     now = datetime.now(UTC)
     others = make_keys(ZONES)
@@ -256,7 +256,7 @@ def test_a_zones_certificate_is_no_coordinators(folder):
     server.close(None)
 
 
-def test_without_certificates_only_loopback_and_only_if_said(folder):
+def test_without_certificates_only_loopback_and_only_on_request(folder):
     parties = Consortium(folder, secure=False)
     found = parties.coordinator(listen="0.0.0.0:0").result(NAME)
     assert "a loopback address" in str(found)

@@ -385,7 +385,7 @@ def test_a_zone_gives_up_on_false_frames(folder, how):
 @pytest.mark.parametrize(
     "who", ["silent", "other authority", "expired", "client's usage", "other name", "TLS 1.2"]
 )
-def test_a_zone_believes_no_false_server(folder, who):
+def test_a_zone_refuses_a_false_server(folder, who):
     own = read_pair(folder / NAME)
     if who == "silent":
         context = None

@@ -279,7 +279,7 @@ def test_a_failure_is_one_public_word_and_counts_what_was_drawn(tmp_path):
     assert state.memory.drawn == dict(purse.charged) != {}
 
 
-def test_a_refused_budget_is_told_without_its_figures(tmp_path):
+def test_a_refused_budget_is_reported_without_its_values(tmp_path):
     own = client(agent(purse=Purse(1)), tmp_path / "s")
     for content in SCRIPT[:3]:
         own.answer(content)

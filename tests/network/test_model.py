@@ -188,7 +188,7 @@ DEFECTS = [
 ]
 
 
-def found_by_bench(number):
+def bench_replies(number):
     try:
         coordinator_runs(number, 250)
         zone_runs(number, 250)
@@ -206,4 +206,4 @@ def test_a_seeded_defect_is_found(defect, monkeypatch):
         monkeypatch.setattr(owner, name, other, raising=False)
 
     defect(patch)
-    assert any(found_by_bench(number) for number in range(4))
+    assert any(bench_replies(number) for number in range(4))

@@ -313,7 +313,7 @@ def test_a_zone_with_hardly_any_headroom_still_keeps_its_interchange(case118, zo
     assert state.regulation[mine].sum() < -0.1
 
 
-def test_a_zone_without_headroom_leans_on_the_others(case118, zones118):
+def test_a_zone_without_headroom_draws_balancing_power(case118, zones118):
     asked = dispatch_of(case118)
     mine = zones118.zone_of[case118.gen_bus] == 0
     tight = replace(case118, pmax=np.where(mine, case118.pg, case118.pmax))
@@ -437,7 +437,7 @@ def meshed(demand, q, at, least, most, ends, r, x) -> Case:
     )  # fmt: skip
 
 
-def test_areas_are_found_from_another_start_where_no_state_is_that_all_share():
+def test_areas_are_solved_from_another_start_where_no_shared_state_exists():
     case = meshed(
         [0.0, 2.31, 0.0, 0.31, 1.44], 2.0, [1, 2, 2, 2, 0, 3, 4],
         [0.0, -0.1, -0.11, -0.1, 0.0, 0.0, 0.0], [0.04, 0.0, 0.0, 0.35, 0.0, 0.46, 0.51],
@@ -452,7 +452,7 @@ def test_areas_are_found_from_another_start_where_no_state_is_that_all_share():
     assert balance(case, state) < 1e-8 and np.abs(state.vm - 1).max() < 0.1
 
 
-def test_areas_are_found_from_another_start_before_all_generators_share():
+def test_areas_are_solved_from_another_start_before_all_generators_share():
     case = meshed(
         [3.31, 1.61, 2.02, 0.59, 2.38, 0.18], 0.0, [4, 2, 4, 0, 3],
         [-0.08, 0.0, -0.17, 0.0, 0.0], [0.58, 1.12, 0.27, 0.97, 0.42],
@@ -470,7 +470,7 @@ def test_areas_are_found_from_another_start_before_all_generators_share():
     assert np.abs(state.deviation).sum() == pytest.approx(3.60, abs=0.01)  # 4.25 if all share
 
 
-def test_areas_are_found_within_all_limits_at_once_where_not_within_their_own_first():
+def test_areas_are_solved_within_all_limits_at_once_where_not_within_their_own():
     case = meshed(
         [0.0, 0.32, 1.45, 0.34, 0.5], 2.0, [1, 3, 2, 3, 3, 4, 0, 4],
         [-0.08, 0.0, 0.0, 0.0, 0.0, -0.12, -0.16, 0.0],
@@ -492,7 +492,7 @@ def test_areas_are_found_within_all_limits_at_once_where_not_within_their_own_fi
     assert np.abs(state.deviation).sum() == pytest.approx(5.24, abs=0.01)  # 9.10 if all share
 
 
-def test_what_no_generator_can_give_is_said(case14):
+def test_load_beyond_all_capacity_is_reported(case14):
     case = replace(case14, pmax=np.minimum(case14.pmax, 0.5))
     state = ac_flow(case, replace(dispatch_of(case), pg=case.pmax))
     short = [limit for limit in state.violations if limit.kind == "generator P"]
@@ -540,7 +540,7 @@ def test_reactive_limits_that_one_island_cannot_meet_hold_in_the_other():
     assert state.qg[1] == pytest.approx(0.12, abs=1e-6) and state.vm[2] < 1.0
 
 
-def test_an_island_in_which_nothing_generates_is_dead_and_its_demand_is_shed(case14):
+def test_an_island_without_generation_is_deenergized_and_its_demand_is_shed(case14):
     case = case14.without(("branch:17", "branch:20"))  # bus 14 alone
     assert list(case.bus_id[deenergized_buses(case)]) == [14]
     state = ac_flow(case, dispatch_of(case))
@@ -566,7 +566,7 @@ def test_a_part_has_its_own_rows_of_every_field(case14):
     assert part.groups == {"area": tuple(groups[i] for i in buses)}
 
 
-def test_a_grid_without_any_generator_is_dead(case14):
+def test_a_grid_without_any_generator_is_deenergized(case14):
     case = case14.without(tuple(f"gen:{row}" for row in case14.gen_row))
     state = ac_flow(case, dispatch_of(case))
     assert state.deenergized.all()
@@ -597,7 +597,7 @@ def test_the_amount_outside_every_limit_is_named(case14):
 
 
 @pytest.mark.parametrize("zones", [2, 7])
-def test_zones_cut_by_an_island_settle(case118, zones):
+def test_zones_cut_by_an_island_have_an_ac_state(case118, zones):
     case = case118.without(("branch:9",))  # bus 10 and its generator alone
     assert islands(case).max() == 1
     zoning = (

@@ -179,13 +179,13 @@ def test_removing_a_limit_never_raises_the_shed(name, scale, kind):
     assert loose <= tight + 0.01
 
 
-def test_a_dead_island_sheds_its_demand_and_the_rest_is_served(case14):
+def test_a_deenergized_island_sheds_its_demand_and_the_rest_is_served(case14):
     found = gridpriv.acopf(case14.without(("branch:17", "branch:20")))
     assert found.state.deenergized_mw == found.state.shed_mw == pytest.approx(14.9)
     assert_inside(found)
 
 
-def test_a_case_without_costs_is_told_what_is_left(case14):
+def test_a_case_without_costs_gets_the_allowed_objectives(case14):
     with pytest.raises(InputError, match="objective = 'cost': must be 'shed' or 'losses'"):
         gridpriv.acopf(replace(case14, cost=()))
 

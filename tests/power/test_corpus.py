@@ -234,7 +234,9 @@ def newton(case14, zones14):
         ),
     ],
 )
-def test_newton_rounds_are_held_to_the_whole_grids_optimum(modules, newton, sentence, fault):
+def test_newton_rounds_are_compared_with_the_optimum_of_the_whole_grid(
+    modules, newton, sentence, fault
+):
     judge, _ = modules
     verdict = judge.Judgement(newton.case, judge.reported_state(newton), 1e4)
     text = "Rounds ended after " + sentence.format(rounds=f"{len(newton.trace.rounds)} rounds")

@@ -145,7 +145,7 @@ def test_a_zone_without_generators_passes_a_request_on():
         np.testing.assert_allclose(most[limited], high[zones[z].buses[limited]] - 0.004)
 
 
-def test_nobody_is_asked_within_the_bands():
+def test_no_zone_gets_a_request_within_the_bands():
     case = load_case("case14")
     zones = make_zones(make_network(case, IMBALANCE), partition(case, 3))
     assert requests(zones, owner_of(case, zones), acopf(case).state) == {}

@@ -221,7 +221,7 @@ def test_local_prices_are_the_centralized_ones(case14, settled):
     assert set(found["p_unit"]) == {"$/MWh"}
 
 
-def test_what_one_zone_pays_for_a_tie_the_other_earns(settled):
+def test_the_payment_of_one_zone_for_a_tie_is_the_revenue_of_the_other(settled):
     table = settled.tie_prices
     total = table.groupby(["branch_row", "flow"])["price"].sum()
     assert len(total) == 4 * 3  # four flows on each of the three ties

@@ -35,7 +35,7 @@ def zones_of(case):
     return make_zones(make_network(case), shipped_zoning(case))
 
 
-def test_the_belief_from_capacity_does_not_read_the_demand():
+def test_the_prior_from_capacity_does_not_read_the_demand():
     case = load_case("case14")
     other = replace(case, pd=7.0 - 3.0 * case.pd, qd=case.qd[::-1].copy())
     assert np.array_equal(public_demand(case, None).mean, public_demand(other, None).mean)

@@ -106,7 +106,7 @@ def test_generation_that_cannot_go_low_enough_is_no_shortage_of_demand(case14):
     assert "would shed" not in found.explanation()
 
 
-def test_a_grid_that_can_serve_everything_is_told_so(case14):
+def test_a_grid_that_can_serve_all_load_has_no_shortage(case14):
     assert relax(case14).explanation().startswith("the relaxation serves all load")
     assert shortage(case14).sentence() == "An AC plan serves all demand"
 
@@ -120,7 +120,7 @@ mpc.gencost = [2 0 0 3 0.01 20 0];
 """
 
 
-def test_acopf_says_which_limits_stand_in_the_way_and_what_to_try(tmp_path, capsys):
+def test_acopf_names_violated_limits_and_a_remedy(tmp_path, capsys):
     """1.09 and 0.91 p.u. over a line of 0.1 p.u. drives 180 MVAr through a rating of 20 MVA."""
     grid = tmp_path / "bad.m"
     grid.write_text(CONTRADICTION)

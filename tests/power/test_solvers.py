@@ -67,7 +67,7 @@ def test_ipopt_clarabel_and_pyomo_agree_on_every_zone(name, exact):
 
 
 @pytest.mark.parametrize("solver", ["clarabel", "ipopt"])
-def test_a_kept_solver_returns_what_a_fresh_one_does(solver):
+def test_a_cached_solver_returns_what_a_fresh_one_does(solver):
     program, zone = zone_programs("case14")[0]
     kept = make_solver(solver, program, lambda: presolve(program), exact=True)
     rng = np.random.default_rng(3)
@@ -132,7 +132,7 @@ def test_what_one_solver_does_not_solve_the_other_does(first, monkeypatch):
         solver(first).solve(linear, metric)
 
 
-def test_a_point_near_the_minimiser_serves_where_it_is_asked_for_only(monkeypatch):
+def test_a_point_near_the_minimiser_is_returned_on_request_only(monkeypatch):
     """Clarabel's tolerance is below floating-point accuracy, and Ipopt fails."""
     (program, zone), *_ = zone_programs("case14")
     linear, metric = first_update(program, zone, exact=True)

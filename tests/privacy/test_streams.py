@@ -13,7 +13,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.privacy.sensitivity import length
 from gridpriv.privacy.temporal import TotalFilter, blocks_of, expected_error, parse_window
-from gridpriv.zonal.horizon import estimates, make_horizon
+from gridpriv.zonal.horizon import make_horizon, stream_estimates
 
 CASE = gridpriv.load_case("case14")
 
@@ -85,7 +85,9 @@ def test_an_estimate_rests_on_the_releases_until_its_hour() -> None:
         del block
         return mean
 
-    here, there = (estimates(item, d, plain, 1e-4).temporal_coefficients for d in (demand, later))
+    here, there = (
+        stream_estimates(item, d, plain, 1e-4).temporal_coefficients for d in (demand, later)
+    )
     difference = np.abs(here - there).max(axis=0)
     ends = (40 // made.block + 1) * made.block - 1
     assert difference[:ends].max() == 0.0

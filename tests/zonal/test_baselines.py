@@ -110,7 +110,7 @@ def test_a_good_run_has_no_warning(private):
     assert private["messages"] == [m.as_dict() for m in notes(private)]
 
 
-def test_a_budget_that_buys_less_than_nothing_is_said_first(capsys):
+def test_a_budget_that_costs_more_than_prior_only_is_the_first_message(capsys):
     noise = ["--perturbation", "objective", "--beta", "20MW", "--seed", "4"]
     document = document_of(capsys, *noise, "--mechanism", "laplace", "--budget", "total:0.1")
     physical, costs = document["final"]["physical"], document["final"]["cost_of_privacy"]
@@ -130,7 +130,7 @@ def test_a_run_is_dearer_than_the_prior_only_baseline_where_it_is(private, cost,
         assert (f"{code}-than-prior-only" in codes(document)) == said
 
 
-def test_costs_that_the_number_of_rounds_may_turn_are_said_to_be_close(private):
+def test_costs_within_the_effect_of_rounds_are_reported_as_close(private):
     """On case300 the cost of prior-only changes by 0.18 % with the number of rounds."""
     for cost, near in ((8107.0, True), (8090.8, True), (8112.0, False), (9000.0, False)):
         document = changed(private, physical={"cost": cost}, costs={"prior_only_cost": 8090.7})
@@ -222,7 +222,7 @@ def test_infeasible_and_marginal_states_are_named_with_their_limits(private):
         ("infeasible", None, None),
     ],
 )
-def test_the_noise_free_baseline_is_said_where_it_matters(private, run_status, baseline, code):
+def test_the_noise_free_baseline_is_reported_where_it_matters(private, run_status, baseline, code):
     document = changed(
         private,
         physical={"status": run_status, "violations": [VIOLATION]},
@@ -236,7 +236,7 @@ def test_the_noise_free_baseline_is_said_where_it_matters(private, run_status, b
     ("residual", "said"),
     [(0.0312, True), (0.0100001, True), (0.01, False), (1e-9, False), (None, False)],
 )
-def test_a_noise_free_baseline_that_has_not_converged_is_said_to_be_none(private, residual, said):
+def test_a_noise_free_baseline_that_has_not_converged_is_reported(private, residual, said):
     document = changed(private, costs={"noise_free_residual": residual})
     text = [str(m) for m in messages(document) if m.code == "noise-free-not-converged"]
     assert len(text) == said
@@ -426,7 +426,7 @@ def test_a_series_says_in_how_many_steps_the_noise_free_baseline_has_not_converg
     assert not any("noise-free baseline" in s for s in series_sentences(steps[2:], 2, settings))
 
 
-def test_what_is_not_asked_for_is_not_made(capsys):
+def test_baselines_are_computed_on_request_only(capsys):
     assert final(capsys, *ONCE, "--no-reference")["cost_of_privacy"] is None
 
 
@@ -537,7 +537,7 @@ def test_the_prior_only_balancing_power_follows_the_saving_that_leaves_it_out(pr
     assert "balancing power, prior-only" not in {row[0] for row in results(document)}
 
 
-def test_balancing_power_stands_beside_the_cost_of_privacy_with_its_value(private):
+def test_balancing_power_is_next_to_the_cost_of_privacy_with_its_value(private):
     physical = {"cost": 300.0, "balancing_mw": 25.9, "balancing_cost": 25900.0}
     document = changed(private, physical=physical, costs={"cost": 1.0, "noise_free_cost": 299.0})
     names = [row[0] for row in results(document)]

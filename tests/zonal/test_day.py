@@ -340,7 +340,7 @@ def test_a_receding_plan_rests_on_the_releases_until_its_step(receding, tmp_path
 
 def test_a_receding_day_passes_no_limit_over_time(receding):
     horizon, plan, known = receding
-    steps = [horizon.run_step(number, known=known, plan=plan) for number in range(3)]
+    steps = [horizon.run_step(number, estimates=known, plan=plan) for number in range(3)]
     found = type("Day", (), {"results": steps, "series": horizon.series, "plan": plan})
     never_passed(found, horizon.chronology)
     best = day_cost(horizon.series.case, horizon.series.pd, horizon.series.qd, horizon.chronology)

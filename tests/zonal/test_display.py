@@ -31,7 +31,7 @@ def test_repr_is_one_line(result) -> None:
     assert "total epsilon 5 at delta = 1e-05" in text
 
 
-def test_rounds_that_agreed_early_are_counted_among_those_planned(case14, zones14) -> None:
+def test_rounds_that_converged_early_are_counted_among_those_planned(case14, zones14) -> None:
     settings = gridpriv.Settings(rounds=100, seed=1, planning="soc", acceleration="anderson")
     result = gridpriv.run(case14, zones14, settings)
     finished = len(result.trace.rounds)
@@ -47,7 +47,7 @@ def test_rounds_that_agreed_early_are_counted_among_those_planned(case14, zones1
 @pytest.mark.parametrize(
     ("protects", "other", "own"), [("p", "reactive", "active"), ("q", "active", "reactive")]
 )
-def test_what_moves_with_what_is_protected_is_said(
+def test_demand_that_is_not_protected_is_reported(
     case14, zones14, result, protects, other, own
 ) -> None:
     """A bus of constant power factor changes both; fully protected demand needs no message."""

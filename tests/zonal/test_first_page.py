@@ -44,7 +44,7 @@ def heavy(tmp_path_factory) -> dict:
     return json.loads((folder / "run" / "run.json").read_text()) | {"folder": folder / "run"}
 
 
-def test_what_exporting_zones_do_not_serve_is_said(heavy, capsys):
+def test_load_that_exporting_zones_shed_is_reported(heavy, capsys):
     """By the run's own tables of buses and branches, added up here."""
     import pandas as pd
 
@@ -143,7 +143,7 @@ def test_figures_of_the_first_page_are_those_of_the_document(heavy, capsys):
     assert np.isclose(cost, physical["cost"], rtol=1e-5)
 
 
-def test_what_no_cost_holds_is_said_with_its_amount(heavy, capsys):
+def test_power_outside_the_cost_is_reported_with_its_value(heavy, capsys):
     """Summed here: generation and shed load; balancing power separately, at its price."""
     summarise(heavy)
     told, physical = " ".join(capsys.readouterr().out.split()), heavy["final"]["physical"]
@@ -156,14 +156,14 @@ def test_what_no_cost_holds_is_said_with_its_amount(heavy, capsys):
     assert f"load shedding at {voll:g} $/MWh" in told
 
 
-def test_a_run_without_a_cost_says_nothing_of_what_costs_hold(heavy, capsys):
+def test_a_run_without_a_cost_has_no_message_on_costs(heavy, capsys):
     final = heavy["final"] | {"physical": heavy["final"]["physical"] | {"cost": None}}
     summarise(heavy | {"final": final})
     assert "generation cost of balancing power" not in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_series_says_what_its_costs_hold_where_it_has_any(known):
+def test_a_series_with_costs_states_what_they_include(known):
     step = {"step": "1", "consensus_residual": 0.0, "cost": 10.0 if known else None}
     told = " ".join(series_sentences([step], 1, {"voll": 5000.0, "objective": "cost"}))
     assert ("the generation cost of balancing power" in told) is known
@@ -204,13 +204,13 @@ def test_newton_steps_end_at_the_optimum(capsys, tolerance, zones):
     assert (cost, ends) == (OPTIMUM, {"ended-early-newton"})
 
 
-def test_too_few_newton_steps_are_said_with_advice_that_helps(capsys):
+def test_too_few_newton_steps_are_reported_with_a_remedy(capsys):
     """A penalty, which ADMM has, is none of theirs."""
     cost, ends = newton(capsys, "--rounds", "3")
     assert (cost, ends) == (cost, {"not-converged-newton"}) and cost != OPTIMUM
 
 
-def test_newton_steps_that_end_before_the_optimum_are_said(capsys, monkeypatch):
+def test_newton_steps_that_end_before_the_optimum_are_reported(capsys, monkeypatch):
     monkeypatch.setattr(schedule, "SHORTEST", 0.9)
     cost, ends = newton(capsys, "--rounds", "80")
     assert (cost, ends) == (cost, {"newton-stalled"}) and cost != OPTIMUM

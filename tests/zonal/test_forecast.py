@@ -70,7 +70,7 @@ def test_the_noise_of_a_sum_is_that_of_its_mechanism(tmp_path, capsys):
     assert all(way["over_optimum"]["least"] >= -0.1 for way in total)
 
 
-def test_noise_larger_than_the_grid_is_said(tmp_path, capsys):
+def test_noise_larger_than_the_grid_is_reported(tmp_path, capsys):
     told = planned(tmp_path, capsys, (9,) * 8, "--total", "0.001")
     assert "exceeds the generating capacity of the grid (240 MW) with total" in " ".join(
         told.split()
@@ -136,7 +136,7 @@ def test_scenarios_spread_as_the_public_prior_says():
     assert np.corrcoef(sums)[np.triu_indices(3, 1)] == pytest.approx(0.3, abs=0.1)
 
 
-def test_a_grid_that_serves_no_stand_in_is_told(tmp_path, capsys):
+def test_a_grid_that_serves_no_sampled_demand_is_reported(tmp_path, capsys):
     path = tmp_path / "tiny.m"
     path.write_text(TINY.format(*[9] * 8).replace("1 1.1 0.9", "1 1.1 1.0999").replace("200", "1"))
     assert main(["plan", str(path), *FEW]) == 3
@@ -242,7 +242,7 @@ def test_the_recommendation_is_the_cheapest_and_nothing_where_nothing_is_as_good
     assert recommended([method("nothing", 120.0), dearer]).release == "nothing"
 
 
-def test_ways_of_equal_error_are_told_apart_by_what_the_plan_shows():
+def test_methods_of_equal_error_are_ranked_by_the_values_of_the_plan():
     """Medians of costs are of scenarios that differ by far more than ways on one scenario do."""
     shown = {"a": 29.2, "b": 17.4}
     ways = {

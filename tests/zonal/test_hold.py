@@ -57,7 +57,7 @@ def interchanges(hold: str | None, moves: Sequence[tuple[int, float, float]]) ->
         pd[bus] += dp / case.base_mva
         qd[bus] += dq / case.base_mva
         ready = ready_for(replace(case, pd=pd, qd=qd), hold)
-        result = run_prepared(replace(ready, known=known))
+        result = run_prepared(replace(ready, posteriors=known))
         found.append(case.base_mva * result.redispatch.state.interchange)
     return np.array(found)
 
@@ -108,7 +108,7 @@ def test_hold_is_refused_where_it_could_state_nothing(
         gridpriv.run("case14", hold="interchange", seed=1, **{"zones": 3, **changes})
 
 
-def test_zones_without_generation_are_not_said_to_keep_their_interchange() -> None:
+def test_zones_without_generation_are_reported_without_a_band() -> None:
     result = gridpriv.run("case14", zones=14, hold="interchange", seed=1)
     said = {each["code"]: each["text"] for each in result.as_dict()["messages"]}
     empty = said["hold-empty"].partition(": ")[2].partition(".")[0].split(", ")

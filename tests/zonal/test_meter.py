@@ -38,7 +38,7 @@ GRIDS = ["case14", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW
 
 @pytest.mark.parametrize("name", GRIDS)
 @pytest.mark.parametrize("part", ["pd", "qd"])
-def test_derivatives_are_those_of_the_settled_state(name: str, part: str) -> None:
+def test_derivatives_are_those_of_the_state_after_redispatch(name: str, part: str) -> None:
     """At a kink (a generator at its limit) the derivative is that of one side."""
     result, dispatch, schedule = redispatched(name)
     state, case = result.redispatch.state, result.case

@@ -28,7 +28,7 @@ def penalties(case, zoning, **given):
         ({"noise_schedule": "round"}, FrozenPenalty),
     ],
 )
-def test_penalties_are_held_where_rounds_repeat_one_map(case14, zones14, given, rule):
+def test_penalties_are_frozen_for_a_stationary_iteration(case14, zones14, given, rule):
     _, chosen = penalties(case14, zones14, **given)
     assert type(chosen) is rule
     if rule is InUnits:

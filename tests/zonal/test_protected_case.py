@@ -70,7 +70,7 @@ def test_prices_are_those_of_one_more_megawatt() -> None:
 def published(case, given, priced: bool) -> str:
     protected = protect(prepare_publication(case, given, priced=priced))
     final = protected.case("x")
-    document = certificate(protected.made, final, {}, None)
+    document = certificate(protected.contents, final, {}, None)
     return matpower_text(final) + data_sheet(document) + str(document)
 
 
@@ -109,7 +109,7 @@ def test_what_is_drawn_is_what_was_planned_and_adds_up_to_the_total(monkeypatch)
         assert release.certified.kind == planned.certified.kind
         # the query's sensitivity is known once demand is: distance / (distance / epsilon) rounds
         assert release.certified.parameter == pytest.approx(planned.certified.parameter, rel=1e-15)
-    document = certificate(protected.made, protected.case("x"), {}, "run")
+    document = certificate(protected.contents, protected.case("x"), {}, "run")
     assert document["protected"]["total_epsilon"] == pytest.approx(1.0)
     low, high = document["optimum"]["cost_range"]
     assert low < document["optimum"]["cost"] < high
@@ -191,7 +191,7 @@ def test_the_stated_range_holds_the_true_optimal_cost() -> None:
     assert sum(inside) >= 15
 
 
-def test_a_data_sheet_states_the_noise_of_reactive_demand_beside_that_of_active() -> None:
+def test_a_data_sheet_states_the_noise_of_active_and_reactive_demand() -> None:
     row = {"quantity": "demand: total", "mechanism": "Laplace", "epsilon": 1.0, "unit": "MW"}
     row |= {"sensitivity": 10.5, "standard_deviation": 14.85}
     assert len(_lines(row | {"reactive_weight": 1.0})) == 1

@@ -106,7 +106,7 @@ def test_the_imbalance_objective_is_not_indifferent_to_losses_any_more():
 
 
 @pytest.fixture(scope="module")
-def agreed14(case14, zones14):
+def exchanged14(case14, zones14):
     """Zones, and the schedule of an AC optimum of the whole grid."""
     network = make_network(case14)
     zones = make_zones(network, zones14)
@@ -118,8 +118,8 @@ def agreed14(case14, zones14):
     return zones, averages, agreed_boundaries(network, zones, averages), optimum
 
 
-def test_at_the_optimums_boundary_every_zone_plans_the_optimum(agreed14):
-    zones, averages, boundaries, optimum = agreed14
+def test_at_the_optimums_boundary_every_zone_plans_the_optimum(exchanged14):
+    zones, averages, boundaries, optimum = exchanged14
     for zone, last, boundary in zip(zones, averages, boundaries, strict=True):
         plan, _ = plan_zone(
             zone, zone.demand, boundary, Service(), operating_unit(zone.network.case), last
@@ -130,8 +130,8 @@ def test_at_the_optimums_boundary_every_zone_plans_the_optimum(agreed14):
         assert np.abs(np.abs(plan.voltage[own]) - optimum.vm[zone.own]).max() < 5e-3
 
 
-def test_a_zone_plans_with_its_own_demand_and_no_other(case14, zones14, agreed14):
-    zones, averages, boundaries, _ = agreed14
+def test_a_zone_plans_with_its_own_demand_and_no_other(case14, zones14, exchanged14):
+    zones, averages, boundaries, _ = exchanged14
     other = replace(
         case14,
         pd=np.where(zones14.zone_of == 0, case14.pd, 7 * case14.pd),
@@ -147,8 +147,8 @@ def test_a_zone_plans_with_its_own_demand_and_no_other(case14, zones14, agreed14
     np.testing.assert_array_equal(plans[0].voltage, plans[1].voltage)
 
 
-def test_the_schedules_of_all_zones_add_up_to_nothing(agreed14):
-    zones, _, boundaries, optimum = agreed14
+def test_the_schedules_of_all_zones_add_up_to_nothing(exchanged14):
+    zones, _, boundaries, optimum = exchanged14
     assert sum(b.interchange for b in boundaries) == pytest.approx(0.0, abs=1e-12)
     for zone, boundary in zip(zones, boundaries, strict=True):
         beyond = zone_equivalent(zone, lossless(zone.network.case))
@@ -179,8 +179,8 @@ def test_an_angle_beyond_its_limit_tightens_it_by_as_much_for_the_next_plan(
         np.testing.assert_array_equal(-sign * kept, other[zone.branches])
 
 
-def test_a_zone_sheds_for_a_limit_no_more_than_its_violation_is_worth(agreed14):
-    zones, averages, boundaries, _ = agreed14
+def test_a_zone_sheds_for_a_limit_up_to_the_price_of_its_violation(exchanged14):
+    zones, averages, boundaries, _ = exchanged14
     zone, last = zones[2], averages[2]
     tight = replace(boundaries[2], rate=np.full(len(zone.branches), 0.1))
     unit = operating_unit(zone.network.case)
@@ -196,9 +196,9 @@ def test_a_zone_sheds_for_a_limit_no_more_than_its_violation_is_worth(agreed14):
 
 
 def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
-    case14, agreed14, zones14, monkeypatch
+    case14, exchanged14, zones14, monkeypatch
 ):
-    _, averages, _, _ = agreed14
+    _, averages, _, _ = exchanged14
     tight = replace(
         case14,
         vmin=np.where(case14.bus_id == 3, 1.3, case14.vmin),
@@ -285,7 +285,7 @@ def test_a_zone_that_neighbours_cannot_help_sheds_its_own():
     assert least - 0.01 <= result.physical["shed_mw"] <= least + 1.0
 
 
-def test_a_dead_island_is_the_cause_of_its_own_shed(case14, zones14):
+def test_a_deenergized_island_is_the_cause_of_its_own_shed(case14, zones14):
     settings = make_settings(
         mechanism="none", rounds=10, solver="clarabel", outage=("branch:17", "branch:20")
     )

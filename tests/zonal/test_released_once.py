@@ -103,14 +103,14 @@ def test_a_day_costs_one_release_at_the_noise_of_one_step(day):
     assert found.results[1].rules.noise == alone
     horizon = make_horizon(read_demand_series(day, case), zoning, settings)
     known = horizon.draw()
-    base = horizon.prepared(2, known).known
+    base = horizon.prepared(2, known).posteriors
     for number, scale in enumerate((0.0, 0.6, 1.0, 1.2)):
-        for one, whole in zip(horizon.prepared(number, known).known, base, strict=True):
+        for one, whole in zip(horizon.prepared(number, known).posteriors, base, strict=True):
             np.testing.assert_allclose(one.demand, scale * whole.demand, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("temporal_basis", "draws"), [("auto", 1), ("0", 1), ("per-step", 2)])
-def test_steps_of_their_own_demand_share_a_release_unless_drawn_anew(
+def test_steps_of_their_own_demand_share_a_release_unless_per_step(
     temporal_basis, draws, tmp_path, monkeypatch
 ):
     case = load_case("case14")
@@ -203,7 +203,7 @@ def test_what_zones_send_in_a_day_is_a_function_of_its_one_release(tmp_path):
         series = read_demand_series(tmp_path / f"{name}.csv", case)
         horizon = make_horizon(series, shipped_zoning(case), settings)
         known = known or horizon.draw()
-        sent.append([horizon.run_step(n, known=known).trace for n in range(len(series))])
+        sent.append([horizon.run_step(n, estimates=known).trace for n in range(len(series))])
     for one, other in zip(*sent, strict=True):
         np.testing.assert_array_equal(one.sent, other.sent)
         assert [r.consensus_residual for r in one.rounds] == [
@@ -257,7 +257,7 @@ NOT_ONCE = "left out, or with perturbation demand and noise_schedule once"
         (NOT_ONCE, ("--series", PROFILE, "--mechanism", "none")),
     ],
 )
-def test_a_course_is_refused_where_it_means_nothing(why, words, tmp_path, capsys):
+def test_a_temporal_basis_is_refused_where_it_has_no_meaning(why, words, tmp_path, capsys):
     (tmp_path / "steps.csv").write_text(words[1] if words else "")
     given = [str(tmp_path / "steps.csv") if "\n" in word else word for word in words]
     for basis in ("per-step", "3"):
@@ -280,7 +280,7 @@ def test_more_cosines_than_a_series_has_are_named(tmp_path, capsys):
         assert (said in shown.err) == told
 
 
-def test_a_single_run_has_no_course():
+def test_a_single_run_has_no_temporal_basis():
     case = load_case("case14")
     with pytest.raises(InputError, match="temporal_basis = '2': must be"):
         prepare(case, shipped_zoning(case), make_settings(temporal_basis="2"))
@@ -289,7 +289,7 @@ def test_a_single_run_has_no_course():
 @pytest.mark.parametrize(
     ("error", "steps"), [(BudgetError("no more"), DAY), (KeyboardInterrupt(), PROFILE)]
 )
-def test_a_draw_that_was_cut_off_is_told_as_it_was_charged(error, steps, tmp_path, monkeypatch):
+def test_an_interrupted_draw_is_counted_as_it_was_charged(error, steps, tmp_path, monkeypatch):
     """One zone was charged when the second is refused: folder and ledger record it by zone."""
     either = written(steps, tmp_path)
     ledger, out = str(tmp_path / "owner.ledger"), tmp_path / "out"

@@ -60,7 +60,7 @@ def test_one_default_rule_converges_within_15_rounds(name):
     assert result.as_dict()["final"]["physical"]["shed_mw"] < 1e-3
 
 
-def test_a_converged_run_settles_inside_every_limit(case14, zones14):
+def test_a_converged_run_is_within_every_limit_after_redispatch(case14, zones14):
     result = run(case14, zones14, make_settings(mechanism="none", rounds=15, solver="clarabel"))
     final = result.as_dict()["final"]
     assert final["physical"]["violations"] == []
@@ -186,7 +186,7 @@ def test_demand_scales_and_outages_change_the_case(case14, zones14):
         run(case14, zones14, make_settings(outage=("gen:99",)))
 
 
-def test_stopping_reads_the_public_disagreement(case14, zones14):
+def test_stopping_reads_the_public_consensus_residual(case14, zones14):
     settings = make_settings(
         mechanism="none", rounds=50, tolerance=1e-2, planning="soc", acceleration="anderson"
     )
@@ -196,7 +196,7 @@ def test_stopping_reads_the_public_disagreement(case14, zones14):
     assert (result.rounds.consensus_residual_max.iloc[:-1] >= 1e-2).all()
 
 
-def test_the_largest_disagreement_is_between_the_residual_and_its_share(case14, zones14):
+def test_the_largest_residual_is_between_the_norm_and_its_share(case14, zones14):
     """A 2-norm of S numbers is between the largest and the square root of S times the largest."""
     settings = make_settings(mechanism="none", rounds=6, planning="soc", acceleration="anderson")
     result = run(case14, zones14, settings)
@@ -205,7 +205,7 @@ def test_the_largest_disagreement_is_between_the_residual_and_its_share(case14, 
     assert (residual <= most * np.sqrt(len(result.trace.sent)) * (1 + 1e-12)).all()
 
 
-def test_accelerated_rounds_agree_on_the_optimum_of_the_whole_grid(case14, zones14):
+def test_accelerated_rounds_converge_to_the_optimum_of_the_whole_grid(case14, zones14):
     """The least squared imbalance at four times the load, by one solve of the whole relaxation."""
     settings = make_settings(
         objective="imbalance", mechanism="none", rounds=30, load_scale=4.0, acceleration="anderson"

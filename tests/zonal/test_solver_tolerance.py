@@ -41,7 +41,7 @@ def pair(many):  # noqa: ARG001
     }
 
 
-def test_matched_rounds_stop_where_all_agree(pair):
+def test_matched_rounds_stop_at_the_tolerance(pair):
     matched, exact = (
         pair[solver_tolerance].trace.rounds for solver_tolerance in ("matched", "tight")
     )
@@ -57,7 +57,7 @@ def test_what_is_released_does_not_depend_on_accuracy(pair):
         assert one == other
 
 
-def test_both_settle_at_one_cost(pair):
+def test_both_have_the_same_cost_after_redispatch(pair):
     matched, exact = (pair[solver_tolerance].physical for solver_tolerance in ("matched", "tight"))
     assert matched["ac_feasible"] and exact["ac_feasible"]
     assert matched["cost"] == pytest.approx(exact["cost"], rel=2e-5)
@@ -65,7 +65,7 @@ def test_both_settle_at_one_cost(pair):
 
 
 @pytest.mark.parametrize(("name", "zones", "rounds"), [("case14", 5, 100), ("case118", 3, 40)])
-def test_more_zones_settle_at_one_cost_too(name, zones, rounds):
+def test_more_zones_have_the_same_cost_after_redispatch_too(name, zones, rounds):
     """The cost differs by a tenth of the error of solves to 1e-6."""
     case = load_case(name)
     zoning = partition(case, zones, "spectral", 0)

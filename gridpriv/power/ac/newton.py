@@ -237,7 +237,7 @@ class Jacobian:
 
         Parameters
         ----------
-        held : (n + a,) bool
+        regulating : (n + a,) bool
             Buses at their set point, areas at their interchange.
         """
         n, voltage = len(equations.p), point.voltage()
