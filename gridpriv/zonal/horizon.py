@@ -240,7 +240,7 @@ class Horizon:
     def prepared(
         self, number: int, estimates: DemandEstimates | None = None, plan: DayPlan | None = None
     ) -> Prepared:
-        """Return the run of a step, counted from 0; with a demand of ``estimates`` it draws no noise.
+        """Return the run of a step, counted from 0; without noise on given ``estimates``.
 
         Parameters
         ----------
