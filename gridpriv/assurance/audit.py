@@ -11,33 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridpriv.assurance import independence
-from gridpriv.assurance.adversary import (
-    Neighbour,
-    RecordingTransport,
-    class_neighbours,
-    corner_neighbours,
-    gradient_norms,
-    random_neighbours,
-    record_run,
-    varied,
-    worst_neighbours,
-)
+from gridpriv.assurance import adversary, independence, statistic
 from gridpriv.assurance.replay import Finding, replay_run
 from gridpriv.assurance.series import publish_findings, series_findings, stream_findings
-from gridpriv.assurance.statistic import (
-    LEVELS,
-    AuditedMechanism,
-    Measured,
-    ReleaseLevel,
-    ceiling,
-    check_runs,
-    detectable,
-    measure,
-    runs_needed,
-    secure_level,
-    zone_levels,
-)
 from gridpriv.assurance.whole import rule_of, whole_run, with_fresh_noise
 from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
 from gridpriv.core.text import Json
@@ -121,13 +97,13 @@ class AuditPlan:
     confidence: float = 0.999
     rounds: int = ROUNDS
     random_neighbours: int = 4
-    levels: tuple[str, ...] = LEVELS
+    levels: tuple[str, ...] = statistic.LEVELS
     bus: int | None = None
     lanes: tuple[str, ...] = LANES
 
     def __post_init__(self) -> None:
         for level in self.levels:
-            check_choice("levels", level, LEVELS)
+            check_choice("levels", level, statistic.LEVELS)
         for lane in self.lanes:
             check_choice("lane", lane, LANES)
         whole("audit-rounds", self.rounds)
@@ -149,7 +125,7 @@ class LevelAudit:
     nominal: float
     certified: float
     delta: float
-    measured: Measured
+    measured: statistic.Measured
     ceiling: float
     detectable: float
 
@@ -184,7 +160,7 @@ class AuditResult:
     prepared: Prepared
     plan: AuditPlan
     zone: str
-    neighbour: Neighbour
+    neighbour: adversary.Neighbour
     findings: tuple[Finding, ...]
     levels: tuple[LevelAudit, ...]
 
@@ -307,10 +283,10 @@ def audit(
     _check_runs(prepared, plan)
     zone, other = target(prepared, plan.bus)
     rounds = min(plan.rounds, prepared.settings.rounds)
-    short = varied(prepared, settings=replace(prepared.settings, rounds=rounds))
-    network = record_run(short)
+    short = adversary.varied(prepared, settings=replace(prepared.settings, rounds=rounds))
+    network = adversary.record_run(short)
     script = network.recorded[zone]
-    mechanisms = zone_levels(short, zone, script, other, plan.levels)
+    mechanisms = statistic.zone_levels(short, zone, script, other, plan.levels)
     runs = {m.level: _runs(m, plan, rounds) for m in mechanisms}
     findings = _replayed(prepared, short, network, (zone, other), plan, watch)
     findings += whole_run(prepared)
@@ -322,9 +298,9 @@ def audit(
     ) + tuple(
         audit_mechanism(secure, min(SECURE_RUNS, runs["release"]), plan.confidence, watch)
         for mechanism in mechanisms
-        if isinstance(mechanism, ReleaseLevel)
+        if isinstance(mechanism, statistic.ReleaseLevel)
         and mechanism.level == "release"
-        and (secure := secure_level(short, mechanism)) is not None
+        and (secure := statistic.secure_level(short, mechanism)) is not None
     )
     return AuditResult(prepared, plan, prepared.problems[zone].name, other, tuple(findings), levels)
 
@@ -339,26 +315,26 @@ def _coordinated(prepared: Prepared, coordination: Coordination) -> Prepared:
 def _replayed(
     prepared: Prepared,
     short: Prepared,
-    network: RecordingTransport,
-    observed: tuple[int, Neighbour],
+    network: adversary.RecordingTransport,
+    observed: tuple[int, adversary.Neighbour],
     plan: AuditPlan,
     watch: Callable[[str], None],
 ) -> list[Finding]:
     """Replay all rounds on the worst adjacent demands, and the first rounds on the others."""
     generator = np.random.default_rng(short.seed)
 
-    def worst(at: int) -> list[Neighbour]:
-        neighbours = worst_neighbours(prepared.problems[at], prepared.run_adjacency)
+    def worst(at: int) -> list[adversary.Neighbour]:
+        neighbours = adversary.worst_neighbours(prepared.problems[at], prepared.run_adjacency)
         return [*neighbours, observed[1]] if at == observed[0] else neighbours
 
-    def sampled(at: int) -> list[Neighbour]:
+    def sampled(at: int) -> list[adversary.Neighbour]:
         problem, adjacency = short.problems[at], short.run_adjacency
         return [
-            *class_neighbours(problem, adjacency),
-            *random_neighbours(problem, adjacency, plan.random_neighbours, generator),
+            *adversary.class_neighbours(problem, adjacency),
+            *adversary.random_neighbours(problem, adjacency, plan.random_neighbours, generator),
         ]
 
-    all_rounds = record_run(prepared)
+    all_rounds = adversary.record_run(prepared)
     findings = replay_run(prepared, all_rounds.recorded, worst, watch=watch)
     return findings + replay_run(short, network.recorded, sampled)
 
@@ -397,24 +373,24 @@ def _check_runs(prepared: Prepared, plan: AuditPlan) -> None:
     nominal = nominal_epsilon(prepared.settings, prepared.rules)
     delta = prepared.settings.release_delta if rule_of(prepared).norm == 2 else 0.0
     for level in set(plan.levels) - {"messages"}:
-        check_runs(plan.runs[level], nominal, delta, plan.confidence)
+        statistic.check_runs(plan.runs[level], nominal, delta, plan.confidence)
 
 
-def _runs(mechanism: AuditedMechanism, plan: AuditPlan, rounds: int) -> int:
+def _runs(mechanism: statistic.AuditedMechanism, plan: AuditPlan, rounds: int) -> int:
     """Return the number of runs of a level on each of the two data sets."""
     claim = mechanism.nominal, mechanism.delta, plan.confidence
     if plan.runs is not None:
-        check_runs(plan.runs[mechanism.level], *claim)
+        statistic.check_runs(plan.runs[mechanism.level], *claim)
         return plan.runs[mechanism.level]
     usual = RUNS[mechanism.level]
     if mechanism.level == "messages" and rounds > ROUNDS:
-        usual = max(usual * ROUNDS // rounds, 2 * runs_needed(*claim))
-    check_runs(usual, *claim)
+        usual = max(usual * ROUNDS // rounds, 2 * statistic.runs_needed(*claim))
+    statistic.check_runs(usual, *claim)
     return usual
 
 
 def audit_mechanism(
-    mechanism: AuditedMechanism,
+    mechanism: statistic.AuditedMechanism,
     runs: int,
     confidence: float = 0.999,
     watch: Callable[[str], None] = lambda _: None,
@@ -430,7 +406,7 @@ def audit_mechanism(
         there.append(mechanism.sample(True, seed if seed < runs // 2 else runs + seed))
         if (seed + 1) % max(runs // 100, 1) == 0:
             watch(mechanism.level)
-    measured = measure(
+    measured = statistic.measure(
         np.array(here), np.array(there), mechanism.delta, confidence, mechanism.log_ratio
     )
     return LevelAudit(
@@ -439,12 +415,12 @@ def audit_mechanism(
         mechanism.certified,
         mechanism.delta,
         measured,
-        ceiling(measured.runs, mechanism.delta, confidence),
-        detectable(mechanism.nominal, measured.runs, mechanism.delta, confidence),
+        statistic.ceiling(measured.runs, mechanism.delta, confidence),
+        statistic.detectable(mechanism.nominal, measured.runs, mechanism.delta, confidence),
     )
 
 
-def target(prepared: Prepared, bus: int | None) -> tuple[int, Neighbour]:
+def target(prepared: Prepared, bus: int | None) -> tuple[int, adversary.Neighbour]:
     """Return the position of the zone whose bus is changed, and the adjacent demand.
 
     Raises
@@ -454,13 +430,13 @@ def target(prepared: Prepared, bus: int | None) -> tuple[int, Neighbour]:
     """
     adjacency = prepared.run_adjacency
     if bus is None:
-        norms = [float(gradient_norms(p, adjacency).max()) for p in prepared.problems]
+        norms = [float(adversary.gradient_norms(p, adjacency).max()) for p in prepared.problems]
         order = np.argsort(norms)[::-1]
         zone = next((int(z) for z in order if prepared.shared[z].any()), int(order[0]))
-        options = worst_neighbours(prepared.problems[zone], adjacency)
+        options = adversary.worst_neighbours(prepared.problems[zone], adjacency)
     else:
         zone = zone_of_bus(prepared, bus)
-        options = corner_neighbours(prepared.problems[zone], adjacency, bus)
+        options = adversary.corner_neighbours(prepared.problems[zone], adjacency, bus)
     check_released(prepared, zone, options[0].bus)
     imbalance = prepared.problems[zone].program.imbalance
     laplace = prepared.rules.noise is not None and prepared.rules.noise.norm == 1

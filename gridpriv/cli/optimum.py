@@ -16,13 +16,7 @@ from gridpriv.core.settings import changed, choice
 from gridpriv.core.text import PRECISION, Json, amount
 from gridpriv.grid.case import Case
 from gridpriv.grid.scenarios import out_of_service
-from gridpriv.power.objective import (
-    AC_OBJECTIVES,
-    RELAXED_OBJECTIVES,
-    AcObjective,
-    ObjectiveKind,
-    Service,
-)
+from gridpriv.power import objective as objectives
 from gridpriv.zonal.settings import Grid, Scenario
 
 if TYPE_CHECKING:
@@ -39,12 +33,12 @@ BOUNDED = {"cost": "the cost", "imbalance": "the squared imbalance"}
 class Relaxation(Scenario):
     """Objective and solver of the relaxation."""
 
-    objective: ObjectiveKind = changed(
+    objective: objectives.ObjectiveKind = changed(
         Grid,
         "objective",
         "imbalance",
         help="objective to minimize",
-        choices=RELAXED_OBJECTIVES,
+        choices=objectives.RELAXED_OBJECTIVES,
         unset="",
     )
     imbalance_weight: float | None = changed(
@@ -66,12 +60,12 @@ class Relaxation(Scenario):
 class Optimum(Scenario):
     """Objective and prices."""
 
-    objective: AcObjective = choice(
+    objective: objectives.AcObjective = choice(
         "cost",
-        AC_OBJECTIVES,
+        objectives.AC_OBJECTIVES,
         "minimized quantity: operating cost (shed load at --voll), shed load, or losses",
     )
-    voll: float = changed(Service, "voll", Service.voll)
+    voll: float = changed(objectives.Service, "voll", objectives.Service.voll)
 
 
 def changed_case(args: argparse.Namespace) -> Case:

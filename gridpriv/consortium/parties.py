@@ -45,17 +45,7 @@ from gridpriv.consortium.agreement import (
     check_run,
     write_agreement,
 )
-from gridpriv.core import errors
-from gridpriv.core.files import (
-    MIB,
-    make_folder,
-    read_bytes,
-    read_secret,
-    read_table,
-    refuse_used,
-    write_bytes,
-    write_text,
-)
+from gridpriv.core import errors, files
 from gridpriv.core.settings import (
     Part,
     choice,
@@ -140,10 +130,10 @@ def write_keys(folder: Path, credentials_by_name: Mapping[str, Credentials]) -> 
     Keys are readable by their owner only.
     """
     for name, own in credentials_by_name.items():
-        make_folder(folder / name)
-        write_bytes(folder / name / "key.pem", own.key, private=True)
-        write_bytes(folder / name / "certificate.pem", own.certificate, private=False)
-        write_bytes(folder / name / "authority.pem", own.authority, private=False)
+        files.make_folder(folder / name)
+        files.write_bytes(folder / name / "key.pem", own.key, private=True)
+        files.write_bytes(folder / name / "certificate.pem", own.certificate, private=False)
+        files.write_bytes(folder / name / "authority.pem", own.authority, private=False)
 
 
 def check_name(zone: str) -> None:
@@ -260,7 +250,7 @@ def read_party(path: Path, kind: type[PartyKind]) -> PartyKind:
     InputError
         If the file cannot be read, or has invalid entries.
     """
-    document = read_table(path, "configuration")
+    document = files.read_table(path, "configuration")
     try:
         return kind(**document)
     except errors.InputError as error:
@@ -296,20 +286,20 @@ def credentials(party: Party, folder: Path, name: str, *, insecure: bool) -> Cre
     InputError
         If something is missing, or others would refuse it; with the reason.
     """
-    files = {key: getattr(party, key) for key in ("certificate", "key", "authority")}
+    paths = {key: getattr(party, key) for key in ("certificate", "key", "authority")}
     if insecure:
         return None
-    for key, file in files.items():
-        if file is None:
+    for key, path in paths.items():
+        if path is None:
             raise errors.not_allowed(
                 key,
-                file,
+                path,
                 "a PEM file; without certificates only --insecure-loopback runs, on one machine",
             )
     given = Credentials(
-        read_bytes(folder / files["certificate"], "certificate", MIB),
-        read_secret(folder / files["key"], "key"),
-        read_bytes(folder / files["authority"], "authority", MIB),
+        files.read_bytes(folder / paths["certificate"], "certificate", files.MIB),
+        files.read_secret(folder / paths["key"], "key"),
+        files.read_bytes(folder / paths["authority"], "authority", files.MIB),
     )
     check_pair(given, name)
     return given
@@ -364,23 +354,23 @@ def write_folders(
     parties: dict[str, Party] = {NAME: CoordinatorParty(listen=address, **CERTIFIED)}
     for name in zoning.names:
         parties[name] = ZoneParty(zone=name, coordinator=address, seed=settings.seed, **CERTIFIED)
-    make_folder(folder)
-    refuse_used(folder)
+    files.make_folder(folder)
+    files.refuse_used(folder)
     write_keys(folder, keys)
     for name, party in parties.items():
         place = folder / name
         write_agreement(agreement, place / "agreement.json")
         kind = "coordinator" if name == NAME else "zone"
-        write_text(place / f"{kind}.toml", party_text(party), private=True)
+        files.write_text(place / f"{kind}.toml", party_text(party), private=True)
     for name, own in zip(zoning.names, zoning.members, strict=True):
-        write_text(folder / name / "network.json", network_text(network), private=False)
+        files.write_text(folder / name / "network.json", network_text(network), private=False)
         write_zoning(zoning, network, folder / name / "zones.csv")
         rows = [
             (int(case.bus_id[i]), *(in_mw(float(d[i]), case.base_mva) for d in (case.pd, case.qd)))
             for i in own
         ]
         text = csv_text(("bus", "pd_mw", "qd_mvar"), rows)
-        write_text(folder / name / "demand.csv", text, private=True)
+        files.write_text(folder / name / "demand.csv", text, private=True)
 
 
 def make_agreement(network: Case, prepared: Prepared, run: str) -> Agreement:

@@ -40,19 +40,8 @@ from gridpriv.learning.stored import MODEL_FILE, CheckpointWriter, make_checkpoi
 from gridpriv.privacy.certificate import Certificate
 from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET, Budget, parse_budget
 from gridpriv.study import engine
+from gridpriv.study import plan as plans
 from gridpriv.study.context import open_charge
-from gridpriv.study.plan import (
-    SETTINGS,
-    Kind,
-    Method,
-    as_written,
-    at_scale,
-    check_kinds,
-    each,
-    empty_axis,
-    method_of,
-    plain,
-)
 from gridpriv.study.record import publish_manifest, publish_tables
 from gridpriv.study.run_folder import RUN_FILE
 
@@ -66,17 +55,19 @@ QUESTION = "Which algorithm errs least at equal certified privacy?"
 # allowed differences of methods, by name
 DIFFERENCES = ("client-rounds", "units")
 
-WHOLE: Kind = (lambda value: type(value) is int and value >= 0, "a whole number, 0 or more")
-KINDS: dict[str, Kind] = {
-    "budgets": (each(str), "a list of texts"),
-    "allow": (each(str), "a list of texts"),
+WHOLE: plans.Kind = (lambda value: type(value) is int and value >= 0, "a whole number, 0 or more")
+KINDS: dict[str, plans.Kind] = {
+    "budgets": (plans.each(str), "a list of texts"),
+    "allow": (plans.each(str), "a list of texts"),
     "seeds": (
-        lambda value: each(int)(value) and all(seed >= 0 and seed is not True for seed in value),
+        lambda value: (
+            plans.each(int)(value) and all(seed >= 0 and seed is not True for seed in value)
+        ),
         "a list of whole numbers, 0 or more",
     ),
-    "methods": (each(dict), "tables"),
-    "settings": SETTINGS,
-    "tuning": (SETTINGS[0], "a table of lists"),
+    "methods": (plans.each(dict), "tables"),
+    "settings": plans.SETTINGS,
+    "tuning": (plans.SETTINGS[0], "a table of lists"),
     "client_rounds": WHOLE,
     "data_seed": WHOLE,
 }
@@ -110,7 +101,7 @@ class LearnPlan:
     """
 
     dataset: str
-    methods: tuple[Method, ...]
+    methods: tuple[plans.Method, ...]
     budgets: tuple[str, ...]
     seeds: tuple[int, ...]
     settings: Json = field(default_factory=dict)
@@ -125,7 +116,7 @@ class LearnPlan:
     def __post_init__(self) -> None:
         for axis in ("methods", "seeds"):
             if not getattr(self, axis):
-                raise empty_axis(axis)
+                raise plans.empty_axis(axis)
         names = [method.name for method in self.methods]
         if len(set(names)) < len(names):
             raise not_allowed("methods", names, "each name once")
@@ -152,7 +143,7 @@ class LearnPlan:
             if given.get("mechanism") != NO_NOISE and algorithm not in NON_PRIVATE:
                 noises = [_noise(parse_budget(budget), given) for budget in budgets]
             if not noises:
-                raise empty_axis("budgets")
+                raise plans.empty_axis("budgets")
             for noise, seed in product(noises, self.seeds):
                 settings = self._effort(make(**given | noise, seed=seed))
                 candidates = self.tuning.candidates(settings) if self.tuning else ()
@@ -201,7 +192,7 @@ class LearnPlan:
             "dataset": self.dataset,
             "budgets": list(self.budgets),
             "seeds": list(self.seeds),
-            "settings": as_written(self.settings),
+            "settings": plans.as_written(self.settings),
             "methods": [method.as_dict() for method in self.methods],
             "tuning": None if self.tuning is None else self.tuning.as_dict(),
             "client-rounds": self.client_rounds,
@@ -249,15 +240,15 @@ class Trial:
 def read_learn_plan(path: Path, scale: str = "quick") -> LearnPlan:
     """Return the plan of a study file; its table ``full`` changes it at that scale."""
     given = read_table(path, "study file")
-    document = plain(at_scale(given, scale, (*TEXTS, *KINDS)))
-    check_kinds(document, KINDS, (lambda value: isinstance(value, str), "a text"))
+    document = plans.plain(plans.at_scale(given, scale, (*TEXTS, *KINDS)))
+    plans.check_kinds(document, KINDS, (lambda value: isinstance(value, str), "a text"))
     tuning = document.pop("tuning", None)
     return LearnPlan(
         dataset=document.pop("dataset", ""),
-        methods=tuple(map(method_of, document.pop("methods", []))),
+        methods=tuple(map(plans.method_of, document.pop("methods", []))),
         budgets=tuple(document.pop("budgets", ())),
         seeds=tuple(document.pop("seeds", (0,))),
-        settings=plain(document.pop("settings", {})),
+        settings=plans.plain(document.pop("settings", {})),
         tuning=None if tuning is None else Tuning.of(dict(tuning)),
         allowed=tuple(document.pop("allow", ())),
         **document,
@@ -501,7 +492,7 @@ def store_learning_run(
     plan_document = {
         "dataset": dataset.name,
         **_data(dataset),
-        "settings": as_written(given),
+        "settings": plans.as_written(given),
         "seeds": [settings.seed],
     }
     title = f"A run of {settings.algorithm} on {dataset.name}"

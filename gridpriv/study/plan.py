@@ -25,14 +25,7 @@ from gridpriv.core.errors import InputError, not_allowed, positive, whole
 from gridpriv.core.files import read_table
 from gridpriv.core.settings import check_names, names, settings_of, written
 from gridpriv.core.text import Json, clean
-from gridpriv.privacy.settings import (
-    NO_NOISE,
-    NOTHING,
-    WITHOUT_BUDGET,
-    Budget,
-    Privacy,
-    parse_budget,
-)
+from gridpriv.privacy import settings as privacy
 from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, ReleaseSchedule, Settings, make_settings
 
 # settings with their own axis, which [settings] and methods may not have
@@ -42,7 +35,7 @@ OF_RELEASE = ("mechanism", "perturbation", "release", "noise_schedule", "update"
 SCHEME_AXES = tuple(
     name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
 )
-OF_NOISE = (*names(Privacy), *names(Adjacency), *names(ReleaseSchedule))
+OF_NOISE = (*names(privacy.Privacy), *names(Adjacency), *names(ReleaseSchedule))
 NOT_IN_BASELINE = (*OF_NOISE, "workers")  # without effect on a run without noise
 
 
@@ -77,15 +70,15 @@ def make_method(name: str, **settings: Any) -> Method:
 
 
 REFERENCES = {
-    NO_NOISE: make_method("noise-free", mechanism=NO_NOISE),
-    NOTHING: make_method("prior-only", **PRIOR_ONLY),
+    privacy.NO_NOISE: make_method("noise-free", mechanism=privacy.NO_NOISE),
+    privacy.NOTHING: make_method("prior-only", **PRIOR_ONLY),
 }
 """Baselines of private methods, by their noise."""
 
 DEFAULT_METHODS = (
-    REFERENCES[NO_NOISE],
-    make_method("noise-free, Ryu-Kim update", preset="ryu-kim", mechanism=NO_NOISE),
-    REFERENCES[NOTHING],
+    REFERENCES[privacy.NO_NOISE],
+    make_method("noise-free, Ryu-Kim update", preset="ryu-kim", mechanism=privacy.NO_NOISE),
+    REFERENCES[privacy.NOTHING],
     *(
         make_method(
             f"Ryu-Kim {target}, {noise.capitalize()}",
@@ -118,8 +111,8 @@ def methods_at(
     for method, *values in product(methods or DEFAULT_METHODS, *axes.values()):
         own, chosen = dict(method.settings), dict(zip(axes, values, strict=True))
         if (
-            noise_budget_of(own) in WITHOUT_BUDGET
-            and noise_budget_of(chosen | own) in WITHOUT_BUDGET
+            noise_budget_of(own) in privacy.WITHOUT_BUDGET
+            and noise_budget_of(chosen | own) in privacy.WITHOUT_BUDGET
         ):
             chosen = {name: value for name, value in chosen.items() if name not in OF_NOISE}
         chosen |= own
@@ -154,7 +147,7 @@ def effective(given: Json) -> Settings | None:
 
 def _applies(name: str, given: Json) -> bool:
     """Return True if a setting applies to the other ones."""
-    if given.get("mechanism") == NO_NOISE:
+    if given.get("mechanism") == privacy.NO_NOISE:
         return name == "mechanism" or name not in OF_NOISE
     return name != "noise_schedule" or given.get("perturbation", "demand") == "demand"
 
@@ -162,7 +155,7 @@ def _applies(name: str, given: Json) -> bool:
 def word_of(name: str, value: object) -> str:
     """Return a setting's value in the name of a method."""
     if name in OF_RELEASE:
-        word = "noise-free" if value == NO_NOISE else str(value)
+        word = "noise-free" if value == privacy.NO_NOISE else str(value)
         return {"noise_schedule": f"per {value}", "release": f"release {value}"}.get(name, word)
     return f"{shown(name)} {value}"
 
@@ -241,7 +234,7 @@ class StudyPlan:
 
     cases: tuple[str, ...]
     methods: tuple[Method, ...] = DEFAULT_METHODS
-    budgets: tuple[Budget, ...] = ()
+    budgets: tuple[privacy.Budget, ...] = ()
     zonings: tuple[str, ...] = ("",)
     local_updates: tuple[int, ...] = ()
     load_scales: tuple[float, ...] = (1.0,)
@@ -287,7 +280,7 @@ class StudyPlan:
         drawn = [noise_budget_of(common | dict(method.settings)) for method in self.methods]
         baselines: dict[str, Json] = {}
         for method, noise in zip(self.methods, drawn, strict=True):
-            if noise not in WITHOUT_BUDGET:
+            if noise not in privacy.WITHOUT_BUDGET:
                 baseline = {k: v for k, v in method.settings if k not in NOT_IN_BASELINE}
                 baselines.setdefault(self._baseline_key(baseline), baseline)
         missing = [
@@ -304,7 +297,7 @@ class StudyPlan:
     def _baseline_key(self, baseline: Json) -> str:
         """Return a key of the baseline run of such settings: equal for equal runs."""
         own = baseline.get("local_updates") if self.local_updates else None  # wins over the axis
-        settings = effective(dict(self.settings) | baseline | {"mechanism": NO_NOISE})
+        settings = effective(dict(self.settings) | baseline | {"mechanism": privacy.NO_NOISE})
         given = baseline if settings is None else settings.as_dict()
         compared = {k: str(v) for k, v in given.items() if k not in NOT_IN_BASELINE}
         return json.dumps([own, compared], sort_keys=True)
@@ -325,7 +318,7 @@ class StudyPlan:
         return tuple(replace(task, number=number) for number, task in enumerate(seen.values()))
 
     def _repeated(
-        self, place: tuple[str, str], method: Method, axes: Json, budget: Budget
+        self, place: tuple[str, str], method: Method, axes: Json, budget: privacy.Budget
     ) -> Iterator[StudyTask]:
         # a method's own settings win over an axis
         given = dict(self.settings) | axes | dict(method.settings)
@@ -334,7 +327,7 @@ class StudyPlan:
         own = partial(make_settings, given.pop("preset", None), **given)
         try:
             first = own(budget=budget, seed=self.seeds[0])
-            if first.noise_budget in WITHOUT_BUDGET:  # budgets and seeds have no effect
+            if first.noise_budget in privacy.WITHOUT_BUDGET:  # budgets and seeds have no effect
                 runs = [own(seed=self.seeds[0])]
             else:
                 runs = [replace(first, seed=seed) for seed in self.seeds]
@@ -450,18 +443,22 @@ def _check_setting(where: str, key: str, value: object) -> None:
         raise InputError(f"{where}: {error}") from None
 
 
-def _budget(value: float | str | Budget, per_release: bool, delta: float) -> Budget:
-    if isinstance(value, Budget):
+def _budget(value: float | str | privacy.Budget, per_release: bool, delta: float) -> privacy.Budget:
+    if isinstance(value, privacy.Budget):
         return value
     if isinstance(value, str) and ":" in value:
-        return parse_budget(value.replace(";", ","))  # commas separate budgets
+        return privacy.parse_budget(value.replace(";", ","))  # commas separate budgets
     try:
         epsilon = float(value)
     except (ValueError, TypeError, OverflowError):
         allowed = "a number, total:E[;D] or per-release:E[;D], such as 1 or total:5;1e-5"
         raise not_allowed("budgets", value, allowed) from None
     positive("budgets", epsilon)
-    return Budget("per-release", epsilon) if per_release else Budget("total", epsilon, delta)
+    return (
+        privacy.Budget("per-release", epsilon)
+        if per_release
+        else privacy.Budget("total", epsilon, delta)
+    )
 
 
 def _number(axis: str, value: object) -> float:
