@@ -110,16 +110,17 @@ def execute_exchange(args: argparse.Namespace) -> int:
         )
     with _context(args).charged(case, prepared) as (result, _):
         analysis = exchange(result, view=chosen.view, ptdf=chosen.ptdf, threshold=chosen.threshold)
-    document, folder = analysis.as_dict(public=args.public), output.output_folder(args.out)
-    if folder is not None:
-        from gridpriv.report.charts import DomainFigure
-        from gridpriv.report.figures import write_figure
+    document, seed = analysis.as_dict(public=args.public), _shown_seed(args, result)
 
-        output.write_results(folder, "exchange", document, branches=analysis.table)
-        if document["domain"]["corners"]:
-            write_figure(DomainFigure(document), folder / "domain.png", private=True)
-    seed = _shown_seed(args, result)
-    return output.print_result(args, document, lambda: _print_exchange(document, seed), folder)
+    def files() -> Json:
+        from gridpriv.report.charts import DomainFigure
+
+        corners = document["domain"]["corners"]
+        return {"branches": analysis.table} | (
+            {"domain": DomainFigure(document)} if corners else {}
+        )
+
+    return output.finish(args, document, lambda: _print_exchange(document, seed), files)
 
 
 def _no_room(exchanges: list[Json]) -> str:
@@ -199,16 +200,16 @@ def execute_security(args: argparse.Namespace) -> int:
             corrective=args.corrective,
             watch=lambda outcome: advance(outcome.contingency.name),
         )
-    document, folder = analysis.as_dict(public=args.public), output.output_folder(args.out)
-    if folder is not None:
-        output.write_results(folder, "security", document, contingencies=analysis.table)
-    seed = _shown_seed(args, result)
-    return output.print_result(
-        args, document, lambda: _print_security(document, seed, folder), folder
+    document, seed = analysis.as_dict(public=args.public), _shown_seed(args, result)
+    return output.finish(
+        args,
+        document,
+        lambda: _print_security(document, seed, args.out),
+        lambda: {"contingencies": analysis.table},
     )
 
 
-def _print_security(document: Json, seed: int | None, folder: Path | None) -> None:
+def _print_security(document: Json, seed: int | None, folder: str | None) -> None:
     """Print the most severe contingencies, and the verdict."""
     from gridpriv.zonal.security import corrective_columns
 
@@ -239,7 +240,7 @@ def _print_security(document: Json, seed: int | None, folder: Path | None) -> No
     output.print_records(title, columns, shown, **units)
     output.say(*sentences(document), *_certificate(document["privacy"], seed))
     if number:
-        all_rows = "--out DIR or --json" if folder is None else folder / "contingencies.csv"
+        all_rows = "--out DIR or --json" if folder is None else Path(folder) / "contingencies.csv"
         output.say(f"All outages: {all_rows}.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli import flags, output
@@ -78,23 +78,21 @@ def execute_audit(args: argparse.Namespace) -> int:
     levels = tuple(args.levels.split(","))
     runs = None if args.runs is None else dict.fromkeys(RUNS, args.runs)
     plan = AuditPlan(runs, args.confidence, args.audit_rounds, levels=levels, bus=args.bus)
-    folder = output.output_folder(args.out)
+    output.output_folder(args.out)
     with output.progress(args, case.name, 100 * len(levels) + zoning.n_zone) as advance:
         result = audit(prepared := prepare(case, zoning, settings), plan, watch=advance)
     document = result.as_dict()
-    if folder is not None:
-        from gridpriv.report.charts import audit_bars
-        from gridpriv.report.figures import write_figure
 
-        output.write_results(folder, "audit", document)
-        write_figure(audit_bars(result), folder / "audit.png", private=True)
+    def files() -> Json:
+        from gridpriv.report.charts import audit_bars
+
+        return {"audit": audit_bars(result)}
 
     def show() -> None:
         _print_audit(document, on_ac=prepared.in_ac_rounds)
         output.say(f"Protected: {prepared.rules.adjacency.protection(case.base_mva)}.")
 
-    code = 0 if result.passed else FAILED
-    return output.print_result(args, document, show, folder, code)
+    return output.finish(args, document, show, files, 0 if result.passed else FAILED)
 
 
 def _audit_learning(args: argparse.Namespace) -> int:
@@ -105,9 +103,6 @@ def _audit_learning(args: argparse.Namespace) -> int:
     failed = [check for check in checks if not check.passed]
     verdict = "violation" if failed else "consistent"
     document: Json = {"case": LEARNING, "checks": [c.as_dict() for c in checks], "verdict": verdict}
-    folder = output.output_folder(args.out)
-    if folder is not None:
-        output.write_results(folder, "audit", document)
     names = list(dict.fromkeys(check.check for check in checks))
     ratios: dict[str, dict[str, float]] = {}
     for check in checks:
@@ -119,7 +114,7 @@ def _audit_learning(args: argparse.Namespace) -> int:
         output.say(output.worded("audit-learning"))
         output.say(f"Verdict: {verdict}; {len(failed)} of {len(checks)} checks failed.")
 
-    return output.print_result(args, document, show, folder, FAILED if failed else 0)
+    return output.finish(args, document, show, code=FAILED if failed else 0)
 
 
 def _print_audit(document: Json, *, on_ac: bool = False) -> None:
@@ -181,7 +176,7 @@ def execute_attack(args: argparse.Namespace) -> int:
     plan = AttackPlan(
         args.seeds, args.epsilons, args.attack_rounds, args.prior, args.prior_spread, args.bus
     )
-    folder = output.output_folder(args.out)
+    output.output_folder(args.out)
     prepared = prepare(case, zoning, settings)
     noisy = settings.mechanism != "none"
     zones = zoning.n_zone if args.bus is None else 1
@@ -193,29 +188,27 @@ def execute_attack(args: argparse.Namespace) -> int:
             curve = averaging(prepared, plan, AVERAGED, advance)
     document = result.as_dict()
     document["averaging"] = None if curve is None else curve.to_dict("records")
-    if folder is not None:
-        tables = {"buses": result.buses(), "by_distance": result.by_distance()}
-        output.write_results(folder, "attack", document, **tables)
-        _draw_attack(result, curve, folder)
-    return output.print_result(args, document, lambda: _print_attack(result), folder)
+    files = partial(_attack_files, result, curve)
+    return output.finish(args, document, lambda: _print_attack(result), files)
 
 
-def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
+def _attack_files(result: AttackResult, curve: pd.DataFrame | None) -> Json:
+    """Return the tables and figures of an attack by name."""
     from gridpriv.report.charts import averaging_chart, epsilon_chart, error_map, errors_bars
-    from gridpriv.report.figures import Plot, write_figure
 
-    figures: dict[str, Plot] = {
+    files: Json = {
+        "buses": result.buses(),
+        "by_distance": result.by_distance(),
         "attack": errors_bars(result),
         "map": error_map(result),
         "map_noise_free": error_map(result, "noise-free"),
     }
     if result.plan.epsilons:
-        figures["epsilon"] = epsilon_chart(result)
+        files["epsilon"] = epsilon_chart(result)
     if curve is not None:
         title = f"{result.prepared.case.name}: the same demand noise, drawn each round or once"
-        figures["averaging"] = averaging_chart(curve, float(result.prior_errors.mean()), title)
-    for name, figure in figures.items():
-        write_figure(figure, folder / f"{name}.png", private=True)
+        files["averaging"] = averaging_chart(curve, float(result.prior_errors.mean()), title)
+    return files
 
 
 def _print_attack(result: AttackResult) -> None:

@@ -15,7 +15,14 @@ from gridpriv.cli import flags
 from gridpriv.cli.budgets import add_grant_arguments, grant_units
 from gridpriv.cli.flags import Command
 from gridpriv.cli.output import output_folder, print_result, print_table, progress, say, worded
-from gridpriv.cli.study import add_reproduce, execute_reproduce, finish, print_means
+from gridpriv.cli.study import (
+    add_reproduce,
+    add_running,
+    execute_reproduce,
+    execution,
+    finish,
+    print_means,
+)
 from gridpriv.core.errors import InputError, check_choice, not_allowed, positive, whole
 from gridpriv.core.files import write_text
 from gridpriv.core.settings import as_flags, check_names, names, settings_of
@@ -71,11 +78,7 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--tune-on", "ROWS")
     flags.flag(parser, "--client-rounds", "N", flags.WHOLE)
     flags.flag(parser, "--allow", "NAME", action="append")
-    flags.flag(parser, "--jobs", "N", flags.WHOLE, 1)
-    flags.switch(parser, "--resume")
-    flags.switch(parser, "--retry-failed")
-    flags.add_formats(parser)
-    flags.add_output(parser, "DIR", default="learn-compare")
+    add_running(parser, jobs=1, out="learn-compare")
 
 
 def _source_arguments(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
@@ -167,16 +170,7 @@ def _compare(args: argparse.Namespace) -> int:
     folder = output_folder(args.out)
     assert folder is not None
     loader = DatasetLoader(args.data, args.download, plan.data_seed)
-    study = compare_learning(
-        plan,
-        folder,
-        loader,
-        jobs=args.jobs,
-        resume=args.resume,
-        retry_failed=args.retry_failed,
-        repeat=_again(args),
-        progress=partial(progress, args, "study"),
-    )
+    study = compare_learning(plan, folder, loader, repeat=_again(args), **execution(args, "study"))
     return finish(study, args, formats, print_means)
 
 

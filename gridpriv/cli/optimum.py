@@ -99,7 +99,7 @@ def add_relax(parser: argparse.ArgumentParser) -> None:
 def execute_relax(args: argparse.Namespace) -> int:
     """Solve and print the bound, binding limits, and the range of prices."""
     case = changed_case(args)
-    folder = output.output_folder(args.out)
+    output.output_folder(args.out)
 
     from gridpriv.power.centralized import relax
     from gridpriv.power.solvers import check_solver
@@ -108,12 +108,11 @@ def execute_relax(args: argparse.Namespace) -> int:
     check_solver(chosen.solver)
     relaxation = relax(case, chosen.objective, chosen.solver, chosen.imbalance_weight)
     document = relaxation.as_dict()
-    if folder is not None:
-        output.write_results(
-            folder, "relax", document, buses=relaxation.buses, binding=relaxation.binding
-        )
-    output.print_result(
-        args, document, lambda: _print_bound(document, relaxation.p_price, case.bus_id), folder
+    output.finish(
+        args,
+        document,
+        lambda: _print_bound(document, relaxation.p_price, case.bus_id),
+        lambda: {"buses": relaxation.buses, "binding": relaxation.binding},
     )
     if document["bound"] is None:
         raise SolverError(f"case {case.name}: {document['explanation']}")
@@ -154,7 +153,7 @@ def add_acopf(parser: argparse.ArgumentParser) -> None:
 def execute_acopf(args: argparse.Namespace) -> int:
     """Solve; print cost, load shedding, losses, prices and violated limits."""
     case = changed_case(args)
-    folder = output.output_folder(args.out)
+    output.output_folder(args.out)
 
     from gridpriv.power.ac.optimum import acopf
     from gridpriv.power.ac.state import limit_table
@@ -172,11 +171,12 @@ def execute_acopf(args: argparse.Namespace) -> int:
             output.warn("acopf-no-bound", least=least)
         else:
             _warn_of_prices(optimum, bound)
-    if folder is not None:
+
+    def files() -> Json:
         binding = limit_table(optimum.state.binding)
-        tables = {"buses": optimum.buses, "generators": optimum.generators, "binding": binding}
-        output.write_results(folder, "acopf", document, **tables)
-    return output.print_result(args, document, lambda: _print_optimum(optimum, document), folder)
+        return {"buses": optimum.buses, "generators": optimum.generators, "binding": binding}
+
+    return output.finish(args, document, lambda: _print_optimum(optimum, document), files)
 
 
 def _warn_of_prices(optimum: AcOptimum, bound: SolvedRelaxation) -> None:

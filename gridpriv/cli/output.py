@@ -21,7 +21,7 @@ from gridpriv.core.files import make_folder, sealed, write_text
 from gridpriv.core.text import Amount, Json, amount, frame_csv, sections, shown
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 def print_result(
@@ -196,12 +196,34 @@ def output_folder(text: str | None) -> Path | None:
     return folder
 
 
-def write_results(folder: Path, name: str, document: Json, **tables: pd.DataFrame) -> None:
-    """Write tables as CSV and a JSON document with its own checksum, for their owner."""
-    make_folder(folder)
-    for title, table in tables.items():
-        write_text(folder / f"{title}.csv", frame_csv(table), private=True)
-    write_text(folder / f"{name}.json", sealed(document, indent=2), private=True)
+def finish(
+    args: argparse.Namespace,
+    document: Json,
+    summarise: Callable[[], object],
+    files: Callable[[], Mapping[str, Any]] = dict,
+    code: int = 0,
+) -> int:
+    """Write the results of a command into the folder of ``--out``, for their owner; print them.
+
+    Parameters
+    ----------
+    files : callable
+        Returns tables (written as CSV) and plots (as PNG) by name. The document, with its own
+        checksum, is written beside them, under the name of the command.
+    """
+    folder = output_folder(args.out)
+    if folder is not None:
+        make_folder(folder)
+        name = f"{getattr(args, 'name', None) or args.command}.json"
+        write_text(folder / name, sealed(document, indent=2), private=True)
+        for title, item in files().items():
+            if hasattr(item, "to_csv"):
+                write_text(folder / f"{title}.csv", frame_csv(item), private=True)
+            else:
+                from gridpriv.report.figures import write_figure
+
+                write_figure(item, folder / f"{title}.png", private=True)
+    return print_result(args, document, summarise, folder, code)
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.privacy.temporal import costs_over_time
     from gridpriv.zonal.forecast import forecast, methods, recommended
 
-    folder = output.output_folder(args.out)
+    output.output_folder(args.out)
     case = load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
     chosen = Scenarios(**flags.given_settings(args, Scenarios))
@@ -115,9 +115,7 @@ def execute(args: argparse.Namespace) -> int:
             *sentences(case, result, best, left_out, chosen, _command(best, chosen, args)),
         ],
     }
-    if folder is not None:
-        output.write_results(folder, "plan", document)
-    return output.print_result(args, document, lambda: _summarise(document), folder)
+    return output.finish(args, document, lambda: _summarise(document))
 
 
 def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:

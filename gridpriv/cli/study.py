@@ -47,6 +47,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     flags.switch(axes, "--per-release")
     parser.epilog = output.worded("compare-epilog")
     without = (*OWN_FLAGS, "temporal_basis", "stream")
+    flags.flag(parser, "--cluster", "ADDRESS")
     hidden = ("noise",)  # simulated only; secure noise is refused with the reason
     flags.add_settings(parser, Settings, PRESETS, without, hidden=hidden, axis=True)
     add_running(parser)
@@ -54,14 +55,21 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--dry-run")
 
 
-def add_running(parser: argparse.ArgumentParser) -> None:
+def add_running(
+    parser: argparse.ArgumentParser, jobs: int | None = None, out: str | None = None
+) -> None:
     """Add the arguments on execution and output of a study."""
-    flags.flag(parser, "--jobs", "N", flags.WHOLE)
-    flags.flag(parser, "--cluster", "ADDRESS")
+    flags.flag(parser, "--jobs", "N", flags.WHOLE, jobs)
     flags.switch(parser, "--resume")
     flags.switch(parser, "--retry-failed")
     flags.add_formats(parser)
-    flags.add_output(parser, "DIR")
+    flags.add_output(parser, "DIR", out)
+
+
+def execution(args: argparse.Namespace, label: str) -> Json:
+    """Return the arguments of :func:`add_running` as keywords of a study; label its progress."""
+    keywords: Json = {name: getattr(args, name) for name in ("jobs", "resume", "retry_failed")}
+    return keywords | {"progress": partial(output.progress, args, label)}
 
 
 def execute_compare(args: argparse.Namespace) -> int:
@@ -83,15 +91,7 @@ def execute_compare(args: argparse.Namespace) -> int:
     output.output_folder(args.out)
     if not args.quiet and work.seconds >= LONG_SECONDS:
         output.console(error=True).print(f"{work} on idle cores")
-    study = compare(
-        plan,
-        out=args.out,
-        jobs=args.jobs,
-        cluster=args.cluster,
-        resume=args.resume,
-        retry_failed=args.retry_failed,
-        progress=partial(output.progress, args, "study"),
-    )
+    study = compare(plan, out=args.out, cluster=args.cluster, **execution(args, "study"))
     return finish(study, args, formats)
 
 
@@ -298,6 +298,7 @@ def add_reproduce(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "name", "NAME", nargs="?")
     flags.flag(parser, "--data", "DIR")
     flags.flag(parser, "--scale", "NAME", default="quick")
+    flags.flag(parser, "--cluster", "ADDRESS")
     add_running(parser)
 
 
@@ -327,10 +328,7 @@ def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) 
         Path(args.out),
         scale=args.scale,
         data=args.data,
-        jobs=args.jobs,
-        resume=args.resume,
-        retry_failed=args.retry_failed,
-        progress=partial(output.progress, args, args.name),
+        **execution(args, args.name),
         **({} if learning else {"cluster": args.cluster}),
     )
     if not (args.quiet or args.json):
@@ -351,20 +349,18 @@ def _computed(args: argparse.Namespace) -> int:
     from gridpriv.study.papers import COMPUTED
 
     title, compute = COMPUTED[args.name]
-    folder = output.output_folder(args.out)
+    output.output_folder(args.out)
     computed = compute()
     document = {
         name: json_ready(table.to_dict("records")) for name, table in vars(computed).items()
     }
-    if folder is not None:
-        output.write_results(folder, args.name, document, **vars(computed))
 
     def summarise() -> None:
         columns = [name.replace("_", " ") for name in computed.table]
         output.print_table(title, columns, computed.table.values.tolist())
         print_claims(computed.claims, "Claims of the paper, checked here")
 
-    return output.print_result(args, document, summarise, folder)
+    return output.finish(args, document, summarise, lambda: vars(computed))
 
 
 def print_claims(
