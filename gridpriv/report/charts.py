@@ -17,7 +17,7 @@ from gridpriv.core.store import Study
 from gridpriv.core.text import Json
 from gridpriv.grid.layout import network_tables
 from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET, nominal_epsilon
-from gridpriv.report import summary
+from gridpriv.report import source
 from gridpriv.report.curves import Chart, Series
 from gridpriv.report.figures import PALETTE, Bar, Bars, Look, Plot, set_labels, set_title, stacked
 from gridpriv.report.network import GridMap
@@ -35,7 +35,7 @@ COST_SIZE, ROUND_SIZE = (4.8, 3.4), (3.6, 2.6)
 """Inches: three or four in a row at 1280 px, one at 390 px."""
 
 
-def drawable(metrics: Iterable[summary.Metric], table: pd.DataFrame) -> list[summary.Metric]:
+def drawable(metrics: Iterable[source.Metric], table: pd.DataFrame) -> list[source.Metric]:
     """Return the metrics of a table."""
     return [m for m in metrics if m.key in table and table[m.key].notna().any()]
 
@@ -44,7 +44,7 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Look]) -> list[Chart]:
     """Return cost against certified total epsilon, per panel and cost, with 95 % intervals."""
     finished = table[table.seeds > 0]
     panels = dict.fromkeys(finished[~finished.budget.isin(WITHOUT_BUDGET)].panel)
-    shown = drawable(summary.COSTS[:-2], table) or drawable(summary.COSTS[:-1], table)
+    shown = drawable(source.COSTS[:-2], table) or drawable(source.COSTS[:-1], table)
     charts = []
     for panel in panels:
         rows = finished[finished.panel == panel]
@@ -55,7 +55,7 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Look]) -> list[Chart]:
 
 
 def cost_chart(
-    table: pd.DataFrame, metric: summary.Metric, panel: str, look: dict[str, Look]
+    table: pd.DataFrame, metric: source.Metric, panel: str, look: dict[str, Look]
 ) -> Chart:
     """Return one figure of a panel's methods against certified total epsilon."""
     return _metric_chart(
@@ -68,15 +68,15 @@ def cost_chart(
 
 
 def _metric_chart(
-    metric: summary.Metric, title: str, x_label: str, series: Iterable[Series], **look: Any
+    metric: source.Metric, title: str, x_label: str, series: Iterable[Series], **look: Any
 ) -> Chart:
     """Return a chart of a metric, in its unit and at its accuracy."""
     given = {"floor": metric.least} | look
-    unit = metric.unit if metric.unit in summary.UNITS else ""
+    unit = metric.unit if metric.unit in source.UNITS else ""
     return Chart(title, x_label, metric.label, tuple(series), unit, **given)
 
 
-def _cost_series(rows: pd.DataFrame, metric: summary.Metric) -> list[Series]:
+def _cost_series(rows: pd.DataFrame, metric: source.Metric) -> list[Series]:
     matches = []
     for name, curve in rows.groupby("series", sort=False):
         flat = bool(curve.budget.isin(WITHOUT_BUDGET).all())
@@ -100,7 +100,7 @@ def round_charts(
     rounds = study.rounds
     if rounds.empty or table.empty:
         return {}
-    runs = summary.named_runs(study)
+    runs = source.named_runs(study)
     entries = {
         f"{metric.title} by round ({metric.origin})": [
             chart
@@ -115,8 +115,8 @@ def round_charts(
 def step_charts(study: Study, look: dict[str, Look]) -> list[Chart]:
     """Return charts of a series by step; its residual only if there is no other."""
     steps = study.tables.get("steps", pd.DataFrame())
-    drawn = [m for m in drawable(summary.BY_STEP, steps) if steps[m.key].abs().max() > m.least]
-    drawn = [m for m in drawn if m is not summary.RESIDUAL] or drawn
+    drawn = [m for m in drawable(source.BY_STEP, steps) if steps[m.key].abs().max() > m.least]
+    drawn = [m for m in drawn if m is not source.RESIDUAL] or drawn
     return column_charts(drawn, steps, *_along(steps), look, COST_SIZE)
 
 
@@ -152,7 +152,7 @@ def _along(steps: pd.DataFrame) -> tuple[list[float], str, tuple[str, ...]]:
 
 
 def column_charts(
-    metrics: Sequence[summary.Metric],
+    metrics: Sequence[source.Metric],
     table: pd.DataFrame,
     across: Iterable[float],
     x_label: str,
@@ -177,33 +177,33 @@ def column_charts(
 
 def convergence_charts(rounds: pd.DataFrame) -> dict[str, Chart]:
     """Return the metrics of a table of rounds by column; titles include their origin."""
-    metrics = _by_round(rounds, summary.ROUND_SHED)
+    metrics = _by_round(rounds, source.ROUND_SHED)
     charts = column_charts(metrics, rounds, rounds["round"], "round", (), {}, WIDE_SIZE)
     return {metric.key: chart for metric, chart in zip(metrics, charts, strict=True)}
 
 
-def _by_round(rounds: pd.DataFrame, *more: summary.Metric) -> list[summary.Metric]:
+def _by_round(rounds: pd.DataFrame, *more: source.Metric) -> list[source.Metric]:
     """Return the metrics of rounds: of grids without the distance of local models."""
     of_grid = "consensus_residual" in rounds
     rounds = rounds if "run" in rounds else rounds.assign(run=0)
-    metrics = drawable((*summary.BY_ROUND, *more), rounds)
+    metrics = drawable((*source.BY_ROUND, *more), rounds)
     if len(rounds) > 1:  # rounds on the AC equations have values of the plan in the last only
         metrics = [m for m in metrics if rounds.groupby("run")[m.key].count().max() > 1]
     metrics = [m for m in metrics if not (of_grid and m.key == "consensus_residual_max")]
-    return [_residual(rounds) if m is summary.RESIDUAL else m for m in metrics]
+    return [_residual(rounds) if m is source.RESIDUAL else m for m in metrics]
 
 
-def _residual(rounds: pd.DataFrame) -> summary.Metric:
+def _residual(rounds: pd.DataFrame) -> source.Metric:
     """Return the residual of rounds; those on the AC equations have a penalty in the last only."""
     before = rounds.loc[rounds["run"].duplicated(keep="last"), "penalty_max"].isna()
     if not before.any():
-        return summary.RESIDUAL
-    return summary.AC_MISMATCH if before.all() else summary.AC_MISMATCH_OR_RESIDUAL
+        return source.RESIDUAL
+    return source.AC_MISMATCH if before.all() else source.AC_MISMATCH_OR_RESIDUAL
 
 
 def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:
     """Return demand, cost, shed (local) and residual (public) of a table of steps, by column."""
-    metrics = drawable(summary.BY_STEP, steps)
+    metrics = drawable(source.BY_STEP, steps)
     charts = column_charts(metrics, steps, *_along(steps), {}, WIDE_SIZE)
     return {metric.key: chart for metric, chart in zip(metrics, charts, strict=True)}
 
@@ -211,14 +211,14 @@ def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:
 def horizon_figure(steps: pd.DataFrame, name: str) -> Figure:
     """Return the figure of :func:`horizon_charts`, without the residual if there are others."""
     charts = horizon_charts(steps)
-    charts = {key: c for key, c in charts.items() if key != summary.RESIDUAL.key} or charts
+    charts = {key: c for key, c in charts.items() if key != source.RESIDUAL.key} or charts
     return stacked(list(charts.values()), f"{name}: {len(steps)} steps")
 
 
 def _panel_rounds(
     rounds: pd.DataFrame,
     runs: pd.DataFrame,
-    metric: summary.Metric,
+    metric: source.Metric,
     panel: str,
     look: dict[str, Look],
 ) -> list[Chart]:
@@ -235,7 +235,7 @@ def _panel_rounds(
         ]
         if sum(any(map(math.isfinite, s.y)) for s in series) <= len(series) / 2:
             continue  # most methods have no such value
-        at = "" if budget == NO_NOISE else f", {summary.budget_words(budget)}"
+        at = "" if budget == NO_NOISE else f", {source.budget_words(budget)}"
         title = f"{panel}{at}"
         given: Look = {"subject": f"{metric.title}, {title}", "size": ROUND_SIZE, "style": look}
         charts.append(_metric_chart(metric, title, "round", series, **given))

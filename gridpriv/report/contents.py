@@ -17,8 +17,15 @@ from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.certificate import noise_caveat
 from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET
 from gridpriv.report import schema, source
-from gridpriv.report.source import means_over, message, step_rows
-from gridpriv.report.summary import COMBINATION, budget_words, named_runs, short
+from gridpriv.report.source import (
+    COMBINATION,
+    budget_words,
+    means_over,
+    message,
+    named_runs,
+    short,
+    step_rows,
+)
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study import engine
 from gridpriv.zonal.documents import (
@@ -152,7 +159,7 @@ def contents(study: Study, table: pd.DataFrame) -> tuple[Table, ...]:
     Parameters
     ----------
     table : DataFrame
-        Its :func:`gridpriv.report.summary.summary`.
+        Its :func:`gridpriv.report.source.summary`.
     """
     matches = [make_table(*content) for content in _contents(study, table)]
     if simulation_caveat(study):

@@ -44,8 +44,8 @@ from gridpriv.report.source import (
     read_source,
     series_document,
     step_rows,
+    summary,
 )
-from gridpriv.report.summary import summary
 from gridpriv.report.tables import Table, cell, in_parts, shown, to_csv, to_tex, typst_widths
 from gridpriv.study.engine import Identity
 from gridpriv.study.record import STORED

@@ -24,7 +24,7 @@ from gridpriv.privacy.settings import (
     nominal_epsilon,
     parse_budget,
 )
-from gridpriv.report import summary
+from gridpriv.report import source
 from gridpriv.report.contents import epsilon_text, quoted
 from gridpriv.report.source import message, step_rows
 from gridpriv.study.engine import study_totals
@@ -252,9 +252,9 @@ class Panel:
     Attributes
     ----------
     rows : DataFrame
-        Of :func:`gridpriv.report.summary.summary`, those with finished runs.
+        Of :func:`gridpriv.report.source.summary`, those with finished runs.
     runs : DataFrame
-        The finished runs (:func:`gridpriv.report.summary.named_runs`).
+        The finished runs (:func:`gridpriv.report.source.named_runs`).
     """
 
     study: Study
@@ -265,19 +265,19 @@ class Panel:
     @classmethod
     def all(cls, study: Study, table: pd.DataFrame) -> Iterator[Panel]:
         """Yield the panels of a study in order."""
-        runs = summary.named_runs(study)
+        runs = source.named_runs(study)
         for name, rows in table[table.seeds > 0].groupby("panel", sort=False):
             yield cls(study, str(name), rows, runs[runs.panel == name])
 
     @property
     def budget(self) -> str:
         """The budget at which methods are compared; of a panel without noise, none."""
-        return summary.reference_budget(self.rows)
+        return source.reference_budget(self.rows)
 
     @property
-    def metric(self) -> summary.Metric | None:
+    def metric(self) -> source.Metric | None:
         """The value by which methods are ranked."""
-        return summary.cost_metric(self.rows)
+        return source.cost_metric(self.rows)
 
     @property
     def compared(self) -> pd.DataFrame:
@@ -302,11 +302,11 @@ class Panel:
         return self.compared[fit].sort_values(self.metric.key, kind="stable")
 
     @property
-    def ranking(self) -> summary.Ranking:
+    def ranking(self) -> source.Ranking:
         """The methods in order, and those not distinguishable from the lowest."""
         assert self.metric is not None
         at = self.runs[(self.runs.budget == self.budget)]
-        return summary.rank(at[at.series.isin(self.ranked.series)], self.metric)
+        return source.rank(at[at.series.isin(self.ranked.series)], self.metric)
 
     def row_of(self, budget: str) -> pd.Series | None:
         """Return the cheapest row of the noise-free or the prior-only baseline that has a cost."""
@@ -325,7 +325,7 @@ class Panel:
             if grid["case"] == self.rows.iloc[0]["case"] and grid.get("load_mw") is not None:
                 scale = self.rows.iloc[0].load_scale
                 load = f" ({number_text(grid['load_mw'] * scale, 4)} MW of load)"
-        at = "" if self.budget == NO_NOISE else f", {summary.budget_words(self.budget)}"
+        at = "" if self.budget == NO_NOISE else f", {source.budget_words(self.budget)}"
         return f"{self.name}{load}{at}"
 
     def card(self) -> Card:
@@ -366,13 +366,13 @@ class Panel:
 
     def _compared_at(self) -> Iterator[Fact]:
         """Yield the budget of the card, where the study has several."""
-        budgets = summary.budgets_of(self.rows)
+        budgets = source.budgets_of(self.rows)
         if len(budgets) > 1:
             every = ", ".join(f"{nominal_epsilon(budget):g}" for budget in budgets)
             at = f"{_kind(self.compared)}; budgets of the study: {every}".removeprefix("; ")
-            yield Fact("Compared at", summary.budget_words(self.budget), at)
+            yield Fact("Compared at", source.budget_words(self.budget), at)
 
-    def _figures(self, row: pd.Series, metric: summary.Metric) -> Iterator[Fact]:
+    def _figures(self, row: pd.Series, metric: source.Metric) -> Iterator[Fact]:
         base, priced = row.baseline_cost, metric.key == "cost_of_privacy"
         priced = priced and math.isfinite(base)
         if math.isfinite(row.ac_feasible):
@@ -447,7 +447,7 @@ def panel_messages(of: Panel) -> Iterator[Message]:
         yield message("not-converged", values | {"worst": quoted(worst.series), "at": at(worst)})
 
 
-def _ranking_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
+def _ranking_messages(of: Panel, metric: source.Metric) -> Iterator[Message]:
     ranked = of.ranked
     if len(ranked) < 2:
         return
@@ -506,7 +506,7 @@ def _feasibility_messages(of: Panel) -> Iterator[Message]:
         yield message("partly-infeasible", {"panel": of.name, "shares": shares})
 
 
-def _baseline_messages(of: Panel, metric: summary.Metric) -> Iterator[Message]:
+def _baseline_messages(of: Panel, metric: source.Metric) -> Iterator[Message]:
     if of.budget in WITHOUT_BUDGET:
         return
     plain = of.rows[of.rows.budget == NO_NOISE]
@@ -561,7 +561,7 @@ def next_steps(of: Panel) -> Iterator[Message]:
 
 def at(run: pd.Series | Panel) -> str:
     """Return the budget of a run or a panel after a name; empty without noise."""
-    return "" if run.budget in WITHOUT_BUDGET else f" at {summary.budget_words(run.budget)}"
+    return "" if run.budget in WITHOUT_BUDGET else f" at {source.budget_words(run.budget)}"
 
 
 def named(names: object) -> str:
@@ -572,7 +572,7 @@ def named(names: object) -> str:
     return ", ".join(map(quoted, listed))
 
 
-def interval_of(row: pd.Series, metric: summary.Metric) -> str:
+def interval_of(row: pd.Series, metric: source.Metric) -> str:
     """Return the 95 % interval of a mean, and its number of seeds."""
     low, high = row[f"{metric.key}_low"], row[f"{metric.key}_high"]
     seeds = counted(int(row.seeds), "seed")

@@ -40,7 +40,7 @@ from gridpriv.report.contents import plan_table
 from gridpriv.report.curves import LOG_FROM, Chart, Series, tick
 from gridpriv.report.figures import Bar, Bars, looks, set_title, stacked, styled_axes, write_figure
 from gridpriv.report.network import GridMap
-from gridpriv.report.summary import REDISPATCH_SHED, Metric, budget_words, cost_metric, summary
+from gridpriv.report.source import REDISPATCH_SHED, Metric, budget_words, cost_metric, summary
 from gridpriv.study.record import STORED
 from gridpriv.study.run_folder import RunFolder, run_document
 from gridpriv.zonal.documents import RESERVE_FILE, SERIES_FILE, STORAGE_FILE, SeriesDocument

@@ -13,7 +13,7 @@ from gridpriv.core.text import Message, number_text
 from gridpriv.grid.zoning import map_digest
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET
-from gridpriv.report import summary
+from gridpriv.report import source
 from gridpriv.report.charts import cost_charts, generation_chart, round_charts, step_charts
 from gridpriv.report.contents import noted
 from gridpriv.report.curves import Chart
@@ -118,10 +118,10 @@ def _splits(of: Subject) -> Iterator[Bars]:
     if of.table.empty:
         return
     for panel, rows in of.table[of.table.seeds > 0].groupby("panel", sort=False):
-        budget = summary.reference_budget(rows)
+        budget = source.reference_budget(rows)
         if budget != NO_NOISE and rows.cost_of_privacy.notna().any():
             yield split_bars(
-                f"{panel}: cost of privacy, {summary.budget_words(budget)}", rows, budget
+                f"{panel}: cost of privacy, {source.budget_words(budget)}", rows, budget
             )
 
 
@@ -190,7 +190,7 @@ def places(of: Subject) -> Section | None:
     """Return maps of zones and of load shedding."""
     if of.table.empty or of.network(*of.table.iloc[0][["case", "zoning"]])[0].empty:
         return None
-    runs = summary.named_runs(of.study)
+    runs = source.named_runs(of.study)
     maps: list[Plot] = []
     notes = [message("maps", {})]
     if not of.study.public:
@@ -205,7 +205,7 @@ def places(of: Subject) -> Section | None:
             maps += _shed_maps(of.study, rows, here, (buses, branches))
     grids = of.study.manifest.get("cases") or []
     if bare := dict.fromkeys(
-        summary.short(g["case"]) for g in grids if g.get("rated_branches") == 0
+        source.short(g["case"]) for g in grids if g.get("rated_branches") == 0
     ):
         notes.append(message("no-ratings", {"cases": ", ".join(bare)}))
     return Section("Network", tuple(notes), tuple(maps), tables=of.tables_named("zones"))
@@ -230,7 +230,7 @@ def _limits(study: Study, panel: str, runs: pd.DataFrame) -> list[Message]:
     else:
         run = str(first.method)
         if first.budget not in WITHOUT_BUDGET:
-            run += f", {summary.budget_words(first.budget)}, seed {first.seed}"
+            run += f", {source.budget_words(first.budget)}, seed {first.seed}"
     explanation = str(first.explanation).rstrip(". ")
     return [message("limits", {"panel": panel, "run": run, "explanation": explanation})]
 
@@ -242,20 +242,20 @@ def _shed_maps(
     network: tuple[pd.DataFrame, pd.DataFrame],
 ) -> Iterator[GridMap]:
     """Yield load shedding per bus of the methods that shed least and most, if any sheds."""
-    shed, budget = study.tables["buses"], summary.reference_budget(rows)
+    shed, budget = study.tables["buses"], source.reference_budget(rows)
     if shed.empty or "redispatch_shed_mw" not in shed:
         return
-    ranked = summary.at_budget(rows[rows.seeds > 0], budget).sort_values("redispatch_shed_mw")
-    chosen = dict.fromkeys([summary.best_series(rows, budget), *ranked.series.iloc[-1:]])
+    ranked = source.at_budget(rows[rows.seeds > 0], budget).sort_values("redispatch_shed_mw")
+    chosen = dict.fromkeys([source.best_series(rows, budget), *ranked.series.iloc[-1:]])
     for series in filter(None, chosen):
-        group = summary.at_budget(runs[runs.series == series], budget)
+        group = source.at_budget(runs[runs.series == series], budget)
         columns = ["redispatch_shed_mw", "pd_mw"]
         means = shed[shed.run.isin(group.run)].groupby("bus")[columns].mean()
         mean = means["redispatch_shed_mw"]
         total = float(mean.clip(lower=0.0).sum())
         if total <= negligible_mw(float(means["pd_mw"].clip(lower=0.0).sum())):
             continue
-        at = "" if budget == NO_NOISE else f", {summary.budget_words(budget)}"
+        at = "" if budget == NO_NOISE else f", {source.budget_words(budget)}"
         values = {int(bus): float(value) for bus, value in mean.fillna(0.0).items()}
         yield GridMap(
             f"{rows.panel.iloc[0]}: {series}{at}",
@@ -297,15 +297,15 @@ def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
         unique = rows.drop_duplicates("bound_source")[:MOST_SOURCES]
         again = unique.duplicated(["case", owner]).any()  # one zone, several budgets
         sources = [
-            f"{summary.short(row['case']) + ', ' if several else ''}{owner} {row[owner]}"
-            f"{', ' + summary.budget_words(row['budget']) if again else ''}: "
+            f"{source.short(row['case']) + ', ' if several else ''}{owner} {row[owner]}"
+            f"{', ' + source.budget_words(row['budget']) if again else ''}: "
             f"{bound_in_words(str(row['bound_source']).rstrip('. '))}"
             for _, row in unique.iterrows()
         ]
         methods.setdefault("; ".join(sources), []).append(str(method))
-    for source, names in methods.items():
+    for bound, names in methods.items():
         of = f" of {' and '.join(names)}" if len(methods) > 1 else ""
-        yield message("bound-source", {"of": of, "source": source})
+        yield message("bound-source", {"of": of, "source": bound})
 
 
 def planned(of: Subject) -> Section | None:

@@ -19,7 +19,7 @@ from gridpriv.core.errors import InputError, check_choice
 from gridpriv.core.store import Study
 from gridpriv.core.tables import Column, TableSchema
 from gridpriv.core.text import PRECISION, amount, csv_text, number_text
-from gridpriv.report import summary
+from gridpriv.report import source
 from gridpriv.study.record import RUNS
 
 FINDINGS = (Audit.table, Attack.table)
@@ -296,7 +296,7 @@ class Pivots:
         InputError
             For a column that the runs do not have, or a cell that would mix different runs.
         """
-        runs = summary.with_cost_of_privacy(self.study.runs)
+        runs = source.with_cost_of_privacy(self.study.runs)
         runs = runs[runs["status"] == "done"] if len(runs) else runs
         by_rows, by_columns, figures = _listed(rows), _listed(columns), _listed(values)
         figures = figures or [self._first_cost()]
@@ -307,7 +307,7 @@ class Pivots:
         for name in figures:
             check_choice("values", name, [c for c in numeric if c not in AXES])
         _refuse_mixed(runs, [*by_rows, *by_columns])
-        hows = ("mean", summary.half_width)
+        hows = ("mean", source.half_width)
         mean, half = (_pivoted(runs, by_rows, by_columns, figures, how) for how in hows)
         named = [_title_and_unit(name) for name in figures]
         units = {name: unit for name, (_, unit) in zip(figures, named, strict=True)}
@@ -317,7 +317,7 @@ class Pivots:
         return Pivot(mean, half.reindex_like(mean), units, caption)
 
     def _first_cost(self) -> str:
-        metric = summary.cost_metric(summary.summary(self.study))
+        metric = source.cost_metric(source.summary(self.study))
         if metric is None:
             raise InputError("This study has no cost to tabulate. Name figures with values=...")
         return metric.key
@@ -337,8 +337,8 @@ def _pivoted(
 def _words(name: str) -> object:
     """Return the function that formats the entries of a column."""
     if name == "budget":
-        return summary.budget_words
-    return summary.short if name in ("case", "zoning") else lambda value: value
+        return source.budget_words
+    return source.short if name in ("case", "zoning") else lambda value: value
 
 
 def _refuse_mixed(runs: pd.DataFrame, named: list[str]) -> None:

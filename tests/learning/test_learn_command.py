@@ -19,7 +19,7 @@ from gridpriv.learning.algorithms import PERTURBED
 from gridpriv.learning.datasets import load_dataset
 from gridpriv.report.export import export
 from gridpriv.report.panel import cards
-from gridpriv.report.summary import summary
+from gridpriv.report.source import summary
 from gridpriv.study import learned, read_study
 from gridpriv.study.learned import DatasetLoader, LearnPlan, compare_learning
 from gridpriv.study.plan import method_of

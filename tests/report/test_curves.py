@@ -21,7 +21,7 @@ from gridpriv.core.store import Study
 from gridpriv.report.charts import averaging_chart, cost_charts, round_charts, step_charts
 from gridpriv.report.curves import Chart, Series
 from gridpriv.report.figures import Bar, Bars, figure_bytes, looks, swatch, to_svg, write_figure
-from gridpriv.report.summary import cost_metric, named_runs, summary
+from gridpriv.report.source import cost_metric, named_runs, summary
 
 X = (0.5, 1.0)
 ERRORS = (

@@ -196,7 +196,7 @@ def test_the_terminal_shows_names_as_they_are(
 ) -> None:
     from gridpriv.cli.study import print_summary
     from gridpriv.report.export import study_messages
-    from gridpriv.report.summary import summary
+    from gridpriv.report.source import summary
 
     study = read_source(reports[0])
     table = summary(study)

@@ -13,8 +13,7 @@ from gridpriv.core.text import number_text
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.report.export import export, make_report
 from gridpriv.report.panel import cards
-from gridpriv.report.source import read_source
-from gridpriv.report.summary import summary
+from gridpriv.report.source import read_source, summary
 from gridpriv.study import Study
 
 

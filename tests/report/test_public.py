@@ -14,8 +14,7 @@ import pytest
 from gridpriv import load_case
 from gridpriv.cli.main import main
 from gridpriv.report.export import study_messages
-from gridpriv.report.source import read_source
-from gridpriv.report.summary import summary
+from gridpriv.report.source import read_source, summary
 from gridpriv.study import Method, compare, make_plan
 
 SEEDS = (918273645, 564738291)

@@ -21,8 +21,7 @@ from gridpriv.core.text import number_text
 from gridpriv.report.contents import contents
 from gridpriv.report.export import PDF_LINE, export
 from gridpriv.report.panel import cards, share_of
-from gridpriv.report.source import read_source
-from gridpriv.report.summary import half_width, summary
+from gridpriv.report.source import half_width, read_source, summary
 from gridpriv.report.tables import escaped, in_parts, shown
 from gridpriv.study import Study
 

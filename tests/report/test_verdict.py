@@ -16,8 +16,14 @@ from gridpriv.core.store import Study
 from gridpriv.report.export import make_report, study_messages, to_html
 from gridpriv.report.figures import split_bars
 from gridpriv.report.panel import _state, cards
-from gridpriv.report.source import TEMPLATES, read_source
-from gridpriv.report.summary import COSTS, rank, summary, with_cost_of_privacy
+from gridpriv.report.source import (
+    COSTS,
+    TEMPLATES,
+    rank,
+    read_source,
+    summary,
+    with_cost_of_privacy,
+)
 from gridpriv.study import Method, compare, make_plan
 from gridpriv.zonal.messages import TEMPLATES as OF_RUNS
 

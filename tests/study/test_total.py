@@ -13,7 +13,7 @@ from scipy.stats import norm
 from gridpriv.core.errors import InputError
 from gridpriv.core.store import Study
 from gridpriv.report.export import study_messages
-from gridpriv.report.summary import summary
+from gridpriv.report.source import summary
 from gridpriv.study import Method, compare, learned, make_plan
 from gridpriv.study.engine import differing, study_totals
 from gridpriv.study.learned import LearnPlan, attempted, compare_learning

@@ -20,7 +20,7 @@ from gridpriv.privacy.ledger import ReleaseCharge
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.temporal import TemporalDisclosure
 from gridpriv.report.contents import contents
-from gridpriv.report.summary import summary
+from gridpriv.report.source import summary
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
