@@ -213,7 +213,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
     StorageError
         If the lock cannot be written.
     """
-    made = not folder.exists()
+    is_new = not folder.exists()
     make_folder(folder)
     path = folder / LOCK
     with storing(f"lock {folder}"):
@@ -224,7 +224,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
         with suppress(OSError):
             path.unlink()
         os.close(handle)
-        if made:
+        if is_new:
             with suppress(OSError):
                 folder.rmdir()
 
@@ -279,12 +279,12 @@ class MissingFileError(InputError, FileNotFoundError):
     """A file is missing."""
 
 
-def read_bytes(path: Path, what: str = "file", most: int = LARGEST_OWN) -> bytes:
+def read_bytes(path: Path, kind: str = "file", most: int = LARGEST_OWN) -> bytes:
     """Return the bytes of a file.
 
     Parameters
     ----------
-    what : str
+    kind : str
         Name of the kind of file, for errors: ``case file``.
     most : int
         Largest size in bytes.
@@ -297,22 +297,22 @@ def read_bytes(path: Path, what: str = "file", most: int = LARGEST_OWN) -> bytes
         If it cannot be read, is not a regular file, or is larger.
     """
     try:
-        _regular(path.stat().st_mode, path, what)
+        _regular(path.stat().st_mode, path, kind)
         with open(os.open(path, UNBLOCKED), "rb") as file:  # noqa: PTH123
             status = os.fstat(file.fileno())
-            _regular(status.st_mode, path, what)
+            _regular(status.st_mode, path, kind)
             content = file.read(most + 1) if status.st_size <= most else None
     except FileNotFoundError as error:
-        raise MissingFileError(f"{what} {path} does not exist") from error
+        raise MissingFileError(f"{kind} {path} does not exist") from error
     except (OSError, ValueError) as error:  # ValueError: a path that no system allows
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{what} {path}: {reason}") from error
+        raise InputError(f"{kind} {path}: {reason}") from error
     if content is None or len(content) > most:
-        raise InputError(f"{what} {path}: must be at most {most / MIB:g} MiB")
+        raise InputError(f"{kind} {path}: must be at most {most / MIB:g} MiB")
     return content
 
 
-def read_secret(path: Path, what: str) -> bytes:
+def read_secret(path: Path, kind: str) -> bytes:
     """Return the bytes of a key, which only its owner may read or change.
 
     Raises
@@ -320,17 +320,17 @@ def read_secret(path: Path, what: str) -> bytes:
     InputError
         As :func:`read_bytes`, and if its mode gives others any access.
     """
-    content = read_bytes(path, what, MIB)
+    content = read_bytes(path, kind, MIB)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         raise InputError(
-            f"{what} {path} can be read or changed by other users (mode {mode:04o}): make it its "
+            f"{kind} {path} can be read or changed by other users (mode {mode:04o}): make it its "
             "owner's alone (chmod 600)"
         )
     return content
 
 
-def read_packed(path: Path, what: str, most: int) -> bytes:
+def read_packed(path: Path, kind: str, most: int) -> bytes:
     """Return the bytes of a file, unpacked if its name ends in ``.gz``.
 
     Raises
@@ -338,7 +338,7 @@ def read_packed(path: Path, what: str, most: int) -> bytes:
     InputError
         As :func:`read_bytes`, and for a file that is not gzip or has too large an unpacked size.
     """
-    content = read_bytes(path, what, most)
+    content = read_bytes(path, kind, most)
     if path.suffix != ".gz":
         return content
     bound = unpacked_bound(len(content))
@@ -347,10 +347,10 @@ def read_packed(path: Path, what: str, most: int) -> bytes:
             read = file.read(bound + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(
-            f"{what} {path} is no gzip file: {error}; give a file made by gzip"
+            f"{kind} {path} is no gzip file: {error}; give a file made by gzip"
         ) from error
     if len(read) > bound:
-        raise InputError(f"{what} {path}: must be a file that unpacks to at most {bound} bytes")
+        raise InputError(f"{kind} {path}: must be a file that unpacks to at most {bound} bytes")
     return read
 
 
@@ -359,7 +359,7 @@ def unpacked_bound(packed: int) -> int:
     return MIB + MOST_PACKED * packed
 
 
-def read_text(path: Path, what: str = "file", most: int = LARGEST_OWN) -> str:
+def read_text(path: Path, kind: str = "file", most: int = LARGEST_OWN) -> str:
     """Return the text of a UTF-8 file (with or without a byte order mark).
 
     Raises
@@ -367,21 +367,21 @@ def read_text(path: Path, what: str = "file", most: int = LARGEST_OWN) -> str:
     InputError
         As :func:`read_bytes`, and if the bytes are not UTF-8.
     """
-    content = read_bytes(path, what, most)
+    content = read_bytes(path, kind, most)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         if b"\0" in content:
             raise InputError(
-                f"{what} {path}, line {line}: not UTF-8 text: not a text file; give a text file"
+                f"{kind} {path}, line {line}: not UTF-8 text: not a text file; give a text file"
             ) from error
         raise InputError(
-            f"{what} {path}, line {line}: not UTF-8 text ({error.reason}); save the file as UTF-8"
+            f"{kind} {path}, line {line}: not UTF-8 text ({error.reason}); save the file as UTF-8"
         ) from error
 
 
-def read_table(path: Path, what: str) -> Json:
+def read_table(path: Path, kind: str) -> Json:
     """Return the table of a TOML file, or of a JSON file if its name ends in ``.json``.
 
     Raises
@@ -390,17 +390,17 @@ def read_table(path: Path, what: str) -> Json:
         If it cannot be read, with the line, or is not a table.
     """
     try:
-        text = read_text(path, what, MIB)
+        text = read_text(path, kind, MIB)
         document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} {path}: {error}") from error
+        raise InputError(f"{kind} {path}: {error}") from error
     if not isinstance(document, dict):
-        raise InputError(f"{what} {path}: a table of keys is expected")
+        raise InputError(f"{kind} {path}: a table of keys is expected")
     return document
 
 
 def read_document(
-    path: Path, what: str, form: str, keys: Collection[str], make: Callable[[Json], Parsed]
+    path: Path, kind: str, form: str, keys: Collection[str], make: Callable[[Json], Parsed]
 ) -> Parsed:
     """Read a JSON object with a format number and exactly these keys.
 
@@ -409,9 +409,9 @@ def read_document(
     InputError
         If it cannot be read, is not of the format, or is invalid.
     """
-    where = f"{what} {path}"
+    where = f"{kind} {path}"
     try:
-        document = json.loads(read_text(path, what, LARGEST))
+        document = json.loads(read_text(path, kind, LARGEST))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is no JSON: {error}; correct the file") from error
     if not isinstance(document, dict) or document.get("format") != form:
@@ -431,10 +431,10 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "...")
 
 
-def _regular(mode: int, path: Path, what: str) -> None:
+def _regular(mode: int, path: Path, kind: str) -> None:
     if not stat.S_ISREG(mode):
-        kind = next((name for test, name in KINDS if test(mode)), "a special file")
-        raise InputError(f"{what} {path} is {kind}: must be a regular file")
+        special = next((name for test, name in KINDS if test(mode)), "a special file")
+        raise InputError(f"{kind} {path} is {special}: must be a regular file")
 
 
 LEAST_UNPACKED = 64 * MIB

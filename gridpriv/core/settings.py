@@ -250,9 +250,9 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
         plain = name.replace("-", "_")
         if plain in allowed:
             continue
-        near = get_close_matches(plain, allowed, n=1)
-        if near:
-            raise InputError(f"setting = {plain!r} is unknown: did you mean {near[0]!r}?")
+        nearest = get_close_matches(plain, allowed, n=1)
+        if nearest:
+            raise InputError(f"setting = {plain!r} is unknown: did you mean {nearest[0]!r}?")
         raise not_allowed("setting", plain, f"one of {', '.join(sorted(allowed))}")
 
 

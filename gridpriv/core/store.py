@@ -432,23 +432,25 @@ class Store:
             self.note(COMMON, common())
 
     def _refuse_other(self, manifest: Json, resume: bool) -> None:
-        was = self.manifest
+        before = self.manifest
         for key in SAME:
-            if was.get(key) != manifest.get(key):
+            if before.get(key) != manifest.get(key):
                 raise InputError(
                     f"out = {str(self.folder)!r}: must be another folder; it holds another "
-                    f"{was['kind']} "
-                    f"({was.get('title', 'untitled')!r}; {_difference(key, was, manifest)}); "
-                    f"name another folder{_again(was, manifest)}"
+                    f"{before['kind']} "
+                    f"({before.get('title', 'untitled')!r}; {_difference(key, before, manifest)}); "
+                    f"name another folder{_again(before, manifest)}"
                 )
         if not resume:
-            content = f"{len(self.stored())} of the {was['planned']} runs of this {was['kind']}"
-            rest = "report on them again" if was["finished"] else "run the rest"
-            rest = f"add --resume to {rest}, or name another folder"
-            if was["planned"] == 1:
-                content = f"this {was['kind']}"
-                rest = "name another folder" if was["finished"] else rest
-            raise InputError(f"out = {str(self.folder)!r} already holds {content}: {rest}")
+            content = (
+                f"{len(self.stored())} of the {before['planned']} runs of this {before['kind']}"
+            )
+            advice = "report on them again" if before["finished"] else "run the rest"
+            advice = f"add --resume to {advice}, or name another folder"
+            if before["planned"] == 1:
+                content = f"this {before['kind']}"
+                advice = "name another folder" if before["finished"] else advice
+            raise InputError(f"out = {str(self.folder)!r} already holds {content}: {advice}")
 
     def _undamaged_parts(self) -> list[StoredRun]:
         """Return the parts; remove damaged ones, which are then computed again."""

@@ -160,7 +160,7 @@ class Factors:
 
     Attributes
     ----------
-    whole : SuperLU
+    lu : SuperLU
     lower : sparse (n, n)
         L in the order of elimination, the row numbers of a column increasing.
     pivots : (n,)
@@ -171,7 +171,7 @@ class Factors:
         Of every place in the elimination tree; n at a root.
     """
 
-    whole: SuperLU
+    lu: SuperLU
     lower: sparse.csc_array
     pivots: Floats
     place: Ints
@@ -187,23 +187,23 @@ class Factors:
             Where a pivot is 0.
         """
         n = matrix.shape[0]
-        whole = splu(
+        lu = splu(
             matrix,
             permc_spec="MMD_AT_PLUS_A",
             diag_pivot_thresh=0.0,
             options={"SymmetricMode": True},
         )
-        if not np.array_equal(whole.perm_r, whole.perm_c):
+        if not np.array_equal(lu.perm_r, lu.perm_c):
             raise RuntimeError("a pivot on the diagonal is 0")
-        lower = sparse.csc_array(whole.L)
+        lower = sparse.csc_array(lu.L)
         lower.sort_indices()
         below = np.minimum(lower.indptr[:-1] + 1, lower.nnz - 1)  # next to the diagonal
         parent = np.where(np.diff(lower.indptr) > 1, lower.indices[below], n)
-        return Factors(whole, lower, whole.U.diagonal(), whole.perm_c, parent.tolist())
+        return Factors(lu, lower, lu.U.diagonal(), lu.perm_c, parent.tolist())
 
     def solve(self, right: Floats) -> Floats:
         """Return A^-1 right."""
-        return np.asarray(self.whole.solve(right))
+        return np.asarray(self.lu.solve(right))
 
     def solve_at(self, buses: Ints, right: Floats) -> Floats:
         """Return the rows ``buses`` of A^-1 right, where right is 0 except in these rows.

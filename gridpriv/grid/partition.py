@@ -150,9 +150,9 @@ def fill_empty(graph: nx.Graph, groups: Groups, zones: int) -> Groups:
     while len(groups) < zones:
         largest = max(groups, key=lambda g: (len(g), -min(g)))
         groups.remove(largest)
-        whole = graph.subgraph(largest)
-        side = _fiedler_side(whole, len(whole) // 2, 0)
-        groups.extend(connect(whole, [side, largest - side]))
+        subgraph = graph.subgraph(largest)
+        side = _fiedler_side(subgraph, len(subgraph) // 2, 0)
+        groups.extend(connect(subgraph, [side, largest - side]))
     return groups
 
 

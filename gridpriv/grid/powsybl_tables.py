@@ -177,7 +177,7 @@ class Buses:
             row[mpc.BUS_TYPE] = mpc.REFERENCE if i in references else 1
             row[[mpc.VM, mpc.VA]] = (bus.vm, np.rad2deg(bus.va)) if known else (1.0, 0.0)
             row[[mpc.VMIN, mpc.VMAX]] = [
-                given if given >= 0 else default for given, default in zip(band, BAND, strict=True)
+                limit if limit >= 0 else default for limit, default in zip(band, BAND, strict=True)
             ]
         return table
 

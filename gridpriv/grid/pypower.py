@@ -86,9 +86,9 @@ def read_variables(content: bytes) -> dict[str, Any]:
         kind, data = element
         if kind == COMPRESSED:
             most = UNPACKED_FLOOR + UNPACKED_RATE * len(content)
-            whole = _unpacked(data, most - unpacked, most)
-            unpacked += len(whole)
-            kind, data = next(_elements(memoryview(whole), order), (0, memoryview(b"")))
+            variable = _unpacked(data, most - unpacked, most)
+            unpacked += len(variable)
+            kind, data = next(_elements(memoryview(variable), order), (0, memoryview(b"")))
         if kind != MATRIX:
             raise MatFileError(f"an element of type {kind} where a variable should be")
         name, value = _mat_matrix(data, order, nested=False)
@@ -104,14 +104,14 @@ def read_variables(content: bytes) -> dict[str, Any]:
 def _unpacked(data: memoryview, room: int, most: int) -> bytes:
     unpacker = zlib.decompressobj()
     try:
-        whole = unpacker.decompress(data, room + 1)
+        unpacked = unpacker.decompress(data, room + 1)
     except zlib.error as error:
         raise MatFileError(f"a compressed variable is damaged: {error}") from error
-    if len(whole) > room:
+    if len(unpacked) > room:
         raise MatFileError(f"it unpacks to more than {most} bytes")
     if not unpacker.eof:
         raise MatFileError("a compressed variable ends too early")
-    return whole
+    return unpacked
 
 
 def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:

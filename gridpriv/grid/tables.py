@@ -50,10 +50,10 @@ class CsvRows:
     """
 
     def __init__(
-        self, path: Path, what: str, *shapes: tuple[tuple[str, ...], tuple[str, ...]]
+        self, path: Path, kind: str, *shapes: tuple[tuple[str, ...], tuple[str, ...]]
     ) -> None:
-        self.label = f"{what} {path}"
-        self._lines = self._read(read_text(path, what, LARGEST))
+        self.label = f"{kind} {path}"
+        self._lines = self._read(read_text(path, kind, LARGEST))
         line, cells = next(self._lines, (1, []))
         self.header = [cell.lower() for cell in cells]
         columns = set(self.header)

@@ -341,11 +341,11 @@ class Clients:
         xp, arrays = namespace(w), (self.x, self.targets, *further)
         if len(set(self.counts.tolist())) == 1:
             shaped = [xp.reshape(a, (self.number, -1, a.shape[-1])) for a in arrays]
-            made = [of(*(a[block] for a in shaped), w[block]) for block in self._blocks]
-            return [xp.concat(parts) for parts in zip(*made, strict=True)]
+            results = [of(*(a[block] for a in shaped), w[block]) for block in self._blocks]
+            return [xp.concat(parts) for parts in zip(*results, strict=True)]
         rows = [slice(*ends) for ends in pairwise(self.cuts)]
-        made = [of(*(a[own] for a in arrays), w[p]) for p, own in enumerate(rows)]
-        return [xp.stack(parts) for parts in zip(*made, strict=True)]
+        results = [of(*(a[own] for a in arrays), w[p]) for p, own in enumerate(rows)]
+        return [xp.stack(parts) for parts in zip(*results, strict=True)]
 
     def part(self, p: int) -> tuple[Array, Array]:
         """Return one client's features and targets: views."""

@@ -187,7 +187,7 @@ def _upright(images: Images) -> Images:
 
     def at(columns: Any) -> Images:
         inside = (columns >= 0) & (columns < side)
-        taken: Images = np.take_along_axis(images, np.clip(columns, 0, side - 1), 2) * inside
-        return taken
+        shifted: Images = np.take_along_axis(images, np.clip(columns, 0, side - 1), 2) * inside
+        return shifted
 
     return np.asarray(at(lower) * (1.0 - share) + at(lower + 1) * share, dtype=images.dtype)

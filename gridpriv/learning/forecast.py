@@ -166,8 +166,8 @@ def shape_sensitivity(features: Floats, weights: Floats) -> float:
     if count > MOST_SIGNS:  # |sum_k s_k mean phi_k d|^2 <= K by orthonormality
         return math.sqrt(count)
     signs = np.array(list(product((1.0, -1.0), repeat=count - 1)))
-    rest = features[:, 1:] @ signs.T if count > 1 else 0.0
-    return float((weights @ np.abs(features[:, :1] + rest)).max())
+    signed = features[:, 1:] @ signs.T if count > 1 else 0.0
+    return float((weights @ np.abs(features[:, :1] + signed)).max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,11 +217,11 @@ class Noise:
         self, z: int, zone: str, part: str, values: Floats, distance: float
     ) -> tuple[Floats, float]:
         """Return the released values of zone number z and the variance of their noise."""
-        drawn = self.drawn.setdefault(zone, [])
+        releases = self.drawn.setdefault(zone, [])
         if self.epsilon == math.inf or values.size == 0:
             return values, 0.0
         release = self.release(part, distance, values.size if part == "shape" else 1)
-        drawn.append(release)
+        releases.append(release)
         noisy = self.draw(zone, (z, list(SHARES).index(part)), release, values)
         return noisy, release.mechanism.variance
 

@@ -93,11 +93,11 @@ def learn(
     Each algorithm names its paper (:mod:`gridpriv.learning.algorithms`); docs/papers/.
     """
     began = time.perf_counter()
-    given = dataset
+    original = dataset
     task, dataset = make_task(dataset, settings, module, charge, shared)
     if checkpoint_writer is not None:
         task = replace(task, checkpoint=checkpoint_writer.checkpoint)
-        _recount(task, checkpoint_writer.drawn)
+        _recount(task, checkpoint_writer.draws)
     log = _Log(dataset, task, watch, checkpoint_writer)
     build = time.perf_counter() - began
     if checkpoint_writer is not None:
@@ -108,7 +108,7 @@ def learn(
         make_algorithm(task).run(log)
         clients = _client_table(task, log.w)
     rounds = pd.DataFrame(log.rows)
-    described, privacy = _described(given, dataset.clipped, settings.norm), _privacy(task)
+    described, privacy = _described(original, dataset.clipped, settings.norm), _privacy(task)
     return LearnResult(
         dataset=described,
         settings=task.settings,
@@ -117,7 +117,7 @@ def learn(
         w=log.w,
         local=log.local,
         privacy=privacy,
-        model=trained_model(given, dataset, log.w, task.settings, privacy, task.module),
+        model=trained_model(original, dataset, log.w, task.settings, privacy, task.module),
         timing=LearnTiming(
             load=0.0,
             build=build,
@@ -269,13 +269,13 @@ class _Log:
         }
 
 
-def _recount(task: Task, drawn: Sequence[int] | None) -> None:
+def _recount(task: Task, draws: Sequence[int] | None) -> None:
     """Charge the releases before an interruption, which are a function of the settings.
 
     Simulated noise of a round is the same in every draw; secure noise counts as often as the round
-    may have been ``drawn``.
+    may have been drawn (``draws``).
     """
-    times = [1] * task.checkpoint.rounds if drawn is None else drawn
+    times = [1] * task.checkpoint.rounds if draws is None else draws
     if task.rule is None or not times:
         return
     algorithm = make_algorithm(task)
@@ -449,13 +449,13 @@ def _trial(
     dataset: Dataset, settings: LearnSettings, shared: Shared
 ) -> tuple[float, Mapping[int, Mapping[Charge, int]]]:
     """Return a candidate's error and charges; a run that diverges is charged for as a whole."""
-    whole = replace(settings, evaluate_every=settings.rounds)
+    evaluated_once = replace(settings, evaluate_every=settings.rounds)
     try:
-        result = learn(dataset, whole, shared=shared)
+        result = learn(dataset, evaluated_once, shared=shared)
     except SolverError:
-        task, _ = make_task(dataset, whole, shared=shared)
+        task, _ = make_task(dataset, evaluated_once, shared=shared)
         return math.inf, {
-            int(client) - 1: charges_of(drawn) for client, drawn in planned(task).items()
+            int(client) - 1: charges_of(releases) for client, releases in planned(task).items()
         }
     error = result.final["test_error"]
     return (error if math.isfinite(error) else math.inf), result.charges

@@ -120,8 +120,8 @@ class Regularizer:
         """Return argmin over v of lambda R(v) + ||v - w||^2 / (2 step)."""
         xp = namespace(w)
         if self.kind == "l1":
-            far = xp.abs(w) - step * self.strength
-            return xp.sign(w) * xp.where(far > 0, far, xp.zeros_like(far))
+            shrunk = xp.abs(w) - step * self.strength
+            return xp.sign(w) * xp.where(shrunk > 0, shrunk, xp.zeros_like(shrunk))
         return w / (1.0 + step * self.strength) if self.kind == "l2" else w
 
     @property

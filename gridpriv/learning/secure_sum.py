@@ -308,8 +308,8 @@ def secure_sum(transport: Transport, rule: SumRule, dimension: int, lost: Lost =
     masked = query(2, [call(SumClient.masked, item) for item in sealed])
     shown = query(3, call(SumClient.reveal, sorted(masked)))
     total = np.zeros(dimension, np.uint64)
-    for words in masked.values():
-        total = total + words
+    for residues in masked.values():
+        total = total + residues
     for client in sent_shares:
         shares = {i: parts[client] for i, parts in shown.items() if client in parts}
         secret = recovered(dict(list(shares.items())[: rule.needed]))

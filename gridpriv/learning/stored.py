@@ -318,7 +318,7 @@ class CheckpointWriter:
         State to continue from.
     rows : list of dict
         Values of the finished rounds.
-    drawn : list of int or None
+    draws : list of int or None
         Number of possible draws of each round; None with simulated noise.
     """
 
@@ -327,14 +327,14 @@ class CheckpointWriter:
     every: float = EVERY_SECONDS
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     rows: list[Json] = field(default_factory=list)
-    drawn: list[int] | None = None
+    draws: list[int] | None = None
 
     def __post_init__(self) -> None:
         self._last = time.perf_counter()
 
     def start(self) -> None:
         """Record before a round with secure noise that it may be drawn."""
-        if self.drawn is not None:
+        if self.draws is not None:
             self._write(self.checkpoint.rounds, self.checkpoint.state, self.rows)
 
     def keep(self, done: Round, rows: list[Json]) -> None:
@@ -343,10 +343,10 @@ class CheckpointWriter:
             self._write(done.number, done.state(), rows)
 
     def _write(self, rounds: int, state: Sequence[Array], rows: list[Json]) -> None:
-        if self.drawn is not None:
-            self.drawn += [0] * (rounds + 1 - len(self.drawn))
-            self.drawn[rounds] += 1
-        entries = {"identity": self.identity, "rounds": rounds, "rows": rows, "drawn": self.drawn}
+        if self.draws is not None:
+            self.draws += [0] * (rounds + 1 - len(self.draws))
+            self.draws[rounds] += 1
+        entries = {"identity": self.identity, "rounds": rounds, "rows": rows, "drawn": self.draws}
         arrays = {f"state_{k}": to_numpy(array) for k, array in enumerate(state)}
         buffer = io.BytesIO()
         np.savez(buffer, told=np.frombuffer(json.dumps(entries).encode(), np.uint8), **arrays)
@@ -378,7 +378,7 @@ def make_checkpoint_writer(
     }
     secure = settings.noise == "secure" and settings.mechanism != "none"
     checkpoint_writer = CheckpointWriter(
-        folder, identity, 0.0 if secure else EVERY_SECONDS, drawn=[] if secure else None
+        folder, identity, 0.0 if secure else EVERY_SECONDS, draws=[] if secure else None
     )
     if not (folder / INTERRUPTED_FILE).exists():
         return checkpoint_writer
@@ -399,7 +399,7 @@ def make_checkpoint_writer(
                 f"resume = True: must be left out, {folder} holds a run of other {entry}"
             )
     checkpoint = Checkpoint(text["rounds"], state)
-    return replace(checkpoint_writer, checkpoint=checkpoint, rows=text["rows"], drawn=text["drawn"])
+    return replace(checkpoint_writer, checkpoint=checkpoint, rows=text["rows"], draws=text["drawn"])
 
 
 def _read(path: Path) -> tuple[Json, tuple[Floats, ...]]:

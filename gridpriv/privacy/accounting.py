@@ -241,11 +241,11 @@ def total_epsilon(charges: Charges, delta: float) -> float:
     the others at the delta that is left (:func:`_added`).
     """
     check_delta("delta", delta)
-    whole: dict[Charge, int] = {}
+    counts: dict[Charge, int] = {}
     for charge, count in charges.items():
         for part in parts(charge):
-            whole[part] = whole.get(part, 0) + count
-    ordered = sorted(whole.items(), key=lambda item: repr(item[0]))
+            counts[part] = counts.get(part, 0) + count
+    ordered = sorted(counts.items(), key=lambda item: repr(item[0]))
     return _total(tuple(ordered), delta)
 
 

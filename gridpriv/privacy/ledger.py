@@ -108,16 +108,16 @@ def read_open_ledger(path: Path, key: Path | None) -> tuple[OpenLedger, list[Cha
 
 def refuse_shared(datasets: Iterable[LedgerDataset]) -> None:
     """Refuse a unit that is in two datasets, or twice in one."""
-    seen: set[str] = set()
+    unit_names: set[str] = set()
     for dataset in datasets:
         if not dataset.units:
             raise InputError(
                 f"{dataset.owner!r} has no {dataset.protection.units}: name one or more"
             )
         for unit in dataset.units:
-            if unit.name in seen:
+            if unit.name in unit_names:
                 raise InputError(f"{unit.name} is in two datasets, or twice in one: name it once")
-            seen.add(unit.name)
+            unit_names.add(unit.name)
 
 
 def decide(

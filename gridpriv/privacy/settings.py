@@ -475,8 +475,8 @@ def check_noisy(name: str, value: Floats, noisy: Any) -> Floats:
     """Return the noisy value of ``perturb``; refuse another shape, NaN and infinity."""
     noisy_values = _numbers(name, "perturb()", noisy)
     if noisy_values.shape != value.shape:
-        given = f"returns shape {noisy_values.shape} for a value of shape {value.shape}"
-        raise fault(name, "perturb()", given, "the value plus noise on every number")
+        result = f"returns shape {noisy_values.shape} for a value of shape {value.shape}"
+        raise fault(name, "perturb()", result, "the value plus noise on every number")
     if not np.isfinite(noisy_values).all():
         raise fault(name, "perturb()", "returns NaN or infinite numbers", "finite numbers")
     return noisy_values
@@ -485,8 +485,8 @@ def check_noisy(name: str, value: Floats, noisy: Any) -> Floats:
 def check_charge(name: str, charge: Any) -> Charge:
     """Return the charge; refuse another type, unknown kinds and parameters below 0."""
     if not isinstance(charge, Charge):
-        given = f"returns {type(charge).__name__}"
-        raise fault(name, "charge()", given, "a gridpriv Charge")
+        result = f"returns {type(charge).__name__}"
+        raise fault(name, "charge()", result, "a gridpriv Charge")
     if charge.kind not in KINDS:
         raise fault(name, "charge()", f"returns kind {charge.kind!r}", f"one of {', '.join(KINDS)}")
     if math.isnan(charge.parameter) or min(charge.parameter, charge.second) < 0.0:
@@ -498,22 +498,22 @@ def check_probabilities(name: str, x: Floats, values: Any) -> Floats:
     """Return the probabilities of ``cdf``; refuse values of no distribution function."""
     below = _numbers(name, "cdf()", values)
     if below.shape != np.shape(x):
-        given = f"returns shape {below.shape} for numbers of shape {np.shape(x)}"
-        raise fault(name, "cdf()", given, "a probability for each number")
+        result = f"returns shape {below.shape} for numbers of shape {np.shape(x)}"
+        raise fault(name, "cdf()", result, "a probability for each number")
     if not np.isfinite(below).all():
         raise fault(name, "cdf()", "returns NaN or infinite numbers", "numbers from 0 to 1")
     if below.size and (below.min() < -ROUNDING or below.max() > 1.0 + ROUNDING):
-        given = f"returns {below.min():.4g} to {below.max():.4g}"
-        raise fault(name, "cdf()", given, "numbers from 0 to 1")
+        result = f"returns {below.min():.4g} to {below.max():.4g}"
+        raise fault(name, "cdf()", result, "numbers from 0 to 1")
     if (np.diff(below.ravel()[np.argsort(np.ravel(x), kind="stable")]) < -ROUNDING).any():
         raise fault(name, "cdf()", "decreases", "a distribution function, which never decreases")
     return below
 
 
-def fault(name: str, part: str, given: str, allowed: str) -> InputError:
+def fault(name: str, part: str, result: str, allowed: str) -> InputError:
     """Return the error of a mechanism's part: its result, and what is allowed."""
     return InputError(
-        f"{part} of mechanism {name!r} {given}. It must give {allowed}. Correct the class that is "
+        f"{part} of mechanism {name!r} {result}. It must give {allowed}. Correct the class that is "
         "registered under this name"
     )
 

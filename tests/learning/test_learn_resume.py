@@ -124,7 +124,7 @@ def test_the_state_of_secure_noise_is_on_disk_before_a_round_is_drawn(tmp_path, 
     dying_after(monkeypatch, {1})
     attempt(tmp_path, data, settings, resume=False)
     content = (tmp_path / INTERRUPTED_FILE).read_bytes()
-    assert make_checkpoint_writer(tmp_path, data, settings, resume=True).drawn == [1]
+    assert make_checkpoint_writer(tmp_path, data, settings, resume=True).draws == [1]
     (tmp_path / INTERRUPTED_FILE).write_bytes(content[:200])
     with pytest.raises(InputError, match=r"is damaged.* put back a copy of it, or start again"):
         make_checkpoint_writer(tmp_path, data, settings, resume=True)

@@ -219,13 +219,13 @@ class Task:
             return []
         noisy = distances if assumed is None else assumed
         every = list(zip(distances.tolist(), noisy.tolist(), strict=True))
-        made = {
+        distinct = {
             (d, a): self.release_of(
                 d, bound_source, multiplier=multiplier, assumed=None if a == d else a, proved=proved
             )
             for d, a in set(every)
         }
-        return [made[pair] for pair in every]
+        return [distinct[pair] for pair in every]
 
     def remaining_rounds(self, *start: Array) -> tuple[range, State]:
         """Return the remaining rounds, and the arrays from which the first of them starts.

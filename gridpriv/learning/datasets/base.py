@@ -413,9 +413,9 @@ def make_lasso(seed: int = 0, dtype: type[np.floating] = np.float32) -> Dataset:
     cut = AGENTS * SAMPLES
     random = np.random.Generator(np.random.PCG64(seed))
     theta = random.normal(size=FEATURES)
-    drawn = random.normal(size=(cut + TESTED, FEATURES))
+    features = random.normal(size=(cut + TESTED, FEATURES))
     bound = 2.2 * float(np.sqrt(FEATURES))
-    x, _ = clip_rows(drawn, bound)
+    x, _ = clip_rows(features, bound)
     y = x @ theta + np.sqrt(NOISE_VARIANCE) * random.normal(size=len(x))
     x, y = x.astype(dtype, copy=False), y.astype(dtype)
     return Dataset(

@@ -188,13 +188,13 @@ def _read(folder: Path, dtype: type[np.floating]) -> list[Writer]:
                 raise InputError(
                     f"{place} has no sample: a writer of a training file has 1 or more"
                 )
-    kept = [writer for writer in writers.values() if len(writer[1])]
-    if not kept:
+    nonempty = [writer for writer in writers.values() if len(writer[1])]
+    if not nonempty:
         raise InputError(
             f"{folder}: the .json files have no writer with a sample"
             "; give the LEAF files of FEMNIST"
         )
-    return kept
+    return nonempty
 
 
 def _user_data(path: Path) -> dict[str, Any]:
@@ -319,7 +319,7 @@ def load_adult(
         order = np.random.Generator(np.random.PCG64(seed)).permutation(len(rows))
         cut = DROPPED_TRAIN if len(rows) > DROPPED_TRAIN else len(rows) * 4 // 5
         train, test = both.take(order[:cut]), both.take(order[cut:])
-    moved = (
+    note = (
         f", numbers of {train.outside.sum()} training and {test.outside.sum()} test rows "
         "moved to their public bounds"
         if train.outside.any() or test.outside.any()
@@ -335,7 +335,7 @@ def load_adult(
         classes=2,
         norm=_norm(scaling),
         clipped=int(train.outside.sum()),
-        source=f"UCI Adult files in {folder}, missing values: {missing}, scaling: {scaling}{moved}",
+        source=f"UCI Adult files in {folder}, missing values: {missing}, scaling: {scaling}{note}",
     )
 
 
