@@ -22,6 +22,7 @@ from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.zone_agent import public_proxy
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.run import open_rounds, play_rounds
 
@@ -154,6 +155,21 @@ def varied(prepared: Prepared, **changes: Any) -> Prepared:
     twin = replace(prepared, **changes)
     twin.__dict__["problems"] = prepared.problems
     return twin
+
+
+def rule_of(prepared: Prepared) -> NoiseRule:
+    """Return the noise rule of a run that has one."""
+    assert prepared.rules.noise is not None
+    return prepared.rules.noise
+
+
+def with_fresh_noise(prepared: Prepared) -> Prepared:
+    """Return the run with noise drawn in every round, if it is drawn once; else the run."""
+    if prepared.rules.perturbation.noise_schedule != "once":
+        return prepared
+    return varied(
+        prepared, rules=replace(prepared.rules, perturbation=Perturbation("demand", "round"))
+    )
 
 
 def opening(script: Sequence[RecordedRound]) -> Sequence[RecordedRound]:

@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridpriv.assurance import adversary, independence, statistic
+from gridpriv.assurance import adversary, independence, statistic, whole
 from gridpriv.assurance.replay import Finding, replay_run
-from gridpriv.assurance.series import publish_findings, series_findings, stream_findings
-from gridpriv.assurance.whole import rule_of, whole_run, with_fresh_noise
-from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
+from gridpriv.core import errors
 from gridpriv.core.text import Json
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
@@ -103,10 +101,10 @@ class AuditPlan:
 
     def __post_init__(self) -> None:
         for level in self.levels:
-            check_choice("levels", level, statistic.LEVELS)
+            errors.check_choice("levels", level, statistic.LEVELS)
         for lane in self.lanes:
-            check_choice("lane", lane, LANES)
-        whole("audit-rounds", self.rounds)
+            errors.check_choice("lane", lane, LANES)
+        errors.whole("audit-rounds", self.rounds)
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,7 @@ class AuditResult:
     @property
     def not_checked(self) -> tuple[str, ...]:
         """Checks that the run's mechanism does not allow: its distribution is not declared."""
-        rule = rule_of(self.prepared)
+        rule = adversary.rule_of(self.prepared)
         known = independence.has_distribution(rule.mechanism, rule.release(ANY_VALUE).mechanism)
         return () if known or "noise" not in self.plan.lanes else ("distribution",)
 
@@ -273,7 +271,7 @@ def audit(
     plan = plan or AuditPlan()
     rule = prepared.rules.noise
     if rule is None:
-        raise InputError(
+        raise errors.InputError(
             "mechanism = 'none': must be one that draws noise; without noise there is no "
             "epsilon to audit (gridpriv attack runs without noise)"
         )
@@ -289,7 +287,7 @@ def audit(
     mechanisms = statistic.zone_levels(short, zone, script, other, plan.levels)
     runs = {m.level: _runs(m, plan, rounds) for m in mechanisms}
     findings = _replayed(prepared, short, network, (zone, other), plan, watch)
-    findings += whole_run(prepared)
+    findings += whole.whole_run(prepared)
     findings += independence.low_bits(rule)
     findings += _lanes(prepared, plan)
     levels = tuple(
@@ -348,8 +346,8 @@ def _lanes(prepared: Prepared, plan: AuditPlan) -> list[Finding]:
 
     lanes: dict[str, Callable[[], list[Finding]]] = {
         "noise": lambda: (
-            independence.noise_checks(with_fresh_noise(prepared), plan.confidence)
-            + independence.mechanism_laws(rule_of(prepared).multiplier, plan.confidence)
+            independence.noise_checks(adversary.with_fresh_noise(prepared), plan.confidence)
+            + independence.mechanism_laws(adversary.rule_of(prepared).multiplier, plan.confidence)
         ),
         "public": lambda: (
             independence.state_findings(prepared, independence.other_demands(prepared))
@@ -359,9 +357,9 @@ def _lanes(prepared: Prepared, plan: AuditPlan) -> list[Finding]:
     if prepared.rules.perturbation == Perturbation("demand", "once"):
         lanes |= {
             "central": central,
-            "series": lambda: series_findings(prepared),
-            "stream": lambda: stream_findings(prepared),
-            "publish": lambda: publish_findings(prepared),
+            "series": lambda: whole.series_findings(prepared),
+            "stream": lambda: whole.stream_findings(prepared),
+            "publish": lambda: whole.publish_findings(prepared),
         }
     return [finding for name, lane in lanes.items() if name in plan.lanes for finding in lane()]
 
@@ -371,7 +369,7 @@ def _check_runs(prepared: Prepared, plan: AuditPlan) -> None:
     if plan.runs is None:
         return
     nominal = nominal_epsilon(prepared.settings, prepared.rules)
-    delta = prepared.settings.release_delta if rule_of(prepared).norm == 2 else 0.0
+    delta = prepared.settings.release_delta if adversary.rule_of(prepared).norm == 2 else 0.0
     for level in set(plan.levels) - {"messages"}:
         statistic.check_runs(plan.runs[level], nominal, delta, plan.confidence)
 
@@ -449,7 +447,7 @@ def zone_of_bus(prepared: Prepared, bus: int) -> int:
     for zone, problem in enumerate(prepared.problems):
         if bus in prepared.case.bus_id[problem.program.zone.own]:
             return zone
-    raise not_allowed(
+    raise errors.not_allowed(
         "bus", bus, f"a bus in service of {prepared.case.name}, and so of one of its zones"
     )
 
@@ -458,13 +456,13 @@ def check_draws(prepared: Prepared) -> None:
     """Refuse a run that releases nothing of demand."""
     if prepared.settings.noise_budget == NOTHING:
         some = "bus, total, tree or auto: this run releases nothing of demand, at epsilon 0"
-        raise not_allowed("release", NOTHING, some)
+        raise errors.not_allowed("release", NOTHING, some)
 
 
 def check_released(prepared: Prepared, zone: int, bus: int) -> None:
     """Refuse a bus of a zone that sends nothing."""
     if not prepared.shared[zone].any():
-        raise not_allowed(
+        raise errors.not_allowed(
             "bus",
             bus,
             f"a bus of a zone that releases something: zone {prepared.problems[zone].name} shares "

@@ -56,9 +56,8 @@ import numpy as np
 from pandas import DataFrame
 from scipy import stats
 
-from gridpriv.assurance.adversary import RecordingTransport, record_run, zone_agent
+from gridpriv.assurance.adversary import RecordingTransport, record_run, rule_of, varied, zone_agent
 from gridpriv.assurance.replay import Draw, Finding, Tape, taped
-from gridpriv.assurance.whole import on_tape, rule_of
 from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.transport import AgentFactory, in_process
 from gridpriv.core.arrays import Floats
@@ -122,6 +121,11 @@ class Sample:
         chosen = np.unique(np.linspace(0, total - 1, min(units, total)).round().astype(int))
         columns = np.concatenate([chosen, total + chosen]) if self.paired else chosen
         return replace(self, noise=self.noise[:, columns])
+
+
+def on_tape(prepared: Prepared, tape: Tape) -> Prepared:
+    """Return the run with every release on a tape."""
+    return varied(prepared, rules=replace(prepared.rules, noise=taped(rule_of(prepared), tape)))
 
 
 def noise_checks(prepared: Prepared, confidence: float) -> list[Finding]:

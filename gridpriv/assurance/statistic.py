@@ -41,7 +41,6 @@ from scipy import stats
 
 from gridpriv.assurance import adversary
 from gridpriv.assurance.replay import Draw, Tape, agent_play
-from gridpriv.assurance.whole import rule_of
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
@@ -477,7 +476,7 @@ def zone_levels(
     adjacent = data + other.change
     play = agent_play(single, zone, opened)
     first = play(data.copy(), Tape()).draws
-    release = rule_of(single).release(first[0].sensitivity)
+    release = adversary.rule_of(single).release(first[0].sensitivity)
     once = _stated_once(single, release)
 
     def of_level(level: str) -> AuditedMechanism:
@@ -499,7 +498,7 @@ def secure_level(prepared: Prepared, simulated: ReleaseLevel) -> ReleaseLevel | 
 
     Only coordinates that change are released: secure noise is slow, and others reveal nothing.
     """
-    rule, visible = rule_of(prepared), simulated.visible
+    rule, visible = adversary.rule_of(prepared), simulated.visible
     missing = find_spec("opendp") is None or (rule.mechanism, "secure") not in MECHANISMS
     if rule.source == "secure" or missing or not visible.size:
         return None
@@ -519,7 +518,7 @@ def _stated_once(prepared: Prepared, release: Release) -> Stated:
 
 def _stated_total(prepared: Prepared, draws: Sequence[Draw]) -> Stated:
     """Return nominal and certified totals of all releases in the rounds of the level."""
-    releases = [rule_of(prepared).release(draw.sensitivity) for draw in draws]
+    releases = [adversary.rule_of(prepared).release(draw.sensitivity) for draw in draws]
     delta = prepared.settings.target_delta
     certified = Counter(release.certified for release in releases)
     nominal = Counter(release.nominal for release in releases)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from audit_mutants import MUTANTS, PATCHED
 
+from gridpriv.assurance.adversary import with_fresh_noise
 from gridpriv.assurance.independence import noise_checks, other_demands, state_findings
-from gridpriv.assurance.series import publish_findings, stream_findings
-from gridpriv.assurance.whole import whole_run, with_fresh_noise
+from gridpriv.assurance.whole import publish_findings, stream_findings, whole_run
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.settings import make_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gridpriv import load_case, make_settings, partition
-from gridpriv.assurance.series import series_findings
+from gridpriv.assurance.whole import series_findings
 from gridpriv.zonal.prepared import prepare
 
 
