@@ -146,9 +146,9 @@ def test_the_table_says_what_was_not_checked(capsys: pytest.CaptureFixture[str])
 
 
 def test_too_few_runs_are_refused_before_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gridpriv.assurance import audit as module
+    from gridpriv.assurance import adversary
     from gridpriv.core.errors import InputError
 
-    monkeypatch.delattr(module, "record_run")
+    monkeypatch.delattr(adversary, "record_run")
     with pytest.raises(InputError, match="at least"):
         audit(prepared(), AuditPlan(runs={"release": 5}, levels=("release",)))
