@@ -44,7 +44,7 @@ SEAMS = {
         "privacy.linear.auto",
     ),
     "Solvers of a zone": (
-        "power.solvers.base.ZoneSolver",
+        "power.solvers.ZoneSolver",
         "power.program.ZoneProgram",
         "power.presolve.ReducedProgram",
     ),

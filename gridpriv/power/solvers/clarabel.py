@@ -34,7 +34,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import LiftedProgram, ReducedProgram, lifted
 from gridpriv.power.program import Matrix, ZoneProgram
-from gridpriv.power.solvers.base import Unsolved
+from gridpriv.power.solvers import Unsolved
 
 
 class ClarabelSolver:
