@@ -13,7 +13,6 @@ from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import GenCost
 from gridpriv.power.ac.grid_redispatch import (
-    _order,
     agreed_boundaries,
     measured_boundary,
     redispatch_grid,
@@ -436,7 +435,7 @@ def redispatch14(case14):
 
 def in_order(*outcomes):
     """Return outcomes from the best to the worst."""
-    return sorted(outcomes, key=lambda item: _order(item, 1000.0))
+    return sorted(outcomes, key=lambda item: item.order(1000.0))
 
 
 def test_a_grid_without_a_power_flow_is_the_worst_outcome(redispatch14):

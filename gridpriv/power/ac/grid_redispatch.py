@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,6 @@ BALANCING_SEVERITY, USUAL_BALANCING = 0.02, 0.001
 only at its price."""
 UNIT_SEVERITY = {"p.u.": 100.0}
 
-Order = Callable[["GridRedispatch"], tuple[bool, float, float]]
 Planning = Callable[[Sequence[Boundary | None]], Sequence[ZonePlan | None]]
 
 
@@ -126,60 +125,39 @@ class GridRedispatch:
         """AC feasibility of the state; infeasible without an AC power flow."""
         return "infeasible" if self.state is None else status(self.violations)
 
+    @property
+    def severity(self) -> float:
+        """MW shed, plus 10 for each MW (0.01 p.u.) outside a limit; infinite without a state."""
+        if self.state is None:
+            return np.inf
+        outside = (limit.amount * UNIT_SEVERITY.get(limit.unit, 1.0) for limit in self.violations)
+        return VIOLATION_SEVERITY * sum(outside) + self.state.shed_mw
 
-@dataclass(frozen=True, eq=False)
-class _RedispatchInputs:
-    """A grid, its zones and their planning functions.
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Sort key of the outcomes of one search: AC-feasible (or marginal) ones first."""
+        return self.status == "infeasible", self.severity
 
-    Attributes
-    ----------
-    plan : callable
-        As of :func:`redispatch_grid`.
-    equivalent : callable
-        Returns the grid beyond the tie lines of the zone at a position.
-    owners : (n,) int
-        As of :func:`gridpriv.power.zone.owner_of`.
-    least_shed : (zones,)
-        As of :func:`redispatch_grid`; 0 where it is not known.
-    """
+    @property
+    def generation_cost(self) -> float:
+        """Cost of generation in $/h; infinite without a state, 0 without costs."""
+        state = self.state
+        return np.inf if state is None else generation_cost(state.case, state.pg) or 0.0
 
-    case: Case
-    zones: Sequence[Zone]
-    plan: Planning
-    equivalent: Callable[[int], ExternalEquivalent | None]
-    owners: Ints
-    least_shed: Floats
+    def order(self, balancing_price: float) -> tuple[bool, float, float]:
+        """Return the sort key of outcomes of different searches.
 
-    def measured(self, z: int, state: AcState, planned: Boundary, gain: float) -> Boundary:
-        """Return the measured boundary of the zone at a position."""
-        return measured_boundary(self.zones[z], state, planned, self.equivalent(z), gain)
-
-    def plans(
-        self, plans: Sequence[ZonePlan], boundaries: Sequence[Boundary | None], step: float = 1.0
-    ) -> list[ZonePlan]:
-        """Return plans, with those of given zones changed by a share of the new ones' change."""
-        return [
-            old if new is None or not new.solved else old.toward(new, step)
-            for old, new in zip(plans, self.plan(boundaries), strict=True)
-        ]
-
-    def redispatched(
-        self,
-        scheduled: Floats,
-        current: Floats,
-        plans: Sequence[ZonePlan],
-        before: GridRedispatch | None,
-    ) -> GridRedispatch:
-        """Return the AC redispatch of plans; ``before`` is the state that zones measured."""
-        schedule = Schedule(self.owners, current)
-        replans, previous = (0, None) if before is None else (before.replans + 1, before.state)
-        try:
-            dispatch = joint_dispatch(self.case, self.zones, plans)
-            state = ac_flow(self.case, dispatch, schedule, previous)
-        except PowerFlowError as error:
-            return GridRedispatch(None, str(error), tuple(plans), scheduled, replans)
-        state = replace(state, deviation=state.interchange - scheduled)
-        return GridRedispatch(state, "", tuple(plans), scheduled, replans)
+        It is severity, including balancing power above ``USUAL_BALANCING``, then cost.
+        """
+        infeasible, severity = self.rank
+        state = self.state
+        if state is None:
+            return infeasible, severity, np.inf
+        balancing = 0.5 * state.case.base_mva * float(np.abs(state.deviation).sum())
+        usual = USUAL_BALANCING * state.case.base_mva * float(np.maximum(state.case.pd, 0.0).sum())
+        severity += BALANCING_SEVERITY * max(balancing - usual, 0.0)
+        expense = self.generation_cost + balancing_price * balancing
+        return infeasible, round(severity / state.negligible_mw), expense
 
 
 def agreed_boundaries(
@@ -233,11 +211,7 @@ def scheduled_boundaries(
 
 
 def measured_boundary(
-    zone: Zone,
-    state: AcState,
-    planned: Boundary,
-    equivalent: ExternalEquivalent | None,
-    gain: float,
+    zone: Zone, state: AcState, planned: Boundary, beyond: ExternalEquivalent | None, gain: float
 ) -> Boundary:
     """Return a zone's boundary as measured at its tie ends, with the reaction of the grid beyond.
 
@@ -247,55 +221,45 @@ def measured_boundary(
     middle of the range (an absent angle limit counts as 90 degrees), half the rating, or the lower
     reactive limit. Limits that are not reached are relaxed again by their slack.
     """
-    case, limits = zone.network.case, _limits(zone)
-    vm, low, high = (values[zone.buses] for values in (state.vm, case.vmin, case.vmax))
-    middle = (low + high) / 2
-    ends = state.s_from[zone.branches], state.s_to[zone.branches]
-    flow = np.maximum(*np.abs(ends))
-    qg, qmin, qmax = (values[zone.gens] for values in (state.qg, case.qmin, case.qmax))
-    limited = np.isfinite(qmax)
-    above = np.where(limited, qg - np.where(limited, qmax, 0.0), 0.0)
-    rate = limits["rate"]
-    tightened = np.clip(planned.rate - gain * (flow - rate), rate / 2, rate)
+    case, limits, valuation = zone.network.case, _limits(zone), planned.valuation
+    least, most = np.maximum(limits["angmin"], -np.pi / 2), np.minimum(limits["angmax"], np.pi / 2)
+    limits["angmin"] = np.where(np.isfinite(limits["angmin"]), least, -np.inf)
+    limits["angmax"] = np.where(np.isfinite(limits["angmax"]), most, np.inf)
     angle = np.angle(state.voltage[case.f_bus] * np.conj(state.voltage[case.t_bus]))[zone.branches]
-    least = np.maximum(limits["angmin"], -np.pi / 2)
-    most = np.minimum(limits["angmax"], np.pi / 2)
-    between = (least + most) / 2
-    valuation, here = planned.valuation, state.voltage[zone.buses]
-    return replace(
-        planned,
-        **_at_ties(zone, state.s_from, state.s_to, state.vm**2),
-        free=False,
-        reaction=_reaction(zone, state, equivalent),
-        valuation=None if valuation is None else valuation.at(here, tie_places(zone)),
-        vmin=np.clip(planned.vmin + gain * (low - vm), low, middle),
-        vmax=np.clip(planned.vmax - gain * (vm - high), middle, high),
-        rate=np.where(rate > 0, tightened, 0.0),
-        angmin=np.where(
-            np.isfinite(limits["angmin"]),
-            np.clip(planned.angmin + gain * (least - angle), least, between),
-            -np.inf,
-        ),
-        angmax=np.where(
-            np.isfinite(limits["angmax"]),
-            np.clip(planned.angmax - gain * (angle - most), between, most),
-            np.inf,
-        ),
-        qmax=np.clip(planned.qmax - gain * above, qmin, qmax),
-    )
+    flow = np.maximum(*np.abs((state.s_from[zone.branches], state.s_to[zone.branches])))
+    voltage = state.vm[zone.buses], (limits["vmin"] + limits["vmax"]) / 2
+    measured = {  # value of each limited quantity, and its tightest limit
+        **dict.fromkeys(("vmin", "vmax"), voltage),
+        **dict.fromkeys(("angmin", "angmax"), (angle, (least + most) / 2)),
+        "rate": (flow, limits["rate"] / 2),
+        "qmax": (state.qg[zone.gens], case.qmin[zone.gens]),
+    }
+    changes: dict[str, Any] = {
+        name: _tightened(getattr(planned, name), limits[name], *of, gain)
+        for name, of in measured.items()
+    }
+    changes |= _at_ties(zone, state.s_from, state.s_to, state.vm**2)
+    if valuation is not None:
+        changes["valuation"] = valuation.at(state.voltage[zone.buses], tie_places(zone))
+    return replace(planned, **changes, free=False, reaction=_reaction(zone, state, beyond))
+
+
+def _tightened(
+    planned: Floats, limit: Floats, value: Floats, tightest: Floats, gain: float
+) -> Floats:
+    """Return a planned limit moved by a share of its violation, from ``limit`` to ``tightest``."""
+    change = gain * (np.where(np.isfinite(limit), limit, value) - value)
+    return np.clip(planned + change, np.minimum(limit, tightest), np.maximum(limit, tightest))
 
 
 def _reaction(zone: Zone, state: AcState, equivalent: ExternalEquivalent | None) -> Reaction | None:
     if equivalent is None:
         return None
-    case, ties = zone.network.case, tie_branches(zone)
+    case, ties, ends = zone.network.case, tie_branches(zone), equivalent.ends
     out = np.isin(case.f_bus[ties], zone.own)
-    far = np.where(out, case.t_bus[ties], case.f_bus[ties])
-    flow, at = (
-        np.where(out, state.s_to[ties], state.s_from[ties]),
-        equivalent.ends.searchsorted(far),
-    )
-    p, q = (sums_at(at, part, len(equivalent.ends)) for part in (flow.real, flow.imag))
+    at = ends.searchsorted(np.where(out, case.t_bus[ties], case.f_bus[ties]))
+    flow = np.where(out, state.s_to[ties], state.s_from[ties])
+    p, q = (sums_at(at, part, len(ends)) for part in (flow.real, flow.imag))
     return Reaction(equivalent, p, q, state.voltage[zone.buses])
 
 
@@ -324,6 +288,249 @@ def _limits(zone: Zone) -> dict[str, Any]:
     """Return the limits of a zone's plan, by the names of a boundary."""
     case = zone.network.case
     return {name: getattr(case, name)[getattr(zone, of)] for name, of in LIMITS.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The search for the AC redispatch of a grid.
+
+    Attributes
+    ----------
+    plan, agreed, balancing_price : callable, sequence of Boundary, float
+        As of :func:`redispatch_grid`.
+    equivalent : callable
+        Returns the grid beyond the tie lines of the zone at a position.
+    owners : (n,) int
+        As of :func:`gridpriv.power.zone.owner_of`.
+    least_shed : (zones,)
+        As of :func:`redispatch_grid`; 0 where it is not known.
+    """
+
+    case: Case
+    zones: Sequence[Zone]
+    agreed: Sequence[Boundary]
+    plan: Planning
+    balancing_price: float
+    equivalent: Callable[[int], ExternalEquivalent | None]
+    owners: Ints
+    least_shed: Floats
+
+    def better(self, *outcomes: GridRedispatch) -> GridRedispatch:
+        """Return the best outcome of different searches, the first of equal ones."""
+        return min(outcomes, key=lambda outcome: outcome.order(self.balancing_price))
+
+    def measured(self, z: int, state: AcState, planned: Boundary, gain: float) -> Boundary:
+        """Return the measured boundary of the zone at a position."""
+        return measured_boundary(self.zones[z], state, planned, self.equivalent(z), gain)
+
+    def plans(
+        self, plans: Sequence[ZonePlan], boundaries: Sequence[Boundary | None], step: float = 1.0
+    ) -> list[ZonePlan]:
+        """Return plans, with those of given zones changed by a share of the new ones' change."""
+        return [
+            old if new is None or not new.solved else old.toward(new, step)
+            for old, new in zip(plans, self.plan(boundaries), strict=True)
+        ]
+
+    def redispatched(
+        self,
+        scheduled: Floats,
+        current: Floats,
+        plans: Sequence[ZonePlan],
+        before: GridRedispatch | None,
+    ) -> GridRedispatch:
+        """Return the AC redispatch of plans; ``before`` is the state that zones measured."""
+        schedule = Schedule(self.owners, current)
+        replans, previous = (0, None) if before is None else (before.replans + 1, before.state)
+        try:
+            dispatch = joint_dispatch(self.case, self.zones, plans)
+            state = ac_flow(self.case, dispatch, schedule, previous)
+        except PowerFlowError as error:
+            return GridRedispatch(None, str(error), tuple(plans), scheduled, replans)
+        state = replace(state, deviation=state.interchange - scheduled)
+        return GridRedispatch(state, "", tuple(plans), scheduled, replans)
+
+    def first(self, start: Sequence[Boundary]) -> GridRedispatch:
+        """Return the AC redispatch of every zone's first plan."""
+        scheduled = np.array([boundary.interchange for boundary in start])
+        plans = [plan for plan in self.plan(start) if plan is not None]
+        return self.redispatched(scheduled, scheduled, plans, None)
+
+    def restarted(self, start: Sequence[Boundary], best: GridRedispatch) -> GridRedispatch:
+        """Return the AC redispatch from another start: of all zones, or of the few concerned.
+
+        Where few of many zones have shed load or a violation, the others keep their plans.
+        """
+        few = set() if best.state is None else self.affected(best)
+        if best.state is None or not 0 < len(few) <= SHARE_RESTARTED * len(self.zones):
+            return self.first(start)
+        boundaries = [boundary if z in few else None for z, boundary in enumerate(start)]
+        plans, current = list(best.plans), best.state.interchange.copy()
+        for z, new in enumerate(self.plan(boundaries)):
+            if new is not None and new.solved:
+                plans[z], current[z] = new, start[z].interchange
+        return self.redispatched(best.scheduled, current, plans, best)
+
+    def shedding(self, redispatch: GridRedispatch) -> set[int]:
+        """Return the zones with shed load on energized islands.
+
+        Without violated limits, those that shed more than ``least_shed``.
+        """
+        assert redispatch.state is not None
+        shed = np.where(redispatch.state.deenergized, 0.0, redispatch.state.p_shed)
+        most = np.zeros(len(self.zones)) if redispatch.violations else self.least_shed
+        most = most + redispatch.state.negligible_mw / self.case.base_mva
+        return {z for z, zone in enumerate(self.zones) if shed[zone.own].sum() > most[z]}
+
+    def affected(self, redispatch: GridRedispatch) -> set[int]:
+        """Return the zones with shed load, or with a violation at a bus of theirs or of a tie line.
+
+        Values at the far end of a tie line are computed from measurements at the near end.
+        """
+        limits, case = redispatch.violations, self.case
+        buses = {case.index_of[int(bus)] for limit in limits for bus in limit.at.split("-")}
+        own = (z for z, zone in enumerate(self.zones) if not buses.isdisjoint(zone.buses.tolist()))
+        return self.shedding(redispatch).union(own)
+
+    def is_served(self, redispatch: GridRedispatch) -> bool:
+        """Return True for a feasible outcome without load shedding."""
+        return redispatch.status != "infeasible" and not self.shedding(redispatch)
+
+    def exceeds_cost(self, best: GridRedispatch, first: GridRedispatch) -> bool:
+        """Return True for a feasible outcome without shedding that costs clearly too much."""
+        cost = first.generation_cost
+        return self.is_served(best) and best.generation_cost > cost + COST_INCREASE * abs(cost)
+
+
+def _damped(search: _Search, last: GridRedispatch, *, free: bool) -> GridRedispatch:
+    """Take damped steps of all zones to the agreed interchange; return the best outcome.
+
+    Where all zones correct their measured violations at once they overshoot, and may end far from
+    their cheapest dispatch.
+
+    Parameters
+    ----------
+    free : bool
+        As of :class:`gridpriv.power.ac.zone_redispatch.Boundary`.
+    """
+    boundaries, best, idle = list(search.agreed), None, 0
+    for _ in range(MOST_DAMPED):
+        if last.state is None or idle == MOST_IDLE_TOGETHER:
+            break
+        for z, agreed in enumerate(search.agreed):
+            measured = search.measured(z, last.state, boundaries[z], DAMPED * GAIN)
+            boundaries[z] = replace(measured, interchange=agreed.interchange, free=free)
+        plans = search.plans(last.plans, boundaries, DAMPED)
+        current = last.state.interchange + DAMPED * (last.scheduled - last.state.interchange)
+        last = search.redispatched(last.scheduled, current, plans, last)
+        better = last if best is None else search.better(best, last)
+        best, idle = better, 0 if better is last else idle + 1
+    return best or last
+
+
+def _replanned(search: _Search, start: Sequence[Boundary], first: GridRedispatch) -> GridRedispatch:
+    """Replan in zones with a violation or shed load, until replans end.
+
+    Zones that then replan one at a time may draw far too much balancing power to serve all load.
+    """
+    zones, scheduled, boundaries = search.zones, first.scheduled, list(start)
+    interchange, plans = scheduled.copy(), list(first.plans)
+    best = last = first
+    idle = 0
+    for replans in range(1, MOST_REPLANS + 1):
+        if last.state is None or not (last.violations or search.shedding(last)):
+            break
+        gain = GAIN if replans > AS_MEASURED else 0.0
+        affected = search.affected(last)
+        changed = {z: search.measured(z, last.state, boundaries[z], gain) for z in affected}
+        for z, band in requests(zones, search.owners, last.state).items() if gain else ():
+            measured = changed.get(z) or search.measured(z, last.state, boundaries[z], gain)
+            changed[z] = within_request(measured, *band)
+        for z, boundary in changed.items():
+            boundaries[z] = boundary
+        plans = search.plans(plans, [changed.get(z) for z in range(len(zones))])
+        for z, boundary in changed.items():
+            if boundary.reserve is None and plans[z].solved:
+                interchange[z] = plans[z].interchange
+        last = search.redispatched(scheduled, interchange, plans, last)
+        idle = 0 if last.severity < (1.0 - IMPROVEMENT) * best.severity else idle + 1
+        if idle:
+            boundaries = _priced(boundaries, PRICE_FACTOR)
+        best = min(best, last, key=lambda outcome: outcome.rank)
+        if idle == MOST_IDLE:
+            break
+    last = _after_emergency_shedding(search, interchange, _in_turn(search, start, best))
+    return search.better(last, best)
+
+
+def _priced(boundaries: Sequence[Boundary], factor: float) -> list[Boundary]:
+    """Return boundaries with a factor on the price of violated limits."""
+    return [replace(b, violation_price=factor * b.violation_price) for b in boundaries]
+
+
+def _in_turn(
+    search: _Search, start: Sequence[Boundary], redispatch: GridRedispatch
+) -> GridRedispatch:
+    """Replan in one zone at a time where load is shed or the state is not AC-feasible.
+
+    Simultaneous replans assume that other zones do not change, so they need terms on tie flows and
+    voltages to converge. A separate replan uses only the reaction of the grid beyond its ties, and
+    a lower price of interchange deviations. After full steps without an improvement, damped steps
+    start from the best state.
+    """
+    if search.is_served(redispatch):
+        return redispatch
+    best = last = redispatch
+    priced = _priced(start, PRICE_FACTOR**2)
+    boundaries, step, idle = list(priced), 1.0, 0
+    for _ in range(MOST_PASSES):
+        if last.state is None or not (last.violations or search.shedding(last)):
+            break
+        before = best.severity
+        for z in sorted(search.affected(last)):
+            if search.equivalent(z) is None or last.state is None:
+                continue
+            measured = search.measured(z, last.state, boundaries[z], GAIN)
+            boundaries[z] = replace(measured, free=True, valuation=None)
+            alone = [boundaries[z] if k == z else None for k in range(len(search.zones))]
+            new = search.plan(alone)[z]
+            if new is None or not new.solved:
+                continue
+            plans, current = list(last.plans), last.state.interchange.copy()
+            plans[z] = plans[z].toward(new, step)
+            if boundaries[z].reserve is None:
+                current[z] += step * (new.interchange - current[z])
+            after = search.redispatched(best.scheduled, current, plans, last)
+            if after.severity <= UNDO_FACTOR * max(1.0, best.severity, last.severity):
+                last, best = after, min(best, after, key=lambda outcome: outcome.rank)
+        idle = 0 if best.severity < (1.0 - IMPROVEMENT) * before else idle + 1
+        if step == DAMPED and idle == MOST_IDLE_DAMPED:
+            break
+        if idle == MOST_IDLE:
+            last, boundaries, step, idle = best, list(priced), DAMPED, 0
+    return best
+
+
+def _after_emergency_shedding(
+    search: _Search, current: Floats, redispatch: GridRedispatch
+) -> GridRedispatch:
+    """Shed load until no generator is above a limit; keep the better outcome."""
+    best, case = redispatch, search.case
+    for _ in range(MOST_CUTS):
+        state = redispatch.state
+        share = None if state is None else emergency_shedding(state, search.owners)
+        if share is None:
+            break
+        plans = []
+        for zone, plan in zip(search.zones, redispatch.plans, strict=True):
+            pd, qd, cut = (values[zone.own] for values in (case.pd, case.qd, share))
+            p_shed = plan.p_shed + cut * (np.maximum(pd, 0.0) - plan.p_shed)
+            q_shed = plan.q_shed + np.where(pd > 0, cut, 0.0) * (qd - plan.q_shed)
+            plans.append(replace(plan, p_shed=p_shed, q_shed=q_shed))
+        after = search.redispatched(redispatch.scheduled, current, plans, redispatch)
+        redispatch = replace(after, replans=redispatch.replans)
+        best = min(best, redispatch, key=lambda outcome: outcome.rank)
+    return best
 
 
 def redispatch_grid(
@@ -358,278 +565,27 @@ def redispatch_grid(
         Load shedding of the AC optimum of true demand, p.u.: zones that shed no more do not replan
         unless a limit is violated.
     """
-    lossless_grid = cache(lambda: lossless(case))  # computed where a zone replans
-    equivalent = cache(lambda z: zone_equivalent(zones[z], lossless_grid()))
+    whole = cache(lambda: lossless(case))  # computed where a zone replans
+    equivalent = cache(lambda z: zone_equivalent(zones[z], whole()))
     least = np.zeros(len(zones)) if least_shed is None else least_shed
-    grid = _RedispatchInputs(case, zones, plan, equivalent, owner_of(case, zones), least)
-    order = partial(_order, balancing_price=balancing_price)
-    first = _first(grid, agreed)
-    priced = [replace(item, violation_price=1.0) for item in agreed]
-    best = _replanned(grid, priced, first, order)
-    restarts = [
-        [replace(item, firmness=share * item.firmness) for item in agreed]
-        for share in FIRMNESS_FACTORS
-    ]
-    if first.state is None or not _is_served(grid, best) or _shedding(grid, first):
-        restarts.insert(0, [replace(item, firm=True) for item in agreed])
+    owners = owner_of(case, zones)
+    search = _Search(case, zones, agreed, plan, balancing_price, equivalent, owners, least)
+    first = search.first(agreed)
+    best = _replanned(search, [replace(b, violation_price=1.0) for b in agreed], first)
+    restarts = [[replace(b, firmness=k * b.firmness) for b in agreed] for k in FIRMNESS_FACTORS]
+    if first.state is None or not search.is_served(best) or search.shedding(first):
+        restarts.insert(0, [replace(b, firm=True) for b in agreed])
     for start in (agreed, *restarts):
-        if _is_served(grid, best) and not _exceeds_planned_cost(grid, best, first):
+        if search.is_served(best) and not search.exceeds_cost(best, first):
             return best
-        initial = first if start is agreed else _restarted(grid, start, best)
-        if (
-            start is not agreed
-            and _severity(initial) > RESTART_FACTOR * _severity(best) > RESTART_FACTOR**2
-        ):
-            continue
-        best = min(best, _replanned(grid, start, initial, order), key=order)
+        begin = first if start is agreed else search.restarted(start, best)
+        worse = begin.severity > RESTART_FACTOR * best.severity > RESTART_FACTOR**2
+        if start is agreed or not worse:
+            best = search.better(best, _replanned(search, start, begin))
     for free in (True, False):
-        if _exceeds_planned_cost(grid, best, first):
-            begin = first if free else best
-            best = min(best, _damped(grid, agreed, begin, order, free=free), key=order)
+        if search.exceeds_cost(best, first):
+            best = search.better(best, _damped(search, first if free else best, free=free))
     return best
-
-
-def _damped(
-    grid: _RedispatchInputs,
-    agreed: Sequence[Boundary],
-    last: GridRedispatch,
-    order: Order,
-    *,
-    free: bool,
-) -> GridRedispatch:
-    """Take damped steps of all zones to the agreed interchange; return the best outcome.
-
-    Where all zones correct their measured violations at once they overshoot, and may end far from
-    their cheapest dispatch.
-
-    Parameters
-    ----------
-    free : bool
-        As of :class:`gridpriv.power.ac.zone_redispatch.Boundary`.
-    """
-    boundaries, best, idle = list(agreed), last, 0
-    for k in range(MOST_DAMPED):
-        if last.state is None or idle == MOST_IDLE_TOGETHER:
-            break
-        for z, agreed_boundary in enumerate(agreed):
-            measured = grid.measured(z, last.state, boundaries[z], DAMPED * GAIN)
-            boundaries[z] = replace(measured, interchange=agreed_boundary.interchange, free=free)
-        plans = grid.plans(last.plans, boundaries, DAMPED)
-        current = last.state.interchange + DAMPED * (last.scheduled - last.state.interchange)
-        last = grid.redispatched(last.scheduled, current, plans, last)
-        better = k == 0 or order(last) < order(best)
-        best, idle = (last, 0) if better else (best, idle + 1)
-    return best
-
-
-def _first(grid: _RedispatchInputs, agreed: Sequence[Boundary]) -> GridRedispatch:
-    """Return the AC redispatch of every zone's first plan."""
-    scheduled = np.array([boundary.interchange for boundary in agreed])
-    plans = [boundary for boundary in grid.plan(agreed) if boundary is not None]
-    return grid.redispatched(scheduled, scheduled, plans, None)
-
-
-def _restarted(
-    grid: _RedispatchInputs, start: Sequence[Boundary], best: GridRedispatch
-) -> GridRedispatch:
-    """Return the AC redispatch from another start: of all zones, or of the few concerned.
-
-    Where few of many zones have shed load or a violation, the others keep their plans.
-    """
-    few = set() if best.state is None else _affected(grid, best)
-    if best.state is None or not 0 < len(few) <= SHARE_RESTARTED * len(grid.zones):
-        return _first(grid, start)
-    boundaries = [item if z in few else None for z, item in enumerate(start)]
-    plans, current = list(best.plans), best.state.interchange.copy()
-    for z, new in enumerate(grid.plan(boundaries)):
-        if new is not None and new.solved:
-            plans[z], current[z] = new, start[z].interchange
-    return grid.redispatched(best.scheduled, current, plans, best)
-
-
-def _is_served(grid: _RedispatchInputs, redispatch: GridRedispatch) -> bool:
-    return redispatch.status != "infeasible" and not _shedding(grid, redispatch)
-
-
-def _exceeds_planned_cost(
-    grid: _RedispatchInputs, best: GridRedispatch, first: GridRedispatch
-) -> bool:
-    """Return True for a feasible outcome without shedding that costs clearly more than planned."""
-    cost = _generation_cost(first)
-    return _is_served(grid, best) and _generation_cost(best) > cost + COST_INCREASE * abs(cost)
-
-
-def _generation_cost(redispatch: GridRedispatch) -> float:
-    """Return the cost of generation in $/h; infinite without a state, 0 without costs."""
-    state = redispatch.state
-    return np.inf if state is None else generation_cost(state.case, state.pg) or 0.0
-
-
-def _order(redispatch: GridRedispatch, balancing_price: float) -> tuple[bool, float, float]:
-    """Return the sort key of outcomes of different searches.
-
-    It is severity, including balancing power above ``USUAL_BALANCING``, then cost.
-    """
-    infeasible, severity = _rank(redispatch)
-    state = redispatch.state
-    if state is None:
-        return infeasible, severity, np.inf
-    balancing = 0.5 * state.case.base_mva * float(np.abs(state.deviation).sum())
-    usual = USUAL_BALANCING * state.case.base_mva * float(np.maximum(state.case.pd, 0.0).sum())
-    severity += BALANCING_SEVERITY * max(balancing - usual, 0.0)
-    expense = _generation_cost(redispatch) + balancing_price * balancing
-    return infeasible, round(severity / state.negligible_mw), expense
-
-
-def _replanned(
-    grid: _RedispatchInputs, agreed: Sequence[Boundary], first: GridRedispatch, order: Order
-) -> GridRedispatch:
-    """Replan in zones with a violation or shed load, until replans end.
-
-    Zones that then replan one at a time may draw far too much balancing power to serve all load.
-    """
-    zones, scheduled, boundaries = grid.zones, first.scheduled, list(agreed)
-    interchange, plans = scheduled.copy(), list(first.plans)
-    best = last = first
-    idle = 0
-    for replans in range(1, MOST_REPLANS + 1):
-        if last.state is None or not (last.violations or _shedding(grid, last)):
-            break
-        gain = GAIN if replans > AS_MEASURED else 0.0
-        replan_boundaries: list[Boundary | None] = [None] * len(zones)
-        for z in _affected(grid, last):
-            replan_boundaries[z] = boundaries[z] = grid.measured(z, last.state, boundaries[z], gain)
-        for z, (low, high) in requests(zones, grid.owners, last.state).items() if gain else ():
-            measured = replan_boundaries[z] or grid.measured(z, last.state, boundaries[z], gain)
-            replan_boundaries[z] = boundaries[z] = within_request(measured, low, high)
-        plans = grid.plans(plans, replan_boundaries)
-        for z, boundary in enumerate(replan_boundaries):
-            if boundary is not None and boundary.reserve is None and plans[z].solved:
-                interchange[z] = plans[z].interchange
-        last = grid.redispatched(scheduled, interchange, plans, last)
-        idle = 0 if _severity(last) < (1.0 - IMPROVEMENT) * _severity(best) else idle + 1
-        if idle:
-            boundaries = [
-                replace(boundary, violation_price=PRICE_FACTOR * boundary.violation_price)
-                for boundary in boundaries
-            ]
-        best = min(best, last, key=_rank)
-        if idle == MOST_IDLE:
-            break
-    last = _after_emergency_shedding(grid, interchange, _in_turn(grid, agreed, best))
-    return min(last, best, key=order)
-
-
-def _in_turn(
-    grid: _RedispatchInputs, agreed: Sequence[Boundary], redispatch: GridRedispatch
-) -> GridRedispatch:
-    """Replan in one zone at a time where load is shed or the state is not AC-feasible.
-
-    Simultaneous replans assume that other zones do not change, so they need terms on tie flows and
-    voltages to converge. A separate replan uses only the reaction of the grid beyond its ties, and
-    a lower price of interchange deviations. After full steps without an improvement, damped steps
-    start from the best state.
-    """
-    zones = grid.zones
-    if _is_served(grid, redispatch):
-        return redispatch
-    best = last = redispatch
-    agreed_priced = [
-        replace(item, violation_price=PRICE_FACTOR**2 * item.violation_price) for item in agreed
-    ]
-    boundaries, step, idle = list(agreed_priced), 1.0, 0
-    for _ in range(MOST_PASSES):
-        if last.state is None or not (last.violations or _shedding(grid, last)):
-            break
-        before = _severity(best)
-        for z in sorted(_affected(grid, last)):
-            if grid.equivalent(z) is None or last.state is None:
-                continue
-            measured = grid.measured(z, last.state, boundaries[z], GAIN)
-            boundaries[z] = replace(measured, free=True, valuation=None)
-            new = grid.plan([boundaries[z] if k == z else None for k in range(len(zones))])[z]
-            if new is None or not new.solved:
-                continue
-            plans, current = list(last.plans), last.state.interchange.copy()
-            plans[z] = plans[z].toward(new, step)
-            if boundaries[z].reserve is None:
-                current[z] += step * (new.interchange - current[z])
-            after = grid.redispatched(best.scheduled, current, plans, last)
-            if _severity(after) > UNDO_FACTOR * max(1.0, _severity(best), _severity(last)):
-                continue
-            last = after
-            best = min(best, last, key=_rank)
-        idle = 0 if _severity(best) < (1.0 - IMPROVEMENT) * before else idle + 1
-        if step == DAMPED and idle == MOST_IDLE_DAMPED:
-            break
-        if idle == MOST_IDLE:
-            last, boundaries, step, idle = best, list(agreed_priced), DAMPED, 0
-    return best
-
-
-def _after_emergency_shedding(
-    grid: _RedispatchInputs, current: Floats, redispatch: GridRedispatch
-) -> GridRedispatch:
-    """Shed load until no generator is above a limit; keep the better outcome."""
-    best, case = redispatch, grid.case
-    for _ in range(MOST_CUTS):
-        share = (
-            None if redispatch.state is None else emergency_shedding(redispatch.state, grid.owners)
-        )
-        if share is None:
-            break
-        plans = []
-        for zone, plan in zip(grid.zones, redispatch.plans, strict=True):
-            pd, qd, cut = (values[zone.own] for values in (case.pd, case.qd, share))
-            p_shed = plan.p_shed + cut * (np.maximum(pd, 0.0) - plan.p_shed)
-            q_shed = plan.q_shed + np.where(pd > 0, cut, 0.0) * (qd - plan.q_shed)
-            plans.append(replace(plan, p_shed=p_shed, q_shed=q_shed))
-        redispatch = replace(
-            grid.redispatched(redispatch.scheduled, current, plans, redispatch),
-            replans=redispatch.replans,
-        )
-        best = min(best, redispatch, key=_rank)
-    return best
-
-
-def _rank(redispatch: GridRedispatch) -> tuple[bool, float]:
-    """Return the sort key of outcomes: AC-feasible (or marginal) ones first."""
-    return redispatch.status == "infeasible", _severity(redispatch)
-
-
-def _severity(redispatch: GridRedispatch) -> float:
-    """Return the severity: MW shed, plus 10 for each MW (0.01 p.u.) outside a limit."""
-    if redispatch.state is None:
-        return np.inf
-    outside = (limit.amount * UNIT_SEVERITY.get(limit.unit, 1.0) for limit in redispatch.violations)
-    return VIOLATION_SEVERITY * sum(outside) + redispatch.state.shed_mw
-
-
-def _affected(grid: _RedispatchInputs, redispatch: GridRedispatch) -> set[int]:
-    """Return the zones with shed load or a violation."""
-    return _shedding(grid, redispatch) | _observing(grid.zones, redispatch.violations)
-
-
-def _shedding(grid: _RedispatchInputs, redispatch: GridRedispatch) -> set[int]:
-    """Return the zones with shed load on energized islands.
-
-    Without violated limits, those that shed more than ``least_shed``.
-    """
-    assert redispatch.state is not None
-    shed = np.where(redispatch.state.deenergized, 0.0, redispatch.state.p_shed)
-    most = np.zeros(len(grid.zones)) if redispatch.violations else grid.least_shed
-    most = most + redispatch.state.negligible_mw / grid.case.base_mva
-    return {z for z, zone in enumerate(grid.zones) if shed[zone.own].sum() > most[z]}
-
-
-def _observing(zones: Sequence[Zone], outside: tuple[Limit, ...]) -> set[int]:
-    """Return the zones with a violation at their own buses or at the far ends of their ties.
-
-    Values at a far end are computed from measurements at the near end.
-    """
-    case = zones[0].network.case
-    buses = {case.index_of[int(bus)] for limit in outside for bus in limit.at.split("-")}
-    return {z for z, zone in enumerate(zones) if not buses.isdisjoint(zone.buses.tolist())}
 
 
 def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Dispatch:
@@ -677,43 +633,31 @@ def requests(zones: Sequence[Zone], owner: Ints, state: AcState) -> Bands:
     owner : (n,) int
         As of :func:`gridpriv.power.zone.owner_of`.
     """
-    above, below = _outside(zones, owner, state)
+    violation = np.full((2, len(zones)), -np.inf)  # the largest below and above each zone's bands
+    for limit in state.violations:
+        if limit.kind == "voltage":
+            of = int(limit.limit == "upper"), owner[state.case.index_of[int(limit.at)]]
+            violation[of] = max(violation[of], limit.amount)
     bands: Bands = {}
-    for asking in np.flatnonzero((above > 0) | (below > 0)).tolist():
+    for asking in np.flatnonzero(violation.max(axis=0) > 0).tolist():
+        below, above = violation[:, asking]
         for z, through in _request_receivers(zones, owner, asking):
-            zone = zones[z]
-            low, high = bands.setdefault(
-                z, (np.full(len(zone.buses), -np.inf), np.full(len(zone.buses), np.inf))
-            )
-            both = np.isin(zone.buses, zones[through].buses)
-            vm = state.vm[zone.buses[both]]
-            if above[asking] > 0:
-                high[both] = np.minimum(high[both], vm - above[asking])
-            if below[asking] > 0:
-                low[both] = np.maximum(low[both], vm + below[asking])
+            buses = zones[z].buses
+            endless = np.full(len(buses), np.inf)
+            low, high = bands.setdefault(z, (-endless, endless))
+            both = np.isin(buses, zones[through].buses)
+            vm = state.vm[buses[both]]
+            low[both] = np.maximum(low[both], vm + below)
+            high[both] = np.minimum(high[both], vm - above)
     return bands
 
 
 def within_request(boundary: Boundary, low: Floats, high: Floats) -> Boundary:
     """Return a boundary with its voltage bands narrowed, except where they would be empty."""
     vmin, vmax = np.maximum(boundary.vmin, low), np.minimum(boundary.vmax, high)
-    not_empty = vmin <= vmax
-    return replace(
-        boundary,
-        vmin=np.where(not_empty, vmin, boundary.vmin),
-        vmax=np.where(not_empty, vmax, boundary.vmax),
-    )
-
-
-def _outside(zones: Sequence[Zone], owner: Ints, state: AcState) -> tuple[Floats, Floats]:
-    """Return the largest violation of voltage bands in every zone, above and below, p.u."""
-    above, below = np.zeros((2, len(zones)))
-    for limit in state.violations:
-        if limit.kind == "voltage":
-            side = above if limit.limit == "upper" else below
-            z = owner[state.case.index_of[int(limit.at)]]
-            side[z] = max(side[z], limit.amount)
-    return above, below
+    empty = vmin > vmax
+    vmin, vmax = np.where(empty, boundary.vmin, vmin), np.where(empty, boundary.vmax, vmax)
+    return replace(boundary, vmin=vmin, vmax=vmax)
 
 
 def _request_receivers(

@@ -12,7 +12,7 @@ from gridpriv.consensus.agent import Minimiser
 from gridpriv.core.arrays import Floats
 from gridpriv.core.threads import interruptible
 from gridpriv.power.presolve import ReducedProgram
-from gridpriv.power.solvers.base import Unsolved
+from gridpriv.power.solvers import Unsolved
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,
