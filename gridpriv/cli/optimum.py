@@ -102,7 +102,7 @@ def execute_relax(args: argparse.Namespace) -> int:
     output.output_folder(args.out)
 
     from gridpriv.power.centralized import relax
-    from gridpriv.power.solvers import check_solver
+    from gridpriv.power.problem import check_solver
 
     chosen = Relaxation(**flags.given_settings(args, Relaxation))
     check_solver(chosen.solver)

@@ -1,10 +1,12 @@
-"""A zone as the local problem of the consensus algorithm."""
+"""A zone as the local problem of the consensus algorithm, and the choice of its solver."""
 
 from __future__ import annotations
 
 import copy
 import math
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +14,12 @@ import numpy as np
 from gridpriv.consensus.agent import Minimiser
 from gridpriv.consensus.schedules import SolverTolerance, Update
 from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import not_allowed
 from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve
 from gridpriv.power.program import ZoneProgram
 from gridpriv.power.sensitivity import SOLVER_ERROR, gradient_sensitivity, output_sensitivity
-from gridpriv.power.solvers import ZoneSolver, make_solver
+from gridpriv.power.solvers import Attempting, OnePoint, Rescued, ZoneSolver
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
@@ -174,3 +177,70 @@ class ZoneProblem:
         if self._disclosure is None:
             raise ValueError("demand perturbation needs a disclosure")
         return self._disclosure
+
+
+SOLVERS = ("ipopt", "clarabel", "pyomo:NAME")
+
+
+def check_solver(name: str) -> None:
+    """Raise :class:`gridpriv.core.errors.InputError` unless ``name`` is a solver that can run."""
+    if name.startswith("pyomo:"):
+        from gridpriv.power.solvers.pyomo import check_available
+
+        check_available(name.removeprefix("pyomo:"))
+    elif name not in ("ipopt", "clarabel"):
+        raise not_allowed("solver", name, f"one of {', '.join(SOLVERS)}")
+
+
+def make_solver(
+    name: str,
+    program: ZoneProgram,
+    reduced: Callable[[], ReducedProgram],
+    *,
+    exact: bool,
+    solver_tolerance: SolverTolerance = "tight",
+) -> ZoneSolver:
+    """Return a solver of a zone.
+
+    Parameters
+    ----------
+    name : str
+        ``ipopt``, ``clarabel`` or ``pyomo:NAME``.
+    program : ZoneProgram
+    reduced : callable
+        Returns the presolved program; called by solvers that use it.
+    exact : bool
+        True if the objective has f's own quadratic.
+    solver_tolerance : {'matched', 'tight'}
+        Accuracy of Clarabel where a point near the minimizer suffices.
+    """
+    if name.startswith("pyomo:"):
+        from gridpriv.power.solvers.pyomo import PyomoSolver
+
+        return PyomoSolver(program, name.removeprefix("pyomo:"), exact=exact)
+    presolved = reduced()
+    if presolved.size == 0:
+        return OnePoint(presolved)
+    other = "ipopt" if name == "clarabel" else "clarabel"
+    first, second = (
+        partial(_attempting, each, presolved, exact, solver_tolerance) for each in (name, other)
+    )
+    return Rescued(first(), second)
+
+
+def _attempting(
+    name: str, program: ReducedProgram, exact: bool, solver_tolerance: SolverTolerance
+) -> Attempting:
+    if name == "clarabel":
+        from gridpriv.power.solvers.clarabel import ClarabelSolver
+
+        return ClarabelSolver(program, exact=exact, solver_tolerance=solver_tolerance)
+    from gridpriv.power.solvers.ipopt import IpoptSolver
+
+    return IpoptSolver(program, exact=exact)
+
+
+def solver_version(name: str) -> str:
+    """Return the version of a solver's package."""
+    package = {"ipopt": "casadi", "clarabel": "clarabel"}.get(name, "pyomo")
+    return f"{package} {version(package)}"

@@ -41,9 +41,8 @@ from gridpriv.power.prior import (
     public_demand,
     zone_prior,
 )
-from gridpriv.power.problem import ZoneProblem
+from gridpriv.power.problem import ZoneProblem, check_solver
 from gridpriv.power.program import compile_zone
-from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, make_network, make_zones
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors

@@ -26,7 +26,7 @@ from gridpriv.grid.zoning import zone_rows
 from gridpriv.power.ac.grid_redispatch import GridRedispatch
 from gridpriv.power.ac.state import GridState, limit_table
 from gridpriv.power.objective import has_convex_costs
-from gridpriv.power.solvers import solver_version
+from gridpriv.power.problem import solver_version
 from gridpriv.power.zone import Network, Zone, tie_prices
 from gridpriv.power.zone_agent import ZoneOutcome
 from gridpriv.privacy.accounting import published_total

@@ -11,8 +11,8 @@ from scipy import sparse
 from gridpriv import load_case, shipped_zoning
 from gridpriv.grid.partition import partition
 from gridpriv.power.presolve import lifted, presolve
+from gridpriv.power.problem import make_solver
 from gridpriv.power.program import compile_zone
-from gridpriv.power.solvers import make_solver
 from gridpriv.power.zone import make_network, make_zones
 
 

@@ -13,8 +13,9 @@ import pytest
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.power.presolve import presolve
+from gridpriv.power.problem import check_solver, make_solver
 from gridpriv.power.program import Columns, compile_zone
-from gridpriv.power.solvers import Unsolved, check_solver, make_solver
+from gridpriv.power.solvers import Unsolved
 from gridpriv.power.solvers.clarabel import Certified
 from gridpriv.power.zone import FLOWS, make_network, make_zones
 
