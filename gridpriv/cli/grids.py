@@ -13,7 +13,7 @@ from gridpriv.core.text import Json, counted
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
-    from gridpriv.grid.readreport import ReadReport
+    from gridpriv.grid.library import ReadReport
 
 ORDER = ("unsupported", "read", "ignored")
 LISTED = {

@@ -259,15 +259,15 @@ def _storage_rows(case: Case, path: Path) -> Iterator[StorageEntry]:
     needed = ("name", "bus", "p_mw", "energy_mwh")
     rows = CsvRows(path, "storage list", (needed, ()), (needed, tuple(OPTIONS)))
     first_line: dict[str, int] = {}
-    for line, row in rows:
-        name = rows.name(row, "name", line)
-        rows.once(first_line, name, line, "storage")
-        bus = rows.bus(row, line, case)[1]
-        value = {key: rows.number(row, key, line) for key in ("p_mw", "energy_mwh")}
+    for row in rows:
+        name = row.name("name")
+        row.once(first_line, name, "storage")
+        bus = row.bus(case)[1]
+        value = {key: row.number(key) for key in ("p_mw", "energy_mwh")}
         for key, default in OPTIONS.items():
-            value[key] = rows.number(row, key, line) if row.get(key, "").strip() else default
+            value[key] = row.number(key) if row.get(key) else default
         for key, allowed in not_in_range(value):
-            raise rows.error(line, key, row.get(key, ""), allowed)
+            raise row.error(key, allowed)
         yield StorageEntry(name, bus, value)
 
 
@@ -329,20 +329,17 @@ def _by_generator(
         Optional columns of any number; 0 where they are empty.
     """
     first_line: dict[str, int] = {}
-    for line, row in rows:
-        text = row["gen"].strip()
+    for row in rows:
+        text = row["gen"]
         at = np.flatnonzero(case.gen_row == (int(text) if text.isdecimal() else -1)).tolist()
         if not at and not (text == REQUIRED and optional_columns):
-            allowed = f"a generator row in service, 1 to {case.gen_row.max()}"
-            raise rows.error(line, "gen", text, allowed)
-        rows.once(first_line, text, line, "gen")
-        values = [rows.number(row, key, line) for key in amounts]
+            raise row.error("gen", f"a generator row in service, 1 to {case.gen_row.max()}")
+        row.once(first_line, text, "gen")
+        values = [row.number(key) for key in amounts]
         for key, value in zip(amounts, values, strict=True):
             if value < 0:
-                raise rows.error(line, key, row[key], "0 or more")
-        values += [
-            rows.number(row, key, line) if row.get(key, "") else 0.0 for key in optional_columns
-        ]
+                raise row.error(key, "0 or more")
+        values += [row.number(key) if row.get(key) else 0.0 for key in optional_columns]
         yield (at or [-1])[0], np.array(values)
     if not first_line:
         raise InputError(f"{rows.label} names no generator: give one row per generator")

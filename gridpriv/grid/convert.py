@@ -25,9 +25,8 @@ from gridpriv.core.tables import Flag, Number, Row, Text, key, known, part, priv
 from gridpriv.core.text import Json
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import PIECEWISE, Case, GenCost
-from gridpriv.grid.library import read_case
+from gridpriv.grid.library import FORMATS, POWSYBL_FORMATS, ReadReport, read_case
 from gridpriv.grid.powsybl import WRITTEN, need_powsybl, write_powsybl
-from gridpriv.grid.readreport import FORMATS, POWSYBL_FORMATS, ReadReport
 
 NO_ANGLE, QG, MBASE = 360.0, 2, 6
 REFERENCE, GENERATOR, LOAD = 3, 2, 1

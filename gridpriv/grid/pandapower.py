@@ -27,8 +27,15 @@ from numpy.typing import NDArray
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.grid import pandapower_tables as pp_tables
-from gridpriv.grid import readreport
 from gridpriv.grid.case import Case, SourceNames
+from gridpriv.grid.library import (
+    FieldNote,
+    ReadReport,
+    dc_note,
+    grid_notes,
+    known_fields,
+    notes_of,
+)
 from gridpriv.grid.pandapower_json import (
     Net,
     check_net,
@@ -51,9 +58,9 @@ def net_notes(
     bus_of: dict[int, int],
     shunt_f: NDArray[np.complex128],
     shunt_t: NDArray[np.complex128],
-) -> tuple[readreport.FieldNote, ...]:
+) -> tuple[FieldNote, ...]:
     """Return the notes on every table of a net."""
-    tables = [key for key, field, _ in readreport.known_fields("pandapower") if key == field.field]
+    tables = [key for key, field, _ in known_fields("pandapower") if key == field.field]
     counts = {table: len(frame(net, table)) for table in tables if table != "profiles"}
     profiles = net.get("profiles")
     counts["profiles"] = len(profiles) if isinstance(profiles, dict) else 0
@@ -61,16 +68,16 @@ def net_notes(
     counts["moved"] = int(((shunt_f != 0) | (shunt_t != 0)).sum())
     dc_lines = int(in_service(net, "dcline").sum())
     return (
-        *readreport.notes_of("pandapower", counts | {"base": 1}, base=case.base_mva),
+        *notes_of("pandapower", counts | {"base": 1}, base=case.base_mva),
         *(
-            readreport.FieldNote(f"{table}: out of service", "read", count, "left out")
+            FieldNote(f"{table}: out of service", "read", count, "left out")
             for table in tables
             if (count := int((~in_service(net, table)).sum()))
         ),
-        *readreport.grid_notes(case),
+        *grid_notes(case),
         *_lost_buses(net, case, bus_of),
         *_fixed_voltages(net, bus_of),
-        *([readreport.dc_note(dc_lines)] if dc_lines else []),
+        *([dc_note(dc_lines)] if dc_lines else []),
         *_ignored(net, tables),
     )
 
@@ -87,7 +94,7 @@ def _bus_counts(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, int]:
     }
 
 
-def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[readreport.FieldNote]:
+def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
     """Yield the note on buses without a path to an external grid."""
     case_buses = set(case.bus_id.tolist())
     running = net.bus.index[in_service(net, "bus")]
@@ -96,7 +103,7 @@ def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[readre
         loads = frame(net, "load")
         on = in_service(net, "load")
         mw = float(loads.loc[on & loads["bus"].isin(lost), "p_mw"].sum()) if len(loads) else 0.0
-        yield readreport.FieldNote(
+        yield FieldNote(
             "bus: not connected to an external grid",
             "unsupported",
             len(lost),
@@ -105,7 +112,7 @@ def _lost_buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[readre
         )
 
 
-def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[readreport.FieldNote]:
+def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[FieldNote]:
     """Yield the notes on buses with a fixed voltage, and on those outside their band."""
     ids = np.unique(np.fromiter(bus_of.values(), dtype=np.int64, count=len(bus_of)))
     low, high = pp_tables.voltage_bands(net, ids, bus_of)
@@ -116,9 +123,9 @@ def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[readreport.Fie
         field, fixed = f"{element}: vm_pu", f"bus {bus} is fixed at {set_point:.6g} p.u."
         if low[at] <= set_point <= high[at]:
             note = f"{fixed}, as in pandapower's optimal power flow (not controllable)"
-            yield readreport.FieldNote(field, "read", 1, note)
+            yield FieldNote(field, "read", 1, note)
         else:
-            yield readreport.FieldNote(
+            yield FieldNote(
                 field,
                 "unsupported",
                 1,
@@ -144,12 +151,12 @@ def _unsupported(net: Net) -> dict[str, int]:
     return counts | {"reactive cost": len(reactive) + curved, "loose cost": loose}
 
 
-def _ignored(net: Net, read: list[str]) -> Iterator[readreport.FieldNote]:
+def _ignored(net: Net, read: list[str]) -> Iterator[FieldNote]:
     for name in net:
         rows = net[name]
         known = name in read or name == "dcline" or name.startswith(PUBLIC_TABLES)
         if isinstance(rows, pd.DataFrame) and len(rows) and not known:
-            yield readreport.FieldNote(name, "ignored", len(rows))
+            yield FieldNote(name, "ignored", len(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +164,7 @@ class Conversion:
     """A case, the report of its source, and the link back to the net."""
 
     case: Case
-    report: readreport.ReadReport
+    report: ReadReport
     link: pp_tables.PandapowerLink
 
 
@@ -179,7 +186,7 @@ def case_from_pandapower(net: Net, name: str | None = None) -> Case:
     return convert_net(net, name).case
 
 
-def load_pandapower(path: Path) -> tuple[Case, readreport.ReadReport]:
+def load_pandapower(path: Path) -> tuple[Case, ReadReport]:
     """Read a net written by ``pandapower.to_json``."""
     net = open_json(path)
     with naming(path):
@@ -226,7 +233,7 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
         names=_names(net, bus_of, branch, gen),
     )
     notes = net_notes(net, case, bus_of, shunt_f, shunt_t)
-    report = readreport.ReadReport(label, "pandapower net", notes)
+    report = ReadReport(label, "pandapower net", notes)
     return Conversion(case, report, pp_tables.PandapowerLink(bus_of, branch, gen, shunt_f, shunt_t))
 
 
@@ -289,7 +296,7 @@ def simbench_net(name: str) -> Net:
         return simbench.get_simbench_net(code)
 
 
-def load_simbench(name: str) -> tuple[Case, readreport.ReadReport]:
+def load_simbench(name: str) -> tuple[Case, ReadReport]:
     """Read a simbench grid by name."""
     conversion = convert_net(simbench_net(name), name.removeprefix(PREFIX))
     return conversion.case, replace(conversion.report, source=name, format="simbench net")

@@ -32,7 +32,7 @@ from gridpriv.core.errors import InputError, missing_extra
 from gridpriv.core.files import LARGEST, read_bytes, unpacked_bound, write_bytes
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import Case, SourceNames
-from gridpriv.grid.readreport import POWSYBL_FORMATS, FieldNote, ReadReport, grid_notes
+from gridpriv.grid.library import POWSYBL_FORMATS, FieldNote, ReadReport, grid_notes
 from gridpriv.grid.tables import MatpowerTables, case_from_tables
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import pandas as pd
 from gridpriv.core.arrays import Floats
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import SourceNames
-from gridpriv.grid.readreport import FieldNote, known_fields, notes_of
+from gridpriv.grid.library import FieldNote, known_fields, notes_of
 
 PowsyblNetwork: TypeAlias = Any
 """pypowsybl's network, which has no static type: the package is optional."""

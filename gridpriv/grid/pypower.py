@@ -25,7 +25,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import LARGEST, read_bytes, shown
 from gridpriv.grid.case import Case
-from gridpriv.grid.readreport import ReadReport, report_tables
+from gridpriv.grid.library import ReadReport, report_tables
 from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables, naming
 
 HEADER = 128

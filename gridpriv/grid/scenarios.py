@@ -24,7 +24,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import GridprivWarning, InputError, check_choice, not_allowed
 from gridpriv.grid.case import Case
-from gridpriv.grid.tables import CsvRows
+from gridpriv.grid.tables import CsvRow, CsvRows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -142,9 +142,9 @@ def read_bus_demand(path: str | Path, case: Case) -> Floats:
     rows = CsvRows(Path(path), "demand file", (("bus",), DEMANDS))
     demand = np.full((2, case.n_bus), np.nan)
     first_line: dict[str, int] = {}
-    for line, row in rows:
-        rows.once(first_line, str(int(rows.bus(row, line, case)[1])), line, "bus")
-        _apply(rows, row, line, case, *demand)
+    for row in rows:
+        row.once(first_line, str(row.bus(case)[1]), "bus")
+        _apply(row, case, *demand)
     if not first_line:
         raise InputError(f"{rows.label} names no bus: give one row per bus")
     return demand
@@ -185,16 +185,16 @@ def read_forecast(path: Path, case: Case, step: str) -> tuple[Floats, Floats]:
     rows = CsvRows(path, "forecast", (FORECAST, ()))
     means: dict[str, Floats] = {}
     spreads = np.zeros(case.n_bus)
-    for line, row in rows:
+    for row in rows:
         here = means.setdefault(row["step"], np.full((2, case.n_bus), np.nan))
-        index, _ = rows.bus(row, line, case)
+        index, _ = row.bus(case)
         for k, name in enumerate(DEMANDS):
-            here[k, index] = rows.number(row, name, line) / case.base_mva
+            here[k, index] = row.number(name) / case.base_mva
         if not step or row["step"] == step:
             # a share of a mean, which may be small relative to the noise
-            spread = rows.number(row, "zone_spread", line, most=MOST_SHARE)
+            spread = row.number("zone_spread", MOST_SHARE)
             if not spread > 0:
-                raise rows.error(line, "zone_spread", row["zone_spread"], "a positive number")
+                raise row.error("zone_spread", "a positive number")
             spreads[index] = max(spreads[index], spread)
     if step and step not in means:
         raise not_allowed("step", step, f"one of {', '.join(list(means)[:5])}, ... of {path}")
@@ -229,40 +229,38 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     )
     names: list[str] = []
     factors: list[float] = []
-    changes: list[tuple[int, dict[str, str], int]] = []
+    changes: list[tuple[int, CsvRow]] = []
     first_line: dict[str, int] = {}
     buses: dict[str, int] = {}
-    for line, row in rows:
+    for row in rows:
         if "load_scale" in row or not names or names[-1] != row["step"]:
-            names.append(rows.name(row, "step", line))
-            rows.once(first_line, names[-1], line, "step")
+            names.append(row.name("step"))
+            row.once(first_line, names[-1], "step")
             buses = {}
             if len(names) * case.n_bus > MOST_VALUES:
                 raise InputError(
-                    f"{rows.label}, line {line}: more than {len(names) - 1} steps are not allowed "
+                    f"{row.label}: more than {len(names) - 1} steps are not allowed "
                     f"for {case.n_bus} buses: split the series"
                 )
         if "load_scale" in row:
-            factors.append(rows.number(row, "load_scale", line))
+            factors.append(row.number("load_scale"))
             if factors[-1] < 0:
-                raise rows.error(line, "load_scale", row["load_scale"], "0 or more")
+                raise row.error("load_scale", "0 or more")
         else:
-            rows.once(buses, str(rows.bus(row, line, case)[1]), line, f"step {row['step']}: bus")
-            changes.append((len(names) - 1, row, line))
+            row.once(buses, str(row.bus(case)[1]), f"step {row['step']}: bus")
+            changes.append((len(names) - 1, row))
     scale = np.array(factors or [1.0] * len(names)).reshape(-1, 1)
     pd_new, qd_new = scale * case.pd, scale * case.qd
-    for step, row, line in changes:
-        _apply(rows, row, line, case, pd_new[step], qd_new[step])
+    for step, row in changes:
+        _apply(row, case, pd_new[step], qd_new[step])
     return DemandSeries(case, tuple(names), pd_new, qd_new, Path(path).name, tuple(factors))
 
 
-def _apply(
-    rows: CsvRows, row: dict[str, str], line: int, case: Case, pd_new: Floats, qd_new: Floats
-) -> None:
-    index, _ = rows.bus(row, line, case)
+def _apply(row: CsvRow, case: Case, pd_new: Floats, qd_new: Floats) -> None:
+    index, _ = row.bus(case)
     for column, values in zip(DEMANDS, (pd_new, qd_new), strict=True):
         if row.get(column):
-            values[index] = rows.number(row, column, line) / case.base_mva
+            values[index] = row.number(column) / case.base_mva
 
 
 Kind = Literal["branch", "generator", "multiple"]
@@ -369,11 +367,11 @@ def _read(case: Case, path: Path) -> tuple[Contingency, ...]:
     rows = CsvRows(path, "contingency list", (("name", "outage"), ()))
     in_service = set(_outages(case))
     listed: dict[str, dict[str, int]] = {}
-    for line, row in rows:
-        elements = listed.setdefault(rows.name(row, "name", line), {})
+    for row in rows:
+        elements = listed.setdefault(row.name("name"), {})
         if row["outage"] not in in_service:
-            raise rows.error(line, "outage", row["outage"], _notation(case))
-        rows.once(elements, row["outage"], line, f"{row['name']}: outage")
+            raise row.error("outage", _notation(case))
+        row.once(elements, row["outage"], f"{row['name']}: outage")
     if not listed:
         raise InputError(f"{rows.label} lists no contingency: give one row per contingency")
     return tuple(

@@ -37,7 +37,7 @@ class CsvRows:
 
     Parameters
     ----------
-    what : str
+    kind : str
         Name of the kind of file, for errors.
     shapes
         Allowed sets of columns: required ones, and others of which at least one is required.
@@ -75,58 +75,66 @@ class CsvRows:
         except csv.Error as error:
             raise InputError(f"{self.label}, line {rows.line_num}: {error}") from error
 
-    def __iter__(self) -> Iterator[tuple[int, dict[str, str]]]:
+    def __iter__(self) -> Iterator[CsvRow]:
         for line, cells in self._lines:
+            row = CsvRow(zip(self.header, cells, strict=False))
+            row.file, row.line = self.label, line
             if len(cells) != len(self.header):
-                row_text = shown(",".join(cells))
-                raise InputError(
-                    f"{self.label}, line {line}: {row_text}; it must be {','.join(self.header)}"
-                )
-            yield line, dict(zip(self.header, cells, strict=True))
+                allowed = ",".join(self.header)
+                raise InputError(f"{row.label}: {shown(','.join(cells))}; it must be {allowed}")
+            yield row
 
-    def error(self, line: int, column: str, value: str, allowed: str) -> InputError:
+
+class CsvRow(dict[str, str]):
+    """A row of a CSV file: its cells by column."""
+
+    file: str
+    line: int
+
+    @property
+    def label(self) -> str:
+        """File and line."""
+        return f"{self.file}, line {self.line}"
+
+    def error(self, column: str, allowed: str) -> InputError:
         """Return the error of a cell."""
-        return InputError(
-            f"{self.label}, line {line}: {column} = {shown(value)}: must be {allowed}"
-        )
+        value = shown(self.get(column, ""))
+        return InputError(f"{self.label}: {column} = {value}: must be {allowed}")
 
-    def number(
-        self, row: dict[str, str], column: str, line: int, most: float = MOST_DEMAND_MW
-    ) -> float:
+    def number(self, column: str, most: float = MOST_DEMAND_MW) -> float:
         """Return a number within the range of demand, or a factor."""
-        text = row[column]
+        text = self[column]
         try:
             value = float(text) if text.isascii() and "_" not in text else math.nan
         except ValueError:
             value = math.nan
         if not abs(value) <= most:  # also for NaN
-            allowed = f"a finite number within +-{most:g}"
-            raise self.error(line, column, row[column], allowed)
+            raise self.error(column, f"a finite number within +-{most:g}")
         return value
 
-    def bus(self, row: dict[str, str], line: int, case: Case) -> tuple[int, int]:
+    def bus(self, case: Case) -> tuple[int, int]:
         """Return (index, number) of the row's bus."""
-        text = row["bus"]
+        text = self["bus"]
         plain = len(text) <= 16 and text.isascii() and text.isdecimal()
         number = int(text) if plain else -1
         if number not in case.index_of:
-            raise self.error(line, "bus", text, f"a bus in service of {case.name}")
+            raise self.error("bus", f"a bus in service of {case.name}")
         return case.index_of[number], number
 
-    def name(self, row: dict[str, str], column: str, line: int) -> str:
+    def name(self, column: str) -> str:
         """Return the name of a zone or a step."""
-        if not is_name(row[column]):
-            raise self.error(line, column, row[column], f"1 to {LONGEST_NAME} printable characters")
-        return row[column]
+        if not is_name(self[column]):
+            raise self.error(column, f"1 to {LONGEST_NAME} printable characters")
+        return self[column]
 
-    def once(self, first_line: dict[str, int], key: str, line: int, kind: str) -> None:
+    def once(self, first_line: dict[str, int], key: str, kind: str) -> None:
         """Refuse a second row for the same bus or step."""
         if key in first_line:
             raise InputError(
-                f"{self.label}, line {line}: {kind} {key} is repeated (first on line "
-                f"{first_line[key]}); leave one of the lines out"
+                f"{self.label}: {kind} {key} is repeated (first on line {first_line[key]}); "
+                "leave one of the lines out"
             )
-        first_line[key] = line
+        first_line[key] = self.line
 
 
 @contextmanager

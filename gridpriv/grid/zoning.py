@@ -209,10 +209,10 @@ def _read_groups(file: Path, case: Case) -> dict[str, list[int]]:
     rows = CsvRows(file, "zone map", (("bus", "zone"), ()))
     groups: dict[str, list[int]] = {}
     first_line: dict[str, int] = {}
-    for line, row in rows:
-        index, number = rows.bus(row, line, case)
-        rows.once(first_line, str(number), line, "bus")
-        groups.setdefault(rows.name(row, "zone", line), []).append(index)
+    for row in rows:
+        index, number = row.bus(case)
+        row.once(first_line, str(number), "bus")
+        groups.setdefault(row.name("zone"), []).append(index)
     missing = [bus for bus in map(str, case.bus_id.tolist()) if bus not in first_line]
     if missing:
         some = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")

@@ -29,17 +29,29 @@ from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.core.settings import check_names
 from gridpriv.core.text import Json
 from gridpriv.core.threads import one_blas_thread
-from gridpriv.learning.accounting import noise_rule, planned, privacy_certificate, ryu_kim_total
+from gridpriv.learning.accounting import (
+    Tally,
+    noise_rule,
+    privacy_certificate,
+    protected,
+    ryu_kim_total,
+)
 from gridpriv.learning.algorithms import LINEAR, READS, load_module
-from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task, Watch, make_algorithm
+from gridpriv.learning.algorithms.base import (
+    ALONE,
+    Round,
+    Shared,
+    Task,
+    Watch,
+    make_algorithm,
+    planned,
+)
 from gridpriv.learning.algorithms.dpsgd import participants
 from gridpriv.learning.clients import Clients, check_device, make_clients, to_numpy
 from gridpriv.learning.datasets.base import Dataset, Indices, split
 from gridpriv.learning.modules import check_module, module_clients
-from gridpriv.learning.releases import Tally, protected
 from gridpriv.learning.result import LearnResult, LearnTiming
-from gridpriv.learning.schedules import parse_regularizer
-from gridpriv.learning.settings import LearnSettings
+from gridpriv.learning.settings import LearnSettings, parse_regularizer
 from gridpriv.learning.stored import CheckpointWriter, prepare_dataset, trained_model
 from gridpriv.privacy.certificate import charges_of
 from gridpriv.privacy.mechanism import Charge

@@ -12,7 +12,7 @@ import pandas as pd
 from gridpriv.core.store import Study
 from gridpriv.core.tables import TableSchema
 from gridpriv.core.text import Json, Message, number_text, shown
-from gridpriv.learning.releases import protected
+from gridpriv.learning.accounting import protected
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.certificate import noise_caveat
 from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET

@@ -27,12 +27,11 @@ from gridpriv.core.processes import unordered
 from gridpriv.core.store import MANIFEST, Store, Study, Tables, open_store
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import Json, frame_csv, json_ready
-from gridpriv.learning.accounting import client_datasets, planned
+from gridpriv.learning.accounting import client_datasets, protected
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
-from gridpriv.learning.algorithms.base import ALONE, MEASURES, Checkpoint, Measure
+from gridpriv.learning.algorithms.base import ALONE, MEASURES, Checkpoint, Measure, planned
 from gridpriv.learning.datasets import SEEDED_DATASETS, dataset_name, load_dataset
 from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.releases import protected
 from gridpriv.learning.result import LearnResult, LearnRound
 from gridpriv.learning.run import Tuning, learn, make_task, split_for, tune
 from gridpriv.learning.settings import LearnSettings, make_learn_settings

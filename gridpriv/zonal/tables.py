@@ -22,11 +22,11 @@ from gridpriv.core.errors import InputError
 from gridpriv.core.files import write_bytes
 from gridpriv.grid.case import Case
 from gridpriv.grid.convert import check_target, write_case
+from gridpriv.grid.library import POWSYBL_FORMATS
 from gridpriv.grid.pandapower import convert_net
 from gridpriv.grid.pandapower_tables import PandapowerLink
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.grid.powsybl import WRITTEN, write_powsybl
-from gridpriv.grid.readreport import POWSYBL_FORMATS
 from gridpriv.power.ac.state import GridState
 
 FORMATS = ("csv", "parquet", "json")

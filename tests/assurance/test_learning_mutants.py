@@ -11,8 +11,8 @@ import pytest
 from gridpriv.assurance import learned
 from gridpriv.cli.main import main
 from gridpriv.learning import clients, modules, run, secure_sum
+from gridpriv.learning.accounting import Amplification, Tally
 from gridpriv.learning.algorithms import admm, base, dpsgd, fedspd_dp
-from gridpriv.learning.releases import Amplification, Tally
 from gridpriv.privacy import noise
 
 LANES = {lane.name: lane for lane in learned.LANES}

@@ -10,14 +10,15 @@ import pytest
 
 from gridpriv.core.errors import InputError
 from gridpriv.learning.accounting import (
+    Tally,
     noise_rule,
     privacy_certificate,
+    rounded,
     sampled_multiplier,
     zcdp_total,
 )
 from gridpriv.learning.algorithms.admm import certificate
 from gridpriv.learning.algorithms.fedspd_dp import published_total, sound_sensitivity
-from gridpriv.learning.releases import Tally, rounded
 from gridpriv.learning.result import privacy_table
 from gridpriv.privacy.accounting import total_epsilon
 from gridpriv.privacy.mechanism import Charge

@@ -24,19 +24,15 @@ from gridpriv.learning.algorithms.admm import (
     make_graph,
     minimise_locally,
     multipliers,
+    nonsmooth_step,
+    smooth_step,
 )
 from gridpriv.learning.algorithms.base import solve
+from gridpriv.learning.algorithms.ryu_kim import output_step
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.base import split
 from gridpriv.learning.run import make_task
-from gridpriv.learning.schedules import (
-    BudgetedPenalty,
-    nonsmooth_step,
-    output_step,
-    parse_penalty,
-    parse_regularizer,
-    smooth_step,
-)
+from gridpriv.learning.settings import BudgetedPenalty, parse_penalty, parse_regularizer
 
 FREE = {"mechanism": "none", "clients": 5, "evaluate_every": 100}
 

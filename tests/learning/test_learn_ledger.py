@@ -9,7 +9,7 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.learning import LearnSettings, load_dataset
-from gridpriv.learning.accounting import planned
+from gridpriv.learning.algorithms.base import planned
 from gridpriv.learning.run import make_task
 from gridpriv.privacy.accounting import total_epsilon
 

@@ -16,9 +16,8 @@ from scipy.stats import norm
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.learning import LearnSettings, learn, stored
-from gridpriv.learning.accounting import planned
 from gridpriv.learning.algorithms import NON_PRIVATE, READS
-from gridpriv.learning.algorithms.base import Task
+from gridpriv.learning.algorithms.base import Task, planned
 from gridpriv.learning.run import make_task
 from gridpriv.learning.stored import INTERRUPTED_FILE, make_checkpoint_writer
 

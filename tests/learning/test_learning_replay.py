@@ -19,7 +19,14 @@ from dp_accounting import pld
 
 from gridpriv.core.errors import InputError
 from gridpriv.learning import learn
-from gridpriv.learning.accounting import privacy_certificate, zcdp_total
+from gridpriv.learning.accounting import (
+    MARGIN,
+    SampleAdjacency,
+    Tally,
+    privacy_certificate,
+    rounded,
+    zcdp_total,
+)
 from gridpriv.learning.algorithms import admm, dpsgd, fedspd_dp
 from gridpriv.learning.algorithms.admm import certificate
 from gridpriv.learning.algorithms.base import Task, make_algorithm
@@ -37,9 +44,8 @@ from gridpriv.learning.algorithms.fedspd_dp import (
 from gridpriv.learning.algorithms.ryu_kim import ClientProblem
 from gridpriv.learning.clients import SOFTMAX, targets_of, to_numpy
 from gridpriv.learning.datasets.base import Dataset, clip_rows
-from gridpriv.learning.releases import MARGIN, SampleAdjacency, Tally, rounded
 from gridpriv.learning.run import make_task
-from gridpriv.learning.schedules import Regularizer
+from gridpriv.learning.settings import Regularizer
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.mechanism import Gaussian, Laplace, SecureGaussian
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gridpriv.core.errors import InputError
+from gridpriv.learning.accounting import SampleAdjacency
 from gridpriv.learning.algorithms import ryu_kim as problem_module
 from gridpriv.learning.algorithms.ryu_kim import ClientProblem
 from gridpriv.learning.clients import (
@@ -19,8 +20,7 @@ from gridpriv.learning.clients import (
     mean_value,
     targets_of,
 )
-from gridpriv.learning.releases import SampleAdjacency
-from gridpriv.learning.schedules import Regularizer, parse_regularizer
+from gridpriv.learning.settings import Regularizer, parse_regularizer
 
 LOSSES = {"softmax": SOFTMAX, "logistic": LOGISTIC, "squares": SQUARES}
 

@@ -16,7 +16,7 @@ from gridpriv.learning import learn, load_dataset, make_learn_settings
 from gridpriv.learning.algorithms.base import solve
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.base import split
-from gridpriv.learning.schedules import parse_regularizer
+from gridpriv.learning.settings import parse_regularizer
 
 pytestmark = [
     pytest.mark.data,

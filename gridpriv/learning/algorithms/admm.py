@@ -26,10 +26,10 @@ from gridpriv.consensus.schedules import StepSize
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.core.files import MIB, read_text, shown
+from gridpriv.learning.accounting import MARGIN, ROUNDING, Unproved
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, spread
 from gridpriv.learning.clients import Array, Clients, like, namespace, precise, transposed
-from gridpriv.learning.releases import MARGIN, ROUNDING, Unproved
-from gridpriv.learning.schedules import Regularizer, nonsmooth_step, smooth_step
+from gridpriv.learning.settings import Regularizer
 from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon
 from gridpriv.privacy.mechanism import Charge, Gaussian, Wrapped
 from gridpriv.privacy.release import Release
@@ -76,9 +76,9 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
 
     In these directions the Hessian is U H U' + rho I; orthogonal to them it is nearly rho I, for
     features whose moments fall fast, so a step there divides by rho plus half the least diagonal
-    entry of H. A client with a gradient below NEAR rho/||x|| keeps its last H while gradients fall
-    fast: its scores are within NEAR of the minimizer's, and the curvature of a logistic loss within
-    a factor of e^NEAR. Iterates are float64: in float32 those of large models do not reach 1e-6.
+    entry of H. A client with a gradient below REUSE rho/||x|| keeps its last H while gradients fall
+    fast: its scores are within REUSE of the minimizer's, and the curvature of a logistic loss is
+    within a factor of e^REUSE. Iterates are float64: in float32 large models do not reach 1e-6.
     With an l1 regularizer a step treats the norm as linear on the present side of 0 in every
     coordinate that is not 0, or would leave it. It ends at 0 where the sign would change (Andrew
     and Gao 2007). A client whose least subgradient grows takes a proximal gradient step instead.
@@ -245,6 +245,27 @@ def minimizer_sensitivity(gradient: Floats, rho: float, inverse_step: Floats) ->
     """
     distance: Floats = gradient / (rho + inverse_step)
     return distance
+
+
+def nonsmooth_step(
+    radius: float, gradient: float, size: int, sensitivity: float, multiplier: float
+) -> StepSize:
+    """Return Huang et al.'s (29), eta^k = c_w/sqrt(2k) (g^2 + n (s m)^2)^(-1/2).
+
+    With s = 2 c_1/m_i and m = sqrt(2 ln(1.25/delta))/epsilon, n (s m)^2 is
+    8 d p c_1^2 ln(1.25/delta)/(m_i epsilon)^2; g bounds the whole subgradient.
+    """
+    spread = math.hypot(gradient, math.sqrt(size) * sensitivity * multiplier)
+    return lambda k: radius / (math.sqrt(2.0 * k) * spread)
+
+
+def smooth_step(
+    radius: float, smoothness: float, size: int, sensitivity: float, multiplier: float
+) -> StepSize:
+    """Return Huang et al.'s (34), eta^k = (L + s m sqrt(2 n k)/c_w)^(-1)."""
+    return lambda k: (
+        1.0 / (smoothness + sensitivity * multiplier * math.sqrt(2.0 * size * k) / radius)
+    )
 
 
 def step_size(task: Task, gradient_sensitivity: float) -> StepSize:

@@ -9,6 +9,7 @@ studies.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -21,6 +22,14 @@ import numpy as np
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.core.threads import one_blas_thread
+from gridpriv.learning.accounting import (
+    Amplification,
+    SampleAdjacency,
+    Sampled,
+    Tally,
+    Unproved,
+    covering,
+)
 from gridpriv.learning.algorithms import ROWS
 from gridpriv.learning.clients import (
     Array,
@@ -34,16 +43,7 @@ from gridpriv.learning.clients import (
 )
 from gridpriv.learning.datasets.base import Dataset, split
 from gridpriv.learning.modules import ModuleClients
-from gridpriv.learning.releases import (
-    Amplification,
-    SampleAdjacency,
-    Sampled,
-    Tally,
-    Unproved,
-    covering,
-)
-from gridpriv.learning.schedules import Regularizer, parse_regularizer
-from gridpriv.learning.settings import LearnSettings
+from gridpriv.learning.settings import LearnSettings, Regularizer, parse_regularizer
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
@@ -434,6 +434,18 @@ def make_algorithm(task: Task) -> Algorithm:
     place = ROWS[task.settings.algorithm]["class"]
     algorithm: Algorithm = resolve_name(f"gridpriv.learning.algorithms.{place}")(task)
     return algorithm
+
+
+def planned(task: Task) -> dict[str, Counter[Release]]:
+    """Return the remaining charges of every client, from settings and public numbers only."""
+    entries: dict[str, Counter[Release]] = {}
+    if task.rule is None:
+        return entries
+    algorithm = make_algorithm(task)
+    for t in range(task.checkpoint.rounds + 1, task.settings.rounds + 1):
+        for client, release in algorithm.releases(t):
+            entries.setdefault(str(client + 1), Counter())[covering(release)] += 1
+    return entries
 
 
 MOST_VALUES = 2**25

@@ -29,10 +29,9 @@ import numpy as np
 from gridpriv.consensus.transport import InProcess
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.accounting import sampled_multiplier
+from gridpriv.learning.accounting import ROUNDING, Amplification, Sampled, sampled_multiplier
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, Watch
 from gridpriv.learning.clients import Array, like, namespace, to_numpy
-from gridpriv.learning.releases import ROUNDING, Amplification, Sampled
 from gridpriv.learning.secure_sum import (
     SharedGaussian,
     SumClient,

@@ -32,11 +32,10 @@ from gridpriv.consensus.transport import Calls, R, each, exchange
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError
 from gridpriv.core.threads import one_blas_thread
-from gridpriv.learning.accounting import classical_epsilon
+from gridpriv.learning.accounting import SampleAdjacency, Unproved, classical_epsilon
 from gridpriv.learning.algorithms.base import Algorithm, Drawing, Round, Task, Watch
 from gridpriv.learning.clients import Array, Loss, clipped_residuals, like, to_numpy
-from gridpriv.learning.releases import SampleAdjacency, Unproved
-from gridpriv.learning.schedules import BudgetedPenalty, Regularizer, output_step
+from gridpriv.learning.settings import BudgetedPenalty, Regularizer
 from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.privacy.release import Release
@@ -332,6 +331,15 @@ def _state(agents: list[ClientAgent], state: State) -> tuple[Floats, ...]:
     at = [agent.iterate for agent in agents]
     arrays = (np.stack([getattr(item, part) for item in at]) for part in ("z", "average", "dual"))
     return *arrays, state.sent, state.dual, state.rho
+
+
+def output_step(size: int, sensitivity: float, multiplier: float) -> StepSize:
+    """Return RK's step for the output baseline, 1/eta = n + s m sqrt(2 n t) / n.
+
+    With n = JK parameters, s = 2 c_1/n_p and m = sqrt(2 ln(1.25/delta))/epsilon this is
+    JK + 4 c_1 sqrt(JK t ln(1.25/delta)) / (n_p epsilon JK).
+    """
+    return lambda t: 1.0 / (size + sensitivity * multiplier * math.sqrt(2.0 * size * t) / size)
 
 
 def penalty_of(task: Task) -> BudgetedPenalty:
