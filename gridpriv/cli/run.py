@@ -203,7 +203,7 @@ def summarise(document: Json, outages: str = "") -> None:
     if rows := summary.results(document):
         output.print_rows(rows)
     else:
-        output.say("RoundMetrics computed from private demand are left out.")
+        output.say("Figures computed from private demand are left out.")
     messages = summary.notes(document)
     if document["privacy"]["mechanism"] != "none":
         output.say(summary.privacy_line(document["privacy"]))

@@ -1,4 +1,4 @@
-"""RoundMetrics of a grid, a run, a study and a series; used by ``.plot`` of their results.
+"""Figures of a grid, a run, a study and a series; used by ``.plot`` of their results.
 
 Every method takes ``ax``, Matplotlib axes to draw on (default: those of a new figure), and returns
 the axes. ``axes.figure.savefig`` writes a file.
@@ -105,7 +105,7 @@ def loading_of(lines: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class RunPlots:
-    """RoundMetrics of a run; those of the zones and of the consensus residual are public.
+    """Figures of a run; those of the zones and of the consensus residual are public.
 
     Every method takes ``ax``, ``figsize`` (inches of a new figure) and ``legend`` (True: draw it).
     """
@@ -226,7 +226,7 @@ class RunPlots:
 
 @dataclass(frozen=True, eq=False)
 class StudyPlots:
-    """RoundMetrics of a study, of means over seeds with 95 % intervals."""
+    """Figures of a study, of means over seeds with 95 % intervals."""
 
     study: Study
 
@@ -297,7 +297,7 @@ class StudyPlots:
 
 @dataclass(frozen=True, eq=False)
 class HorizonPlots:
-    """RoundMetrics of a series against its steps; that of the residual is public."""
+    """Figures of a series against its steps; that of the residual is public."""
 
     result: HorizonResult
 
