@@ -80,9 +80,9 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "cost: use 30 % of the total epsilon to release one more number, demand valued at "
-        "public prices ($/h); it keeps the optimal cost of the published case near that of the "
-        "true one",
+        "quantity to keep near the true one; its only value, cost: use 30 % of the total epsilon "
+        "to release one more number, demand valued at public prices ($/h), so that the optimal "
+        "cost of the published case is near that of the true one",
         unset="none",
     )
     scenarios: int = count(

@@ -220,8 +220,9 @@ class Service(Part):
     hold: str | None = choice(
         None,
         HOLDS,
-        "interchange: zones keep their scheduled interchange with generation set aside for it; "
-        "the run states the probability that this generation is too small",
+        "rule for deviations; its only value, interchange: zones keep their scheduled interchange "
+        "with generation set aside for it; the run states the probability that this generation is "
+        "too small",
         unset="none: a zone deviates from its schedule where its generation is at a limit",
     )
 

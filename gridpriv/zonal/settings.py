@@ -95,7 +95,7 @@ class Adjacency(Part):
     )
     power_factor: str | None = words(
         None,
-        "range of power factors of protected changes, such as 0.9..1 (public)",
+        "public range of power factors of protected changes, such as 0.9..1",
         "A..B",
         parse_power_factors,
         unset="any",
@@ -155,8 +155,8 @@ class ReleaseSchedule(Part):
     stream: str | None = words(
         None,
         "length of a window, such as 48h, day or year: the budget holds for any consecutive hours "
-        "of this length; a zone releases the mean of its total over a few hours at a time (how "
-        "many follows from public data); needs --series",
+        "of this length; a zone releases its total as means over a few hours each (public data "
+        "determine how many); needs --series",
         "WINDOW",
         parse_window,
         unset="none",
@@ -164,9 +164,9 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COEFFICIENTS + 1))),
-        "number of cosine (DCT) coefficients of the time series of a zone's total that it "
-        "releases, in addition to the mean over time of its demand (auto: as many as give the "
-        "least expected error; per-step: one release in every step instead)",
+        "number of cosine (DCT) coefficients that a zone releases of its total as a time series; "
+        "the mean over time of its demand is released too (auto: as many as give the least "
+        "expected error; per-step: one release in every step instead)",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
@@ -243,8 +243,8 @@ class Grid(Scenario):
         "acceleration of rounds with planning soc: Newton steps of all zones together, or "
         "Anderson's method; needs update exact, penalty auto, start warm and noise drawn at most "
         "once",
-        unset="newton, if consensus is boundary and solver and solver-tolerance are the default; "
-        "otherwise anderson; none if a requirement is not met",
+        unset="none if one of these needs is not met; else newton if consensus is boundary and "
+        "solver and solver-tolerance are the default; else anderson",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha of the strongly-convex step rule", positive
@@ -581,7 +581,7 @@ VIEW = partial(
 
 @dataclass(frozen=True, kw_only=True)
 class FlowBased(Part):
-    """The demand of the exchange analysis, and the power-flow model of the PTDFs."""
+    """The demand (true or released) to analyse with, and the power-flow model of the PTDFs."""
 
     view: str = VIEW()
     ptdf: FlowModel = choice("dc", ("dc", "ac"), "power-flow model that gives the PTDFs")
@@ -596,7 +596,7 @@ class FlowBased(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Security(Part):
-    """Outages, the demand of their analysis, and ratings after them."""
+    """Outages, the demand (true or released) to analyse them with, and ratings after them."""
 
     contingencies: str = words(
         "all", "outages: branches | generators | all | FILE.csv with columns name,outage", "LIST"
