@@ -54,7 +54,7 @@ class District:
         target = np.linalg.solve(factor.T, -linear)
         return Minimiser(lsq_linear(factor, target, self.box, tol=1e-12).x)
 
-    def figures(self, z, data):
+    def metrics(self, z, data):
         deficit = float(data[0] - self.supply @ z)
         return {"objective": deficit**2 + PUMPING * z[0] ** 2, "deficit": deficit}
 
@@ -96,8 +96,8 @@ for name, noise in {
     agents, last = run(noise)
     print(f"{name}: pipes {last.w.round(1)} m3/h, consensus residual {last.residual:.1e} m3/h")
     for agent in agents:
-        figures, drawn = agent.figures().values, agent.drawn()
+        metrics, drawn = agent.metrics().values, agent.drawn()
         certified = total_pure({release.certified: n for release, n in drawn.items()})
         privacy = f"certified epsilon {certified:g}" if drawn else "no privacy"
-        print(f"  {agent.problem.name}: deficit {figures['deficit']:6.2f} m3/h; {privacy}")
+        print(f"  {agent.problem.name}: deficit {metrics['deficit']:6.2f} m3/h; {privacy}")
 print(f"Protected: one district's demand changes by {BETA:g} m3/h at most.")

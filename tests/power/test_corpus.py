@@ -245,7 +245,7 @@ def test_newton_rounds_are_compared_with_the_optimum_of_the_whole_grid(
     assert (reading.checked, len(reading.wrong)) == (2, fault is not None)
     assert fault is None or fault in reading.wrong[0]
     last = newton.trace.rounds[-1]
-    dear = replace(last, figures=last.figures | {"cost": 1.01 * last.figures["cost"]})
+    dear = replace(last, metrics=last.metrics | {"cost": 1.01 * last.metrics["cost"]})
     trace = replace(newton.trace, rounds=(*newton.trace.rounds[:-1], dear))
     facts = judge.Facts(replace(newton, trace=trace), verdict)
     assert (

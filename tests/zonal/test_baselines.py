@@ -19,10 +19,10 @@ from gridpriv.zonal.meter import MOST_ZONES_NAMED
 from gridpriv.zonal.run import reference
 from gridpriv.zonal.settings import make_settings
 from gridpriv.zonal.summary import (
-    figures,
     notes,
     released,
     results,
+    summary_table,
 )
 
 pytestmark = pytest.mark.usefixtures("few_replans")
@@ -365,9 +365,9 @@ def test_a_baseline_without_a_power_flow_sheds_nothing_that_is_known(monkeypatch
 def test_a_prior_only_baseline_that_is_not_feasible_has_a_row(private):
     for status, cell in (("infeasible", "no"), ("marginal", "marginal")):
         document = changed(private, costs={"prior_only_status": status})
-        rows = {row[0]: row[1] for row in figures(document)[2]}
+        rows = {row[0]: row[1] for row in summary_table(document)[2]}
         assert rows["AC-feasible, prior-only"] == cell
-    assert "AC-feasible, prior-only" not in {row[0] for row in figures(private)[2]}
+    assert "AC-feasible, prior-only" not in {row[0] for row in summary_table(private)[2]}
 
 
 @pytest.mark.parametrize(("heavy", "noise"), [(0, 0), (1, 1)])
