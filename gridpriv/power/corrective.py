@@ -124,17 +124,10 @@ class StateDerivative:
             shape=(case.n_bus, len(numbers)),
         ).tocsr()
         none = sparse.csr_array((len(free_voltage), len(numbers)))
+        by_state = by_angle[:, free_angle], by_magnitude[:, free_voltage]
         rows = [
-            [
-                by_angle.real[live][:, free_angle],
-                by_magnitude.real[live][:, free_voltage],
-                alpha[live],
-            ],
-            [
-                by_angle.imag[free_voltage][:, free_angle],
-                by_magnitude.imag[free_voltage][:, free_voltage],
-                none,
-            ],
+            [*(by.real[live] for by in by_state), alpha[live]],
+            [*(by.imag[free_voltage] for by in by_state), none],
         ]
         return splu(sparse.block_array(rows, format="csc"))
 

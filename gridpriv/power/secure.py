@@ -27,7 +27,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses
 from gridpriv.grid.scenarios import Contingency, Rating
 from gridpriv.power.ac.block import Block, LocalBlocks
-from gridpriv.power.ac.flow import LARGEST_VOLTAGE_CHANGE
+from gridpriv.power.ac.flow import LARGEST_STEP
 from gridpriv.power.ac.interior import Border, iterate
 from gridpriv.power.ac.joint import Cuts, TieEnds, ZoneBlock, joint_plan, tie_ends, zone_block
 from gridpriv.power.ac.model import NOTIONAL_COST
@@ -52,7 +52,7 @@ MOST_VIOLATED_PLANS = 6
 """Plans with cuts on a limit that is still violated, before a contingency is left."""
 MOST_PER_LIMIT = 2
 """Contingencies per plan that give cuts of a limit: those that violate it most."""
-REMOVAL_DISTANCE = 0.1
+REMOVED = 0.1
 """Distance from a limit, as a share of it, at which its cut is removed."""
 MOST_ROUNDS, ROUNDS_TOLERANCE = 200, 1e-7
 BACK_OFF = 2e-4
@@ -231,7 +231,7 @@ def secure_plan(
     cuts: dict[Place, list[Cut]] = {}
     corrective: frozenset[str] = frozenset()
     tested: set[str] = set()
-    violated_plans: Counter[str] = Counter()
+    violated: Counter[str] = Counter()
     rounds, first, best = 0, None, None
     for number in range(1, MOST_PLANS + 1):
         try:
@@ -247,10 +247,8 @@ def secure_plan(
         to_test = _violating(analysed, corrective, TESTED_SHARE) if number == 1 else violating
         more = _unpreventable(problem, before, to_test, tested)
         tested |= to_test.keys()
-        violated_plans.update(
-            {place[0] for place in _worst_limits(analysed, corrective) if place in cuts}
-        )
-        corrective |= more | _repeatedly_violating(analysed, corrective | more, violated_plans)
+        violated.update({p[0] for p in _worst_limits(analysed, corrective) if p in cuts})
+        corrective |= more | _repeatedly_violating(analysed, corrective | more, violated)
         total = sum(map(len, cuts.values()))
         plan = SecurePlan(before, blocks, analysed, total, number, rounds, corrective)
         first = first or plan
@@ -265,7 +263,7 @@ def secure_plan(
     return first, replace(best, plans=number, rounds=rounds, corrective=corrective)
 
 
-def _preventable_violations(
+def _preventable(
     analysed: Sequence[PostContingency], corrective: frozenset[str]
 ) -> Iterator[tuple[PostContingency, list[Limit]]]:
     """Yield contingencies to be prevented, with the violations that a cut can prevent."""
@@ -280,25 +278,25 @@ def _violating(
     """Return contingencies that violate a line or voltage limit by more than a share."""
     return {
         c.contingency.name: c.contingency
-        for c, violations in _preventable_violations(analysed, corrective)
+        for c, violations in _preventable(analysed, corrective)
         if c.status == "diverged" or any(v.amount > share * abs(v.bound) for v in violations)
     }
 
 
 def _repeatedly_violating(
-    analysed: Sequence[PostContingency], corrective: frozenset[str], violated_plans: Counter[str]
+    analysed: Sequence[PostContingency], corrective: frozenset[str], violated: Counter[str]
 ) -> frozenset[str]:
     """Return the contingency that violates limits most, if one did so in MOST_VIOLATED_PLANS plans.
 
     Contingencies may be preventable separately but not together: the others get as many further
     plans without it.
     """
-    if max(violated_plans.values(), default=0) < MOST_VIOLATED_PLANS:
+    if max(violated.values(), default=0) < MOST_VIOLATED_PLANS:
         return frozenset()
-    violated_plans.clear()
+    violated.clear()
     amounts = {
         c.contingency.name: max((v.amount / abs(v.bound) for v in violations), default=np.inf)
-        for c, violations in _preventable_violations(analysed, corrective)
+        for c, violations in _preventable(analysed, corrective)
         if violations or c.status == "diverged"
     }
     return frozenset([max(amounts, key=amounts.__getitem__)] if amounts else [])
@@ -320,32 +318,25 @@ def _worst_limits(
 ) -> dict[Place, Limit]:
     """Return the violated limits, for each element in the contingencies that violate it most."""
     places: dict[tuple[str, int, str], list[tuple[float, Place, Limit]]] = {}
-    for c, violations in _preventable_violations(analysed, corrective):
+    for c, violations in _preventable(analysed, corrective):
         for v in () if collapsed(c) else violations:
             place = (c.contingency.name, v.kind, v.element, v.limit)
             places.setdefault(place[1:], []).append((-v.amount, place, v))
-    return {
-        place: limit
-        for ranked in places.values()
-        for _, place, limit in sorted(ranked)[:MOST_PER_LIMIT]
-    }
+    worst = (item for ranked in places.values() for item in sorted(ranked)[:MOST_PER_LIMIT])
+    return {place: limit for _, place, limit in worst}
 
 
 def collapsed(after: PostContingency) -> bool:
     """Return True for a voltage so low that no set point before the outage can correct it."""
     return any(
-        v.kind == "voltage" and v.limit == "lower" and v.amount > LARGEST_VOLTAGE_CHANGE
+        v.kind == "voltage" and v.limit == "lower" and v.amount > LARGEST_STEP
         for v in after.violations
     )
 
 
 def _total_violation(plan: SecurePlan, corrective: frozenset[str]) -> float:
     """Return the sum of violations over all contingencies, as shares of the limits."""
-    over = (
-        v
-        for _, violations in _preventable_violations(plan.contingencies, corrective)
-        for v in violations
-    )
+    over = (v for _, of in _preventable(plan.contingencies, corrective) for v in of)
     return sum(v.amount / max(abs(v.bound), 1e-3) for v in over)
 
 
@@ -377,13 +368,11 @@ def _linearized(
         if place in worst_limits or relinearize:
             limit = worst_limits[place] if place in worst_limits else old[-1].limit
             cut = after.cut(place[0], limit)
-            if cut is not None and cut.room > REMOVAL_DISTANCE * abs(limit.bound):
+            if cut is not None and cut.room > REMOVED * abs(limit.bound):
                 continue
             if relinearize and cut is not None:
                 old = [c for c in old if c.regime != cut.regime]
-                old = [
-                    c for c in old if c.room_at(before.state) <= REMOVAL_DISTANCE * abs(limit.bound)
-                ]
+                old = [c for c in old if c.room_at(before.state) <= REMOVED * abs(limit.bound)]
             old += [] if cut is None else [cut]
         if old:
             cuts[place] = old

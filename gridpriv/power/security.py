@@ -47,8 +47,8 @@ from gridpriv.grid.network import (
 from gridpriv.grid.scenarios import Contingency, Rating, branch_rating
 from gridpriv.power.ac.areas import AreaGrid, injection, reactive_limits, share_reactive
 from gridpriv.power.ac.flow import (
-    LARGEST_VOLTAGE_CHANGE,
-    LOW_VOLTAGE_MARGIN,
+    LARGEST_STEP,
+    LOW_VOLTAGE,
     SWITCH_TOLERANCE,
     ac_flow,
 )
@@ -306,9 +306,8 @@ class Outage:
         source = np.zeros(island.max() + 1, dtype=bool)
         source[island[case.gen_bus[in_service & (case.pmax > 0)]]] = True
         demand = np.bincount(island, np.maximum(case.pd - before.state.p_shed, 0.0))
-        deenergized = (
-            before.state.deenergized | ~source[island] | (separated & (demand[island] == 0))
-        )
+        without_demand = separated & (demand[island] == 0)
+        deenergized = before.state.deenergized | ~source[island] | without_demand
         stopped = in_service & deenergized[case.gen_bus]
         rows = tuple(f"gen:{row}" for row in case.gen_row[stopped].tolist())
         case_after = case.without(contingency.outages + rows)
@@ -352,33 +351,23 @@ def _near_previous_state(before: PreContingency, outage: Outage) -> AcState | No
     """Return the AC state near the previous one; None if there is none within all limits."""
     in_service, case, start = outage.in_service, outage.case, before.state
     dispatch, deenergized = before.dispatch, outage.deenergized
-    grid = (
-        before.grid
-        if in_service.all() and not deenergized.any()
-        else _without_lost_injections(before, outage)
-    )
+    whole = in_service.all() and not deenergized.any()
+    grid = before.grid if whole else _remaining(before, outage)
     admittance = _admittance(before, outage)
     low, high = reactive_limits(grid, start.voltage, 0.0)
     equations = replace(grid.equations, injected=admittance, q_low=low, q_high=high)
-    zero_regulation = np.zeros(len(grid.interchange)), np.zeros(len(grid.reference))
+    start_regulation = np.zeros(len(grid.interchange)), np.zeros(len(grid.reference))
     try:
-        result = solve_power_flow(equations, before.grid.jacobian, start.voltage, *zero_regulation)
+        result = solve_power_flow(equations, before.grid.jacobian, start.voltage, *start_regulation)
     except PowerFlowError:
         return None
     voltage, alpha = np.where(deenergized, 0.0, result.voltage), result.alpha
     vm = np.abs(voltage)
     exhausted = (alpha > grid.most + SWITCH_TOLERANCE) | (alpha < grid.least - SWITCH_TOLERANCE)
-    undervoltage = (
-        ~deenergized
-        & (vm < case.vmin - LOW_VOLTAGE_MARGIN)
-        & (start.vm >= case.vmin - LOW_VOLTAGE_MARGIN)
-    )
-    voltage_change = np.where(deenergized, 0.0, vm - start.vm)
-    if (
-        exhausted.any()
-        or undervoltage.any()
-        or np.abs(voltage_change).max() > LARGEST_VOLTAGE_CHANGE
-    ):
+    least = case.vmin - LOW_VOLTAGE
+    undervoltage = ~deenergized & (vm < least) & (start.vm >= least)
+    change = np.where(deenergized, 0.0, vm - start.vm)
+    if exhausted.any() or undervoltage.any() or np.abs(change).max() > LARGEST_STEP:
         return None
     share_of_area = alpha[grid.gen_area]
     regulation = (np.where(share_of_area >= 0, grid.up, grid.down) * share_of_area)[in_service]
@@ -389,7 +378,7 @@ def _near_previous_state(before: PreContingency, outage: Outage) -> AcState | No
     return replace(state, mismatch=result.mismatch, power_flows=1)
 
 
-def _without_lost_injections(before: PreContingency, outage: Outage) -> AreaGrid:
+def _remaining(before: PreContingency, outage: Outage) -> AreaGrid:
     """Return the grid in the same arrays, without lost injections.
 
     Other generators have no output and no range, de-energized buses no demand.

@@ -195,10 +195,9 @@ def _row(drawn: PublishedDraw) -> Json:
 def _demand(contents: CertificateContents) -> Json:
     case, total, bus = contents.served.case, None, None
     if contents.covariance is not None:
-        total = case.base_mva * math.sqrt(max(float(contents.covariance[0].sum()), 0.0))
-        bus = case.base_mva * math.sqrt(
-            max(float(np.trace(contents.covariance[0])), 0.0) / case.n_bus
-        )
+        active = contents.covariance[0]
+        total = case.base_mva * math.sqrt(max(float(active.sum()), 0.0))
+        bus = case.base_mva * math.sqrt(max(float(np.trace(active)), 0.0) / case.n_bus)
     projected = case.base_mva * np.abs(contents.served.demand_change).sum(axis=1)
     return {
         "total_mw": case.base_mva * float(case.pd.sum()),

@@ -75,10 +75,8 @@ def _feasibility(document: Json) -> Iterator[tuple[str, Json]]:
 def _meter(document: Json) -> Iterator[tuple[str, Json]]:
     """Yield the zones whose tie-line meters disclose more than their messages."""
     if document["settings"]["mechanism"] != "none":
-        holding_interchange = document["settings"]["hold"] == "interchange"
-        yield from meter_messages(
-            document["final"].get("meter"), holding_interchange=holding_interchange
-        )
+        rows, hold = document["final"].get("meter"), document["settings"]["hold"]
+        yield from meter_messages(rows, holding_interchange=hold == "interchange")
     yield from hold_messages(document["final"].get("hold"))
 
 
@@ -205,15 +203,12 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
         yield "worse-than-prior-only", {}
     elif value > prior and differs(value - prior, prior, "$/h" if priced else "MW"):
         digits = 7 if number_text(value, 4) == number_text(prior, 4) else 4
+        texts = {"cost": number_text(value, digits), "prior": number_text(prior, digits)}
         near = on_relaxation(document) and value <= prior + CHANCE * abs(prior)
         chance = " Less than 0.25 % apart, either may be the cheaper." if near else ""
         yield (
             "dearer-than-prior-only" if priced else "sheds-more-than-prior-only",
-            {
-                "cost": number_text(value, digits),
-                "prior": number_text(prior, digits),
-                "chance": chance,
-            },
+            texts | {"chance": chance},
         )
     elif priced:
         drawn, prior_only = physical["balancing_mw"] or 0.0, costs["prior_only_balancing_mw"] or 0.0

@@ -517,10 +517,8 @@ def _drawn(
     """
     most = prepared.rules.perturbation.releases(finished + 1, prepared.rules.local_updates)
     entries = {}
-    text = zip(
-        prepared.zones, transport.call_all(call(ZoneAgent.drawn)), opening.releases, strict=True
-    )
-    for zone, drawn, release in text:
+    replies = transport.call_all(call(ZoneAgent.drawn))
+    for zone, drawn, release in zip(prepared.zones, replies, opening.releases, strict=True):
         lost = {} if release is None else {release: most}
         entries[zone.name] = lost if isinstance(drawn, Exception) else drawn
     return entries
@@ -528,9 +526,8 @@ def _drawn(
 
 def _outcomes(prepared: Prepared, transport: Transport) -> Iterator[ZoneOutcome]:
     """Yield every zone after its last round; NaN for one whose process was lost."""
-    for zone, outcome in zip(
-        prepared.zones, transport.call_all(call(ZoneAgent.outcome)), strict=True
-    ):
+    outcomes = transport.call_all(call(ZoneAgent.outcome))
+    for zone, outcome in zip(prepared.zones, outcomes, strict=True):
         if isinstance(outcome, Exception):
             size, own = len(zone.coordinates), len(zone.own)
             yield ZoneOutcome(*(np.full(n, np.nan) for n in (size, own, own)))

@@ -116,12 +116,8 @@ def results(document: Json) -> list[list[object]]:
         prior_only_power = amount(costs.get("prior_only_balancing_mw"), "MW")
         rows.insert(4, ["balancing power, prior-only", prior_only_power, "MW", ""])
     rows += [*_power(physical, costs), *_extremes(physical)]
-    omitted_if_zero = ("load shedding", "curtailed generation")
-    return [
-        row
-        for row in rows
-        if row[1] is not None and not (row[0] in omitted_if_zero and str(row[1]) == "0")
-    ]
+    zeros = [[name, "0"] for name in ("load shedding", "curtailed generation")]
+    return [row for row in rows if row[1] is not None and [row[0], str(row[1])] not in zeros]
 
 
 def _valued(document: Json) -> str:
@@ -180,12 +176,8 @@ def _extremes(physical: Json) -> Iterator[list[object]]:
     if loading is None:
         yield ["largest loading", "not known", "", "no branch has a rating"]
     else:
-        yield [
-            f"largest loading ({branch})",
-            number_text(loading),
-            "%",
-            "of the rating of this branch",
-        ]
+        percent = number_text(loading)
+        yield [f"largest loading ({branch})", percent, "%", "of the rating of this branch"]
     for end in ("lowest", "highest"):
         at, value = physical[f"{end}_vm_bus"], physical[f"{end}_vm_pu"]
         yield [f"{end} voltage (bus {at:.0f})", f"{value:.3f}", "p.u.", ""]

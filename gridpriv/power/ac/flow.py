@@ -45,9 +45,9 @@ SWITCH_TOLERANCE = 1e-7
 """p.u. beyond a reactive or active limit at which a generator or an area stops regulating."""
 MOST_RELAXED = 10
 """Power flows in which violations of reactive limits are removed in small steps."""
-LARGEST_VOLTAGE_CHANGE = 0.25
+LARGEST_STEP = 0.25
 """p.u. of voltage: a state at a larger distance is on another branch of solutions."""
-LOW_VOLTAGE_MARGIN = 0.1
+LOW_VOLTAGE = 0.1
 """p.u. of voltage below its band: such a state may be on a lower branch of solutions, where a
 search from it would stay."""
 MOST_POWER_FLOWS = 40
@@ -144,7 +144,7 @@ def _part_flow(
         raise error.named(int(live.case.bus_id[error.bus]), live.case.base_mva) from None
 
 
-def _within_all_limits(
+def _within_limits(
     grid: AreaGrid, starts: Iterable[Complexes], before: PreviousState | None
 ) -> AreaPowerFlow:
     """Solve power flows until every reactive limit holds and no area changes its limit."""
@@ -182,7 +182,7 @@ def _near_previous(grid: AreaGrid, before: PreviousState) -> AreaPowerFlow | Non
     nearby = _nearby(grid, before.on(grid), 0.0)
     if nearby is None:
         return None
-    floor = grid.case.vmin - LOW_VOLTAGE_MARGIN
+    floor = grid.case.vmin - LOW_VOLTAGE
     sinking = (np.abs(nearby.solution.voltage) < floor) & (np.abs(before.voltage) >= floor)
     return None if sinking.any() else nearby
 
@@ -213,15 +213,11 @@ def _nearby(grid: AreaGrid, last: AreaPowerFlow, relaxed: float) -> AreaPowerFlo
         solution = solve(grid, last.bound, last.solution.voltage, last, relaxed)
     except PowerFlowError:
         return None
-    voltage_change = np.abs(np.abs(solution.solution.voltage) - np.abs(last.solution.voltage))
-    return (
-        None
-        if voltage_change.max() > LARGEST_VOLTAGE_CHANGE or _is_voltage_unstable(grid, solution)
-        else solution
-    )
+    change = np.abs(np.abs(solution.solution.voltage) - np.abs(last.solution.voltage))
+    return None if change.max() > LARGEST_STEP or _is_unstable(grid, solution) else solution
 
 
-def _is_voltage_unstable(grid: AreaGrid, result: AreaPowerFlow) -> bool:
+def _is_unstable(grid: AreaGrid, result: AreaPowerFlow) -> bool:
     """Return True where all generators of an island are at their lower reactive limits, unstably.
 
     A higher voltage then increases the charging of lines and reduces losses, and no generator can
@@ -231,9 +227,8 @@ def _is_voltage_unstable(grid: AreaGrid, result: AreaPowerFlow) -> bool:
     """
     case, n = grid.case, grid.case.n_bus
     ranged = np.bincount(case.gen_bus, case.qmax - case.qmin, n) > 0
-    at_lower_limit = ~result.solution.regulating[:n] & (
-        np.abs(result.solution.voltage) > grid.dispatch.vm
-    )
+    vm, regulating = np.abs(result.solution.voltage), result.solution.regulating[:n]
+    at_lower_limit = ~regulating & (vm > grid.dispatch.vm)
     free = np.bincount(grid.island, ranged & ~at_lower_limit, len(grid.reference))
     buses = np.flatnonzero(ranged & (free == 0)[grid.island])
     try:
@@ -274,31 +269,30 @@ def _at_interchange(
     """
     grid = AreaGrid.of(case, dispatch, schedule)
     if len(schedule.interchange) == 1:
-        return grid, _within_all_limits(grid, _starts(grid), before)
+        return grid, _within_limits(grid, _starts(grid), before)
     try:
-        return grid, _within_all_limits(grid, islice(_starts(grid), 1), before)
+        return grid, _within_limits(grid, islice(_starts(grid), 1), before)
     except PowerFlowError:
         shared = AreaGrid.of(case, dispatch, Schedule.one_area(case))
     try:
         first = _first(shared, _starts(shared))
     except PowerFlowError:
-        return grid, _within_all_limits(grid, islice(_starts(grid), 1, None), None)
-    previous = PreviousState(first.solution.voltage, dispatch.pg + shared.regulation(first)).on(
-        grid
-    )
+        return grid, _within_limits(grid, islice(_starts(grid), 1, None), None)
+    pg = dispatch.pg + shared.regulation(first)
+    previous = PreviousState(first.solution.voltage, pg).on(grid)
 
     def regulated() -> AreaPowerFlow:
         return solve(grid, previous.bound, previous.solution.voltage, previous, np.inf)
 
     searches: tuple[Callable[[], AreaPowerFlow], ...] = (
         lambda: _within_area_limits(grid, _within_reactive_limits(grid, regulated())),
-        lambda: _within_all_limits(grid, islice(_starts(grid), 1, None), None),
+        lambda: _within_limits(grid, islice(_starts(grid), 1, None), None),
         lambda: _within_area_limits(grid, _within_reactive_limits(grid, previous)),
     )
     for search in searches:
         with suppress(PowerFlowError):
             return grid, search()
-    return shared, _within_all_limits(shared, [first.solution.voltage], before)
+    return shared, _within_limits(shared, [first.solution.voltage], before)
 
 
 def _starts(grid: AreaGrid) -> Iterator[Complexes]:
@@ -411,9 +405,8 @@ def meter_derivatives(state: AcState, dispatch: Dispatch, schedule: Schedule) ->
     place[live.branches] = np.arange(len(live.branches))
     there = np.flatnonzero(place[ties] >= 0)
     flows = np.zeros((2, len(ties), n))
-    flows[np.ix_(np.arange(2), there, live.buses)] = _flow_change(
-        grid, area_flow, place[ties[there]]
-    )
+    change = _flow_change(grid, area_flow, place[ties[there]])
+    flows[np.ix_(np.arange(2), there, live.buses)] = change
     out = np.zeros((2, zones, n))
     for part in range(2):
         np.add.at(out[part], near[ties], flows[part])
@@ -450,12 +443,8 @@ def _by_voltage(case: Case, voltage: Complexes, branches: Ints) -> tuple[Floats,
     by = np.zeros((2, len(branches), case.n_bus))
     for end, (bus, v) in enumerate(((f, v_f), (t, v_t))):
         ends = (y.ff, y.tf) if end == 0 else (y.ft, y.tt)
-        for part, voltage_derivative in enumerate((1j * v, v / np.abs(v))):
-            s_f = v_f * np.conj(ends[0][branches] * voltage_derivative) + (
-                voltage_derivative * np.conj(i_f)
-            ) * (end == 0)
-            s_t = v_t * np.conj(ends[1][branches] * voltage_derivative) + (
-                voltage_derivative * np.conj(i_t)
-            ) * (end == 1)
+        for part, dv in enumerate((1j * v, v / np.abs(v))):
+            s_f = v_f * np.conj(ends[0][branches] * dv) + (dv * np.conj(i_f)) * (end == 0)
+            s_t = v_t * np.conj(ends[1][branches] * dv) + (dv * np.conj(i_t)) * (end == 1)
             by[part, rows, bus] += 0.5 * (s_f - s_t).real
     return by[0], by[1]
