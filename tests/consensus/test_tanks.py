@@ -110,21 +110,21 @@ def test_rehearsing_and_getting_ready_touch_nothing_private():
 def test_every_draw_is_in_a_reply_counted_and_planned(target, noise_schedule, updates, expected):
     works = Waterworks(**SHORT, rules=rules("linearized", target, updates, noise_schedule))
     transport = in_process(works)
-    port, told = exchange(transport, Agent.round), [Counter(), Counter()]
-    one = transport.call_all(call(Agent.release, np.ones(1), 1.0))
+    port, text = exchange(transport, Agent.round), [Counter(), Counter()]
+    ones = transport.call_all(call(Agent.release, np.ones(1), 1.0))
 
     def listening(orders):
         replies = port(orders)
-        for total, reply in zip(told, replies, strict=True):
+        for total, reply in zip(text, replies, strict=True):
             total.update(reply.releases)
         return replies
 
     plan = Plan(4, nonsmooth_step(), ConstantPenalty(1.0))
     assert len(list(rounds(listening, CONSENSUS, start(), plan))) == 4
     drawn = answers(transport, call(Agent.drawn))
-    assert [dict(total) for total in told] == drawn
+    assert [dict(total) for total in text] == drawn
     assert [sum(counts.values()) for counts in drawn] == [expected] * 2
-    assert [set(counts) for counts in drawn] == [{r} if expected else set() for r in one]
+    assert [set(counts) for counts in drawn] == [{r} if expected else set() for r in ones]
 
 
 @pytest.mark.parametrize("update", ["exact", "linearized"])
@@ -240,10 +240,10 @@ def test_what_a_coordinator_does_follows_from_what_was_sent():
         return next(played)
 
     assert len(list(rounds(frozen, CONSENSUS, start(), plan))) == length
-    for one, other in zip(chain(*orders), chain(*again), strict=True):
-        assert (one.number, one.step) == (other.number, other.step)
-        assert np.array_equal(one.w, other.w)
-        assert np.array_equal(one.penalty, other.penalty)
+    for item, other in zip(chain(*orders), chain(*again), strict=True):
+        assert (item.number, item.step) == (other.number, other.step)
+        assert np.array_equal(item.w, other.w)
+        assert np.array_equal(item.penalty, other.penalty)
 
 
 # ---- transports
@@ -269,16 +269,16 @@ def same_everywhere(make):
     far = make(works)
     try:
         here, there = play(near, 12), play(far, 12)
-        for one, other in zip(here, there, strict=True):
-            assert one.residual == other.residual
-            assert np.array_equal(one.w, other.w)
-            assert np.array_equal(one.state.dual, other.state.dual)
+        for item, other in zip(here, there, strict=True):
+            assert item.residual == other.residual
+            assert np.array_equal(item.w, other.w)
+            assert np.array_equal(item.state.dual, other.state.dual)
         for method in (Agent.drawn, Agent.smoothness):
             assert far.call_all(call(method)) == near.call_all(call(method))
-        told = [
+        text = [
             [vars(each) for each in where.call_all(call(Agent.metrics))] for where in (near, far)
         ]
-        assert told[0] == told[1]
+        assert text[0] == text[1]
     finally:
         far.close()
 
@@ -306,7 +306,7 @@ def the_others_go_on(make):
         with pytest.raises(SolverError, match="zone tank 1, round 3, local update 1: the pipe"):
             play(transport, 5)
         drawn = answers(transport, call(Agent.drawn))
-        assert [sum(one.values()) for one in drawn] == [3, 3]
+        assert [sum(item.values()) for item in drawn] == [3, 3]
     finally:
         transport.close()
 

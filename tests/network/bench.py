@@ -194,7 +194,7 @@ class Zone:
         return answer
 
     def check(self, content, answer):
-        request, told = decode(content), decode(answer)
+        request, message = decode(content), decode(answer)
         if self.client.failed is not None:
             raise ViolationError(f"an order made the zone fail: {self.client.failed!r}")
         if request.run != RUN or request.zone != self.name:
@@ -204,8 +204,8 @@ class Zone:
             most = REHEARSALS if turn.phase == "warm_start" else ROUNDS
             if turn.number > most:
                 raise ViolationError(f"{turn} of {most} was answered")
-        if self.left.setdefault(told.turn, answer) != answer:
-            raise ViolationError(f"{told.turn}: two different answers left")
+        if self.left.setdefault(message.turn, answer) != answer:
+            raise ViolationError(f"{message.turn}: two different answers left")
         self.audit()
 
     def audit(self, ended=False):
@@ -396,13 +396,13 @@ class Coordination:
             self.leave(name)
             return
         used = self.sessions._due(self.sessions.zones[name]) is not due
-        told = decode(answer)
+        message = decode(answer)
         if (
             used
-            and isinstance(told, Answer)
-            and (told.turn, told.request) != (due.turn, due.digest)
+            and isinstance(message, Answer)
+            and (message.turn, message.request) != (due.turn, due.digest)
         ):
-            raise ViolationError(f"an answer to {told.turn} was used for {due.turn}")
+            raise ViolationError(f"an answer to {message.turn} was used for {due.turn}")
 
     def leave(self, name):
         self.sessions.leave(name)
@@ -418,10 +418,10 @@ class Coordination:
 
     def lied(self, lie, answer):
         """Return the message of the dishonest zone instead of its answer."""
-        told = decode(answer) if answer is not None else None
-        if not isinstance(told, Answer):
+        message = decode(answer) if answer is not None else None
+        if not isinstance(message, Answer):
             return answer
-        reply = told.reply
+        reply = message.reply
         half = replace(RELEASE, mechanism=type(RELEASE.mechanism)(RELEASE.mechanism.scale / 2.0))
         odd = {replace(half, assumed=0.01 + 1e-6 * k): 1 for k in range(50)}
         match lie.kind:
@@ -429,26 +429,28 @@ class Coordination:
                 self.silent = True
                 return None
             case "value":
-                told = replace(told, reply=Reply(np.full_like(reply.sent, lie.number), {}))
+                message = replace(message, reply=Reply(np.full_like(reply.sent, lie.number), {}))
             case "size":
-                told = replace(told, reply=Reply(np.ones(int(lie.number) % 7), reply.releases))
+                message = replace(
+                    message, reply=Reply(np.ones(int(lie.number) % 7), reply.releases)
+                )
             case "releases":
                 stated = [{half: 1}, odd, {RELEASE: 2**31}, {RELEASE: 2}][int(lie.number) % 4]
-                told = replace(told, reply=Reply(reply.sent, stated))
+                message = replace(message, reply=Reply(reply.sent, stated))
             case "turn":
-                told = replace(
-                    told,
+                message = replace(
+                    message,
                     turn=TurnId(
                         ["round", "warm_start", "agreed", "missed"][int(lie.number) % 4],
                         int(lie.number) % 5,
                     ),
                 )
             case "zone":
-                told = replace(told, zone=ZONES[0])
+                message = replace(message, zone=ZONES[0])
             case "digest":
-                told = replace(told, request=bytes(32))
+                message = replace(message, request=bytes(32))
             case "failure":
-                return encode(Failure(RUN, told.zone, told.turn, "solver"))
+                return encode(Failure(RUN, message.zone, message.turn, "solver"))
             case "replay":
                 return self.old[int(lie.number) % len(self.old)] if self.old else answer
             case "second":
@@ -465,10 +467,10 @@ class Coordination:
                         raise ViolationError("a second caller was admitted for a zone")
                 return answer
             case "cut":
-                return encode(told)[: int(lie.number) % 60]
+                return encode(message)[: int(lie.number) % 60]
             case "bytes":
                 return bytes([int(lie.number) % 256]) * (int(lie.number) % 400)
-        return encode(told)
+        return encode(message)
 
     def audit(self, outcome):
         """Check the invariants after every run, whatever party is dishonest."""

@@ -27,7 +27,7 @@ def test_a_cluster_is_reached_by_certificate_only():
             "distributed.comm.tls.client.cert": own.tls_client_cert,
             "distributed.comm.tls.client.key": own.tls_client_key,
         }
-        with dask.config.set(settings), connect(address) as found:
-            assert found.submit(sum, [1, 2]).result() == 3
+        with dask.config.set(settings), connect(address) as result:
+            assert result.submit(sum, [1, 2]).result() == 3
         with pytest.raises(InputError, match="cannot be reached"):
             connect(address)

@@ -135,9 +135,9 @@ def test_an_agent_that_is_refused_ends_with_the_reason(folder):
     path = folder / "2" / "agreement.json"
     path.write_text(path.read_text().replace('"solver": "clarabel"', '"solver": "ipopt"'))
     parties = Consortium(folder, timeout=3.0).coordinator().zones("2")
-    found = parties.result("2")
-    assert isinstance(found, InputError)
-    assert "its setting solver is 'ipopt', the coordinator's 'clarabel'" in str(found)
+    result = parties.result("2")
+    assert isinstance(result, InputError)
+    assert "its setting solver is 'ipopt', the coordinator's 'clarabel'" in str(result)
     assert not parties.notes["2"].named("answered")
 
 
@@ -149,7 +149,7 @@ def test_other_networks_terms_and_demands_are_refused_before_the_network(folder)
     demand.write_text(demand.read_text() + "1,0.5,0.5\n")
     terms = folder / "3" / "agreement.json"
     document = json.loads(terms.read_text())
-    next(one for one in document["zones"] if one["zone"] == "3")["start"][0] = 0.5
+    next(item for item in document["zones"] if item["zone"] == "3")["start"][0] = 0.5
     terms.write_text(json.dumps(document))
     results = parties.zones(*ZONES).results()
     assert "is not the one of the agreement" in str(results["1"])
@@ -170,9 +170,9 @@ def test_a_second_agent_for_a_zone_is_refused(folder, in_one_process):
     second = Consortium(folder)
     second._address = parties.address
     second._here.set()
-    found = second.zones("again", timeout=1.0).result("again")
+    result = second.zones("again", timeout=1.0).result("again")
     # its folder's name is no matter: its certificate and configuration say 1
-    assert "does not speak for 'again'" in str(found)
+    assert "does not speak for 'again'" in str(result)
     results = parties.zones("2", "3").results()
     same_rounds(results[NAME], in_one_process)
 
@@ -223,8 +223,8 @@ def test_tls_itself_asks_for_a_certificate_of_the_authority(folder):
     def dial(context):
         caller = Caller(parties, "1")
         caller.context = context
-        found = caller.say(hello(folder))
-        assert isinstance(found, OSError) or found == [], found
+        reply = caller.say(hello(folder))
+        assert isinstance(reply, OSError) or reply == [], reply
 
     bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     bare.load_verify_locations(cadata=own.authority.decode())
@@ -258,8 +258,8 @@ def test_a_zones_certificate_is_no_coordinators(folder):
 
 def test_without_certificates_only_loopback_and_only_on_request(folder):
     parties = Consortium(folder, secure=False)
-    found = parties.coordinator(listen="0.0.0.0:0").result(NAME)
-    assert "a loopback address" in str(found)
+    result = parties.coordinator(listen="0.0.0.0:0").result(NAME)
+    assert "a loopback address" in str(result)
     parties._address = "10.0.0.1:50051"
     parties._here.set()
     assert "a loopback address" in str(parties.zones("1").result("1"))
@@ -280,10 +280,10 @@ def test_a_zone_that_never_comes_holds_nobody_past_the_timeout(folder):
     results = parties.results()
     assert time.monotonic() - began < 10.0
     assert isinstance(results[NAME], LateError)
-    said = "warm-start round 1: the coordinator waited 2 s for zone 2 (not connected)"
-    assert str(results[NAME]).startswith(said)
+    text = "warm-start round 1: the coordinator waited 2 s for zone 2 (not connected)"
+    assert str(results[NAME]).startswith(text)
     for name in ("1", "3"):
-        assert str(results[name]) == f"zone {name!r}: the run was stopped: {said}"
+        assert str(results[name]) == f"zone {name!r}: the run was stopped: {text}"
 
 
 def silent_from(monkeypatch, place, seconds, name="2"):
@@ -291,11 +291,11 @@ def silent_from(monkeypatch, place, seconds, name="2"):
     honest, asleep = client.ZoneClient.answer, []
 
     def answer(self, content):
-        found = honest(self, content)
+        result = honest(self, content)
         if self.zone == name and str(self.last) == place and not asleep:
             asleep.append(place)
             time.sleep(seconds)
-        return found
+        return result
 
     monkeypatch.setattr(client.ZoneClient, "answer", answer)
     return asleep
@@ -304,9 +304,9 @@ def silent_from(monkeypatch, place, seconds, name="2"):
 def test_a_zone_that_falls_silent_is_named_with_the_round(folder, monkeypatch):
     silent_from(monkeypatch, "round 2", 6.0)
     parties = Consortium(folder, timeout=1.5).coordinator().zones(*ZONES, timeout=30.0)
-    said = "round 2: the coordinator waited 1.5 s for zone 2 (no answer)"
-    assert str(parties.result(NAME)).startswith(said)
-    assert said in str(parties.result("1"))
+    text = "round 2: the coordinator waited 1.5 s for zone 2 (no answer)"
+    assert str(parties.result(NAME)).startswith(text)
+    assert text in str(parties.result("1"))
 
 
 def test_a_round_can_go_on_with_the_last_release_and_it_is_accounted(folder, monkeypatch):
@@ -398,8 +398,8 @@ def test_a_zone_charges_its_own_ledger_once_a_release(folder, case14, zones14, i
 
 def test_a_budget_that_does_not_hold_the_run_stops_it_before_it_starts(folder, case14, zones14):
     parties = with_ledgers(folder, case14, zones14, 4.0).coordinator(timeout=2.0)
-    found = parties.zones("1").result("1")
-    assert isinstance(found, BudgetError)
+    result = parties.zones("1").result("1")
+    assert isinstance(result, BudgetError)
     assert charged(folder, "1") == 0
     assert not parties.notes[NAME].named("seated")
 
@@ -507,19 +507,19 @@ def wire(monkeypatch, drop=None):
     honest_messages, honest_send = client._Connection.messages, client._Connection.send
 
     def record(line, content):
-        told = decode(content)
-        sent.setdefault(line._address, {}).setdefault(told.zone, []).append(content)
-        return told
+        message = decode(content)
+        sent.setdefault(line._address, {}).setdefault(message.zone, []).append(content)
+        return message
 
     def messages(self, first, deadline):
         record(self, first)
         return honest_messages(self, first, deadline)
 
     def send(self, content):
-        told = record(self, content)
+        text = record(self, content)
         honest_send(self, content)
-        if told.zone == "2" and told.turn in breaks:
-            breaks.remove(told.turn)
+        if text.zone == "2" and text.turn in breaks:
+            breaks.remove(text.turn)
             self._channel.end()
 
     monkeypatch.setattr(client._Connection, "messages", messages)
@@ -536,14 +536,14 @@ def said(messages):
     first, last, answers = decode(messages[0]), BEFORE, {}
     assert first.last == BEFORE
     for content in messages:
-        told = decode(content)
-        if isinstance(told, Hello):
+        message = decode(content)
+        if isinstance(message, Hello):
             assert content == encode(replace(first, last=last))
         else:
-            assert answers.setdefault(told.turn, content) == content
-            last = told.turn
+            assert answers.setdefault(message.turn, content) == content
+            last = message.turn
     # keys, and with them signatures, are other ones in the other run
-    return messages[0], [unsigned(one, decode(one).signature) for one in answers.values()]
+    return messages[0], [unsigned(item, decode(item).signature) for item in answers.values()]
 
 
 CALLS = {"seated": {"zone", "last"}, "left": {"zone"}, "welcome": {"run"}, "lost": {"reason"}}
@@ -590,10 +590,10 @@ def test_every_byte_is_a_function_of_releases(case14, zones14, tmp_path, monkeyp
         return generator.bit_generator.state["state"]["state"]
 
     def recorded(self, value, stream):
-        found = honest(self, value, stream)
-        tape[key(stream)] = found
+        result = honest(self, value, stream)
+        tape[key(stream)] = result
         seen[key(stream)] = value
-        return found
+        return result
 
     def replayed(_, value, stream):
         assert not np.array_equal(value, seen[key(stream)])
@@ -624,7 +624,7 @@ def test_what_a_zone_does_next_is_its_redispatch_by_what_was_agreed(
     results = Consortium(folder).coordinator().zones(*ZONES).results()
     done = in_one_process
     prepared = prepare(case14, zones14, settings())
-    averages = [one.z for one in done.outcomes]
+    averages = [item.z for item in done.outcomes]
     agreed = agreed_boundaries(prepared.network, prepared.zones, averages)
     factory = ZoneAgentFactory(
         prepared.zones,
@@ -639,11 +639,11 @@ def test_what_a_zone_does_next_is_its_redispatch_by_what_was_agreed(
     for position, zone in enumerate(prepared.zones):
         (member,) = factory.make([position])
         member.set_iterate(averages[position])
-        plan, told = member.plan(agreed[position]), results[zone.name]["plan"]
+        plan, text = member.plan(agreed[position]), results[zone.name]["plan"]
         base = case14.base_mva
-        assert told["interchange_mw"] == pytest.approx(base * agreed[position].interchange)
-        assert told["shed_mw"] == pytest.approx(base * plan.p_shed.sum(), abs=1e-3)
-        assert told["generation_mw"] == pytest.approx(base * plan.pg.sum(), abs=1e-2)
+        assert text["interchange_mw"] == pytest.approx(base * agreed[position].interchange)
+        assert text["shed_mw"] == pytest.approx(base * plan.p_shed.sum(), abs=1e-3)
+        assert text["generation_mw"] == pytest.approx(base * plan.pg.sum(), abs=1e-2)
 
 
 # ---- garbage
@@ -691,10 +691,10 @@ def throw(folder, in_one_process, count):
     for message in garbage(folder, count):
         # an order is waiting after the welcome; the place of the message before is free once its
         # connection has ended
-        while getattr(found := caller.say(hello(folder), message, heard=2), "taken", False):
+        while getattr(reply := caller.say(hello(folder), message, heard=2), "taken", False):
             pass
-        ended = isinstance(found, OSError) and len(message) == 1 << 20  # before all of it is sent
-        assert ended or (isinstance(found, Refusal) and not found.taken), (found, message[:100])
+        ended = isinstance(reply, OSError) and len(message) == 1 << 20  # before all of it is sent
+        assert ended or (isinstance(reply, Refusal) and not reply.taken), (reply, message[:100])
     results = parties.zones("1").results()
     assert not isinstance(results["1"], Exception), results
     same_rounds(results[NAME], in_one_process)

@@ -121,11 +121,11 @@ def shown(folder, who):
 def test_a_false_certificate_is_not_let_in(coordinator, who):
     caller = Caller.__new__(Caller)
     caller.address, caller.context = coordinator.address, shown(coordinator.folder, who)
-    found = caller.say(hello(coordinator.folder))
+    reply = caller.say(hello(coordinator.folder))
     if who in ("no usage", "authority's"):  # which TLS lets pass
-        assert isinstance(found, Refusal | OSError) or found == []
+        assert isinstance(reply, Refusal | OSError) or reply == []
     else:
-        assert isinstance(found, OSError) or found == []
+        assert isinstance(reply, OSError) or reply == []
     check_undisturbed(coordinator)
 
 
@@ -353,10 +353,10 @@ def gives_up(folder, address):
     parties._address = address
     parties._here.set()
     began = time.monotonic()
-    found = parties.zones("1").result("1")
+    result = parties.zones("1").result("1")
     assert time.monotonic() - began < 5.0
     assert not parties.notes["1"].named("answered")
-    return found
+    return result
 
 
 def drip(secured):
@@ -411,6 +411,6 @@ def test_a_zone_refuses_a_false_server(folder, who):
             heard.append(secured.recv(1))
 
     with false_server(context, act) as address:
-        found = gives_up(folder, address)
-    assert isinstance(found, LateError)
+        result = gives_up(folder, address)
+    assert isinstance(result, LateError)
     assert not any(heard)  # not even its first message

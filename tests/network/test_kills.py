@@ -122,16 +122,16 @@ class Parties:
         """Every message that left a zone, by turn."""
         from gridpriv.consensus.messages import Answer, decode
 
-        content, found, at = (self.folder / f"sent-{name}").read_bytes(), {}, 0
+        content, result, at = (self.folder / f"sent-{name}").read_bytes(), {}, 0
         while at + 4 <= len(content):
             size = int.from_bytes(content[at : at + 4], "little")
-            one = content[at + 4 : at + 4 + size]
+            first = content[at + 4 : at + 4 + size]
             at += 4 + size
-            if len(one) == size:
-                told = decode(one)
-                assert isinstance(told, Answer)
-                found.setdefault(str(told.turn), set()).add(one)
-        return found
+            if len(first) == size:
+                message = decode(first)
+                assert isinstance(message, Answer)
+                result.setdefault(str(message.turn), set()).add(first)
+        return result
 
 
 def schedule(folder, undisturbed, seed):

@@ -150,9 +150,9 @@ class Purse:
 
 def agent(target="demand", noise_schedule="round", purse=None, **given):
     works = Waterworks(**NOISY, rules=rules("linearized", target, 2, noise_schedule), **given)
-    one = works.agent(1)
-    one.releases.charge = purse
-    return one
+    first = works.agent(1)
+    first.releases.charge = purse
+    return first
 
 
 def asked(phase, number, w=0.5, rho=1.0):
@@ -183,11 +183,11 @@ SCRIPT = [
 def test_a_client_answers_as_its_agent_would(tmp_path):
     zone, own = client(agent(), tmp_path / "s"), agent()
     for content in SCRIPT[:4]:
-        told, order = decode(zone.answer(content)), decode(content).order
+        message, order = decode(zone.answer(content)), decode(content).order
         verb = {"warm_start": own.warm_start, "round": own.round}[decode(content).phase]
         expected = verb(order)
-        assert told.reply.sent.tobytes() == expected.sent.tobytes()
-        assert told.reply.releases == expected.releases
+        assert message.reply.sent.tobytes() == expected.sent.tobytes()
+        assert message.reply.releases == expected.releases
     assert decode(zone.answer(SCRIPT[4])).reply.sent.size == 0
 
 
@@ -221,8 +221,8 @@ def test_a_round_that_was_missed_counts_as_what_was_sent_before(tmp_path):
         never.answer(content)
     late.answer(asked("round", 2, 0.1))  # too late
     assert late.answer(asked("missed", 2, 0.1)) == never.answer(asked("missed", 2, 0.1))
-    one, other = (own.answer(asked("round", 3, 0.2)) for own in (late, never))
-    assert one == other
+    item, other = (own.answer(asked("round", 3, 0.2)) for own in (late, never))
+    assert item == other
     sent = decode(late.answer(asked("round", 3, 0.2))).reply.sent
     assert sent != decode(never.answer(asked("round", 4, 0.2))).reply.sent
 
@@ -271,8 +271,8 @@ def test_a_failure_is_one_public_word_and_counts_what_was_drawn(tmp_path):
     broken = agent("objective", "update", breaks=(1, 4), purse=(purse := Purse()))
     own = client(broken, tmp_path / "s", warm_starts=0, trial=True)
     own.answer(asked("ready", 1))
-    told = decode(own.answer(asked("round", 1)))
-    assert told == Failure(RUN, "tank 1", TurnId("round", 1), "solver")
+    message = decode(own.answer(asked("round", 1)))
+    assert message == Failure(RUN, "tank 1", TurnId("round", 1), "solver")
     assert isinstance(own.failed, SolverError)
     state = read_state(tmp_path / "s")
     assert state.last == TurnId("ready", 1)
@@ -283,9 +283,9 @@ def test_a_refused_budget_is_reported_without_its_values(tmp_path):
     own = client(agent(purse=Purse(1)), tmp_path / "s")
     for content in SCRIPT[:3]:
         own.answer(content)
-    told = own.answer(SCRIPT[3])
-    assert decode(told).reason == "budget"
-    assert b"demand" not in told
+    text = own.answer(SCRIPT[3])
+    assert decode(text).reason == "budget"
+    assert b"demand" not in text
 
 
 def test_a_damaged_state_is_refused(tmp_path):
@@ -294,8 +294,8 @@ def test_a_damaged_state_is_refused(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
     content = path.read_bytes()
     flipped = [bytearray(content) for _ in range(50)]
-    for one, place in zip(flipped, np.linspace(0, len(content) - 1, 50).astype(int), strict=True):
-        one[place] ^= 1
+    for item, place in zip(flipped, np.linspace(0, len(content) - 1, 50).astype(int), strict=True):
+        item[place] ^= 1
     for damaged in (content[: len(content) // 2], b"", *flipped):
         path.write_bytes(damaged)
         with pytest.raises(DamagedError):

@@ -79,13 +79,13 @@ def take_part(folder, left):
 
 
 def answers(left):
-    data, found, at = left.read_bytes() if left.exists() else b"", {}, 0
+    data, result, at = left.read_bytes() if left.exists() else b"", {}, 0
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big")
-        told = data[at + 4 : at + 4 + size]
-        found.setdefault(decode(told).turn, set()).add(told)
+        text = data[at + 4 : at + 4 + size]
+        result.setdefault(decode(text).turn, set()).add(text)
         at += 4 + size
-    return found
+    return result
 
 
 def begin(folder):
@@ -112,9 +112,9 @@ def survives(tmp_path, how: How, every: int):
             if ended.status == 0:
                 break
         assert ended.status == 0, (how, at, ended.said)
-        told = answers(left)
-        assert told.keys() == whole.keys(), (how, at)
-        assert all(len(each) == 1 for each in told.values()), (how, at)
+        text = answers(left)
+        assert text.keys() == whole.keys(), (how, at)
+        assert all(len(each) == 1 for each in text.values()), (how, at)
         charges = [
             count for _, row in read_book(folder / "ledger").charged for _, count in row.charges
         ]

@@ -36,9 +36,9 @@ class Program:
         solver = ca.nlpsol("day", "ipopt", problem, options)
         parts = (self.start, self.low, self.high, self.lower, self.upper)
         x0, lbx, ubx, lbg, ubg = (np.concatenate(part) for part in parts)
-        found = solver(x0=x0, lbx=lbx, ubx=ubx, lbg=lbg, ubg=ubg)
+        solution = solver(x0=x0, lbx=lbx, ubx=ubx, lbg=lbg, ubg=ubg)
         assert solver.stats()["success"]
-        return 1e3 * float(found["f"])
+        return 1e3 * float(solution["f"])
 
 
 def _at(count, places):

@@ -66,6 +66,6 @@ def polar_optimum(case, shed_price=None, cost=None, power_factor=True):
         for a, b in ((case.pmin, case.pmax), (case.qmin, case.qmax))
     ]
     start = np.concatenate([np.zeros(n), np.ones(n), *middle, most / 2])
-    found = solver(x0=start, lbx=lower, ubx=upper, lbg=low, ubg=high)
+    solution = solver(x0=start, lbx=lower, ubx=upper, lbg=low, ubg=high)
     assert solver.stats()["success"], solver.stats()["return_status"]
-    return float(found["f"]), np.asarray(found["x"]).ravel()[-n:]
+    return float(solution["f"]), np.asarray(solution["x"]).ravel()[-n:]

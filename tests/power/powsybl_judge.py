@@ -49,13 +49,13 @@ def network(case, state, setpoint, rating):
     net.create_loads(id=[f"L{i}" for i in k], p0=base * pd_[k], q0=base * qd[k], **at(k))
     k = np.flatnonzero((case.gs != 0) | (case.bs != 0))
     if len(k):
-        names, one = [f"C{i}" for i in k], [1] * len(k)
-        shunts = {"id": names, "section_count": one, "model_type": ["LINEAR"] * len(k), **at(k)}
+        names, ones = [f"C{i}" for i in k], [1] * len(k)
+        shunts = {"id": names, "section_count": ones, "model_type": ["LINEAR"] * len(k), **at(k)}
         model = {
             "id": names,
             "g_per_section": base * case.gs[k] / kv[k] ** 2,
             "b_per_section": base * case.bs[k] / kv[k] ** 2,
-            "max_section_count": one,
+            "max_section_count": ones,
         }
         net.create_shunt_compensators(
             pd.DataFrame(shunts).set_index("id"), pd.DataFrame(model).set_index("id")
@@ -202,13 +202,17 @@ def judged(case, state, setpoint, listed, rating="C"):
             ("X" if e.startswith("branch") else "G") + e.partition(":")[2] for e in c.outages
         ]
         analysis.add_multiple_elements_contingency(elements, c.name)
-    found = analysis.run_ac(net, parameters=sa.Parameters(load_flow_parameters=parameters(case)))
-    status = found.post_contingency_results
+    result = analysis.run_ac(net, parameters=sa.Parameters(load_flow_parameters=parameters(case)))
+    status = result.post_contingency_results
     passed = {
         c.name: {} if str(status[c.name].status).endswith("CONVERGED") else None for c in listed
     }
     rate = case.base_mva * branch_rating(case, rating)
-    flows, volts, kv = found.branch_results.reset_index(), found.bus_results.reset_index(), None
+    flows, volts, kv = (
+        result.branch_results.reset_index(),
+        result.bus_results.reset_index(),
+        None,
+    )
     limit = dict(zip(case.branch_row.tolist(), rate.tolist(), strict=True))
     size = np.maximum(np.hypot(flows.p1, flows.q1), np.hypot(flows.p2, flows.q2))
     for name, branch, s in zip(flows.contingency_id, flows.branch_id, size, strict=True):

@@ -96,15 +96,15 @@ def scopf_cost(case, outages, rate_after):
         moved = [pg[g] + alpha[0] * (case.pmax[g] - pg[g]) for g in range(case.n_gen)]
         problem.state(str(number), moved, rate_after, branches, gens, setpoint)
     cost = 0
-    for g, one in enumerate(case.cost):
-        degree, output = len(one.values) - 1, case.base_mva * pg[g]
-        cost += sum(c * output ** (degree - k) for k, c in enumerate(one.values))
+    for g, item in enumerate(case.cost):
+        degree, output = len(item.values) - 1, case.base_mva * pg[g]
+        cost += sum(c * output ** (degree - k) for k, c in enumerate(item.values))
     x = ca.vertcat(*problem.x)
     quiet = {"print_time": 0, "ipopt.print_level": 0, "ipopt.sb": "yes", "ipopt.tol": 1e-8}
     nlp = {"x": x, "f": cost / 1e3, "g": ca.vertcat(*problem.g)}
     solver = ca.nlpsol("scopf", "ipopt", nlp, quiet)
     parts = (problem.start, problem.low, problem.high)
     x0, lbx, ubx = (np.concatenate(part) for part in parts)
-    found = solver(x0=x0, lbx=lbx, ubx=ubx, lbg=problem.lower, ubg=problem.upper)
+    solution = solver(x0=x0, lbx=lbx, ubx=ubx, lbg=problem.lower, ubg=problem.upper)
     assert solver.stats()["success"], solver.stats()["return_status"]
-    return 1e3 * float(found["f"])
+    return 1e3 * float(solution["f"])

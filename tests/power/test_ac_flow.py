@@ -39,15 +39,15 @@ MORE_NETS = (
 
 def two_buses(tap: float) -> Case:
     """138 kV feeding 230 kV through a pure reactance with a tap at the from end."""
-    one, two = np.ones(1), np.ones(2)
+    ones, two = np.ones(1), np.ones(2)
     return Case(
         name="two", base_mva=100.0, bus_id=np.array([1, 2]),
         pd=np.array([0.0, 0.5]), qd=np.array([0.0, 0.2]), gs=0 * two, bs=0 * two,
         vmin=0.9 * two, vmax=1.1 * two, vm=two, va=0 * two, base_kv=np.array([138.0, 230.0]),
         reference=np.array([True, False]), f_bus=np.array([0]), t_bus=np.array([1]),
-        r=0 * one, x=0.1 * one, b=0 * one, tap=tap * one, shift=0 * one, rate=0 * one,
-        angmin=-np.inf * one, angmax=np.inf * one, gen_bus=np.array([0]), pmin=0 * one,
-        pmax=2 * one, qmin=-np.inf * one, qmax=np.inf * one, vg=one, pg=0 * one,
+        r=0 * ones, x=0.1 * ones, b=0 * ones, tap=tap * ones, shift=0 * ones, rate=0 * ones,
+        angmin=-np.inf * ones, angmax=np.inf * ones, gen_bus=np.array([0]), pmin=0 * ones,
+        pmax=2 * ones, qmin=-np.inf * ones, qmax=np.inf * ones, vg=ones, pg=0 * ones,
         branch_row=np.array([1]), gen_row=np.array([1]),
     )  # fmt: skip
 
@@ -77,10 +77,10 @@ def test_a_tap_at_the_lower_voltage_end_stays_there():
 @pytest.mark.parametrize("name", SHIPPED)
 def test_voltages_are_those_of_an_independent_newton_method(name):
     case = classic(load_case(name))
-    asked = dispatch_of(case)
-    voltage = rectangular_newton(case, asked.vm * np.exp(1j * asked.va))
+    dispatch = dispatch_of(case)
+    voltage = rectangular_newton(case, dispatch.vm * np.exp(1j * dispatch.va))
     assert voltage is not None
-    assert apart(case, ac_flow(case, asked), voltage) < 1e-8
+    assert apart(case, ac_flow(case, dispatch), voltage) < 1e-8
 
 
 @pytest.mark.large
@@ -98,13 +98,13 @@ def test_voltages_are_those_of_an_independent_newton_method_on_the_library():
         if case.n_bus > 3000 or case.n_gen == 0 or islands(case).max() > 0:
             continue
         case = classic(case)
-        asked = dispatch_of(case)
-        voltage = rectangular_newton(case, asked.vm * np.exp(1j * asked.va))
+        dispatch = dispatch_of(case)
+        voltage = rectangular_newton(case, dispatch.vm * np.exp(1j * dispatch.va))
         if voltage is None:
             continue
         compared += 1
         try:
-            distance = apart(case, ac_flow(case, asked), voltage)
+            distance = apart(case, ac_flow(case, dispatch), voltage)
         except PowerFlowError:
             distance = np.inf
         if not distance < 1e-8:
@@ -146,18 +146,18 @@ def balance(case, state):
 
 def test_a_grid_without_a_dc_power_flow_starts_elsewhere_and_warns_of_nothing():
     """Reactances in parallel that take each other away: resistances carry the power."""
-    one, two = two_buses(1.0), np.zeros(2, int)
-    pair = {name: np.repeat(getattr(one, name), 2) for name in ("b", "tap", "shift", "rate",
+    first, two = two_buses(1.0), np.zeros(2, int)
+    pair = {name: np.repeat(getattr(first, name), 2) for name in ("b", "tap", "shift", "rate",
             "angmin", "angmax")}  # fmt: skip
     case = replace(
-        one, f_bus=two, t_bus=two + 1, r=np.full(2, 0.02), x=np.array([0.05, -0.05]),
+        first, f_bus=two, t_bus=two + 1, r=np.full(2, 0.02), x=np.array([0.05, -0.05]),
         branch_row=np.arange(1, 3), **pair,
     )  # fmt: skip
-    asked = dispatch_of(case)
+    dispatch = dispatch_of(case)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        starts = list(_starts(AreaGrid.of(case, asked, Schedule(np.zeros(2, int), np.zeros(1)))))
-        state = ac_flow(case, asked)
+        starts = list(_starts(AreaGrid.of(case, dispatch, Schedule(np.zeros(2, int), np.zeros(1)))))
+        state = ac_flow(case, dispatch)
     assert len(starts) == 2 and np.isfinite(starts).all()
     assert balance(case, state) < 1e-8
     assert state.vm[1] == pytest.approx(0.96, abs=0.01)
@@ -167,18 +167,18 @@ def test_a_grid_without_a_dc_power_flow_starts_elsewhere_and_warns_of_nothing():
 @pytest.mark.parametrize("scale", [0.8, 1.0, 1.1])
 def test_reactive_limits_hold_or_the_voltage_has_left_its_set_point_to_the_right_side(name, scale):
     case = load_case(name).scale_load(scale)
-    asked = dispatch_of(case)
-    state = ac_flow(case, asked)
+    dispatch = dispatch_of(case)
+    state = ac_flow(case, dispatch)
     assert balance(case, state) < 1e-8
     bus = case.gen_bus
     total, low, high = (
         np.bincount(bus, q, minlength=case.n_bus) for q in (state.qg, case.qmin, case.qmax)
     )
     for i in np.unique(bus):
-        at_set_point = abs(state.vm[i] - asked.vm[i]) < 1e-9
+        at_set_point = abs(state.vm[i] - dispatch.vm[i]) < 1e-9
         assert low[i] - 1e-6 <= total[i] <= high[i] + 1e-6
-        exhausted = abs(total[i] - high[i]) < 1e-6 and state.vm[i] <= asked.vm[i] + 1e-9
-        saturated = abs(total[i] - low[i]) < 1e-6 and state.vm[i] >= asked.vm[i] - 1e-9
+        exhausted = abs(total[i] - high[i]) < 1e-6 and state.vm[i] <= dispatch.vm[i] + 1e-9
+        saturated = abs(total[i] - low[i]) < 1e-6 and state.vm[i] >= dispatch.vm[i] - 1e-9
         assert at_set_point or exhausted or saturated
 
 
@@ -197,7 +197,7 @@ def factored(monkeypatch):
 
 @pytest.mark.parametrize("scale", [1.36, 1.38, 1.4])
 def test_limits_that_are_not_met_at_once_are_met_near_the_state_before(case14, factored, scale):
-    loaded, less = (case14.scale_load(one) for one in (scale, scale - 0.02))
+    loaded, less = (case14.scale_load(item) for item in (scale, scale - 0.02))
     before = ac_flow(less, dispatch_of(less))
     factored.clear()
     alone, steps = ac_flow(loaded, dispatch_of(loaded)), len(factored)
@@ -215,14 +215,14 @@ def test_no_grid_stands_where_charging_is_all_that_holds_its_voltage():
     """
     b, x = 1.0, 0.1
     absorbed = b / 2 + (b / 2) / (1 - x * b / 2)
-    one = np.ones(1)
+    ones = np.ones(1)
     line = replace(
-        two_buses(1.0), pd=np.zeros(2), qd=np.zeros(2), b=b * one, qmin=-absorbed * 1.1**2 * one
+        two_buses(1.0), pd=np.zeros(2), qd=np.zeros(2), b=b * ones, qmin=-absorbed * 1.1**2 * ones
     )
-    asked = dispatch_of(line)
-    high = ac_flow(line, replace(asked, vm=1.1 * np.ones(2)))
+    dispatch = dispatch_of(line)
+    high = ac_flow(line, replace(dispatch, vm=1.1 * np.ones(2)))
     assert high.vm[0] == pytest.approx(1.1)
-    after = ac_flow(line, asked, before=high)
+    after = ac_flow(line, dispatch, before=high)
     assert after.vm[0] == pytest.approx(1.0)
     assert after.qg[0] == pytest.approx(-absorbed)
 
@@ -278,50 +278,52 @@ def interchange_of(state, zone_of):
 
 def shifted(case, rng, size):
     """A dispatch as of a noisy run: set points shifted within their limits."""
-    asked = dispatch_of(case)
+    dispatch = dispatch_of(case)
     pg = np.clip(case.pg + rng.normal(0, size, case.n_gen), case.pmin, case.pmax)
-    return replace(asked, pg=pg)
+    return replace(dispatch, pg=pg)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_zone_keeps_its_interchange_or_has_nothing_left(case118, zones118, seed):
     rng = np.random.default_rng(seed)
     agreed = interchange_of(ac_flow(case118, dispatch_of(case118)), zones118.zone_of)
-    asked = shifted(case118, rng, 0.2)
-    state = ac_flow(case118, asked, Schedule(zones118.zone_of, agreed))
+    dispatch = shifted(case118, rng, 0.2)
+    state = ac_flow(case118, dispatch, Schedule(zones118.zone_of, agreed))
     assert balance(case118, state) < 1e-8
     assert np.abs(state.interchange - agreed).max() * 100 < 0.1
     assert np.allclose(state.deviation, state.interchange - agreed)
-    assert np.abs(asked.pg + state.regulation - state.pg).max() < 1e-12
+    assert np.abs(dispatch.pg + state.regulation - state.pg).max() < 1e-12
     for zone in range(3):  # one fraction of the headroom for all generators of a zone
-        mine = zones118.zone_of[case118.gen_bus] == zone
-        taken = state.regulation[mine]
-        room = np.where(taken.sum() > 0, case118.pmax - asked.pg, asked.pg - case118.pmin)[mine]
+        own = zones118.zone_of[case118.gen_bus] == zone
+        taken = state.regulation[own]
+        room = np.where(taken.sum() > 0, case118.pmax - dispatch.pg, dispatch.pg - case118.pmin)[
+            own
+        ]
         assert np.allclose(taken * room.sum(), taken.sum() * room, atol=1e-7)
 
 
 def test_a_zone_with_hardly_any_headroom_still_keeps_its_interchange(case118, zones118):
     """Set points of an optimum are just below their limits; this zone must reduce generation."""
-    asked = dispatch_of(case118)
-    agreed = interchange_of(ac_flow(case118, asked), zones118.zone_of)
+    dispatch = dispatch_of(case118)
+    agreed = interchange_of(ac_flow(case118, dispatch), zones118.zone_of)
     mine = zones118.zone_of[case118.gen_bus] == 0
-    tight = replace(case118, pmax=np.where(mine, asked.pg + 1e-9, case118.pmax))
+    tight = replace(case118, pmax=np.where(mine, dispatch.pg + 1e-9, case118.pmax))
     agreed[:2] += -0.3, 0.3
-    state = ac_flow(tight, asked, Schedule(zones118.zone_of, agreed))
+    state = ac_flow(tight, dispatch, Schedule(zones118.zone_of, agreed))
     assert balance(tight, state) < 1e-8
     assert np.abs(state.deviation).max() < 1e-6
     assert state.regulation[mine].sum() < -0.1
 
 
 def test_a_zone_without_headroom_draws_balancing_power(case118, zones118):
-    asked = dispatch_of(case118)
+    dispatch = dispatch_of(case118)
     mine = zones118.zone_of[case118.gen_bus] == 0
     tight = replace(case118, pmax=np.where(mine, case118.pg, case118.pmax))
-    as_it_is = ac_flow(tight, asked)
+    as_it_is = ac_flow(tight, dispatch)
     zone_of = zones118.zone_of
     exports = interchange_of(as_it_is, zone_of)
     lean = Schedule(zone_of, exports + np.array([0.5, -0.25, -0.25]))
-    state = ac_flow(tight, asked, lean)
+    state = ac_flow(tight, dispatch, lean)
     assert balance(tight, state) < 1e-8
     assert np.all(state.regulation[mine] <= 1e-9)
     assert state.deviation[0] < -0.4
@@ -337,11 +339,11 @@ def test_limits_of_areas_are_met_by_the_same_search_as_those_of_buses(
     case118, factored, apart, seed
 ):
     rng, zone_of = np.random.default_rng(seed), partition(case118, 8, "spectral").zone_of
-    asked = dispatch_of(case118)
-    agreed = interchange_of(ac_flow(case118, asked), zone_of) + rng.normal(0, apart, 8)
+    dispatch = dispatch_of(case118)
+    agreed = interchange_of(ac_flow(case118, dispatch), zone_of) + rng.normal(0, apart, 8)
     agreed -= agreed.mean()
     factored.clear()
-    state = ac_flow(case118, asked, Schedule(zone_of, agreed))
+    state = ac_flow(case118, dispatch, Schedule(zone_of, agreed))
     assert len(factored) <= 30
     assert balance(case118, state) < 1e-8
 
@@ -349,7 +351,7 @@ def test_limits_of_areas_are_met_by_the_same_search_as_those_of_buses(
         return np.bincount(zone_of[case118.gen_bus], values, minlength=8)
 
     taken = of_zones(state.regulation)
-    most, least = of_zones(case118.pmax - asked.pg), of_zones(case118.pmin - asked.pg)
+    most, least = of_zones(case118.pmax - dispatch.pg), of_zones(case118.pmin - dispatch.pg)
     assert np.all((least - 1e-9 <= taken) & (taken <= most + 1e-9))
     upper, lower = taken > most - 1e-7, taken < least + 1e-7
     assert (upper | lower).any()
@@ -363,16 +365,16 @@ def test_limits_of_areas_are_met_by_the_same_search_as_those_of_buses(
 def chain(demand, least, most) -> Case:
     """Buses in a row on lines without losses, a generator and an area at each."""
     n, two = len(demand), two_buses(1.0)
-    one, none, at = np.ones(n), np.zeros(n), np.arange(n)
+    ones, none, at = np.ones(n), np.zeros(n), np.arange(n)
     lines = {
         name: np.repeat(getattr(two, name), n - 1)
         for name in ("r", "b", "tap", "shift", "rate", "angmin", "angmax")
     }
     return replace(
         two, **lines, x=np.full(n - 1, 0.01), bus_id=at + 1, pd=demand, qd=none, gs=none, bs=none,
-        vmin=0.9 * one, vmax=1.1 * one, vm=one, va=none, base_kv=one, reference=at == n - 1,
+        vmin=0.9 * ones, vmax=1.1 * ones, vm=ones, va=none, base_kv=ones, reference=at == n - 1,
         f_bus=at[:-1], t_bus=at[1:], branch_row=at[1:], gen_row=at + 1, gen_bus=at, pmin=least,
-        pmax=most, qmin=-np.inf * one, qmax=np.inf * one, vg=one, pg=none,
+        pmax=most, qmin=-np.inf * ones, qmax=np.inf * ones, vg=ones, pg=none,
     )  # fmt: skip
 
 
@@ -444,11 +446,11 @@ def test_areas_are_solved_from_another_start_where_no_shared_state_exists():
         ([0, 0, 2, 3, 4, 2], [1, 2, 3, 4, 3, 4]),
         [0.01, 0.04, 0.01, 0.13, 0.0, 0.0], [0.01, 0.0, 0.09, 0.0, 0.24, 0.15],
     )  # fmt: skip
-    asked = replace(dispatch_of(case), va=np.array([-0.55, 0.12, -1.17, 0.33, -0.48]))
+    dispatch = replace(dispatch_of(case), va=np.array([-0.55, 0.12, -1.17, 0.33, -0.48]))
     with pytest.raises(PowerFlowError):
-        ac_flow(case, asked)
+        ac_flow(case, dispatch)
     agreed = Schedule(np.array([0, 1, 0, 2, 2]), np.array([-0.03, 0.15, -0.12]))
-    state = ac_flow(case, asked, agreed)
+    state = ac_flow(case, dispatch, agreed)
     assert balance(case, state) < 1e-8 and np.abs(state.vm - 1).max() < 0.1
 
 
@@ -463,9 +465,9 @@ def test_areas_are_solved_from_another_start_before_all_generators_share():
         case, qd=np.array([0.66, 0.32, 0.4, 0.12, 0.48, 0.04]),
         tap=np.array([1.0, 1.0, 0.98, 1.02, 1.0, 1.0]), shift=0.1 * (np.arange(6) == 4),
     )  # fmt: skip
-    asked = replace(dispatch_of(case), va=np.array([0.08, 0.01, -0.01, 0.16, 0.05, 0.09]))
+    dispatch = replace(dispatch_of(case), va=np.array([0.08, 0.01, -0.01, 0.16, 0.05, 0.09]))
     agreed = Schedule(np.array([0, 4, 0, 2, 2, 3]), np.array([0.81, 1.02, -0.61, 0.6, -1.82]))
-    state = ac_flow(case, asked, agreed)
+    state = ac_flow(case, dispatch, agreed)
     assert balance(case, state) < 1e-8
     assert np.abs(state.deviation).sum() == pytest.approx(3.60, abs=0.01)  # 4.25 if all share
 
@@ -585,15 +587,15 @@ def test_a_grid_without_a_power_flow_says_where_it_fails(case14):
 def test_the_amount_outside_every_limit_is_named(case14):
     case = replace(case14, rate=np.where(case14.branch_row == 1, 1.0, 0.0))
     state = ac_flow(case, dispatch_of(case))
-    found = {(limit.kind, limit.element): limit for limit in state.violations}
+    result = {(limit.kind, limit.element): limit for limit in state.violations}
     flow = 100 * max(abs(state.s_from[0]), abs(state.s_to[0]))
-    line = found["line", 1]
+    line = result["line", 1]
     assert (line.at, line.unit, line.limit) == ("1-2", "MVA", "upper")
     assert line.amount == pytest.approx(flow - 100.0)
     outside = {
         i for i in range(14) if not case.vmin[i] - 1e-4 <= state.vm[i] <= case.vmax[i] + 1e-4
     }
-    assert {e for kind, e in found if kind == "voltage"} == {int(case.bus_id[i]) for i in outside}
+    assert {e for kind, e in result if kind == "voltage"} == {int(case.bus_id[i]) for i in outside}
 
 
 @pytest.mark.parametrize("zones", [2, 7])
@@ -673,8 +675,11 @@ def test_places_of_a_large_grids_jacobian_are_no_32_bit_numbers() -> None:
     )  # fmt: skip
     point = Point(np.zeros(n), np.ones(n), np.ones(1), np.zeros(1))
     jacobian = Jacobian.of(equations)
-    found, row = jacobian.at(equations, point, np.ones(n + 1, bool)), np.argsort(jacobian.row_order)
-    assert found[row[n - 1], jacobian.column_place[2 * n - 1]] == -1.0
+    matrix, row = (
+        jacobian.at(equations, point, np.ones(n + 1, bool)),
+        np.argsort(jacobian.row_order),
+    )
+    assert matrix[row[n - 1], jacobian.column_place[2 * n - 1]] == -1.0
     held = np.arange(n)  # by the magnitude at its own bus
-    by_magnitude = found[row[n + held], jacobian.column_place[n - 1 + held]]
+    by_magnitude = matrix[row[n + held], jacobian.column_place[n - 1 + held]]
     assert (np.asarray(by_magnitude) == KAPPA).all()

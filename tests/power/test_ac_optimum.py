@@ -68,10 +68,10 @@ def assert_inside(found):
 
 @pytest.mark.parametrize(("name", "cost"), PUBLISHED.items())
 def test_the_published_cost_is_met_within_every_limit(name, cost):
-    found = gridpriv.acopf(load_case(PGLIB.format(name)))
-    assert found.cost == pytest.approx(cost, rel=1e-4)
-    assert found.state.shed_mw == 0.0
-    assert_inside(found)
+    optimum = gridpriv.acopf(load_case(PGLIB.format(name)))
+    assert optimum.cost == pytest.approx(cost, rel=1e-4)
+    assert optimum.state.shed_mw == 0.0
+    assert_inside(optimum)
 
 
 @pytest.mark.large
@@ -81,9 +81,9 @@ def test_the_published_costs_of_the_extra_are_met():
     costs = {name: c for name, (buses, c) in published_costs().items() if buses <= 1354}
     assert len(costs) >= 60
     for name, cost in costs.items():
-        found = gridpriv.acopf(load_case(name))
-        if abs(found.cost / cost - 1) > 1e-4 or found.violations or found.state.shed_mw:
-            missed[name] = found.cost / cost - 1
+        optimum = gridpriv.acopf(load_case(name))
+        if abs(optimum.cost / cost - 1) > 1e-4 or optimum.violations or optimum.state.shed_mw:
+            missed[name] = optimum.cost / cost - 1
     assert not missed
 
 
@@ -99,10 +99,10 @@ def test_never_below_the_bound_of_the_relaxation(name):
 
 
 def test_prices_are_what_one_more_unit_of_demand_costs(case14):
-    found = gridpriv.acopf(case14)
+    optimum = gridpriv.acopf(case14)
     step = 1e-3
     for bus in (3, 13):
-        for field, price in (("pd", found.p_price), ("qd", found.q_price)):
+        for field, price in (("pd", optimum.p_price), ("qd", optimum.q_price)):
             costs = []
             for sign in (-1, 1):
                 demand = getattr(case14, field).copy()
@@ -122,12 +122,12 @@ def test_polynomial_and_piecewise_costs_are_met_by_a_polar_model(case14):
     assert gridpriv.acopf(case14).cost == pytest.approx(1000 * value, rel=1e-6)
     points = (0.0, 0.0, 50.0, 1000.0, 400.0, 15000.0)  # 20 $/MWh, then 40
     lines = replace(case14, cost=tuple(replace(c, model=1, values=points) for c in case14.cost))
-    found = gridpriv.acopf(lines)
+    optimum = gridpriv.acopf(lines)
     base = case14.base_mva
-    assert found.generation_cost == pytest.approx(
-        sum(max(20 * base * p, 40 * base * p - 1000) for p in found.state.pg), rel=1e-6
+    assert optimum.generation_cost == pytest.approx(
+        sum(max(20 * base * p, 40 * base * p - 1000) for p in optimum.state.pg), rel=1e-6
     )
-    assert found.cost < gridpriv.acopf(replace(lines, pmax=1.01 * lines.pg.clip(0.3))).cost
+    assert optimum.cost < gridpriv.acopf(replace(lines, pmax=1.01 * lines.pg.clip(0.3))).cost
 
 
 def test_losses_are_least_at_the_losses_objective(case14):
@@ -143,11 +143,11 @@ def test_losses_are_least_at_the_losses_objective(case14):
 )
 def test_the_least_shed_is_that_of_a_polar_model(name, scale):
     case = load_case(name).scale_load(scale)
-    found = gridpriv.acopf(case, "shed")
+    optimum = gridpriv.acopf(case, "shed")
     value, _ = polar_optimum(case)
-    assert found.state.shed_mw == pytest.approx(case.base_mva * value, abs=0.1)
-    assert found.state.shed_mw > 1
-    assert_inside(found)
+    assert optimum.state.shed_mw == pytest.approx(case.base_mva * value, abs=0.1)
+    assert optimum.state.shed_mw > 1
+    assert_inside(optimum)
 
 
 @pytest.mark.large
@@ -180,9 +180,9 @@ def test_removing_a_limit_never_raises_the_shed(name, scale, kind):
 
 
 def test_a_deenergized_island_sheds_its_demand_and_the_rest_is_served(case14):
-    found = gridpriv.acopf(case14.without(("branch:17", "branch:20")))
-    assert found.state.deenergized_mw == found.state.shed_mw == pytest.approx(14.9)
-    assert_inside(found)
+    optimum = gridpriv.acopf(case14.without(("branch:17", "branch:20")))
+    assert optimum.state.deenergized_mw == optimum.state.shed_mw == pytest.approx(14.9)
+    assert_inside(optimum)
 
 
 def test_a_case_without_costs_gets_the_allowed_objectives(case14):
@@ -192,20 +192,20 @@ def test_a_case_without_costs_gets_the_allowed_objectives(case14):
 
 def test_an_island_that_only_generates_has_no_price(case14):
     case = case14.without(("branch:14",))  # bus 8 and its generator alone
-    found = gridpriv.acopf(case)
+    optimum = gridpriv.acopf(case)
     alone = case.bus_id == 8
-    assert np.isnan(found.p_price[alone]).all() and np.isnan(found.q_price[alone]).all()
-    assert (found.p_price[~alone] > 0).all()
-    assert found.state.shed_mw == 0.0
+    assert np.isnan(optimum.p_price[alone]).all() and np.isnan(optimum.q_price[alone]).all()
+    assert (optimum.p_price[~alone] > 0).all()
+    assert optimum.state.shed_mw == 0.0
 
 
 def test_generation_that_cannot_go_lower_is_spilt(case14):
     case = replace(case14.scale_load(0.2), pmin=np.minimum(case14.pmax, 1.0))
-    found = gridpriv.acopf(case)
+    optimum = gridpriv.acopf(case)
     surplus = 100 * (case.pmin.sum() - case.pd.sum())
-    assert found.state.shed_mw == pytest.approx(0, abs=1e-4)
-    assert found.state.curtailed_mw == pytest.approx(surplus - found.state.losses_mw, abs=1e-3)
-    assert_inside(found)
+    assert optimum.state.shed_mw == pytest.approx(0, abs=1e-4)
+    assert optimum.state.curtailed_mw == pytest.approx(surplus - optimum.state.losses_mw, abs=1e-3)
+    assert_inside(optimum)
 
 
 def test_prices_that_make_no_sense_are_refused(case14):
@@ -288,19 +288,19 @@ def test_a_program_solved_before_is_solved_again_in_few_steps():
         return model.program
 
     before, there = program(1.0).solve(), program(1.01)
-    anew, again = there.solve(), there.solve_again(before)
+    cold, again = there.solve(), there.solve_again(before)
     assert again.solved
-    assert again.iterations < 0.6 * anew.iterations
-    np.testing.assert_allclose(again.x, anew.x, atol=1e-4)
-    np.testing.assert_allclose(again.multiplier, anew.multiplier, rtol=1e-5, atol=1e-2)
+    assert again.iterations < 0.6 * cold.iterations
+    np.testing.assert_allclose(again.x, cold.x, atol=1e-4)
+    np.testing.assert_allclose(again.multiplier, cold.multiplier, rtol=1e-5, atol=1e-2)
 
 
 def test_a_solution_of_another_shape_or_of_no_use_is_as_good_as_none():
     program, other = (ac_model(load_case(name)).program for name in ("case14", "case118"))
-    anew = program.solve()
-    nowhere = replace(anew, x=np.full_like(anew.x, np.nan))
+    cold = program.solve()
+    nowhere = replace(cold, x=np.full_like(cold.x, np.nan))
     for before in (None, other.solve(), nowhere):
-        np.testing.assert_array_equal(program.solve_again(before).x, anew.x)
+        np.testing.assert_array_equal(program.solve_again(before).x, cold.x)
 
 
 def test_an_interrupt_within_a_solve_is_not_swallowed():
@@ -377,8 +377,8 @@ def test_pairs_move_together() -> None:
     """With noise on pairs, reactive demand of a bus may change as much as its active demand."""
     case = load_case("case14").scale_load(4.0)
     pairs, numbers = nearest_served(case, "box"), nearest_served(case, 1)
-    box = [np.abs(one.demand_change).max(axis=0).sum() for one in (pairs, numbers)]
-    total = [np.abs(one.demand_change).sum() for one in (pairs, numbers)]
+    box = [np.abs(item.demand_change).max(axis=0).sum() for item in (pairs, numbers)]
+    total = [np.abs(item.demand_change).sum() for item in (pairs, numbers)]
     assert box[0] <= box[1] * 1.001
     assert total[1] <= total[0] * 1.001
 

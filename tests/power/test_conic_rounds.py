@@ -199,8 +199,8 @@ def test_rounds_read_released_demand_only():
         heard, played(case.scale_load(0.6), transport)[0], strict=True
     ):
         assert verb == again
-        for one, other in zip(here, there, strict=True):
-            assert np.array_equal(one, other), verb
+        for item, other in zip(here, there, strict=True):
+            assert np.array_equal(item, other), verb
     moved = played(case.scale_load(0.6))[0]
     assert any(not np.array_equal(a[1][0], b[1][0]) for a, b in zip(heard, moved, strict=True))
 

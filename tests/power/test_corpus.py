@@ -49,8 +49,8 @@ def test_admittances_are_those_of_pypower(modules, name):
     judge, _ = modules
     case = load_case(name)
     turned = replace(case, shift=np.linspace(-0.3, 0.3, case.n_branch))
-    apart = judge.bus_admittance(turned) - pypower_admittance(turned)
-    assert np.abs(apart).max() < 1e-9
+    difference = judge.bus_admittance(turned) - pypower_admittance(turned)
+    assert np.abs(difference).max() < 1e-9
 
 
 def test_an_optimal_state_is_feasible_and_its_printed_figures_are_right(modules, finished):
@@ -300,7 +300,7 @@ def test_the_page_explains_its_modes_and_a_second_optimum_that_sheds_load(module
 def test_the_corpus_is_as_large_as_it_says(modules):
     _, corpus = modules
     assert len(corpus.grids()) >= 60
-    labels = [one.label for one in corpus.instances(tuple(corpus.MODES), 2)]
+    labels = [item.label for item in corpus.instances(tuple(corpus.MODES), 2)]
     assert len(set(labels)) == len(labels) > 500
-    zones = {one.zones for one in corpus.instances(("rounds",), 1)}
+    zones = {item.zones for item in corpus.instances(("rounds",), 1)}
     assert (min(zones), max(zones)) == (2, 350)

@@ -44,9 +44,9 @@ def test_a_line_is_relieved_by_the_other_zone(second, moves):
     case = two_lines(second)
     before = pre_contingency(case, dispatch_of(case))
     zones = [("a", np.array([0])), ("b", np.array([1]))]
-    found = correct(before, single("branch:1"), zones, 1e4)
-    assert found.status == "corrected" and not found.violations
-    a, b = found.zones
+    correction = correct(before, single("branch:1"), zones, 1e4)
+    assert correction.status == "corrected" and not correction.violations
+    a, b = correction.zones
     assert (a.up_mw, b.down_mw, a.shed_mw) == pytest.approx((0, 0, 0), abs=0.05)
     # the line carries 50 MVA with the reactive power that it draws itself
     assert (a.down_mw, b.up_mw, b.shed_mw) == pytest.approx(moves, abs=0.6)
@@ -56,8 +56,8 @@ def test_no_set_points_keep_a_voltage_that_a_reactor_sinks():
     case = two_lines(1.0)
     sunk = replace(case, bs=np.array([0.0, -6.0]), rate=np.zeros(2), qmax=np.array([9.0, 0.0]))
     before = pre_contingency(sunk, dispatch_of(sunk))
-    found = correct(before, single("branch:1"), [("all", np.array([0, 1]))], 1e4)
-    assert (found.status, found.state, found.secure) == ("no state", None, False)
+    correction = correct(before, single("branch:1"), [("all", np.array([0, 1]))], 1e4)
+    assert (correction.status, correction.state, correction.secure) == ("no state", None, False)
 
 
 def test_redispatch_is_the_least_of_a_second_formulation():
@@ -71,17 +71,17 @@ def test_redispatch_is_the_least_of_a_second_formulation():
         outage = Outage.of(before, one.contingency)
         if outage.deenergized.any():
             continue
-        found = correct(before, one.contingency, zones, 1e4)
+        correction = correct(before, one.contingency, zones, 1e4)
         pg = post_contingency(before, outage).pg
 
         def cost(k, output, pg=pg):
             return ca.sqrt((output - pg[k]) ** 2 + 1e-12)
 
         least, shed = polar_optimum(outage.case, 200.0, cost)
-        moved = sum(zone.up_mw + zone.down_mw for zone in found.zones)
-        total = moved + 200 * found.shed_mw
+        moved = sum(zone.up_mw + zone.down_mw for zone in correction.zones)
+        total = moved + 200 * correction.shed_mw
         assert total == pytest.approx(case.base_mva * least, rel=5e-3, abs=0.05)
-        assert found.shed_mw == pytest.approx(case.base_mva * shed.sum(), abs=0.05)
+        assert correction.shed_mw == pytest.approx(case.base_mva * shed.sum(), abs=0.05)
         seen += 1
     assert seen >= 2
 
@@ -100,18 +100,18 @@ def test_pypowsybl_finds_no_limit_passed_after_redispatch_on_the_rts():
         (name, np.flatnonzero(np.array(zoning.zone_of) == k)) for k, name in enumerate(zoning.names)
     ]
     status = {}
-    for one in security_analysis(before, contingencies(case, "all")):
-        if one.secure:
+    for item in security_analysis(before, contingencies(case, "all")):
+        if item.secure:
             continue
-        found = correct(before, one.contingency, zones, 1e4)
-        status[one.contingency.name] = found.status
-        if found.state is None or found.state.deenergized.any():
+        correction = correct(before, item.contingency, zones, 1e4)
+        status[item.contingency.name] = correction.status
+        if correction.state is None or correction.state.deenergized.any():
             continue
-        state, kv = found.state, kilovolts(found.state.case)
+        state, kv = correction.state, kilovolts(correction.state.case)
         net = network(state.case, state, state.vm, "A")  # the case holds emergency ratings
-        asked = parameters(state.case)
-        asked.component_mode = lf.ComponentMode.ALL_CONNECTED  # an outage can leave two islands
-        assert all(str(part.status).endswith("CONVERGED") for part in lf.run_ac(net, asked))
+        settings = parameters(state.case)
+        settings.component_mode = lf.ComponentMode.ALL_CONNECTED  # an outage can leave two islands
+        assert all(str(part.status).endswith("CONVERGED") for part in lf.run_ac(net, settings))
         volts = net.get_buses().v_mag.to_numpy() / kv
         assert (volts > state.case.vmin - 1e-4).all() and (volts < state.case.vmax + 1e-4).all()
         flows = net.get_branches()
@@ -121,7 +121,7 @@ def test_pypowsybl_finds_no_limit_passed_after_redispatch_on_the_rts():
         assert (size.to_numpy() <= np.where(bound > 0, 1.001 * bound, np.inf)).all()
     assert len(status) > 90
     # a cable leaves a reactor of 100 MVAr on one line: 0.88 p.u. at most
-    none = {name for name, found in status.items() if found != "corrected"}
+    none = {name for name, correction in status.items() if correction != "corrected"}
     assert none == {"branch:10", "branch:51", "branch:89"}
 
 
@@ -136,10 +136,10 @@ def test_a_zone_without_generators_passes_a_request_on():
     state = acopf(case).state
     high = state.vm.copy()
     high[case.index_of[14]] = case.vmax[case.index_of[14]] + 0.004
-    asked = requests(zones, owner_of(case, zones), replace(state, vm=high))
-    helped = {zones[z].name for z in asked}
+    bands = requests(zones, owner_of(case, zones), replace(state, vm=high))
+    helped = {zones[z].name for z in bands}
     assert helped == {zone.name for zone in zones if len(zone.gens)}
-    for z, (low, most) in asked.items():
+    for z, (low, most) in bands.items():
         limited = np.isfinite(most)
         assert np.isneginf(low).all() and limited.any()
         np.testing.assert_allclose(most[limited], high[zones[z].buses[limited]] - 0.004)

@@ -39,9 +39,9 @@ def pglib(name):
 )
 def test_the_bound_has_the_published_gap(name, ac, gap):
     """BASELINE.md of PGLib-OPF v23.07: 100 (AC - SOC)/AC, by PowerModels and Ipopt."""
-    found = relax(pglib(name), "cost")
-    assert found.status == "Solved"
-    assert 100.0 * (ac - found.bound) / ac == pytest.approx(gap, abs=0.02)
+    relaxation = relax(pglib(name), "cost")
+    assert relaxation.status == "Solved"
+    assert 100.0 * (ac - relaxation.bound) / ac == pytest.approx(gap, abs=0.02)
 
 
 def test_the_pyomo_model_itself_has_the_same_bound():
@@ -53,9 +53,9 @@ def test_the_pyomo_model_itself_has_the_same_bound():
 def test_a_rate_that_no_flow_comes_near_moves_no_bound(rate):
     """p.u.; files write anything for "no limit", and the bound of 1e10 MVA was 7e-7 $/h."""
     case = load_case("case14")
-    found = relax(replace(case, rate=np.full(case.n_branch, rate)), "cost")
-    assert found.status == "Solved"
-    assert found.bound == pytest.approx(8075.122, abs=2e-3)  # by Ipopt, on Pyomo's model
+    relaxation = relax(replace(case, rate=np.full(case.n_branch, rate)), "cost")
+    assert relaxation.status == "Solved"
+    assert relaxation.bound == pytest.approx(8075.122, abs=2e-3)  # by Ipopt, on Pyomo's model
 
 
 def on_base(case, base_mva):
@@ -108,7 +108,7 @@ def test_all_replans_do_not_depend_on_the_base(case14, zones14):
 
 
 def test_a_bus_price_is_the_derivative_of_the_bound(case14):
-    found, step = relax(case14, "cost"), 1e-3
+    relaxation, step = relax(case14, "cost"), 1e-3
     for bus in (2, 8, 13):
         costs = []
         for sign in (1.0, -1.0):
@@ -116,8 +116,8 @@ def test_a_bus_price_is_the_derivative_of_the_bound(case14):
             pd[bus] += sign * step
             costs.append(relax(replace(case14, pd=pd), "cost").bound)
         slope = (costs[0] - costs[1]) / (2 * step * case14.base_mva)
-        assert found.p_price[bus] == pytest.approx(slope, rel=1e-3)
-        assert found.p_price[bus] > 0
+        assert relaxation.p_price[bus] == pytest.approx(slope, rel=1e-3)
+        assert relaxation.p_price[bus] > 0
 
 
 def test_the_penalty_approaches_the_hard_balance_from_below(case14):
@@ -133,13 +133,13 @@ def test_piecewise_costs_equal_the_lines_they_are_made_of(case14):
     """One segment is a linear cost; a kink at the optimum's output changes nothing below it."""
     linear = tuple(GenCost(POLYNOMIAL, (c.values[-2], c.values[-1])) for c in case14.cost)
     top = 2 * case14.base_mva * case14.pmax
-    one = tuple(
+    first = tuple(
         GenCost(PIECEWISE, (0.0, v.values[1], p, v.values[0] * p + v.values[1]))
         for v, p in zip(linear, top.tolist(), strict=True)
     )
     expected = relax(replace(case14, cost=linear), "cost")
-    found = relax(replace(case14, cost=one), "cost")
-    assert found.bound == pytest.approx(expected.bound, rel=1e-6)
+    relaxation = relax(replace(case14, cost=first), "cost")
+    assert relaxation.bound == pytest.approx(expected.bound, rel=1e-6)
     half = 0.4 * case14.base_mva * case14.pmax
     two = tuple(
         GenCost(PIECEWISE, (0.0, 0.0, h, 20.0 * h, t, 20.0 * h + 60.0 * (t - h)))
@@ -216,9 +216,9 @@ def test_the_document_states_the_weight_in_force(settled):
 
 
 def test_local_prices_are_the_centralized_ones(case14, settled):
-    found, central = settled.zone_prices, acopf(case14)
-    np.testing.assert_allclose(found["p_price"], central.p_price, rtol=1e-2)
-    assert set(found["p_unit"]) == {"$/MWh"}
+    optimum, central = settled.zone_prices, acopf(case14)
+    np.testing.assert_allclose(optimum["p_price"], central.p_price, rtol=1e-2)
+    assert set(optimum["p_unit"]) == {"$/MWh"}
 
 
 def test_the_payment_of_one_zone_for_a_tie_is_the_revenue_of_the_other(settled):
@@ -241,20 +241,20 @@ def test_zonal_shed_of_a_stressed_case_is_the_centralized_shed(case14, zones14):
 
 def test_what_binds_is_named(case14):
     """Four of five generators are at their maximum; the slack's 332 MW do not reach all buses."""
-    found = relax(case14.scale_load(3.0))
-    held = found.binding.query("kind == 'generator P' and limit == 'upper'")
+    relaxation = relax(case14.scale_load(3.0))
+    held = relaxation.binding.query("kind == 'generator P' and limit == 'upper'")
     assert (held["value"] - held["bound"]).abs().max() < 0.5
     assert set(held["unit"]) == {"MW"}
 
 
 def test_an_infeasible_balance_names_the_limits_that_prevent_it(case14):
     tight = replace(case14, pmax=0.5 * case14.pmax * case14.pd.sum() / case14.pmax.sum())
-    found = relax(tight, "cost")
-    assert found.status == "Infeasible"
-    assert found.bound is None
+    relaxation = relax(tight, "cost")
+    assert relaxation.status == "Infeasible"
+    assert relaxation.bound is None
     missing = 259.0 - 129.5
-    assert found.least_shed_mw > missing
-    assert "Without the limit on active output" in found.explanation()
+    assert relaxation.least_shed_mw > missing
+    assert "Without the limit on active output" in relaxation.explanation()
 
 
 def test_lifted_cuts_hold_at_every_voltage_within_bounds():
@@ -286,16 +286,16 @@ def test_sensitivities_grow_with_the_weight(case14):
     zoning, beta = shipped_zoning(case14, 2), 0.01
     plain = make_zones(make_network(case14), zoning)[0]
     priced = make_zones(make_network(case14, cost_objective(case14, 100.0)), zoning)[0]
-    one, other = (ZoneProblem(compile_zone(z), "clarabel") for z in (plain, priced))
+    item, other = (ZoneProblem(compile_zone(z), "clarabel") for z in (plain, priced))
     adjacency = DemandAdjacency(beta)
     assert other.gradient_sensitivity(adjacency, 1).value == pytest.approx(
-        100.0 * one.gradient_sensitivity(adjacency, 1).value
+        100.0 * item.gradient_sensitivity(adjacency, 1).value
     )
     shared = np.zeros(other.program.size, dtype=bool)
     shared[::3] = True
     metric = np.where(shared, 0.5, 0.0)
     bound = other.output_sensitivity(adjacency, 2, "exact", metric).value
-    plainly = one.output_sensitivity(adjacency, 2, "exact", metric).value
+    plainly = item.output_sensitivity(adjacency, 2, "exact", metric).value
     assert bound == pytest.approx(10.0 * plainly)
     demand, zero = priced.demand, np.zeros(other.program.size)
     base = other.minimise_exact(other.gradient(zero, demand), metric).z

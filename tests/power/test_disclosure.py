@@ -40,13 +40,13 @@ def test_the_prior_from_capacity_does_not_read_the_demand():
     other = replace(case, pd=7.0 - 3.0 * case.pd, qd=case.qd[::-1].copy())
     assert np.array_equal(public_demand(case, None).mean, public_demand(other, None).mean)
     for here, there in zip(zones_of(case), zones_of(other), strict=True):
-        one, two = (zone_prior(zone, public_demand(case, None)) for zone in (here, there))
-        assert np.array_equal(one.mean, two.mean)
-        assert np.array_equal(one.upper, two.upper)
-        one, two = (tie_flows(z, grounded(z.network.case)) for z in (here, there))
-        assert np.array_equal(one, two)
+        first, two = (zone_prior(zone, public_demand(case, None)) for zone in (here, there))
+        assert np.array_equal(first.mean, two.mean)
+        assert np.array_equal(first.upper, two.upper)
+        first, two = (tie_flows(z, grounded(z.network.case)) for z in (here, there))
+        assert np.array_equal(first, two)
         pairs = zip(strategies(here, "auto"), strategies(there, "auto"), strict=True)
-        assert all(np.array_equal(one.matrix, two.matrix) for one, two in pairs)
+        assert all(np.array_equal(first.matrix, two.matrix) for first, two in pairs)
 
 
 @pytest.mark.parametrize("objective", ["imbalance", "cost"])
@@ -265,8 +265,8 @@ def test_tie_flows_are_those_of_a_dc_power_flow():
     own = np.isin(np.arange(case.n_bus), zone.own)
     ties = [b for b in zone.branches if own[case.f_bus[b]] != own[case.t_bus[b]]]
     expected = net.res_impedance.p_from_mw.to_numpy()[ties]
-    found = tie_flows(zone, grounded(case))
-    assert found[:, moved] == pytest.approx(expected, abs=1e-6)
+    flows = tie_flows(zone, grounded(case))
+    assert flows[:, moved] == pytest.approx(expected, abs=1e-6)
     outward = np.where(own[case.f_bus[ties]], 1.0, -1.0)
     inside = case.pmax[np.isin(case.gen_bus, zone.own)].sum() / case.pmax.sum()
-    assert outward @ found == pytest.approx(np.full(len(zone.own), inside - 1.0), abs=1e-6)
+    assert outward @ flows == pytest.approx(np.full(len(zone.own), inside - 1.0), abs=1e-6)

@@ -51,23 +51,23 @@ def dc_flows(case: Case, injected: Floats) -> Floats:
 @pytest.mark.parametrize("name", CASES)
 def test_dc_exchanges_are_those_of_dc_power_flows(name: str) -> None:
     """Sell until the first branch is at its margin: by power flows of larger and larger sales."""
-    found, _ = domain(name, "dc")
+    flows, _ = domain(name, "dc")
     for seller, buyer in PAIRS:
-        sold = found.keys[:, seller] - found.keys[:, buyer]
-        per_unit = dc_flows(found.case, sold)[found.branch]
+        sold = flows.keys[:, seller] - flows.keys[:, buyer]
+        per_unit = dc_flows(flows.case, sold)[flows.branch]
         np.testing.assert_allclose(
-            per_unit, found.ptdf[:, seller] - found.ptdf[:, buyer], atol=1e-9
+            per_unit, flows.ptdf[:, seller] - flows.ptdf[:, buyer], atol=1e-9
         )
 
         def passed(amount: float, per_unit: Floats = per_unit) -> bool:
             change = amount * per_unit
-            return bool((change > found.margin[:, 0]).any() or (-change > found.margin[:, 1]).any())
+            return bool((change > flows.margin[:, 0]).any() or (-change > flows.margin[:, 1]).any())
 
         low, high = 0.0, 1e4
         for _ in range(80):
             middle = 0.5 * (low + high)
             low, high = (low, middle) if passed(middle) else (middle, high)
-        assert found.exchange(seller, buyer)[0] == pytest.approx(low, rel=1e-6, abs=1e-9)
+        assert flows.exchange(seller, buyer)[0] == pytest.approx(low, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -77,13 +77,13 @@ def test_exchanges_are_those_of_ac_power_flows(name: str, model: str, apart: flo
 
     Active flow only: reactive flows, which the domain keeps constant, change with the sale.
     """
-    found, state = domain(name, model)
-    case = found.case
+    flows, state = domain(name, model)
+    case = flows.case
     for seller, buyer in PAIRS:
-        amount, limit = found.exchange(seller, buyer)
+        amount, limit = flows.exchange(seller, buyer)
         if not 0.05 < amount < 10.0:
             continue
-        after = shifted(state, amount * (found.keys[:, seller] - found.keys[:, buyer]))  # type: ignore[arg-type]
+        after = shifted(state, amount * (flows.keys[:, seller] - flows.keys[:, buyer]))  # type: ignore[arg-type]
         flow = max(abs(after.s_from[limit].real), abs(after.s_to[limit].real))
         q = max(abs(state.s_from[limit].imag), abs(state.s_to[limit].imag))  # type: ignore[attr-defined]
         most = np.sqrt(case.rate[limit] ** 2 - q**2)
@@ -100,18 +100,18 @@ def test_ptdfs_of_a_line_of_three_buses_are_known() -> None:
     )  # 1-2-3-4: buses 1 and 3 hang in a row
     state = acopf(case, "cost").state
     zone = np.where(np.arange(14) == 0, 0, 1)
-    found = flow_domain(state, zone)
-    row = found.branch.tolist().index(0)
-    assert found.ptdf[row, 0] - found.ptdf[row, 1] == pytest.approx(1.0)
-    most = found.exchange(0, 1)
-    assert most[0] == pytest.approx(found.margin[row, 0]) or most[1] != 0
+    flow_based = flow_domain(state, zone)
+    row = flow_based.branch.tolist().index(0)
+    assert flow_based.ptdf[row, 0] - flow_based.ptdf[row, 1] == pytest.approx(1.0)
+    most = flow_based.exchange(0, 1)
+    assert most[0] == pytest.approx(flow_based.margin[row, 0]) or most[1] != 0
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_slice_and_the_ranges_hold_every_constraint(name: str) -> None:
-    found, _ = domain(name, "dc")
-    matrix, bound = found.constraints
-    corners = found.slice(0, 1, 2, 1e3) - found.net_position[:2]
+    flow_based, _ = domain(name, "dc")
+    matrix, bound = flow_based.constraints
+    corners = flow_based.slice(0, 1, 2, 1e3) - flow_based.net_position[:2]
     assert len(corners) >= 3
     for corner in corners:
         change = np.array([*corner, -corner.sum()])
@@ -120,10 +120,10 @@ def test_the_slice_and_the_ranges_hold_every_constraint(name: str) -> None:
         assert (np.abs(slack) < 1e-7).sum() >= 2, "a corner is where two branches bind"
     draw = np.random.default_rng(0)
     for zone in range(3):
-        low, high = found.position_range(zone)
+        low, high = flow_based.position_range(zone)
         for weights in draw.dirichlet(np.ones(len(corners)), 50):
             change = weights @ corners
-            whole = found.net_position + np.array([*change, -change.sum()])
+            whole = flow_based.net_position + np.array([*change, -change.sum()])
             assert low - 1e-7 <= whole[zone] <= high + 1e-7
 
 
@@ -134,8 +134,8 @@ def test_the_merit_order_is_the_cheapest() -> None:
     draw = np.random.default_rng(1)
     marginal = np.sort(draw.uniform(10, 50, (case.n_gen, 4)), axis=1)
     total = 2.3
-    found = merit_order(case, total, marginal)
-    assert found.sum() == pytest.approx(total)
+    output = merit_order(case, total, marginal)
+    assert output.sum() == pytest.approx(total)
     width = np.repeat((case.pmax - case.pmin) / 4, 4)
     best = linprog(
         marginal.ravel(),
@@ -143,7 +143,7 @@ def test_the_merit_order_is_the_cheapest() -> None:
         b_eq=[total - case.pmin.sum()],
         bounds=[(0.0, w) for w in width],
     )
-    parts = (found - case.pmin)[:, None] - np.arange(4) * width.reshape(case.n_gen, 4)
+    parts = (output - case.pmin)[:, None] - np.arange(4) * width.reshape(case.n_gen, 4)
     cost = (np.clip(parts, 0.0, width.reshape(case.n_gen, 4)) * marginal).sum()
     assert cost == pytest.approx(best.fun)
 
@@ -165,11 +165,11 @@ def test_a_net_position_at_a_binding_rating_is_within_its_range(model: str) -> N
     """The active flow of each end is compared with that end's own reactive flow."""
     case = load_case("case5")
     state = acopf(case, "cost").state
-    found = flow_domain(state, partition(case, 2, "spectral").zone_of, model)  # type: ignore[arg-type]
-    assert (found.margin >= 0.0).all()
+    flow_based = flow_domain(state, partition(case, 2, "spectral").zone_of, model)  # type: ignore[arg-type]
+    assert (flow_based.margin >= 0.0).all()
     for zone in range(2):
-        least, most = found.position_range(zone)
-        assert least - 1e-9 <= found.net_position[zone] <= most + 1e-9
+        least, most = flow_based.position_range(zone)
+        assert least - 1e-9 <= flow_based.net_position[zone] <= most + 1e-9
 
 
 def test_reactances_that_cancel_are_named() -> None:

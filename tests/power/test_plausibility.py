@@ -30,9 +30,9 @@ def test_questions_name_the_value_and_what_was_expected(
     case14: Case, factors: tuple[float, float], asked: list[str]
 ) -> None:
     case = replace(case14, pd=factors[0] * np.abs(case14.pd), qd=factors[1] * np.abs(case14.qd))
-    found = demand_questions(case, "--demand usual.csv")
-    assert len(found) == len(asked)
-    for question, pattern in zip(found, asked, strict=True):
+    questions = demand_questions(case, "--demand usual.csv")
+    assert len(questions) == len(asked)
+    for question, pattern in zip(questions, asked, strict=True):
         assert question.startswith("--demand usual.csv: ")
         assert re.search(pattern, question), question
 

@@ -29,9 +29,9 @@ def case14():
 
 def test_the_largest_bus_of_case118_has_norm_13():
     """Bus 49: twelve branch ends and one generator; RK's 2 beta is 13 times too small."""
-    found = [p.gradient_sensitivity(DemandAdjacency(BETA, "p"), 1) for p in problems("case118")]
-    assert max(s.value for s in found) == pytest.approx(2 * BETA * 13)
-    assert "bus 49" in max(found, key=lambda s: s.value).bound_source
+    result = [p.gradient_sensitivity(DemandAdjacency(BETA, "p"), 1) for p in problems("case118")]
+    assert max(s.value for s in result) == pytest.approx(2 * BETA * 13)
+    assert "bus 49" in max(result, key=lambda s: s.value).bound_source
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -87,10 +87,10 @@ def test_the_minimiser_stays_within_its_declared_sensitivity(case14, bus, p, q, 
 def test_the_proven_l1_bound_is_about_half_of_root_n_times_l2(case14):
     for problem in case14:
         metric = np.full(problem.program.size, 101.0)
-        one = problem.output_sensitivity(DemandAdjacency(BETA), 1, "linearized", metric).value
+        first = problem.output_sensitivity(DemandAdjacency(BETA), 1, "linearized", metric).value
         two = problem.output_sensitivity(DemandAdjacency(BETA), 2, "linearized", metric).value
         root = np.sqrt(problem.program.size)
-        assert 0.5 * root * two < one < 0.8 * root * two
+        assert 0.5 * root * two < first < 0.8 * root * two
 
 
 def test_the_output_sensitivity_falls_with_the_round(case14):

@@ -99,7 +99,7 @@ def test_what_a_bus_with_many_lines_lacks_is_a_variable(star):
         assert wide.restore(longer) == pytest.approx(star.restore(x))
         assert wide.a_in @ longer == pytest.approx(star.a_in @ x)
         assert wide.cone @ longer == pytest.approx(star.cone @ x)
-        values, there = (one.quadratic(metric, exact=True) for one in (star, wide))
+        values, there = (item.quadratic(metric, exact=True) for item in (star, wide))
         assert longer @ wide.curved(there, longer) == pytest.approx(x @ star.curved(values, x))
 
 
@@ -113,9 +113,9 @@ def test_matched_solves_come_to_the_minimiser_of_exact_ones(star):
     )
     for linear in program.cost_linear + rng.normal(0.0, 3.0, (5, program.size)):
         metric = rng.uniform(1.0, 100.0, program.size)
-        want, found = (one.solve(linear, metric, near=one is matched).z for one in (exact, matched))
-        assert found == pytest.approx(want, abs=1e-3)
-        assert abs(program.a_eq @ found - program.b_eq).max() < 1e-9
+        want, result = (p.solve(linear, metric, near=p is matched).z for p in (exact, matched))
+        assert result == pytest.approx(want, abs=1e-3)
+        assert abs(program.a_eq @ result - program.b_eq).max() < 1e-9
 
 
 @pytest.mark.parametrize("solver_tolerance", ["tight", "matched"])

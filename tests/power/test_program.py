@@ -44,11 +44,11 @@ def test_every_matrix_is_what_pyomo_makes_of_the_model(case):
         for zone in (zone for zoning in zonings for zone in make_zones(network, zoning)):
             program, expected = compile_zone(zone), read_model(zone)
             for name, value in expected.items():
-                found = getattr(program, name)
+                result = getattr(program, name)
                 if sparse.issparse(value):
-                    assert found.nnz == value.nnz, name
+                    assert result.nnz == value.nnz, name
                 np.testing.assert_allclose(
-                    dense(found), dense(value), rtol=1e-14, atol=0.0, err_msg=name
+                    dense(result), dense(value), rtol=1e-14, atol=0.0, err_msg=name
                 )
 
 

@@ -20,8 +20,8 @@ def power_flow(case):
 
     net, _ = write_net(case)
     pp.runpp(net, tolerance_mva=1e-9, trafo_model="pi", calculate_voltage_angles=True, numba=False)
-    found = net.res_bus.loc[case.bus_id]
-    return found.vm_pu.to_numpy() * np.exp(1j * np.deg2rad(found.va_degree.to_numpy()))
+    result = net.res_bus.loc[case.bus_id]
+    return result.vm_pu.to_numpy() * np.exp(1j * np.deg2rad(result.va_degree.to_numpy()))
 
 
 def lifted(network, v):
@@ -193,13 +193,13 @@ def test_branches_of_negligible_impedance_do_not_move_the_bound(grid, tmp_path):
 
     expected = solved(1e-4, "ipopt").bound
     for x in (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10):
-        found = solved(x)
-        assert found.bound == pytest.approx(expected, rel=1e-4)
-        assert found.error < 1e-4
-        case, y, z = found.case, found.network.admittance, found.z
-        start = found.network.offsets
-        w, wr = z[: case.n_bus], z[start["wr"] :][found.network.pair_of]
-        wi = np.where(found.network.forward, 1, -1) * z[start["wi"] :][found.network.pair_of]
+        result = solved(x)
+        assert result.bound == pytest.approx(expected, rel=1e-4)
+        assert result.error < 1e-4
+        case, y, z = result.case, result.network.admittance, result.z
+        start = result.network.offsets
+        w, wr = z[: case.n_bus], z[start["wr"] :][result.network.pair_of]
+        wi = np.where(result.network.forward, 1, -1) * z[start["wi"] :][result.network.pair_of]
         flow = w[case.f_bus] * np.conj(y.ff) + (wr + 1j * wi) * np.conj(y.ft)
         stated = z[start["p_from"] :][: case.n_branch]
         assert np.abs(flow.real - stated).max() < 2e-4

@@ -261,21 +261,21 @@ def chain3():
 
 def test_an_island_sheds_what_its_generators_cannot_give_at_constant_power_factor():
     before = analysed(chain3())
-    found = assess(before, single("branch:1"))  # 2 and 3 are left with 0.15 for 0.5
-    assert found.shed_mw == pytest.approx(35.0, abs=1e-3)
-    assert found.islanded_mw == pytest.approx(10.0)  # bus 1 is the smaller part
+    outcome = assess(before, single("branch:1"))  # 2 and 3 are left with 0.15 for 0.5
+    assert outcome.shed_mw == pytest.approx(35.0, abs=1e-3)
+    assert outcome.islanded_mw == pytest.approx(10.0)  # bus 1 is the smaller part
     state = post_contingency(before, Outage.of(before, single("branch:1")))
     assert state.p_shed == pytest.approx([0.0, 0.21, 0.14], abs=1e-5)
     assert state.q_shed == pytest.approx([0.0, 0.021, 0.028], abs=1e-6)
     assert state.pg == pytest.approx([0.1, 0.15], abs=1e-6)
-    assert not found.secure and not found.violations
+    assert not outcome.secure and not outcome.violations
 
 
 def test_an_island_without_generation_or_demand_is_de_energized():
     case = chain3()
     alone = replace(case, pmax=np.array([1.0, 0.0]), pg=np.array([0.6, 0.0]))
-    found = assess(analysed(alone), single("branch:2"))
-    assert (found.islanded_mw, found.shed_mw) == pytest.approx((20.0, 20.0))
+    outcome = assess(analysed(alone), single("branch:2"))
+    assert (outcome.islanded_mw, outcome.shed_mw) == pytest.approx((20.0, 20.0))
     unused = replace(case, pd=np.array([0.1, 0.3, 0.0]), pg=np.array([0.3, 0.1]))
     state = post_contingency(before := analysed(unused), Outage.of(before, single("branch:2")))
     assert state.deenergized.tolist() == [False, False, True] and state.vm[2] == 0.0
@@ -284,15 +284,19 @@ def test_an_island_without_generation_or_demand_is_de_energized():
 
 def test_an_outage_of_every_generator_sheds_all_demand():
     before = analysed(chain3())
-    found = assess(before, Contingency("both", "multiple", ("gen:1", "gen:2")))
-    assert (found.status, found.shed_mw) == ("converged", pytest.approx(60.0))
+    outcome = assess(before, Contingency("both", "multiple", ("gen:1", "gen:2")))
+    assert (outcome.status, outcome.shed_mw) == ("converged", pytest.approx(60.0))
 
 
 def test_a_demand_beyond_every_line_has_no_state():
     # two lines of 0.1 p.u. carry 2 * V^2 / (2 x) = 10 at most to a load without reactive support
     case = meshed([0.0, 7.0], 99.0, [0], [0.0], [20.0], ([0, 0], [1, 1]), [0.0, 0.0], [0.1, 0.1])
-    found = assess(analysed(replace(case, pg=np.array([7.0]))), single("branch:2"))
-    assert (found.status, found.secure, found.worst_loading_percent) == ("diverged", False, None)
+    outcome = assess(analysed(replace(case, pg=np.array([7.0]))), single("branch:2"))
+    assert (outcome.status, outcome.secure, outcome.worst_loading_percent) == (
+        "diverged",
+        False,
+        None,
+    )
 
 
 def test_worst_loading_is_by_the_emergency_rating_and_ranks_first():
@@ -363,9 +367,9 @@ def test_the_screening_is_the_dc_power_flow_without_the_elements():
         branches, gens = contingency.elements(case)
         kept = np.ones(case.n_branch)
         kept[branches] = 0.0
-        found = screening.after(branches, gens)
+        result = screening.after(branches, gens)
         if "branch:14" in contingency.outages:  # bus 8 hangs on it alone
-            assert found is None
+            assert result is None
             continue
         room = np.maximum(case.pmax - before.state.pg, 0.0)
         room[gens] = 0.0
@@ -373,7 +377,7 @@ def test_the_screening_is_the_dc_power_flow_without_the_elements():
         change = np.bincount(case.gen_bus, lost * room / room.sum(), case.n_bus)
         np.subtract.at(change, case.gen_bus[gens], before.state.pg[gens])
         expected = np.abs(dc_flows(case, flow + change, kept))
-        assert found == pytest.approx(expected, abs=1e-9), contingency
+        assert result == pytest.approx(expected, abs=1e-9), contingency
         seen += 1
     assert seen == len(listed) - 1
 

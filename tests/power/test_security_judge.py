@@ -44,23 +44,25 @@ def compared(case, dispatch, kind):
     """Return the violations that both find, and every difference."""
     before = pre_contingency(case, dispatch, "C")
     listed = contingencies(case, kind)
-    theirs = judged(case, before.state, before.dispatch.vm, listed)
+    reference = judged(case, before.state, before.dispatch.vm, listed)
     both, different = 0, []
-    for one in security_analysis(before, listed):
-        name, outside = one.contingency.name, Outage.of(before, one.contingency)
-        mine = {(v.kind, v.element): (v.value, v.bound) for v in one.violations if v.kind in JUDGED}
-        if theirs[name] is None:  # its reactive limits cannot all be met: ours says which
-            beyond = any(v.kind == "generator Q" for v in one.violations)
-            if not beyond and one.status != "diverged":
+    for item in security_analysis(before, listed):
+        name, outside = item.contingency.name, Outage.of(before, item.contingency)
+        limits = {
+            (v.kind, v.element): (v.value, v.bound) for v in item.violations if v.kind in JUDGED
+        }
+        if reference[name] is None:  # its reactive limits cannot all be met: ours says which
+            beyond = any(v.kind == "generator Q" for v in item.violations)
+            if not beyond and item.status != "diverged":
                 different.append((name, "no state by pypowsybl"))
             continue
-        if one.status == "diverged" or one.shed_mw > 0.01:  # it sheds nothing
+        if item.status == "diverged" or item.shed_mw > 0.01:  # it sheds nothing
             continue
         separated = set(case.bus_id[outside.separated].tolist())
-        for place in {*mine, *theirs[name]}:
+        for place in {*limits, *reference[name]}:
             if place[0] == "voltage" and place[1] in separated:
                 continue  # it analyses the main island only
-            ours, other = mine.get(place), theirs[name].get(place)
+            ours, other = limits.get(place), reference[name].get(place)
             value, bound = ours or other
             near = abs(value - bound) <= 1e-3 * abs(bound)
             if ours and other:

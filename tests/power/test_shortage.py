@@ -36,16 +36,16 @@ def test_the_least_shed_lies_between_the_bound_and_the_plan(name, scale):
 @pytest.mark.parametrize(("name", "scale"), TIGHT[:2])
 def test_every_limit_that_is_named_lowers_the_shed_once_it_is_gone(name, scale):
     case = load_case(name).scale_load(scale)
-    found = shortage(case)
-    assert found.causes
-    for cause in found.causes:
+    result = shortage(case)
+    assert result.causes
+    for cause in result.causes:
         at = set(cause.places)
         free = without(case, cause.kind, at)
         value, _ = polar_optimum(free)
-        assert case.base_mva * value < 0.99 * found.shed_mw
+        assert case.base_mva * value < 0.99 * result.shed_mw
         # both sides of the elements are freed here, only the ones that bind there
         assert case.base_mva * value <= cause.without_mw + 0.1
-        assert f"it would shed {cause.without_mw:.4g} MW" in found.sentence()
+        assert f"it would shed {cause.without_mw:.4g} MW" in result.sentence()
 
 
 def without(case, kind, at):
@@ -73,9 +73,9 @@ def without(case, kind, at):
 
 def test_exactly_the_limits_that_are_named_go():
     case = load_case("case14")
-    one = Limit("generator P", 2, "upper", "2", 0.0, 0.0, 0.0, "MW")
+    first = Limit("generator P", 2, "upper", "2", 0.0, 0.0, 0.0, "MW")
     other = Limit("voltage", 8, "lower", "8", 0.0, 0.0, 0.0, "p.u.")
-    free = without_limits(case, [one, other])
+    free = without_limits(case, [first, other])
     assert (free.pmax != case.pmax).nonzero()[0].tolist() == [1]
     assert (free.vmin != case.vmin).nonzero()[0].tolist() == [case.index_of[8]]
     assert free.vmax.tolist() == case.vmax.tolist()
@@ -83,10 +83,10 @@ def test_exactly_the_limits_that_are_named_go():
 
 def test_what_lies_on_a_dead_island_is_said_apart(case14):
     case = case14.without(("branch:17", "branch:20"))
-    found = shortage(case)
-    assert found.shed_mw == found.deenergized_mw == pytest.approx(14.9)
-    assert found.causes == ()
-    assert "14.9 MW of the shed load is on islands without generation" in found.sentence()
+    result = shortage(case)
+    assert result.shed_mw == result.deenergized_mw == pytest.approx(14.9)
+    assert result.causes == ()
+    assert "14.9 MW of the shed load is on islands without generation" in result.sentence()
 
 
 def test_a_bus_without_demand_sheds_nothing_and_no_bus_more_than_it_has(case14):
@@ -100,10 +100,10 @@ def test_a_bus_without_demand_sheds_nothing_and_no_bus_more_than_it_has(case14):
 
 def test_generation_that_cannot_go_low_enough_is_no_shortage_of_demand(case14):
     case = replace(case14.scale_load(0.2), pmin=np.minimum(case14.pmax, 1.0))
-    found = relax(case, "cost")
-    assert found.least_shed_mw in {0.0, None}
-    assert "It curtails" in found.explanation()
-    assert "would shed" not in found.explanation()
+    relaxation = relax(case, "cost")
+    assert relaxation.least_shed_mw in {0.0, None}
+    assert "It curtails" in relaxation.explanation()
+    assert "would shed" not in relaxation.explanation()
 
 
 def test_a_grid_that_can_serve_all_load_has_no_shortage(case14):
@@ -125,12 +125,12 @@ def test_acopf_names_violated_limits_and_a_remedy(tmp_path, capsys):
     grid = tmp_path / "bad.m"
     grid.write_text(CONTRADICTION)
     assert main(["acopf", str(grid)]) == 3
-    told = capsys.readouterr().err
-    assert re.search(r"(voltage at [12]|line at 1-2) is [\d.]+ (p\.u\.|MVA) outside", told)
-    assert "gridpriv relax" in told
+    text = capsys.readouterr().err
+    assert re.search(r"(voltage at [12]|line at 1-2) is [\d.]+ (p\.u\.|MVA) outside", text)
+    assert "gridpriv relax" in text
     assert main(["acopf", "case14", "--load-scale", "2.5"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "Binding limits where load is shed: active output at its upper limit" in told
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Binding limits where load is shed: active output at its upper limit" in text
     assert main(["acopf", "case14"]) == 0
     assert "Binding limits" not in capsys.readouterr().out
 

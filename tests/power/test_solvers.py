@@ -55,13 +55,13 @@ def test_ipopt_clarabel_and_pyomo_agree_on_every_zone(name, exact):
         linear, metric = first_update(program, zone, exact=exact)
         values = {}
         for solver in ("clarabel", "ipopt", "pyomo:ipopt"):
-            found = make_solver(
+            result = make_solver(
                 solver, program, lambda program=program: presolve(program), exact=exact
             ).solve(linear, metric)
-            values[solver] = objective(program, found.z, linear, metric, exact=exact)
-            assert abs(program.a_eq @ found.z - program.b_eq).max() < 1e-6
-            assert (found.z >= program.lower - 1e-6).all()
-            assert (found.z <= program.upper + 1e-6).all()
+            values[solver] = objective(program, result.z, linear, metric, exact=exact)
+            assert abs(program.a_eq @ result.z - program.b_eq).max() < 1e-6
+            assert (result.z >= program.lower - 1e-6).all()
+            assert (result.z <= program.upper + 1e-6).all()
         assert values["ipopt"] == pytest.approx(values["clarabel"], rel=1e-6, abs=1e-6)
         assert values["pyomo:ipopt"] == pytest.approx(values["clarabel"], rel=1e-6, abs=1e-6)
 
@@ -76,9 +76,9 @@ def test_a_cached_solver_returns_what_a_fresh_one_does(solver):
         metric = rng.uniform(0.5, 5.0, program.size)
         fresh = make_solver(solver, program, lambda: presolve(program), exact=True)
         a, b = kept.solve(linear, metric).z, fresh.solve(linear, metric).z
-        one = objective(program, a, linear, metric, exact=True)
+        first = objective(program, a, linear, metric, exact=True)
         other = objective(program, b, linear, metric, exact=True)
-        assert one == pytest.approx(other, rel=1e-7, abs=1e-7)
+        assert first == pytest.approx(other, rel=1e-7, abs=1e-7)
     assert zone.name == "1"
 
 
@@ -123,9 +123,9 @@ def test_what_one_solver_does_not_solve_the_other_does(first, monkeypatch):
     want = solver(other).solve(linear, metric)
     lost = Unsolved(f"{first} ended Stuck", 7, 3)
     monkeypatch.setattr(type(solver(first)._first), "attempt", lambda *_, **__: lost)
-    found = solver(first).solve(linear, metric)
-    assert np.array_equal(found.z, want.z)
-    assert (found.iterations, found.retries) == (7 + want.iterations, 3 + 1 + want.retries)
+    solution = solver(first).solve(linear, metric)
+    assert np.array_equal(solution.z, want.z)
+    assert (solution.iterations, solution.retries) == (7 + want.iterations, 3 + 1 + want.retries)
     gone = Unsolved("lost too", 0, 0)
     monkeypatch.setattr(type(solver(other)._first), "attempt", lambda *_, **__: gone)
     with pytest.raises(SolverError, match=f"{first} ended Stuck .*; lost too"):

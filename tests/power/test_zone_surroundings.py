@@ -20,11 +20,11 @@ def test_the_grid_beyond_reacts_as_an_ac_power_flow_says(case118, zones118, zone
     ties = inside[f] != inside[t]
     ends = np.unique(np.where(inside[f], t, f)[ties])
     beyond = external_equivalent(lossless(case118), np.flatnonzero(inside), np.flatnonzero(ties))
-    asked = dispatch_of(case118)
+    dispatch = dispatch_of(case118)
     mine = np.flatnonzero(inside[case118.gen_bus] & (case118.pmax > 0.3))
-    pg = asked.pg.copy()
+    pg = dispatch.pg.copy()
     pg[mine[[0, -1]]] += 0.2, -0.2
-    before, after = (ac_flow(case118, one) for one in (asked, replace(asked, pg=pg)))
+    before, after = (ac_flow(case118, item) for item in (dispatch, replace(dispatch, pg=pg)))
 
     def into_ties(state):
         flow = np.where(inside[f], state.s_to, state.s_from).real
@@ -50,9 +50,9 @@ def test_reactive_flow_follows_voltages_as_an_ac_power_flow_says(case118, zones1
     ties = inside[f] != inside[t]
     ends = np.unique(np.where(inside[f], t, f)[ties])
     beyond = external_equivalent(lossless(case), np.flatnonzero(inside), np.flatnonzero(ties))
-    asked = dispatch_of(case)
-    raised = replace(asked, vm=asked.vm + np.where(inside, 0.005, 0.0))
-    before, after = (ac_flow(case, one) for one in (asked, raised))
+    dispatch = dispatch_of(case)
+    raised = replace(dispatch, vm=dispatch.vm + np.where(inside, 0.005, 0.0))
+    before, after = (ac_flow(case, item) for item in (dispatch, raised))
 
     def into_ties(state):
         flow = np.where(inside[f], state.s_to, state.s_from).imag
@@ -111,7 +111,7 @@ def test_what_is_beyond_is_what_a_dense_elimination_leaves(name):
         own = np.flatnonzero(zoning.zone_of == zone)
         inside = zoning.zone_of == zone
         ties = np.flatnonzero(inside[case.f_bus] != inside[case.t_bus])
-        found = external_equivalent(grid, own, ties)
-        susceptance, share = kron(case, own, found.ends)
-        np.testing.assert_allclose(found.susceptance, susceptance, atol=1e-7)
-        np.testing.assert_allclose(found.share, share, atol=1e-9)
+        result = external_equivalent(grid, own, ties)
+        susceptance, share = kron(case, own, result.ends)
+        np.testing.assert_allclose(result.susceptance, susceptance, atol=1e-7)
+        np.testing.assert_allclose(result.share, share, atol=1e-9)

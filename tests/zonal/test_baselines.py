@@ -228,8 +228,8 @@ def test_the_noise_free_baseline_is_reported_where_it_matters(private, run_statu
         physical={"status": run_status, "violations": [VIOLATION]},
         costs={"noise_free_status": baseline},
     )
-    said = [c for c in codes(document) if c.startswith("noise-free-")]
-    assert said == ([code] if code else [])
+    text = [c for c in codes(document) if c.startswith("noise-free-")]
+    assert text == ([code] if code else [])
 
 
 @pytest.mark.parametrize(
@@ -271,11 +271,11 @@ def test_a_run_that_has_not_converged_is_advised_what_helps(
 
 
 def test_balancing_power_without_noise_is_a_warning(private):
-    for balancing, said in ((1.0, False), (30.0, True)):
+    for balancing, text in ((1.0, False), (30.0, True)):
         document = changed(
             private, physical={"balancing_mw": balancing}, settings={"mechanism": "none"}
         )
-        assert ("balancing-without-noise" in codes(document)) == said
+        assert ("balancing-without-noise" in codes(document)) == text
         assert "balancing-without-noise" not in codes(
             changed(document, settings={"mechanism": "laplace"})
         )
@@ -497,11 +497,11 @@ def test_a_run_that_releases_nothing_is_its_own_baseline(capsys):
 
 def test_what_is_released_for_scaled_demand_errs_by_scaled_power(capsys):
     """Other zones use the estimate of the owner's release, times the public factor."""
-    one, half = (
+    item, half = (
         document_of(capsys, *ONCE, "--no-reference", "--load-scale", factor)["released"]
         for factor in ("1", "0.5")
     )
-    for row, scaled in zip(one, half, strict=True):
+    for row, scaled in zip(item, half, strict=True):
         assert scaled["expected_error_mw"] == pytest.approx(0.5 * row["expected_error_mw"])
 
 

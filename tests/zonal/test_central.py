@@ -45,7 +45,7 @@ def test_the_schedule_reads_releases_only():
     """The data are others; the releases are the same, as none is made."""
     case = load_case("case14")
     other = replace(case, pd=case.pd[::-1] + 0.1, qd=case.qd[::-1] - 0.02)
-    here, there = (ran(one, release="nothing") for one in (case, other))
+    here, there = (ran(item, release="nothing") for item in (case, other))
     assert np.array_equal(here.trace.sent, there.trace.sent)
     assert not any(here.trace.releases.values())
 

@@ -100,8 +100,8 @@ def test_a_day_costs_what_a_central_optimum_of_all_its_steps_does(tmp_path, zone
     best = day_cost(case, series.pd, series.qd, chronology)
     assert cost(result, chronology) == pytest.approx(best, rel=1e-5)
     never_passed(result, chronology)
-    apart = run_series(series, zoning, settings)
-    alone = np.diff(outputs(apart), axis=0) / chronology.hours
+    difference = run_series(series, zoning, settings)
+    alone = np.diff(outputs(difference), axis=0) / chronology.hours
     assert (np.abs(alone) - chronology.ramp_up).max() > 0.01  # else the ramps would not bind
     assert np.ptp(result.plan.energy[:, 0]) > 0.1  # else the storage would not be used
 
@@ -147,8 +147,8 @@ def test_the_plan_is_a_function_of_the_release(tmp_path):
     a, b = horizon.plan(known), scrambled.plan(known)
     for name in ("output", "low", "high", "reserve", "energy"):
         assert getattr(a, name).tobytes() == getattr(b, name).tobytes(), name
-    for one, two in zip(a.schedules, b.schedules, strict=True):
-        assert one.schedule.voltage.tobytes() == two.schedule.voltage.tobytes()
+    for item, two in zip(a.schedules, b.schedules, strict=True):
+        assert item.schedule.voltage.tobytes() == two.schedule.voltage.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -224,8 +224,8 @@ def test_the_command_writes_what_storages_do(tmp_path, capsys):
     # rounds and mismatch of the joint plan, not of the exchange that hands it on
     assert document["coupled"] == ["storage", "reserves"]
     assert all(row["rounds"] > 1 and row["consensus_residual"] > 0 for row in document["steps"])
-    told = {note.code for note in make_report(read_source(tmp_path / "out")).messages}
-    assert {"coupled-plan", "steps-total", "reserves-unpriced", "storage-after"} <= told
+    text = {note.code for note in make_report(read_source(tmp_path / "out")).messages}
+    assert {"coupled-plan", "steps-total", "reserves-unpriced", "storage-after"} <= text
 
 
 def test_steps_of_a_stream_without_numbers_count_as_consecutive_hours(tmp_path):
@@ -341,10 +341,10 @@ def test_a_receding_plan_rests_on_the_releases_until_its_step(receding, tmp_path
 def test_a_receding_day_passes_no_limit_over_time(receding):
     horizon, plan, known = receding
     steps = [horizon.run_step(number, estimates=known, plan=plan) for number in range(3)]
-    found = type("Day", (), {"results": steps, "series": horizon.series, "plan": plan})
-    never_passed(found, horizon.chronology)
+    result = type("Day", (), {"results": steps, "series": horizon.series, "plan": plan})
+    never_passed(result, horizon.chronology)
     best = day_cost(horizon.series.case, horizon.series.pd, horizon.series.qd, horizon.chronology)
-    assert best < cost(found, horizon.chronology) < 1.1 * best  # it does not know the day ahead
+    assert best < cost(result, horizon.chronology) < 1.1 * best  # it does not know the day ahead
 
 
 def test_a_step_of_a_stream_is_an_hour(tmp_path):

@@ -29,33 +29,33 @@ def attempt(seed, tmp_path, capsys):
     out += ("--no-reference",) if seed % 3 else ()
     capsys.readouterr()  # what an earlier grid's summary printed
     code = main([*words, *out, "--json"])
-    told = capsys.readouterr()
-    document = json.loads(told.out) if told.out.strip() else None
-    return made, words, code, document, told.err
+    text = capsys.readouterr()
+    document = json.loads(text.out) if text.out.strip() else None
+    return made, words, code, document, text.err
 
 
 def check(seed, tmp_path, capsys):
-    made, words, code, document, told = attempt(seed, tmp_path, capsys)
-    about = f"seed {seed}: {' '.join(words)}\n{told}"
-    assert "Traceback" not in told, about
-    assert "internal error" not in told, about
+    made, words, code, document, text = attempt(seed, tmp_path, capsys)
+    about = f"seed {seed}: {' '.join(words)}\n{text}"
+    assert "Traceback" not in text, about
+    assert "internal error" not in text, about
     case = load_case(words[1])
     try:
         whole = relax(case)
     except SolverError:
         whole = None
-    if "no error of the solver can be proven" in told:
+    if "no error of the solver can be proven" in text:
         assert (code, "output" in words) == (3, True), about
         assert made.text.count("Inf") > 0, about
         return
-    if "the solver is not accurate enough" in told:  # its noise must cover what a solver errs
+    if "the solver is not accurate enough" in text:  # its noise must cover what a solver errs
         assert (code, "output" in words) == (3, True), about
         return
     if code == 3:
         assert whole is None or whole.status == "Infeasible", f"{about}: there is a solution"
         return
     if code == 2:
-        assert "no limits against each other" in told, about
+        assert "no limits against each other" in text, about
         assert made.text.count("Inf") > 1, about
         return
     assert code == 0, about

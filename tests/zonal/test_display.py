@@ -53,9 +53,9 @@ def test_demand_that_is_not_protected_is_reported(
     """A bus of constant power factor changes both; fully protected demand needs no message."""
     settings = gridpriv.Settings(rounds=1, solver="clarabel", seed=1, protects=protects)
     document = gridpriv.run(case14, zones14, settings).as_dict()
-    told = " ".join(texts(document))
-    assert f"any change of one bus's {own} demand by at most 1 MW. " in told.replace("MVAr", "MW")
-    assert f"Only {own} demand is protected. Where a bus's {other} demand follows it" in told
+    text = " ".join(texts(document))
+    assert f"any change of one bus's {own} demand by at most 1 MW. " in text.replace("MVAr", "MW")
+    assert f"Only {own} demand is protected. Where a bus's {other} demand follows it" in text
     assert "follows" not in " ".join(texts(result.as_dict()))
 
 
@@ -69,9 +69,9 @@ def test_html_is_well_formed_and_holds_the_figures(result) -> None:
 def test_html_does_not_run_what_a_case_is_called() -> None:
     from gridpriv.core.text import html_table
 
-    told = html_table(("<script>", ["<b>"], [["</table><script>alert(1)</script>", None, 1.5]]))
-    assert "<script" not in told
-    assert [cell.text for cell in ET.fromstring(told).iter("td")][1:] == ["-", "1.5"]
+    text = html_table(("<script>", ["<b>"], [["</table><script>alert(1)</script>", None, 1.5]]))
+    assert "<script" not in text
+    assert [cell.text for cell in ET.fromstring(text).iter("td")][1:] == ["-", "1.5"]
 
 
 def curve(ax) -> tuple[list[float], list[float]]:
@@ -164,14 +164,14 @@ def test_a_run_that_releases_nothing_costs_nothing(capsys, coordination) -> None
     """Its totals are 0, not unknown, and it states no distance that it would protect."""
     flags = ["--release", "nothing", "--coordination", coordination, "--rounds", "2", "--seed", "1"]
     assert main(["run", "case14", "--solver", "clarabel", "--no-reference", *flags]) == 0
-    told = capsys.readouterr().out
-    assert "Privacy: total epsilon 0, as no demand is released." in told
-    assert "Protected" not in told and "nothing of demand is released" in told
+    text = capsys.readouterr().out
+    assert "Privacy: total epsilon 0, as no demand is released." in text
+    assert "Protected" not in text and "nothing of demand is released" in text
 
 
 def test_a_central_schedule_has_no_rounds(case14, zones14) -> None:
     settings = gridpriv.Settings(coordination="central", rounds=1, solver="clarabel", seed=1)
     result = gridpriv.run(case14, zones14, settings)
-    told = repr(result) + result._repr_html_()
-    assert "one central AC schedule" in told
-    assert "1 round" not in told and "0 solves" not in told
+    text = repr(result) + result._repr_html_()
+    assert "one central AC schedule" in text
+    assert "1 round" not in text and "0 solves" not in text

@@ -55,9 +55,9 @@ def test_load_that_exporting_zones_shed_is_reported(heavy, capsys):
     exporting = [z for z, row in rows.items() if row["actual_mw"] > 1 and shed[z] > 1]
     assert exporting, "this grid is meant to have a zone that exports and sheds"
     summarise(heavy)
-    told = " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.split())
     said = re.search(
-        r"Zones? ([\d, ]+) sheds? ([\d.]+) MW of load while (?:it|they) exports?", told
+        r"Zones? ([\d, ]+) sheds? ([\d.]+) MW of load while (?:it|they) exports?", text
     )
     assert said and said[1].split(", ") == sorted(exporting)
     assert ("Zones" in said[0]) == (len(exporting) > 1)
@@ -89,8 +89,8 @@ def test_interchange_says_its_sign_and_keeps_the_maps_order(heavy, capsys):
     turned = heavy | {"final": json.loads(json.dumps(heavy["final"]))}
     turned["final"]["physical"]["interchange"].reverse()
     summarise(turned)
-    told = capsys.readouterr().out
-    table = told[told.index("Interchange") :]
+    text = capsys.readouterr().out
+    table = text[text.index("Interchange") :]
     assert table.startswith("Interchange (MW, exports positive; each zone bears half")
     assert re.findall(r"^  (\d)  ", table, re.M) == ["1", "2", "3"]
 
@@ -121,9 +121,9 @@ def test_one_format_for_one_kind_of_figure(value, unit, told):
 def test_a_public_summary_has_no_rows_without_a_figure(capsys):
     words = ["run", "case14", "--rounds", "2", "--public", "--solver", "clarabel"]
     assert main([*words, "--noise", "secure"]) == 0
-    told = capsys.readouterr().out
-    table = told.partition("Privacy:")[0]
-    assert "largest AC mismatch" in told
+    text = capsys.readouterr().out
+    table = text.partition("Privacy:")[0]
+    assert "largest AC mismatch" in text
     cells = [line.split() for line in table.splitlines() if line.startswith(" ")]
     assert not [row for row in cells if "-" in row]
     assert not re.search(r"shedding|feasible|cost|losses|violated|time", table)
@@ -131,29 +131,29 @@ def test_a_public_summary_has_no_rows_without_a_figure(capsys):
 
 def test_figures_of_the_first_page_are_those_of_the_document(heavy, capsys):
     summarise(heavy)
-    told, physical = capsys.readouterr().out, heavy["final"]["physical"]
+    text, physical = capsys.readouterr().out, heavy["final"]["physical"]
     for name, key in (
         ("load shedding", "shed_mw"),
         ("losses", "losses_mw"),
         ("balancing power", "balancing_mw"),
     ):
-        shown_mw = float(re.search(rf"^ *{name} +([\d.]+) +MW", told, re.M)[1])
+        shown_mw = float(re.search(rf"^ *{name} +([\d.]+) +MW", text, re.M)[1])
         assert shown_mw == pytest.approx(physical[key], rel=1e-3)
-    cost = float(re.search(r"^ *cost +([\d.]+)", told, re.M)[1])
+    cost = float(re.search(r"^ *cost +([\d.]+)", text, re.M)[1])
     assert np.isclose(cost, physical["cost"], rtol=1e-5)
 
 
 def test_power_outside_the_cost_is_reported_with_its_value(heavy, capsys):
     """Summed here: generation and shed load; balancing power separately, at its price."""
     summarise(heavy)
-    told, physical = " ".join(capsys.readouterr().out.split()), heavy["final"]["physical"]
+    text, physical = " ".join(capsys.readouterr().out.split()), heavy["final"]["physical"]
     voll, price = heavy["settings"]["voll"], heavy["settings"]["balancing_price"]
     held = physical["generation_cost"] + voll * physical["shed_mw"]
     value = price * sum(row["balancing_mw"] for row in physical["interchange"])
     assert physical["cost"] == pytest.approx(held, rel=1e-9) and value > 1.0
-    said = re.search(rf"([\d.]+) \$/h at {price:g} \$/MWh; not part of the cost", told)
+    said = re.search(rf"([\d.]+) \$/h at {price:g} \$/MWh; not part of the cost", text)
     assert said and float(said[1]) == pytest.approx(value, rel=1e-5)
-    assert f"load shedding at {voll:g} $/MWh" in told
+    assert f"load shedding at {voll:g} $/MWh" in text
 
 
 def test_a_run_without_a_cost_has_no_message_on_costs(heavy, capsys):
@@ -165,9 +165,9 @@ def test_a_run_without_a_cost_has_no_message_on_costs(heavy, capsys):
 @pytest.mark.parametrize("known", [True, False])
 def test_a_series_with_costs_states_what_they_include(known):
     step = {"step": "1", "consensus_residual": 0.0, "cost": 10.0 if known else None}
-    told = " ".join(series_sentences([step], 1, {"voll": 5000.0, "objective": "cost"}))
-    assert ("the generation cost of balancing power" in told) is known
-    assert ("load shedding at 5000 $/MWh" in told) is known
+    text = " ".join(series_sentences([step], 1, {"voll": 5000.0, "objective": "cost"}))
+    assert ("the generation cost of balancing power" in text) is known
+    assert ("load shedding at 5000 $/MWh" in text) is known
 
 
 def test_a_mean_over_some_steps_says_of_how_many():
@@ -222,15 +222,15 @@ def test_loading_and_voltages_are_named_with_their_places(tmp_path, capsys):
 
     words = ["--zones", "2", "--seed", "1", "--no-reference", "--out", str(tmp_path)]
     assert main(["run", str(TIGHT), *words]) == 0
-    told = " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.split())
     lines, buses = (pd.read_csv(tmp_path / f"res_{of}.csv") for of in ("line", "bus"))
     line = lines.loc[lines.loading_percent.idxmax()]
     ends = f"{line.from_bus:.0f}-{line.to_bus:.0f}"
-    said = re.search(rf"largest loading \({ends}\) ([\d.]+) %", told)
+    said = re.search(rf"largest loading \({ends}\) ([\d.]+) %", text)
     assert said and float(said[1]) == pytest.approx(line.loading_percent, rel=1e-2)
     for end, at in (("lowest", buses.vm_pu.idxmin()), ("highest", buses.vm_pu.idxmax())):
         number, value = buses.iloc[at, 0], buses.vm_pu[at]
-        assert f"{end} voltage (bus {number:.0f}) {value:.3f} p.u." in told
+        assert f"{end} voltage (bus {number:.0f}) {value:.3f} p.u." in text
 
 
 def test_places_without_a_rating_or_a_voltage_have_no_figure(case14):

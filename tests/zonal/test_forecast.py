@@ -63,17 +63,17 @@ def test_other_private_demand_changes_no_byte(tmp_path, capsys):
 
 def test_the_noise_of_a_sum_is_that_of_its_mechanism(tmp_path, capsys):
     """K-norm noise of beta 10 MW at epsilon 1 has a deviation of 2 x 10 MW (Hardt and Talwar)."""
-    told = json.loads(planned(tmp_path, capsys, (9,) * 8, "--json"))
-    total = [way for way in told["methods"] if way["release"] == "total"]
+    document = json.loads(planned(tmp_path, capsys, (9,) * 8, "--json"))
+    total = [way for way in document["methods"] if way["release"] == "total"]
     assert {way["rounds"] for way in total} == {"central", "2"}
     assert all(way["noise_mw"] == pytest.approx(20.0) for way in total)
     assert all(way["over_optimum"]["least"] >= -0.1 for way in total)
 
 
 def test_noise_larger_than_the_grid_is_reported(tmp_path, capsys):
-    told = planned(tmp_path, capsys, (9,) * 8, "--total", "0.001")
+    text = planned(tmp_path, capsys, (9,) * 8, "--total", "0.001")
     assert "exceeds the generating capacity of the grid (240 MW) with total" in " ".join(
-        told.split()
+        text.split()
     )
 
 
@@ -98,8 +98,8 @@ def test_what_is_protected_is_told_in_megawatts(given, mw, warned, tmp_path, cap
 def test_the_help_of_what_is_protected_names_the_unit(capsys):
     with pytest.raises(SystemExit):
         main(["plan", "--help"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert "without a unit it is per unit of the case's base" in told
+    text = " ".join(capsys.readouterr().out.split())
+    assert "without a unit it is per unit of the case's base" in text
 
 
 def test_bad_input_is_named(tmp_path, capsys):
@@ -148,23 +148,23 @@ def test_a_grid_that_serves_no_sampled_demand_is_reported(tmp_path, capsys):
 def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
     """Costs of runs on the true demand lie within the ranges of the plan."""
     assert main(["plan", name, "--beta", "10MW", "--total", "1", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    best = told["recommended"]
+    document = json.loads(capsys.readouterr().out)
+    best = document["recommended"]
     nothing = min(
-        (way for way in told["methods"] if way["release"] == "nothing"),
+        (way for way in document["methods"] if way["release"] == "nothing"),
         key=lambda way: way["cost"]["median"],
     )
-    found = {
+    result = {
         way: measured(name, planned, capsys)
         for way, planned in (("best", best), ("nothing", nothing))
     }
     # what the recommendation rests on: prior-only, and what the way saves beside it
-    saved = found["best"] - found["nothing"]
+    saved = result["best"] - result["nothing"]
     for figures, over in (
-        (found["nothing"], nothing["over_optimum"]),
+        (result["nothing"], nothing["over_optimum"]),
         (saved, best["over_prior_only"]),
     ):
-        assert all(over["least"] <= one <= over["most"] for one in figures), (figures, over)
+        assert all(over["least"] <= item <= over["most"] for item in figures), (figures, over)
     # what is recommended is as good as prior-only, or better, in the mean of its runs; costs
     # that differ by less than SAME_COST are the same to a plan, and one run's hang on its rounds
     silent = [
@@ -172,7 +172,7 @@ def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
         for rounds in ("central", "10", "15", "20", "30", "40", "60")
     ]
     same = SAME_COST * acopf(load_case(name), "cost").cost
-    assert np.mean(found["best"]) <= np.mean(silent) + same
+    assert np.mean(result["best"]) <= np.mean(silent) + same
 
 
 def measured(name, way, capsys, seeds=range(1, 6)):
@@ -250,7 +250,7 @@ def test_methods_of_equal_error_are_ranked_by_the_values_of_the_plan():
         for name, cost in (("a", 142171.0), ("b", 142174.0))
     }
     assert recommended(list(ways.values())) is ways["b"]
-    nothing = [replace(one, release="nothing") for one in ways.values()]
+    nothing = [replace(item, release="nothing") for item in ways.values()]
     assert recommended(nothing).over_optimum.median == 17.4
 
 
@@ -267,8 +267,8 @@ def test_without_costs_solver_dust_decides_nothing_and_balancing_does():
         return replace(method(release, 0.0, **figures), cost=None, **ranges)
 
     for shed in (1e-9, 3.0):
-        found = [plain("bus", shed - 5e-10, 40.0, error=0.5), plain("total", shed, 1.0)]
-        assert recommended(found).release == "total"
+        result = [plain("bus", shed - 5e-10, 40.0, error=0.5), plain("total", shed, 1.0)]
+        assert recommended(result).release == "total"
         held = [plain("nothing", shed, 1.0), plain("bus", shed - 5e-10, 40.0, better=6)]
         assert recommended(held).release == "nothing"
     dear = [method("bus", -100.0, 5.0), method("tree", -99.95, 2.0)]
@@ -277,10 +277,10 @@ def test_without_costs_solver_dust_decides_nothing_and_balancing_does():
 
 @pytest.mark.parametrize("cost", [-1000.0, 0.0, 1000.0])
 def test_an_outcome_is_not_better_than_itself(cost):
-    one = Outcome(cost, None, 0.0, 0.0)
-    assert not _better(one, one)
-    assert _better(replace(one, cost=cost - 2.0), one)
-    assert not _better(replace(one, cost=cost + 2.0), one)
+    first = Outcome(cost, None, 0.0, 0.0)
+    assert not _better(first, first)
+    assert _better(replace(first, cost=cost - 2.0), first)
+    assert not _better(replace(first, cost=cost + 2.0), first)
 
 
 def test_the_recommendation_states_the_largest_extra_cost_and_that_of_the_safest_release():

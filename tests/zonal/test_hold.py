@@ -38,14 +38,14 @@ def ready_for(case: Case, hold: str | None, release: str = "auto") -> Prepared:
 
 def released(ready: Prepared) -> tuple[ReleasedPosterior, ...]:
     """Return the estimates after one draw of every zone."""
-    rule, found = ready.rules.noise, []
+    rule, result = ready.rules.noise, []
     assert rule is not None
     for zone, disclosure in zip(ready.zones, ready.disclosures, strict=True):
         release = rule.release(disclosure.sensitivity(ready.rules.adjacency, rule.norm))
         generator = np.random.default_rng([SEED, zone.key])
         noisy = release.apply(disclosure.measure(zone.demand), lambda own=generator: own)
-        found.append(ReleasedPosterior(disclosure, disclosure.estimate(noisy, release)))
-    return tuple(found)
+        result.append(ReleasedPosterior(disclosure, disclosure.estimate(noisy, release)))
+    return tuple(result)
 
 
 def interchanges(hold: str | None, moves: Sequence[tuple[int, float, float]]) -> Floats:
@@ -67,8 +67,8 @@ def test_neighbouring_demands_have_the_same_interchange_to_a_hundredth_of_a_mega
     free = interchanges(None, moves)
     assert np.ptp(free, axis=0).max() > 1.0, "a zone without room shows its load"
     corners = [(bus, dp, dq) for bus in (4, 9) for dp, dq in ((10.0, 10.0), (-10.0, 10.0))]
-    held = interchanges("interchange", [*moves, *corners])
-    assert np.ptp(held, axis=0).max() <= 0.01
+    interchange = interchanges("interchange", [*moves, *corners])
+    assert np.ptp(interchange, axis=0).max() <= 0.01
 
 
 def test_the_chance_is_that_of_the_mechanism() -> None:
@@ -110,9 +110,9 @@ def test_hold_is_refused_where_it_could_state_nothing(
 
 def test_zones_without_generation_are_reported_without_a_band() -> None:
     result = gridpriv.run("case14", zones=14, hold="interchange", seed=1)
-    said = {each["code"]: each["text"] for each in result.as_dict()["messages"]}
-    empty = said["hold-empty"].partition(": ")[2].partition(".")[0].split(", ")
-    assert empty and not any(f"zone {name}:" in said["hold"] for name in empty)
+    text = {each["code"]: each["text"] for each in result.as_dict()["messages"]}
+    empty = text["hold-empty"].partition(": ")[2].partition(".")[0].split(", ")
+    assert empty and not any(f"zone {name}:" in text["hold"] for name in empty)
 
 
 def test_every_zone_s_band_is_stated_with_its_probability() -> None:
@@ -121,11 +121,11 @@ def test_every_zone_s_band_is_stated_with_its_probability() -> None:
         {"zone": "2", "band_mw": 25.0 / 1.05, "delta": 0.2},
         {"zone": "3", "band_mw": 0.0, "delta": 1.0},
     ]
-    said = {code: str(message(code, values)) for code, values in hold_messages(rows)}
-    assert "zone 1: 2 MW, 0.001;" in said["hold"]
-    assert "zone 2: 23.8 MW, 0.2" in said["hold"]
-    assert "zone 3" not in said["hold"] and "3" in said["hold-empty"]
-    assert "With losses this covers an error of 23.8 MW" in said["hold-short"]
+    text = {code: str(message(code, values)) for code, values in hold_messages(rows)}
+    assert "zone 1: 2 MW, 0.001;" in text["hold"]
+    assert "zone 2: 23.8 MW, 0.2" in text["hold"]
+    assert "zone 3" not in text["hold"] and "3" in text["hold-empty"]
+    assert "With losses this covers an error of 23.8 MW" in text["hold-short"]
     many = [{"zone": str(k), "band_mw": 1.0 + k, "delta": 0.001} for k in range(40)]
     ((_, values),) = hold_messages(many)
     assert values["bands"].startswith("40 zones: 1 to 40 MW")

@@ -108,21 +108,21 @@ def plans_asked(monkeypatch: pytest.MonkeyPatch) -> list[Boundary | None]:
 def test_zones_that_shed_the_least_do_not_replan(
     coordination: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = plans_asked(monkeypatch)
+    boundaries = plans_asked(monkeypatch)
     case = load_case("case14").scale_load(2.2)
     settings = make_settings(mechanism="none", coordination=coordination)
     result = run(case, partition(case, 3), settings)
     assert result.redispatch.status == "feasible"
     assert result.physical["shed_mw"] == pytest.approx(36.958, abs=0.01)  # least: gridpriv acopf
-    assert len(asked) == 3
+    assert len(boundaries) == 3
 
 
 def test_where_nothing_is_shed_no_start_prices_deviations_as_shedding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = plans_asked(monkeypatch)
+    boundaries = plans_asked(monkeypatch)
     case = load_case("case14")
     result = run(case, shipped_zoning(case), make_settings(release="nothing", seed=0))
     assert result.redispatch.status == "feasible"
-    assert sum(item is not None for item in asked) > 3  # else nobody replans
-    assert not any(item is not None and item.firm for item in asked)
+    assert sum(item is not None for item in boundaries) > 3  # else nobody replans
+    assert not any(item is not None and item.firm for item in boundaries)

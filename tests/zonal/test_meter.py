@@ -42,16 +42,16 @@ def test_derivatives_are_those_of_the_state_after_redispatch(name: str, part: st
     """At a kink (a generator at its limit) the derivative is that of one side."""
     result, dispatch, schedule = redispatched(name)
     state, case = result.redispatch.state, result.case
-    found = meter_derivatives(state, dispatch, schedule)
-    interchange = found.interchange_p if part == "pd" else found.interchange_q
-    flow = found.flow_p if part == "pd" else found.flow_q
+    derivatives = meter_derivatives(state, dispatch, schedule)
+    interchange = derivatives.interchange_p if part == "pd" else derivatives.interchange_q
+    flow = derivatives.flow_p if part == "pd" else derivatives.flow_q
 
     def metered(bus: int, change: float) -> Any:
         demand = getattr(case, part).copy()
         demand[bus] += change
         moved = ac_flow(replace(case, **{part: demand}), dispatch, schedule, state)
         return np.concatenate(
-            [moved.interchange, 0.5 * (moved.s_from - moved.s_to).real[found.ties]]
+            [moved.interchange, 0.5 * (moved.s_from - moved.s_to).real[derivatives.ties]]
         )
 
     for bus in range(0, case.n_bus, max(1, case.n_bus // 14)):
@@ -59,8 +59,8 @@ def test_derivatives_are_those_of_the_state_after_redispatch(name: str, part: st
         up = (metered(bus, STEP) - here) / STEP
         down = (here - metered(bus, -STEP)) / STEP
         stated = np.concatenate([interchange[:, bus], flow[:, bus]])
-        apart = np.minimum(np.abs(up - stated), np.abs(down - stated))
-        assert apart.max() < 1e-4, case.bus_id[bus]
+        difference = np.minimum(np.abs(up - stated), np.abs(down - stated))
+        assert difference.max() < 1e-4, case.bus_id[bus]
 
 
 def test_a_zone_without_room_shows_its_load() -> None:

@@ -91,11 +91,11 @@ def test_an_empty_feasible_set_is_refused_before_a_charge(zones14):
     """Angle limits that no voltage satisfies are public, and so is that nothing fits them."""
     case = load_case("case14")
     far = np.full(case.n_branch, 1.5)
-    apart = replace(case, angmin=far, angmax=far, vmin=case.vmin * 0 + 0.9, rate=far * 0 + 0.01)
+    empty = replace(case, angmin=far, angmax=far, vmin=case.vmin * 0 + 0.9, rate=far * 0 + 0.01)
     charged = Charged()
     settings = make_settings(rounds=2, seed=1, solver="clarabel")
     with pytest.raises(SolverError, match="trial on public data, round 1"):
-        run_prepared(prepare(apart, zones14, settings), charge=charged)
+        run_prepared(prepare(empty, zones14, settings), charge=charged)
     assert charged == []
 
 
@@ -185,8 +185,8 @@ def test_ctrl_c_leaves_a_folder_that_says_what_the_ledger_says(tmp_path, workers
     while not any(spent(ledger).values()):
         assert command.poll() is None
     command.send_signal(signal.SIGINT)
-    _, told = command.communicate(timeout=120)
-    assert command.returncode == 130, told
+    _, text = command.communicate(timeout=120)
+    assert command.returncode == 130, text
     stated = json.loads((out / "run.json").read_text())
     releases = {row["zone"]: row["releases"] for row in stated["privacy"]["sensitivity"]}
     assert releases == {zone: count for zone, count in spent(ledger).items() if count}

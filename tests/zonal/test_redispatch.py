@@ -72,10 +72,10 @@ def test_without_noise_the_cost_after_redispatch_is_the_optimum_within_every_lim
 )
 def test_noise_costs_money_and_cuts_no_customer(name, seeds, most):
     runs = [ac_run(name, **NOISY, seed=seed).physical for seed in range(seeds)]
-    assert [one["shed_mw"] for one in runs] == [0.0] * seeds
-    assert all(one["ac_feasible"] for one in runs), [one["violations"] for one in runs]
-    assert np.mean([one["cost"] for one in runs]) <= most
-    assert min(one["cost"] for one in runs) > OPTIMUM[name]
+    assert [item["shed_mw"] for item in runs] == [0.0] * seeds
+    assert all(item["ac_feasible"] for item in runs), [item["violations"] for item in runs]
+    assert np.mean([item["cost"] for item in runs]) <= most
+    assert min(item["cost"] for item in runs) > OPTIMUM[name]
 
 
 @pytest.mark.large
@@ -215,10 +215,10 @@ def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
 
     monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.MOST_PASSES", 1)
     monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.FIRMNESS_FACTORS", ())
-    found = redispatch_grid(tight, impossible, bounds, planning, 1000.0)
-    assert [plan.solved for plan in found.plans].count(False) == 1
-    assert found.state is not None
-    assert any(limit.at == "3" for limit in found.violations)
+    redispatch = redispatch_grid(tight, impossible, bounds, planning, 1000.0)
+    assert [plan.solved for plan in redispatch.plans].count(False) == 1
+    assert redispatch.state is not None
+    assert any(limit.at == "3" for limit in redispatch.violations)
 
 
 def test_a_grid_without_an_ac_state_says_where_it_fails(monkeypatch):

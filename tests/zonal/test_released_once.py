@@ -96,17 +96,17 @@ def test_a_day_costs_one_release_at_the_noise_of_one_step(day):
     case = load_case("case14")
     zoning, settings = shipped_zoning(case), make_settings(**ONCE)
     charge = Counting()
-    found = run_series(read_demand_series(day, case), zoning, settings, charge=charge)
+    result = run_series(read_demand_series(day, case), zoning, settings, charge=charge)
     assert sorted(charge.told) == sorted((name, 1) for name in zoning.names)
-    assert [s.total_pure for s in found.certificates] == pytest.approx([1.0] * 3)
+    assert [s.total_pure for s in result.certificates] == pytest.approx([1.0] * 3)
     alone = noise_rule(settings, settings.adjacency(case))
-    assert found.results[1].rules.noise == alone
+    assert result.results[1].rules.noise == alone
     horizon = make_horizon(read_demand_series(day, case), zoning, settings)
     known = horizon.draw()
     base = horizon.prepared(2, known).posteriors
     for number, scale in enumerate((0.0, 0.6, 1.0, 1.2)):
-        for one, whole in zip(horizon.prepared(number, known).posteriors, base, strict=True):
-            np.testing.assert_allclose(one.demand, scale * whole.demand, rtol=1e-12)
+        for item, whole in zip(horizon.prepared(number, known).posteriors, base, strict=True):
+            np.testing.assert_allclose(item.demand, scale * whole.demand, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("temporal_basis", "draws"), [("auto", 1), ("0", 1), ("per-step", 2)])
@@ -124,11 +124,11 @@ def test_steps_of_their_own_demand_share_a_release_unless_per_step(
 
     monkeypatch.setattr(Release, "apply", counted)
     settings = make_settings(**(ONCE | {"temporal_basis": temporal_basis}))
-    found = run_series(
+    result = run_series(
         read_demand_series(path, case), shipped_zoning(case), settings, charge=charge
     )
     assert len(charge.told) == len(applied) == draws * 3
-    assert [s.total_pure for s in found.certificates] == pytest.approx([1.0] * 3)
+    assert [s.total_pure for s in result.certificates] == pytest.approx([1.0] * 3)
 
 
 def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
@@ -187,9 +187,9 @@ def test_scaled_demand_is_released_as_its_owner_has_it(scale):
         owner = np.concatenate([case.pd[zone.own], case.qd[zone.own]])
         moved = owner.copy()
         moved[[0, len(zone.own)]] += prepared.rules.adjacency.beta
-        apart = disclosure.measure(scale * moved) - disclosure.measure(zone.demand)
+        difference = disclosure.measure(scale * moved) - disclosure.measure(zone.demand)
         stated = disclosure.sensitivity(prepared.rules.adjacency, "box").value
-        assert np.abs(apart).max() == pytest.approx(stated)
+        assert np.abs(difference).max() == pytest.approx(stated)
         seen = disclosure.estimate(disclosure.measure(zone.demand), None)
         assert np.split(seen, 2)[0].sum() == pytest.approx(np.split(zone.demand, 2)[0].sum())
 
@@ -204,9 +204,9 @@ def test_what_zones_send_in_a_day_is_a_function_of_its_one_release(tmp_path):
         horizon = make_horizon(series, shipped_zoning(case), settings)
         known = known or horizon.draw()
         sent.append([horizon.run_step(n, estimates=known).trace for n in range(len(series))])
-    for one, other in zip(*sent, strict=True):
-        np.testing.assert_array_equal(one.sent, other.sent)
-        assert [r.consensus_residual for r in one.rounds] == [
+    for item, other in zip(*sent, strict=True):
+        np.testing.assert_array_equal(item.sent, other.sent)
+        assert [r.consensus_residual for r in item.rounds] == [
             r.consensus_residual for r in other.rounds
         ]
     demand = [[t.rounds[-1].metrics["plan_shortage_mw"] for t in traces] for traces in sent]
@@ -272,12 +272,12 @@ def test_a_temporal_basis_is_refused_where_it_has_no_meaning(why, words, tmp_pat
 def test_more_cosines_than_a_series_has_are_named(tmp_path, capsys):
     (tmp_path / "steps.csv").write_text(PROFILE)
     words = ["run", "case14", "--series", str(tmp_path / "steps.csv"), *FLAGS, "--json"]
-    for basis, told in (("3", False), ("6", True)):
+    for basis, text in (("3", False), ("6", True)):
         assert main([*words, "--temporal-basis", basis]) == 0
         shown = capsys.readouterr()
         assert {zone["cosines"] for zone in json.loads(shown.out)["released_once"]} == {3}
         said = "temporal_basis = 6: 4 steps have 3 cosines at most; 3 are released"
-        assert (said in shown.err) == told
+        assert (said in shown.err) == text
 
 
 def test_a_single_run_has_no_temporal_basis():
@@ -396,7 +396,7 @@ def test_every_statistic_has_noise_of_its_own(tmp_path, monkeypatch):
     fixed, honest = horizon.disclosures, TemporalDisclosure.estimate
 
     def heard(self, released, release):
-        own = horizon.owned.zones[[one is self for one in fixed].index(True)].own
+        own = horizon.owned.zones[[item is self for item in fixed].index(True)].own
         days = np.hstack([series.pd[:, own], series.qd[:, own]])
         seen.append(
             (released - self.measure(days)) / self.sensitivity(settings.adjacency(case), 1).value
@@ -423,13 +423,13 @@ def test_what_is_released_is_chosen_from_public_data(either, tmp_path):
     text = Path(either).read_text()
     (tmp_path / "other.csv").write_text(text.replace("22,13", "61,2").replace("0,0", "9,-4"))
     settings = make_settings(**(ONCE | {"release": "auto", "beta": "1MW"}))
-    found = []
-    for one, path in ((case, either), (other, tmp_path / "other.csv")):
-        series = read_demand_series(path, one)
+    result = []
+    for item, path in ((case, either), (other, tmp_path / "other.csv")):
+        series = read_demand_series(path, item)
         horizon = make_horizon(series, shipped_zoning(case), settings)
-        found.append((horizon.released_rows(), horizon.planned, horizon.multiplier))
-    assert found[0] == found[1]
-    assert any(row["cosines"] for row in found[0][0]) == ("bus" in text)
+        result.append((horizon.released_rows(), horizon.planned, horizon.multiplier))
+    assert result[0] == result[1]
+    assert any(row["cosines"] for row in result[0][0]) == ("bus" in text)
 
 
 @pytest.mark.parametrize(("temporal_basis", "releases"), [("auto", 1), ("per-step", 4)])
@@ -446,8 +446,8 @@ def test_a_series_report_states_the_total_of_all_steps(temporal_basis, releases,
     ]
     assert main([*words, "--quiet", "--out", str(tmp_path / "out")]) == 0
     study = read_study(tmp_path / "out")
-    told = next(t for t in contents(study, summary(study)) if t.name == "privacy")
-    (row,) = (dict(zip((c.name for c in told.columns), r, strict=True)) for r in told.rows)
+    text = next(t for t in contents(study, summary(study)) if t.name == "privacy")
+    (row,) = (dict(zip((c.name for c in text.columns), r, strict=True)) for r in text.rows)
     assert row["releases_per_zone"] == releases
     assert row["total_pure"] == pytest.approx(1.0)
     assert study.manifest["totals"][0]["unknown"] == 0
@@ -457,5 +457,5 @@ def test_a_stream_releases_in_blocks_and_not_once(tmp_path, capsys):
     (tmp_path / "day.csv").write_text("step,load_scale\n0,0.6\n1,1\n2,0.9\n")
     words = ["run", "case14", "--series", str(tmp_path / "day.csv"), "--stream", "24h"]
     assert main([*words, "--seed", "1", "--no-reference", "--json"]) == 0
-    told = {note.code for note in series_notes(json.loads(capsys.readouterr().out))}
-    assert {"released-in-blocks", "stream"} <= told and "released-once" not in told
+    document = {note.code for note in series_notes(json.loads(capsys.readouterr().out))}
+    assert {"released-in-blocks", "stream"} <= document and "released-once" not in document

@@ -35,8 +35,8 @@ def scrambled(case):
 def test_nothing_released_reads_no_demand_and_draws_nothing():
     case = load_case("case14")
     here, there = (
-        run(one, shipped_zoning(one), settings(release="nothing"))
-        for one in (case, scrambled(case))
+        run(item, shipped_zoning(item), settings(release="nothing"))
+        for item in (case, scrambled(case))
     )
     assert here.trace.releases == {name: {} for name in here.trace.releases}
     assert np.array_equal(here.trace.sent, there.trace.sent)
@@ -69,8 +69,8 @@ def test_all_refreshes_spend_the_same_total_of_a_total(noise_schedule):
 def test_what_is_released_is_chosen_without_the_demand():
     case = load_case("case118")
     chosen = [
-        [d.strategy.matrix for d in prepare(one, shipped_zoning(one), settings()).disclosures]
-        for one in (case, scrambled(case))
+        [d.strategy.matrix for d in prepare(item, shipped_zoning(item), settings()).disclosures]
+        for item in (case, scrambled(case))
     ]
     assert all(np.array_equal(a, b) for a, b in zip(*chosen, strict=True))
 

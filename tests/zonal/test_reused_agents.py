@@ -25,7 +25,7 @@ NOISY = make_settings(rounds=3, planning="soc", acceleration="anderson", seed=4,
 
 def last(result):
     """Everything zones ended with and sent, to the last bit."""
-    return [one.z.tobytes() for one in result.outcomes], result.trace.sent.tobytes()
+    return [item.z.tobytes() for item in result.outcomes], result.trace.sent.tobytes()
 
 
 @pytest.fixture()
@@ -137,15 +137,15 @@ def order(number, w, penalty=1.0, step=1.0):
 
 def test_a_warm_start_that_failed_leaves_the_next_one_where_it_alone_would_stand():
     warm_start = WarmStart()
-    for told in ((1, 10, 100), (1, 99), (1, 5)):
+    for text in ((1, 10, 100), (1, 99), (1, 5)):
         agent = Adds()
         warm_start.reset()
         try:
-            heard = [warm_start.reply(agent, order(n, w)).sent[0] for n, w in enumerate(told)]
+            replies = [warm_start.reply(agent, order(n, w)).sent[0] for n, w in enumerate(text)]
         except SolverError:
             continue
-        assert heard == list(np.cumsum(told))
-        assert agent.iterate == sum(told)
+        assert replies == list(np.cumsum(text))
+        assert agent.iterate == sum(text)
 
 
 @pytest.mark.parametrize("other", [order(1, 7), order(1, 2, penalty=3.0), order(1, 2, step=5.0)])
@@ -154,7 +154,7 @@ def test_an_order_that_differs_in_anything_is_rehearsed(other):
     for second in (order(1, 2), other, order(1, 2), order(1, 2)):
         agent, alone = Adds(), Adds()
         warm_start.reset()
-        for told in (order(0, 1), second, order(2, 4)):
-            assert warm_start.reply(agent, told).sent == alone.warm_start(told).sent
+        for text in (order(0, 1), second, order(2, 4)):
+            assert warm_start.reply(agent, text).sent == alone.warm_start(text).sent
         warm_start.leave(agent)
         assert agent.iterate == alone.iterate

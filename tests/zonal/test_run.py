@@ -102,20 +102,20 @@ def test_the_order_and_names_of_zones_change_nothing(case14, zones14):
     groups = [list(members) for members in zones14.members]
     shuffled = zoning_from_groups(case14, groups[::-1], "shuffled", ["a", "c", "b"])
     settings = make_settings(rounds=4, seed=11, solver="clarabel")
-    one, other = run(case14, zones14, settings), run(case14, shuffled, settings)
+    first, other = run(case14, zones14, settings), run(case14, shuffled, settings)
     columns = ["objective", "consensus_residual", "noise_magnitude", "plan_shortage_mw"]
-    assert one.rounds[columns].equals(other.rounds[columns])
-    assert one.buses.plan_shortage_mw.equals(other.buses.plan_shortage_mw)
+    assert first.rounds[columns].equals(other.rounds[columns])
+    assert first.buses.plan_shortage_mw.equals(other.buses.plan_shortage_mw)
 
 
 def test_workers_change_nothing(case14, zones14):
     settings = {"rounds": 3, "seed": 5, "solver": "clarabel", "local_updates": 2}
-    one = run(case14, zones14, make_settings(**settings))
+    first = run(case14, zones14, make_settings(**settings))
     two = run(case14, zones14, make_settings(**settings, workers=2))
     columns = ["objective", "consensus_residual", "noise_magnitude", "plan_shortage_mw"]
-    assert one.rounds[columns].equals(two.rounds[columns])
-    assert one.buses.equals(two.buses)
-    assert one.as_dict()["privacy"] == two.as_dict()["privacy"]
+    assert first.rounds[columns].equals(two.rounds[columns])
+    assert first.buses.equals(two.buses)
+    assert first.as_dict()["privacy"] == two.as_dict()["privacy"]
 
 
 @pytest.mark.slow
@@ -167,10 +167,10 @@ def test_different_seeds_differ_and_none_is_drawn_and_recorded(case14, zones14):
 def test_the_warm_start_and_the_public_figures_do_not_see_the_demand(case14, zones14):
     """Another demand, same releases budget: penalties after the warm_start are the same."""
     settings = make_settings(rounds=1, seed=1, solver="clarabel")
-    one = run(case14, zones14, settings)
+    first = run(case14, zones14, settings)
     other = run(case14.scale_load(0.5), zones14, settings)
     columns = ["penalty_min", "penalty_max"]
-    assert one.rounds[columns].equals(other.rounds[columns])
+    assert first.rounds[columns].equals(other.rounds[columns])
 
 
 def test_demand_scales_and_outages_change_the_case(case14, zones14):

@@ -53,8 +53,8 @@ def test_matched_rounds_stop_at_the_tolerance(pair):
 
 def test_what_is_released_does_not_depend_on_accuracy(pair):
     assert pair["matched"].trace.releases == pair["tight"].trace.releases
-    for one, other in zip(pair["matched"].certificates, pair["tight"].certificates, strict=True):
-        assert one == other
+    for item, other in zip(pair["matched"].certificates, pair["tight"].certificates, strict=True):
+        assert item == other
 
 
 def test_both_have_the_same_cost_after_redispatch(pair):
@@ -93,7 +93,7 @@ def test_zones_are_solved_as_far_as_settings_say(case14, zones14, solver_toleran
 def test_minimisers_that_are_released_are_solved_as_before(sensitivity):
     """Sound noise covers a proven error, a published one is for exact minimisers."""
     case = load_case("case14")
-    found = [
+    result = [
         run(
             case,
             shipped_zoning(case),
@@ -111,8 +111,8 @@ def test_minimisers_that_are_released_are_solved_as_before(sensitivity):
         )
         for solver_tolerance in ("matched", "tight")
     ]
-    for one, other in zip(found[0].outcomes, found[1].outcomes, strict=True):
-        np.testing.assert_array_equal(one.z, other.z)
+    for item, other in zip(result[0].outcomes, result[1].outcomes, strict=True):
+        np.testing.assert_array_equal(item.z, other.z)
 
 
 @pytest.mark.parametrize(

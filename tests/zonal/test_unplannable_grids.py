@@ -40,8 +40,8 @@ def test_without_generation_all_load_is_shed(coordination):
 def test_zones_may_be_islands(coordination):
     case, zoning = load_case("case14"), shipped_zoning(load_case("case14"), 3)
     ties = np.flatnonzero(zoning.zone_of[case.f_bus] != zoning.zone_of[case.t_bus])
-    apart = case.without(tuple(f"branch:{row}" for row in case.branch_row[ties].tolist()))
-    result = redispatched(apart, coordination, zoning)
+    islands = case.without(tuple(f"branch:{row}" for row in case.branch_row[ties].tolist()))
+    result = redispatched(islands, coordination, zoning)
     assert result.redispatch.status == "feasible"
     assert np.abs(result.redispatch.state.interchange).max() < 1e-9
 
