@@ -151,7 +151,7 @@ def test_power_outside_the_cost_is_reported_with_its_value(heavy, capsys):
     held = physical["generation_cost"] + voll * physical["shed_mw"]
     value = price * sum(row["balancing_mw"] for row in physical["interchange"])
     assert physical["cost"] == pytest.approx(held, rel=1e-9) and value > 1.0
-    said = re.search(rf"([\d.]+) \$/h at {price:g} \$/MWh; not part of the cost", text)
+    said = re.search(rf"at {price:g} \$/MWh: ([\d.]+) \$/h, not part of the cost", text)
     assert said and float(said[1]) == pytest.approx(value, rel=1e-5)
     assert f"load shedding at {voll:g} $/MWh" in text
 

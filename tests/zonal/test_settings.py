@@ -192,7 +192,7 @@ def test_a_distance_that_was_meant_in_megawatts_is_questioned(case14, beta, said
     ],
 )
 def test_settings_tell_what_a_run_draws(preset, given, drawn):
-    assert make_settings(preset, **given).drawn == drawn
+    assert make_settings(preset, **given).noise_budget == drawn
 
 
 @pytest.mark.parametrize(
