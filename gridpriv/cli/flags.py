@@ -224,7 +224,7 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
 
     Some defaults are included too: those that a later version may change.
     """
-    from gridpriv.privacy.settings import WITHOUT_BUDGET
+    from gridpriv.privacy.settings import NO_BUDGET
 
     words = ["gridpriv", args.command, _full(args.case)]
     words += given_words(args, *ZONE_FLAGS, "demand", "series", *COUPLING)
@@ -234,7 +234,7 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
     current = settings_of(type(settings))
     files = {name: getattr(settings, name) for name in current if current[name].metavar == "FILE"}
     full: Json = {name: _full(path) for name, path in files.items() if path is not None}
-    budget = () if settings.noise_budget in WITHOUT_BUDGET else ("budget",)
+    budget = () if settings.noise_budget in NO_BUDGET else ("budget",)
     schedule = settings.as_dict()["noise_schedule"] or settings.noise_schedule
     same = replace(settings, noise_schedule=schedule, **full)
     return shlex.join([*words, *as_flags(same, ("release", "noise_schedule", "rounds", *budget))])

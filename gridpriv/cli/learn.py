@@ -122,19 +122,15 @@ def _run(args: argparse.Namespace) -> int:
     dataset = _dataset(args, settings)
     load = time.perf_counter() - began
 
-    def run(checkpoint_writer: CheckpointWriter | None = None) -> LearnResult:
-        checkpoint = Checkpoint() if checkpoint_writer is None else checkpoint_writer.checkpoint
+    def run(checkpoints: CheckpointWriter | None = None) -> LearnResult:
+        checkpoint = Checkpoint() if checkpoints is None else checkpoints.checkpoint
         with (
             charging(args.ledger, args.ledger_key, dataset, settings, checkpoint) as charge,
             progress(args, dataset.name, settings.rounds) as advance,
         ):
             advance("", checkpoint.rounds)
             result = learn(
-                dataset,
-                settings,
-                lambda _: advance(""),
-                charge=charge,
-                checkpoint_writer=checkpoint_writer,
+                dataset, settings, lambda _: advance(""), charge=charge, checkpoints=checkpoints
             )
         timing = replace(result.timing, load=load, total=load + result.timing.total)
         return replace(result, timing=timing)

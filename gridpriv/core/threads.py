@@ -78,12 +78,8 @@ def interruptible() -> Iterator[None]:
     invalid point, and would then be lost. Here it is raised again afterwards.
     """
     handlers = {int(number): signal.getsignal(number) for number in STOPS}
-    callable_handlers = {
-        number: handler for number, handler in handlers.items() if callable(handler)
-    }
-    with _noted(
-        tuple(callable_handlers), lambda number, frame: callable_handlers[number](number, frame)
-    ):
+    callables = {number: handler for number, handler in handlers.items() if callable(handler)}
+    with _noted(tuple(callables), lambda number, frame: callables[number](number, frame)):
         yield
 
 

@@ -328,21 +328,13 @@ class ReadReport:
 @cache
 def known_fields(source: str) -> tuple[tuple[str, FieldNote, bool], ...]:
     """Return the fields of a source in ``fields.csv``: key, note, and True if always reported."""
-    rows = [row for row in shipped_rows("fields.csv") if row["source"] == source]
-    return tuple(
-        (
-            row["key"],
-            FieldNote(
-                row["field"],
-                cast(Status, row["status"]),
-                0,
-                row["note"],
-                "left out" in row["flags"],
-            ),
-            "always" in row["flags"],
-        )
-        for row in rows
-    )
+    fields = []
+    for row in shipped_rows("fields.csv"):
+        if row["source"] == source:
+            flags, status = row["flags"], cast(Status, row["status"])
+            note = FieldNote(row["field"], status, 0, row["note"], "left out" in flags)
+            fields.append((row["key"], note, "always" in flags))
+    return tuple(fields)
 
 
 def notes_of(source: str, counts: Mapping[str, int], **values: Any) -> Iterator[FieldNote]:

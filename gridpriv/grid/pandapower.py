@@ -22,20 +22,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.grid import pandapower_tables as pp_tables
 from gridpriv.grid.case import Case, SourceNames
-from gridpriv.grid.library import (
-    FieldNote,
-    ReadReport,
-    dc_note,
-    grid_notes,
-    known_fields,
-    notes_of,
-)
+from gridpriv.grid.library import FieldNote, ReadReport, dc_note, grid_notes, known_fields, notes_of
 from gridpriv.grid.pandapower_json import (
     Net,
     check_net,
@@ -56,8 +48,7 @@ def net_notes(
     net: Net,
     case: Case,
     bus_of: dict[int, int],
-    shunt_f: NDArray[np.complex128],
-    shunt_t: NDArray[np.complex128],
+    shunts: Complexes,
 ) -> tuple[FieldNote, ...]:
     """Return the notes on every table of a net."""
     tables = [key for key, field, _ in known_fields("pandapower") if key == field.field]
@@ -65,7 +56,7 @@ def net_notes(
     profiles = net.get("profiles")
     counts["profiles"] = len(profiles) if isinstance(profiles, dict) else 0
     counts |= _bus_counts(net, case, bus_of) | _unsupported(net)
-    counts["moved"] = int(((shunt_f != 0) | (shunt_t != 0)).sum())
+    counts["moved"] = int((shunts != 0).any(axis=0).sum())
     dc_lines = int(in_service(net, "dcline").sum())
     return (
         *notes_of("pandapower", counts | {"base": 1}, base=case.base_mva),
@@ -214,11 +205,11 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
     bus_of, ids = pp_tables.bus_numbers(work, len(ppc["bus"]))
     branch = pp_tables.branch_elements(work, ppc)
     gen = pp_tables.gen_elements(net, flexible, bus_of)
-    shunt_f, shunt_t = pp_tables.end_shunts(ppc, branch)
+    shunts = pp_tables.end_shunts(ppc, branch)
     tables = MatpowerTables(
         name=label,
         base_mva=float(work.sn_mva),
-        bus=pp_tables.bus_table(work, ppc, ids, bus_of, shunt_f, shunt_t),
+        bus=pp_tables.bus_table(work, ppc, ids, bus_of, shunts),
         gen=pp_tables.gen_table(net, gen, bus_of),
         branch=pp_tables.branch_table(work, ppc, ids, branch),
         gencost=pp_tables.cost_rows(net, gen),
@@ -232,9 +223,9 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
         groups=pp_tables.bus_zones(net, case, bus_of),
         names=_names(net, bus_of, branch, gen),
     )
-    notes = net_notes(net, case, bus_of, shunt_f, shunt_t)
+    notes = net_notes(net, case, bus_of, shunts)
     report = ReadReport(label, "pandapower net", notes)
-    return Conversion(case, report, pp_tables.PandapowerLink(bus_of, branch, gen, shunt_f, shunt_t))
+    return Conversion(case, report, pp_tables.PandapowerLink(bus_of, branch, gen, shunts))
 
 
 def _names(

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case
 from gridpriv.grid.pandapower_json import Net, Ppc, column_of, frame, in_service, optional
@@ -55,15 +55,15 @@ class PandapowerLink:
         By the case's ``branch_row - 1`` and ``gen_row - 1``: elements in service, counted
         through lines, trafos, trafo3w (by side), impedances and switches; through external
         grids, generators and dispatchable static generators.
-    shunt_f, shunt_t : (rows,) complex
-        Admittance (p.u.) at the ends of each branch row that is a bus shunt in the case.
+    shunts : (2, rows) complex
+        Admittance (p.u.) at the from and the to end of each branch row that is a bus shunt in the
+        case.
     """
 
     bus: dict[int, int]
     branch: tuple[Element, ...]
     gen: tuple[Element, ...]
-    shunt_f: NDArray[np.complex128]
-    shunt_t: NDArray[np.complex128]
+    shunts: Complexes
 
 
 def base_power(net: Net) -> float:
@@ -167,10 +167,8 @@ def gen_elements(
     return tuple(listed)
 
 
-def end_shunts(
-    ppc: Ppc, elements: tuple[Element, ...]
-) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Return each end's shunt admittance beyond the case's symmetric b."""
+def end_shunts(ppc: Ppc, elements: tuple[Element, ...]) -> Complexes:
+    """Return the shunt admittance of both ends beyond the case's symmetric b, (2, rows)."""
     ratio = np.real(ppc["branch"][:, 8])
     tap = np.where(ratio == 0, 1.0, ratio)
     r_skew, x_skew, g, g_skew, b_skew = (
@@ -183,8 +181,7 @@ def end_shunts(
             f"net.{elements[int(np.argmax(skew))]}: impedances that differ by direction "
             "(rft/rtf, xft/xtf) cannot be represented; give equal values for both directions"
         )
-    at_from = (0.5 * g / tap**2).astype(np.complex128)
-    return at_from, 0.5 * (g + g_skew + 1j * b_skew)
+    return np.stack([0.5 * g / tap**2 + 0j, 0.5 * (g + g_skew + 1j * b_skew)])
 
 
 NO_LIMIT = 99999.0
@@ -200,16 +197,15 @@ def bus_table(
     ppc: Ppc,
     ids: NDArray[np.int64],
     bus_of: dict[int, int],
-    shunt_f: NDArray[np.complex128],
-    shunt_t: NDArray[np.complex128],
+    shunts: Complexes,
 ) -> Floats:
     """Return the buses: bands, and the shunts of branches beyond their own b."""
     table: Floats = np.real(ppc["bus"][:, :13]).astype(float)
     base = float(net.sn_mva)
     ends = np.real(ppc["branch"][:, :2]).astype(np.int64)
-    for end, shunt in ((0, shunt_f), (1, shunt_t)):
-        np.add.at(table[:, 4], ends[:, end], base * shunt.real)
-        np.add.at(table[:, 5], ends[:, end], base * shunt.imag)
+    for end, shunt in zip(ends.T, shunts, strict=True):
+        np.add.at(table[:, 4], end, base * shunt.real)
+        np.add.at(table[:, 5], end, base * shunt.imag)
     low, high = voltage_bands(net, ids, bus_of)
     place = {int(number): row for row, number in enumerate(ids)}
     for _, bus, set_point in fixed_voltages(net):

@@ -15,7 +15,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case
 from gridpriv.grid.pandapower_json import Net
 from gridpriv.grid.pandapower_tables import NO_LIMIT, Element, PandapowerLink
@@ -51,9 +51,9 @@ def write_net(case: Case) -> tuple[Net, PandapowerLink]:
             name=[case.names.bus.get(b, str(b)) for b in case.bus_id.tolist()],
         )
         line = (case.tap == 1) & (case.shift == 0) & np.isclose(kv[case.f_bus], kv[case.t_bus])
-        shunt_f = np.where(line, 0.0, -0.5j * case.b / case.tap**2)
-        shunt_t = np.where(line, 0.0, -0.5j * case.b)
-        _demands(net, case, index, shunt_f, shunt_t)
+        charging = -0.5j * case.b / np.stack([case.tap**2, np.ones(case.n_branch)])
+        shunts = np.where(line, 0.0, charging)
+        _demands(net, case, index, shunts)
         branch = _branches(net, case, index, kv, line)
         gen = _generators(net, case, index)
     _name_elements(net, case, branch, gen)
@@ -62,7 +62,7 @@ def write_net(case: Case) -> tuple[Net, PandapowerLink]:
             json.dumps({"coordinates": place, "type": "Point"}) for place in case.xy.tolist()
         ]
     numbers = dict(zip(map(int, index), map(int, case.bus_id), strict=True))
-    return net, PandapowerLink(numbers, branch, gen, shunt_f, shunt_t)
+    return net, PandapowerLink(numbers, branch, gen, shunts)
 
 
 def _name_elements(
@@ -76,13 +76,7 @@ def _name_elements(
                 net[element.table].loc[element.index, "name"] = names[row - 1]
 
 
-def _demands(
-    net: Net,
-    case: Case,
-    index: NDArray[np.int64],
-    shunt_f: NDArray[np.complex128],
-    shunt_t: NDArray[np.complex128],
-) -> None:
+def _demands(net: Net, case: Case, index: NDArray[np.int64], shunts: Complexes) -> None:
     import pandapower as pp
 
     base, loaded = case.base_mva, np.flatnonzero((case.pd != 0) | (case.qd != 0))
@@ -91,8 +85,8 @@ def _demands(
             net, index[loaded], p_mw=base * case.pd[loaded], q_mvar=base * case.qd[loaded]
         )
     admittance = case.gs + 1j * case.bs
-    np.add.at(admittance, case.f_bus, -shunt_f)
-    np.add.at(admittance, case.t_bus, -shunt_t)
+    np.add.at(admittance, case.f_bus, -shunts[0])
+    np.add.at(admittance, case.t_bus, -shunts[1])
     at = np.flatnonzero(admittance)
     if len(at):
         power = base * np.conj(admittance[at])

@@ -191,11 +191,9 @@ def _gain_boundary_bus(graph: nx.Graph, groups: Groups, zone_of: dict[int, int],
 
 def _merge_and_halve(graph: nx.Graph, groups: Groups, zone: int) -> Groups:
     merged = [group for z, group in enumerate(groups) if z != zone]
-    ties = _tie_weights(graph, groups[zone], _zone_of(merged))
-    if not ties:  # an island cannot be merged
+    if not _tie_weights(graph, groups[zone], _zone_of(merged)):  # an island cannot be merged
         return groups
-    target = min(ties, key=lambda z: (len(merged[z]), -ties[z], z))
-    merged[target] = merged[target] | groups[zone]
+    merged[_smallest_neighbour(graph, groups[zone], merged)] |= groups[zone]
     return fill_empty(graph, merged, len(groups))
 
 
@@ -204,12 +202,14 @@ def _merge(graph: nx.Graph, groups: Groups, zones: int) -> Groups:
     groups = [set(g) for g in groups]
     while len(groups) > zones:
         smallest = groups.pop(_smallest(groups))
-        ties = _tie_weights(graph, smallest, _zone_of(groups))
-        target = (
-            min(ties, key=lambda z: (len(groups[z]), -ties[z], z)) if ties else _smallest(groups)
-        )
-        groups[target] |= smallest
+        groups[_smallest_neighbour(graph, smallest, groups)] |= smallest
     return groups
+
+
+def _smallest_neighbour(graph: nx.Graph, part: set[int], groups: Groups) -> int:
+    """Return the smallest group with a tie to some nodes; without ties the smallest of all."""
+    ties = _tie_weights(graph, part, _zone_of(groups))
+    return min(ties, key=lambda z: (len(groups[z]), -ties[z], z)) if ties else _smallest(groups)
 
 
 def _recursive(

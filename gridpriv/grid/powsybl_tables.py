@@ -187,15 +187,41 @@ NEGLIGIBLE = 1e-8
 PERMANENT = -1
 
 
-class Branches:
+class Elements:
+    """Rows of a table with the places of their buses (-1: none), and the elements' names."""
+
+    def __init__(self, network: PowsyblNetwork, buses: Buses) -> None:
+        self.network, self.buses = network, buses
+        self.rows: list[Floats] = []
+        self.at: list[tuple[int, ...]] = []
+        self.names: list[str] = []
+        self.ids: list[tuple[str, str]] = []
+
+    def append(
+        self, element: tuple[str, Any], row: Floats, at: tuple[int, ...], leg: str = ""
+    ) -> None:
+        """Add the row of an element (kind, source)."""
+        kind, source = element
+        self.rows.append(row)
+        self.at.append(at)
+        self.names.append(str(source.name or source.Index) + (f" ({leg})" if leg else ""))
+        self.ids.append((kind, source.Index))
+
+    def numbered(self, width: int, columns: tuple[int, ...]) -> Floats:
+        """Return the table with bus numbers in some columns; without a bus that of the first."""
+        numbers = self.buses.numbers()
+        first = next(iter(numbers.values()), 0)
+        table = np.array(self.rows).reshape(-1, width)
+        for row, at in zip(table, self.at, strict=True):
+            row[[*columns]] = [numbers[self.buses.root(a)] if a >= 0 else first for a in at]
+        return table
+
+
+class Branches(Elements):
     """Rows of the branch table, and shunts at the buses."""
 
     def __init__(self, network: PowsyblNetwork, buses: Buses) -> None:
-        self.buses = buses
-        self.rows: list[list[float]] = []
-        self.ends: list[tuple[int, int]] = []
-        self.names: list[str] = []
-        self.ids: list[tuple[str, str]] = []
+        super().__init__(network, buses)
         self.joined = 0
         self.ratings = _ratings(network.get_loading_limits(all_attributes=True))
         for line in _lines(network, buses).itertuples():
@@ -236,7 +262,6 @@ class Branches:
 
         ``keys`` are those of the buses at its ends; empty where an end is open.
         """
-        kind, source = element
         ends = self.buses.at.get(keys[0], -1), self.buses.at.get(keys[1], -1)
         (y_from, y_to), tap = shunts, 1.0 / abs(ratio)
         row = np.zeros(mpc.ANGMAX + 1)
@@ -258,21 +283,13 @@ class Branches:
         elif ends[1] >= 0:
             self.buses.every[ends[1]].shunt += y_to + _behind(z, y_from)
         row[mpc.TAP], row[mpc.SHIFT] = tap, -np.rad2deg(np.angle(ratio))
-        row[mpc.RATE_A : mpc.RATE_C + 1] = self.ratings.get((source.Index, leg), (0.0, 0.0, 0.0))
-        self.ends.append(ends)
-        self.rows.append(row.tolist())
-        self.names.append(str(source.name or source.Index) + (f" ({leg})" if leg else ""))
-        self.ids.append((kind, source.Index))
+        row[mpc.RATE_A : mpc.RATE_C + 1] = self.ratings.get((element[1].Index, leg), (0.0,) * 3)
+        self.append(element, row, ends, leg)
 
     def table(self) -> Floats:
         """Return MATPOWER's branch table; an open end is given the first bus, out of service."""
-        numbers = self.buses.numbers()
-        table = np.array(self.rows).reshape(-1, mpc.ANGMAX + 1)
-        first = next(iter(numbers.values()), 0)
-        for row, ends in zip(table, self.ends, strict=True):
-            at = [numbers[self.buses.root(end)] if end >= 0 else first for end in ends]
-            row[[mpc.F_BUS, mpc.T_BUS]] = at
-            row[mpc.BR_STATUS] *= at[0] != at[1]
+        table = self.numbered(mpc.ANGMAX + 1, (mpc.F_BUS, mpc.T_BUS))
+        table[:, mpc.BR_STATUS] *= table[:, mpc.F_BUS] != table[:, mpc.T_BUS]
         return table
 
 
@@ -325,14 +342,11 @@ def _ratings(limits: pd.DataFrame) -> dict[tuple[str, str], tuple[float, float, 
     return {key: tuple(BASE_MVA * np.nan_to_num(ratings)) for key, ratings in rated.items()}
 
 
-class Injections:
+class Injections(Elements):
     """Rows of the generator table; demand and shunts are added to the buses."""
 
     def __init__(self, network: PowsyblNetwork, buses: Buses) -> None:
-        self.buses, self.network = buses, network
-        self.rows: list[list[float]] = []
-        self.names: list[str] = []
-        self.ids: list[tuple[str, str]] = []
+        super().__init__(network, buses)
         self.loads: dict[int, list[str]] = {}
         self.remote = 0
         self.voltage: pd.Series[float] | None = None
@@ -368,15 +382,11 @@ class Injections:
     ) -> None:
         """Add a generator with its output and limits (p, least, most; least and most q)."""
         row = np.zeros(mpc.GEN_COLUMNS)
-        row[mpc.GEN_BUS] = bus
         power = [BASE_MVA * _endless(value) for value in (*p, *q)]
         row[[mpc.PG, mpc.PMIN, mpc.PMAX, mpc.QMIN, mpc.QMAX]] = power
         row[mpc.VG] = vm if vm > 0 else 1.0
         row[mpc.GEN_STATUS] = float(bus >= 0)
-        kind, source = element
-        self.rows.append(row.tolist())
-        self.names.append(str(source.name or source.Index))
-        self.ids.append((kind, source.Index))
+        self.append(element, row, (bus,))
 
     def _generators(self) -> None:
         for gen in self.network.get_generators(all_attributes=True).itertuples():
@@ -453,13 +463,7 @@ class Injections:
 
     def table(self) -> Floats:
         """Return MATPOWER's generator table."""
-        numbers = self.buses.numbers()
-        first = next(iter(numbers.values()), 0)
-        table = np.array(self.rows).reshape(-1, mpc.GEN_COLUMNS)
-        for row in table:
-            bus = int(row[mpc.GEN_BUS])
-            row[mpc.GEN_BUS] = numbers[self.buses.root(bus)] if bus >= 0 else first
-        return table
+        return self.numbered(mpc.GEN_COLUMNS, (mpc.GEN_BUS,))
 
 
 def _endless(value: float) -> float:

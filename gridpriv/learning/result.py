@@ -361,8 +361,7 @@ class LearnResult:
     def _repr_html_(self) -> str:
         document = self.as_dict()
         return html_page(
-            [results_table(document), privacy_table(document["privacy"])],
-            sentences(document),
+            [results_table(document), privacy_table(document["privacy"])], sentences(document)
         )
 
     @property

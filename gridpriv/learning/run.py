@@ -69,7 +69,7 @@ def learn(
     module: Any = None,
     charge: Charging | None = None,
     shared: Shared = ALONE,
-    checkpoint_writer: CheckpointWriter | None = None,
+    checkpoints: CheckpointWriter | None = None,
 ) -> LearnResult:
     """Train a linear model, or a torch module, with an algorithm.
 
@@ -86,7 +86,7 @@ def learn(
         Called with a client's name and its new releases before they are drawn (a ledger).
     shared : Shared
         The runs that this one shares its budget with.
-    checkpoint_writer : CheckpointWriter, optional
+    checkpoints : CheckpointWriter, optional
         Stores the state of the run (:mod:`gridpriv.learning.stored`).
 
     Returns
@@ -107,13 +107,13 @@ def learn(
     began = time.perf_counter()
     original = dataset
     task, dataset = make_task(dataset, settings, module, charge, shared)
-    if checkpoint_writer is not None:
-        task = replace(task, checkpoint=checkpoint_writer.checkpoint)
-        _recount(task, checkpoint_writer.draws)
-    log = _Log(dataset, task, watch, checkpoint_writer)
+    if checkpoints is not None:
+        task = replace(task, checkpoint=checkpoints.checkpoint)
+        _recount(task, checkpoints.draws)
+    log = _Log(dataset, task, watch, checkpoints)
     build = time.perf_counter() - began
-    if checkpoint_writer is not None:
-        checkpoint_writer.start()
+    if checkpoints is not None:
+        checkpoints.start()
     log.resume()
     linear = settings.device == "cpu" and task.module is None
     with one_blas_thread() if linear else nullcontext():
@@ -220,12 +220,10 @@ class _Log:
     dataset: Dataset
     task: Task
     watch: Callable[[Round], None]
-    checkpoint_writer: CheckpointWriter | None = None
+    checkpoints: CheckpointWriter | None = None
 
     def __post_init__(self) -> None:
-        self.rows: list[Json] = (
-            [] if self.checkpoint_writer is None else list(self.checkpoint_writer.rows)
-        )
+        self.rows: list[Json] = [] if self.checkpoints is None else list(self.checkpoints.rows)
         self.w: Floats = np.zeros(self.task.clients.shape)
         self.local: Floats = np.zeros((0, *self.task.clients.shape))
         self.resume()
@@ -257,8 +255,8 @@ class _Log:
         self.rows.append(row)
         if done.number == settings.rounds:
             self.w, self.local = to_numpy(done.w), to_numpy(done.local)
-        if self.checkpoint_writer is not None and done.number < settings.rounds:
-            self.checkpoint_writer.keep(done, self.rows)
+        if self.checkpoints is not None and done.number < settings.rounds:
+            self.checkpoints.keep(done, self.rows)
         self.watch(done)
         self.resume()
 

@@ -377,11 +377,11 @@ def make_checkpoint_writer(
         "version": version("gridpriv"),
     }
     secure = settings.noise == "secure" and settings.mechanism != "none"
-    checkpoint_writer = CheckpointWriter(
+    checkpoints = CheckpointWriter(
         folder, identity, 0.0 if secure else EVERY_SECONDS, draws=[] if secure else None
     )
     if not (folder / INTERRUPTED_FILE).exists():
-        return checkpoint_writer
+        return checkpoints
     if not resume:
         raise InputError(
             f"out = {str(folder)!r} holds a run that was interrupted: add --resume to continue "
@@ -399,7 +399,7 @@ def make_checkpoint_writer(
                 f"resume = True: must be left out, {folder} holds a run of other {entry}"
             )
     checkpoint = Checkpoint(text["rounds"], state)
-    return replace(checkpoint_writer, checkpoint=checkpoint, rows=text["rows"], draws=text["drawn"])
+    return replace(checkpoints, checkpoint=checkpoint, rows=text["rows"], draws=text["drawn"])
 
 
 def _read(path: Path) -> tuple[Json, tuple[Floats, ...]]:

@@ -263,31 +263,23 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
     wide = [item for item in charges if HIDES_NOTHING < stated_epsilon(item[0]) < math.inf]
     if wide:  # a loss distribution this wide has no use and no grid
         return _added(charges, wide, delta)
-    if kinds == {"laplace"} and sum(count for _, count in charges) == 1:
-        bound = max(0.0, pure_epsilon(charges[0][0]) + 2.0 * math.log1p(-delta))
-    elif kinds == {"laplace"} and sum(count for _, count in charges) == 2:
+    number, (first, count), equal = sum(n for _, n in charges), charges[0], len(charges) == 1
+    if kinds == {"laplace"} and number == 1:
+        bound = max(0.0, pure_epsilon(first) + 2.0 * math.log1p(-delta))
+    elif kinds == {"laplace"} and number == 2:
         bound = _two_laplace_epsilon([pure_epsilon(c) for c, n in charges for _ in range(n)], delta)
-    elif kinds == {"staircase"} and sum(count for _, count in charges) == 1:
-        (item, _), *_ = charges
-        bound = max(0.0, item.parameter + math.log1p(-min(delta / item.second, 1.0 - 1e-16)))
-    elif kinds == {"pure"} and len(charges) == 1 and charges[0][1] <= MOST_POINTS:
-        bound = _randomised_responses(charges[0][0].parameter, charges[0][1], delta)
-    elif (
-        kinds == {"laplace"}
-        and len(charges) == 1
-        and charges[0][1] <= MOST_EQUAL
-        and delta >= LEAST_DELTA
-    ):
-        bound = _equal_laplace(pure_epsilon(charges[0][0]), charges[0][1], delta)
-    elif "zcdp" in kinds:
-        bound = _rdp_epsilon(charges, delta)
+    elif kinds == {"staircase"} and number == 1:
+        bound = max(0.0, first.parameter + math.log1p(-min(delta / first.second, 1.0 - 1e-16)))
+    elif kinds == {"pure"} and equal and count <= MOST_POINTS:
+        bound = _randomised_responses(first.parameter, count, delta)
+    elif kinds == {"laplace"} and equal and count <= MOST_EQUAL and delta >= LEAST_DELTA:
+        bound = _equal_laplace(pure_epsilon(first), count, delta)
     else:
-        bound = _composed_epsilon(charges, delta)
-    pure = [item for item in charges if math.isfinite(pure_epsilon(item[0]))]
-    stated = [item for item in charges if math.isfinite(stated_epsilon(item[0]))]
-    return min(
-        [bound, *(_added(charges, separate, delta) for separate in (pure, stated) if separate)]
-    )
+        bound = (_rdp_epsilon if "zcdp" in kinds else _composed_epsilon)(charges, delta)
+    for epsilon in (pure_epsilon, stated_epsilon):
+        if separate := [item for item in charges if math.isfinite(epsilon(item[0]))]:
+            bound = min(bound, _added(charges, separate, delta))
+    return bound
 
 
 def stated_epsilon(charge: Charge) -> float:

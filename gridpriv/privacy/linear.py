@@ -344,10 +344,10 @@ def posterior_covariance(matrix: Floats, variance: float, prior: Sums, deviation
     """
     shares = prior.shares
     prior_covariance = prior.spread**2 * np.outer(shares, shares) + deviation**2 * prior.deviations
-    covariance = matrix @ prior_covariance
+    cross = matrix @ prior_covariance
     noise = max(variance, LEAST_NOISE * np.trace(prior_covariance))  # nested sums would be singular
-    noisy = covariance @ matrix.T + noise * np.eye(len(matrix))
-    return np.asarray(prior_covariance - covariance.T @ np.linalg.solve(noisy, covariance))
+    noisy = cross @ matrix.T + noise * np.eye(len(matrix))
+    return np.asarray(prior_covariance - cross.T @ np.linalg.solve(noisy, cross))
 
 
 def bus(units: int) -> Statistics:

@@ -59,7 +59,7 @@ LEAST_EPSILON, MOST_EPSILON = 1e-12, 1e6
 
 NO_NOISE, NOTHING = "none", "nothing"
 """In place of a budget: of a run without noise; of a run without releases."""
-WITHOUT_BUDGET = (NO_NOISE, NOTHING)
+NO_BUDGET = (NO_NOISE, NOTHING)
 
 
 @dataclass(frozen=True)
@@ -424,7 +424,8 @@ def checked(name: str, kind: type[Any]) -> type[Any]:
         try_parts(name, self)
 
     def perturb(self: Any, value: Floats, stream: Stream) -> Floats:
-        return check_noisy(name, value, _result(name, "perturb", kind.perturb, self, value, stream))
+        noisy = _result(name, "perturb", kind.perturb, self, value, stream)
+        return _numbers(name, "perturb()", noisy, value, "the value plus noise on every number")
 
     def charge(self: Any, distance: float) -> Charge:
         return check_charge(name, _result(name, "charge", kind.charge, self, distance))
@@ -471,17 +472,6 @@ def try_parts(name: str, mechanism: Any) -> None:
         mechanism.cdf(np.linspace(-REACH, REACH, POINTS) * mechanism.scale)
 
 
-def check_noisy(name: str, value: Floats, noisy: Any) -> Floats:
-    """Return the noisy value of ``perturb``; refuse another shape, NaN and infinity."""
-    noisy_values = _numbers(name, "perturb()", noisy)
-    if noisy_values.shape != value.shape:
-        result = f"returns shape {noisy_values.shape} for a value of shape {value.shape}"
-        raise fault(name, "perturb()", result, "the value plus noise on every number")
-    if not np.isfinite(noisy_values).all():
-        raise fault(name, "perturb()", "returns NaN or infinite numbers", "finite numbers")
-    return noisy_values
-
-
 def check_charge(name: str, charge: Any) -> Charge:
     """Return the charge; refuse another type, unknown kinds and parameters below 0."""
     if not isinstance(charge, Charge):
@@ -496,12 +486,7 @@ def check_charge(name: str, charge: Any) -> Charge:
 
 def check_probabilities(name: str, x: Floats, values: Any) -> Floats:
     """Return the probabilities of ``cdf``; refuse values of no distribution function."""
-    below = _numbers(name, "cdf()", values)
-    if below.shape != np.shape(x):
-        result = f"returns shape {below.shape} for numbers of shape {np.shape(x)}"
-        raise fault(name, "cdf()", result, "a probability for each number")
-    if not np.isfinite(below).all():
-        raise fault(name, "cdf()", "returns NaN or infinite numbers", "numbers from 0 to 1")
+    below = _numbers(name, "cdf()", values, x, "a probability for each number")
     if below.size and (below.min() < -ROUNDING or below.max() > 1.0 + ROUNDING):
         result = f"returns {below.min():.4g} to {below.max():.4g}"
         raise fault(name, "cdf()", result, "numbers from 0 to 1")
@@ -518,11 +503,18 @@ def fault(name: str, part: str, result: str, allowed: str) -> InputError:
     )
 
 
-def _numbers(name: str, part: str, values: Any) -> Floats:
+def _numbers(name: str, part: str, values: Any, argument: Floats, allowed: str) -> Floats:
+    """Return a part's result: a finite number for each of its argument."""
     try:
-        return np.asarray(values, dtype=float)
+        numbers = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         raise fault(name, part, f"returns {type(values).__name__}", "an array of numbers") from None
+    if numbers.shape != np.shape(argument):
+        result = f"returns shape {numbers.shape} for numbers of shape {np.shape(argument)}"
+        raise fault(name, part, result, allowed)
+    if not np.isfinite(numbers).all():
+        raise fault(name, part, "returns NaN or infinite numbers", "finite numbers")
+    return numbers
 
 
 def _result(name: str, part: str, call: Callable[..., Any], *values: Any) -> Any:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from gridpriv.core.store import Study
 from gridpriv.core.text import Json
 from gridpriv.grid.layout import network_tables
-from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET, nominal_epsilon
+from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE, nominal_epsilon
 from gridpriv.report import source
 from gridpriv.report.curves import Chart, Series
 from gridpriv.report.figures import PALETTE, Bar, Bars, Look, Plot, set_labels, set_title, stacked
@@ -43,7 +43,7 @@ def drawable(metrics: Iterable[source.Metric], table: pd.DataFrame) -> list[sour
 def cost_charts(table: pd.DataFrame, look: dict[str, Look]) -> list[Chart]:
     """Return cost against certified total epsilon, per panel and cost, with 95 % intervals."""
     finished = table[table.seeds > 0]
-    panels = dict.fromkeys(finished[~finished.budget.isin(WITHOUT_BUDGET)].panel)
+    panels = dict.fromkeys(finished[~finished.budget.isin(NO_BUDGET)].panel)
     shown = drawable(source.COSTS[:-2], table) or drawable(source.COSTS[:-1], table)
     charts = []
     for panel in panels:
@@ -79,7 +79,7 @@ def _metric_chart(
 def _cost_series(rows: pd.DataFrame, metric: source.Metric) -> list[Series]:
     matches = []
     for name, curve in rows.groupby("series", sort=False):
-        flat = bool(curve.budget.isin(WITHOUT_BUDGET).all())
+        flat = bool(curve.budget.isin(NO_BUDGET).all())
         known = curve[curve[metric.key].notna() & (flat | curve.total_epsilon.notna())]
         known = known.sort_values("total_epsilon")
         columns = ("total_epsilon", f"{metric.key}_low", f"{metric.key}_high")
@@ -222,12 +222,12 @@ def _panel_rounds(
     panel: str,
     look: dict[str, Look],
 ) -> list[Chart]:
-    budgets = [b for b in dict.fromkeys(runs.budget) if b not in WITHOUT_BUDGET] or [NO_NOISE]
+    budgets = [b for b in dict.fromkeys(runs.budget) if b not in NO_BUDGET] or [NO_NOISE]
     charts = []
     wide = rounds.pivot(index="round", columns="run", values=metric.key)
     last = rounds.groupby("run")["round"].max()
     for budget in sorted(budgets, key=nominal_epsilon):
-        shown = runs[runs.budget.isin([budget, *WITHOUT_BUDGET])]
+        shown = runs[runs.budget.isin([budget, *NO_BUDGET])]
         series = [
             _round_series(str(name), wide.loc[wide.index <= last[own].max(), own])
             for name, group in shown.groupby("series", sort=False)

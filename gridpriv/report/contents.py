@@ -15,7 +15,7 @@ from gridpriv.core.text import Json, Message, number_text, shown
 from gridpriv.learning.accounting import protected
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.certificate import noise_caveat
-from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET
+from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE
 from gridpriv.report import schema, source
 from gridpriv.report.source import (
     COMBINATION,
@@ -43,7 +43,7 @@ from gridpriv.zonal.summary import protection, series_summary, summary_table, zo
 def noisy_runs(study: Study) -> pd.DataFrame:
     """Return the runs that draw noise."""
     runs = study.runs
-    return runs[~runs["budget"].isin(WITHOUT_BUDGET)] if len(runs) else runs
+    return runs[~runs["budget"].isin(NO_BUDGET)] if len(runs) else runs
 
 
 def simulation_caveat(study: Study) -> str:
@@ -64,7 +64,7 @@ def composition(study: Study) -> Iterator[Message]:
         if total.runs < 2:
             continue
         if total.epsilon is None:
-            noisy = (study.runs["case"] == total.case) & ~study.runs["budget"].isin(WITHOUT_BUDGET)
+            noisy = (study.runs["case"] == total.case) & ~study.runs["budget"].isin(NO_BUDGET)
             names = " and ".join(engine.differing(study.runs[noisy]))
             yield message("composition-differs", values | {"names": names})
         elif math.isinf(total.epsilon):
@@ -113,7 +113,7 @@ def epsilon_text(value: float) -> str:
 
 def protections(study: Study) -> list[Message]:
     """Return the protected change of noisy runs, by case or method where it differs."""
-    noisy = study.runs[~study.runs["budget"].isin(WITHOUT_BUDGET)]
+    noisy = study.runs[~study.runs["budget"].isin(NO_BUDGET)]
     column = "adjacency" if "adjacency" in noisy else "protection"
     if column not in noisy:
         return []
@@ -211,7 +211,7 @@ def _relaxed(study: Study, text: pd.DataFrame) -> pd.DataFrame:
 
 def _private(study: Study, means: pd.DataFrame) -> pd.DataFrame:
     """Return the certificates of noisy methods; of a series, of all steps together."""
-    noisy, totals = means[~means.budget.isin(WITHOUT_BUDGET)], engine.study_totals(study)
+    noisy, totals = means[~means.budget.isin(NO_BUDGET)], engine.study_totals(study)
     if means_over(study) == "steps" and totals:
         drawn = study.tables["releases"].groupby("zone")["count"].sum()
         pure, total = totals[0].pure, totals[0].epsilon

@@ -9,21 +9,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from gridpriv.core.store import Study
-from gridpriv.core.text import (
-    Json,
-    Message,
-    amount,
-    counted,
-    number_text,
-    percent_of,
-)
-from gridpriv.privacy.settings import (
-    NO_NOISE,
-    NOTHING,
-    WITHOUT_BUDGET,
-    nominal_epsilon,
-    parse_budget,
-)
+from gridpriv.core.text import Json, Message, amount, counted, number_text, percent_of
+from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE, NOTHING, nominal_epsilon, parse_budget
 from gridpriv.report import source
 from gridpriv.report.contents import epsilon_text, quoted
 from gridpriv.report.source import message, step_rows
@@ -219,7 +206,7 @@ def _series_certificate(study: Study) -> Iterator[Fact]:
 def _protected(runs: pd.DataFrame) -> Iterator[Fact]:
     """Yield the protected change of noisy runs, if it is the same for all."""
     adjacency = runs.get("protection", runs.get("adjacency", pd.Series(dtype=str)))
-    kinds = adjacency[~runs.budget.isin(WITHOUT_BUDGET)].dropna().unique()
+    kinds = adjacency[~runs.budget.isin(NO_BUDGET)].dropna().unique()
     if len(kinds) == 1:
         yield Fact("Protected", str(kinds[0]), state="wide")
 
@@ -287,7 +274,7 @@ class Panel:
     @property
     def late(self) -> pd.DataFrame:
         """The runs at every budget that have not converged; noise-free ones have own messages."""
-        drawn = self.runs.budget.isin(WITHOUT_BUDGET) == (self.budget in WITHOUT_BUDGET)
+        drawn = self.runs.budget.isin(NO_BUDGET) == (self.budget in NO_BUDGET)
         return self.runs[
             drawn & (self.runs.get("consensus_residual", math.nan) > CONVERGED_RESIDUAL)
         ]
@@ -337,13 +324,13 @@ class Panel:
         if len(ranked):
             ranking, first = self.ranking, ranked.iloc[0]
             mean = f"mean {metric.noun}".replace("mean mean", "mean")
-            if len(ranking.order) > 1 and self.budget not in WITHOUT_BUDGET and ranking.seeds < 2:
+            if len(ranking.order) > 1 and self.budget not in NO_BUDGET and ranking.seeds < 2:
                 note = "of one seed; methods are not ranked"
                 facts.append(Fact(f"Lowest {metric.noun}", str(first.series), note))
             elif len(ranking.order) > 1 and ranking.decided:
                 note = (
                     ""
-                    if self.budget in WITHOUT_BUDGET
+                    if self.budget in NO_BUDGET
                     else "significant against all other ranked methods"
                 )
                 facts.append(Fact(f"Lowest {mean}", str(first.series), note))
@@ -396,14 +383,14 @@ class Panel:
                 mean = f"mean of {counted(row.seeds, 'run')}"
                 yield Fact(title, f"{amount(row[key], 'MW')} MW", mean)
         prior = self.row_of(NOTHING)
-        if prior is not None and row.budget not in WITHOUT_BUDGET:
+        if prior is not None and row.budget not in NO_BUDGET:
             cost = share_of(prior.cost_of_privacy, base, OVER) if priced else ""
             text = cost or metric.text(prior[metric.key])
             yield Fact("Prior-only baseline", text, f"{metric.noun} at epsilon = 0")
 
     def _privacy(self, rows: pd.DataFrame) -> Iterator[Fact]:
         totals = rows.total_epsilon.dropna()
-        if self.budget in WITHOUT_BUDGET or rows.empty:
+        if self.budget in NO_BUDGET or rows.empty:
             return
         if totals.empty:
             yield Fact("Certified total", "none", "", "bad")
@@ -434,12 +421,9 @@ def panel_messages(of: Panel) -> Iterator[Message]:
     yield from _baseline_messages(of, of.metric)
     if len(late := of.late):
         worst = late.loc[late.consensus_residual.idxmax()]
-        same_noise = of.runs[of.runs.budget.isin(WITHOUT_BUDGET) == (of.budget in WITHOUT_BUDGET)]
+        same_noise = of.runs[of.runs.budget.isin(NO_BUDGET) == (of.budget in NO_BUDGET)]
         values = {"late": late.series.nunique(), "methods": same_noise.series.nunique()}
-        values |= {
-            "panel": of.name,
-            "kind": "noise-free" if of.budget in WITHOUT_BUDGET else "noisy",
-        }
+        values |= {"panel": of.name, "kind": "noise-free" if of.budget in NO_BUDGET else "noisy"}
         values |= {
             "residual": number_text(worst.consensus_residual),
             "tolerance": f"{CONVERGED_RESIDUAL:g}",
@@ -452,14 +436,12 @@ def _ranking_messages(of: Panel, metric: source.Metric) -> Iterator[Message]:
     if len(ranked) < 2:
         return
     ranking, values = of.ranking, {"panel": of.name, "figure": metric.noun, "at": at(of)}
-    if of.budget not in WITHOUT_BUDGET and ranking.seeds < 2:
+    if of.budget not in NO_BUDGET and ranking.seeds < 2:
         yield message("one-seed", values)
     elif ranking.decided:
         first = ranked.iloc[0]
         given = {"method": quoted(first.series), "value": metric.text(first[metric.key])}
-        yield message(
-            "lowest-noise-free" if of.budget in WITHOUT_BUDGET else "lowest", values | given
-        )
+        yield message("lowest-noise-free" if of.budget in NO_BUDGET else "lowest", values | given)
     else:
         first, *indistinct = ranking.leaders
         leaders = {"method": quoted(first), "others": named(indistinct)}
@@ -507,7 +489,7 @@ def _feasibility_messages(of: Panel) -> Iterator[Message]:
 
 
 def _baseline_messages(of: Panel, metric: source.Metric) -> Iterator[Message]:
-    if of.budget in WITHOUT_BUDGET:
+    if of.budget in NO_BUDGET:
         return
     plain = of.rows[of.rows.budget == NO_NOISE]
     if len(plain) and (plain.ac_feasible == 0.0).all():
@@ -545,11 +527,11 @@ def next_steps(of: Panel) -> Iterator[Message]:
     codes = {m.code for m in panel_messages(of)}
     if not codes:
         return
-    if codes & {"not-distinguishable", "one-seed"} and of.budget not in WITHOUT_BUDGET:
+    if codes & {"not-distinguishable", "one-seed"} and of.budget not in NO_BUDGET:
         yield message("next-seeds", {"seeds": max(2 * int(of.compared.seeds.max()), 5)})
     late = of.late
-    fresh = ~late.budget.isin(WITHOUT_BUDGET) & (late.get("noise_schedule") != "once")
-    once = ~of.rows.budget.isin(WITHOUT_BUDGET) & (of.rows.get("noise_schedule") == "once")
+    fresh = ~late.budget.isin(NO_BUDGET) & (late.get("noise_schedule") != "once")
+    once = ~of.rows.budget.isin(NO_BUDGET) & (of.rows.get("noise_schedule") == "once")
     conditions = {
         "next-once": fresh.any() and not once.any(),
         "next-rounds": not fresh.all() or "noise-free-not-converged" in codes,
@@ -561,7 +543,7 @@ def next_steps(of: Panel) -> Iterator[Message]:
 
 def at(run: pd.Series | Panel) -> str:
     """Return the budget of a run or a panel after a name; empty without noise."""
-    return "" if run.budget in WITHOUT_BUDGET else f" at {source.budget_words(run.budget)}"
+    return "" if run.budget in NO_BUDGET else f" at {source.budget_words(run.budget)}"
 
 
 def named(names: object) -> str:
@@ -577,6 +559,6 @@ def interval_of(row: pd.Series, metric: source.Metric) -> str:
     low, high = row[f"{metric.key}_low"], row[f"{metric.key}_high"]
     seeds = counted(int(row.seeds), "seed")
     if not math.isfinite(low):
-        return "" if row.budget in WITHOUT_BUDGET else f"{seeds}, no interval"
+        return "" if row.budget in NO_BUDGET else f"{seeds}, no interval"
     zero = ": not distinguishable from zero" if metric.signed and low <= 0.0 <= high else ""
     return f"95 % interval {number_text(low)} to {number_text(high)}, {seeds}{zero}"

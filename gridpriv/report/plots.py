@@ -29,7 +29,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.certificate import noise_caveat
-from gridpriv.privacy.settings import WITHOUT_BUDGET, nominal_epsilon
+from gridpriv.privacy.settings import NO_BUDGET, nominal_epsilon
 from gridpriv.report.charts import (
     convergence_charts,
     cost_chart,
@@ -251,7 +251,7 @@ class StudyPlots:
         """Draw the mean of the study's first cost by method and budget."""
         table = self._table()
         metric, name = _cost_of(table), self._panel(table, panel)
-        rows = table[(table.panel == name) & ~table.budget.isin(WITHOUT_BUDGET)]
+        rows = table[(table.panel == name) & ~table.budget.isin(NO_BUDGET)]
         wide = rows.pivot(index="series", columns="budget", values=metric.key)
         wide = wide.loc[list(dict.fromkeys(rows.series)), sorted(wide.columns, key=nominal_epsilon)]
         size = 2.6 + 0.95 * wide.shape[1], 1.4 + 0.4 * len(wide)

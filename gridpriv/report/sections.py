@@ -12,7 +12,7 @@ from gridpriv.core.store import NETWORK_TABLES, Study
 from gridpriv.core.text import Message, number_text
 from gridpriv.grid.zoning import map_digest
 from gridpriv.power.ac.state import negligible_mw
-from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET
+from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE
 from gridpriv.report import source
 from gridpriv.report.charts import cost_charts, generation_chart, round_charts, step_charts
 from gridpriv.report.contents import noted
@@ -70,7 +70,7 @@ class Subject:
             return {}
         drawn = self.table[self.table.seeds > 0]
         names = list(dict.fromkeys(drawn.series))
-        flat = frozenset(drawn.loc[drawn.budget.isin(WITHOUT_BUDGET), "series"])
+        flat = frozenset(drawn.loc[drawn.budget.isin(NO_BUDGET), "series"])
         return looks(names, levels=flat if len(names) > len(flat) else frozenset())
 
     def tables_named(self, *names: str) -> tuple[Table, ...]:
@@ -107,7 +107,7 @@ def result(of: Subject) -> Section | None:
     if not split:
         return None
     notes = [message("cost-of-privacy", {}), message("costs-include", {})]
-    noisy = of.table[~of.table.budget.isin(WITHOUT_BUDGET)]
+    noisy = of.table[~of.table.budget.isin(NO_BUDGET)]
     if (noisy.cost_of_privacy < 0.0).any():
         notes.append(message("negative-cost", {}))
     return Section("Cost of privacy", tuple(notes), split)
@@ -222,14 +222,12 @@ def _limits(study: Study, panel: str, runs: pd.DataFrame) -> list[Message]:
     known = runs[runs["explanation"].notna() & (sheds | (runs["ac_feasible"] == False))]  # noqa: E712
     if known.empty:
         return []
-    first = known.sort_values("budget", key=lambda b: ~b.isin(WITHOUT_BUDGET), kind="stable").iloc[
-        0
-    ]
+    first = known.sort_values("budget", key=lambda b: ~b.isin(NO_BUDGET), kind="stable").iloc[0]
     if "step" in known:
         run = f"step {first.step}"
     else:
         run = str(first.method)
-        if first.budget not in WITHOUT_BUDGET:
+        if first.budget not in NO_BUDGET:
             run += f", {source.budget_words(first.budget)}, seed {first.seed}"
     explanation = str(first.explanation).rstrip(". ")
     return [message("limits", {"panel": panel, "run": run, "explanation": explanation})]
@@ -275,7 +273,7 @@ def privacy(of: Subject) -> Section | None:
     """Return nominal and certified epsilons and the source of the sensitivities."""
     if "privacy" not in of.tables:
         return None
-    noisy = of.table[~of.table.budget.isin(WITHOUT_BUDGET)]
+    noisy = of.table[~of.table.budget.isin(NO_BUDGET)]
     certificates = of.study.tables["certificates"]
     notes = [message("certificates", {}), message("sensitivity-ratio", {})]
     if means_over(of.study) == "steps":

@@ -379,7 +379,7 @@ def rank(runs: pd.DataFrame, metric: Metric) -> Ranking:
 def _by_seed(rows: pd.DataFrame, metric: Metric) -> pd.Series:
     """Return a method's value by seed; without noise the same value for every seed."""
     values = pd.to_numeric(rows[metric.key])
-    if bool(rows["budget"].isin(privacy.WITHOUT_BUDGET).all()):
+    if bool(rows["budget"].isin(privacy.NO_BUDGET).all()):
         return pd.Series([float(values.iloc[0])], index=["any"])
     seeds = rows["seed"] if "seed" in rows else pd.Series(range(len(rows)), index=rows.index)
     return pd.Series(values.to_numpy(dtype=float), index=seeds.astype(str))
@@ -508,7 +508,7 @@ def panel_names(table: pd.DataFrame) -> list[str]:
 def budgets_of(table: pd.DataFrame) -> list[str]:
     """Return the budgets of the noise of a table, the smallest first."""
     return sorted(
-        (b for b in dict.fromkeys(table.budget) if b not in privacy.WITHOUT_BUDGET),
+        (b for b in dict.fromkeys(table.budget) if b not in privacy.NO_BUDGET),
         key=privacy.nominal_epsilon,
     )
 
@@ -526,7 +526,7 @@ def at_budget(table: pd.DataFrame, budget: str) -> pd.DataFrame:
 
 def budget_words(budget: str) -> str:
     """Return a budget's label."""
-    if budget in privacy.WITHOUT_BUDGET:
+    if budget in privacy.NO_BUDGET:
         return {privacy.NO_NOISE: "noise-free", privacy.NOTHING: "epsilon 0"}[budget]
     stated = privacy.parse_budget(budget)
     return f"{stated.scope.replace('-', ' ')} epsilon {shortest(stated.epsilon)}"

@@ -28,7 +28,7 @@ from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case
 from gridpriv.grid.zoning import Zoning, tie_lines, zone_map
-from gridpriv.privacy.settings import WITHOUT_BUDGET
+from gridpriv.privacy.settings import NO_BUDGET
 from gridpriv.study import engine
 from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, to_toml
 from gridpriv.study.record import FINALS, identity, run_tables
@@ -125,7 +125,7 @@ def estimate(runs: Iterable[tuple[Case, Settings]], jobs: int | None = None) -> 
         each = settings.local_updates * (OF_UPDATE + case.n_bus * OF_BUS_UPDATE)
         seconds += FIXED + case.n_bus * OF_BUS + updates * each
         count += 1
-        baselines += settings.noise_budget in WITHOUT_BUDGET
+        baselines += settings.noise_budget in NO_BUDGET
     jobs = max(1, min(jobs or os.cpu_count() or 1, count))
     return WorkEstimate(count, jobs, START + seconds / jobs, baselines)
 

@@ -48,7 +48,7 @@ from gridpriv.core.tables import (
 from gridpriv.core.text import Json, json_ready
 from gridpriv.privacy.accounting import Charges, total_of, total_pure
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.privacy.settings import WITHOUT_BUDGET
+from gridpriv.privacy.settings import NO_BUDGET
 
 SEED = "Seed: seed of simulated noise; the noise can be removed with it"
 
@@ -210,7 +210,7 @@ def study_totals(study: Study) -> list[StudyTotal]:
     if charges.empty:
         return []
     runs = _with_killed(study, charges)
-    noisy = runs[runs["run"].isin(charges["run"]) | ~runs["budget"].isin(WITHOUT_BUDGET)]
+    noisy = runs[runs["run"].isin(charges["run"]) | ~runs["budget"].isin(NO_BUDGET)]
     return [
         _total(study, str(case), rows, charges) for case, rows in noisy.groupby("case", sort=False)
     ]

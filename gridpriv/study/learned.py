@@ -37,7 +37,7 @@ from gridpriv.learning.run import Tuning, learn, make_task, split_for, tune
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.stored import MODEL_FILE, CheckpointWriter, make_checkpoint_writer
 from gridpriv.privacy.certificate import Certificate
-from gridpriv.privacy.settings import NO_NOISE, WITHOUT_BUDGET, Budget, parse_budget
+from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE, Budget, parse_budget
 from gridpriv.study import engine
 from gridpriv.study import plan as plans
 from gridpriv.study.context import open_charge
@@ -389,8 +389,7 @@ def _refuse_drawn_again(out: Path, remaining: Sequence[Trial]) -> None:
     """
     given = [trial.settings for trial in remaining]
     if any(
-        settings.noise == "secure" and settings.noise_budget not in WITHOUT_BUDGET
-        for settings in given
+        settings.noise == "secure" and settings.noise_budget not in NO_BUDGET for settings in given
     ):
         raise InputError(
             f"{out} has runs with secure noise to do that may have drawn it already, which nothing "
@@ -503,9 +502,9 @@ def store_learning_run(
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:
         if not store.stored():
-            checkpoint_writer = make_checkpoint_writer(out, dataset, settings, resume=resume)
+            checkpoints = make_checkpoint_writer(out, dataset, settings, resume=resume)
             result, row = (
-                run(checkpoint_writer),
+                run(checkpoints),
                 _identity(trial) | {"run": "0"},
             )  # a digest covers the seed
             tables = _result_tables(row, result, None)
@@ -514,7 +513,7 @@ def store_learning_run(
             store.text("rounds.csv", frame_csv(rounds))
             (result.public_model if public else result.model).save(out / MODEL_FILE)
             store.add(publish_tables(tables) if public else tables)
-            checkpoint_writer.done()
+            checkpoints.done()
         store.finish(engine.manifest_totals)
     return read_sealed(out / RUN_FILE)
 

@@ -111,8 +111,8 @@ def methods_at(
     for method, *values in product(methods or DEFAULT_METHODS, *axes.values()):
         own, chosen = dict(method.settings), dict(zip(axes, values, strict=True))
         if (
-            noise_budget_of(own) in privacy.WITHOUT_BUDGET
-            and noise_budget_of(chosen | own) in privacy.WITHOUT_BUDGET
+            noise_budget_of(own) in privacy.NO_BUDGET
+            and noise_budget_of(chosen | own) in privacy.NO_BUDGET
         ):
             chosen = {name: value for name, value in chosen.items() if name not in OF_NOISE}
         chosen |= own
@@ -280,7 +280,7 @@ class StudyPlan:
         drawn = [noise_budget_of(common | dict(method.settings)) for method in self.methods]
         baselines: dict[str, Json] = {}
         for method, noise in zip(self.methods, drawn, strict=True):
-            if noise not in privacy.WITHOUT_BUDGET:
+            if noise not in privacy.NO_BUDGET:
                 baseline = {k: v for k, v in method.settings if k not in NOT_IN_BASELINE}
                 baselines.setdefault(self._baseline_key(baseline), baseline)
         missing = [
@@ -327,7 +327,7 @@ class StudyPlan:
         own = partial(make_settings, given.pop("preset", None), **given)
         try:
             first = own(budget=budget, seed=self.seeds[0])
-            if first.noise_budget in privacy.WITHOUT_BUDGET:  # budgets and seeds have no effect
+            if first.noise_budget in privacy.NO_BUDGET:  # budgets and seeds have no effect
                 runs = [own(seed=self.seeds[0])]
             else:
                 runs = [replace(first, seed=seed) for seed in self.seeds]

@@ -62,7 +62,7 @@ from gridpriv.privacy.adjacency import (
     parse_power_factors,
 )
 from gridpriv.privacy.perturbation import NoiseSchedule, Perturbation, Target
-from gridpriv.privacy.settings import NOTHING, WITHOUT_BUDGET, Budget, Mechanism, Privacy
+from gridpriv.privacy.settings import NO_BUDGET, NOTHING, Budget, Mechanism, Privacy
 from gridpriv.privacy.temporal import MOST_COEFFICIENTS, parse_window
 
 Consensus = Literal["boundary", "all"]
@@ -394,7 +394,7 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
     def noise_is_fresh(self) -> bool:
         """Return True where every round draws new noise, which a penalty rule must not follow."""
         perturbation = self.effective_perturbation()
-        return self.noise_budget not in WITHOUT_BUDGET and perturbation.noise_schedule != "once"
+        return self.noise_budget not in NO_BUDGET and perturbation.noise_schedule != "once"
 
     def planned_releases(self) -> int:
         """Return the number of releases of one zone."""

@@ -332,8 +332,8 @@ def _fill_results(net: Any, link: PandapowerLink, solution: GridState) -> None:
     case, base = solution.case, solution.case.base_mva
     rows = np.array(_rows(case.branch_row, link.branch), dtype=np.int64) - 1
     w = solution.vm**2
-    s_from = solution.s_from + w[case.f_bus] * np.conj(link.shunt_f[rows])
-    s_to = solution.s_to + w[case.t_bus] * np.conj(link.shunt_t[rows])
+    s_from = solution.s_from + w[case.f_bus] * np.conj(link.shunts[0, rows])
+    s_to = solution.s_to + w[case.t_bus] * np.conj(link.shunts[1, rows])
     elements = [link.branch[row] for row in rows]
     intake = bus_intake(solution, s_from, s_to)
     representative = set(_net_buses(link).values())

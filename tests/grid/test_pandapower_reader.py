@@ -110,7 +110,7 @@ def test_line_flows_of_the_net_are_the_admittance_flows(name: str) -> None:
     for row, element in enumerate(converted.link.branch):
         near = "from" if element.table == "line" else "hv"
         own = net[f"res_{element.table}"].loc[element.index]
-        lost = 100 * abs(v[f[row]]) ** 2 * np.conj(converted.link.shunt_f[row])
+        lost = 100 * abs(v[f[row]]) ** 2 * np.conj(converted.link.shunts[0, row])
         expected = own[f"p_{near}_mw"] + 1j * own[f"q_{near}_mvar"]
         assert abs(flow[row] + lost - expected) < 1e-6, element
 

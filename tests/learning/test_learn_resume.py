@@ -54,9 +54,9 @@ def stop_after(rounds):
 def test_every_algorithm_ends_as_if_it_had_not_been_interrupted(tmp_path, algorithm):
     data, settings = made.binary(), settings_of(algorithm)
     whole = learn(data, settings)
-    checkpoint_writer = make_checkpoint_writer(tmp_path, data, settings, resume=False)
+    checkpoints = make_checkpoint_writer(tmp_path, data, settings, resume=False)
     with pytest.raises(KeyboardInterrupt):
-        learn(data, settings, stop_after(3), checkpoint_writer=checkpoint_writer)
+        learn(data, settings, stop_after(3), checkpoints=checkpoints)
     again = make_checkpoint_writer(tmp_path, data, settings, resume=True)
     assert again.checkpoint.rounds == 3
     task, _ = make_task(data, settings)
@@ -67,7 +67,7 @@ def test_every_algorithm_ends_as_if_it_had_not_been_interrupted(tmp_path, algori
     for client, whole_cost in every.items():
         done = sum(first.get(client, Counter()).values())
         assert sum(left.get(client, Counter()).values()) == sum(whole_cost.values()) - done
-    rest = learn(data, settings, checkpoint_writer=again)
+    rest = learn(data, settings, checkpoints=again)
     np.testing.assert_array_equal(rest.w, whole.w)
     np.testing.assert_array_equal(rest.local, whole.local)
     columns = [name for name in whole.rounds if name != "seconds"]
@@ -92,9 +92,9 @@ def dying_after(monkeypatch, draws):
 
 
 def attempt(folder, data, settings, *, resume):
-    checkpoint_writer = make_checkpoint_writer(folder, data, settings, resume=resume)
+    checkpoints = make_checkpoint_writer(folder, data, settings, resume=resume)
     with pytest.raises(KeyboardInterrupt):
-        learn(data, settings, checkpoint_writer=checkpoint_writer)
+        learn(data, settings, checkpoints=checkpoints)
 
 
 @pytest.mark.parametrize("deaths", [{1}, {1, 2, 3}, {3, 4, 5, 6}, {1, 4, 5, 9}])
@@ -106,7 +106,7 @@ def test_secure_noise_counts_every_draw_however_often_it_was_lost(tmp_path, monk
     rest = learn(
         data,
         settings,
-        checkpoint_writer=make_checkpoint_writer(tmp_path, data, settings, resume=True),
+        checkpoints=make_checkpoint_writer(tmp_path, data, settings, resume=True),
     )
     draws = sum(drawn.values())
     assert draws == settings.rounds + len(deaths)
@@ -131,10 +131,10 @@ def test_the_state_of_secure_noise_is_on_disk_before_a_round_is_drawn(tmp_path, 
 
 def test_what_is_kept_is_private_and_another_run_is_refused(tmp_path):
     data, settings = made.binary(), settings_of("dpsgd")
-    checkpoint_writer = make_checkpoint_writer(tmp_path, data, settings, resume=True)
-    assert checkpoint_writer.checkpoint.rounds == 0
+    checkpoints = make_checkpoint_writer(tmp_path, data, settings, resume=True)
+    assert checkpoints.checkpoint.rounds == 0
     with pytest.raises(KeyboardInterrupt):
-        learn(data, settings, stop_after(2), checkpoint_writer=checkpoint_writer)
+        learn(data, settings, stop_after(2), checkpoints=checkpoints)
     assert (tmp_path / INTERRUPTED_FILE).stat().st_mode & 0o077 == 0
     with pytest.raises(InputError, match="add --resume to continue"):
         make_checkpoint_writer(tmp_path, data, settings, resume=False)

@@ -10,7 +10,7 @@ import pytest
 from gridpriv.study import Method, StudyPlan, compare, make_plan
 
 ONCE = Method("demand, one-shot", (("perturbation", "demand"), ("noise_schedule", "once")))
-WITHOUT_BUDGET = Method("noise-free", (("mechanism", "none"),))
+NO_BUDGET = Method("noise-free", (("mechanism", "none"),))
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def small_plan() -> StudyPlan:
 def plan_of(**changes: Any) -> StudyPlan:
     given: dict[str, Any] = {
         "budgets": [1, 5],
-        "methods": [WITHOUT_BUDGET, ONCE],
+        "methods": [NO_BUDGET, ONCE],
         "seeds": [1, 2],
         "settings": {"rounds": 3},
         "reference": False,

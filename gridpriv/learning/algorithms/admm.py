@@ -211,9 +211,7 @@ class DpAdmm(StarAdmm):
         """Return every client's minimizer in closed form, (12a) and (10b)."""
         each, dual, w = state
         inverse, rho = self.inverse(t), self.settings.penalty.at(t)
-        slope = self.clients.gradients(each, self.settings.clip) + self.regularizer.subgradient(
-            each
-        )
+        slope = self.slopes(each)
         pull = dual + rho * w[None] + each * spread(inverse, self.clients.x)
         return ((pull - slope) / spread(rho + inverse, self.clients.x),)
 
@@ -610,9 +608,7 @@ class GraphAdmm(Algorithm):
     def local(self, _: int, state: State) -> State:
         """Return the clients' models after a linearized step."""
         beta, dual = state
-        slope = self.clients.gradients(beta, self.settings.clip) + self.regularizer.subgradient(
-            beta
-        )
+        slope = self.slopes(beta)
         pull = beta / self.eta + self.rho * (self.count * beta + self.neighbours(beta))
         return ((pull - slope - dual) / self.metric,)
 

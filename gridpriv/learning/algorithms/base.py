@@ -389,6 +389,11 @@ class Algorithm:
         del t
         return NO_RELEASES
 
+    def slopes(self, each: Array) -> Array:
+        """Return every client's mean (clipped) gradient plus subgradient, at its own model."""
+        gradients = self.clients.gradients(each, self.settings.clip)
+        return gradients + self.regularizer.subgradient(each)
+
     def start(self) -> State:
         """Return the arrays that the first round starts from."""
         raise NotImplementedError

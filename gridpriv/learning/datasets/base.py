@@ -335,14 +335,10 @@ def check_sum(path: Path, key: str) -> None:
     A SHA256SUMS file in the same folder replaces the packaged list, for user data. Files in neither
     list are accepted.
     """
-    value = path.parent / SUMS
-    expected = (read_sums(value) if value.is_file() else packaged_sums()).get(
-        path.name if value.is_file() else key
-    )
-    if expected is None:
-        return
-    result = sha256(path)
-    if result != expected:
+    own = path.parent / SUMS
+    sums, name = (read_sums(own), path.name) if own.is_file() else (packaged_sums(), key)
+    expected = sums.get(name)
+    if expected is not None and (result := sha256(path)) != expected:
         raise InputError(
             f"{path} is corrupted or incomplete: its SHA-256 is {result}, expected {expected} "
             f"({path.stat().st_size} bytes; for data of your own write a {SUMS} file beside it)"

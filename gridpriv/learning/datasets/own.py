@@ -284,14 +284,12 @@ def _read_images(path: Path) -> dict[str, Array]:
         files = sorted(f for f in (path / part).glob("*/*") if f.suffix.lower() in IMAGES)
         if not files:
             continue
-        rows = []
-        for file in files:
-            row = _image(file)
-            shape = row.shape if shape is None else shape
+        rows = [_image(file) for file in files]
+        shape = shape or rows[0].shape
+        for file, row in zip(files, rows, strict=True):
             if row.shape != shape:
                 raise refused(f"{file} size", row.shape, f"{shape}, as of the first image")
-            rows.append(row.reshape(-1))
-        arrays[f"x{suffix}"] = np.stack(rows)
+        arrays[f"x{suffix}"] = np.stack(rows).reshape(len(rows), -1)
         arrays[f"y{suffix}"] = np.array([file.parent.name for file in files])
     if "x" not in arrays:
         raise InputError(f"{path} holds no images train/CLASS/NAME.png: give at least one")
