@@ -27,7 +27,7 @@ import numpy as np
 from gridpriv.assurance.whole import gaussian_epsilon
 from gridpriv.core.arrays import Floats
 from gridpriv.core.text import Json
-from gridpriv.learning.algorithms.base import ALONE, Shared, Task
+from gridpriv.learning.algorithms.base import WHOLE_BUDGET, BudgetShare, Task
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.run import Tuning, learn, tune
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
@@ -216,7 +216,7 @@ def _trained(
     lane: Lane, dataset: Dataset, settings: LearnSettings, tape: DrawTape
 ) -> Mapping[Charge, int]:
     """Run a lane under a tape; return the total charges of the first client."""
-    shared: Shared = ALONE
+    shared: BudgetShare = WHOLE_BUDGET
     with tape.recording():
         if lane.tuned:
             grid = Tuning("charged", (("learning_rate", (0.5, 1.0)),))

@@ -70,7 +70,7 @@ class Storage:
     start: float
     end: float
 
-    def most_at_end(self, steps: int, hours: float) -> float:
+    def max_final_energy(self, steps: int, hours: float) -> float:
         """Return the energy after so many steps of charging at full power."""
         energy, retention = self.start, 1.0 - self.loss * hours
         for _ in range(steps):
@@ -81,7 +81,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Switch:
+class CommittableGenerator:
     """A generator that may be switched off.
 
     Attributes
@@ -128,7 +128,7 @@ class Chronology:
     reserve_most: Floats
     reserve_price: Floats
     reserve_required: Floats
-    switches: tuple[Switch, ...] = ()
+    switches: tuple[CommittableGenerator, ...] = ()
     before: Floats | None = None
 
     @staticmethod
@@ -214,7 +214,7 @@ class Chronology:
 
 
 def _check_end(case: Case, storage: Storage, steps: int, hours: float) -> None:
-    most = storage.most_at_end(steps, hours)
+    most = storage.max_final_energy(steps, hours)
     if most < storage.end - 1e-9:
         base = case.base_mva
         raise InputError(
@@ -374,10 +374,12 @@ def _read_reserves(case: Case, path: Path) -> tuple[Floats, Floats, Floats]:
     return most, price, required
 
 
-def _read_switches(case: Case, path: Path) -> tuple[Switch, ...]:
+def _read_switches(case: Case, path: Path) -> tuple[CommittableGenerator, ...]:
     keys = ("start_cost", "min_up_hours", "min_down_hours")
     rows = CsvRows(path, "commitment list", (("gen", *keys), ()))
-    return tuple(Switch(g, *values.tolist()) for g, values in _by_generator(case, rows, keys))
+    return tuple(
+        CommittableGenerator(g, *values.tolist()) for g, values in _by_generator(case, rows, keys)
+    )
 
 
 COLUMNS = shipped_rows("storage.csv")

@@ -45,10 +45,7 @@ PUBLIC_TABLES = ("res_", "_", "std_", "dtypes")
 
 
 def net_notes(
-    net: Net,
-    case: Case,
-    bus_of: dict[int, int],
-    shunts: Complexes,
+    net: Net, case: Case, bus_of: dict[int, int], shunts: Complexes
 ) -> tuple[FieldNote, ...]:
     """Return the notes on every table of a net."""
     tables = [key for key, field, _ in known_fields("pandapower") if key == field.field]

@@ -193,11 +193,7 @@ LEAST_SHARE = 0.8
 
 
 def bus_table(
-    net: Net,
-    ppc: Ppc,
-    ids: NDArray[np.int64],
-    bus_of: dict[int, int],
-    shunts: Complexes,
+    net: Net, ppc: Ppc, ids: NDArray[np.int64], bus_of: dict[int, int], shunts: Complexes
 ) -> Floats:
     """Return the buses: bands, and the shunts of branches beyond their own b."""
     table: Floats = np.real(ppc["bus"][:, :13]).astype(float)

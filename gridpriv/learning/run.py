@@ -38,9 +38,9 @@ from gridpriv.learning.accounting import (
 )
 from gridpriv.learning.algorithms import LINEAR, READS, load_module
 from gridpriv.learning.algorithms.base import (
-    ALONE,
+    WHOLE_BUDGET,
+    BudgetShare,
     Round,
-    Shared,
     Task,
     Watch,
     make_algorithm,
@@ -68,7 +68,7 @@ def learn(
     watch: Watch = lambda _: None,
     module: Any = None,
     charge: Charging | None = None,
-    shared: Shared = ALONE,
+    shared: BudgetShare = WHOLE_BUDGET,
     checkpoints: CheckpointWriter | None = None,
 ) -> LearnResult:
     """Train a linear model, or a torch module, with an algorithm.
@@ -145,7 +145,7 @@ def make_task(
     settings: LearnSettings,
     module: Any = None,
     charge: Charging | None = None,
-    shared: Shared = ALONE,
+    shared: BudgetShare = WHOLE_BUDGET,
 ) -> tuple[Task, Dataset]:
     """Return the task of a data set under settings, and the data set with clipped features."""
     parts = split_for(dataset, settings)
@@ -401,7 +401,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class TuningResult:
     """Result of tuning.
 
     Attributes
@@ -418,11 +418,11 @@ class Chosen:
 
     settings: LearnSettings
     dataset: Dataset
-    shared: Shared = ALONE
+    shared: BudgetShare = WHOLE_BUDGET
     choice: str = ""
 
 
-def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) -> Chosen:
+def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) -> TuningResult:
     """Return the candidate of the lowest error; the first if several are equal.
 
     Raises
@@ -434,29 +434,29 @@ def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) 
         if candidates[0].mechanism == "none":
             raise not_allowed("tune-on", CHARGED, "public:S for a method without noise")
         return _charged(dataset, candidates)
-    private, public, ratio = divided(dataset, tuning.share, candidates[0].seed)
+    private, public, ratio = split_public_rows(dataset, tuning.share, candidates[0].seed)
     errors = []
     for candidate in candidates:  # clients have a fraction of their rows
         batch = candidate.batch and max(1, round(candidate.batch * ratio))
-        errors.append(_trial(public, replace(candidate, batch=batch), Shared(noise=ratio))[0])
-    return Chosen(_best(candidates, errors), private, choice=_choice(candidates, errors))
+        errors.append(_trial(public, replace(candidate, batch=batch), BudgetShare(noise=ratio))[0])
+    return TuningResult(_best(candidates, errors), private, choice=_choice(candidates, errors))
 
 
-def _charged(dataset: Dataset, candidates: Sequence[LearnSettings]) -> Chosen:
+def _charged(dataset: Dataset, candidates: Sequence[LearnSettings]) -> TuningResult:
     runs, spent, errors = len(candidates) + 1, dict[int, Counter[Charge]](), []
     for k, candidate in enumerate(candidates):
         # separate streams: two runs with the same noise would reveal it
         streams = NoiseStreams(candidate.seed + (k + 1) * SEED_GAP)
-        error, charges = _trial(dataset, candidate, Shared(runs, streams=streams))
+        error, charges = _trial(dataset, candidate, BudgetShare(runs, streams=streams))
         errors.append(error)
         for client, cost in charges.items():
             spent.setdefault(client, Counter()).update(cost)
-    shared = Shared(runs, charges=spent)
-    return Chosen(_best(candidates, errors), dataset, shared, _choice(candidates, errors))
+    shared = BudgetShare(runs, charges=spent)
+    return TuningResult(_best(candidates, errors), dataset, shared, _choice(candidates, errors))
 
 
 def _trial(
-    dataset: Dataset, settings: LearnSettings, shared: Shared
+    dataset: Dataset, settings: LearnSettings, shared: BudgetShare
 ) -> tuple[float, Mapping[int, Mapping[Charge, int]]]:
     """Return a candidate's error and charges; a run that diverges is charged for as a whole."""
     evaluated_once = replace(settings, evaluate_every=settings.rounds)
@@ -471,7 +471,7 @@ def _trial(
     return (error if math.isfinite(error) else math.inf), result.charges
 
 
-def divided(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset, float]:
+def split_public_rows(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset, float]:
     """Return the private rows, the public rows, and the ratio of public training to private rows.
 
     Half of the public rows trains, half of them tests.

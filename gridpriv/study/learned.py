@@ -29,7 +29,7 @@ from gridpriv.core.tables import publish_table
 from gridpriv.core.text import Json, frame_csv, json_ready
 from gridpriv.learning.accounting import client_datasets, protected
 from gridpriv.learning.algorithms import NON_PRIVATE, READS, SPECIFIC
-from gridpriv.learning.algorithms.base import ALONE, MEASURES, Checkpoint, Measure, planned
+from gridpriv.learning.algorithms.base import MEASURES, WHOLE_BUDGET, Checkpoint, Measure, planned
 from gridpriv.learning.datasets import SEEDED_DATASETS, dataset_name, load_dataset
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.result import LearnResult, LearnRound
@@ -402,7 +402,7 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
     row = _identity(trial)
 
     def run() -> Tables:
-        settings, shared = trial.settings, ALONE
+        settings, shared = trial.settings, WHOLE_BUDGET
         dataset = datasets(trial.dataset, settings)
         if trial.candidates and tuning is not None:
             chosen = tune(dataset, trial.candidates, tuning)

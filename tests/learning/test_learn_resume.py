@@ -169,16 +169,16 @@ def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
         str(out),
         "--quiet",
     ]
-    pay = learn.__globals__["Task"].pay
+    charge_release = learn.__globals__["Task"].charge_release
 
     def stopped(self, client, release):
         if spent[client] == 3:
             raise KeyboardInterrupt
         spent[client] += 1
-        pay(self, client, release)
+        charge_release(self, client, release)
 
     with monkeypatch.context() as patch:
-        patch.setattr(learn.__globals__["Task"], "pay", stopped)
+        patch.setattr(learn.__globals__["Task"], "charge_release", stopped)
         assert main(words) == 130
     assert "with --resume goes on from there" in " ".join(capsys.readouterr().err.split())
     assert main(words) == 2

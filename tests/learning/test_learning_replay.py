@@ -56,7 +56,7 @@ CLIP = {"squares": 0.5}
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen(Task):
+class TuningResult(Task):
     """A task with chosen noise in some rounds."""
 
     draws: dict = field(default_factory=dict)
@@ -86,7 +86,7 @@ def play(data, settings, draws):
     task, _ = make_task(data, settings)
     ledger, rounds = Ledger(), []
     given = {f.name: getattr(task, f.name) for f in fields(task)} | {"tally": ledger}
-    make_algorithm(Chosen(**given, draws=draws)).run(rounds.append)
+    make_algorithm(TuningResult(**given, draws=draws)).run(rounds.append)
     return rounds, ledger
 
 

@@ -14,8 +14,8 @@ from scipy.stats import norm
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.learning import learn, load_dataset
 from gridpriv.learning import run as tuning_module
-from gridpriv.learning.algorithms.base import Shared
-from gridpriv.learning.run import Tuning, divided, tune
+from gridpriv.learning.algorithms.base import BudgetShare
+from gridpriv.learning.run import Tuning, split_public_rows, tune
 
 SETTINGS = made.plain(
     algorithm="dpsgd", rounds=8, clients=4, budget="total:1,1e-5", sensitivity="proven"
@@ -33,14 +33,16 @@ def test_every_way_gets_the_part_of_the_grid_that_it_reads():
 
 def test_public_rows_are_drawn_blindly_and_the_run_never_sees_them():
     data, other = made.binary(), made.binary(seed=9)
-    private, public, ratio = divided(data, 0.2, 3)
+    private, public, ratio = split_public_rows(data, 0.2, 3)
     rows = {row.tobytes() for row in private.x_train}
     judged = {row.tobytes() for row in [*public.x_train, *public.x_test]}
     assert not rows & judged and len(rows) + len(judged) == len(data.x_train)
     assert ratio == len(public.x_train) / len(private.x_train)
     # the same places, whatever the rows hold
     places = [np.flatnonzero((data.x_train == row).all(axis=1))[0] for row in private.x_train]
-    np.testing.assert_array_equal(divided(other, 0.2, 3)[0].x_train, other.x_train[places])
+    np.testing.assert_array_equal(
+        split_public_rows(other, 0.2, 3)[0].x_train, other.x_train[places]
+    )
 
 
 @pytest.mark.parametrize("name", ["dpsgd", "dp-admm", "pvp", "ryu-kim", "cdp-admm", "ddp-admm"])
@@ -49,10 +51,10 @@ def test_candidates_meet_the_noise_of_the_run(name):
     settings = replace(SETTINGS, algorithm=name, graph=SETTINGS.graph)
     if name.endswith("dp-admm") and name != "dp-admm":
         settings = replace(settings, graph="regular:3")
-    private, public, ratio = divided(made.binary(), 0.5, 0)
+    private, public, ratio = split_public_rows(made.binary(), 0.5, 0)
     scales = [
         learn(data, settings, shared=shared).privacy["sensitivity"][0]["scale"]
-        for data, shared in ((private, Shared()), (public, Shared(noise=ratio)))
+        for data, shared in ((private, BudgetShare()), (public, BudgetShare(noise=ratio)))
     ]
     # pvp's sensitivity has a part for the solver's error, which rows do not lower
     assert scales[1] == pytest.approx(scales[0], rel=0.01)
@@ -94,7 +96,7 @@ def test_runs_that_share_a_budget_share_no_noise(monkeypatch):
 
     monkeypatch.setattr(tuning_module, "learn", remaining)
     tune(made.binary(), (SETTINGS, SETTINGS), Tuning("charged", GRID))
-    alone = learn(made.binary(), SETTINGS, shared=Shared(3))
+    alone = learn(made.binary(), SETTINGS, shared=BudgetShare(3))
     item, other = seen
     assert not np.allclose(item.w, other.w) and not np.allclose(item.w, alone.w)
     assert (item.clients.samples == alone.clients.samples).all()

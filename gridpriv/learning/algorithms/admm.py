@@ -27,7 +27,15 @@ from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.core.files import MIB, read_text, shown
 from gridpriv.learning.accounting import MARGIN, ROUNDING, Unproved
-from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, spread
+from gridpriv.learning.algorithms.base import (
+    Algorithm,
+    Outcome,
+    RoundReleases,
+    Sent,
+    State,
+    Task,
+    spread,
+)
 from gridpriv.learning.clients import Array, Clients, like, namespace, precise, transposed
 from gridpriv.learning.settings import Regularizer
 from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon
@@ -215,13 +223,13 @@ class DpAdmm(StarAdmm):
         pull = dual + rho * w[None] + each * spread(inverse, self.clients.x)
         return ((pull - slope) / spread(rho + inverse, self.clients.x),)
 
-    def releases(self, t: int) -> Drawing:
+    def releases(self, t: int) -> RoundReleases:
         """Return one minimizer per client."""
         rho, inverse = self.settings.penalty.at(t), self.inverse(t)
         distance = minimizer_sensitivity(self.gradient, rho, inverse)
         noisy = minimizer_sensitivity(self.assumed, rho, inverse)
         source = "lemma 1 of Huang et al."
-        return Drawing.of_all(self.task.releases(distance, source, assumed=noisy))
+        return RoundReleases.of_all(self.task.releases(distance, source, assumed=noisy))
 
 
 def assumed_sensitivity(task: Task) -> Floats:
@@ -331,11 +339,11 @@ class Pvp(StarAdmm):
         linear = -dual - rho * w[None]
         return (minimise_locally(self.task, linear, rho, -linear / rho),)
 
-    def releases(self, t: int) -> Drawing:
+    def releases(self, t: int) -> RoundReleases:
         """Return one minimizer per client."""
         rho = self.settings.penalty.at(t)
         distance = self.gradient / (rho + self.regularizer.modulus) + 2.0 * TOLERANCE / rho
-        return Drawing.of_all(self.task.releases(distance, BOUND_SOURCE, proved=self.convex))
+        return RoundReleases.of_all(self.task.releases(distance, BOUND_SOURCE, proved=self.convex))
 
 
 COVER = 0.05  # of a release's epsilon, for the noise that covers the solver's error
@@ -381,13 +389,15 @@ class Dvp(StarAdmm):
         """Return the noise on the duals."""
         return sent.local[1]
 
-    def releases(self, t: int) -> Drawing:
+    def releases(self, t: int) -> RoundReleases:
         """Return one minimizer per client, with a margin for its error."""
         rho, split = self.settings.penalty.at(t), self.split
         number = self.clients.number if self.task.rule is not None else 0
         error = Sensitivity(2.0 * TOLERANCE / rho, 2, "two minimizers, each computed to 1e-6/rho")
         if split is None:
-            return Drawing.of_all([Release(Unproved(Gaussian(0.0)), error, error.value)] * number)
+            return RoundReleases.of_all(
+                [Release(Unproved(Gaussian(0.0)), error, error.value)] * number
+            )
         cover, modulus = Gaussian(split.cover * error.value), rho + self.regularizer.modulus
         minimisers = [
             CoveredMinimiser(
@@ -399,7 +409,7 @@ class Dvp(StarAdmm):
             )
             for samples in self.clients.counts
         ]
-        return Drawing.of_all([Release(m, error, error.value) for m in minimisers])
+        return RoundReleases.of_all([Release(m, error, error.value) for m in minimisers])
 
 
 @dataclass(frozen=True)
@@ -618,10 +628,10 @@ class GraphAdmm(Algorithm):
         dual = state[1] + self.rho * (self.count * each - self.neighbours(each))
         return (each, dual), self.xp.mean(each, axis=0), each
 
-    def releases(self, t: int) -> Drawing:
+    def releases(self, t: int) -> RoundReleases:
         """Return one model per client, sent to its graph neighbours."""
         scale, source = float(self.multipliers[t - 1]), "lemma I of Gauthier et al."
-        return Drawing.of_all(self.task.releases(self.distance, source, multiplier=scale))
+        return RoundReleases.of_all(self.task.releases(self.distance, source, multiplier=scale))
 
 
 def make_graph(how: str, clients: int, seed: int) -> Any:

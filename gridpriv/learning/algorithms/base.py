@@ -52,7 +52,7 @@ from gridpriv.privacy.sensitivity import Sensitivity
 
 
 @dataclass(frozen=True)
-class Shared:
+class BudgetShare:
     """Position of a run among several.
 
     Attributes
@@ -73,7 +73,7 @@ class Shared:
     noise: float = 1.0
 
 
-ALONE = Shared()
+WHOLE_BUDGET = BudgetShare()
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ class Task:
     rule: NoiseRule | None
     tally: Tally
     charge: Charging | None = None
-    shared: Shared = ALONE
+    shared: BudgetShare = WHOLE_BUDGET
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     module: Any = None
 
@@ -238,18 +238,18 @@ class Task:
         stored = zip(self.checkpoint.state, start, strict=True)
         return rounds, tuple(like(state, array) for state, array in stored)
 
-    def pay(self, client: int, release: Release) -> None:
+    def charge_release(self, client: int, release: Release) -> None:
         """Charge a release that is about to be drawn."""
         if self.charge is not None:
             self.charge(str(client + 1), {covering(release): 1})
         self.tally.add(client, release)
 
-    def charge_all(self, drawing: Drawing) -> None:
+    def charge_all(self, plan: RoundReleases) -> None:
         """Charge the releases of a round, which are about to be drawn."""
-        for client, release in drawing:
-            self.pay(client, release)
+        for client, release in plan:
+            self.charge_release(client, release)
 
-    def release(self, t: int, values: Array, drawing: Drawing) -> tuple[Array, Array]:
+    def release(self, t: int, values: Array, plan: RoundReleases) -> tuple[Array, Array]:
         """Charge and draw round t's releases; return what leaves, and the noise in it.
 
         One stream serves a round's clients in their order: what is drawn depends on the seed and
@@ -258,13 +258,13 @@ class Task:
         Parameters
         ----------
         values : (A, J, K)
-        drawing : Drawing
+        plan : Drawing
             Of A releases; without any the values leave as they are.
         """
-        if not drawing.releases:
+        if not plan.releases:
             return values, namespace(values).zeros_like(values)
-        self.charge_all(drawing)
-        released = like(self.with_noise(t, to_numpy(values), drawing.releases), values)
+        self.charge_all(plan)
+        released = like(self.with_noise(t, to_numpy(values), plan.releases), values)
         return released, released - values
 
     def with_noise(self, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
@@ -279,7 +279,7 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawing:
+class RoundReleases:
     """The releases of a round: a function of settings and public numbers, known before a run.
 
     Attributes
@@ -294,7 +294,7 @@ class Drawing:
     owners: Ints
 
     @classmethod
-    def of_all(cls, releases: Sequence[Release]) -> Drawing:
+    def of_all(cls, releases: Sequence[Release]) -> RoundReleases:
         """Return one release a client, in their order."""
         return cls(releases, np.arange(len(releases)))
 
@@ -305,7 +305,7 @@ class Drawing:
                 yield client, release
 
 
-NO_RELEASES = Drawing([], np.empty(0, dtype=int))
+NO_RELEASES = RoundReleases([], np.empty(0, dtype=int))
 
 
 State = tuple[Array, ...]
@@ -384,7 +384,7 @@ class Algorithm:
         self.regularizer = task.regularizer
         self.xp = namespace(task.clients.x)
 
-    def releases(self, t: int) -> Drawing:
+    def releases(self, t: int) -> RoundReleases:
         """Return the releases of round t: known before a run; none without noise."""
         del t
         return NO_RELEASES
@@ -410,7 +410,7 @@ class Algorithm:
         """Return the next state, the global model (J, K) and the local models (P, J, K)."""
         raise NotImplementedError
 
-    def play(self, rounds: range, state: State, watch: Watch) -> None:
+    def run_rounds(self, rounds: range, state: State, watch: Watch) -> None:
         """Run rounds from a state and report each."""
         for t in rounds:
             local = self.local(t, state)
@@ -426,7 +426,7 @@ class Algorithm:
     def run(self, watch: Watch) -> None:
         """Run the rounds that are left."""
         rounds, state = self.task.remaining_rounds(*self.start())
-        self.play(rounds, state, watch)
+        self.run_rounds(rounds, state, watch)
 
 
 def spread(values: Floats, x: Array) -> Any:

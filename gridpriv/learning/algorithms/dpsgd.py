@@ -30,7 +30,15 @@ from gridpriv.consensus.transport import InProcess
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import not_allowed
 from gridpriv.learning.accounting import ROUNDING, Amplification, Sampled, sampled_multiplier
-from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task, Watch
+from gridpriv.learning.algorithms.base import (
+    Algorithm,
+    Outcome,
+    RoundReleases,
+    Sent,
+    State,
+    Task,
+    Watch,
+)
 from gridpriv.learning.clients import Array, like, namespace, to_numpy
 from gridpriv.learning.secure_sum import (
     SharedGaussian,
@@ -208,10 +216,10 @@ class Dpsgd(Algorithm):
         """Run the remaining rounds, on features less their noisy mean with centring."""
         rounds, (*model, centre) = self.task.remaining_rounds(*self.start())
         if not self.centres:
-            self.play(rounds, (*model, centre), watch)
+            self.run_rounds(rounds, (*model, centre), watch)
             return
         task, centre = _centred(self.task, centre)
-        Dpsgd(task, self.intercept).play(rounds, (*model, centre), watch)
+        Dpsgd(task, self.intercept).run_rounds(rounds, (*model, centre), watch)
 
     def local(self, t: int, state: State) -> State:
         """Return the active clients' gradients, of all their samples or of a batch."""
@@ -240,46 +248,46 @@ class Dpsgd(Algorithm):
         each = self.xp.stack([model] * self.clients.number)
         return (w, velocity, total, centre), model, each
 
-    def releases(self, t: int) -> Drawing:
+    def releases(self, t: int) -> RoundReleases:
         """Return one gradient of every active client, or their mean.
 
         The first round releases the clients' mean features too, where they are centred.
         """
-        drawing = self.steps(t)
+        plan = self.steps(t)
         if t > 1 or centre_multiplier(self.task) is None:
-            return drawing
-        pairs = [*_means(self.task), *drawing]
-        return Drawing([release for _, release in pairs], np.array([p for p, _ in pairs]))
+            return plan
+        pairs = [*_means(self.task), *plan]
+        return RoundReleases([release for _, release in pairs], np.array([p for p, _ in pairs]))
 
 
-def released(task: Task, t: int, values: Array, drawing: Drawing) -> tuple[Array, Array]:
+def released(task: Task, t: int, values: Array, plan: RoundReleases) -> tuple[Array, Array]:
     """Release the clients' values (A, J, K); return what is released and the noise in it.
 
     Every client's value, or, with a server or a secure sum, their mean (1, J, K).
     """
     trust, xp = task.settings.trust, namespace(values)
     if trust == "local":
-        return task.release(t, values, drawing)
+        return task.release(t, values, plan)
     mean = xp.mean(values, axis=0)[None]
-    if trust == "central" or not drawing.releases:
-        return task.release(t, mean, drawing)
-    mechanism = drawing.releases[0].mechanism
+    if trust == "central" or not plan.releases:
+        return task.release(t, mean, plan)
+    mechanism = plan.releases[0].mechanism
     shared = mechanism.noise if isinstance(mechanism, Sampled) else mechanism
     assert isinstance(shared, SharedGaussian)
     rule, flat = shared.rule, to_numpy(values).reshape(len(values), -1)
     steps = on_grid(flat, shared.step * rule.clients)
     exact = (steps.sum(axis=0) * shared.step).reshape(mean.shape)
     if task.settings.noise == "simulated":
-        noisy, noise = task.release(t, exact, drawing)
+        noisy, noise = task.release(t, exact, plan)
         return like(noisy, mean), noise
-    task.charge_all(drawing)
+    task.charge_all(plan)
     clients = [SumClient(i, rule, shared.share, own) for i, own in enumerate(steps)]
     total = secure_sum(InProcess(clients), rule, shared.dimension)
     noisy = mean_of(total, shared.step).reshape(mean.shape)
     return like(noisy, mean), noisy - exact
 
 
-def chosen_rate(task: Task, drawing: Drawing) -> float:
+def chosen_rate(task: Task, plan: RoundReleases) -> float:
     """Return a learning rate from public numbers: smaller the more noise a step has.
 
     A step's noise over the clip, as a 2-norm, is nu = scale sqrt(J K / P) / clip. In measurements
@@ -289,8 +297,8 @@ def chosen_rate(task: Task, drawing: Drawing) -> float:
     clip = task.settings.clip or task.sample_gradient()
     if not math.isfinite(clip):
         raise not_allowed("learning_rate", None, "a number, or given with --clip")
-    variance = max((release.mechanism.variance for release in drawing.releases), default=0.0)
-    noise = math.sqrt(variance * task.size / max(len(drawing.releases), 1)) / clip
+    variance = max((release.mechanism.variance for release in plan.releases), default=0.0)
+    noise = math.sqrt(variance * task.size / max(len(plan.releases), 1)) / clip
     return min(FASTEST, SLOWING / max(noise, 1e-12)) / clip
 
 
@@ -308,19 +316,19 @@ def centre_multiplier(task: Task) -> float | None:
     return task.shared.noise * ROUNDING * whole / math.sqrt(CENTRING)
 
 
-def _means(task: Task) -> Drawing:
+def _means(task: Task) -> RoundReleases:
     """Return the releases of the clients' mean features."""
     multiplier, source = centre_multiplier(task), "a mean of rows of bounded norm"
     if multiplier is None:
-        return Drawing([], np.array([], dtype=int))
+        return RoundReleases([], np.array([], dtype=int))
     distance = task.adjacency.factor * task.norm / task.clients.counts
     if task.settings.trust == "local":
-        return Drawing.of_all(task.releases(distance, source, multiplier=multiplier))
+        return RoundReleases.of_all(task.releases(distance, source, multiplier=multiplier))
     everybody = np.arange(task.clients.number)
     release = _of_mean(
         task, float(distance.max()), source, multiplier, everybody, task.clients.shape[0]
     )
-    return Drawing([release], everybody[None])
+    return RoundReleases([release], everybody[None])
 
 
 def _centred(task: Task, centre: Array) -> tuple[Task, Array]:
@@ -351,7 +359,7 @@ def _folded(w: Array, centre: Array, task: Task, constant: float) -> Array:
     return folded
 
 
-def _steps(task: Task) -> Callable[[int], Drawing]:
+def _steps(task: Task) -> Callable[[int], RoundReleases]:
     """Return the releases of a step of every round."""
     bound, number = task.sample_gradient(), task.clients.number
     noisy, local = task.rule is not None, task.settings.trust == "local"
@@ -368,13 +376,13 @@ def _steps(task: Task) -> Callable[[int], Drawing]:
 
     own = [of(p) for p in range(number if noisy and local else 0)]
 
-    def of_round(t: int) -> Drawing:
+    def of_round(t: int) -> RoundReleases:
         active = active_clients(task, t)
         if noisy and not local:
             # the client with the fewest samples has the largest sensitivity and sampling rate
             smallest = int(active[np.argmin(task.clients.counts[active])])
-            return Drawing([of(smallest, active)], active[None])
-        return Drawing([own[p] for p in active] if own else [], active)
+            return RoundReleases([of(smallest, active)], active[None])
+        return RoundReleases([own[p] for p in active] if own else [], active)
 
     return of_round
 
@@ -424,7 +432,7 @@ class DpFedavg(Algorithm):
         w = state[0] + sent.values[0]
         return (w,), w, self.xp.stack([w] * self.clients.number)
 
-    def releases(self, t: int) -> Drawing:
+    def releases(self, t: int) -> RoundReleases:
         """Return the release of the summed updates over a public number of clients.
 
         Adjacent sums differ by one client. With public participation the clients of a round are
@@ -436,14 +444,14 @@ class DpFedavg(Algorithm):
         amplified = Amplification(rate, "sampled-gaussian") if secret and rate < 1.0 else None
         active = np.arange(number) if secret else active_clients(task, t)
         if task.rule is None:
-            return Drawing([], active)
+            return RoundReleases([], active)
         release = task.release_of(
             _clip(task) / expected_clients(task),
             "a client's clipped update",
             multiplier=step_multiplier(task, amplified),
             amplified=amplified,
         )
-        return Drawing([release], active[None])
+        return RoundReleases([release], active[None])
 
 
 def expected_clients(task: Task) -> int:

@@ -16,7 +16,7 @@ from functools import partial
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.algorithms.base import Algorithm, Drawing, Outcome, Sent, State, Task
+from gridpriv.learning.algorithms.base import Algorithm, Outcome, RoundReleases, Sent, State, Task
 from gridpriv.learning.algorithms.dpsgd import (
     active_clients,
     amplification,
@@ -67,13 +67,13 @@ class FedspdDp(Algorithm):
             average[p] = model
         return state, self.xp.mean(shown, axis=0), self.xp.asarray(average, copy=True)
 
-    def releases(self, t: int) -> Drawing:
+    def releases(self, t: int) -> RoundReleases:
         """Return 2 x of every active client."""
         active, rho = active_clients(self.task, t), self.settings.penalty.at(1)
         if self.task.rule is None:
-            return Drawing([], active)
+            return RoundReleases([], active)
         gamma = proximity(self.task, t, rho)
-        return Drawing([_release(self.task, int(p), gamma, rho) for p in active], active)
+        return RoundReleases([_release(self.task, int(p), gamma, rho) for p in active], active)
 
 
 def proximity(task: Task, t: int, rho: float) -> float:

@@ -33,7 +33,7 @@ from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError
 from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.accounting import SampleAdjacency, Unproved, classical_epsilon
-from gridpriv.learning.algorithms.base import Algorithm, Drawing, Round, Task, Watch
+from gridpriv.learning.algorithms.base import Algorithm, Round, RoundReleases, Task, Watch
 from gridpriv.learning.clients import Array, Loss, clipped_residuals, like, to_numpy
 from gridpriv.learning.settings import BudgetedPenalty, Regularizer
 from gridpriv.privacy.linear import Disclosure
@@ -296,13 +296,13 @@ class RyuKim(Algorithm):
         """Agents to list releases without a run."""
         return list(each_agent(self.task))
 
-    def releases(self, t: int) -> Drawing:
+    def releases(self, t: int) -> RoundReleases:
         """Return E gradients, or iterates, per client."""
         penalty = np.full(self.task.size, self.penalty.at(t))
         matches = [a.release(penalty, a.step_of(t, self.step(t))) for a in self.planned]
         updates = range(self.settings.local_updates)
         pairs = [(p, r) for p, r in enumerate(matches) if r is not None for _ in updates]
-        return Drawing([r for _, r in pairs], np.array([p for p, _ in pairs], dtype=int))
+        return RoundReleases([r for _, r in pairs], np.array([p for p, _ in pairs], dtype=int))
 
 
 def _resumed_agents(task: Task, penalty: BudgetedPenalty) -> tuple[list[ClientAgent], State]:
@@ -396,7 +396,7 @@ def make_agent(task: Task, problem: ClientProblem, everything: NDArray[np.bool_]
     def charge(owner: str, releases: Mapping[Release, int]) -> None:
         for release, count in releases.items():
             for _ in range(count):
-                task.pay(int(owner) - 1, release)
+                task.charge_release(int(owner) - 1, release)
 
     agent = ClientAgent(problem, np.ones(problem.samples), everything, rules, task.streams, charge)
     if isinstance(rules.noise, ObservedRule):

@@ -40,7 +40,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
-from gridpriv.grid.chronology import Chronology, Storage, Switch
+from gridpriv.grid.chronology import Chronology, CommittableGenerator, Storage
 from gridpriv.power.ac.block import Block, LocalBlocks
 from gridpriv.power.ac.interior import Border, iterate
 from gridpriv.power.ac.joint import ZoneBlock, tie_ends, zone_block
@@ -419,7 +419,9 @@ def _cost(
         program.add_sums(0.0, np.inf, (height, 1.0), (output, -slope), (on, -level))
 
 
-def _starts(program: QuadraticProgram, switch: Switch, on: Ints, hours: float) -> None:
+def _starts(
+    program: QuadraticProgram, switch: CommittableGenerator, on: Ints, hours: float
+) -> None:
     """Add starts at their cost, and minimum up and down times."""
     count = len(on)
     if count < 2:
