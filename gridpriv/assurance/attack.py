@@ -29,6 +29,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 
 from gridpriv.assurance import inversion
 from gridpriv.assurance.adversary import RecordedRound, record_run, varied
@@ -89,9 +90,8 @@ def attack(
     noise_free = _noise_free(prepared, observed_settings)
     outcomes = _attack(noise_free, plan, zones, NOISE_FREE, None, 1, watch)
     if prepared.rules.noise is not None:
-        noisy_runs: list[tuple[str, float | None, Prepared]] = [(PROTECTED, None, prepared)]
-        noisy_runs += [(f"total {e:g}", e, with_total(prepared, e)) for e in plan.epsilons]
-        for label, epsilon, run in noisy_runs:
+        swept = ((f"total {e:g}", e, with_total(prepared, e)) for e in plan.epsilons)
+        for label, epsilon, run in ((PROTECTED, None, prepared), *swept):
             short = varied(run, settings=observed_settings)
             # the fit of messages assumes independent noise between buses
             difference = settings.release == "bus" and settings.power_factor is None
@@ -555,14 +555,10 @@ def recovered(errors: Floats, true: Floats) -> Floats:
 
 def _row(label: str, epsilon: float | None, adversary: str, errors: Floats, true: Floats) -> Json:
     """Return mean absolute error with a 95 % interval over seeds, and the shares recovered."""
-    per_seed = errors.mean(axis=1)
-    seeds = len(per_seed)
-    half = None
+    per_seed, loaded = errors.mean(axis=1), true > 0
+    seeds, half = len(per_seed), None
     if seeds > 1:
-        from scipy import stats
-
         half = float(stats.t.ppf(0.975, seeds - 1) * per_seed.std(ddof=1) / math.sqrt(seeds))
-    loaded = true > 0
     return {
         "configuration": label,
         "epsilon": epsilon,
