@@ -82,7 +82,7 @@ def test_demand_noise_at_the_size_of_the_load_leaves_the_prior() -> None:
     assert seen["recovered"] < 0.1
 
 
-def test_sums_tell_nothing_of_a_bus_but_its_zones_sum() -> None:
+def test_sums_reveal_nothing_of_a_bus_but_its_zones_sum() -> None:
     """The adversary has every zone's total; with the grid's only, it learns the zones' totals."""
     given = {"mechanism": "laplace", "noise_schedule": "once", "rounds": 20, "beta": "10MW"}
     run = prepared(**given, budget="total:1", release="total")
@@ -165,7 +165,7 @@ def test_document_and_tables_agree() -> None:
     assert sum(row["buses"] for row in document["by_distance"]) == 4
 
 
-def test_who_listens_hears_exact_solves_whatever_the_run_has(
+def test_the_adversary_observes_exact_solves_whatever_the_run_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gridpriv.zonal.prepared.FEW_ZONES", 0)
@@ -201,7 +201,7 @@ def test_optimality_conditions_need_all_variables() -> None:
         StationarityModel(forward_model(run, 0, record_run(run).recorded[0]))
 
 
-def test_demands_that_messages_do_not_tell_apart() -> None:
+def test_demands_that_messages_do_not_distinguish() -> None:
     """Exact updates on case118: the generators of zone 1 compensate changes of its demands."""
     run = prepared("case118", objective="imbalance", mechanism="none", update="exact", rounds=3)
     model = forward_model(run, 0, record_run(run).recorded[0])
@@ -261,7 +261,7 @@ def test_noise_drawn_each_round_averages_out() -> None:
     assert mean["once", 16] == pytest.approx(mean["once", 1], rel=0.01)
 
 
-def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
+def test_noise_on_demand_is_modelled_in_units_of_the_demand_that_is_run() -> None:
     """The same megawatts: 10 at one bus of the scaled demand, at any scale."""
     variances = []
     for load_scale, beta in ((1.0, "10MW"), (0.5, "20MW")):
@@ -275,7 +275,7 @@ def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
 
 
 @pytest.mark.parametrize("load_scale", [pytest.param(1.0, marks=pytest.mark.slow), 0.5])
-def test_sums_tell_a_zones_mean_and_nothing_of_a_bus(load_scale: float) -> None:
+def test_sums_reveal_a_zones_mean_and_nothing_of_a_bus(load_scale: float) -> None:
     """Without noise to speak of, the sum is known, and every bus is off by the same."""
     summed = prepared(
         mechanism="knorm",

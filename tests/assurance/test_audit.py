@@ -88,7 +88,7 @@ def test_more_runs_see_smaller_violations() -> None:
         pytest.param(5.0, 1200, 0.0, 0.999, marks=pytest.mark.slow),
     ],
 )
-def test_an_audit_tells_the_detectable_epsilon_from_the_nominal_one(
+def test_an_audit_distinguishes_the_detectable_epsilon_from_the_nominal_one(
     nominal: float, runs: int, delta: float, confidence: float
 ) -> None:
     """Audits of randomised response: a fifth of them miss the epsilon that is called detectable."""

@@ -124,7 +124,7 @@ def test_any_neighbour(config: dict[str, Any], zone: int, bus: int, dp: float, d
         ("demand", "exact", "gaussian"),
     ],
 )
-def test_a_cost_beside_the_imbalance(perturbation: str, update: str, mechanism: str) -> None:
+def test_a_cost_added_to_the_imbalance(perturbation: str, update: str, mechanism: str) -> None:
     """The weight of the imbalance scales the private value; the cost is not private."""
     run = prepared(
         objective="cost",

@@ -82,7 +82,7 @@ def demand_file(folder: Path, factor: float) -> Path:
 
 
 @pytest.mark.parametrize("words", [["run", "case14", "--dry-run"], ["relax", "case14"]])
-def test_kilowatts_in_a_megawatt_column_are_asked_about_and_not_refused(
+def test_kilowatts_in_a_megawatt_column_are_questioned_and_not_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     path = demand_file(tmp_path, 1000.0)
@@ -95,7 +95,7 @@ def test_kilowatts_in_a_megawatt_column_are_asked_about_and_not_refused(
 
 
 @pytest.mark.parametrize("words", [["run", "--public", "--rounds", "2"], ["relax"], ["acopf"]])
-def test_a_load_scale_of_zero_is_asked_about_in_every_view(
+def test_a_load_scale_of_zero_is_questioned_in_every_view(
     capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     assert main([words[0], "case14", "--load-scale", "0", *words[1:]]) == 0
@@ -123,7 +123,7 @@ def test_a_public_run_says_nothing_of_demand(
     assert capsys.readouterr().err == "", "--quiet asks nothing"
 
 
-def test_a_series_is_asked_about_by_its_step(
+def test_a_series_is_questioned_by_its_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "day.csv"

@@ -205,7 +205,7 @@ def test_an_unknown_flag_is_quoted_as_it_was_written(capsys):
         (["ledger", "shwo", "l"], "'shwo': must be one of "),
     ],
 )
-def test_a_command_that_is_nearly_one_is_told_which(words, message, capsys) -> None:
+def test_a_command_that_is_nearly_one_is_corrected(words, message, capsys) -> None:
     assert main(words) == 2
     errors = capsys.readouterr().err
     assert message in errors

@@ -256,7 +256,7 @@ def test_a_full_disk_leaves_no_file_and_says_what_was_charged(here, capsys, monk
     )
 
 
-def test_what_the_grid_cannot_serve_is_projected_and_said(here, capsys) -> None:
+def test_what_the_grid_cannot_serve_is_projected_and_reported(here, capsys) -> None:
     words = ["case14", "--protect", "100MW", "--total", "0.1", "--release", "bus", "--seed", "3"]
     assert main(["publish", *words, "--out", "own.m"]) == 0
     printed = " ".join(capsys.readouterr().out.split())

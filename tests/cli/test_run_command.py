@@ -454,7 +454,7 @@ def test_a_map_given_as_a_number_of_zones_names_the_flag_that_takes_it(capsys) -
     assert "--zoning FILE.csv" in errors
 
 
-def test_a_charged_run_is_kept_whatever_becomes_of_what_it_is_held_against(
+def test_a_charged_run_is_kept_whatever_becomes_of_its_baselines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -469,9 +469,7 @@ def test_a_charged_run_is_kept_whatever_becomes_of_what_it_is_held_against(
     ]
 
 
-def test_an_interrupt_of_what_a_run_is_held_against_is_one_and_keeps_the_run(
-    capsys, tmp_path, monkeypatch
-):
+def test_an_interrupt_of_a_baseline_is_one_and_keeps_the_run(capsys, tmp_path, monkeypatch):
     def interrupted(*_: object) -> None:
         error = KeyboardInterrupt()
         error.add_note("most releases drawn by a zone: 0")
@@ -489,7 +487,9 @@ def test_an_interrupt_of_what_a_run_is_held_against_is_one_and_keeps_the_run(
     assert json.loads((folder / "run.json").read_text())["final"]["cost_of_privacy"] is None
 
 
-def test_a_folder_that_states_one_setting_less_is_told_how_it_is_made_again(capsys, tmp_path):
+def test_a_folder_that_states_one_setting_less_gets_the_command_that_makes_it_again(
+    capsys, tmp_path
+):
     """An earlier state of the same version wrote fewer settings: whether they agree is unknown."""
     folder = tmp_path / "out"
     words = ["run", "case14", "--rounds", "1", "--mechanism", "none", "--out", str(folder)]
@@ -506,7 +506,9 @@ def test_a_folder_that_states_one_setting_less_is_told_how_it_is_made_again(caps
     assert made.pop("imbalance_weight") and made == manifest["study"]["settings"]
 
 
-def test_a_command_whose_defaults_were_others_is_not_said_to_make_a_folder_again(capsys, tmp_path):
+def test_a_command_whose_defaults_were_others_is_not_advised_to_make_a_folder_again(
+    capsys, tmp_path
+):
     """Options that a command line omits have today's defaults, so it names the changed ones."""
     folder = tmp_path / "out"
     words = ["run", "case14", "--rounds", "1", "--seed", "1", "--no-reference", "--out"]
@@ -563,7 +565,7 @@ ALONE = "warning: one zone holds the whole grid: there is no other zone to coord
         (["--zone-size", "7"], []),
     ],
 )
-def test_what_has_no_effect_is_said_to_have_none(words, message, capsys):
+def test_what_has_no_effect_is_reported_to_have_none(words, message, capsys):
     """A budget without noise, and a single zone: each has one message."""
     reference = [] if "--reference" in words else ["--no-reference"]
     assert main(["run", "case14", "--rounds", "1", "--seed", "1", *reference, *words]) == 0

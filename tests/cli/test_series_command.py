@@ -202,7 +202,7 @@ def test_a_repeated_step_without_ledger_draws_the_same_noise_and_counts_once(
             assert path.read_bytes() == (out / path.name).read_bytes(), path.name
 
 
-def test_an_unfinished_public_series_is_known_by_what_stands_beside_it(
+def test_an_unfinished_public_series_is_known_by_a_file_next_to_it(
     day: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, unfinished = tmp_path / "out", tmp_path / ".out.unfinished"
@@ -253,7 +253,7 @@ def test_damage_of_what_was_drawn_is_never_taken_for_nothing_drawn(
     assert len(pd.read_csv(out / "steps.csv")) == 4
 
 
-def test_a_step_that_ended_early_is_told_and_not_counted(
+def test_a_step_that_ended_early_is_reported_and_not_counted(
     day: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record, made, out = run_module.round_record, [], tmp_path / "out"
@@ -300,7 +300,7 @@ def test_a_ledger_is_charged_for_all_steps_or_refuses_before_the_first(
         (("--series", "nothing.csv"), "nothing.csv"),
     ],
 )
-def test_wrong_use_is_told(
+def test_wrong_use_is_reported(
     day: str, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(day, *words) == 2

@@ -163,7 +163,7 @@ def test_a_defect_is_one_sentence_unless_the_traceback_is_asked_for(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({VARIABLE: "2"}, "2")])
-def test_linear_algebra_has_one_thread_unless_told_otherwise(
+def test_linear_algebra_has_one_thread_unless_set_otherwise(
     given: dict[str, str], threads: str
 ) -> None:
     code = (

@@ -12,7 +12,7 @@ from gridpriv.study.plan import DEFAULT_METHODS
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_numbers_are_not_split_and_gaps_stand_with_them(columns, monkeypatch, capsys) -> None:
+def test_numbers_are_not_split_and_gaps_stay_with_them(columns, monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     rows = [
         [

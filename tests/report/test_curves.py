@@ -190,12 +190,12 @@ def test_a_triangle_says_where_an_interval_goes_on_beyond_the_axis() -> None:
     assert set(marks["v"].get_ydata()) == {low} and set(marks["^"].get_ydata()) == {high}
 
 
-def test_ticks_stand_at_the_epsilons_themselves() -> None:
+def test_ticks_are_at_the_epsilons_themselves() -> None:
     ax = drawn(chart(Series("a", (0.5, 1.0, 4.99999), (3.0, 2.0, 1.0))).plot())
     assert list(ax.get_xticks()) == [0.5, 1.0, 5.0]
 
 
-def test_error_bars_of_one_budget_stand_side_by_side() -> None:
+def test_error_bars_of_one_budget_are_side_by_side() -> None:
     series = [Series(n, (1.0,), (0.5,), (0.1,), (2.5,)) for n in "abc"]
     ax = drawn(chart(*series, bars=True).plot())
     at = [c.lines[0].get_transform().transform((1.0, 0.5))[0] for c in ax.containers]
@@ -251,7 +251,7 @@ def test_a_curve_of_one_point_is_seen_also_in_the_look_of_a_level() -> None:
     assert line.get_marker() == "x"
 
 
-def test_series_of_a_study_with_many_ways_can_be_told_apart() -> None:
+def test_series_of_a_study_with_many_methods_can_be_distinguished() -> None:
     names = [f"way {k}" for k in range(12)]
     for levels in (frozenset(), frozenset(names)):
         seen = [tuple(map(str, look.values())) for look in looks(names, levels=levels).values()]
@@ -290,7 +290,7 @@ def test_what_an_image_says_to_those_who_cannot_see_it() -> None:
     assert bars.alt == "t. epsilon: a: 0.500; b: 2.00 (violation)."
 
 
-def test_bars_intervals_marks_and_levels_stand_at_their_values() -> None:
+def test_bars_intervals_marks_and_levels_are_at_their_values() -> None:
     bars = [
         Bar("message", (0.5,), half=0.1, marks=(1.0, np.inf)),
         Bar("values", (2.0,), note="violation", marks=(np.nan, 1.5)),
@@ -350,7 +350,7 @@ def test_an_ending_that_is_no_format_is_refused(tmp_path: Path) -> None:
         (["1", "", "3"], (1.0, 2.0, 3.0), "step"),
     ],
 )
-def test_a_series_stands_at_its_steps_names_where_they_are_rising_numbers(
+def test_a_series_is_at_its_steps_names_where_they_are_rising_numbers(
     names: list[str], across: tuple[float, ...], label: str, tmp_path: Path
 ) -> None:
     steps = pd.DataFrame({"step": names, "demand_mw": [1.0, 2.0, 4.0], "shed_mw": [0.0, 0.0, 1.0]})
@@ -414,7 +414,7 @@ def test_a_panel_of_zeros_is_left_to_the_table(study: Study, mw: float, shown: b
     assert any("load shedding" in title for title in titles) == shown
 
 
-def test_errors_by_rounds_heard_are_drawn_for_both_noise_schedules() -> None:
+def test_errors_by_observed_rounds_are_drawn_for_both_noise_schedules() -> None:
     rows = [
         {"noise_schedule": schedule, "rounds": rounds, "seed": seed, "mae_mw": 1.0 / rounds}
         for schedule in ("round", "once")

@@ -40,7 +40,7 @@ def test_the_attack_is_a_section_with_the_figures_of_its_file(folder: Path) -> N
     assert [row[reads] for row in table.rows] == [row["mae_mw"] for row in stored]
 
 
-def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
+def test_a_plan_is_shown_with_the_measured_gap(folder: Path) -> None:
     """The way of the run, another budget's, and one that is not the run's."""
     words = [
         "plan",
@@ -110,7 +110,9 @@ def test_a_plan_is_compared_with_a_run_of_its_settings_only(
     assert note.code == "plan-measured-other"
 
 
-def test_the_default_ways_hold_that_of_a_run_of_default_release_and_rounds(tmp_path: Path) -> None:
+def test_the_default_methods_hold_that_of_a_run_of_default_release_and_rounds(
+    tmp_path: Path,
+) -> None:
     run = ["run", "case14", "--mechanism", "knorm", "--seed", "1", "--quiet"]
     assert main([*run, "--out", str(tmp_path / "run")]) == 0
     plan = ["plan", "case14", "--scenarios", "1", "--beta", "1MW", "--total", "5", "--quiet"]

@@ -100,7 +100,7 @@ def test_regression_is_reported_by_its_mean_squared_error(lasso):
     assert "Test error (%)" not in text
 
 
-def test_an_objective_alone_is_told_as_mean_loss():
+def test_an_objective_alone_is_reported_as_mean_loss():
     study = made_up(mean_objective=[0.129, 0.131])
     facts = {fact.label: fact for card in cards(study, summary(study)) for fact in card.facts}
     assert facts["Mean loss"].value == "0.130"

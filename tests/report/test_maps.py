@@ -81,7 +81,7 @@ def test_branches_between_the_same_buses_lie_side_by_side() -> None:
 
 @pytest.mark.parametrize("name", ["case14", "case118"])
 @pytest.mark.parametrize("size", [None, (5.0, 4.0)])
-def test_no_bus_covers_another_and_all_stand_on_the_page(name: str, size: Any) -> None:
+def test_no_bus_covers_another_and_all_are_on_the_page(name: str, size: Any) -> None:
     ax = zones_map(*grid(name)).plot(figsize=size)
     ax.figure.draw_without_rendering()
     place = ax.transData.transform(marks(ax)) / ax.figure.dpi * 72.0
@@ -93,7 +93,7 @@ def test_no_bus_covers_another_and_all_stand_on_the_page(name: str, size: Any) -
 
 
 @pytest.mark.parametrize("count", [200, 20_000])
-def test_buses_are_moved_apart_only_where_the_page_has_room_for_all(count: int) -> None:
+def test_buses_are_separated_only_where_the_page_has_room_for_all(count: int) -> None:
     xy = np.random.default_rng(0).uniform(size=(count, 2))
     buses = pd.DataFrame({"bus": range(count), "zone": "1", "x": xy[:, 0], "y": xy[:, 1]})
     branches = pd.DataFrame({"from": [0], "to": [1], "tie": [False]})
@@ -111,7 +111,7 @@ def test_axes_that_are_given_are_used() -> None:
     assert zones_map(*grid("case14")).plot(legend=False).get_legend() is None
 
 
-def test_neighbours_stand_nearer_than_strangers() -> None:
+def test_neighbours_are_nearer_than_strangers() -> None:
     case, zoning = grid("case118")
     place = np.asarray(bus_positions(case, zoning))
     all_pairs = np.linalg.norm(place[:, None] - place[None], axis=2)
@@ -183,7 +183,7 @@ def test_of_very_many_zones_none_is_named_and_the_legend_says_so(zones: int) -> 
     assert f"{zones} zones, {entry}" in shown
 
 
-def test_loading_and_shed_are_drawn_and_told_with_units() -> None:
+def test_loading_and_shed_are_drawn_and_described_with_units() -> None:
     case, zoning = grid("case14")
     loading = np.full(20, 40.0)
     loading[3], loading[4] = 100.0, np.nan
@@ -283,7 +283,7 @@ def test_a_runs_report_shows_its_loading_and_a_public_one_does_not(tmp_path: Pat
     assert "load shedding" not in public
 
 
-def test_marks_are_pushed_apart_by_as_much_to_either_side():
+def test_marks_are_separated_by_as_much_to_either_side():
     place = np.array([[0.0, 0.0], [3.0, 4.0], [500.0, 500.0]])
     result = separated(place, 10.0)
     assert result.mean(axis=0) == pytest.approx(place.mean(axis=0), abs=0.05)

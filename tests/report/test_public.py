@@ -61,7 +61,7 @@ def content(folder: Path) -> dict[str, str]:
     return entries
 
 
-def test_no_public_report_tells_a_seed_or_a_digest(private_study: Path, published: Path) -> None:
+def test_no_public_report_states_a_seed_or_a_digest(private_study: Path, published: Path) -> None:
     manifest = json.loads((private_study / "manifest.json").read_text())
     fingerprint = load_case("case14").fingerprint
     assert manifest["cases"][0]["fingerprint"] == fingerprint
@@ -109,7 +109,9 @@ def test_a_public_workbook_holds_no_cost_demand_or_time(
             )
 
 
-def test_rows_without_noise_tell_their_settings_only(private_study: Path, published: Path) -> None:
+def test_rows_without_noise_publish_their_settings_only(
+    private_study: Path, published: Path
+) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     import pandas as pd
 
@@ -128,7 +130,7 @@ def test_rows_without_noise_tell_their_settings_only(private_study: Path, publis
     assert all(any(abs(c - r) < 1e-12 for c in cells) for r in published_residuals)
 
 
-def test_public_simulations_say_so_wherever_a_certificate_stands(published: Path) -> None:
+def test_public_simulations_say_so_wherever_a_certificate_is_shown(published: Path) -> None:
     texts = content(published)
     mark = "simulated noise"
     for name, text in texts.items():

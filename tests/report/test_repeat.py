@@ -97,7 +97,7 @@ def test_a_public_report_says_no_seed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "981273465" not in page and "To repeat" not in page
 
 
-def test_a_day_is_held_again_against_what_it_was_held_against(
+def test_a_day_is_compared_again_with_the_same_baselines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -223,7 +223,7 @@ def test_the_pdf_is_typeset_with_the_answer_on_its_first_page(study_folder: Path
     assert "bold</b> & 100 % name" in words
 
 
-def test_what_draws_nothing_and_what_draws_no_noise_are_told_apart(tmp_path: Path) -> None:
+def test_what_draws_nothing_and_what_draws_no_noise_are_distinguished(tmp_path: Path) -> None:
     words = [
         "compare",
         "case14",
@@ -287,7 +287,7 @@ def test_a_study_without_any_finished_run_still_has_a_report(copied: Path) -> No
     assert "No run finished" in page and "no luck" in page
 
 
-def test_missing_and_failed_runs_are_told(copied: Path) -> None:
+def test_missing_and_failed_runs_are_reported(copied: Path) -> None:
     put_runs(copied, read_study(copied).runs.iloc[:-2])
     export(copied, ["html"])
     assert "2 planned runs are missing" in (copied / "report.html").read_text()
@@ -398,7 +398,7 @@ def test_the_compare_command_ends_with_a_report(
         ),
     ],
 )
-def test_the_compare_command_tells_of_ways_without_a_finished_run(
+def test_the_compare_command_reports_methods_without_a_finished_run(
     flags: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [

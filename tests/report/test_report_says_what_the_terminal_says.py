@@ -120,7 +120,7 @@ def test_a_report_has_the_row_of_an_infeasible_prior_only_baseline(tmp_path: Pat
         assert ("Cost saved by the release" in text) == feasible
 
 
-def test_a_report_shows_the_figures_of_the_settled_grid(
+def test_a_report_shows_the_figures_of_the_state_after_redispatch(
     run_and_sentences: tuple[Path, list[str]],
 ) -> None:
     folder, _ = run_and_sentences
@@ -145,7 +145,7 @@ def test_the_settings_are_those_that_were_used(run_and_sentences: tuple[Path, li
     assert "None" not in page and "[]" not in page
 
 
-def test_every_file_tells_the_same_settings(run_and_sentences: tuple[Path, list[str]]) -> None:
+def test_every_file_states_the_same_settings(run_and_sentences: tuple[Path, list[str]]) -> None:
     folder, _ = run_and_sentences
     used = json.loads((folder / "run.json").read_text())["settings"]
     manifest = json.loads((folder / "manifest.json").read_text())["study"]["settings"]
@@ -168,7 +168,7 @@ def test_the_verdict_says_dollars_and_epsilon(run_and_sentences: tuple[Path, lis
         assert f"{fact.label} {fact.value}" in page
 
 
-def test_what_zones_exchange_is_shown_where_the_grid_settles(
+def test_what_zones_exchange_is_shown_after_redispatch(
     run_and_sentences: tuple[Path, list[str]],
 ) -> None:
     folder, _ = run_and_sentences

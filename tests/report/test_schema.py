@@ -187,7 +187,7 @@ def test_a_header_is_title_and_unit() -> None:
         TableSchema("t", "a row", TABLE.keys, TABLE.keys)
 
 
-def test_the_command_tells_every_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_every_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "--json"]) == 0
     tables = {t["name"]: t for t in json.loads(capsys.readouterr().out)["tables"]}
     assert {*STORED, "audit", "attack", "run --json", "manifest.json"} <= set(tables)

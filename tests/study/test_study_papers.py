@@ -227,7 +227,7 @@ def test_passing_is_for_good() -> None:
     assert passing_round([1, 1, 4], [4, 4, 4]) is None
 
 
-def test_every_figure_and_table_is_there_with_settled_statements() -> None:
+def test_every_figure_and_table_is_there_with_recorded_outcomes() -> None:
     wanted = {"rk-fig5", "rk-fig6", "rk-fig7", "huang-table2", "gauthier-fig1", "gauthier-fig2"}
     wanted |= {f"huang-fig{k}" for k in range(1, 7)} | {f"li-fig{k}" for k in range(2, 7)}
     assert wanted <= set(reproductions())
@@ -237,7 +237,7 @@ def test_every_figure_and_table_is_there_with_settled_statements() -> None:
         assert all(claim.cause and claim.why for claim in claims if claim.verdict != "holds"), name
 
 
-def test_statements_name_schemes_that_their_study_has() -> None:
+def test_statements_name_methods_that_their_study_has() -> None:
     for name in set(reproductions()) - set(COMPUTED):
         document = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
         methods = {method["name"] for method in document["methods"]}

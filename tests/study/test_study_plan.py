@@ -23,7 +23,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_default_study_sets_the_stated_ways_side_by_side_at_equal_totals() -> None:
+def test_default_study_sets_the_stated_methods_side_by_side_at_equal_totals() -> None:
     tasks = make_plan(["case14"], seeds=[1]).tasks()
     noisy = [t for t in tasks if t.budget not in ("none", "nothing")]
     budgets = {t.settings.budget.epsilon for t in noisy}
@@ -43,7 +43,7 @@ def test_default_study_sets_the_stated_ways_side_by_side_at_equal_totals() -> No
     assert any(t.settings.mechanism == "none" for t in tasks)
 
 
-def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> None:
+def test_nothing_released_is_a_baseline_of_private_methods_once_a_grid_and_load() -> None:
     """Budgets, seeds and settings of noise do not change a run without draws."""
     plan = make_plan(["case14"], seeds=3, load_scales=[1.0, 1.2], beta=["1MW", "5MW"])
     silent = [t for t in plan.tasks() if t.settings.release == "nothing"]
@@ -125,7 +125,7 @@ def test_what_comes_to_the_same_has_one_reference(ways, axes, references) -> Non
     assert len(done) >= 2 * references
 
 
-def test_a_study_that_has_a_quiet_way_of_its_own_gets_no_second_one() -> None:
+def test_a_study_that_has_a_noise_free_method_of_its_own_gets_no_second_one() -> None:
     noisy, quiet = {"name": "once"}, {"name": "mine", "mechanism": "none", "rounds": 4}
     silent = {"name": "silent", "release": "nothing", "rounds": 4}
     text = {"cases": ["case14"], "methods": [noisy, quiet]}
@@ -205,7 +205,7 @@ def test_axes_combine_and_refresh_applies_to_demand_only() -> None:
     assert len(names) == 2 + 2 + 4
 
 
-def test_any_setting_is_an_axis_and_multiplies_the_schemes() -> None:
+def test_any_setting_is_an_axis_and_multiplies_the_methods() -> None:
     plan = make_plan(["case14"], objective=["imbalance", "cost"], beta=["1MW", "2MW"], seeds=[1])
     usual = make_plan(["case14"], seeds=[1])
     quiet = sum(
@@ -218,7 +218,7 @@ def test_any_setting_is_an_axis_and_multiplies_the_schemes() -> None:
     assert ("demand, one-shot, objective cost, beta 2MW", "cost", "2MW") in combinations
 
 
-def test_an_axis_multiplies_schemes_except_those_that_set_it() -> None:
+def test_an_axis_multiplies_methods_except_those_that_set_it() -> None:
     plan = make_plan(
         ["case14"],
         methods=[Method("own", (("objective", "cost"),)), Method("both")],
@@ -321,7 +321,7 @@ def test_a_missing_study_file_is_named(tmp_path: Path) -> None:
         read_plan(tmp_path / "none.toml")
 
 
-def test_a_schemes_own_local_updates_win_over_the_axis() -> None:
+def test_a_methods_own_local_updates_win_over_the_axis() -> None:
     plan = plan_from(
         {
             "cases": ["case14"],
@@ -368,6 +368,6 @@ def test_a_worker_of_a_study_need_not_import_what_lays_out_grids() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_an_estimate_tells_private_runs_from_baselines() -> None:
+def test_an_estimate_separates_private_runs_from_baselines() -> None:
     assert str(WorkEstimate(62, 2, 9.0, 2)).startswith("60 private and 2 baseline runs in 2 jobs")
     assert str(WorkEstimate(2, 1, 9.0)).startswith("2 runs in 1 job")

@@ -95,7 +95,7 @@ except Exception as error:
 """
 
 
-def test_a_full_disk_is_said_and_loses_nothing(
+def test_a_full_disk_is_reported_and_loses_nothing(
     tmp_path, make_small_plan, assert_same_tables
 ) -> None:
     plan = make_small_plan(seeds=[1, 2, 3])
@@ -130,7 +130,7 @@ def test_a_dask_cluster_of_two_gives_the_same_tables(
     assert on_cluster.failed.empty
 
 
-def test_what_workers_warn_of_is_told_here_once(tmp_path) -> None:
+def test_what_workers_warn_of_is_reported_here_once(tmp_path) -> None:
     words = [
         "case118",
         "--preset",

@@ -239,7 +239,7 @@ def test_a_forged_table_that_holds_lists_is_refused(finished: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [("laplace", "knorm"), ("knorm", "laplace")])
-def test_norms_of_several_mechanisms_stand_in_one_table(tmp_path: Path, order: tuple) -> None:
+def test_norms_of_several_mechanisms_share_a_table(tmp_path: Path, order: tuple) -> None:
     """The norm of one mechanism is a number, that of the other a word."""
     plan = make_plan(
         ["case14"],

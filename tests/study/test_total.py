@@ -133,7 +133,7 @@ def test_what_has_no_one_total_says_so() -> None:
     assert total.unknown == 1
 
 
-def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
+def test_a_study_states_its_total_also_in_public(tmp_path: Path) -> None:
     methods = [
         Method("output", (("perturbation", "output"), ("mechanism", "gaussian"))),
         Method("noise-free", (("mechanism", "none"),)),
