@@ -24,7 +24,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.zonal.prepared import Prepared
-from gridpriv.zonal.run import open_rounds, play_rounds
+from gridpriv.zonal.run import open_rounds, run_rounds
 
 MakeAgent = Callable[..., Agent]
 """Builds an audited agent from the arguments of :class:`Agent`: that class, or a faulty variant."""
@@ -128,7 +128,7 @@ def record_run(
         acceleration="anderson" if prepared.settings.repeats() else "none",
     )
     relaxed = varied(prepared, settings=settings)
-    deque(play_rounds(relaxed, transport, open_rounds(relaxed, transport)), maxlen=0)
+    deque(run_rounds(relaxed, transport, open_rounds(relaxed, transport)), maxlen=0)
     return transport
 
 

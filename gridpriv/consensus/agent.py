@@ -304,10 +304,10 @@ class AgentReleases:
         """Return the value with the noise of a round and update; unchanged without private data."""
         if release is None:
             return value
-        self._pay(release)
+        self._charge_and_count(release)
         return release.apply(value, lambda: self.streams.stream(self.problem.key, *place))
 
-    def _pay(self, release: Release) -> None:
+    def _charge_and_count(self, release: Release) -> None:
         """Charge a release before its draw, and count it; an interrupt cannot separate the two.
 
         Without a ledger there is nothing to separate: a release that is not drawn need not be

@@ -328,7 +328,7 @@ class Turns:
         self._sessions, self._journal, self._sent = sessions, journal, list(start)
         self._timeout, self._late = timeout, late
 
-    def carry(self, phase: Phase) -> Exchange:
+    def exchange_of(self, phase: Phase) -> Exchange:
         """Return the exchange that sends orders of a phase to the zones."""
         return partial(self._exchange, phase)
 

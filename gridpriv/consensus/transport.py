@@ -107,10 +107,10 @@ def answers(transport: Transport, calls: Calls[R]) -> list[R]:
 def exchange(transport: Transport, method: Callable[[Any, Order], Reply]) -> Exchange:
     """Return a transport's exchange of orders and replies; it allows no other call."""
 
-    def carry(orders: Sequence[Order]) -> Sequence[Reply]:
+    def send(orders: Sequence[Order]) -> Sequence[Reply]:
         return answers(transport, [call(method, order) for order in orders])
 
-    return carry
+    return send
 
 
 def each(calls: Calls[R], agents: int) -> Sequence[Call[R]]:
@@ -315,11 +315,11 @@ class ReusedAgents:
         if self._transport is not None:
             try:
                 answers(self._transport, factory.resets())
-                return _StaysOpen(self._transport)
+                return _OpenTransport(self._transport)
             except GridprivError:  # a process was lost in the last run
                 self.close()
         self._transport = self._connect(factory)
-        return _StaysOpen(self._transport)
+        return _OpenTransport(self._transport)
 
     def close(self) -> None:
         """Release the agents."""
@@ -328,7 +328,7 @@ class ReusedAgents:
             current.close()
 
 
-class _StaysOpen:
+class _OpenTransport:
     """A transport that stays open when a run is over."""
 
     def __init__(self, current: Transport) -> None:

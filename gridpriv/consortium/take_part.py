@@ -136,7 +136,7 @@ def coordinate(
         note("info", "listening", address=server.address, run=agreement.run, zones=zones)
         listening(server.address)
         try:
-            outcome = play(agreement, turns.carry, note)
+            outcome = play(agreement, turns.exchange_of, note)
         except GridprivError as error:
             note("error", "stopped", reason=str(error))
             server.close(error)

@@ -167,9 +167,9 @@ def without_limits(case: Case, limits: list[Limit]) -> Case:
         ("angmax", "angle", "upper", case.branch_row, np.full(case.n_branch, np.inf)),
     ):
         named = [limit.element for limit in limits if (limit.kind, limit.limit) == (kind, side)]
-        gone: Bools = np.isin(rows, named)
-        if gone.any():
-            changes[field] = np.where(gone, free, getattr(case, field))
+        dropped: Bools = np.isin(rows, named)
+        if dropped.any():
+            changes[field] = np.where(dropped, free, getattr(case, field))
     return replace(case, **changes)  # type: ignore[arg-type]
 
 

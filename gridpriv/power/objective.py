@@ -246,9 +246,9 @@ def check_voll(case: Case, voll: float) -> None:
         Where ``voll`` is not above the marginal cost of every generator at its full output.
     """
     positive("voll", voll)
-    marginal, dearest = _dearest(case)
+    marginal, costliest = _costliest(case)
     if voll <= marginal:
-        raise not_allowed("voll", voll, f"above every generator's marginal cost; {dearest}")
+        raise not_allowed("voll", voll, f"above every generator's marginal cost; {costliest}")
 
 
 def check_service(case: Case, service: Service) -> None:
@@ -261,17 +261,17 @@ def check_service(case: Case, service: Service) -> None:
         first.
     """
     check_voll(case, service.voll)
-    marginal, dearest = _dearest(case)
+    marginal, costliest = _costliest(case)
     if service.balancing_price <= marginal:
         warnings.warn(
             f"balancing_price = {service.balancing_price:g} $/MWh is below a generator's cost: "
-            f"{dearest}; zones draw balancing power before they use it",
+            f"{costliest}; zones draw balancing power before they use it",
             GridprivWarning,
             stacklevel=2,
         )
 
 
-def _dearest(case: Case) -> tuple[float, str]:
+def _costliest(case: Case) -> tuple[float, str]:
     """Return the largest marginal cost at full output in $/MWh, and its generator."""
     if not case.cost:
         return 0.0, ""

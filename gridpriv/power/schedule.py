@@ -354,28 +354,28 @@ def conic_rounds(transport: Transport, shared: Ints) -> Iterator[ConicRound]:
 
     places = answers(transport, call(ZoneAgent.open_block, shared))
     blocks = _TransportBlocks(transport, len(places), range(len(places)))
-    ask, each = blocks.call_all, blocks.each
+    call_all, each = blocks.call_all, blocks.each
     known = np.unique(np.concatenate(places))
     border = Border(len(known), [np.searchsorted(known, at) for at in places])
-    opened = ask(ConicBlock.open)
+    opened = call_all(ConicBlock.open)
     parts = _solve(border, opened)([part.residual for part in opened])
     progress = each(ConicBlock.begin, parts)
     yield _round(border, progress)
     while True:
         try:
-            eliminated = ask(ConicBlock.eliminate)
+            eliminated = call_all(ConicBlock.eliminate)
             solve = _solve(border, eliminated)
         except SolverError:
             return
         affine = solve([part.residual for part in eliminated])
         share = 1.0 - (1.0 - min(1.0, *each(ConicBlock.predict, affine))) ** 3
         mean = sum(item.product for item in progress) / sum(item.degree for item in progress)
-        residuals = ask(ConicBlock.correct, share, (1.0 - share) * mean)
+        residuals = call_all(ConicBlock.correct, share, (1.0 - share) * mean)
         reach = min(each(ConicBlock.direction, solve(residuals)))
         length = min(1.0, WITHIN * reach)
         if not length > SHORTEST:
             return
-        progress = ask(ConicBlock.step, length)
+        progress = call_all(ConicBlock.step, length)
         yield _round(border, progress)
 
 

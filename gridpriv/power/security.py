@@ -409,12 +409,12 @@ def _admittance(before: PreContingency, outage: Outage) -> sparse.csr_array:
     case, deenergized = before.case, outage.deenergized
     whole, y = before.grid.admittance, before.admittance
     hanging = np.flatnonzero(deenergized[case.f_bus] | deenergized[case.t_bus])
-    gone = np.union1d(outage.branches, hanging)
+    removed = np.union1d(outage.branches, hanging)
     series = 1.0 / (case.r[hanging] + 1j * case.x[hanging])
     values = whole.data.copy()
     parts = zip(before.entries, (y.ff, y.ft, y.tf, y.tt), (1.0, -1.0, -1.0, 1.0), strict=True)
     for place, part, sign in parts:
-        np.subtract.at(values, place[gone], part[gone])
+        np.subtract.at(values, place[removed], part[removed])
         np.add.at(values, place[hanging], sign * series)
     values[before.diagonal[deenergized]] -= case.gs[deenergized] + 1j * case.bs[deenergized]
     return sparse.csr_array((values, whole.indices, whole.indptr), shape=whole.shape)

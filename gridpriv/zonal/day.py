@@ -277,14 +277,14 @@ def _windows(
     case: Case, chronology: Chronology, output: Floats, reserve: Floats, on: Floats
 ) -> tuple[Floats, Floats]:
     """Return the limits of output in every step that allow for deviations in adjacent steps."""
-    endless = np.full((1, case.n_gen), np.inf)
+    infinite = np.full((1, case.n_gen), np.inf)
     change = np.diff(output, axis=0)
     up = np.maximum(chronology.ramp_up * chronology.hours - change, 0.0)
     down = np.maximum(chronology.ramp_down * chronology.hours + change, 0.0)
     both = (on[1:] > 0) & (on[:-1] > 0)  # starts and stops are not ramps
     up, down = np.where(both, up, np.inf), np.where(both, down, np.inf)
-    above = np.minimum(np.vstack([endless, up]), np.vstack([down, endless])) / 2
-    below = np.minimum(np.vstack([endless, down]), np.vstack([up, endless])) / 2
+    above = np.minimum(np.vstack([infinite, up]), np.vstack([down, infinite])) / 2
+    below = np.minimum(np.vstack([infinite, down]), np.vstack([up, infinite])) / 2
     low = np.maximum(case.pmin * on + reserve[1], output - below)
     high = np.minimum(case.pmax * on - reserve[0], output + above)
     return _including_plan(low, high, output, chronology)

@@ -111,20 +111,20 @@ def make_hold(
 
 def _shares(wide: Floats) -> Floats:
     """Return the shares of generators in a reserve, by range; an unlimited one takes it all."""
-    endless = np.isinf(wide)
-    size = endless.astype(float) if endless.any() else wide
+    infinite = np.isinf(wide)
+    size = infinite.astype(float) if infinite.any() else wide
     return size / max(float(size.sum()), 1e-300)
 
 
 def total_errors(disclosure: Disclosure, rule: NoiseRule, adjacency: DemandAdjacency) -> Floats:
     """Return draws of the size of a zone's estimation error of its total, per unit (public)."""
-    matrix, belief = disclosure.strategy.matrix, disclosure.prior.active
+    matrix, prior = disclosure.strategy.matrix, disclosure.prior.active
     release = replace(rule, source="simulated").release(
         disclosure.sensitivity(adjacency, rule.norm)
     )
     mechanism, count = release.mechanism, len(matrix)
-    common = belief.spread**2 * np.outer(belief.shares, belief.shares)
-    before: Floats = common + DEVIATION**2 * belief.deviations
+    common = prior.spread**2 * np.outer(prior.shares, prior.shares)
+    before: Floats = common + DEVIATION**2 * prior.deviations
     seen = matrix @ before
     weights = np.linalg.solve(
         seen @ matrix.T + mechanism.variance * np.eye(count), seen.sum(axis=1)

@@ -64,7 +64,7 @@ class PublicInputs:
     step: StepSize
 
 
-def initial_rounds(inputs: PublicInputs, carry: PhaseExchange) -> tuple[State, Plan]:
+def initial_rounds(inputs: PublicInputs, exchange_of: PhaseExchange) -> tuple[State, Plan]:
     """Test or warm-start every zone on its public proxy; return the start of the private rounds."""
     settings, consensus = inputs.settings, inputs.consensus
     schedule, in_rounds = schedules(settings, inputs.units)
@@ -72,7 +72,7 @@ def initial_rounds(inputs: PublicInputs, carry: PhaseExchange) -> tuple[State, P
     state = State(start, np.zeros_like(start), schedule.first(consensus.size))
     if settings.effective_start() == "warm":
         warm_start = Plan(WARM_START_ROUNDS, inputs.step, schedule)
-        for turn in rounds(carry("warm_start"), consensus, state, warm_start):
+        for turn in rounds(exchange_of("warm_start"), consensus, state, warm_start):
             state = turn.state
     acceleration = settings.effective_acceleration()
     plan = Plan(
@@ -83,9 +83,9 @@ def initial_rounds(inputs: PublicInputs, carry: PhaseExchange) -> tuple[State, P
         acceleration=None if acceleration == "none" else anderson(len(inputs.start)),
     )
     if settings.effective_perturbation().target == "output":
-        carry("ready")(_last_orders(consensus, state, plan))
+        exchange_of("ready")(_last_orders(consensus, state, plan))
     elif settings.effective_start() == "flat":
-        carry("ready")(orders_at(consensus, state, plan, 1))
+        exchange_of("ready")(orders_at(consensus, state, plan, 1))
     return state, plan
 
 

@@ -277,7 +277,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
     disclosed = rules.perturbation.target == "demand" and rules.noise is not None
     expected = public_demand(case, settings.public_demand) if disclosed else None
     if expected is not None and settings.public_demand is not None:
-        _hold_to(adjacency.power_factors, expected, case)
+        _check_power_factors(adjacency.power_factors, expected, case)
     ready = Prepared(
         case=case,
         zoning=zoning,
@@ -353,7 +353,7 @@ def _refuse_without_minimiser(case: Case, settings: Settings) -> None:
                 )
 
 
-def _hold_to(factors: PowerFactors | None, expected: PublicDemand, case: Case) -> None:
+def _check_power_factors(factors: PowerFactors | None, expected: PublicDemand, case: Case) -> None:
     """Refuse power factors that the published demand does not have; private demand is not read."""
     if factors is None:
         return

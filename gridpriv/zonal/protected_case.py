@@ -128,7 +128,7 @@ def price_query(
     cap = CAP * _largest_marginal_cost(case)
     prices = case.base_mva * np.nan_to_num(np.stack([optimum.p_price, optimum.q_price]))
     prices = np.clip(prices, -cap, cap)
-    distance, exact = adjacency.beta * _dearest(prices, adjacency), source == "secure"
+    distance, exact = adjacency.beta * _largest_price(prices, adjacency), source == "secure"
     rounded = adjacency.beta if exact else None
     return PriceQuery(prices, numeric_release(distance, epsilon, source, rounded), exact)
 
@@ -161,7 +161,7 @@ def _largest_marginal_cost(case: Case) -> float:
     )
 
 
-def _dearest(prices: Floats, adjacency: DemandAdjacency) -> float:
+def _largest_price(prices: Floats, adjacency: DemandAdjacency) -> float:
     """Return the largest change of the priced demand by one bus, for beta = 1."""
     active, reactive = prices
     change = ("p" in adjacency.protects) * np.abs(active)
@@ -217,11 +217,11 @@ class DemandRelease:
         prior, matrices = self.disclosure.prior, self.disclosure.strategy.matrices
         variance = self.release.mechanism.variance
         covariances = []
-        beliefs = (prior.active, prior.reactive(self.mean[0]))
-        for matrix, seen, belief in zip(matrices, np.split(self.released, 2), beliefs, strict=True):
-            weight = evidence(matrix, seen, variance, belief).weight
+        priors = (prior.active, prior.reactive(self.mean[0]))
+        for matrix, seen, sums in zip(matrices, np.split(self.released, 2), priors, strict=True):
+            weight = evidence(matrix, seen, variance, sums).weight
             deviation = float(np.sqrt(weight @ DEVIATIONS**2))
-            covariances.append(posterior_covariance(matrix, variance, belief, deviation))
+            covariances.append(posterior_covariance(matrix, variance, sums, deviation))
         return np.stack(covariances)
 
     def draws(self, generator: np.random.Generator) -> Iterator[Floats]:

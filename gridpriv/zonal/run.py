@@ -203,9 +203,9 @@ def run_prepared(
     watch_ac : callable
         Called after each round on the AC equations.
     """
-    carry = transport or default_transport(prepared.settings.workers)
+    connect = transport or default_transport(prepared.settings.workers)
     began = time.perf_counter()
-    with closing(carry(zone_agents(prepared, charge))) as zones:
+    with closing(connect(zone_agents(prepared, charge))) as zones:
         opening = open_rounds(prepared, zones)
         if admit is not None:
             admit(planned_releases(prepared, zones, opening))
@@ -214,7 +214,7 @@ def run_prepared(
         try:
             before = time.perf_counter()
             central, run.ac_rounds = disclosed_schedule(prepared, zones, watch_ac)
-            for turn in play_rounds(prepared, zones, opening, central, run.ac_rounds):
+            for turn in run_rounds(prepared, zones, opening, central, run.ac_rounds):
                 seconds, run.state = time.perf_counter() - before, turn.state
                 metrics = answers(zones, call(ZoneAgent.metrics))
                 run.records.append(round_record(turn, names, metrics, seconds))
@@ -370,7 +370,7 @@ def disclosed_schedule(
     return (search(), None) if central and rounds.schedule is None else (None, rounds)
 
 
-def play_rounds(
+def run_rounds(
     prepared: Prepared,
     transport: Transport,
     opening: Opening,
@@ -393,7 +393,7 @@ def play_rounds(
         acceleration = prepared.settings.effective_acceleration()
         settings = replace(prepared.settings, planning="soc", acceleration=acceleration)
         relaxed = replace(prepared, settings=settings)
-        return play_rounds(relaxed, transport, open_rounds(relaxed, transport))
+        return run_rounds(relaxed, transport, open_rounds(relaxed, transport))
     if prepared.in_conic_rounds:
         return _conic_turns(prepared, transport, opening.state)
     return rounds(

@@ -80,7 +80,7 @@ def noise_ends_after_round_6() -> None:
 
     def tired(self: Any, release: Any, value: Any, place: Any) -> Any:
         if place[0] > 6 and release is not None:
-            self._pay(release)
+            self._charge_and_count(release)
             return value
         return honest(self, release, value, place)
 
@@ -262,7 +262,7 @@ def reactive_weight_counts_as_the_active_one() -> None:
 
 
 def reactive_prices_are_free() -> None:
-    protected_case._dearest = lambda prices, _: float(np.abs(prices[0]).max())
+    protected_case._largest_price = lambda prices, _: float(np.abs(prices[0]).max())
 
 
 def range_of_the_sum_around_the_true_one() -> None:
@@ -323,7 +323,7 @@ PATCHED = (
     (prepared, "noise_multiplier"),
     (mechanism.KNorm, "charge"),
     (AgentReleases, "_count"),
-    (protected_case, "_dearest"),
+    (protected_case, "_largest_price"),
 )
 """Attributes that the mutants of the default tests replace."""
 

@@ -313,7 +313,7 @@ class Coordination:
     def play(self):
         consensus = make_consensus([np.array([0]), np.array([0])])
         state = State(np.zeros(2), np.zeros(2), np.ones(1))
-        carry = self.turns.carry
+        carry = self.turns.exchange_of
         warm_start = Plan(REHEARSALS, nonsmooth_step(), ConstantPenalty(1.0))
         plan = Plan(ROUNDS, nonsmooth_step(), ConstantPenalty(1.0))
         for turn in rounds(carry("warm_start"), consensus, state, warm_start):
@@ -321,7 +321,7 @@ class Coordination:
         for turn in rounds(carry("round"), consensus, state, plan):
             state = turn.state
         mean = consensus.average(state.sent)
-        self.turns.carry("agreed")([Order(ROUNDS, mean, np.ones(1), 1.0)] * 2)
+        self.turns.exchange_of("agreed")([Order(ROUNDS, mean, np.ones(1), 1.0)] * 2)
         return mean
 
     def step(self):

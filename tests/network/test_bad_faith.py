@@ -352,7 +352,7 @@ def test_rounds_that_diverge_blame_nobody_and_are_not_journalled(folder):
         Order(1, zone.start * 1e14 + 1e13, zone.units, 1.0) for zone in agreement.zones.values()
     ]
     with pytest.raises(DivergedError, match="beyond 1e"):
-        own.carry("round")(orders)
+        own.exchange_of("round")(orders)
     assert not (folder / "turns").exists()
 
 

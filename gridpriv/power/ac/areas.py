@@ -34,9 +34,9 @@ def interchange_of(case: Case, schedule: Schedule, s_from: Complexes, s_to: Comp
 
 def _by_room(room: Floats, group: Ints, groups: int) -> Floats:
     """Return shares in proportion to ``room`` in a group; infinite rooms share all of it."""
-    endless = np.isinf(room)
-    unlimited = np.bincount(group, endless, minlength=groups) > 0
-    return np.where(unlimited[group], endless.astype(float), room)
+    infinite = np.isinf(room)
+    unlimited = np.bincount(group, infinite, minlength=groups) > 0
+    return np.where(unlimited[group], infinite.astype(float), room)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ class AreaGrid:
         case, n, count = self.case, self.case.n_bus, len(self.interchange)
         rows, at, metered = _metered(case, self.area_of, self.admittance)
         injected, islands = injection(self), np.arange(len(self.reference))
-        endless, areas = np.full(n, np.inf), np.arange(count)
+        infinite, areas = np.full(n, np.inf), np.arange(count)
         shape = (count, len(islands))
         return FlowEquations(
             injected=rows,
@@ -118,8 +118,8 @@ class AreaGrid:
             tie_area=metered,
             p=injected.real,
             q=injected.imag,
-            q_low=-endless,
-            q_high=endless,
+            q_low=-infinite,
+            q_high=infinite,
             setpoint=self.dispatch.vm,
             reference=np.isin(np.arange(n), self.reference),
             up=_columns(self, self.up),
@@ -150,7 +150,7 @@ class AreaGrid:
         return np.asarray((self.most == 0) & (self.least == 0))
 
     @property
-    def endless(self) -> AreaGrid:
+    def without_limits(self) -> AreaGrid:
         """The grid whose areas have no limits if they can regulate at all."""
         most = np.where(self.idle, 0.0, np.inf)
         return replace(self, most=most, least=-most)
@@ -333,13 +333,13 @@ def share_reactive(case: Case, total: Floats) -> Floats:
     def at_bus(values: Floats) -> Floats:
         return np.asarray(np.bincount(bus, values, minlength=n)[bus], dtype=np.float64)
 
-    endless = np.isinf(case.qmin) | np.isinf(case.qmax)
-    unlimited = at_bus(endless.astype(float))
-    nearest = np.where(endless, 0.0, np.clip(0.0, case.qmin, case.qmax))
+    infinite = np.isinf(case.qmin) | np.isinf(case.qmax)
+    unlimited = at_bus(infinite.astype(float))
+    nearest = np.where(infinite, 0.0, np.clip(0.0, case.qmin, case.qmax))
     rest = (total[bus] - at_bus(nearest)) / np.maximum(unlimited, 1.0)
-    low, high = np.where(endless, 0.0, case.qmin), np.where(endless, 0.0, case.qmax)
+    low, high = np.where(infinite, 0.0, case.qmin), np.where(infinite, 0.0, case.qmax)
     span, number = at_bus(high - low), at_bus(np.ones(len(bus)))
     above = total[bus] - at_bus(low)
     share = np.where(span > 0, (high - low) / np.where(span > 0, span, 1.0), 1.0 / number)
     ranged = low + share * above
-    return np.where(unlimited > 0, np.where(endless, rest, nearest), ranged)
+    return np.where(unlimited > 0, np.where(infinite, rest, nearest), ranged)

@@ -280,13 +280,13 @@ def add_storage(
     return energy
 
 
-def _reserve_block(chronology: Chronology, holding: Ints, step: int, lost: float) -> Block:
+def _reserve_block(chronology: Chronology, holding: Ints, step: int, shed_price: float) -> Block:
     """Return the requirement of one step: reserves of all zones, or a priced shortfall."""
     program, count = QuadraticProgram(), len(holding)
     reserve = program.add_variables(2 * count)
     row = program.add_rows(2, chronology.reserve_required[:, step], np.inf)
     program.add_linear(np.repeat(row, count), reserve, 1.0)
-    program.add_slack(row, 1.0, lost)
+    program.add_slack(row, 1.0, shed_price)
     return Block(program.form(), reserve, NO_ROWS, program.start)
 
 

@@ -154,7 +154,7 @@ def _within_limits(
         try:
             result = _within_reactive_limits(grid, first)
         except PowerFlowError:  # no state within the limits of areas
-            result = _within_reactive_limits(grid.endless, first)
+            result = _within_reactive_limits(grid.without_limits, first)
     return _within_area_limits(grid, result)
 
 
@@ -308,11 +308,11 @@ def _starts(grid: AreaGrid) -> Iterator[Complexes]:
         flat.astype(complex),
     ]
 
-    def lack(voltage: Complexes) -> float:
+    def missing_power(voltage: Complexes) -> float:
         drawn = voltage * np.conj(grid.admittance @ voltage)
         return float(np.linalg.norm(drawn.real - injected))
 
-    yield from sorted((start for start in starts if np.isfinite(start).all()), key=lack)
+    yield from sorted((start for start in starts if np.isfinite(start).all()), key=missing_power)
 
 
 def _first(grid: AreaGrid, starts: Iterable[Complexes]) -> AreaPowerFlow:

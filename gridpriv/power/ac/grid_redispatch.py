@@ -639,12 +639,12 @@ def requests(zones: Sequence[Zone], owner: Ints, state: AcState) -> Bands:
             of = int(limit.limit == "upper"), owner[state.case.index_of[int(limit.at)]]
             violation[of] = max(violation[of], limit.amount)
     bands: Bands = {}
-    for asking in np.flatnonzero(violation.max(axis=0) > 0).tolist():
-        below, above = violation[:, asking]
-        for z, through in _request_receivers(zones, owner, asking):
+    for requesting in np.flatnonzero(violation.max(axis=0) > 0).tolist():
+        below, above = violation[:, requesting]
+        for z, through in _request_receivers(zones, owner, requesting):
             buses = zones[z].buses
-            endless = np.full(len(buses), np.inf)
-            low, high = bands.setdefault(z, (-endless, endless))
+            infinite = np.full(len(buses), np.inf)
+            low, high = bands.setdefault(z, (-infinite, infinite))
             both = np.isin(buses, zones[through].buses)
             vm = state.vm[buses[both]]
             low[both] = np.maximum(low[both], vm + below)
@@ -661,10 +661,10 @@ def within_request(boundary: Boundary, low: Floats, high: Floats) -> Boundary:
 
 
 def _request_receivers(
-    zones: Sequence[Zone], owner: Ints, asking: int
+    zones: Sequence[Zone], owner: Ints, requesting: int
 ) -> Iterator[tuple[int, int]]:
     """Yield the zones with generators that a request reaches, and the zone that forwards it."""
-    reached, waiting = {asking}, [asking]
+    reached, waiting = {requesting}, [requesting]
     while waiting:
         through = waiting.pop()
         for z in np.unique(owner[zones[through].buses]).tolist():

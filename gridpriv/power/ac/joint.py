@@ -30,8 +30,8 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses, islands, no_load_angles
 from gridpriv.power.ac.block import Block
 from gridpriv.power.ac.model import (
+    CURTAILMENT_WEIGHT,
     REACTIVE_SLACK_WEIGHT,
-    SPILL_WEIGHT,
     AcModel,
     ac_model,
     add_operating_cost,
@@ -275,11 +275,11 @@ def zone_block(
     angle = ends.angle[seen]
     model = ac_model(case, own, ties, reference=reference, own_ends=True, angle=angle)
     price = add_operating_cost(model, unit)
-    lost = voll / price
-    add_service_cost(model, lost, SPILL_WEIGHT * lost)
+    shed_price = voll / price
+    add_service_cost(model, shed_price, CURTAILMENT_WEIGHT * shed_price)
     edge, columns, rows, at = _border(model, own, ends.number[:, seen])
     if estimated:
-        add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * lost)
+        add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * shed_price)
     if cuts is not None:
         at = np.insert(at, len(columns), cuts[1])
         columns = np.append(columns, cuts[0].added(model, part, np.flatnonzero(own)))

@@ -28,7 +28,7 @@ from gridpriv.power.objective import BASE_MVA, cost_at, per_unit_polynomial, pie
 
 REACH = 1.1
 """Bound of e and f, in multiples of the upper voltage limit."""
-SPILL_WEIGHT = 0.01
+CURTAILMENT_WEIGHT = 0.01
 """Price of a curtailed MW divided by that of a shed MW."""
 REACTIVE_SLACK_WEIGHT = 0.1
 """Price of a reactive slack divided by that of shed load, for schedules of estimated demand."""

@@ -30,8 +30,8 @@ from gridpriv.core.errors import GridprivError, SolverError, check_choice, not_a
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses, islands
 from gridpriv.power.ac.model import (
+    CURTAILMENT_WEIGHT,
     REACTIVE_SLACK_WEIGHT,
-    SPILL_WEIGHT,
     AcModel,
     ac_model,
     add_operating_cost,
@@ -262,10 +262,10 @@ def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float
     """Add the objective, scaled to about 1 per p.u.; return a price's unit per multiplier."""
     case = model.case
     if objective == "shed":
-        add_service_cost(model, 1.0, SPILL_WEIGHT)
+        add_service_cost(model, 1.0, CURTAILMENT_WEIGHT)
         return 1.0
     price = add_operating_cost(model, cost_unit(case) if objective == "cost" else None)
-    add_service_cost(model, voll / price, SPILL_WEIGHT * voll / price)
+    add_service_cost(model, voll / price, CURTAILMENT_WEIGHT * voll / price)
     return price if objective == "cost" else 1.0
 
 

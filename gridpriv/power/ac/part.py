@@ -97,7 +97,7 @@ def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
     return part_of(whole, buses, branches, gens, pd=pd, qd=qd), own
 
 
-ENDLESS = 1e6
+UNLIMITED_RANGE = 1e6
 """p.u.: the range of a generator without limits; next to it the shares of others are about 0."""
 STIFFNESS = 100.0
 """Stiffness of a generator's voltage, in multiples of the mean susceptance."""
@@ -178,7 +178,7 @@ def lossless(case: Case) -> Lossless | None:
         reactive = Factors.of(stiffness.tocsc())
     except RuntimeError:  # lines without reactance, or capacitors that cancel their lines
         return None
-    each = np.clip(case.pmax - case.pmin, 0.0, ENDLESS)
+    each = np.clip(case.pmax - case.pmin, 0.0, UNLIMITED_RANGE)
     generation_range = np.bincount(case.gen_bus, each, minlength=case.n_bus).astype(float)
     angles = factors.solve(generation_range)
     return Lossless(

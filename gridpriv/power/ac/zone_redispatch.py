@@ -30,7 +30,7 @@ from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses, islands
 from gridpriv.power.ac.model import (
-    SPILL_WEIGHT,
+    CURTAILMENT_WEIGHT,
     AcModel,
     ac_model,
     add_operating_cost,
@@ -48,7 +48,7 @@ ANGLE_WEIGHT = 10.0
 """k of tie-end voltages, as complex numbers, on a base of 100 MVA."""
 REACTION_WEIGHT = 1000.0
 """k of deviations from the modelled reaction of the grid beyond the tie lines."""
-ALONE = 0.1
+SINGLE_REPLAN_SHARE = 0.1
 """Share of the price of deviations from the interchange, for a zone that replans alone."""
 NEGLIGIBLE = 1e-6
 """p.u. of shedding below which an interior point sheds nothing."""
@@ -306,12 +306,12 @@ def plan_zone(
         at = np.searchsorted(zone.gens, area.part.gens)
         model.program.add_cost(model.pg, boundary.output_price[at])
     shed_price = service.voll / price
-    add_service_cost(model, shed_price, SPILL_WEIGHT * shed_price)
+    add_service_cost(model, shed_price, CURTAILMENT_WEIGHT * shed_price)
     deviation = service.voll if boundary.firm else service.balancing_price
     if boundary.violation_price:
         add_violations(model, boundary.violation_price * np.sqrt(deviation * service.voll) / price)
     if boundary.free:
-        deviation *= ALONE
+        deviation *= SINGLE_REPLAN_SHARE
     _hold_interchange(model, area, boundary.interchange, deviation / price)
     if not boundary.free:
         _hold_ties(model, area, boundary)
