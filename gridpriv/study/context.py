@@ -345,7 +345,7 @@ def _drawn(
     horizon: Horizon, run_folder: RunFolder, charge: Charging | None, admit: Admit | None
 ) -> DemandEstimates:
     """Draw the release of all steps; store it before it is used."""
-    in_turn(admit, run_folder.begin_once)(horizon.planned)
+    in_turn(admit, partial(run_folder.begin, None))(horizon.planned)
     drawn: dict[str, Counter[Release]] = {}
 
     def pay(owner: str, releases: Mapping[Release, int]) -> None:

@@ -105,17 +105,21 @@ class RunFolder:
         done = {run for run, status in self.store.stored().items() if status == "done"}
         return [n for n in range(len(self.runs.steps)) if _run(n) not in done]
 
-    def begin(self, number: int, planned: Released) -> None:
-        """Store a run's planned releases before it starts; releases of earlier attempts stay."""
-        self.store.forget([_run(number)])
-        remove(self.store.folder / RUN_FILE)
+    def begin(self, number: int | None, planned: Released) -> None:
+        """Store planned releases before their draw; releases of earlier attempts stay.
+
+        They are those of a run, or (None) a series' release for all steps.
+        """
+        if number is not None:
+            self.store.forget([_run(number)])
+            remove(self.store.folder / RUN_FILE)
         if not self._repeats:
             self.store.set_aside(_drawn(number))
-        self._note(number, planned, early=True)
+        self._note(number, _drawn_tables(planned, early=True))
 
     def add(self, number: int, result: RunResult, plan: DayPlan | None = None) -> None:
         """Store a run's releases and results; a run that ended early remains to be done."""
-        self._note(number, result.trace.releases, early=result.early is not None)
+        self._note(number, _drawn_tables(result.trace.releases, early=result.early is not None))
         tables = self._tables(number, result, plan)
         if self.runs.series is None:
             document = result.as_dict(public=self.store.public)
@@ -124,21 +128,12 @@ class RunFolder:
         shown = record.publish_tables(tables) if self.store.public else tables
         self.store.add(shown, **self._step(number))
 
-    def begin_once(self, planned: Released) -> None:
-        """Store a series' planned release for all steps, before the draw."""
-        if not self._repeats:
-            self.store.set_aside(ONCE)
-        self._note_once(_drawn_tables(planned, early=True))
-
     def add_once(
         self, horizon: Horizon, drawn: Released, known: DemandEstimates | None = None
     ) -> None:
         """Store a series' release for all steps and its estimate; nothing after an early end."""
         estimates = {} if known is None else _known_tables(horizon, known)
-        self._note_once({**_drawn_tables(drawn, early=known is None), **estimates})
-
-    def _note_once(self, tables: Tables) -> None:
-        self.store.note(ONCE, tables, run=_run(0), step=EVERY)
+        self._note(None, {**_drawn_tables(drawn, early=known is None), **estimates})
 
     def known(self, horizon: Horizon) -> DemandEstimates | None:
         """Return the estimate of every step's demand from a stored release."""
@@ -200,13 +195,14 @@ class RunFolder:
             tables["steps"] = [step]
         return tables
 
-    def _note(self, number: int, releases: Released, *, early: bool) -> None:
-        drawn = _drawn_tables(releases, early=early)
-        self.store.note(_drawn(number), drawn, run=_run(number), **self._step(number))
+    def _note(self, number: int | None, tables: Tables) -> None:
+        self.store.note(_drawn(number), tables, run=_run(number or 0), **self._step(number))
 
-    def _step(self, number: int) -> dict[str, str]:
+    def _step(self, number: int | None) -> dict[str, str]:
         """Return the name of a step in a series, as the common column of its tables."""
-        return {} if self.runs.series is None else {"step": self.runs.steps[number]}
+        if self.runs.series is None:
+            return {}
+        return {"step": EVERY if number is None else self.runs.steps[number]}
 
 
 @contextmanager
@@ -328,9 +324,9 @@ def _run(number: int) -> str:
     return f"{number:06d}"
 
 
-def _drawn(number: int) -> str:
-    """Return the name in the store of a run's releases."""
-    return f"{_run(number)}-drawn"
+def _drawn(number: int | None) -> str:
+    """Return the name in the store of a run's releases, or of those for all steps (None)."""
+    return ONCE if number is None else f"{_run(number)}-drawn"
 
 
 def _drawn_tables(releases: Released, *, early: bool) -> Tables:
