@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import pandas as pd
 
@@ -295,6 +297,10 @@ class Panel:
         at = self.runs[(self.runs.budget == self.budget)]
         return source.rank(at[at.series.isin(self.ranked.series)], self.metric)
 
+    def message(self, code: str, **values: object) -> Message:
+        """Return a message on the panel."""
+        return message(code, {"panel": self.name} | values)
+
     def row_of(self, budget: str) -> pd.Series | None:
         """Return the cheapest row of the noise-free or the prior-only baseline that has a cost."""
         if self.metric is None:
@@ -422,30 +428,33 @@ def panel_messages(of: Panel) -> Iterator[Message]:
     if len(late := of.late):
         worst = late.loc[late.consensus_residual.idxmax()]
         same_noise = of.runs[of.runs.budget.isin(NO_BUDGET) == (of.budget in NO_BUDGET)]
-        values = {"late": late.series.nunique(), "methods": same_noise.series.nunique()}
-        values |= {"panel": of.name, "kind": "noise-free" if of.budget in NO_BUDGET else "noisy"}
-        values |= {
-            "residual": number_text(worst.consensus_residual),
-            "tolerance": f"{CONVERGED_RESIDUAL:g}",
-        }
-        yield message("not-converged", values | {"worst": quoted(worst.series), "at": at(worst)})
+        yield of.message(
+            "not-converged",
+            late=late.series.nunique(),
+            methods=same_noise.series.nunique(),
+            kind="noise-free" if of.budget in NO_BUDGET else "noisy",
+            residual=number_text(worst.consensus_residual),
+            tolerance=f"{CONVERGED_RESIDUAL:g}",
+            worst=quoted(worst.series),
+            at=at(worst),
+        )
 
 
 def _ranking_messages(of: Panel, metric: source.Metric) -> Iterator[Message]:
     ranked = of.ranked
     if len(ranked) < 2:
         return
-    ranking, values = of.ranking, {"panel": of.name, "figure": metric.noun, "at": at(of)}
+    ranking, ranked_by = of.ranking, partial(of.message, figure=metric.noun, at=at(of))
+    first = ranked.iloc[0]
     if of.budget not in NO_BUDGET and ranking.seeds < 2:
-        yield message("one-seed", values)
+        yield ranked_by("one-seed")
     elif ranking.decided:
-        first = ranked.iloc[0]
-        given = {"method": quoted(first.series), "value": metric.text(first[metric.key])}
-        yield message("lowest-noise-free" if of.budget in NO_BUDGET else "lowest", values | given)
+        code = "lowest-noise-free" if of.budget in NO_BUDGET else "lowest"
+        value = metric.text(first[metric.key])
+        yield ranked_by(code, method=quoted(first.series), value=value)
     else:
-        first, *indistinct = ranking.leaders
-        leaders = {"method": quoted(first), "others": named(indistinct)}
-        yield message("not-distinguishable", values | leaders)
+        lowest, *indistinct = ranking.leaders
+        yield ranked_by("not-distinguishable", method=quoted(lowest), others=named(indistinct))
 
 
 def _budget_messages(of: Panel) -> Iterator[Message]:
@@ -465,7 +474,7 @@ def _budget_messages(of: Panel) -> Iterator[Message]:
         share = f"{quoted(row.series)} ({epsilon_text(row.total_epsilon)} of {budget:g})"
         causes.setdefault(cause, []).append(share)
     for cause, shares in causes.items():
-        yield message(cause, {"panel": of.name, "shares": ", ".join(shares)})
+        yield of.message(cause, shares=", ".join(shares))
 
 
 def _feasibility_messages(of: Panel) -> Iterator[Message]:
@@ -473,19 +482,18 @@ def _feasibility_messages(of: Panel) -> Iterator[Message]:
     failed = rows[rows.failed > 0]
     none, some = rows[rows.ac_feasible == 0.0], rows[rows.ac_feasible.between(0.0, 1.0, "neither")]
     if len(failed):
-        shares = ", ".join(
-            f"{quoted(row.series)}: {row.failed} of {row.failed + row.seeds}"
-            for row in failed.itertuples()
-        )
-        yield message("partly-failed", {"panel": of.name, "at": at(of), "shares": shares})
+        shares = _listed(failed, lambda r: f": {r.failed} of {r.failed + r.seeds}")
+        yield of.message("partly-failed", at=at(of), shares=shares)
     if len(none):
-        yield message("infeasible-methods", {"panel": of.name, "methods": named(none.series)})
+        yield of.message("infeasible-methods", methods=named(none.series))
     if len(some):
-        shares = ", ".join(
-            f"{quoted(row.series)}: {round((1.0 - row.ac_feasible) * row.seeds)} of {row.seeds}"
-            for row in some.itertuples()
-        )
-        yield message("partly-infeasible", {"panel": of.name, "shares": shares})
+        shares = _listed(some, lambda r: f": {round((1.0 - r.ac_feasible) * r.seeds)} of {r.seeds}")
+        yield of.message("partly-infeasible", shares=shares)
+
+
+def _listed(rows: pd.DataFrame, text: Callable[[Any], str]) -> str:
+    """Return the names of methods, each with a text on its row."""
+    return ", ".join(f"{quoted(row.series)}{text(row)}" for row in rows.itertuples())
 
 
 def _baseline_messages(of: Panel, metric: source.Metric) -> Iterator[Message]:
@@ -493,20 +501,19 @@ def _baseline_messages(of: Panel, metric: source.Metric) -> Iterator[Message]:
         return
     plain = of.rows[of.rows.budget == NO_NOISE]
     if len(plain) and (plain.ac_feasible == 0.0).all():
-        yield message("noise-free-infeasible", {"panel": of.name})
+        yield of.message("noise-free-infeasible")
     base = of.row_of(NO_NOISE)
     if base is not None and base.consensus_residual > CONVERGED_RESIDUAL:
         residual = number_text(base.consensus_residual)
-        values = {"panel": of.name, "method": quoted(base.series), "residual": residual}
-        yield message("noise-free-not-converged", values)
+        yield of.message("noise-free-not-converged", method=quoted(base.series), residual=residual)
     yield from _noise_free_costs(of, base)
     prior = of.rows[of.rows.budget == NOTHING]
     if len(prior) and (prior.ac_feasible == 0.0).all():
-        yield message("prior-only-infeasible", {"panel": of.name})
+        yield of.message("prior-only-infeasible")
     elif (least := of.row_of(NOTHING)) is not None and len(of.ranked):
         lowest = of.ranked[metric.key].min()
         if lowest > least[metric.key] + metric.least:
-            yield message("prior-only-cheaper", {"panel": of.name})
+            yield of.message("prior-only-cheaper")
 
 
 def _noise_free_costs(of: Panel, base: pd.Series | None) -> Iterator[Message]:
@@ -515,11 +522,8 @@ def _noise_free_costs(of: Panel, base: pd.Series | None) -> Iterator[Message]:
     if base is None or expensive.empty:
         return
     expensive = expensive.sort_values("method_cost", ascending=False)[:MOST_NAMED]
-    costs = ", ".join(
-        f"{quoted(row.series)} costs {amount(row.method_cost, '$/h')} $/h"
-        for row in expensive.itertuples()
-    )
-    yield message("noise-free-costs", {"panel": of.name, "costs": costs, "base": base.series})
+    costs = _listed(expensive, lambda row: f" costs {amount(row.method_cost, '$/h')} $/h")
+    yield of.message("noise-free-costs", costs=costs, base=base.series)
 
 
 def next_steps(of: Panel) -> Iterator[Message]:
