@@ -5,7 +5,7 @@ a public prior, and receives every message. These estimates are compared:
 
 prior         the public prior alone: the baseline;
 stationarity  the MAP fit of each round's optimality conditions, where every variable is sent
-              (:mod:`gridpriv.assurance.forward`);
+              (:mod:`gridpriv.assurance.inversion`);
 messages      the MAP fit of all rounds' messages (:mod:`gridpriv.assurance.inversion`), which
               averages noise that is drawn in each round;
 releases      under demand perturbation, the posterior mean from the released statistics. They
@@ -34,7 +34,7 @@ from scipy import stats
 from gridpriv.assurance import inversion
 from gridpriv.assurance.adversary import RecordedRound, record_run, varied
 from gridpriv.assurance.audit import check_draws, check_released, zone_of_bus
-from gridpriv.assurance.forward import ForwardModel, StationarityModel, sends_all_variables
+from gridpriv.assurance.inversion import ForwardModel, StationarityModel, sends_all_variables
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, check_choice, not_allowed, positive, whole
 from gridpriv.core.text import Json, frame_records

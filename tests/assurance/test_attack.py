@@ -21,8 +21,7 @@ from gridpriv.assurance.attack import (
     tie_distance,
     zone_prior,
 )
-from gridpriv.assurance.forward import StationarityModel
-from gridpriv.assurance.inversion import Identified, identify
+from gridpriv.assurance.inversion import Identified, StationarityModel, identify
 from gridpriv.cli.assurance import _print_attack
 from gridpriv.consensus.messages import Reply
 from gridpriv.core.errors import InputError
