@@ -206,21 +206,16 @@ KNOWN = (
 )
 CONTROL = ("pandapower.control.", "pandapower.protection.", "pandapower.timeseries.")
 """Modules of controllers, relays and data sources: all their classes are left out."""
-BITS = (8, 16, 32, 64)
+FLOATS = ("float64", (int, float, type(None)), "a number or null")
 TYPES = {
-    **dict.fromkeys(
-        ("float64", "float32", "Float64", "Float32"),
-        ("float64", (int, float, type(None)), "a number or null"),
-    ),
-    **{name: (name, (int,), "a whole number") for b in BITS for name in (f"int{b}", f"uint{b}")},
-    **{
-        name: (name, (int, type(None)), "a whole number or null")
-        for b in BITS
-        for name in (f"Int{b}", f"UInt{b}")
-    },
+    **dict.fromkeys(("float64", "float32", "Float64", "Float32"), FLOATS),
     "bool": ("bool", (bool,), "true or false"),
     "boolean": ("boolean", (bool, type(None)), "true, false or null"),
 }
+for bits, sign in product((8, 16, 32, 64), ("", "u")):
+    TYPES[f"{sign}int{bits}"] = (f"{sign}int{bits}", (int,), "a whole number")
+    name = f"{sign.upper()}Int{bits}"
+    TYPES[name] = (name, (int, type(None)), "a whole number or null")
 """By the type that a file states for a column: pandas' type, Python's type of cells, its name."""
 OLDEST = (3, 0)
 """The oldest format that is read; in earlier ones columns had other meanings."""

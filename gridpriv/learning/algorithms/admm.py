@@ -23,7 +23,7 @@ import networkx as nx
 import numpy as np
 
 from gridpriv.consensus.schedules import StepSize
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.core.files import MIB, read_text, shown
 from gridpriv.learning.accounting import MARGIN, ROUNDING, Unproved
@@ -209,7 +209,8 @@ class DpAdmm(StarAdmm):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.gradient, self.assumed = task.mean_sensitivity(), assumed_sensitivity(task)
-        self.steps, self.place = step_sizes(task)
+        distinct, self.place = np.unique(self.assumed, return_inverse=True)
+        self.steps = [step_size(task, float(sensitivity)) for sensitivity in distinct]
 
     def inverse(self, t: int) -> Floats:
         """Return 1/eta of every client."""
@@ -291,12 +292,6 @@ def step_size(task: Task, gradient_sensitivity: float) -> StepSize:
         task.size, settings.radius
     )
     return nonsmooth_step(settings.radius, bound, task.size, gradient_sensitivity, task.multiplier)
-
-
-def step_sizes(task: Task) -> tuple[list[StepSize], Ints]:
-    """Return the distinct step sizes, and the position of each client's."""
-    distinct, place = np.unique(assumed_sensitivity(task), return_inverse=True)
-    return [step_size(task, float(s)) for s in distinct], place
 
 
 BOUND_SOURCE = "strongly convex local problems of adjacent data sets (lemma 4)"

@@ -183,7 +183,7 @@ class Task:
         distance : float
             In the 2-norm.
         bound_source : str
-            Why.
+            Derivation of the distance.
         multiplier : float, optional
             Noise over the assumed sensitivity; the budget's otherwise.
         assumed : float, optional
@@ -544,7 +544,7 @@ class NormalizedError:
         self.values: list[float] = []
 
     def __call__(self, done: Round) -> None:
-        """See one round."""
+        """Record the measure after a round."""
         difference = float(np.sum((to_numpy(done.local) - self._reference[None]) ** 2))
         self.values.append(difference / float(np.sum(self._reference**2)))
 
@@ -570,7 +570,7 @@ class AugmentedObjective:
         self.values: list[float] = []
 
     def __call__(self, done: Round) -> None:
-        """See one round."""
+        """Record the measure after a round."""
         local = to_numpy(done.local)
         self._local = self._local + (self._last if self._regularizer.kind == "l1" else local)
         self._w, self._last = self._w + to_numpy(done.w), local
@@ -585,7 +585,7 @@ class AugmentedObjective:
 
 
 Measure = NormalizedError | AugmentedObjective
-"""Sees every round and keeps a figure of it: NaN where it has none."""
+"""Called with every round; its values are NaN where it has none."""
 MEASURES: Mapping[str, Callable[[Dataset, LearnSettings], Measure]] = {
     "normalized-error": NormalizedError,
     "augmented-objective": AugmentedObjective,

@@ -423,7 +423,12 @@ class DpFedavg(Algorithm):
     def local(self, t: int, state: State) -> State:
         """Return the sum of the clipped updates over a public number of clients, (1, J, K)."""
         w, active = state[0], active_clients(self.task, t)
-        local = _local_models(self.task, t, active, w) if len(active) else w[None]
+        if not len(active):
+            return (self.xp.zeros_like(w)[None],)
+        rate, local = self.settings.learning_rate or 0.0, self.xp.stack([w] * len(active))
+        for q in range(1, self.settings.local_updates + 1):
+            slope = batch_gradients(self.task, active, local, (t, q), None)
+            local = local - rate * (slope + self.regularizer.subgradient(local))
         updates = clipped(local - w[None], _clip(self.task))
         return (self.xp.sum(updates, axis=0)[None] / expected_clients(self.task),)
 
@@ -470,14 +475,3 @@ def clipped(updates: Array, most: float) -> Array:
     updates = xp.where(finite, updates, xp.zeros_like(updates))
     lengths = xp.sqrt(xp.sum(updates**2, axis=(1, 2)))[:, None, None]
     return updates * (most / xp.where(lengths > most, lengths, xp.full_like(lengths, most)))
-
-
-def _local_models(task: Task, t: int, active: np.ndarray, w: Array) -> Array:
-    xp = namespace(w)
-    local = xp.stack([w] * len(active))
-    for q in range(1, task.settings.local_updates + 1):
-        slope = batch_gradients(task, active, local, (t, q), None)
-        local = local - (task.settings.learning_rate or 0.0) * (
-            slope + task.regularizer.subgradient(local)
-        )
-    return local

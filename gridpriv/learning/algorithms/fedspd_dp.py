@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import not_allowed
 from gridpriv.learning.algorithms.base import Algorithm, Outcome, RoundReleases, Sent, State, Task
 from gridpriv.learning.algorithms.dpsgd import (
@@ -25,7 +24,7 @@ from gridpriv.learning.algorithms.dpsgd import (
     step_multiplier,
     step_sensitivity,
 )
-from gridpriv.learning.clients import Array, namespace
+from gridpriv.learning.clients import Array
 from gridpriv.privacy.accounting import FIXED_SIZE, total_epsilon
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
@@ -46,10 +45,21 @@ class FedspdDp(Algorithm):
 
     def local(self, t: int, state: State) -> State:
         """Return twice the means of the active clients' iterates, and their last iterates."""
+        last, mean = self.local_steps(t, state)
+        return 2.0 * mean, last
+
+    def local_steps(self, t: int, state: State) -> tuple[Array, Array]:
+        """Return the active clients' last iterates and the means of their Q iterates, (13)."""
         rho, active = self.settings.penalty.at(1), active_clients(self.task, t)
         gamma, x_0 = proximity(self.task, t, rho), self.xp.mean(state[3], axis=0)
-        last, mean = _local_steps(self.task, t, active, gamma, rho, state[0], state[2], x_0)
-        return 2.0 * mean, last
+        x, dual = (self.xp.stack([each[int(p)] for p in active]) for each in (state[0], state[2]))
+        public, total = rho * x_0[None] + dual, self.xp.zeros_like(x)
+        for q in range(1, self.settings.local_updates + 1):
+            slope = batch_gradients(self.task, active, x, (t, q), self.settings.clip)
+            free = (gamma * x + public - slope) / (gamma + rho)
+            x = self.regularizer.prox(free, 1.0 / (gamma + rho))
+            total = total + x
+        return x, total / self.settings.local_updates
 
     def aggregate(self, t: int, state: State, sent: Sent) -> Outcome:
         """Update the state of active clients, and average the last messages of all."""
@@ -153,28 +163,6 @@ def published_total(
     if rate >= 1.0:
         raise not_allowed("batch", batch, f"below {samples / steps:g}: Q b under m_i in (21)")
     return PAPER_CONSTANT * rate * epsilon * math.sqrt(share * rounds / (1.0 - rate))
-
-
-def _local_steps(
-    task: Task,
-    t: int,
-    active: Ints,
-    gamma: float,
-    rho: float,
-    state: Array,
-    dual: Array,
-    x_0: Array,
-) -> tuple[Array, Array]:
-    """Return the active clients' last iterates and the means of their Q iterates, (13)."""
-    xp = namespace(state)
-    x = xp.stack([state[int(p)] for p in active])
-    public = rho * x_0[None] + xp.stack([dual[int(p)] for p in active])
-    total = xp.zeros_like(x)
-    for q in range(1, task.settings.local_updates + 1):
-        slope = batch_gradients(task, active, x, (t, q), task.settings.clip)
-        x = task.regularizer.prox((gamma * x + public - slope) / (gamma + rho), 1.0 / (gamma + rho))
-        total = total + x
-    return x, total / task.settings.local_updates
 
 
 def _release(task: Task, p: int, gamma: float, rho: float) -> Release:

@@ -350,38 +350,30 @@ def penalty_of(task: Task) -> BudgetedPenalty:
     return settings.penalty.for_epsilon(epsilon)
 
 
-def make_problems(task: Task) -> list[ClientProblem]:
-    """Return the clients' problems.
+def each_agent(task: Task) -> Iterator[ClientAgent]:
+    """Yield the clients' agents; each shares everything.
 
     Objective perturbation divides the gradient by all samples, the paper's output baseline by
     the client's own.
     """
     settings, clients = task.settings, task.linear_clients()
-    samples = int(clients.counts.sum())
     output = settings.mechanism != "none" and settings.perturbation == "output"
-    return [
-        ClientProblem(
+    for p, samples in enumerate(clients.counts.astype(int).tolist()):
+        problem = ClientProblem(
             str(p + 1),
             p,
             *clients.part(p),
             clients.loss,
             task.norm,
-            int(clients.counts[p]) if output else samples,
+            samples if output else int(clients.counts.sum()),
             task.regularizer,
             settings.box,
             settings.clip,
         )
-        for p in range(clients.number)
-    ]
+        yield make_agent(task, problem)
 
 
-def each_agent(task: Task) -> Iterator[ClientAgent]:
-    """Return the clients' agents; each shares everything."""
-    everything = np.ones(task.size, dtype=bool)
-    return (make_agent(task, problem, everything) for problem in make_problems(task))
-
-
-def make_agent(task: Task, problem: ClientProblem, everything: NDArray[np.bool_]) -> ClientAgent:
+def make_agent(task: Task, problem: ClientProblem) -> ClientAgent:
     """Return the agent of a problem, with the noise of the calibration."""
     settings = task.settings
     target = "none" if settings.mechanism == "none" else settings.perturbation
@@ -398,7 +390,8 @@ def make_agent(task: Task, problem: ClientProblem, everything: NDArray[np.bool_]
             for _ in range(count):
                 task.charge_release(int(owner) - 1, release)
 
-    agent = ClientAgent(problem, np.ones(problem.samples), everything, rules, task.streams, charge)
+    weights, everything = np.ones(problem.samples), np.ones(task.size, dtype=bool)
+    agent = ClientAgent(problem, weights, everything, rules, task.streams, charge)
     if isinstance(rules.noise, ObservedRule):
         agent.observed = rules.noise
     if target == "output" and settings.output_step == "paper":
