@@ -59,11 +59,15 @@ MOST_WHOLE = 2**64 - 1
 LONGEST = 100  # characters of a value in a message
 
 
+def excerpt(value: object) -> str:
+    """Return a value for an error: as Python writes it, and not longer than a line."""
+    text = repr(value)
+    return text if len(text) <= LONGEST + 2 else f"{text[:LONGEST]}...{text[-1]}"
+
+
 def not_allowed(field: str, value: object, allowed: str) -> InputError:
     """Return the error for a bad value: field, value and allowed values (after "must be")."""
-    shown = repr(value)
-    shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
-    error = InputError(f"{field} = {shown}: must be {allowed}")
+    error = InputError(f"{field} = {excerpt(value)}: must be {allowed}")
     error.setting = (field, value, allowed)
     return error
 

@@ -264,7 +264,6 @@ MOST_PACKED = 50
 """Bytes of an unpacked file for each of the packed one; handwritten digits have five."""
 LARGEST_OWN = 1024 * MIB
 """Bytes of a file written by gridpriv."""
-LONGEST_SHOWN = 100
 KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -424,11 +423,6 @@ def read_document(
         return make(document)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{where}: {error}") from error
-
-
-def shown(text: str) -> str:
-    """Return a text of a file for an error: quoted, and not longer than a line."""
-    return repr(text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "...")
 
 
 def _regular(mode: int, path: Path, kind: str) -> None:

@@ -33,8 +33,8 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.files import LARGEST, read_text, shown
+from gridpriv.core.errors import InputError, excerpt, not_allowed
+from gridpriv.core.files import LARGEST, read_text
 from gridpriv.grid.case import POLYNOMIAL, Case, GenCost
 from gridpriv.grid.matlab import Arithmetic, WrongError
 from gridpriv.grid.tables import CsvRows, shipped_rows
@@ -558,7 +558,7 @@ def _evaluate(statement: str, arithmetic: Arithmetic, path: Path) -> float:
     try:
         arithmetic.carry_out(statement)
     except WrongError as error:
-        wrong = shown(statement.removeprefix("cell = "))
+        wrong = excerpt(statement.removeprefix("cell = "))
         raise InputError(
             f"storage file {path}: {wrong} is not read ({error}); give numbers"
         ) from None

@@ -25,7 +25,7 @@ from functools import lru_cache
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.files import shown
+from gridpriv.core.errors import excerpt
 
 LONGEST, DEEPEST = 400, 20
 Value = float | Floats
@@ -250,7 +250,7 @@ class _ExpressionReader:
 
 
 def _unknown(token: str) -> float:
-    raise WrongError(f"{shown(token)} is not known here" if token else "")
+    raise WrongError(f"{excerpt(token)} is not known here" if token else "")
 
 
 def _apply(mark: str, left: Value, right: Value) -> Value:

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError
-from gridpriv.core.files import LARGEST, read_bytes, shown
+from gridpriv.core.errors import InputError, excerpt
+from gridpriv.core.files import LARGEST, read_bytes
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import ReadReport, report_tables
 from gridpriv.grid.matlab import Arithmetic, WrongError, constant
@@ -177,7 +177,7 @@ def _parts(lines: Iterator[_Line]) -> Iterator[_Assignment | _Line | _Unless]:
 def _not_read(number: int, text: str, reason: str = "") -> InputError:
     because = f" ({reason})" if reason else ""
     return InputError(
-        f"line {number}: {shown(text)} is MATLAB code that may change the tables or their "
+        f"line {number}: {excerpt(text)} is MATLAB code that may change the tables or their "
         f"units{because}; save the case from MATPOWER (savecase) and read that"
     )
 
@@ -229,7 +229,7 @@ def _collect(first: _Line, lines: Iterator[_Line], field: str) -> tuple[_Line, .
         value = first.text.strip().rstrip(";").rstrip()
         if _unquoted(value, ";") >= 0 or not value:
             raise InputError(
-                f"line {first.number}: {shown(value)}: must be one value for mpc.{field}"
+                f"line {first.number}: {excerpt(value)}: must be one value for mpc.{field}"
             )
         return (_Line(first.number, value),)
     close = _OPENING[opening]
@@ -241,7 +241,7 @@ def _collect(first: _Line, lines: Iterator[_Line], field: str) -> tuple[_Line, .
             rest = line.text[at + 1 :].strip().rstrip(";").strip()
             if rest:
                 raise InputError(
-                    f"line {line.number}: {shown(rest)} after the end of mpc.{field}; remove it"
+                    f"line {line.number}: {excerpt(rest)} after the end of mpc.{field}; remove it"
                 )
             body.append(_Line(line.number, line.text[:at]))
             return tuple(body)
@@ -301,7 +301,7 @@ def _numbers(tokens: list[str], number: int, field: str) -> list[float]:
             return list(map(float, tokens))
     values = [float(token) if _NUMBER.fullmatch(token) else constant(token) for token in tokens]
     if None in values:
-        wrong = shown(tokens[values.index(None)])
+        wrong = excerpt(tokens[values.index(None)])
         raise InputError(f"line {number}: mpc.{field}: {wrong}: must be a number")
     return values  # type: ignore[return-value]
 

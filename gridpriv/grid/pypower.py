@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError
-from gridpriv.core.files import LARGEST, read_bytes, shown
+from gridpriv.core.errors import InputError, excerpt
+from gridpriv.core.files import LARGEST, read_bytes
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import ReadReport, report_tables
 from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables, naming
@@ -311,7 +311,7 @@ def _tables(fields: Mapping[str, object], name: str) -> MatpowerTables:
             raise InputError(f"{name}: {needed} is missing; is this a MATPOWER version 2 case?")
     version = fields.get("version")
     if version is not None and _text(version) != "2":
-        raise InputError(f"{name}: version = {shown(_text(version))}: must be '2'")
+        raise InputError(f"{name}: version = {excerpt(_text(version))}: must be '2'")
     return MatpowerTables(
         name=name,
         base_mva=_scalar(fields["baseMVA"]),

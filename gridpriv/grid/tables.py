@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.files import LARGEST, read_text, shown
+from gridpriv.core.errors import InputError, excerpt, not_allowed
+from gridpriv.core.files import LARGEST, read_text
 from gridpriv.grid.case import MOST_DEMAND_MW, PIECEWISE, POLYNOMIAL, Case, GenCost
 
 LONGEST_NAME = 100
@@ -63,7 +63,7 @@ class CsvRows:
             for required, optional in shapes
         ):
             allowed = " or ".join(",".join((*required, *optional)) for required, optional in shapes)
-            header_text = shown(",".join(self.header))
+            header_text = excerpt(",".join(self.header))
             raise InputError(f"{self.label}: line {line} is {header_text}; it must be {allowed}")
 
     def _read(self, text: str) -> Iterator[tuple[int, list[str]]]:
@@ -81,7 +81,7 @@ class CsvRows:
             row.file, row.line = self.label, line
             if len(cells) != len(self.header):
                 allowed = ",".join(self.header)
-                raise InputError(f"{row.label}: {shown(','.join(cells))}; it must be {allowed}")
+                raise InputError(f"{row.label}: {excerpt(','.join(cells))}; it must be {allowed}")
             yield row
 
 
@@ -98,7 +98,7 @@ class CsvRow(dict[str, str]):
 
     def error(self, column: str, allowed: str) -> InputError:
         """Return the error of a cell."""
-        value = shown(self.get(column, ""))
+        value = excerpt(self.get(column, ""))
         return InputError(f"{self.label}: {column} = {value}: must be {allowed}")
 
     def number(self, column: str, most: float = MOST_DEMAND_MW) -> float:

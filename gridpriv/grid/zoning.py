@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Ints
-from gridpriv.core.errors import GridprivWarning, InputError, check_choice, not_allowed
-from gridpriv.core.files import shown, write_text
+from gridpriv.core.errors import GridprivWarning, InputError, check_choice, excerpt, not_allowed
+from gridpriv.core.files import write_text
 from gridpriv.core.text import Json, counted, html_table
 from gridpriv.grid.case import Case
 from gridpriv.grid.tables import LONGEST_NAME, CsvRows, is_name
@@ -152,7 +152,7 @@ def zoning_from_source(case: Case, groups: str) -> Zoning:
     wrong = next((name for name in names if not is_name(name)), None)
     if wrong is not None:
         raise InputError(
-            f"{groups} = {shown(wrong)} of case {case.name}: must be 1 to {LONGEST_NAME} "
+            f"{groups} = {excerpt(wrong)} of case {case.name}: must be 1 to {LONGEST_NAME} "
             "printable characters"
         )
     members: dict[str, list[int]] = {}

@@ -24,8 +24,8 @@ import numpy as np
 
 from gridpriv.consensus.schedules import StepSize
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError, SolverError, not_allowed
-from gridpriv.core.files import MIB, read_text, shown
+from gridpriv.core.errors import InputError, SolverError, excerpt, not_allowed
+from gridpriv.core.files import MIB, read_text
 from gridpriv.learning.accounting import MARGIN, ROUNDING, Unproved
 from gridpriv.learning.algorithms.base import (
     Algorithm,
@@ -679,7 +679,7 @@ def _read(path: Path, clients: int) -> Any:
         inside = all(word.isdecimal() and 1 <= int(word) <= clients for word in ends)
         if len(ends) not in (0, 2) or not inside:
             allowed = f"two client numbers, 1 to {clients}"
-            raise InputError(f"{path}, line {number}: {shown(line)}: must be {allowed}")
+            raise InputError(f"{path}, line {number}: {excerpt(line)}: must be {allowed}")
         if ends:
             graph.add_edge(*(int(word) - 1 for word in ends))
     if nx.number_of_selfloops(graph):

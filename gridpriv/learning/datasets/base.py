@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -363,14 +362,11 @@ def read_sums(path: Path) -> dict[str, str]:
             continue
         pair = re.fullmatch(r"([0-9a-fA-F]{64})\s+\*?(?:\./)*(\S.*)", line.strip())
         if pair is None:
-            raise refused(f"{path} line {number}", line, "a SHA-256 of 64 digits and a file name")
+            raise not_allowed(
+                f"{path} line {number}", line, "a SHA-256 of 64 digits and a file name"
+            )
         sums[pair[2]] = pair[1].lower()
     return sums
-
-
-def refused(place: str, value: object, allowed: str) -> InputError:
-    """Return the error of a value at a place in a file; long values are shortened."""
-    return InputError(f"{place} = {reprlib.repr(value)}: must be {allowed}")
 
 
 def packaged_sums() -> dict[str, str]:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import LARGEST, read_bytes, read_parquet, unpacked_bound
-from gridpriv.learning.datasets.base import Dataset, Features, Labels, clip_rows, refused
+from gridpriv.learning.datasets.base import Dataset, Features, Labels, clip_rows
 
 Array = NDArray[Any]
 TABLES = (".csv", ".parquet")
@@ -123,14 +123,16 @@ def _labels(path: Path, y: Array) -> tuple[Labels, Callable[[Array], Labels], tu
         return y, lambda other: other, ()
     names = np.unique(y)
     if len(names) < 2:
-        raise refused(f"{path} y", names.tolist(), "two classes or more")
+        raise not_allowed(f"{path} y", names.tolist(), "two classes or more")
 
     def number(other: Array) -> Labels:
         place = np.searchsorted(names, other).clip(max=len(names) - 1)
         strange = np.flatnonzero(names[place] != other)
         if len(strange):
             label = other[strange[0]]
-            raise refused(f"{path} test label of row {strange[0]}", label, "a class of training")
+            raise not_allowed(
+                f"{path} test label of row {strange[0]}", label, "a class of training"
+            )
         return 2 * place - 1 if len(names) == 2 else place
 
     return number(y), number, tuple(map(str, names))
@@ -152,11 +154,13 @@ def _read_archive(path: Path, needed: tuple[str, ...] = ("x", "y")) -> dict[str,
                 _check_header(path, archive, part)
         for name in sizes:
             if name not in known:
-                raise refused(f"{path} array", name, f"one of {', '.join(known)}")
+                raise not_allowed(f"{path} array", name, f"one of {', '.join(known)}")
         most = unpacked_bound(path.stat().st_size)
         if sum(sizes.values()) > most:
             text = f"{sum(sizes.values())} bytes"
-            raise refused(f"{path} unpacked", text, f"at most {most} (save it unpacked: np.savez)")
+            raise not_allowed(
+                f"{path} unpacked", text, f"at most {most} (save it unpacked: np.savez)"
+            )
         for name in needed:
             if name not in sizes:
                 raise InputError(
@@ -185,7 +189,7 @@ def _check_header(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -
         shape, _, dtype = read[version](file)
         stated = file.tell() + math.prod(shape) * dtype.itemsize
     if not dtype.hasobject and stated != part.file_size:
-        raise refused(
+        raise not_allowed(
             f"{path} array {part.filename.removesuffix('.npy')}",
             f"{shape} of {dtype}, {stated} bytes",
             f"what the archive holds of it, {part.file_size} bytes",
@@ -213,7 +217,7 @@ def _check_columns(path: Path, features: Any) -> None:
             row = int(text.argmax()) if len(text) else 0
             first = features[column].iloc[row] if len(text) else ""
             where = f"{path} column {column!r} row {row}"
-            raise refused(where, first, "numbers only (encode texts)")
+            raise not_allowed(where, first, "numbers only (encode texts)")
     for column in features:
         _check_missing(f"{path} column {column!r} row", features[column].isna(), "a number")
 
@@ -221,7 +225,7 @@ def _check_columns(path: Path, features: Any) -> None:
 def _check_missing(place: str, missing: Any, allowed: str) -> None:
     """Raise :class:`InputError` naming the first row without a value."""
     if missing.any():
-        raise refused(f"{place} {int(np.asarray(missing).argmax())}", math.nan, allowed)
+        raise not_allowed(f"{place} {int(np.asarray(missing).argmax())}", math.nan, allowed)
 
 
 def _read_table(path: Path) -> dict[str, Array]:
@@ -238,7 +242,7 @@ def _read_table(path: Path) -> dict[str, Array]:
     if "split" in table:
         strange = table.loc[~table["split"].isin(PARTS), "split"]
         if len(strange):
-            raise refused(
+            raise not_allowed(
                 f"{path} split of row {strange.index[0]}", strange.iloc[0], "train or test"
             )
         test = (table["split"] == "test").to_numpy()
@@ -261,10 +265,10 @@ def _read_csv(path: Path, content: bytes) -> Any:
 
     header = next(csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8")), [])
     if len(header) > MOST_COLUMNS:
-        raise refused(f"{path} columns", len(header), f"at most {MOST_COLUMNS}")
+        raise not_allowed(f"{path} columns", len(header), f"at most {MOST_COLUMNS}")
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
-        raise refused(f"{path} column", twice, "a name once")
+        raise not_allowed(f"{path} column", twice, "a name once")
     table = pd.read_csv(io.BytesIO(content))
     if not isinstance(
         table.index, pd.RangeIndex
@@ -288,7 +292,7 @@ def _read_images(path: Path) -> dict[str, Array]:
         shape = shape or rows[0].shape
         for file, row in zip(files, rows, strict=True):
             if row.shape != shape:
-                raise refused(f"{file} size", row.shape, f"{shape}, as of the first image")
+                raise not_allowed(f"{file} size", row.shape, f"{shape}, as of the first image")
         arrays[f"x{suffix}"] = np.stack(rows).reshape(len(rows), -1)
         arrays[f"y{suffix}"] = np.array([file.parent.name for file in files])
     if "x" not in arrays:
@@ -302,7 +306,7 @@ def _image(file: Path) -> Array:
     try:
         with Image.open(io.BytesIO(read_bytes(file, "image", LARGEST))) as image:
             if image.width * image.height > MOST_PIXELS:
-                raise refused(f"{file} pixels", image.size, f"{MOST_PIXELS} in all")
+                raise not_allowed(f"{file} pixels", image.size, f"{MOST_PIXELS} in all")
             plain = image.convert("L" if image.mode in ("1", "L", "I", "I;16", "F") else "RGB")
             return np.asarray(plain, dtype=np.float32) / np.float32(255.0)
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError) as error:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.core.errors import InputError, check_choice, whole
+from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
 from gridpriv.core.files import LARGEST, read_packed, read_table, read_text
 from gridpriv.learning.datasets.base import (
     Dataset,
@@ -30,7 +30,6 @@ from gridpriv.learning.datasets.base import (
     check_sum,
     clip_rows,
     need,
-    refused,
 )
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _read_part(
     wrong = np.flatnonzero(y >= MNIST_CLASSES)
     if len(wrong):
         row = int(wrong[0])
-        raise refused(
+        raise not_allowed(
             f"{labels}: label of row {row}", int(y[row]), f"a class number 0 to {MNIST_CLASSES - 1}"
         )
     x = raw.reshape(len(raw), -1).astype(dtype)
@@ -226,18 +225,18 @@ def _writer(place: str, user: Any, dtype: type[np.floating]) -> Writer:
         return np.empty((0, 0), dtype), np.empty(0, np.int64)
     numbers = x.dtype.kind in "iuf" and y.dtype.kind in "iu"
     if not (numbers and x.ndim == 2 and x.size and y.shape == x.shape[:1]):
-        raise refused(
+        raise not_allowed(
             place, user, "an object of 'x', images of equally many pixels, and 'y', their classes"
         )
     pixels, classes = ~((x >= 0.0) & (x <= 1.0)), (y < 0) | (y >= FEMNIST_CLASSES)
     if pixels.any():
         row, pixel = (int(k) for k in np.argwhere(pixels)[0])
         where = f"{place}, sample {row}, pixel {pixel}"
-        raise refused(where, x[row, pixel].item(), "a number 0 to 1")
+        raise not_allowed(where, x[row, pixel].item(), "a number 0 to 1")
     if classes.any():
         row = int(np.argmax(classes))
         where = f"{place}, label of sample {row}"
-        raise refused(where, y[row].item(), f"an integer 0 to {FEMNIST_CLASSES - 1}")
+        raise not_allowed(where, y[row].item(), f"an integer 0 to {FEMNIST_CLASSES - 1}")
     return x.astype(dtype, copy=False), y.astype(np.int64)
 
 
@@ -411,4 +410,4 @@ def _refuse(texts: pd.Series, wrong: Any, allowed: str) -> None:
     if wrong.any():
         place, value = next(iter(texts[wrong].items()))
         column = f"column {NAMES.index(str(texts.name)) + 1} ({texts.name})"
-        raise refused(f"{place}: {column}", value, allowed)
+        raise not_allowed(f"{place}: {column}", value, allowed)
