@@ -41,7 +41,7 @@ SEAMS = {
         "privacy.linear.Statistics",
         "privacy.linear.Prior",
         "privacy.linear.Disclosure",
-        "privacy.linear.auto",
+        "power.prior.disclose",
     ),
     "Solvers of a zone": (
         "power.solvers.ZoneSolver",

@@ -41,7 +41,6 @@ from gridpriv.privacy.linear import (
     Disclosure,
     Prior,
     Statistics,
-    auto,
     bus,
     expected_error,
     nothing,
@@ -295,6 +294,9 @@ PLACE = 0.15
 """Weight of an error at a bus; an error in the zone's sum has weight 1."""
 
 
+SINGLE_STEP = (TemporalBasis(1),)
+
+
 def disclose(
     zone: Zone,
     release: str,
@@ -302,7 +304,8 @@ def disclose(
     noise: NoiseRule,
     adjacency: DemandAdjacency,
     direct: DirectCurrent,
-) -> Disclosure:
+    bases: Sequence[TemporalBasis] = SINGLE_STEP,
+) -> TemporalDisclosure:
     """Return a zone's release strategy of least expected error.
 
     Parameters
@@ -312,71 +315,35 @@ def disclose(
     release : {'bus', 'total', 'tree', 'auto', 'nothing'}
     direct : DirectCurrent
         Of the whole grid (:func:`grounded`), the same for all zones.
+    bases : sequence of TemporalBasis
+        Candidates for the released basis of the zone's sum; by default that of a single step.
     """
-
-    def drawn(option: Statistics) -> float:
-        return noise.release(option.sensitivity(adjacency, noise.norm)).mechanism.variance
-
-    options = [
-        option
-        for option in strategies(zone, release)
-        if math.isfinite(option.sensitivity(adjacency, noise.norm).value)
-    ]
-    return auto(
-        options,
-        drawn,
-        prior,
-        used(zone, direct),
-        reactive=every_bus(zone),
-        power_factors=adjacency.power_factors,
-    )
-
-
-def disclose_over_time(
-    zone: Zone,
-    release: str,
-    options: Sequence[TemporalBasis],
-    prior: Prior,
-    noise: NoiseRule,
-    adjacency: DemandAdjacency,
-    direct: DirectCurrent,
-) -> TemporalDisclosure:
-    """Return a zone's release strategy over time, chosen as by :func:`disclose`.
-
-    Parameters
-    ----------
-    zone, release, prior, noise, adjacency, direct
-        As of :func:`disclose`.
-    options : sequence of TemporalBasis
-        Candidates for the released basis of the zone's sum.
-    """
-    level, reactive = float(prior.active.mean.sum()), every_bus(zone)
+    total, reactive = float(prior.active.mean.sum()), every_bus(zone)
     use, factors = used(zone, direct), adjacency.power_factors
+    exact = noise.source == "secure"
     # an error of the sum is distributed over the buses
     shared = float(np.linalg.norm(prior.active.shares)) if reactive else 1.0
-    disclosures = []
-    for strategy, option in product(strategies(zone, release), options):
-        basis = (
-            option if len(strategy.matrix) else TemporalBasis(option.steps)
-        )  # no release has no basis
-        exact = noise.source == "secure"
-        level_disclosure = Disclosure(strategy, prior, 0.0, power_factors=factors, exact=exact)
-        sensitivity = TemporalDisclosure(level_disclosure, basis).sensitivity(adjacency, noise.norm)
+    options = []
+    for strategy, candidate in product(strategies(zone, release), bases):
+        # no release has no basis
+        basis = candidate if len(strategy.matrix) else TemporalBasis(candidate.steps)
+        level = Disclosure(strategy, prior, 0.0, power_factors=factors, exact=exact)
+        sensitivity = TemporalDisclosure(level, basis).sensitivity(adjacency, noise.norm)
         if math.isinf(sensitivity.value):
             continue
         variance = noise.release(sensitivity).mechanism.variance
         error = expected_error(
             strategy, variance, prior, use, reactive=reactive, power_factors=factors
         )
-        expected = math.hypot(error, shared * math.sqrt(coefficient_error(basis, variance, level)))
-        disclosures.append(TemporalDisclosure(replace(level_disclosure, expected=expected), basis))
-    if not disclosures:
+        expected = math.hypot(error, shared * math.sqrt(coefficient_error(basis, variance, total)))
+        options.append(TemporalDisclosure(replace(level, expected=expected), basis))
+    if not options:
         raise not_allowed(
             "temporal_basis",
-            str(max(len(option.weights) for option in options)),
+            str(max(len(basis.weights) for basis in bases)),
             "0 with mechanism 'staircase': a bus moves the cosines too",
         )
-    return min(disclosures, key=lambda item: item.level.expected)
+    return min(options, key=lambda option: option.level.expected)
 
 
 def every_bus(zone: Zone) -> bool:

@@ -54,7 +54,7 @@ So every statistic changes by at most (1 + 8 (T + 1) g / beta) times its weight 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -589,32 +589,3 @@ def expected_error(
     along, half = power_factors.middle * prior.active.mean, power_factors.half
     across = error(of_q, belief.less(along, half))
     return math.sqrt((1.0 + power_factors.middle**2) * active + half**2 * across)
-
-
-def auto(
-    options: Iterable[Statistics],
-    variance_of: Callable[[Statistics], float],
-    prior: Prior,
-    use: Floats,
-    *,
-    reactive: bool = False,
-    power_factors: PowerFactors | None = None,
-) -> Disclosure:
-    """Return the option of least expected error; the first if several are equal.
-
-    Parameters
-    ----------
-    variance_of : callable
-        Returns the variance of the noise on each statistic of an option, at the run's budget.
-    use, reactive, power_factors
-        As of :func:`expected_error`.
-    """
-
-    def scored(option: Statistics) -> float:
-        variance = variance_of(option)
-        return expected_error(
-            option, variance, prior, use, reactive=reactive, power_factors=power_factors
-        )
-
-    matches = [Disclosure(option, prior, scored(option)) for option in options]
-    return min(matches, key=lambda disclosure: disclosure.expected)

@@ -44,7 +44,7 @@ from gridpriv.core.text import Json, counted
 from gridpriv.grid.chronology import Chronology
 from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.zoning import Zoning
-from gridpriv.power.prior import disclose_over_time, zone_prior
+from gridpriv.power.prior import disclose, zone_prior
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.certificate import ZoneCertificate, all_planned
@@ -144,7 +144,7 @@ class Horizon:
         inputs = owned.rules.noise, owned.rules.adjacency, owned.direct_current
         priors = [zone_prior(zone, owned.expected) for zone in owned.zones]
         return tuple(
-            disclose_over_time(zone, self.settings.release, options, prior, *inputs)
+            disclose(zone, self.settings.release, prior, *inputs, options)
             for zone, prior in zip(owned.zones, priors, strict=True)
         )
 

@@ -148,12 +148,8 @@ class Prepared(Instance):
         if expected is None or noise is None:
             return None
         prior = zone_prior(unreserved(zone, self.case), expected)
-        result = disclose(
-            zone, self.settings.release, prior, noise, self.rules.adjacency, self.direct_current
-        )
-        factors = self.rules.adjacency.power_factors
-        secure = noise.source == "secure"
-        return replace(result, scale=self.scale, power_factors=factors, exact=secure)
+        inputs = prior, noise, self.rules.adjacency, self.direct_current
+        return replace(disclose(zone, self.settings.release, *inputs).level, scale=self.scale)
 
     @cached_property
     def direct_current(self) -> DirectCurrent:
