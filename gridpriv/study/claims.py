@@ -335,10 +335,10 @@ def _spreads(claim: Claim, means: Means) -> Iterator[Comparison]:
     cells = np.array(
         [[means.value(Cell(s, b, updates), claim.figure, None) for b in budgets] for s in methods]
     )
-    over_schemes, over_budgets = np.ptp(cells, axis=0).mean(), np.ptp(cells, axis=1).mean()
-    where = f"range over methods {over_schemes:.4g} < over budgets {over_budgets:.4g}"
-    informative = bool(cells.min() < claim.chance) and max(over_schemes, over_budgets) > claim.flat
-    yield Comparison(where, float(over_schemes), float(over_budgets), informative=informative)
+    over_methods, over_budgets = np.ptp(cells, axis=0).mean(), np.ptp(cells, axis=1).mean()
+    where = f"range over methods {over_methods:.4g} < over budgets {over_budgets:.4g}"
+    informative = bool(cells.min() < claim.chance) and max(over_methods, over_budgets) > claim.flat
+    yield Comparison(where, float(over_methods), float(over_budgets), informative=informative)
 
 
 COMPARED = {"less": _below, "falling": _falls, "passes": _passes, "spread": _spreads}

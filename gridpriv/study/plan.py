@@ -32,7 +32,7 @@ from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, ReleaseSchedule, Sett
 OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}
 # axes of the protection of demand: any of them replaces the default methods
 OF_RELEASE = ("mechanism", "perturbation", "release", "noise_schedule", "update")
-SCHEME_AXES = tuple(
+METHOD_AXES = tuple(
     name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
 )
 OF_NOISE = (*names(privacy.Privacy), *names(Adjacency), *names(ReleaseSchedule))
@@ -417,7 +417,7 @@ def make_plan(
                     f"{where}: {shown(key)}: must be left out: use the axis {OWN_AXIS[key]}"
                 )
         check_names(current, (*names(Settings), "preset"))
-    check_names(axes, (*SCHEME_AXES, *(make_plan.__kwdefaults__ or ())))
+    check_names(axes, (*METHOD_AXES, *(make_plan.__kwdefaults__ or ())))
     delta = common.get("target_delta", Settings.target_delta)
     return StudyPlan(
         cases=tuple(cases),
@@ -478,7 +478,7 @@ def _seeds(seeds: Sequence[int] | int) -> tuple[int, ...]:
 
 
 SCALARS = ("title", "question", "per_release", "seeds", "reference", "settings", "methods")
-AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *SCHEME_AXES)
+AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *METHOD_AXES)
 
 Kind = tuple[Callable[[Any], bool], str]
 """Kind of a file's entry: the test of a value, and its name."""
