@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import InputError
@@ -48,8 +49,6 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: type[FlowBased | Secur
 
 def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[Case, Prepared]:
     """Return the case and the analysed run; refuse a view that it does not have."""
-    from gridpriv.zonal.prepared import prepare
-
     settings = flags.run_settings(args)
     if args.public:
         refuse_unprotected(settings.effective_mechanism())
@@ -60,7 +59,7 @@ def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[C
             )
     output.output_folder(args.out)
     case = flags.given_case(args)
-    prepared = prepare(case, flags.chosen_zoning(case, args), settings)
+    prepared = gridpriv.prepare(case, flags.chosen_zoning(case, args), settings)
     check_view_of(chosen.view, prepared.zoning.names, prepared.rules.perturbation.target)
     return case, prepared
 
@@ -97,8 +96,6 @@ def add_exchange(parser: argparse.ArgumentParser) -> None:
 
 def execute_exchange(args: argparse.Namespace) -> int:
     """Run, analyse the exchange between zones, print and write it."""
-    from gridpriv.zonal.exchange import exchange
-
     chosen = FlowBased(**flags.given_settings(args, FlowBased))
     case, prepared = _prepared(args, chosen)
     if prepared.zoning.n_zone < 2:
@@ -109,7 +106,9 @@ def execute_exchange(args: argparse.Namespace) -> int:
             "in the case file: rateA of MATPOWER's branch, max_i_ka of pandapower's line."
         )
     with _context(args).charged(case, prepared) as (result, _):
-        analysis = exchange(result, view=chosen.view, ptdf=chosen.ptdf, threshold=chosen.threshold)
+        analysis = gridpriv.exchange(
+            result, view=chosen.view, ptdf=chosen.ptdf, threshold=chosen.threshold
+        )
     document, seed = analysis.as_dict(public=args.public), _shown_seed(args, result)
 
     def files() -> Json:
@@ -180,7 +179,6 @@ def add_security(parser: argparse.ArgumentParser) -> None:
 
 def execute_security(args: argparse.Namespace) -> int:
     """Run, analyse every contingency, print the ranking."""
-    from gridpriv.grid.scenarios import contingencies
     from gridpriv.zonal.security import check_screen, check_secure, security
 
     chosen = Security(**flags.given_settings(args, Security))
@@ -188,7 +186,7 @@ def execute_security(args: argparse.Namespace) -> int:
         check_secure(chosen)
     case, prepared = _prepared(args, chosen)
     check_screen(chosen, prepared.case)
-    outages = contingencies(prepared.case, chosen.contingencies)
+    outages = gridpriv.contingencies(prepared.case, chosen.contingencies)
     with _context(args).charged(case, prepared, len(outages)) as (result, advance):
         analysis = security(
             result,

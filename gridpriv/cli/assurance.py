@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import whole
@@ -49,10 +50,8 @@ def _add_run(parser: argparse.ArgumentParser, *hidden: str) -> None:
 
 def _studied(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
     """Return case, zones and settings of an audited run."""
-    from gridpriv.grid.library import load_case
-
     settings = flags.run_settings(args)
-    case = load_case(args.case)
+    case = gridpriv.load_case(args.case)
     return case, flags.chosen_zoning(case, args), settings
 
 
@@ -70,7 +69,6 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
 def execute_audit(args: argparse.Namespace) -> int:
     """Audit; print or write the verdict; return 1 if a certificate does not hold."""
     from gridpriv.assurance.audit import RUNS, AuditPlan, audit
-    from gridpriv.zonal.prepared import prepare
 
     if args.case == LEARNING:
         return _audit_learning(args)
@@ -80,7 +78,7 @@ def execute_audit(args: argparse.Namespace) -> int:
     plan = AuditPlan(runs, args.confidence, args.audit_rounds, levels=levels, bus=args.bus)
     output.output_folder(args.out)
     with output.progress(args, case.name, 100 * len(levels) + zoning.n_zone) as advance:
-        result = audit(prepared := prepare(case, zoning, settings), plan, watch=advance)
+        result = audit(prepared := gridpriv.prepare(case, zoning, settings), plan, watch=advance)
     document = result.as_dict()
 
     def files() -> Json:
@@ -169,7 +167,6 @@ def add_attack(parser: argparse.ArgumentParser) -> None:
 def execute_attack(args: argparse.Namespace) -> int:
     """Attack; print or write the results."""
     from gridpriv.assurance.attack import AttackPlan, attack, averaging
-    from gridpriv.zonal.prepared import prepare
 
     case, zoning, settings = _studied(args)
     whole("attack_rounds", args.attack_rounds)
@@ -177,7 +174,7 @@ def execute_attack(args: argparse.Namespace) -> int:
         args.seeds, args.epsilons, args.attack_rounds, args.prior, args.prior_spread, args.bus
     )
     output.output_folder(args.out)
-    prepared = prepare(case, zoning, settings)
+    prepared = gridpriv.prepare(case, zoning, settings)
     noisy = settings.mechanism != "none"
     zones = zoning.n_zone if args.bus is None else 1
     steps = zones * (1 + noisy * plan.seeds * (1 + len(plan.epsilons)))

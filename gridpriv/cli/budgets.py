@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
+import gridpriv
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
 from gridpriv.cli.output import json_text, print_result, print_rows, print_table, say, warn, worded
@@ -220,10 +221,9 @@ def grant_units(
     of: str,
 ) -> int:
     """Grant ``--epsilon`` and ``--delta`` to every unit of datasets, and print the grants."""
-    from gridpriv.privacy.ledger import grant, read_book
     from gridpriv.privacy.ledger_file import key_path
 
-    grant(file, owners, args.epsilon, args.delta, key)
+    gridpriv.grant(file, owners, args.epsilon, args.delta, key)
     protection, number = owners[0].protection, sum(len(owner.units) for owner in owners)
     delta = f" at delta {args.delta:g}" if args.delta else ""
     granted = (
@@ -232,7 +232,7 @@ def grant_units(
         f"Protected: {str(protection).rstrip('.')}.",
         worded("ledger-key", key=key_path(Path(file), key)),
     )
-    return print_result(args, _document(file, read_book(file, key)), lambda: say(*granted))
+    return print_result(args, _document(file, gridpriv.read_book(file, key)), lambda: say(*granted))
 
 
 def add_grant_arguments(parser: argparse.ArgumentParser) -> None:
@@ -257,9 +257,8 @@ def _warn_delta(delta: float, entries: int) -> None:
 
 
 def _show(args: argparse.Namespace, key: Path | None) -> int:
-    from gridpriv.privacy.ledger import read_book
 
-    document = _document(args.file, read_book(args.file, key))
+    document = _document(args.file, gridpriv.read_book(args.file, key))
     return print_result(args, document, lambda: _print_accounts(args.file, document["owners"]))
 
 
@@ -312,11 +311,10 @@ def _account(account: Account) -> Json:
 
 
 def _export(args: argparse.Namespace, key: Path | None) -> int:
-    from gridpriv.privacy.ledger import read_book
 
     kind = args.format or (Path(args.out).suffix[1:] if args.out else "csv")
     check_choice("format", kind, FORMATS)
-    book = read_book(args.file, key)
+    book = gridpriv.read_book(args.file, key)
     charges = _charges(book)
     document = _document(args.file, book) | {"charges": charges}
     rows = (row.values() for row in charges)

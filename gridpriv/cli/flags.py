@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+import gridpriv
 from gridpriv.cli.output import warn
 from gridpriv.core import errors
 from gridpriv.core.settings import (
@@ -174,11 +175,9 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> Json:
     return given
 
 
-def run_settings(args: argparse.Namespace) -> Settings:
+def run_settings(args: argparse.Namespace) -> gridpriv.Settings:
     """Return the settings of a run on the command line, including a preset's."""
-    from gridpriv.zonal.settings import Settings, make_settings
-
-    return make_settings(args.preset, **given_settings(args, Settings))
+    return gridpriv.make_settings(args.preset, **given_settings(args, gridpriv.Settings))
 
 
 def named_settings(text: str, kind: type[Part], example: str, *also: str) -> tuple[str, Json]:
@@ -260,26 +259,22 @@ def add_case_arguments(parser: argparse.ArgumentParser) -> None:
 
 def given_case(args: argparse.Namespace) -> Case:
     """Return the case of the arguments, with their demand."""
-    from gridpriv.grid.library import load_case
-
-    case = load_case(args.case)
+    case = gridpriv.load_case(args.case)
     if not case.reference.any():
         warn("no-reference-bus", case=args.case)
     if getattr(args, "demand", None) is None:
         return case
-    from gridpriv.grid.scenarios import override_demand  # imports pandas: slow
 
-    return override_demand(case, args.demand)
+    return gridpriv.override_demand(case, args.demand)
 
 
 def read_series(args: argparse.Namespace, case: Case) -> DemandSeries:
     """Return the series of ``--series``."""
     from gridpriv.grid.pandapower import is_profiles, profile_series
-    from gridpriv.grid.scenarios import read_demand_series
 
     if is_profiles(args.series):
         return profile_series(args.series, args.case, case)
-    return read_demand_series(args.series, case)
+    return gridpriv.read_demand_series(args.series, case)
 
 
 def question_demand(

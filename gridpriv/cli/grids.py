@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import gridpriv
 from gridpriv.cli import flags
 from gridpriv.cli.output import print_records, print_result, print_table, say, worded
 from gridpriv.core.errors import GridprivError, InputError
@@ -130,7 +131,6 @@ def add_zones(parser: argparse.ArgumentParser) -> None:
 
 def execute_zones(args: argparse.Namespace) -> int:
     """Partition or check, write and draw the zones of a case."""
-    from gridpriv.grid.library import load_case
     from gridpriv.grid.zoning import tie_lines, write_zoning, zone_report
 
     for option in ("out", "plot"):
@@ -143,7 +143,7 @@ def execute_zones(args: argparse.Namespace) -> int:
         from gridpriv.report import picture_format
 
         picture_format(args.plot)
-    case = load_case(args.case)
+    case = gridpriv.load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
     report = zone_report(case, zoning)
     if args.out:
@@ -186,9 +186,7 @@ def add_convert(parser: argparse.ArgumentParser) -> None:
 
 def execute_convert(args: argparse.Namespace) -> int:
     """Convert, read the new file again, and print its losses."""
-    from gridpriv.grid.convert import convert
-
-    converted = convert(args.source, args.target)
+    converted = gridpriv.convert(args.source, args.target)
     converted.source.warn()
     document = converted.as_dict()
     return print_result(args, document, lambda: _print_conversion(document), args.target)

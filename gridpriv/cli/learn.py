@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import gridpriv
 from gridpriv.cli import flags
 from gridpriv.cli.budgets import add_grant_arguments, grant_units
 from gridpriv.cli.flags import Command
@@ -99,7 +100,6 @@ def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from gridpriv.learning import learn
     from gridpriv.learning.algorithms.base import Checkpoint
     from gridpriv.learning.datasets import dataset_name
     from gridpriv.study.learned import charging, store_learning_run
@@ -129,7 +129,7 @@ def _run(args: argparse.Namespace) -> int:
             progress(args, dataset.name, settings.rounds) as advance,
         ):
             advance("", checkpoint.rounds)
-            result = learn(
+            result = gridpriv.learn(
                 dataset, settings, lambda _: advance(""), charge=charge, checkpoints=checkpoints
             )
         timing = replace(result.timing, load=load, total=load + result.timing.total)
@@ -357,13 +357,10 @@ def _forecast_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _forecast(args: argparse.Namespace) -> int:
     """Forecast, write and print."""
-    from gridpriv.grid.library import load_case
-    from gridpriv.grid.scenarios import read_demand_series
-
     settings = Forecasting(**flags.given_settings(args, Forecasting))
-    case = load_case(args.case)
+    case = gridpriv.load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
-    series = read_demand_series(args.history, case)
+    series = gridpriv.read_demand_series(args.history, case)
     result = forecast_series(settings, series, zoning, args.weather, args.ledger, args.ledger_key)
     document = result.as_dict()
     if args.out is not None:

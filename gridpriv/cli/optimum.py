@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.arrays import Floats, Ints
@@ -101,12 +102,11 @@ def execute_relax(args: argparse.Namespace) -> int:
     case = changed_case(args)
     output.output_folder(args.out)
 
-    from gridpriv.power.centralized import relax
     from gridpriv.power.problem import check_solver
 
     chosen = Relaxation(**flags.given_settings(args, Relaxation))
     check_solver(chosen.solver)
-    relaxation = relax(case, chosen.objective, chosen.solver, chosen.imbalance_weight)
+    relaxation = gridpriv.relax(case, chosen.objective, chosen.solver, chosen.imbalance_weight)
     document = relaxation.as_dict()
     output.finish(
         args,
@@ -155,13 +155,11 @@ def execute_acopf(args: argparse.Namespace) -> int:
     case = changed_case(args)
     output.output_folder(args.out)
 
-    from gridpriv.power.ac.optimum import acopf
     from gridpriv.power.ac.state import limit_table
-    from gridpriv.power.centralized import relax
 
     chosen = Optimum(**flags.given_settings(args, Optimum))
-    optimum = acopf(case, chosen.objective, chosen.voll)
-    bound = relax(case, "cost") if args.bound else None
+    optimum = gridpriv.acopf(case, chosen.objective, chosen.voll)
+    bound = gridpriv.relax(case, "cost") if args.bound else None
     document = optimum.as_dict()
     if bound is not None and optimum.cost is not None:
         document["bound"] = bound.bound

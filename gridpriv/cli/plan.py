@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
+import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import check_choice, not_allowed, positive
@@ -68,13 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run every method on demand scenarios; print ranges of cost and a recommendation."""
-    from gridpriv.grid.library import load_case
     from gridpriv.grid.zoning import map_digest, zone_map
     from gridpriv.privacy.temporal import costs_over_time
     from gridpriv.zonal.forecast import forecast, methods, recommended
 
     output.output_folder(args.out)
-    case = load_case(args.case)
+    case = gridpriv.load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
     chosen = Scenarios(**flags.given_settings(args, Scenarios))
     chosen.beta.distance(case.base_mva)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import BudgetError, InputError, SolverError, check_choice
@@ -73,7 +74,6 @@ def execute(args: argparse.Namespace) -> int:
     zoning = flags.chosen_zoning(case, args)
     if args.public:
         refuse_unprotected(settings.effective_mechanism())
-    from gridpriv.zonal.prepared import prepare
 
     if args.series is not None:
         horizon = _horizon(args, case, zoning, settings)
@@ -82,7 +82,7 @@ def execute(args: argparse.Namespace) -> int:
         return _run_series(args, context, horizon)
     flags.question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
     _question(case, zoning, dry=args.dry_run)
-    prepared = prepare(case, zoning, settings)
+    prepared = gridpriv.prepare(case, zoning, settings)
     if args.dry_run:
         return _print_estimate(args, [(case, settings)])
 

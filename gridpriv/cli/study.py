@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import InputError, SolverError, check_choice, not_allowed
@@ -74,13 +75,12 @@ def execution(args: argparse.Namespace, label: str) -> Json:
 
 def execute_compare(args: argparse.Namespace) -> int:
     """Run the study, write its folder and report, print the answer."""
-    from gridpriv.study import compare, read_plan
     from gridpriv.study.comparison import estimate_plan
 
     formats = flags.wanted_formats(args)
     if args.study:
         flags.refuse_beside_study(args)
-        plan = read_plan(args.study)
+        plan = gridpriv.read_plan(args.study)
     else:
         plan = _plan(args)
     work = estimate_plan(plan, args.jobs)
@@ -91,7 +91,7 @@ def execute_compare(args: argparse.Namespace) -> int:
     output.output_folder(args.out)
     if not args.quiet and work.seconds >= LONG_SECONDS:
         output.console(error=True).print(f"{work} on idle cores")
-    study = compare(plan, out=args.out, cluster=args.cluster, **execution(args, "study"))
+    study = gridpriv.compare(plan, out=args.out, cluster=args.cluster, **execution(args, "study"))
     return finish(study, args, formats)
 
 
@@ -220,7 +220,6 @@ def print_summary(table: pd.DataFrame) -> None:
 
 
 def _plan(args: argparse.Namespace) -> StudyPlan:
-    from gridpriv.study import make_plan
     from gridpriv.study.plan import OF_RELEASE, make_method
 
     if not args.case:
@@ -237,7 +236,7 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
         else:
             axes[name] = values
     read = [flags.named_settings(text, Settings, EXAMPLE, "preset") for text in args.method or ()]
-    return make_plan(
+    return gridpriv.make_plan(
         args.case,
         per_release=args.per_release,
         methods=[make_method(name, **given) for name, given in read],
@@ -397,14 +396,12 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 
 def execute_report(args: argparse.Namespace) -> int:
     """Write the report in every requested format."""
-    from gridpriv.report.export import export
-
     output.output_folder(args.out)
     formats = flags.wanted_formats(args)
     if not formats:
         raise not_allowed("format", args.format, "one or more of html, pdf, xlsx, csv, tex")
     try:
-        files = export(
+        files = gridpriv.export(
             args.folder,
             formats,
             public=args.public,
