@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gridpriv.assurance.attack import AttackResult
-    from gridpriv.grid.zoning import Zoning
 
 FAILED = 1
 LEARNING = "learning"  # in place of a case: the algorithms of gridpriv learn
@@ -48,7 +47,7 @@ def _add_run(parser: argparse.ArgumentParser, *hidden: str) -> None:
     flags.add_settings(parser, Settings, PRESETS, ("temporal_basis", "stream"), hidden=hidden)
 
 
-def _studied(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
+def _studied(args: argparse.Namespace) -> tuple[Case, gridpriv.Zoning, Settings]:
     """Return case, zones and settings of an audited run."""
     settings = flags.run_settings(args)
     case = gridpriv.load_case(args.case)

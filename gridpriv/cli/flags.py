@@ -35,10 +35,7 @@ from gridpriv.core.text import Json, sections
 from gridpriv.report import check_formats
 
 if TYPE_CHECKING:
-    from gridpriv.grid.case import Case
     from gridpriv.grid.scenarios import DemandSeries
-    from gridpriv.grid.zoning import Zoning
-    from gridpriv.zonal.settings import Settings
 
 
 RUNNING = (
@@ -218,7 +215,7 @@ def refuse_beside_study(args: argparse.Namespace) -> None:
         )
 
 
-def command_again(args: argparse.Namespace, settings: Settings) -> str:
+def command_again(args: argparse.Namespace, settings: gridpriv.Settings) -> str:
     """Return the command that repeats a run: files by their full path, every setting.
 
     Some defaults are included too: those that a later version may change.
@@ -257,7 +254,7 @@ def add_case_arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "--demand", "FILE.csv")
 
 
-def given_case(args: argparse.Namespace) -> Case:
+def given_case(args: argparse.Namespace) -> gridpriv.Case:
     """Return the case of the arguments, with their demand."""
     case = gridpriv.load_case(args.case)
     if not case.reference.any():
@@ -268,7 +265,7 @@ def given_case(args: argparse.Namespace) -> Case:
     return gridpriv.override_demand(case, args.demand)
 
 
-def read_series(args: argparse.Namespace, case: Case) -> DemandSeries:
+def read_series(args: argparse.Namespace, case: gridpriv.Case) -> DemandSeries:
     """Return the series of ``--series``."""
     from gridpriv.grid.pandapower import is_profiles, profile_series
 
@@ -278,7 +275,7 @@ def read_series(args: argparse.Namespace, case: Case) -> DemandSeries:
 
 
 def question_demand(
-    args: argparse.Namespace, case: Case, load_scale: float, step: str = ""
+    args: argparse.Namespace, case: gridpriv.Case, load_scale: float, step: str = ""
 ) -> None:
     """Warn of implausible demand; for public output only on its flags.
 
@@ -318,7 +315,7 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     flag(zones, "--zone-size", "N", WHOLE)
 
 
-def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
+def chosen_zoning(case: gridpriv.Case, args: argparse.Namespace) -> gridpriv.Zoning:
     """Return the zone map of the arguments."""
     from gridpriv.grid.zoning import zoning_from_source
     from gridpriv.zonal.prepared import zoning_for

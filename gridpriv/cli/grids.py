@@ -13,7 +13,6 @@ from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.text import Json, counted
 
 if TYPE_CHECKING:
-    from gridpriv.grid.case import Case
     from gridpriv.grid.library import ReadReport
 
 ORDER = ("unsupported", "read", "ignored")
@@ -59,7 +58,7 @@ def execute_cases(args: argparse.Namespace) -> int:
     return print_result(args, size | report.as_dict(), lambda: _print_report(case, size, report))
 
 
-def _print_report(case: Case, size: Json, report: ReadReport) -> None:
+def _print_report(case: gridpriv.Case, size: Json, report: ReadReport) -> None:
     notes = sorted(report.notes, key=lambda note: ORDER.index(note.status))
     say(
         f"{case.name}: {counted(size['buses'], 'bus')}, {counted(size['branches'], 'branch')} and "
@@ -75,7 +74,7 @@ def _print_report(case: Case, size: Json, report: ReadReport) -> None:
         say(f"The power balance may differ from the source's for: {', '.join(left_out)}.")
 
 
-def _size(case: Case) -> Json:
+def _size(case: gridpriv.Case) -> Json:
     return {
         "case": case.name,
         "buses": case.n_bus,
