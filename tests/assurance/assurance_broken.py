@@ -7,13 +7,21 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
+from gridpriv.assurance import independence
 from gridpriv.consensus.agent import Agent, AgentReleases
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy.mechanism import Laplace, Stream
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.settings import Settings
+
+
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have tests of noise draw less; what they detect here is far beyond their threshold."""
+    monkeypatch.setattr(independence, "REPEATS", 240)
+    monkeypatch.setattr(independence, "RUNS", 4)
 
 
 @cache

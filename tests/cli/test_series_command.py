@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,9 +48,22 @@ def run(day: str, *words: str) -> int:
     return main(["run", "case14", "--series", day, *FLAGS, *words])
 
 
-@pytest.mark.usefixtures("painted")
-def test_the_command_runs_what_the_library_does(day: str, tmp_path: Path) -> None:
-    assert run(day, "--seed", "3", "--out", str(tmp_path / "out")) == 0
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, paint: Any) -> Path:
+    """Return a folder with the day of seed 3 in ``out``."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "day.csv").write_text(DAY)
+    with paint():
+        assert run(str(folder / "day.csv"), "--seed", "3", "--out", str(folder / "out")) == 0
+    return folder
+
+
+@pytest.fixture
+def whole(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished / "out", tmp_path / "whole"))
+
+
+def test_the_command_runs_what_the_library_does(day: str, whole: Path) -> None:
     case = load_case("case14")
     zoning = shipped_zoning(case)
     assert zoning is not None
@@ -56,26 +71,25 @@ def test_the_command_runs_what_the_library_does(day: str, tmp_path: Path) -> Non
         rounds=2, noise_schedule="round", solver="clarabel", budget="total:2", seed=3
     )
     ours = run_series(read_demand_series(day, case), zoning, settings)
-    steps = pd.read_csv(tmp_path / "out" / "steps.csv")
+    steps = pd.read_csv(whole / "steps.csv")
     assert steps.step.tolist() == ["night", "morning", "noon", "evening"]
     np.testing.assert_allclose(steps[FIGURES], ours.table()[FIGURES], rtol=1e-12)
-    document = json.loads((tmp_path / "out" / "horizon.json").read_text())
+    document = json.loads((whole / "horizon.json").read_text())
     assert document["privacy"]["releases_per_zone"] == 4 * 2
     assert document["privacy"]["total_pure"] == pytest.approx(2.0)
     worst = max(s.total for s in ours.certificates)
     assert document["privacy"]["total"]["epsilon"] == pytest.approx(worst)
-    shed = pd.read_csv(tmp_path / "out" / "res_shed.csv").groupby("step").p_mw
+    shed = pd.read_csv(whole / "res_shed.csv").groupby("step").p_mw
     shed_mw = shed.apply(lambda mw: mw.clip(lower=0).sum())[steps.step]
     np.testing.assert_allclose(shed_mw, steps.redispatch_shed_mw, atol=1e-6)
-    assert len(pd.read_csv(tmp_path / "out" / "rounds.csv")) == 8
-    assert len(pd.read_csv(tmp_path / "out" / "res_line.csv")) == 4 * 20
+    assert len(pd.read_csv(whole / "rounds.csv")) == 8
+    assert len(pd.read_csv(whole / "res_line.csv")) == 4 * 20
 
 
 def test_an_interrupted_day_goes_on_where_it_stopped(
-    day: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    day: str, whole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert run(day, "--seed", "3", "--out", str(whole)) == 0
+    broken = whole.with_name("broken")
     step, steps_run = Horizon.run_step, []
 
     def stop_at_noon(self: Horizon, number: int, *rest: object, **given: object) -> object:
@@ -102,10 +116,9 @@ def test_an_interrupted_day_goes_on_where_it_stopped(
 
 
 def test_another_horizon_is_not_mixed_in(
-    day: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    day: str, whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = ("--out", str(tmp_path / "out"))
-    assert run(day, "--seed", "3", *out) == 0
+    out = ("--out", str(whole))
     for other in (("--budget", "total:3"), ("--zones", "2"), ("--seed", "9")):
         assert run(day, *other, *out, "--resume") == 2
         refused = "--seed 9: must be" if other[0] == "--seed" else "holds another series"
@@ -169,14 +182,35 @@ def run_until_killed(day: str, *words: str) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 137
 
 
-@pytest.mark.parametrize("words", [("--public",), ("--seed", "3")])
-def test_a_step_that_was_killed_counts_as_released_in_ledger_and_document(
-    day: str, tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    book, out = str(tmp_path / "book"), tmp_path / "out"
+def killed(folder: Path, *words: str) -> None:
+    """Run a series on a ledger, in a process that is killed in the third step."""
+    book, day = str(folder / "book"), folder / "day.csv"
+    day.write_text(DAY)
     assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "9"]) == 0
+    run_until_killed(str(day), *words, "--ledger", book, "--out", str(folder / "out"))
+
+
+@pytest.fixture(scope="module")
+def killed_public(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    killed(folder := tmp_path_factory.mktemp("killed"), "--public")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words", [("--public",), pytest.param(("--seed", "3"), marks=pytest.mark.slow)]
+)
+def test_a_step_that_was_killed_counts_as_released_in_ledger_and_document(
+    killed_public: Path,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if words == ("--public",):
+        shutil.copytree(killed_public, tmp_path, dirs_exist_ok=True)
+    else:
+        killed(tmp_path, *words)
+    day, book, out = str(tmp_path / "day.csv"), str(tmp_path / "book"), tmp_path / "out"
     command = (*words, "--ledger", book, "--out", str(out))
-    run_until_killed(day, *command)
     assert run(day, *command, "--resume", "--quiet") == 0
     capsys.readouterr()
     assert main(["ledger", "show", book, "--json"]) == 0
@@ -190,10 +224,12 @@ def test_a_step_that_was_killed_counts_as_released_in_ledger_and_document(
 
 @pytest.mark.parametrize("public", [(), pytest.param(("--public",), marks=pytest.mark.slow)])
 def test_a_repeated_step_without_ledger_draws_the_same_noise_and_counts_once(
-    day: str, tmp_path: Path, public: tuple[str, ...]
+    day: str, whole: Path, tmp_path: Path, public: tuple[str, ...]
 ) -> None:
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    assert run(day, "--seed", "3", *public, "--out", str(whole)) == 0
+    out = tmp_path / "out"
+    if public:
+        shutil.rmtree(whole)
+        assert run(day, "--seed", "3", *public, "--out", str(whole)) == 0
     run_until_killed(day, "--seed", "3", *public, "--out", str(out))
     assert run(day, *public, "--out", str(out), "--resume") == 0
     assert {path.name for path in tmp_path.iterdir()} == {"whole", "out", Path(day).name}
@@ -229,12 +265,11 @@ def test_an_unfinished_public_series_is_known_by_a_file_next_to_it(
 
 
 def test_damage_of_what_was_drawn_is_never_taken_for_nothing_drawn(
-    day: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    killed_public: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    book, out = str(tmp_path / "book"), tmp_path / "out"
-    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "9"]) == 0
+    shutil.copytree(killed_public, tmp_path, dirs_exist_ok=True)
+    day, book, out = str(tmp_path / "day.csv"), str(tmp_path / "book"), tmp_path / "out"
     command = ("--ledger", book, "--public", "--out", str(out))
-    run_until_killed(day, *command)
     capsys.readouterr()
     drawn = out / "parts" / "000001-drawn.json"
     content = drawn.read_bytes()

@@ -73,7 +73,7 @@ def test_the_undisturbed_study_is_what_was_put_in(tmp_path: Path) -> None:
     assert list(study.tables["network_buses"].bus) == [1, 2]
 
 
-@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [31, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["kill", "full", "error"])
 def test_after_a_fault_at_every_operation_the_study_resumes_to_the_same_bytes(
     tmp_path: Path, whole: dict[str, bytes], how: How, every: int
@@ -98,7 +98,7 @@ def test_after_a_fault_at_every_operation_the_study_resumes_to_the_same_bytes(
         assert content(folder) == whole, where
 
 
-@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [31, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["kill", "full", "error"])
 def test_a_fault_at_every_operation_of_a_resume_is_survived_too(
     tmp_path: Path, whole: dict[str, bytes], how: How, every: int
@@ -118,7 +118,7 @@ def test_a_fault_at_every_operation_of_a_resume_is_survived_too(
     assert at > 20
 
 
-@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [31, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["kill", "full", "error"])
 def test_runs_that_are_forgotten_and_run_again_leave_the_same_bytes(
     tmp_path: Path, whole: dict[str, bytes], how: How, every: int
@@ -146,16 +146,19 @@ def test_runs_that_are_forgotten_and_run_again_leave_the_same_bytes(
     assert at > 60
 
 
-def mutations(original: bytes) -> list[tuple[str, bytes]]:
-    """Return an empty file, every truncation at a sixteenth, and flips of a bit at each."""
+def mutations(original: bytes, places: int) -> list[tuple[str, bytes]]:
+    """Return an empty file, truncations at equal distances, and flips of a bit at each."""
     size = len(original)
-    cuts = sorted({size * k // 16 for k in range(16)} | {size - 1})
+    cuts = sorted({size * k // places for k in range(places)} | {size - 1})
     found = [(f"cut at {cut}", original[:cut]) for cut in cuts]
     for place in cuts:
         flipped = bytearray(original)
         flipped[place] ^= 0x04
         found.append((f"bit of byte {place}", bytes(flipped)))
     return found
+
+
+PLACES = pytest.mark.parametrize("places", [5, pytest.param(16, marks=pytest.mark.slow)])
 
 
 def refusal(action: Callable[..., Any], *given: Any, **more: Any) -> str:
@@ -167,12 +170,13 @@ def refusal(action: Callable[..., Any], *given: Any, **more: Any) -> str:
     return ""
 
 
+@PLACES
 def test_damage_of_every_file_of_a_finished_study_is_named(
-    tmp_path: Path, whole: dict[str, bytes]
+    tmp_path: Path, whole: dict[str, bytes], places: int
 ) -> None:
     folder = tmp_path / "out"
     for name, original in whole.items():
-        for what, damaged in mutations(original):
+        for what, damaged in mutations(original, places):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             for other, intact in whole.items():
@@ -214,8 +218,9 @@ def test_a_manifest_that_was_sealed_again_names_its_own_tables_only(
     assert toy_study(folder, resume=True) == 2
 
 
+@PLACES
 def test_damage_of_a_part_is_named_when_read_and_repaired_by_a_resume(
-    tmp_path: Path, whole: dict[str, bytes]
+    tmp_path: Path, whole: dict[str, bytes], places: int
 ) -> None:
     folder, half = tmp_path / "out", tmp_path / "half" / "out"
     count = operations(tmp_path / "count" / "out", "kill")
@@ -223,7 +228,7 @@ def test_damage_of_a_part_is_named_when_read_and_repaired_by_a_resume(
     parts = [name for name in content(half / "parts") if name.endswith(".json")]
     assert len(parts) >= 2
     for name in parts:
-        for what, damaged in mutations((half / "parts" / name).read_bytes()):
+        for what, damaged in mutations((half / "parts" / name).read_bytes(), places):
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(half, folder)
             (folder / "parts" / name).write_bytes(damaged)

@@ -126,6 +126,15 @@ def packed(data: bytes) -> bytes:
     return struct.pack("<II", 15, len(payload)) + payload
 
 
+def packed_zeros(megabytes: int) -> bytes:
+    """Return zeros packed as by :func:`packed`, from one megabyte packed once."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    piece = deflate.compress(bytes(MEGABYTE)) + deflate.flush(zlib.Z_FULL_FLUSH)
+    checksum = megabytes * MEGABYTE % 65521 << 16 | 1  # Adler-32 of zeros
+    payload = b"\x78\xda" + megabytes * piece + deflate.flush() + struct.pack(">I", checksum)
+    return struct.pack("<II", 15, len(payload)) + payload
+
+
 def saved(content: dict[str, Any], folder: Path) -> bytes:
     savemat(folder / "made.mat", content, do_compression=True)
     return (folder / "made.mat").read_bytes()
@@ -147,7 +156,7 @@ def incompressible_grid(folder: Path) -> bytes:
 
 MAT: dict[str, Callable[[Path], bytes]] = {
     "zeros": lambda f: saved({"mpc": {"bus": np.zeros((80_000_000, 1), np.uint8)}}, f)[:MEGABYTE],
-    "a bomb": lambda _: mat(packed(bytes(400_000_000))),
+    "a bomb": lambda _: mat(packed_zeros(400)),
     "bombs": lambda _: mat(
         *[packed(variable(b"a", 9, (1, 9_000_000), element(2, bytes(9_000_000))))] * 100
     ),

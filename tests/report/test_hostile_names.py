@@ -70,9 +70,9 @@ def made(folder: Path, names: tuple[str, ...], zones: tuple[str, ...], title: st
     """Return a study's folder with these names of ways and zones."""
     folder.mkdir()
     zone_map(zones).to_csv(folder / "zones.csv", index=False)
-    # names that a cell starts with stand alone; the others share a method by fours
+    # names that a cell starts with stand alone; the others share a method by tens
     starts, rest = names[:FIRST], names[FIRST:]
-    grouped = [*starts, *(" ".join(rest[k : k + 4]) for k in range(0, len(rest), 4))]
+    grouped = [*starts, *(" ".join(rest[k : k + 10]) for k in range(0, len(rest), 10))]
     methods = [
         Method(f"{name} {k:02d}", (("rounds", 1), ("beta", f"{1 + k}MW")))
         for k, name in enumerate(grouped)

@@ -43,6 +43,7 @@ FLAGS = [
 ]
 DAY = "step,load_scale\ndark,0\nnight,0.6\nmorning,1.0\nnoon,1.2\n"
 PROFILE = "step,bus,pd_mw,qd_mvar\ndark,2,0,0\nnight,2,12,6\nmorning,2,22,13\nnoon,2,28,15\n"
+LIT = PROFILE.replace("dark,2,0,0\n", "")
 
 
 def fails_at_noon(words, monkeypatch):
@@ -215,7 +216,12 @@ def test_what_zones_send_in_a_day_is_a_function_of_its_one_release(tmp_path):
 
 @pytest.mark.parametrize(
     ("steps", "temporal_basis"),
-    [(DAY, "auto"), (PROFILE, "auto"), (PROFILE, "per-step"), (PROFILE, "2")],
+    [
+        (DAY, "auto"),
+        (LIT, "per-step"),
+        (LIT, "2"),
+        pytest.param(PROFILE, "auto", marks=pytest.mark.slow),
+    ],
 )
 def test_a_series_may_release_nothing(steps, temporal_basis, tmp_path, capsys):
     (tmp_path / "steps.csv").write_text("".join(steps.splitlines(keepends=True)[:3]))
