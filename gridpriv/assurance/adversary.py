@@ -113,7 +113,7 @@ def record_run(
         raise not_allowed(
             "coordination",
             "central",
-            "'rounds': audits and attacks listen to rounds; with one central schedule all that "
+            "'rounds': audits and attacks observe rounds; with one central schedule all that "
             "leaves a zone is the release, which --release studies as well",
         )
     streams = NoiseStreams(prepared.seed if seed is None else seed)

@@ -209,7 +209,7 @@ def finish(
     ----------
     files : callable
         Returns tables (written as CSV) and plots (as PNG) by name. The document, with its own
-        checksum, is written beside them, under the name of the command.
+        checksum, is written too, under the name of the command.
     """
     folder = output_folder(args.out)
     if folder is not None:

@@ -378,7 +378,7 @@ def print_claims(
         if row.get("settled"):
             cause = f", because of {row['cause']}: {row['why']}" if row["cause"] else ""
             same = row["settled"] == row["outcome"]
-            lines.append(f"    {'as settled' if same else 'settled: ' + row['settled']}{cause}")
+            lines.append(f"    {'as recorded' if same else 'recorded: ' + row['settled']}{cause}")
         output.say(*lines, indent="    ")
     out.print()
 

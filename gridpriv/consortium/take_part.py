@@ -322,7 +322,7 @@ def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
         raise InputError(
             f"zone {name!r} shares other variables, or starts or weighs them otherwise, than the "
             "agreement says: it was not made for this network and zone map"
-            "; make the folders anew (gridpriv consortium)"
+            "; make the folders again (gridpriv consortium)"
         )
     return OwnZone(prepared, prepared.zones[place], case)
 

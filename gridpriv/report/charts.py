@@ -328,7 +328,7 @@ def averaging_chart(table: pd.DataFrame, prior_mw: float, title: str) -> Chart:
         rows = table[table["noise_schedule"] == noise_schedule].groupby("rounds")["mae_mw"]
         mean, half = rows.mean(), 1.96 * rows.std().fillna(0.0) / np.sqrt(rows.count())
         series.append(_curve(label, mean.index, mean, half))
-    return _chart(title, "rounds heard", series, {PRIOR: prior_mw})
+    return _chart(title, "observed rounds", series, {PRIOR: prior_mw})
 
 
 def error_map(result: AttackResult, label: str | None = None) -> GridMap:
