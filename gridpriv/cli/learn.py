@@ -21,8 +21,8 @@ from gridpriv.cli.study import (
     add_running,
     execute_reproduce,
     execution,
-    finish,
     print_means,
+    report_study,
 )
 from gridpriv.core.errors import InputError, check_choice, not_allowed, positive, whole
 from gridpriv.core.files import write_text
@@ -167,7 +167,7 @@ def _compare(args: argparse.Namespace) -> int:
     assert folder is not None
     loader = DatasetLoader(args.data, args.download, plan.data_seed)
     study = compare_learning(plan, folder, loader, repeat=_again(args), **execution(args, "study"))
-    return finish(study, args, formats, print_means)
+    return report_study(study, args, formats, print_means)
 
 
 def _plan(args: argparse.Namespace) -> LearnPlan:

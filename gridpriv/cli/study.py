@@ -92,10 +92,10 @@ def execute_compare(args: argparse.Namespace) -> int:
     if not args.quiet and work.seconds >= LONG_SECONDS:
         output.console(error=True).print(f"{work} on idle cores")
     study = gridpriv.compare(plan, out=args.out, cluster=args.cluster, **execution(args, "study"))
-    return finish(study, args, formats)
+    return report_study(study, args, formats)
 
 
-def finish(
+def report_study(
     study: Study,
     args: argparse.Namespace,
     formats: list[str],
@@ -332,7 +332,7 @@ def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) 
     )
     if not (args.quiet or args.json):
         print_claims(study.tables["claims"])
-    return finish(study, args, formats, print_means if learning else None)
+    return report_study(study, args, formats, print_means if learning else None)
 
 
 def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:

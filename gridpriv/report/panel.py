@@ -327,35 +327,33 @@ class Panel:
         if metric is None:
             return Card(self.title, tuple(self._privacy(self.compared)))
         facts = list(self._compared_at())
-        if len(ranked):
-            ranking, first = self.ranking, ranked.iloc[0]
-            mean = f"mean {metric.noun}".replace("mean mean", "mean")
-            if len(ranking.order) > 1 and self.budget not in NO_BUDGET and ranking.seeds < 2:
-                note = "of one seed; methods are not ranked"
-                facts.append(Fact(f"Lowest {metric.noun}", str(first.series), note))
-            elif len(ranking.order) > 1 and ranking.decided:
-                note = (
-                    ""
-                    if self.budget in NO_BUDGET
-                    else "significant against all other ranked methods"
-                )
-                facts.append(Fact(f"Lowest {mean}", str(first.series), note))
-            elif len(ranking.order) > 1:
-                pairs = math.comb(len(ranking.order), 2)
-                note = (
-                    f"not distinguishable from {len(ranking.leaders) - 1} of "
-                    f"{counted(len(ranking.order) - 1, 'other method')}; paired "
-                    f"over {counted(ranking.seeds, 'seed')}, corrected for "
-                    f"{counted(pairs, 'pair')} of methods (Bonferroni); "
-                    "the intervals below are neither paired nor corrected"
-                )
-                facts.append(Fact(f"Lowest {mean}", str(first.series), note))
-            facts += self._figures(first, metric)
-        else:
+        if ranked.empty:
             note = "no method finished every run with an AC-feasible state"
             facts.append(Fact("Ranked", "no method", note, "bad"))
+        else:
+            first = ranked.iloc[0]
+            facts += [*self._lowest(first, metric), *self._figures(first, metric)]
         worst = self.compared if ranked.empty else ranked.iloc[:1]
         return Card(self.title, (*facts, *self._privacy(worst)))
+
+    def _lowest(self, first: pd.Series, metric: source.Metric) -> Iterator[Fact]:
+        """Yield the method of the lowest value, and the significance of its difference."""
+        ranking, noise_free = self.ranking, self.budget in NO_BUDGET
+        rivals, noun = len(ranking.order) - 1, f"mean {metric.noun}".replace("mean mean", "mean")
+        if rivals == 0:
+            return
+        note = "" if noise_free else "significant against all other ranked methods"
+        if not noise_free and ranking.seeds < 2:
+            noun, note = metric.noun, "of one seed; methods are not ranked"
+        elif not ranking.decided:
+            pairs = math.comb(len(ranking.order), 2)
+            note = (
+                f"not distinguishable from {len(ranking.leaders) - 1} of "
+                f"{counted(rivals, 'other method')}; paired over "
+                f"{counted(ranking.seeds, 'seed')}, corrected for {counted(pairs, 'pair')} of "
+                "methods (Bonferroni); the intervals below are neither paired nor corrected"
+            )
+        yield Fact(f"Lowest {noun}", str(first.series), note)
 
     def _compared_at(self) -> Iterator[Fact]:
         """Yield the budget of the card, where the study has several."""
