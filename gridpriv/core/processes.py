@@ -54,9 +54,8 @@ class Worker:
     def __init__(self, serve: Callable[..., None], *arguments: Any) -> None:
         if reading_script.get():
             raise InputError(
-                "a script that gives its own functions to worker processes needs "
-                "if __name__ == '__main__': before what it runs"
-                "; add that line"
+                "a script that gives its own functions to worker processes needs if __name__ == "
+                "'__main__': before what it runs; add that line"
             )
         work = bytes(ForkingPickler.dumps((serve, arguments)))
         preparation_data = spawn.get_preparation_data("worker") if b"__main__" in work else {}

@@ -49,6 +49,7 @@ from gridpriv.privacy.accounting import (
     published_total,
     total_epsilon,
     total_pure,
+    zcdp_rho,
 )
 from gridpriv.privacy.adjacency import Move, Protection
 from gridpriv.privacy.ledger_rows import Unit
@@ -240,9 +241,6 @@ def _unit(parameter: float) -> float:
     return float(10.0 ** (math.floor(math.log10(parameter)) + 1 - DIGITS))
 
 
-GAUSSIAN = ("gaussian", *SAMPLED)
-
-
 def noise_rule(settings: LearnSettings, releases: int) -> NoiseRule | None:
     """Return the noise for a budget over a number of plain releases, or None."""
     if settings.mechanism == "none":
@@ -325,17 +323,9 @@ def classical_epsilon(multiplier: float, delta: float, mechanism: str) -> float:
     return math.sqrt(2.0 * math.log(1.25 / delta)) / multiplier
 
 
-def zcdp_total(charges: Mapping[Charge, int]) -> float | None:
-    """Return rho of zero-concentrated privacy, sum of 1/(2 m^2); None if not all are Gaussian.
-
-    Sampled releases are charged without amplification (Bun and Steinke 2016, proposition 1.6).
-    """
-    if not charges or any(c.kind not in (*GAUSSIAN, "zcdp") for c in charges):
-        return None
-    return math.fsum(
-        n * (0.5 / c.parameter**2 if c.kind in GAUSSIAN else c.parameter)
-        for c, n in charges.items()
-    )
+def zcdp_total(charges: Mapping[Charge, int]) -> float:
+    """Return rho of zero-concentrated privacy."""
+    return math.fsum(n * zcdp_rho(c) for c, n in charges.items())
 
 
 def privacy_certificate(
@@ -360,6 +350,8 @@ def privacy_certificate(
     delta, target = settings.release_delta, settings.target_delta
     multiplier_drawn = min((c.parameter for c in charges if c.kind in MULTIPLIERS), default=None)
     pure = charges and all(c.kind in PURE for c in charges)
+    # rho has no amplification, so sampled releases have none
+    concentrated = charges and all(c.kind in {"gaussian", "zcdp"} for c in charges)
     return {
         "mechanism": settings.mechanism,
         "perturbation": settings.as_dict()["perturbation"],
@@ -379,7 +371,7 @@ def privacy_certificate(
             "epsilon": max((total_epsilon(t, target) for t in tallies), default=None),
             "delta": target,
         },
-        "zcdp": _worst_rho(tallies),
+        "zcdp": max(map(zcdp_total, tallies)) if concentrated else None,
         "published_total": paper,
         "sensitivity": [_calibration(p, tally.last[p]) for p in sorted(tally.last)],
         "notes": tally.notes,
@@ -397,15 +389,6 @@ def _calibration(client: int, release: Release) -> Json:
         "scale": release.mechanism.scale,
         "bound_source": sound.bound_source,
     }
-
-
-def _worst_rho(tallies: list[Mapping[Charge, int]]) -> float | None:
-    """Return the largest rho; None with sampled batches, as rho has no amplification."""
-    if any(charge.kind in SAMPLED for tally in tallies for charge in tally):
-        return None
-    matches = [zcdp_total(tally) for tally in tallies]
-    rhos = [rho for rho in matches if rho is not None]
-    return max(rhos) if rhos and len(rhos) == len(matches) else None
 
 
 def _nominal(settings: LearnSettings, scope: str) -> float | None:

@@ -297,8 +297,7 @@ def secure_sum(transport: Transport, rule: SumRule, dimension: int, lost: Lost =
             reason = next((f" ({a})" for a in result if isinstance(a, Exception)), "")
             raise InputError(
                 f"{len(lost_clients)} of {rule.clients} clients are lost, {rule.dropouts} may be: "
-                f"the sum is not taken{reason}"
-                "; raise --dropouts, or run the round again"
+                f"the sum is not taken{reason}; raise --dropouts, or run the round again"
             )
         return {i: answer for i, answer in enumerate(result) if i not in lost_clients}
 

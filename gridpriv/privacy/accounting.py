@@ -467,13 +467,13 @@ def _rdp_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float
     import dp_accounting
     from dp_accounting import rdp
 
-    rho = math.fsum(n * _zcdp(charge) for charge, n in charges)
+    rho = math.fsum(n * zcdp_rho(charge) for charge, n in charges)
     accountant = rdp.RdpAccountant()
     accountant.compose(dp_accounting.ZCDpEvent(rho))
     return float(accountant.get_epsilon(delta))
 
 
-def _zcdp(charge: Charge) -> float:
+def zcdp_rho(charge: Charge) -> float:
     """Return rho of a charge (Bun and Steinke 2016, propositions 1.4 and 1.6)."""
     if charge.kind == "zcdp":
         return charge.parameter
@@ -495,7 +495,7 @@ def total_of(charges: Charges, delta: float) -> float:
     for charge, count in charges.items():
         rounded = replace(charge, parameter=float(f"{charge.parameter:.9g}"))
         if charge.kind == "gaussian" and charge.parameter < SMALL and len(charges) > 1:
-            rounded = Charge("zcdp", _zcdp(rounded))
+            rounded = Charge("zcdp", zcdp_rho(rounded))
         rounded_charges[rounded] += count
     many = len(charges) > MOST and {c.kind for c in charges} <= {"laplace", "gaussian", "pure"}
     least = 0.0 if many else LARGE
@@ -503,7 +503,7 @@ def total_of(charges: Charges, delta: float) -> float:
     if large:
         concentrated: Counter[Charge] = Counter()
         for charge, count in rounded_charges.items():
-            concentrated[Charge("zcdp", _zcdp(charge))] += count
+            concentrated[Charge("zcdp", zcdp_rho(charge))] += count
         check_delta("delta", delta)
         added = _added(rounded_charges.items(), large, delta)
         return min(total_pure(rounded_charges), added, total_epsilon(concentrated, delta))

@@ -262,9 +262,8 @@ def verify(path: str | Path, expect: Head | None = None, key: Path | None = None
     current, rows = read_open_ledger(Path(path), key)
     if expect is not None and expect not in {Head(), *(row.head for row in rows)}:
         raise InputError(
-            f"ledger {path} does not go on from the head {expect}: it is an older copy, or "
-            f"another ledger; its own head is {current.file.head}"
-            "; restore the newer copy"
+            f"ledger {path} does not go on from the head {expect}: it is an older copy, or another "
+            f"ledger; its own head is {current.file.head}; restore the newer copy"
         )
     return current.file
 

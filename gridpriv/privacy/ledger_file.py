@@ -359,7 +359,9 @@ class LedgerFile(LockedFile):
             first_line = os.pread(self._handle, HEAD_BYTES, 0)
             self._check_kind(first_line)
             start = self._offset - len(self._last)
-            new = _read(self._handle, start, size)
+            with open(self._handle, "rb", closefd=False) as file:
+                file.seek(start)
+                new = file.read(max(size - start, 0))
         except OSError as error:
             reason = error.strerror or error
             raise InputError(f"ledger {self.path} cannot be read: {reason}; {UNDONE}") from error
@@ -448,17 +450,6 @@ def _lock(handle: int, kind: int, timeout: float, path: Path) -> None:
         except OSError as error:
             reason = error.strerror or error
             raise InputError(f"ledger {path} cannot be locked: {reason}; {UNDONE}") from error
-
-
-def _read(handle: int, start: int, end: int) -> bytes:
-    parts = []
-    while start < end:
-        part = os.pread(handle, min(end - start, 1 << 26), start)
-        if not part:
-            break
-        parts.append(part)
-        start += len(part)
-    return b"".join(parts)
 
 
 ACCOUNTS, LOCK = "accounts.json", "lock"

@@ -23,8 +23,7 @@ from gridpriv.learning.datasets.public import (
 DATASETS = ("mnist", "femnist", "adult", "lasso")
 # their samples, or split into training and test rows, depend on a seed
 SEEDED_DATASETS = ("adult", "lasso")
-
-
+SITES = {"mnist": (MNIST_FILES, MNIST_SITE), "adult": (ADULT_FILES, ADULT_SITE)}
 OWN = "or your own FILE.npz, FILE.csv, FILE.parquet or folder of images"
 
 
@@ -80,19 +79,11 @@ def load_dataset(
         return make_lasso(seed, dtype)
     where = data_folder(name, folder)
     if download:
-        where = _download(name, where)
-    if name == "mnist":
-        return load_mnist(where, dtype)
-    if name == "femnist":
-        return load_femnist(where, dtype)
-    return load_adult(where, dtype, missing, seed, scaling)
-
-
-def _download(name: str, folder: Path) -> Path:
-    sources = {"mnist": (MNIST_FILES, MNIST_SITE), "adult": (ADULT_FILES, ADULT_SITE)}
-    files, site = sources.get(name, ((), ""))
-    folder = folder if folder.name == name else folder / name
-    for file in files:
-        if not (folder / file).is_file():
-            fetch(site + file, folder / file)
-    return folder
+        where = where if where.name == name else where / name
+        files, site = SITES.get(name, ((), ""))
+        for file in files:
+            if not (where / file).is_file():
+                fetch(site + file, where / file)
+    if name == "adult":
+        return load_adult(where, dtype, missing, seed, scaling)
+    return (load_mnist if name == "mnist" else load_femnist)(where, dtype)

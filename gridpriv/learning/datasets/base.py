@@ -101,15 +101,13 @@ class Dataset:
             )
         if x.shape[1] != self.features:
             raise InputError(
-                f"{self.name}: {part} features have {x.shape[1]} columns, "
-                f"those of training {self.features}"
-                "; give the same columns"
+                f"{self.name}: {part} features have {x.shape[1]} columns, those of training "
+                f"{self.features}; give the same columns"
             )
         if part == "train" and self.writer_of is not None and self.writer_of.shape != y.shape:
             raise InputError(
                 f"{self.name}: {len(y)} rows of train features but writers of shape "
-                f"{self.writer_of.shape}"
-                "; give one writer per row"
+                f"{self.writer_of.shape}; give one writer per row"
             )
 
     @property

@@ -341,8 +341,7 @@ def read_rows(path: Path, columns: tuple[str, ...]) -> tuple[Features, Array | N
     if missing:
         raise InputError(
             f"{path} has no column {missing[0]!r}: the model was trained on "
-            f"{', '.join(columns[:8])}"
-            "; add the column"
+            f"{', '.join(columns[:8])}; add the column"
         )
     names = [*columns] or [name for name in table if name not in ("y", "client", "split")]
     rows = table[names]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -252,17 +251,8 @@ NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 DROPPED_TRAIN = 40_000
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """Features, labels and a mask of rows with a number outside its public bounds."""
-
-    x: Features
-    y: NDArray[np.int64]
-    outside: NDArray[np.bool_]
-
-    def take(self, rows: NDArray[np.int64]) -> Encoded:
-        """Return some of the rows."""
-        return Encoded(self.x[rows], self.y[rows], self.outside[rows])
+Encoded = tuple[Features, NDArray[np.int64], NDArray[np.bool_]]
+"""Features, labels and a mask of rows with a number outside its public bounds."""
 
 
 def load_adult(
@@ -314,26 +304,27 @@ def load_adult(
                 f"{paths[0]} and {paths[1]} have {len(rows)} rows without a missing value ('?'): "
                 "2 or more are needed, or missing = 'mode'"
             )
-        both = _encode(rows, False, dtype, scaling)
+        x, y, outside = _encode(rows, False, dtype, scaling)
         order = np.random.Generator(np.random.PCG64(seed)).permutation(len(rows))
         cut = DROPPED_TRAIN if len(rows) > DROPPED_TRAIN else len(rows) * 4 // 5
-        train, test = both.take(order[:cut]), both.take(order[cut:])
+        train, test = ((x[at], y[at], outside[at]) for at in (order[:cut], order[cut:]))
+    (x_train, y_train, outside), (x_test, y_test, outside_test) = train, test
     note = (
-        f", numbers of {train.outside.sum()} training and {test.outside.sum()} test rows "
-        "moved to their public bounds"
-        if train.outside.any() or test.outside.any()
+        f", numbers of {outside.sum()} training and {outside_test.sum()} test rows moved to their "
+        "public bounds"
+        if outside.any() or outside_test.any()
         else ""
     )
     return Dataset(
         name="adult",
         task="binary",
-        x_train=train.x,
-        y_train=train.y,
-        x_test=test.x,
-        y_test=test.y,
+        x_train=x_train,
+        y_train=y_train,
+        x_test=x_test,
+        y_test=y_test,
         classes=2,
         norm=_norm(scaling),
-        clipped=int(train.outside.sum()),
+        clipped=int(outside.sum()),
         source=f"UCI Adult files in {folder}, missing values: {missing}, scaling: {scaling}{note}",
     )
 
@@ -386,7 +377,7 @@ def _encode(rows: pd.DataFrame, fill: bool, dtype: type[np.floating], scaling: s
             parts.append(np.eye(len(known))[_places(texts, known)])
     x = np.concatenate(parts, axis=1).astype(dtype)
     y = 2 * _places(rows["income"], ["<=50K", ">50K"]) - 1
-    return Encoded(clip_rows(x, _norm(scaling))[0], y, outside)
+    return clip_rows(x, _norm(scaling))[0], y, outside
 
 
 def _numbers(texts: pd.Series) -> NDArray[np.float64]:
