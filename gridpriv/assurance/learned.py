@@ -241,13 +241,13 @@ def _module() -> Any:
 def exact_total(shifts: Floats, batch: str, rate: float, delta: float) -> float:
     """Return the epsilon of Gaussian releases, each changed by so many standard deviations.
 
-    Without batches in closed form (they compose to one Gaussian of mu = sqrt(sum moved^2)); with
+    Without batches in closed form (they compose to one Gaussian of mu = sqrt(sum shifts^2)); with
     them by convolving the distribution of the loss on a grid. A batch contains the sample with
     probability ``rate``; rounds without it are counted with the change of rounds with it.
 
     Parameters
     ----------
-    moved : (releases,)
+    shifts : (releases,)
     batch : {'', 'poisson', 'fixed'}
     """
     if not batch:

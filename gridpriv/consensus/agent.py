@@ -249,8 +249,8 @@ class AgentReleases:
     def released_data(self) -> Floats | None:
         """Released estimate of the data; None before one, or if another quantity is released."""
         target = self.rules.perturbation.target
-        known = target == "none" or (target == "demand" and self.draw is not None)
-        return self.estimate if known else None
+        is_estimate = target == "none" or (target == "demand" and self.draw is not None)
+        return self.estimate if is_estimate else None
 
     def perturb(self, target: str, value: Floats, place: Place, metric: Floats) -> Floats:
         """Return ``value`` with noise if it is the perturbed quantity; charge, then draw."""
@@ -284,11 +284,11 @@ class AgentReleases:
 
         It is 0 where errors do not count.
         """
-        noise, met = self.rules.noise, metric[metric > 0.0]
+        noise, positive = self.rules.noise, metric[metric > 0.0]
         error = self.problem.solver_error
-        if noise is None or not error or not self.certifies_minimisers or not met.size:
+        if noise is None or not error or not self.certifies_minimisers or not positive.size:
             return 0.0
-        most = self._output(noise, metric).value / (2.0 * reach(met, noise.norm))
+        most = self._output(noise, metric).value / (2.0 * reach(positive, noise.norm))
         return min(max(error, 0.1 * most), most)  # two errors add 10 to 100 % to the sensitivity
 
     def _disclosed(self, release: Release | None, data: Floats, place: Place) -> Floats:
@@ -588,8 +588,8 @@ class WarmStart:
     def reply(self, agent: Agent, order: Order) -> Reply:
         """Return the agent's reply; a stored one while the orders are the same as before."""
         if self._replied < len(self._cached):
-            known, reply = self._cached[self._replied]
-            if _same_order(known, order):
+            cached_order, reply = self._cached[self._replied]
+            if _same_order(cached_order, order):
                 self._replied += 1
                 if self._replied == len(self._cached) and self._end is not None:
                     agent.iterate = self._end

@@ -284,13 +284,13 @@ class Cluster:
         """Return one actor per worker, which has the worker's share of the agents."""
         here = self._client.scatter(factory, broadcast=True, hash=False)
         hosts = zip(workers, self._shares, strict=False)  # no actor where there is no agent
-        made = [
+        futures = [
             self._client.submit(
                 InProcess.share, here, share, actor=True, pure=False, workers=[worker]
             )
             for worker, share in hosts
         ]
-        return [future.result() for future in made]
+        return [future.result() for future in futures]
 
 
 class ReusedAgents:

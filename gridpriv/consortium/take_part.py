@@ -247,7 +247,7 @@ def charged_once(
     ----------
     key : Path or None
         The ledger's.
-    kept : mapping of Release to int, or None
+    drawn : mapping of Release to int, or None
         The releases in the zone's state; None without a state.
     most : int
         Releases of one round.

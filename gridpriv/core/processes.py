@@ -36,13 +36,13 @@ reading_script = ContextVar("reading_script", default=False)
 
 
 class Worker:
-    """A fresh interpreter that runs ``serve(pipe, *given)`` and dies with this process.
+    """A fresh interpreter that runs ``serve(pipe, *arguments)`` and dies with this process.
 
     Parameters
     ----------
     serve : callable
         Picklable; given its end of the pipe first.
-    given
+    arguments
         Picklable.
 
     Attributes

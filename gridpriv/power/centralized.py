@@ -134,8 +134,8 @@ def shortage(case: Case) -> Shortage:
     causes: list[Cause] = []
     if state.shed_mw - state.deenergized_mw > state.negligible_mw:
         causes = sorted(_causes(case, least), key=lambda cause: cause.without_mw)
-    figures = state.shed_mw, state.deenergized_mw, state.curtailed_mw, state.negligible_mw
-    return Shortage(*figures, tuple(causes))
+    amounts = state.shed_mw, state.deenergized_mw, state.curtailed_mw, state.negligible_mw
+    return Shortage(*amounts, tuple(causes))
 
 
 def _causes(case: Case, least: AcOptimum) -> Iterator[Cause]:

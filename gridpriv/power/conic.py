@@ -248,10 +248,10 @@ def _form(program: ZoneProgram, demand: Floats, slack: Slack) -> _Form:
     variables = _variables(program, at, pairs) @ voltages
     expand = Matrix(sparse.block_diag([variables, sparse.eye_array(missing)]))
     rows = sparse.vstack([program.imbalance, program.a_eq, inside[:n_scaled]])
-    short = sparse.vstack(
+    shortage = sparse.vstack(
         [-slack.columns, Matrix((rows.shape[0] - len(demand), missing))], format="csr"
     )
-    rows = Matrix(sparse.hstack([rows, short], format="csr") @ expand)
+    rows = Matrix(sparse.hstack([rows, shortage], format="csr") @ expand)
     offset = np.concatenate([-demand, program.b_eq, limits[:n_scaled]])
     largest = abs(rows).max(axis=1).toarray().ravel()
     scale = 1.0 / np.where(largest >= SHORT, largest, 1.0)  # keeps a bound on wi of a short pair
@@ -291,8 +291,8 @@ def _rates(zone: Zone) -> Floats:
     flows in that unit would be nearly zero.
     """
     rate = zone.network.case.rate[zone.branches]
-    known = (rate > 0.0) & np.isfinite(rate)
-    return np.asarray(np.where(known, np.minimum(rate, LARGEST_RATE), 1.0))
+    limited = (rate > 0.0) & np.isfinite(rate)
+    return np.asarray(np.where(limited, np.minimum(rate, LARGEST_RATE), 1.0))
 
 
 @dataclass(frozen=True, eq=False)

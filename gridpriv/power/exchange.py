@@ -275,11 +275,11 @@ def _ac_flows(state: AcState, change: Floats) -> Floats:
 
 def _clipped(corners: Floats, normal: Floats, limit: float) -> Floats:
     """Return the part of a convex polygon where ``normal . x <= limit``."""
-    beyond = corners @ normal - limit
+    excess = corners @ normal - limit
     vertices: list[Floats] = []
     for at in range(len(corners)):
         here, there = corners[at], corners[(at + 1) % len(corners)]
-        a, b = beyond[at], beyond[(at + 1) % len(corners)]
+        a, b = excess[at], excess[(at + 1) % len(corners)]
         if a <= 0:
             vertices.append(here)
         if (a <= 0) != (b <= 0):
@@ -311,7 +311,7 @@ def merit_order(case: Case, total: float, marginal: Floats) -> Floats:
     price = marginal.ravel()[order[max(last - 1, 0)]]
     cheaper, equal = marginal.ravel() < price, marginal.ravel() == price
     rest = needed - width[cheaper].sum()
-    taken = np.where(
+    added = np.where(
         cheaper, width, np.where(equal, width * rest / max(width[equal].sum(), NEGLIGIBLE), 0)
     )
-    return np.asarray(case.pmin + taken.reshape(marginal.shape).sum(axis=1))
+    return np.asarray(case.pmin + added.reshape(marginal.shape).sum(axis=1))

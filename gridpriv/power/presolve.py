@@ -173,14 +173,14 @@ def _pivots(program: ZoneProgram, fixed: NDArray[np.bool_]) -> Ints:
     columns = sparse.csc_array(program.a_eq)
     counts = np.diff(columns.indptr)
     row_of = np.full(program.size, -1, dtype=np.int64)
-    taken = np.zeros(program.a_eq.shape[0], dtype=bool)
+    eliminated = np.zeros(program.a_eq.shape[0], dtype=bool)
     bounded = np.isfinite(program.lower) | np.isfinite(program.upper)
     alone = np.flatnonzero((counts == 1) & ~fixed)
     for c in alone[np.argsort(bounded[alone], kind="stable")]:
         row = columns.indices[columns.indptr[c]]
-        if not taken[row]:
-            taken[row], row_of[c] = True, row
-    if not taken.all():
+        if not eliminated[row]:
+            eliminated[row], row_of[c] = True, row
+    if not eliminated.all():
         raise ValueError(f"zone {program.name}: an equality has no variable of its own")
     return row_of
 

@@ -226,8 +226,8 @@ def capacities(case: Case) -> Floats:
         buses, island_buses = np.bincount(region), np.bincount(island)
         sources = np.bincount(region[case.gen_bus[unlimited]], minlength=case.n_bus)
         here = case.gen_bus[unlimited]
-        known = (rated[region[here]] > 0) & (2 * buses[region[here]] <= island_buses[island[here]])
-        capacity[unlimited] = np.where(known, rated[region[here]] / sources[region[here]], np.inf)
+        valid = (rated[region[here]] > 0) & (2 * buses[region[here]] <= island_buses[island[here]])
+        capacity[unlimited] = np.where(valid, rated[region[here]] / sources[region[here]], np.inf)
     capacity.setflags(write=False)
     return capacity
 
@@ -341,7 +341,7 @@ def disclose(
         raise not_allowed(
             "temporal_basis",
             str(max(len(basis.weights) for basis in bases)),
-            "0 with mechanism 'staircase': a bus moves the cosines too",
+            "0 with mechanism 'staircase': a bus changes the cosine coefficients too",
         )
     return min(options, key=lambda option: option.level.expected)
 
@@ -426,6 +426,6 @@ def tie_flows(zone: Zone, direct: DirectCurrent) -> Floats:
     ends = np.zeros((len(zone.buses), len(ties)))
     ends[f[ties], number] += strength
     ends[t[ties], number] -= strength
-    taken = direct.factors.solve_at(zone.buses, ends)
-    made = direct.supply[zone.buses] @ ends
-    return np.asarray(made[:, None] - taken[own].T)
+    response = direct.factors.solve_at(zone.buses, ends)
+    injection = direct.supply[zone.buses] @ ends
+    return np.asarray(injection[:, None] - response[own].T)

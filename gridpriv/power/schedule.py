@@ -172,8 +172,8 @@ def estimated_optimum(
     first search has it where the demand of a bus exceeds the ratings of its branches even with load
     shedding: infeasible searches take longest (case_ACTIVSg70k: over 900 s for 420).
     """
-    beyond = overloaded(case, shed=True).any()
-    for estimated in (True,) if beyond else (False, True)[: 1 + slack]:
+    is_overloaded = overloaded(case, shed=True).any()
+    for estimated in (True,) if is_overloaded else (False, True)[: 1 + slack]:
         try:
             return acopf(case, objective, voll, estimated=estimated)
         except SolverError:
@@ -355,8 +355,8 @@ def conic_rounds(transport: Transport, shared: Ints) -> Iterator[ConicRound]:
     places = answers(transport, call(ZoneAgent.open_block, shared))
     blocks = _TransportBlocks(transport, len(places), range(len(places)))
     call_all, each = blocks.call_all, blocks.each
-    known = np.unique(np.concatenate(places))
-    border = Border(len(known), [np.searchsorted(known, at) for at in places])
+    border_columns = np.unique(np.concatenate(places))
+    border = Border(len(border_columns), [np.searchsorted(border_columns, at) for at in places])
     opened = call_all(ConicBlock.open)
     parts = _solve(border, opened)([part.residual for part in opened])
     progress = each(ConicBlock.begin, parts)

@@ -235,20 +235,20 @@ def secure_plan(
     rounds, first, best = 0, None, None
     for number in range(1, MOST_PLANS + 1):
         try:
-            blocks, taken = problem.planned(_stacked(cuts), shed=first is None or first.sheds)
+            blocks, used = problem.planned(_stacked(cuts), shed=first is None or first.sheds)
             before = problem.before(blocks)
         except SolverError:
             if best is None:
                 raise
             break
-        rounds += taken
+        rounds += used
         analysed = security_analysis(before, problem.listed, watch=watch)
         violating = _violating(analysed, corrective)
         to_test = _violating(analysed, corrective, TESTED_SHARE) if number == 1 else violating
-        more = _unpreventable(problem, before, to_test, tested)
+        added = _unpreventable(problem, before, to_test, tested)
         tested |= to_test.keys()
         violated.update({p[0] for p in _worst_limits(analysed, corrective) if p in cuts})
-        corrective |= more | _repeatedly_violating(analysed, corrective | more, violated)
+        corrective |= added | _repeatedly_violating(analysed, corrective | added, violated)
         total = sum(map(len, cuts.values()))
         plan = SecurePlan(before, blocks, analysed, total, number, rounds, corrective)
         first = first or plan

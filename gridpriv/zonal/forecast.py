@@ -333,8 +333,8 @@ def _expected(
 
     ``nothing`` are the outcomes of the prior-only baseline, scenario by scenario.
     """
-    known = [outcome for outcome in outcomes if outcome is not None]
-    beyond = [o.cost - o.optimum for o in known if o.cost is not None and o.optimum is not None]
+    scheduled = [outcome for outcome in outcomes if outcome is not None]
+    gaps = [o.cost - o.optimum for o in scheduled if o.cost is not None and o.optimum is not None]
     pairs = list(zip(outcomes, nothing or (), strict=nothing is not None))
     costs = [(a.cost, b.cost) for a, b in pairs if a is not None and b is not None]
     return Expected(
@@ -342,16 +342,16 @@ def _expected(
         method["mechanism"],
         str(method.get("rounds", CENTRAL)),
         noise_mw(prepared),
-        _range([outcome.cost for outcome in known if outcome.cost is not None]),
-        _range(beyond),
+        _range([outcome.cost for outcome in scheduled if outcome.cost is not None]),
+        _range(gaps),
         _range([a - b for a, b in costs if a is not None and b is not None]),
-        _range([outcome.shed_mw for outcome in known]),
-        _range([outcome.balancing_mw for outcome in known]),
+        _range([outcome.shed_mw for outcome in scheduled]),
+        _range([outcome.balancing_mw for outcome in scheduled]),
         sum(_better(a, b) for a, b in pairs) if pairs else None,
         sum(_better(b, a) for a, b in pairs) if pairs else None,
         len(outcomes),
-        sum(outcome.ac_feasible for outcome in known),
-        len(outcomes) - len(known),
+        sum(outcome.ac_feasible for outcome in scheduled),
+        len(outcomes) - len(scheduled),
         expected_error_mw(prepared),
     )
 

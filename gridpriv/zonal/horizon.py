@@ -245,7 +245,7 @@ class Horizon:
         Parameters
         ----------
         number : int
-        known : Known, optional
+        estimates : DemandEstimates, optional
             As of :meth:`draw`.
         plan : DayPlan, optional
             As of :meth:`plan`.
@@ -259,14 +259,14 @@ class Horizon:
         if estimates is None:
             return ready
         step = 0 if self.series.scales else number
-        likely = zip(self.disclosures, estimates, strict=True)
+        disclosed = zip(self.disclosures, estimates, strict=True)
         return replace(
             ready,
             posteriors=tuple(
                 ReleasedPosterior(
                     replace(item.level, scale=ready.scale), ready.scale * item.at(step, basis)
                 )
-                for item, basis in likely
+                for item, basis in disclosed
             ),
         )
 
@@ -333,7 +333,7 @@ class StreamDisclosure:
     block: int
     hours: tuple[int, ...]
     ahead: int = 1
-    weights: ClassVar[tuple[float, ...]] = ()  # no cosines are released
+    weights: ClassVar[tuple[float, ...]] = ()  # no temporal coefficients
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return the sensitivity of the mean of one block."""
@@ -413,10 +413,10 @@ class Stream(Horizon):
             if estimates is None:
                 reached = steps[number : number + self.ahead]
                 return [[zone.demand for zone in step.zones] for step in reached]
-            likely = list(zip(self.disclosures, estimates, strict=True))
+            disclosed = list(zip(self.disclosures, estimates, strict=True))
             scale, reach = steps[number].scale, min(self.ahead, count - number)
             return [
-                [scale * item.at(number, basis, later) for item, basis in likely]
+                [scale * item.at(number, basis, later) for item, basis in disclosed]
                 for later in range(reach)
             ]
 
@@ -673,7 +673,7 @@ def _check_coupled(horizon: Horizon) -> None:
 
 
 def _check_temporal_basis(series: DemandSeries, settings: Settings) -> None:
-    """Refuse a basis that is not released; warn of more cosines than steps."""
+    """Refuse a basis that is not released; warn of more coefficients than steps."""
     basis = settings.temporal_basis
     if series.scales:
         factors = "the steps of this series are factors on one demand, and one release of that "
@@ -685,7 +685,7 @@ def _check_temporal_basis(series: DemandSeries, settings: Settings) -> None:
     if basis != PER_STEP and int(basis) > most:
         warnings.warn(
             f"temporal_basis = {basis}: {counted(len(series), 'step')} have "
-            f"{counted(most, 'cosine')} at most; {most} are released",
+            f"{counted(most, 'cosine coefficient')} at most; {most} are released",
             GridprivWarning,
             stacklevel=3,
         )

@@ -131,8 +131,8 @@ def _optimal(document: Json, within: float) -> bool:
     """Return True where Newton rounds satisfy the optimality conditions, as far as known."""
     final = document["final"]
     dual = final["dual_residual"]  # None: private, in a public export
-    met = dual is None or bool(dual < DUAL_TOLERANCE * within)
-    return met and bool(final["consensus_residual_max"] < within)
+    dual_converged = dual is None or bool(dual < DUAL_TOLERANCE * within)
+    return dual_converged and bool(final["consensus_residual_max"] < within)
 
 
 def ended_at_tolerance(document: Json) -> bool:
@@ -180,10 +180,10 @@ def _baselines(document: Json) -> Iterator[tuple[str, Json]]:
     negative = None not in (price, cost) and price < 0.0 and differs(price, cost)
     if negative and not releases_nothing(settings):
         over = costs["optimality_gap"]
-        beyond = None if over is None else over - price
+        excess = None if over is None else over - price
         gap = (
-            f" The noise-free baseline is {amount(beyond, '$/h')} $/h above the AC optimum."
-            if beyond is not None and beyond > 0.0 and differs(beyond, cost)
+            f" The noise-free baseline is {amount(excess, '$/h')} $/h above the AC optimum."
+            if excess is not None and excess > 0.0 and differs(excess, cost)
             else ""
         )
         yield "negative-cost-of-privacy", {"gap": gap}

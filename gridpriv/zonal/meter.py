@@ -97,22 +97,22 @@ def make_hold(
         errors = np.zeros(1)
         if disclosure is not None and rule is not None:
             errors = total_errors(disclosure, rule, adjacency)
-        wide = case.pmax[zone.gens] - case.pmin[zone.gens]
-        wanted = LOSSES * float(np.quantile(errors, 1.0 - CHANCE))
+        ranges = case.pmax[zone.gens] - case.pmin[zone.gens]
+        target = LOSSES * float(np.quantile(errors, 1.0 - CHANCE))
         if disclosure is not None and not len(disclosure.strategy.matrix):
-            wanted = 0.0  # no release: no reserve covers the error of the prior
-        aside = min(wanted, MOST_SHARE * float(wide.sum()))
-        reserve[zone.gens] = aside * _shares(wide)
-        bands.append(aside / LOSSES)
+            target = 0.0  # no release: no reserve covers the error of the prior
+        reserved = min(target, MOST_SHARE * float(ranges.sum()))
+        reserve[zone.gens] = reserved * _shares(ranges)
+        bands.append(reserved / LOSSES)
         chances.append(float((errors > bands[-1]).mean()))
     names = tuple(zone.name for zone in zones)
     return Hold(names, np.array(bands), np.array(chances), reserve)
 
 
-def _shares(wide: Floats) -> Floats:
+def _shares(ranges: Floats) -> Floats:
     """Return the shares of generators in a reserve, by range; an unlimited one takes it all."""
-    infinite = np.isinf(wide)
-    size = infinite.astype(float) if infinite.any() else wide
+    infinite = np.isinf(ranges)
+    size = infinite.astype(float) if infinite.any() else ranges
     return size / max(float(size.sum()), 1e-300)
 
 
@@ -124,18 +124,18 @@ def total_errors(disclosure: Disclosure, rule: NoiseRule, adjacency: DemandAdjac
     )
     mechanism, count = release.mechanism, len(matrix)
     common = prior.spread**2 * np.outer(prior.shares, prior.shares)
-    before: Floats = common + DEVIATION**2 * prior.deviations
-    seen = matrix @ before
+    prior_cov: Floats = common + DEVIATION**2 * prior.deviations
+    covariance = matrix @ prior_cov
     weights = np.linalg.solve(
-        seen @ matrix.T + mechanism.variance * np.eye(count), seen.sum(axis=1)
+        covariance @ matrix.T + mechanism.variance * np.eye(count), covariance.sum(axis=1)
     )
     residual_weights = np.ones(matrix.shape[1]) - matrix.T @ weights
     draws, generator = min(DRAWS, NUMBERS // max(count, 1)), np.random.default_rng(0)
     noise = mechanism.perturb(np.zeros(2 * count * draws), lambda: generator)
-    missed = noise[: count * draws].reshape(draws, count) @ weights
-    residual_spread = math.sqrt(max(float(residual_weights @ before @ residual_weights), 0.0))
-    missed = missed + residual_spread * generator.standard_normal(draws)
-    return np.asarray(disclosure.scale * np.abs(missed))
+    errors = noise[: count * draws].reshape(draws, count) @ weights
+    residual_spread = math.sqrt(max(float(residual_weights @ prior_cov @ residual_weights), 0.0))
+    errors = errors + residual_spread * generator.standard_normal(draws)
+    return np.asarray(disclosure.scale * np.abs(errors))
 
 
 def unreserved(zone: Zone, case: Case) -> Zone:
@@ -149,14 +149,14 @@ def hold_messages(rows: Sequence[Json] | None) -> Iterator[tuple[str, Json]]:
     ``hold`` states the bands; ``hold-short`` the zone most likely to leave its band, where its
     generation is too little for the target, ``hold-empty`` the zones without a band.
     """
-    short = [row for row in rows or () if row["delta"] > CHANCE]
-    empty = [row["zone"] for row in short if row["band_mw"] == 0.0]
+    below_target = [row for row in rows or () if row["delta"] > CHANCE]
+    empty = [row["zone"] for row in below_target if row["band_mw"] == 0.0]
     if empty:
         yield "hold-empty", {"zones": ", ".join(empty)}
     banded = [row for row in rows or () if row["zone"] not in empty]
     if banded:
         yield "hold", {"bands": _bands(banded)}
-    if insufficient := [row for row in short if row in banded]:
+    if insufficient := [row for row in below_target if row in banded]:
         row = max(insufficient, key=lambda row: (row["delta"], -row["band_mw"]))
         values = {"band": f"{row['band_mw']:.3g}", "delta": f"{row['delta']:.2g}"}
         yield "hold-short", {"zone": row["zone"]} | values

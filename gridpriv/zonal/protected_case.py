@@ -218,8 +218,8 @@ class DemandRelease:
         variance = self.release.mechanism.variance
         covariances = []
         priors = (prior.active, prior.reactive(self.mean[0]))
-        for matrix, seen, sums in zip(matrices, np.split(self.released, 2), priors, strict=True):
-            weight = evidence(matrix, seen, variance, sums).weight
+        for matrix, values, sums in zip(matrices, np.split(self.released, 2), priors, strict=True):
+            weight = evidence(matrix, values, variance, sums).weight
             deviation = float(np.sqrt(weight @ DEVIATIONS**2))
             covariances.append(posterior_covariance(matrix, variance, sums, deviation))
         return np.stack(covariances)
@@ -393,7 +393,7 @@ def solved_case(served: Served, name: str) -> Case:
     not depend on it.
     """
     state = served.optimum.state
-    known = state.case.base_kv > 0
+    has_base = state.case.base_kv > 0
     return replace(
         state.case,
         name=name,
@@ -401,7 +401,7 @@ def solved_case(served: Served, name: str) -> Case:
         va=state.va,
         pg=state.pg,
         vg=state.vm[state.case.gen_bus],
-        base_kv=np.where(known, state.case.base_kv, 1.0),
+        base_kv=np.where(has_base, state.case.base_kv, 1.0),
     )
 
 
@@ -588,11 +588,11 @@ def protect_series(horizon: Horizon, charge: Charging = lambda *_: None) -> Prot
         If no demand is found that an AC optimum serves; drawn releases stay charged.
     """
     (release,) = horizon.planned[WHOLE_GRID]
-    known = horizon.draw(charge)
+    estimates = horizon.draw(charge)
     network = public_network(horizon.series.case)
 
     def served(step: int) -> Served:
-        earlier = horizon.prepared(step, known).posteriors
+        earlier = horizon.prepared(step, estimates).posteriors
         assert earlier is not None
         return _nearest(network, earlier[0].demand.reshape(2, -1), release)
 

@@ -224,9 +224,9 @@ def run_prepared(
             schedule = None if planned is None else planned.schedule
             return run.result(_redispatched(prepared, zones, schedule))
         except BaseException as error:
-            done = run.result(None, _reason(error))
-            error.add_note(done.trace.drawn())
-            leave(done)
+            unfinished = run.result(None, _reason(error))
+            error.add_note(unfinished.trace.drawn())
+            leave(unfinished)
             raise
 
 
@@ -454,9 +454,9 @@ def _redispatched(
     """Redispatch every zone around the schedule, and compute the AC state of the grid."""
     boundaries = _boundaries(prepared, transport, schedule)
     if prepared.hold is not None:
-        aside = prepared.hold.reserve
+        reserve = prepared.hold.reserve
         boundaries = tuple(
-            replace(item, reserve=aside[zone.gens])
+            replace(item, reserve=reserve[zone.gens])
             for zone, item in zip(prepared.zones, boundaries, strict=True)
         )
     return redispatch_grid(

@@ -300,14 +300,14 @@ def _prevented(
     problem = SecureProblem(case, result.zone_models, outages, rating, voll, operating_unit(case))
     first, plan = secure_plan(problem, watch)
     cost_before, cost = (_cost(p.before.state, voll) for p in (first, plan))
-    known = [item.worst_loading_percent for item in first.contingencies]
+    loadings = [item.worst_loading_percent for item in first.contingencies]
     prevention = Prevention.of(
         plan,
         cost_before=cost_before,
         cost=cost,
         violations_before=sum(len(item.violations) for item in first.contingencies),
         outages_before=sum(not item.secure for item in first.contingencies),
-        loading_before=max((percent for percent in known if percent is not None), default=None),
+        loading_before=max((percent for percent in loadings if percent is not None), default=None),
         not_prevented=tuple(i.contingency.name for i in plan.contingencies if not i.secure),
     )
     return plan.before, plan.contingencies, prevention
@@ -366,11 +366,11 @@ def viewed_case(result: RunResult, view: str = SHARED) -> Case:
     check_view_of(view, result.zoning.names, result.rules.perturbation.target)
     demand = np.zeros((2, result.case.n_bus))
     for zone, outcome in zip(result.zone_models, result.outcomes, strict=True):
-        known = zone.demand if view == f"{ZONE}{zone.name}" else outcome.released
-        if known is None:
+        demand_of_zone = zone.demand if view == f"{ZONE}{zone.name}" else outcome.released
+        if demand_of_zone is None:
             raise InputError(
                 f"zone {zone.name} has released no demand: {result.early}"
                 "; use a run that releases demand"
             )
-        demand[:, zone.own] = known.reshape(2, -1)
+        demand[:, zone.own] = demand_of_zone.reshape(2, -1)
     return replace(public_network(result.case), pd=demand[0], qd=demand[1])

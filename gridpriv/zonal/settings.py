@@ -123,8 +123,8 @@ class Adjacency(Part):
         protected = self.protected(case)
         beta = protected.beta
         largest = float(np.bincount(case.gen_bus, weights=case.pmax).max(initial=0.0))
-        bare = not self.beta.unit and self.beta.value >= 1.0  # a base or more: probably in MW
-        if bare or beta > largest > 0.0:
+        unitless = not self.beta.unit and self.beta.value >= 1.0  # a base or more: probably in MW
+        if unitless or beta > largest > 0.0:
             more = f", more than its largest bus can generate ({largest * case.base_mva:.6g} MW)"
             warnings.warn(
                 f"beta = {self.beta} is {beta * case.base_mva:.6g} MVA on the base of {case.name}"

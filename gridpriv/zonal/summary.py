@@ -434,20 +434,20 @@ def series_summary(steps: list[Json]) -> list[list[object]]:
     these are not all steps. Steps have no length, so means are powers, not energies.
     """
 
-    def known(key: str, less: str = "") -> list[float]:
+    def values_of(key: str, less: str = "") -> list[float]:
         pairs = [(step.get(key), step.get(less) if less else 0.0) for step in steps]
         return [value - base for value, base in pairs if value is not None and base is not None]
 
     lines = [
-        ("demand", known("demand_mw"), "MW"),
-        ("load shedding", known("redispatch_shed_mw"), "MW"),
-        ("  noise-free", known("noise_free_shed_mw"), "MW"),
-        ("  prior-only (epsilon = 0)", known("prior_only_shed_mw"), "MW"),
-        ("balancing power between zones", known("balancing_mw"), "MW"),
-        ("  prior-only (epsilon = 0)", known("prior_only_balancing_mw"), "MW"),
-        ("cost", known("cost"), "$/h"),
-        ("cost of privacy", known("cost", less="noise_free_cost"), "$/h"),
-        ("cost, prior-only (epsilon = 0)", known("prior_only_cost"), "$/h"),
+        ("demand", values_of("demand_mw"), "MW"),
+        ("load shedding", values_of("redispatch_shed_mw"), "MW"),
+        ("  noise-free", values_of("noise_free_shed_mw"), "MW"),
+        ("  prior-only (epsilon = 0)", values_of("prior_only_shed_mw"), "MW"),
+        ("balancing power between zones", values_of("balancing_mw"), "MW"),
+        ("  prior-only (epsilon = 0)", values_of("prior_only_balancing_mw"), "MW"),
+        ("cost", values_of("cost"), "$/h"),
+        ("cost of privacy", values_of("cost", less="noise_free_cost"), "$/h"),
+        ("cost, prior-only (epsilon = 0)", values_of("prior_only_cost"), "$/h"),
     ]
     return [
         [f"{name}, {_mean_of(values, steps)}", amount(sum(values) / len(values), unit), unit]
@@ -456,9 +456,9 @@ def series_summary(steps: list[Json]) -> list[list[object]]:
     ]
 
 
-def _mean_of(known: list[float], steps: list[Json]) -> str:
-    all_known = len(known) == len(steps)
-    return "mean" if all_known else f"mean of {len(known)} of {len(steps)} steps"
+def _mean_of(values: list[float], steps: list[Json]) -> str:
+    all_known = len(values) == len(steps)
+    return "mean" if all_known else f"mean of {len(values)} of {len(steps)} steps"
 
 
 def series_messages(steps: list[Json], planned: int, settings: Json) -> list[Message]:
@@ -469,9 +469,9 @@ def series_messages(steps: list[Json], planned: int, settings: Json) -> list[Mes
 def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tuple[str, Json]]:
     yield "steps-run", {"finished": len(steps), "planned": counted(planned, "step")}
     for key, of in STATUSES:
-        if known := [step[key] for step in steps if step.get(key) is not None]:
-            feasible = sum(status == "feasible" for status in known)
-            yield "steps-feasible", {"of": of, "feasible": feasible, "known": len(known)}
+        if feasibility := [step[key] for step in steps if step.get(key) is not None]:
+            feasible = sum(status == "feasible" for status in feasibility)
+            yield "steps-feasible", {"of": of, "feasible": feasible, "known": len(feasibility)}
     for step in steps:
         if step.get("status") == "infeasible" and step.get("violated"):
             yield "step-infeasible", {"step": step["step"], "violated": step["violated"]}

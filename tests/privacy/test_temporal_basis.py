@@ -85,7 +85,7 @@ def test_in_norm_1_coefficients_are_free_while_the_mean_pays_for_them():
 @pytest.mark.parametrize("strategy", [bus(N), total(N), TREE], ids=lambda each: each.name)
 @pytest.mark.parametrize("factors", [None, PowerFactors(0.9, 1.0)])
 def test_without_noise_the_sums_of_all_steps_come_back(strategy, factors):
-    """As many cosines as steps leave nothing out: those of another library, scaled."""
+    """As many coefficients as steps leave nothing out: those of another library, scaled."""
     demand = np.random.default_rng(5).uniform(0.5, 3.0, (STEPS, 2 * N))
     disclosure = released(strategy, (0.4, 1.0, 0.7), factors=factors)
     basis = disclosure.estimate(disclosure.measure(demand), None)

@@ -275,14 +275,14 @@ def test_a_temporal_basis_is_refused_where_it_has_no_meaning(why, words, tmp_pat
         assert not (tmp_path / "o").exists()
 
 
-def test_more_cosines_than_a_series_has_are_named(tmp_path, capsys):
+def test_more_coefficients_than_a_series_has_are_named(tmp_path, capsys):
     (tmp_path / "steps.csv").write_text(PROFILE)
     words = ["run", "case14", "--series", str(tmp_path / "steps.csv"), *FLAGS, "--json"]
     for basis, text in (("3", False), ("6", True)):
         assert main([*words, "--temporal-basis", basis]) == 0
         shown = capsys.readouterr()
         assert {zone["cosines"] for zone in json.loads(shown.out)["released_once"]} == {3}
-        said = "temporal_basis = 6: 4 steps have 3 cosines at most; 3 are released"
+        said = "temporal_basis = 6: 4 steps have 3 cosine coefficients at most; 3 are released"
         assert (said in shown.err) == text
 
 

@@ -312,8 +312,8 @@ def reactive_limits(grid: AreaGrid, voltage: Complexes, relaxed: float) -> tuple
         for bound in (case.qmin, case.qmax)
     )
     now = np.where(generating, _reactive_generation(grid, voltage), 0.0)
-    beyond = np.where(generating, np.maximum(now - high, low - now), 0.0).max(initial=0.0)
-    room = np.where(generating, relaxed * max(beyond, 0.0), 0.0)
+    violation = np.where(generating, np.maximum(now - high, low - now), 0.0).max(initial=0.0)
+    room = np.where(generating, relaxed * max(violation, 0.0), 0.0)
     return low - room, high + room
 
 

@@ -254,9 +254,9 @@ def _add_ramps(
     if len(output) < 2:
         return
     both = (on[1:] > 0) & (on[:-1] > 0)
-    wide = np.where(np.isfinite(high[1:]), high[1:], np.inf)
-    least = np.where(both, -down, -np.maximum(wide, down))
-    most = np.where(both, up, np.maximum(wide, up))
+    capacity = np.where(np.isfinite(high[1:]), high[1:], np.inf)
+    least = np.where(both, -down, -np.maximum(capacity, down))
+    most = np.where(both, up, np.maximum(capacity, up))
     program.add_sums(least, most, (output[1:], 1.0), (output[:-1], -1.0))
 
 

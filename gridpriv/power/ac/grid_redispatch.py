@@ -154,8 +154,8 @@ class GridRedispatch:
         if state is None:
             return infeasible, severity, np.inf
         balancing = 0.5 * state.case.base_mva * float(np.abs(state.deviation).sum())
-        usual = USUAL_BALANCING * state.case.base_mva * float(np.maximum(state.case.pd, 0.0).sum())
-        severity += BALANCING_SEVERITY * max(balancing - usual, 0.0)
+        limit = USUAL_BALANCING * state.case.base_mva * float(np.maximum(state.case.pd, 0.0).sum())
+        severity += BALANCING_SEVERITY * max(balancing - limit, 0.0)
         expense = self.generation_cost + balancing_price * balancing
         return infeasible, round(severity / state.negligible_mw), expense
 
@@ -211,7 +211,7 @@ def scheduled_boundaries(
 
 
 def measured_boundary(
-    zone: Zone, state: AcState, planned: Boundary, beyond: ExternalEquivalent | None, gain: float
+    zone: Zone, state: AcState, planned: Boundary, external: ExternalEquivalent | None, gain: float
 ) -> Boundary:
     """Return a zone's boundary as measured at its tie ends, with the reaction of the grid beyond.
 
@@ -241,7 +241,7 @@ def measured_boundary(
     changes |= _at_ties(zone, state.s_from, state.s_to, state.vm**2)
     if valuation is not None:
         changes["valuation"] = valuation.at(state.voltage[zone.buses], tie_places(zone))
-    return replace(planned, **changes, free=False, reaction=_reaction(zone, state, beyond))
+    return replace(planned, **changes, free=False, reaction=_reaction(zone, state, external))
 
 
 def _tightened(
@@ -604,19 +604,19 @@ def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan])
 
 def _turns(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Floats:
     """Return the angle to add to each zone's, so that both sides of a tree of ties match."""
-    owner, turns, known = owner_of(case, zones), np.zeros(len(zones)), set[int]()
+    owner, turns, visited = owner_of(case, zones), np.zeros(len(zones)), set[int]()
     angles = [np.angle(plan.voltage) for plan in plans]
     for root in range(len(zones)):
-        queue = [] if root in known else [root]
-        known.add(root)
+        queue = [] if root in visited else [root]
+        visited.add(root)
         while queue:
             z = queue.pop()
             for place, bus in enumerate(zones[z].buses):
                 other = int(owner[bus])
-                if other not in known:
-                    seen = angles[other][np.searchsorted(zones[other].buses, bus)]
-                    turns[other] = turns[z] + angles[z][place] - seen
-                    known.add(other)
+                if other not in visited:
+                    angle = angles[other][np.searchsorted(zones[other].buses, bus)]
+                    turns[other] = turns[z] + angles[z][place] - angle
+                    visited.add(other)
                     queue.append(other)
     return turns
 

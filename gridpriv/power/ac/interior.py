@@ -242,14 +242,14 @@ def _directions(
     blocks: Blocks, border: Border, mu: float, delta: float
 ) -> Sequence[Direction] | None:
     parts = blocks.call_all(Block.eliminate, mu, delta)
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    eliminated = [part for part in parts if part is not None]
+    if len(eliminated) < len(parts):
         return None
     if not border.size:
         return blocks.each(Block.direction, border.split(np.zeros(0)))
-    residual = border.added([part.residual for part in known])
+    residual = border.added([part.residual for part in eliminated])
     try:
-        change = splu(border.matrix([part.matrix for part in known])).solve(-residual)
+        change = splu(border.matrix([part.matrix for part in eliminated])).solve(-residual)
     except RuntimeError:
         return None
     if not np.isfinite(change).all():

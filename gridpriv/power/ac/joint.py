@@ -270,14 +270,14 @@ def zone_block(
         case = replace(case, **limits)
         part = replace(part, case=case)
     ties = own[case.f_bus] != own[case.t_bus]
-    seen = np.searchsorted(zone.buses, part.buses)
-    reference = np.flatnonzero(ends.reference[seen])
-    angle = ends.angle[seen]
+    places = np.searchsorted(zone.buses, part.buses)
+    reference = np.flatnonzero(ends.reference[places])
+    angle = ends.angle[places]
     model = ac_model(case, own, ties, reference=reference, own_ends=True, angle=angle)
     price = add_operating_cost(model, unit)
     shed_price = voll / price
     add_service_cost(model, shed_price, CURTAILMENT_WEIGHT * shed_price)
-    edge, columns, rows, at = _border(model, own, ends.number[:, seen])
+    edge, columns, rows, at = _border(model, own, ends.number[:, places])
     if estimated:
         add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * shed_price)
     if cuts is not None:

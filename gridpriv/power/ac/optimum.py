@@ -248,8 +248,8 @@ def _ended(status: str, state: AcState) -> str:
     """Return the point at which Ipopt ended without an optimum, and advice, as a sentence."""
     case, text = state.case, ""
     if np.isfinite(state.mismatch):
-        missed = sorted(state.violations, key=lambda v: -v.amount / max(abs(v.bound), 1e-3))
-        named = [f"{v.kind} at {v.at} is {v.amount:.3g} {v.unit} outside" for v in missed[:3]]
+        violations = sorted(state.violations, key=lambda v: -v.amount / max(abs(v.bound), 1e-3))
+        named = [f"{v.kind} at {v.at} is {v.amount:.3g} {v.unit} outside" for v in violations[:3]]
         balance = f"power balances to {case.base_mva * state.mismatch:.3g} MVA"
         text = f" where {', '.join([balance, *named])}"
     return (

@@ -316,9 +316,9 @@ def plan_zone(
     if not boundary.free:
         _hold_ties(model, area, boundary)
     if valuation is not None:
-        seen = np.searchsorted(zone.buses, area.part.buses)
+        rows = np.searchsorted(zone.buses, area.part.buses)
         _value_tie_voltages(
-            model, area, valuation.voltage[seen], valuation.slope[seen], boundary.firmness
+            model, area, valuation.voltage[rows], valuation.slope[rows], boundary.firmness
         )
     if boundary.reaction is not None:
         measured = boundary.reaction.voltage[np.searchsorted(zone.buses, area.part.buses)]
@@ -341,8 +341,8 @@ def _area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area | None:
         at = np.searchsorted(getattr(zone, elements), getattr(part, elements))
         limits[name] = getattr(boundary, name)[at]
     if boundary.reserve is not None:
-        aside = boundary.reserve[np.searchsorted(zone.gens, part.gens)]
-        limits |= {"pmin": part.case.pmin - aside, "pmax": part.case.pmax + aside}
+        reserve = boundary.reserve[np.searchsorted(zone.gens, part.gens)]
+        limits |= {"pmin": part.case.pmin - reserve, "pmax": part.case.pmax + reserve}
     case = replace(part.case, **limits)
     ties = np.flatnonzero(own[case.f_bus] != own[case.t_bus])
     return _Area(replace(part, case=case), own, ties, own[case.f_bus[ties]])
