@@ -226,7 +226,7 @@ class Session:
 
     position: int
     connected: bool = False
-    known: bool = False
+    joined: bool = False
     closed: bool = False
     last: TurnId = BEFORE
     missed: list[_OpenRequest] = field(default_factory=list)
@@ -237,7 +237,7 @@ class Session:
     @property
     def lost(self) -> bool:
         """True if the zone was connected and is lost before its answer."""
-        return self.known and not self.connected and self.reply is None
+        return self.joined and not self.connected and self.reply is None
 
 
 class Sessions:
@@ -368,7 +368,7 @@ class Sessions:
         with self.changed:
             if self._shutdown is None and session.connected:
                 raise TakenError(f"another process takes part for zone {hello.zone!r} already")
-            session.connected = session.known = True
+            session.connected = session.joined = True
             session.last, session.verify = hello.last, verify
             number = hello.last.number  # of the last round whose end was sent to the zone
             ended = {"missed": number, "round": number - 1}.get(hello.last.phase, 0)
